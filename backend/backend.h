@@ -1,0 +1,296 @@
+/* backend: who holds what until when.
+ *
+ * The contract between the filesystem (fs/), which knows kernel requests,
+ * processes and handles, and a store of leases, which knows none of these.  It
+ * is asynchronous and single threaded: every call is made from the loop's
+ * thread, and reports its outcome by calling its completion exactly once,
+ * either before it returns or later from the loop.  Events come only from the
+ * loop, never from inside a call.
+ *
+ * The core idea: a lock is an ordered queue of tickets.  A ticket *holds* when
+ * its place in the queue allows it; until then it waits.  Acquiring appends a
+ * ticket, releasing removes one.  The number of a ticket is its fencing token.
+ *
+ * Names are paths relative to the root, components separated by single
+ * slashes, without a leading slash; the root directory is "".
+ *
+ * Times: see clock.h.  Durations are milliseconds.  GBytes arguments are
+ * borrowed: the backend takes its own reference.
+ */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "clock.h"
+
+struct ev_loop;
+struct backend;
+
+enum backend_result {
+    BACKEND_OK,          /* done; of an acquire: granted, the ticket holds */
+    BACKEND_QUEUED,      /* the ticket waits; `granted` will tell */
+    BACKEND_BUSY,        /* held by another */
+    BACKEND_MISSING,     /* no such name, or its directory is not there */
+    BACKEND_EXISTS,      /* mkdir: the name is taken */
+    BACKEND_NOT_EMPTY,   /* rmdir */
+    BACKEND_IS_DIRECTORY,
+    BACKEND_NOT_DIRECTORY,
+    BACKEND_STALE,       /* not the present holder, or the wrong token */
+    BACKEND_DEADLOCK,    /* waiting would never end */
+    BACKEND_FULL,        /* the store has no room */
+    BACKEND_INVALID,     /* this backend cannot have such a name */
+    BACKEND_UNREACHABLE, /* the service is away; nothing is known or changed */
+    BACKEND_UNSUPPORTED, /* this backend has no such feature */
+};
+
+/* One word for a log line or a status page. */
+const char *backend_result_name(enum backend_result result);
+
+enum backend_kind {
+    BACKEND_PROVISIONAL, /* opened for writing, undecided; never survives a restart */
+    BACKEND_LEASE,       /* outlives descriptors; survives a restart */
+    BACKEND_FLOCK,       /* lives as long as a handle */
+    BACKEND_FCNTL,       /* the same, with a byte range */
+};
+
+enum backend_mode { BACKEND_EXCLUSIVE, BACKEND_SHARED };
+
+/* Why a ticket ended that its user did not end itself. */
+enum backend_end {
+    BACKEND_EXPIRED,  /* its deadline passed */
+    BACKEND_RELEASED, /* backend_revoke with its token */
+    BACKEND_BROKEN,   /* backend_revoke by an administrator */
+    BACKEND_LOST,     /* it could not be renewed in time, or was gone */
+};
+
+/* A claim on a name, as its user sees it: the public head of a structure that
+ * belongs to the backend.  It is valid from the return of backend_acquire (or
+ * its completion) until it is passed to backend_release, `ended` has returned
+ * for it, or its acquire completed with anything but OK and QUEUED. */
+struct backend_ticket {
+    void *user;         /* the claim's `user`; may be changed */
+    uint64_t fence;     /* ticket number = fencing token; 0 while unknown */
+    clock_ms acquired;  /* when it was granted (or queued, while it waits) */
+    clock_ms deadline;  /* when it ends unless renewed */
+    int64_t ttl;
+    uint8_t kind;       /* enum backend_kind */
+    uint8_t mode;       /* enum backend_mode */
+    bool held;          /* false: it waits */
+};
+
+#define BACKEND_RANGE_MAX UINT64_MAX
+
+/* What is asked for.  Zero-initialise; then `kind` PROVISIONAL, exclusive,
+ * range 0..0: so always set kind and, for other than FCNTL, leave the range
+ * alone (it is ignored: every other kind covers the whole lock). */
+struct backend_claim {
+    void *user;         /* handed back in the ticket; see `party` */
+    enum backend_kind kind;
+    enum backend_mode mode;
+    bool wait;          /* queue when it cannot be granted at once */
+    bool sequence;      /* name is DIR/prefix-: a ticket in DIR's queue, named
+                           prefix-NNNNNNNNNN; never BUSY */
+    uint64_t handle;    /* tickets of one handle never exclude each other; 0: none */
+    uint64_t party;     /* nor those of one party (a POSIX lock owner); 0: none.
+                           All FCNTL tickets of one party on one name have the
+                           same `user`. */
+    uint64_t start;     /* FCNTL: first and last byte, inclusive */
+    uint64_t end;
+    int64_t ttl;        /* counts from the grant; while it waits, from queueing */
+    int64_t due;        /* the event `due` this long after the grant (or the
+                           queueing); 0: none */
+    GBytes *meta;       /* what the filesystem wants to know of the holder */
+    GBytes *content;    /* NULL: empty */
+};
+
+/* What is known of a name. */
+enum backend_type { BACKEND_NOTHING, BACKEND_DIRECTORY, BACKEND_LOCK };
+
+struct backend_directory {
+    int64_t ttl;        /* default for what is made in it; 0: inherited */
+    uint32_t width;     /* how many tickets hold at once, >= 1 */
+    GBytes *meta;
+};
+
+struct backend_info {
+    enum backend_type type;
+    /* of a lock: the first holder (or conflicting ticket) */
+    enum backend_kind kind;
+    enum backend_mode mode;
+    uint64_t fence;
+    clock_ms acquired;
+    clock_ms deadline;
+    int64_t ttl;
+    uint64_t start, end;
+    GBytes *meta;                  /* valid during the completion only, as is all of this */
+    GBytes *content;
+    struct backend_ticket *ticket; /* when it belongs to this mount, else NULL */
+    uint32_t holders;
+    uint32_t waiters;
+    uint32_t position;             /* of a sequence ticket */
+    /* of a directory */
+    struct backend_directory directory;
+};
+
+struct backend_entry {
+    const char *name; /* one component */
+    enum backend_type type;
+};
+
+struct backend_counts {
+    uint64_t locks;   /* names held */
+    uint64_t waiting; /* tickets that wait */
+};
+
+/* Each is called from the loop, never inside a backend_ call. */
+struct backend_events {
+    void (*granted)(void *context, struct backend_ticket *ticket);
+    void (*due)(void *context, struct backend_ticket *ticket);
+    void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
+    /* somebody began to wait for what this ticket holds */
+    void (*wanted)(void *context, struct backend_ticket *ticket);
+};
+
+typedef void backend_done(void *arg, enum backend_result result);
+/* `ticket` for OK and QUEUED; `holder` for BUSY; else NULL. */
+typedef void backend_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                              const struct backend_info *holder);
+/* OK (with type BACKEND_NOTHING if there is no such name) or UNREACHABLE. */
+typedef void backend_known(void *arg, enum backend_result result, const struct backend_info *info);
+typedef void backend_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count);
+
+enum backend_feature {
+    BACKEND_CAN_RANGE = 1,     /* byte ranges; without it FCNTL covers the whole lock */
+    BACKEND_CAN_SEQUENCE = 2,
+    BACKEND_SOLE_AUTHORITY = 4 /* no other mount changes this store: look-ups may be cached */
+};
+
+enum backend_safety { BACKEND_SINGLE, BACKEND_REPLICATED, BACKEND_QUORUM };
+
+struct backend_renewal {
+    struct backend_ticket *ticket;
+    int64_t ttl; /* from now */
+    int64_t due; /* from now; 0: none */
+};
+
+enum { BACKEND_SET_META = 1, BACKEND_SET_CONTENT = 2 };
+
+struct backend_change {
+    unsigned set;
+    GBytes *meta;
+    GBytes *content;
+};
+
+/* One implementation: the head of its structure. */
+struct backend {
+    const struct backend_operations *operations;
+    const char *name;      /* "memory", "local", … */
+    unsigned features;     /* of enum backend_feature */
+    enum backend_safety safety;
+};
+
+struct backend_operations {
+    void (*start)(struct backend *, struct ev_loop *, const struct backend_events *, void *context);
+    void (*free)(struct backend *);
+    struct backend_ticket *(*acquire)(struct backend *, const char *name, const struct backend_claim *,
+                                      backend_acquired *, void *arg);
+    void (*release)(struct backend *, struct backend_ticket *, backend_done *, void *arg);
+    void (*release_range)(struct backend *, const char *name, uint64_t party, uint64_t start, uint64_t end,
+                          backend_done *, void *arg);
+    void (*convert)(struct backend *, struct backend_ticket *, const struct backend_claim *, backend_done *, void *arg);
+    void (*renew)(struct backend *, const struct backend_renewal *, size_t count);
+    void (*set)(struct backend *, struct backend_ticket *, const struct backend_change *, backend_done *, void *arg);
+    void (*revoke)(struct backend *, const char *name, uint64_t fence, backend_done *, void *arg);
+    void (*rename)(struct backend *, struct backend_ticket *, const char *name, backend_done *, void *arg);
+    void (*test)(struct backend *, const char *name, const struct backend_claim *, backend_known *, void *arg);
+    void (*stat)(struct backend *, const char *name, backend_known *, void *arg);
+    void (*list)(struct backend *, const char *directory, const char *after, size_t max, backend_listed *, void *arg);
+    void (*mkdir)(struct backend *, const char *name, const struct backend_directory *, backend_done *, void *arg);
+    void (*rmdir)(struct backend *, const char *name, backend_done *, void *arg);
+    void (*set_directory)(struct backend *, const char *name, const struct backend_directory *, backend_done *, void *arg);
+    void (*recover)(struct backend *, void (*found)(void *arg, const char *name, struct backend_ticket *, GBytes *meta),
+                    void *arg);
+    struct backend_counts (*counts)(struct backend *);
+};
+
+/* Attaches the backend to a loop and starts its events.  Before it only
+ * backend_free may be called. */
+void backend_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context);
+
+/* Ends the backend; completions still open are not called.  NULL is allowed. */
+void backend_free(struct backend *b);
+
+/* Asks for a claim.  Returns the ticket, or NULL if the completion has already
+ * been called with a refusal.  OK: it holds; QUEUED (only with `wait`): it
+ * waits and `granted` follows; BUSY: `holder` tells who.  An FCNTL claim that
+ * is granted replaces what the same party held of its range, splitting and
+ * merging as POSIX record locks do (fcntl(2)). */
+struct backend_ticket *backend_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
+                                       backend_acquired *done, void *arg);
+
+/* Ends a ticket, whether it holds or waits (also one whose acquire has not
+ * completed: that completion is then not called).  The ticket is no longer
+ * valid when the call returns.  `done` may be NULL. */
+void backend_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg);
+
+/* Gives back a byte range (inclusive) of what a party holds with FCNTL tickets,
+ * splitting them where need be.  Waiting tickets of the party stay. */
+void backend_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
+                           backend_done *done, void *arg);
+
+/* Turns a ticket that holds into another claim on the same name, in place and
+ * without letting go: kind, mode, handle, party, ttl, due, user, and meta and
+ * content when not NULL.  The fencing token stays.  BUSY: others hold too and
+ * the new mode excludes them; nothing is changed.  (A waiting ticket may be
+ * converted as well: it keeps its place.) */
+void backend_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
+                     backend_done *done, void *arg);
+
+/* Extends tickets.  One that cannot be extended in time ends with LOST. */
+void backend_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
+
+/* Replaces meta or content. */
+void backend_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
+                 backend_done *done, void *arg);
+
+/* Ends the holders of a name, whoever they are: the one whose fencing token is
+ * `fence` (event: RELEASED; STALE if none has it), or with 0 all (BROKEN). */
+void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg);
+
+/* Moves a ticket that holds to another name, which must be free, with its token
+ * and content.  BUSY if it is not.  The token is raised if the other name has
+ * seen a higher one. */
+void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg);
+
+/* What stands in the way of this claim (F_GETLK): type BACKEND_NOTHING if it
+ * would be granted. */
+void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg);
+
+void backend_stat(struct backend *b, const char *name, backend_known *done, void *arg);
+
+/* At most `max` entries of a directory in strcmp order, beginning after the
+ * name `after` ("": from the first).  A name that is there during the whole of
+ * a listing is told exactly once. */
+void backend_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+                  void *arg);
+
+void backend_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
+                   void *arg);
+void backend_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
+
+/* Replaces a directory's attributes; the root's too. */
+void backend_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
+                           backend_done *done, void *arg);
+
+/* Calls `found` for each lease that the mount of this store held when it last
+ * ended; `found` may set ticket->user, and must not call the backend. */
+void backend_recover(struct backend *b,
+                     void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg);
+
+struct backend_counts backend_counts(struct backend *b);
+
+#endif

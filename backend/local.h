@@ -1,0 +1,17 @@
+/* local: the embedded store; lockspace + journal + the loop's timers. */
+#ifndef BACKEND_LOCAL_H
+#define BACKEND_LOCAL_H
+
+#include "backend.h"
+
+struct local_options {
+    const char *directory; /* of the journal; NULL: nothing is kept (`memory`) */
+    bool sync_always;      /* fdatasync before a grant of a lease is told */
+    uint32_t seed;
+};
+
+/* Reads the store back and returns it, to be started with backend_start.
+ * 0, or -errno with one line in `error` that says what is wrong and what to do. */
+int local_new(const struct local_options *options, struct backend **ret_backend, char *error, size_t error_size);
+
+#endif

@@ -1,0 +1,112 @@
+/* lockspace: the lock state machine.
+ *
+ * Pure: no I/O, no clock, no logging; time comes in as `now`.  It keeps a tree
+ * of directories and, in each, locks and sequence tickets by name.  Every lock
+ * is a queue of tickets ordered by number; see backend.h for what a ticket, a
+ * claim and each operation mean: functions here are their synchronous halves
+ * and return the same enum backend_result.
+ *
+ * The rule that grants: a ticket that holds goes on holding until it ends.  A
+ * waiting ticket may hold when no ticket that conflicts with it holds, and no
+ * waiting ticket that conflicts with it stands before it.  Two tickets conflict
+ * unless both are shared, or their handle is the same and not 0, or their party
+ * is the same and not 0, or both are FCNTL and their ranges do not overlap.  In
+ * a directory's queue of sequence tickets, fewer than `width` tickets that
+ * conflict may hold before it.
+ *
+ * Cost: acquire, release, hand-over and rank are O(log n) in the number of
+ * tickets of the queue; byte ranges cost O(n) in that lock's tickets.  A lock
+ * without tickets does not exist and costs nothing.
+ */
+#ifndef BACKEND_LOCKSPACE_H
+#define BACKEND_LOCKSPACE_H
+
+#include "backend.h"
+
+struct lockspace; /* opaque */
+
+/* Told as they happen, inside the lockspace_ call that causes them; must not
+ * call back into the lockspace.  After `ended` the ticket is freed, so a
+ * listener that defers must copy what it needs.  `ended` is not called for
+ * lockspace_release, `granted` not for a ticket that lockspace_acquire grants. */
+struct lockspace_listener {
+    void (*granted)(void *context, struct backend_ticket *ticket);
+    void (*due)(void *context, struct backend_ticket *ticket);
+    void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
+    void (*wanted)(void *context, struct backend_ticket *ticket);
+};
+
+/* `seed` decides the skiplists' levels.  Fencing tokens start at 1. */
+struct lockspace *lockspace_new(const struct lockspace_listener *listener, void *context, uint32_t seed);
+void lockspace_free(struct lockspace *space);
+
+/* The next fencing token to be given; it can only be raised. */
+uint64_t lockspace_next_fence(const struct lockspace *space);
+void lockspace_raise_fence(struct lockspace *space, uint64_t next);
+
+/* OK and QUEUED set *ret_ticket; BUSY fills *ret_holder (if not NULL; borrowed
+ * until the next call); other results leave both untouched.  MISSING: the
+ * directory is not there; IS_DIRECTORY: the name is one; DEADLOCK: an FCNTL
+ * claim that waits would close a cycle of parties. */
+enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, const char *name,
+                                      const struct backend_claim *claim, struct backend_ticket **ret_ticket,
+                                      struct backend_info *ret_holder);
+
+/* Removes a ticket and grants what has become free. */
+void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
+
+enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name, uint64_t party,
+                                            uint64_t start, uint64_t end);
+enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                      const struct backend_claim *claim);
+void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due);
+void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change);
+enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, const char *name, uint64_t fence);
+enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                     const char *name);
+void lockspace_test(struct lockspace *space, const char *name, const struct backend_claim *claim,
+                    struct backend_info *ret_info);
+void lockspace_stat(struct lockspace *space, const char *name, struct backend_info *ret_info);
+
+/* Fills at most `max` entries; returns how many, or a negated result
+ * (-BACKEND_MISSING, -BACKEND_NOT_DIRECTORY).  Names are borrowed until the
+ * next call that changes the space. */
+int lockspace_list(struct lockspace *space, const char *directory, const char *after, size_t max,
+                   struct backend_entry *ret_entries);
+
+enum backend_result lockspace_mkdir(struct lockspace *space, const char *name, const struct backend_directory *directory);
+enum backend_result lockspace_rmdir(struct lockspace *space, const char *name);
+enum backend_result lockspace_set_directory(struct lockspace *space, clock_ms now, const char *name,
+                                            const struct backend_directory *directory);
+struct backend_counts lockspace_counts(const struct lockspace *space);
+
+/* What a ticket is, beyond its public head.  The name is written to `buffer`
+ * (NUL-terminated, whole path); false if it does not fit. */
+bool lockspace_ticket_name(const struct backend_ticket *ticket, char *buffer, size_t size);
+GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);    /* borrowed; may be NULL */
+GBytes *lockspace_ticket_content(const struct backend_ticket *ticket); /* borrowed; may be NULL */
+
+/* Time.  lockspace_next: when lockspace_tick next has something to do, or
+ * CLOCK_NEVER.  lockspace_tick: tells `due`, and ends tickets whose deadline is
+ * at or before now (a ticket ends only by tick, so that it is told exactly
+ * once; but a claim that meets an expired ticket counts it as ended, and ends
+ * it there).  Handles at most `max` tickets and returns how many. */
+clock_ms lockspace_next(const struct lockspace *space);
+size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max);
+
+/* For a store that reads itself back: puts a lease as it was, holding, with its
+ * token, times and `user`; claim->ttl and claim->due count from now, deadline
+ * is set to now + claim->ttl.  BUSY if the name is held: nothing is changed. */
+enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, const char *name,
+                                      const struct backend_claim *claim, uint64_t fence, clock_ms acquired,
+                                      struct backend_ticket **ret_ticket);
+
+/* For a store that writes itself out: visits directories before what is in
+ * them, and every ticket of kind LEASE that holds, in the order of path names
+ * beginning after `cursor` ("" at first), at most `max`; writes where it
+ * stopped to `cursor`.  Returns how many; less than `max` means the end. */
+size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size, size_t max,
+                       void (*directory)(void *arg, const char *name, const struct backend_directory *directory),
+                       void (*lease)(void *arg, const char *name, struct backend_ticket *ticket), void *arg);
+
+#endif

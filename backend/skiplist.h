@@ -1,0 +1,75 @@
+/* skiplist: an ordered list with spans, as Redis's sorted sets have.
+ *
+ * One implementation for its three uses: names in a directory, tickets by the
+ * time of their next event, tickets of a queue by number.  Search, insertion,
+ * removal, rank of an item and item of a rank are all O(log n); first, last,
+ * next and previous are O(1).
+ *
+ * The list holds pointers to items that the caller owns; their keys must not
+ * change while they are in it.  An empty list owns no memory, and a list of n
+ * costs about 1.33 levels an item (p = 1/4; W. Pugh, "Skip Lists: A
+ * Probabilistic Alternative to Balanced Trees", 1990).
+ */
+#ifndef BACKEND_SKIPLIST_H
+#define BACKEND_SKIPLIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Orders two items: < 0, 0, > 0.  Items of one list never compare equal. */
+typedef int skiplist_compare(const void *a, const void *b);
+
+/* Where `item` stands against a key: < 0 before it, 0 equal, > 0 after it. */
+typedef int skiplist_probe(const void *item, const void *key);
+
+struct skiplist_node; /* opaque */
+
+/* By value in its owner; initialise with skiplist_init, empty with
+ * skiplist_clear.  The fields belong to skiplist.c. */
+struct skiplist {
+    skiplist_compare *compare;
+    struct skiplist_node *head;
+    struct skiplist_node *tail;
+    uint32_t length;
+    uint32_t random : 24;
+    uint32_t level : 8;
+};
+
+/* `seed` decides the levels: the same seed and the same calls give the same
+ * list. */
+void skiplist_init(struct skiplist *list, skiplist_compare *compare, uint32_t seed);
+
+/* Forgets all items and frees the list's own memory; items are untouched. */
+void skiplist_clear(struct skiplist *list);
+
+/* Returns the item's node, valid until the item is removed.  The item must not
+ * be in the list, nor one that compares equal. */
+struct skiplist_node *skiplist_insert(struct skiplist *list, void *item);
+
+/* Removes the item; false if it is not there. */
+bool skiplist_remove(struct skiplist *list, const void *item);
+
+/* The item for which `probe` is 0, or NULL. */
+void *skiplist_find(const struct skiplist *list, skiplist_probe *probe, const void *key);
+
+/* The first item for which `probe` is >= 0 (> 0 with `after`), or NULL. */
+struct skiplist_node *skiplist_seek(const struct skiplist *list, skiplist_probe *probe, const void *key, bool after);
+
+/* How many items stand before this one, which must be in the list. */
+uint32_t skiplist_rank(const struct skiplist *list, const void *item);
+
+/* The node of the item with `rank` items before it, or NULL. */
+struct skiplist_node *skiplist_at(const struct skiplist *list, uint32_t rank);
+
+struct skiplist_node *skiplist_first(const struct skiplist *list);
+struct skiplist_node *skiplist_last(const struct skiplist *list);
+struct skiplist_node *skiplist_next(const struct skiplist_node *node);
+struct skiplist_node *skiplist_previous(const struct skiplist_node *node);
+
+/* The item of a node; NULL for a NULL node. */
+void *skiplist_item(const struct skiplist_node *node);
+
+static inline uint32_t skiplist_length(const struct skiplist *list) { return list->length; }
+
+#endif

@@ -1,0 +1,41 @@
+/* options: what the command line and mount(8) ask for. */
+#ifndef FS_OPTIONS_H
+#define FS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define FUSE_USE_VERSION 31
+#include <fuse_lowlevel.h>
+
+#define LEASE_TTL_MIN 100LL                               /* milliseconds */
+#define LEASE_TTL_MAX (10LL * 365 * 24 * 3600 * 1000)     /* ten years */
+#define LEASE_TTL_DEFAULT 30000LL
+
+struct options {
+    bool foreground;        /* -f */
+    bool show_help, show_version;
+    char *backend;          /* "memory", "local", "local:DIR" as given */
+    char *mountpoint;       /* absolute */
+    int64_t ttl;            /* milliseconds */
+    bool owner_user;        /* owner=user */
+    mode_t mode;            /* of the root directory, permission bits (default 1777 for root with allow_other, else 0755) */
+    uid_t uid;              /* of the root directory (default: the daemon's) */
+    gid_t gid;
+    bool sync_always;
+    struct fuse_args fuse;  /* argv[0] and the -o options that are FUSE's own */
+};
+
+/* Parses `leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT` (options may stand
+ * anywhere, as mount.fuse3(8) puts them last).  0, or -EINVAL with one line in
+ * `error`.  Free with options_clear in both cases. */
+int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size);
+void options_clear(struct options *options);
+
+/* "500ms", "30s", "5m", "1h", "2d" or plain seconds (decimals allowed) to
+ * milliseconds; -EINVAL outside LEASE_TTL_MIN..LEASE_TTL_MAX or when malformed. */
+int options_duration(const char *text, size_t length, int64_t *ret_ms);
+
+#endif

@@ -1,0 +1,60 @@
+/* owner: which process is this, is it alive, whose descendant is it.
+ *
+ * A process is its pid plus its start time (field 22 of /proc/PID/stat), so a
+ * reused pid is never mistaken for it.  The kernel names the *thread* that made
+ * a request; identities here are of the process it belongs to (Tgid).
+ *
+ * Reading /proc costs 20-35 microseconds cold, so identities are kept in a
+ * table as long as somebody holds a reference, and a few hundred recent ones
+ * beyond that; a pidfd says when a process has ended (a zombie has).  When file
+ * descriptors run out, /proc is read again instead.
+ */
+#ifndef FS_OWNER_H
+#define FS_OWNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define OWNER_COMMAND_MAX 16 /* TASK_COMM_LEN */
+
+struct owner_table; /* opaque */
+struct owner;       /* opaque, counted */
+
+struct owner_table *owner_table_new(void);
+/* All references must have been given back.  NULL is allowed. */
+void owner_table_free(struct owner_table *table);
+
+/* The process of the thread `tid`, with a new reference; NULL if tid is 0
+ * (another pid namespace) or no such thread is there any more. */
+struct owner *owner_get(struct owner_table *table, pid_t tid);
+
+/* A process by identity, alive or not, as read back from a store; never NULL. */
+struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start, const char *command);
+
+struct owner *owner_ref(struct owner *owner);
+void owner_unref(struct owner *owner); /* NULL is allowed */
+
+pid_t owner_pid(const struct owner *owner);
+uint64_t owner_start(const struct owner *owner); /* clock ticks since boot */
+const char *owner_command(const struct owner *owner);
+
+/* Asked of the kernel each time (one system call). */
+bool owner_alive(struct owner *owner);
+
+/* Who inherits a lease when its acquirer exits within the first second, in
+ * order: the parent; then each further ancestor as long as it is in the process
+ * group of `owner`; never pid 1.  Read now, with new references, at most `max`;
+ * returns how many.  Kept from call to call while the first heir lives. */
+size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max);
+
+/* Is `owner` a descendant of `ancestor` (by the chain of parents as it is now),
+ * or the same process? */
+bool owner_descends(struct owner *owner, struct owner *ancestor);
+
+/* Is this thread on its way out (PF_EXITING, 0x4, of field 9 of
+ * /proc/TID/stat)?  The kernel closes a process's descriptors then, which is
+ * not a close(2) that the program asked for.  True also when it is gone. */
+bool owner_thread_exiting(struct owner_table *table, pid_t tid);
+
+#endif
