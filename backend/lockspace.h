@@ -26,9 +26,12 @@
 struct lockspace; /* opaque */
 
 /* Told as they happen, inside the lockspace_ call that causes them; must not
- * call back into the lockspace.  After `ended` the ticket is freed, so a
- * listener that defers must copy what it needs.  `ended` is not called for
- * lockspace_release, `granted` not for a ticket that lockspace_acquire grants. */
+ * call back into the lockspace except for the lockspace_ticket_ accessors.  With
+ * `ended` the ticket is out of the lockspace and belongs to the listener, which
+ * frees it with lockspace_ticket_free, now or later; until then the accessors
+ * still answer for it, and nothing else may be asked of it.  `ended` is not
+ * called for lockspace_release, `granted` not for a ticket that
+ * lockspace_acquire or lockspace_restore grants. */
 struct lockspace_listener {
     void (*granted)(void *context, struct backend_ticket *ticket);
     void (*due)(void *context, struct backend_ticket *ticket);
@@ -85,6 +88,10 @@ struct backend_counts lockspace_counts(const struct lockspace *space);
 bool lockspace_ticket_name(const struct backend_ticket *ticket, char *buffer, size_t size);
 GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);    /* borrowed; may be NULL */
 GBytes *lockspace_ticket_content(const struct backend_ticket *ticket); /* borrowed; may be NULL */
+bool lockspace_ticket_sequence(const struct backend_ticket *ticket);   /* is it in a directory's queue */
+
+/* Frees a ticket that `ended` has handed over.  NULL is allowed. */
+void lockspace_ticket_free(struct backend_ticket *ticket);
 
 /* Time.  lockspace_next: when lockspace_tick next has something to do, or
  * CLOCK_NEVER.  lockspace_tick: tells `due`, and ends tickets whose deadline is
@@ -95,16 +102,21 @@ clock_ms lockspace_next(const struct lockspace *space);
 size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max);
 
 /* For a store that reads itself back: puts a lease as it was, holding, with its
- * token, times and `user`; claim->ttl and claim->due count from now, deadline
- * is set to now + claim->ttl.  BUSY if the name is held: nothing is changed. */
+ * token and times (ttl and `due` from the claim; due counts from now).  With
+ * claim->sequence the name is that of the ticket, number and all.  With
+ * claim->wait it is one that waited: it holds only if its turn has come.  BUSY
+ * if the name is held, MISSING if its directory is not there: nothing is
+ * changed. */
 enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, const char *name,
                                       const struct backend_claim *claim, uint64_t fence, clock_ms acquired,
-                                      struct backend_ticket **ret_ticket);
+                                      clock_ms deadline, struct backend_ticket **ret_ticket);
 
 /* For a store that writes itself out: visits directories before what is in
- * them, and every ticket of kind LEASE that holds, in the order of path names
- * beginning after `cursor` ("" at first), at most `max`; writes where it
- * stopped to `cursor`.  Returns how many; less than `max` means the end. */
+ * them, and every ticket of kind LEASE, whether it holds or waits, in the order
+ * of path names beginning after `cursor` ("" at first; the root directory is
+ * visited first, with the name ""), at most `max`; writes where it stopped to
+ * `cursor`.  Returns how many; less than `max` means the end.  The space may
+ * change between two calls: what was there throughout is visited once. */
 size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size, size_t max,
                        void (*directory)(void *arg, const char *name, const struct backend_directory *directory),
                        void (*lease)(void *arg, const char *name, struct backend_ticket *ticket), void *arg);
