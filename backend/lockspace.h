@@ -37,6 +37,10 @@ struct lockspace_listener {
     void (*due)(void *context, struct backend_ticket *ticket);
     void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
     void (*wanted)(void *context, struct backend_ticket *ticket);
+    /* an FCNTL ticket is gone because its own party gave it back or replaced it
+     * (lockspace_release_range, or a claim that was granted): forget it; it is
+     * freed when this returns */
+    void (*dropped)(void *context, struct backend_ticket *ticket);
 };
 
 /* `seed` decides the skiplists' levels.  Fencing tokens start at 1. */
