@@ -1,0 +1,123 @@
+/* backend: the calls of backend.h, each passed on to the implementation. */
+#include "backend.h"
+
+const char *backend_result_name(enum backend_result result)
+{
+    static const char *const names[] = {
+        [BACKEND_OK] = "ok",
+        [BACKEND_QUEUED] = "queued",
+        [BACKEND_BUSY] = "busy",
+        [BACKEND_MISSING] = "missing",
+        [BACKEND_EXISTS] = "exists",
+        [BACKEND_NOT_EMPTY] = "not-empty",
+        [BACKEND_IS_DIRECTORY] = "is-directory",
+        [BACKEND_NOT_DIRECTORY] = "not-directory",
+        [BACKEND_STALE] = "stale",
+        [BACKEND_DEADLOCK] = "deadlock",
+        [BACKEND_FULL] = "full",
+        [BACKEND_INVALID] = "invalid",
+        [BACKEND_UNREACHABLE] = "unreachable",
+        [BACKEND_UNSUPPORTED] = "unsupported",
+    };
+
+    return (size_t)result < G_N_ELEMENTS(names) ? names[result] : "unknown";
+}
+
+void backend_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
+{
+    b->operations->start(b, loop, events, context);
+}
+
+void backend_free(struct backend *b)
+{
+    if (b)
+        b->operations->free(b);
+}
+
+struct backend_ticket *backend_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
+                                       backend_acquired *done, void *arg)
+{
+    return b->operations->acquire(b, name, claim, done, arg);
+}
+
+void backend_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg)
+{
+    b->operations->release(b, ticket, done, arg);
+}
+
+void backend_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
+                           backend_done *done, void *arg)
+{
+    b->operations->release_range(b, name, party, start, end, done, arg);
+}
+
+void backend_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
+                     backend_done *done, void *arg)
+{
+    b->operations->convert(b, ticket, claim, done, arg);
+}
+
+void backend_renew(struct backend *b, const struct backend_renewal *renewals, size_t count)
+{
+    b->operations->renew(b, renewals, count);
+}
+
+void backend_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
+                 backend_done *done, void *arg)
+{
+    b->operations->set(b, ticket, change, done, arg);
+}
+
+void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
+{
+    b->operations->revoke(b, name, fence, done, arg);
+}
+
+void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg)
+{
+    b->operations->rename(b, ticket, name, done, arg);
+}
+
+void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg)
+{
+    b->operations->test(b, name, claim, done, arg);
+}
+
+void backend_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+{
+    b->operations->stat(b, name, done, arg);
+}
+
+void backend_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+                  void *arg)
+{
+    b->operations->list(b, directory, after, max, done, arg);
+}
+
+void backend_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
+                   void *arg)
+{
+    b->operations->mkdir(b, name, directory, done, arg);
+}
+
+void backend_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
+{
+    b->operations->rmdir(b, name, done, arg);
+}
+
+void backend_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
+                           backend_done *done, void *arg)
+{
+    b->operations->set_directory(b, name, directory, done, arg);
+}
+
+void backend_recover(struct backend *b,
+                     void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg)
+{
+    b->operations->recover(b, found, arg);
+}
+
+struct backend_counts backend_counts(struct backend *b)
+{
+    return b->operations->counts(b);
+}
