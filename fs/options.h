@@ -18,6 +18,7 @@ struct options {
     bool foreground;        /* -f */
     bool show_help, show_version;
     char *backend;          /* "memory", "local", "local:DIR" as given */
+    char *directory;        /* of the local store, absolute; NULL for memory */
     char *mountpoint;       /* absolute */
     int64_t ttl;            /* milliseconds */
     bool owner_user;        /* owner=user */
@@ -32,6 +33,8 @@ struct options {
  * anywhere, as mount.fuse3(8) puts them last).  0, or -EINVAL with one line in
  * `error`.  Free with options_clear in both cases. */
 int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size);
+
+/* Frees what it owns; a zeroed or cleared structure is allowed. */
 void options_clear(struct options *options);
 
 /* "500ms", "30s", "5m", "1h", "2d" or plain seconds (decimals allowed) to

@@ -12,7 +12,7 @@
 static inline int check_main(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
-    srunner_set_tap(runner, "/dev/stdout");
+    srunner_set_tap(runner, "-");
     srunner_run_all(runner, CK_SILENT);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);

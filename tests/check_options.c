@@ -1,0 +1,422 @@
+/* The command line and mount(8)'s option lists, and what is said of wrong ones. */
+#include <errno.h>
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check_main.h"
+#include "fs/options.h"
+
+#define ARGUMENTS_MAX 16
+
+static char *workdir;    /* its real path */
+static char *mountpoint; /* a directory in it */
+static struct options options;
+static char error[512];
+
+static void set_up(void)
+{
+    char *made = g_dir_make_tmp("check_options.XXXXXX", NULL);
+    ck_assert_ptr_nonnull(made);
+    char *real = realpath(made, NULL);
+    workdir = g_strdup(real);
+    free(real);
+    g_free(made);
+    mountpoint = g_build_filename(workdir, "mnt", NULL);
+    ck_assert_int_eq(g_mkdir(mountpoint, 0755), 0);
+}
+
+static void tear_down(void)
+{
+    options_clear(&options);
+    g_rmdir(mountpoint);
+    g_rmdir(workdir);
+    g_free(mountpoint);
+    g_free(workdir);
+}
+
+/* Parses `leasefs ARGUMENT...`. */
+static int parse(const char *const *arguments)
+{
+    char *argv[ARGUMENTS_MAX + 1] = {g_strdup("leasefs")};
+    int argc = 1;
+    options_clear(&options);
+    error[0] = '\0';
+    for (; *arguments; arguments++) {
+        ck_assert_int_lt(argc, ARGUMENTS_MAX);
+        argv[argc++] = g_strdup(*arguments);
+    }
+    char *given[ARGUMENTS_MAX + 1]; /* getopt reorders argv */
+    memcpy(given, argv, sizeof given);
+    int result = options_parse(&options, argc, argv, error, sizeof error);
+    for (int i = 0; i < argc; i++) {
+        g_free(given[i]);
+    }
+    return result;
+}
+
+#define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+
+static void assert_fuse_arguments(const char *expected)
+{
+    GString *text = g_string_new(NULL);
+    for (int i = 0; i < options.fuse.argc; i++) {
+        g_string_append_printf(text, i ? " %s" : "%s", options.fuse.argv[i]);
+    }
+    ck_assert_str_eq(text->str, expected);
+    g_string_free(text, TRUE);
+}
+
+static void assert_refused(int result, const char *expected)
+{
+    ck_assert_int_eq(result, -EINVAL);
+    ck_assert_str_eq(error, expected);
+}
+
+START_TEST(plain_mount_has_the_defaults)
+{
+    ck_assert_int_eq(PARSE("memory", mountpoint), 0);
+    ck_assert_str_eq(options.backend, "memory");
+    ck_assert_str_eq(options.mountpoint, mountpoint);
+    ck_assert_ptr_null(options.directory);
+    ck_assert(!options.foreground);
+    ck_assert(!options.owner_user);
+    ck_assert(!options.sync_always);
+    ck_assert_int_eq(options.ttl, 30000);
+    ck_assert_uint_eq(options.mode, 0755);
+    ck_assert_uint_eq(options.uid, geteuid());
+    ck_assert_uint_eq(options.gid, getegid());
+    assert_fuse_arguments("leasefs -o fsname=memory -o subtype=leasefs -o default_permissions");
+}
+END_TEST
+
+START_TEST(own_options_are_taken)
+{
+    ck_assert_int_eq(
+        PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770", "-o", "uid=12,gid=34,sync=always", "memory", mountpoint), 0);
+    ck_assert(options.foreground);
+    ck_assert_int_eq(options.ttl, 1500);
+    ck_assert(options.owner_user);
+    ck_assert_uint_eq(options.mode, 02770);
+    ck_assert_uint_eq(options.uid, 12);
+    ck_assert_uint_eq(options.gid, 34);
+    ck_assert(options.sync_always);
+    assert_fuse_arguments("leasefs -o fsname=memory -o subtype=leasefs -o default_permissions");
+}
+END_TEST
+
+START_TEST(later_option_wins)
+{
+    ck_assert_int_eq(PARSE("-o", "ttl=1m,owner=user,sync=always,ttl=2m,owner=process,sync=no", "memory", mountpoint), 0);
+    ck_assert_int_eq(options.ttl, 120000);
+    ck_assert(!options.owner_user);
+    ck_assert(!options.sync_always);
+}
+END_TEST
+
+START_TEST(options_may_follow_the_positionals_as_mount_fuse3_puts_them)
+{
+    ck_assert_int_eq(PARSE("memory", mountpoint, "-o", "rw,dev,suid,ttl=5s"), 0);
+    ck_assert_str_eq(options.backend, "memory");
+    ck_assert_int_eq(options.ttl, 5000);
+    assert_fuse_arguments("leasefs -o rw -o dev -o suid -o fsname=memory -o subtype=leasefs -o default_permissions");
+}
+END_TEST
+
+START_TEST(flags_of_mount_8_are_tolerated)
+{
+    ck_assert_int_eq(PARSE("-n", "-s", "-v", "-w", "memory", mountpoint), 0);
+    assert_fuse_arguments("leasefs -o fsname=memory -o subtype=leasefs -o default_permissions");
+}
+END_TEST
+
+START_TEST(fuse_and_kernel_options_are_handed_on)
+{
+    ck_assert_int_eq(PARSE("-o", "allow_root,auto_unmount,nosuid,nodev,noexec,noatime,sync,dirsync,async,exec,atime",
+                           "memory", mountpoint),
+                     0);
+    assert_fuse_arguments("leasefs -o allow_root -o auto_unmount -o nosuid -o nodev -o noexec -o noatime -o sync "
+                          "-o dirsync -o async -o exec -o atime -o fsname=memory -o subtype=leasefs "
+                          "-o default_permissions");
+}
+END_TEST
+
+START_TEST(words_for_fstab_and_systemd_are_dropped)
+{
+    ck_assert_int_eq(PARSE("-o",
+                           "defaults,auto,noauto,user,user=ann,users,nofail,_netdev,owner,group,comment=a b,"
+                           "x-systemd.automount,x-gvfs-hide,relatime,default_permissions,,",
+                           "memory", mountpoint),
+                     0);
+    ck_assert(!options.owner_user);
+    assert_fuse_arguments("leasefs -o fsname=memory -o subtype=leasefs -o default_permissions");
+}
+END_TEST
+
+START_TEST(debug_stays_in_the_foreground)
+{
+    ck_assert_int_eq(PARSE("-d", "memory", mountpoint), 0);
+    ck_assert(options.foreground);
+    assert_fuse_arguments("leasefs -o debug -o fsname=memory -o subtype=leasefs -o default_permissions");
+    ck_assert_int_eq(PARSE("-o", "debug", "memory", mountpoint), 0);
+    ck_assert(options.foreground);
+}
+END_TEST
+
+START_TEST(given_fsname_and_subtype_replace_ours)
+{
+    ck_assert_int_eq(PARSE("-o", "fsname=a\\,b,subtype=locks", "memory", mountpoint), 0);
+    assert_fuse_arguments("leasefs -o fsname=a\\,b -o subtype=locks -o default_permissions");
+}
+END_TEST
+
+START_TEST(fsname_escapes_commas_of_the_directory)
+{
+    ck_assert_int_eq(PARSE("local:/tmp/a,b\\c", mountpoint), 0);
+    ck_assert_str_eq(options.directory, "/tmp/a,b\\c");
+    assert_fuse_arguments("leasefs -o fsname=local:/tmp/a\\,b\\\\c -o subtype=leasefs -o default_permissions");
+}
+END_TEST
+
+START_TEST(allow_other_by_root_opens_the_top_directory)
+{
+    ck_assert_int_eq(PARSE("-o", "allow_other", "memory", mountpoint), 0);
+    ck_assert_uint_eq(options.mode, geteuid() == 0 ? 01777 : 0755);
+    ck_assert_int_eq(PARSE("-o", "mode=0700,allow_other", "memory", mountpoint), 0);
+    ck_assert_uint_eq(options.mode, 0700);
+    ck_assert_int_eq(PARSE("-o", "allow_other,mode=0", "memory", mountpoint), 0);
+    ck_assert_uint_eq(options.mode, 0);
+}
+END_TEST
+
+START_TEST(local_has_one_store_for_each_mount_point)
+{
+    char *other = g_build_filename(workdir, ".a b-c", NULL);
+    ck_assert_int_eq(g_mkdir(other, 0755), 0);
+    ck_assert_int_eq(PARSE("local", mountpoint), 0);
+    char *first = g_strdup(options.directory);
+    ck_assert_int_eq(PARSE("local", other), 0);
+    ck_assert(g_path_is_absolute(first));
+    ck_assert_str_ne(first, options.directory);
+    ck_assert(g_str_has_suffix(first, "-mnt"));
+    ck_assert(g_str_has_suffix(options.directory, "-.a\\x20b\\x2dc"));
+    ck_assert_ptr_null(strchr(strstr(options.directory, "/leasefs/") + strlen("/leasefs/"), '/'));
+    g_free(first);
+    g_rmdir(other);
+    g_free(other);
+}
+END_TEST
+
+START_TEST(local_store_of_root_is_below_var_lib)
+{
+    if (geteuid() != 0) {
+        return; /* the next case is the one for other users */
+    }
+    g_setenv("XDG_STATE_HOME", "/elsewhere", TRUE);
+    ck_assert_int_eq(PARSE("local", "/"), 0);
+    ck_assert_str_eq(options.directory, "/var/lib/leasefs/-");
+}
+END_TEST
+
+START_TEST(local_store_of_a_user_is_in_the_state_home)
+{
+    if (geteuid() == 0) {
+        ck_assert_int_eq(seteuid(65534), 0); /* of this forked test only */
+    }
+    g_setenv("XDG_STATE_HOME", "/elsewhere", TRUE);
+    ck_assert_int_eq(PARSE("local", "/"), 0);
+    ck_assert_str_eq(options.directory, "/elsewhere/leasefs/-");
+    g_setenv("XDG_STATE_HOME", "relative/is/ignored", TRUE);
+    ck_assert_int_eq(PARSE("local", "/usr"), 0);
+    char *expected = g_build_filename(g_get_home_dir(), ".local/state/leasefs/usr", NULL);
+    ck_assert_str_eq(options.directory, expected);
+    g_free(expected);
+    ck_assert_int_eq(seteuid(getuid()), 0);
+}
+END_TEST
+
+START_TEST(relative_paths_are_taken_from_the_working_directory)
+{
+    ck_assert_int_eq(g_chdir(workdir), 0);
+    ck_assert_int_eq(PARSE("local:state/../kept", "mnt/."), 0);
+    char *kept = g_build_filename(workdir, "kept", NULL);
+    ck_assert_str_eq(options.directory, kept);
+    ck_assert_str_eq(options.mountpoint, mountpoint);
+    g_free(kept);
+    ck_assert_int_eq(g_chdir("/"), 0);
+}
+END_TEST
+
+START_TEST(help_and_version_need_nothing_else)
+{
+    ck_assert_int_eq(PARSE("--help"), 0);
+    ck_assert(options.show_help);
+    ck_assert_int_eq(PARSE("-h"), 0);
+    ck_assert(options.show_help);
+    ck_assert_int_eq(PARSE("--version"), 0);
+    ck_assert(options.show_version && !options.show_help);
+    ck_assert_int_eq(PARSE("-V"), 0);
+    ck_assert(options.show_version);
+}
+END_TEST
+
+START_TEST(wrong_value_is_told_with_what_is_allowed)
+{
+    static const struct {
+        const char *word, *error;
+    } cases[] = {
+        {"ttl=soon", "ttl=soon: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"},
+        {"ttl=99ms", "ttl=99ms: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"},
+        {"ttl=", "ttl=: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"},
+        {"owner=me", "owner=me: owner= takes process or user"},
+        {"sync=yes", "sync=yes: sync= takes always or no"},
+        {"mode=888", "mode=888: mode= takes permissions in octal, such as 0755 or 1777"},
+        {"mode=17777", "mode=17777: mode= takes permissions in octal, such as 0755 or 1777"},
+        {"mode=", "mode=: mode= takes permissions in octal, such as 0755 or 1777"},
+        {"uid=root", "uid=root: uid= takes the number of a user"},
+        {"uid=-1", "uid=-1: uid= takes the number of a user"},
+        {"uid=4294967295", "uid=4294967295: uid= takes the number of a user"},
+        {"gid=1x", "gid=1x: gid= takes the number of a group"},
+        {"ro", "ro: a mount cannot be read-only, because locks need writing"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        assert_refused(PARSE("-o", cases[i].word, "memory", mountpoint), cases[i].error);
+    }
+}
+END_TEST
+
+START_TEST(unknown_option_is_named)
+{
+    static const char *const words[] = {"tll=5s", "ttl", "rox", "xattr", "sync=", "allow_others", "nonempty"};
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        ck_assert_int_eq(PARSE("-o", words[i], "memory", mountpoint), -EINVAL);
+        ck_assert_ptr_nonnull(strstr(error, words[i]));
+    }
+    assert_refused(PARSE("-o", "rw,tll=5s", "memory", mountpoint), "unknown option 'tll=5s': see OPTIONS in leasefs(8)");
+    assert_refused(PARSE("-x", "memory", mountpoint), "unknown option '-x': try leasefs --help");
+    assert_refused(PARSE("--fast", "memory", mountpoint), "unknown option '--fast': try leasefs --help");
+    assert_refused(PARSE("memory", mountpoint, "-o"), "-o needs a list of options");
+    assert_refused(PARSE("-r", "memory", mountpoint), "-r: a mount cannot be read-only, because locks need writing");
+}
+END_TEST
+
+START_TEST(unknown_backend_is_told_with_those_there_are)
+{
+    assert_refused(PARSE("redis:host", mountpoint), "unknown backend 'redis:host': use memory, local or local:DIR");
+    assert_refused(PARSE("", mountpoint), "unknown backend '': use memory, local or local:DIR");
+    assert_refused(PARSE("memory:x", mountpoint), "unknown backend 'memory:x': use memory, local or local:DIR");
+    assert_refused(PARSE("local:", mountpoint),
+                   "backend 'local:' needs a directory: use local:DIR, or local for the default one");
+}
+END_TEST
+
+START_TEST(wrong_number_of_arguments_shows_the_usage)
+{
+    assert_refused(PARSE("-f"), "a backend and a mount point are needed: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
+    assert_refused(PARSE("memory"),
+                   "a backend and a mount point are needed: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
+    assert_refused(PARSE("memory", mountpoint, "more"),
+                   "too many arguments: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
+}
+END_TEST
+
+START_TEST(mount_point_must_be_a_directory)
+{
+    char *missing = g_build_filename(workdir, "missing", NULL);
+    char *expected = g_strdup_printf("mount point '%s' does not exist: make it with mkdir", missing);
+    assert_refused(PARSE("memory", missing), expected);
+    g_free(expected);
+    g_free(missing);
+    assert_refused(PARSE("memory", "/dev/null"), "mount point '/dev/null' is not a directory");
+    assert_refused(PARSE("memory", "/dev/null/x"), "mount point '/dev/null/x': Not a directory");
+}
+END_TEST
+
+START_TEST(long_error_is_cut_to_fit)
+{
+    char small[8];
+    char *argv[] = {(char *)"leasefs", (char *)"nothing", mountpoint, NULL};
+    ck_assert_int_eq(options_parse(&options, 3, argv, small, sizeof small), -EINVAL);
+    ck_assert_str_eq(small, "unknown");
+}
+END_TEST
+
+START_TEST(duration_is_read)
+{
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } cases[] = {
+        {"100ms", 100},       {"0.1", 100},       {"30", 30000},        {"30s", 30000},        {"1.5s", 1500},
+        {"5m", 300000},       {"1h", 3600000},    {"2d", 172800000},    {"0.25h", 900000},     {"007", 7000},
+        {"250.9ms", 250},     {"1.2345678901", 1234}, {"3650d", LEASE_TTL_MAX}, {"315360000", LEASE_TTL_MAX},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        int64_t ms = 0;
+        ck_assert_int_eq(options_duration(cases[i].text, strlen(cases[i].text), &ms), 0);
+        ck_assert_int_eq(ms, cases[i].ms);
+    }
+}
+END_TEST
+
+START_TEST(duration_of_a_length_ends_there)
+{
+    int64_t ms = 0;
+    ck_assert_int_eq(options_duration("5m30", 2, &ms), 0);
+    ck_assert_int_eq(ms, 300000);
+}
+END_TEST
+
+START_TEST(malformed_duration_is_refused_and_nothing_is_set)
+{
+    static const char *const cases[] = {
+        "",      "s",     "ms",   "-1",      "+1",        "1 s",        " 1",        "1s ",
+        "1S",    "1.",    "1.s",  ".5",      "1e3",       "0x10",       "1sec",      "1.5.5",
+        "0",     "99ms",  "0.099", "3651d",  "315360000.001", "99999999999999999999999", "3650.1d", "9223372036854775807d",
+        "nan",   "inf",   "auto", "1\n",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        int64_t ms = 42;
+        ck_assert_int_eq(options_duration(cases[i], strlen(cases[i]), &ms), -EINVAL);
+        ck_assert_int_eq(ms, 42);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("options");
+    TCase *line = tcase_create("command line");
+    TCase *duration = tcase_create("durations");
+    tcase_add_checked_fixture(line, set_up, tear_down);
+    tcase_add_test(line, plain_mount_has_the_defaults);
+    tcase_add_test(line, own_options_are_taken);
+    tcase_add_test(line, later_option_wins);
+    tcase_add_test(line, options_may_follow_the_positionals_as_mount_fuse3_puts_them);
+    tcase_add_test(line, flags_of_mount_8_are_tolerated);
+    tcase_add_test(line, fuse_and_kernel_options_are_handed_on);
+    tcase_add_test(line, words_for_fstab_and_systemd_are_dropped);
+    tcase_add_test(line, debug_stays_in_the_foreground);
+    tcase_add_test(line, given_fsname_and_subtype_replace_ours);
+    tcase_add_test(line, fsname_escapes_commas_of_the_directory);
+    tcase_add_test(line, allow_other_by_root_opens_the_top_directory);
+    tcase_add_test(line, local_has_one_store_for_each_mount_point);
+    tcase_add_test(line, local_store_of_root_is_below_var_lib);
+    tcase_add_test(line, local_store_of_a_user_is_in_the_state_home);
+    tcase_add_test(line, relative_paths_are_taken_from_the_working_directory);
+    tcase_add_test(line, help_and_version_need_nothing_else);
+    tcase_add_test(line, wrong_value_is_told_with_what_is_allowed);
+    tcase_add_test(line, unknown_option_is_named);
+    tcase_add_test(line, unknown_backend_is_told_with_those_there_are);
+    tcase_add_test(line, wrong_number_of_arguments_shows_the_usage);
+    tcase_add_test(line, mount_point_must_be_a_directory);
+    tcase_add_test(line, long_error_is_cut_to_fit);
+    tcase_add_test(duration, duration_is_read);
+    tcase_add_test(duration, duration_of_a_length_ends_there);
+    tcase_add_test(duration, malformed_duration_is_refused_and_nothing_is_set);
+    suite_add_tcase(suite, line);
+    suite_add_tcase(suite, duration);
+    return check_main(suite);
+}
