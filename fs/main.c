@@ -1,0 +1,184 @@
+/* main: starts the daemon, and tells whoever started it how that went.
+ *
+ * Without -f it forks at once, before the journal is opened or a thread is
+ * made.  The child does everything; the parent waits on a pipe and returns 0
+ * only when the mount answers.  Until then the child has the caller's stderr,
+ * so an error is one line there; from then on it is a daemon of its own session
+ * that logs to syslog(3).
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "backend/local.h"
+#include "backend/log.h"
+#include "options.h"
+#include "session.h"
+
+#define NOBODY_WAITS (-1)
+
+static const char help[] =
+    "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\n"
+    "Shows locks as files: a file below MOUNTPOINT exists exactly while its lock is held.\n"
+    "\n"
+    "Backends:\n"
+    "  memory                locks are gone when the daemon ends\n"
+    "  local                 locks survive the daemon; kept in /var/lib/leasefs (root)\n"
+    "                        or ~/.local/state/leasefs, one store for each mount point\n"
+    "  local:DIR             the same, kept in DIR\n"
+    "\n"
+    "Options:\n"
+    "  -f                    stay in the foreground and log to stderr\n"
+    "  -d, -o debug          show each request; implies -f\n"
+    "  -o ttl=TIME           how long a lease outlives its owner (default 30s)\n"
+    "  -o owner=process      a lease belongs to the process that took it (default)\n"
+    "  -o owner=user         a lease belongs to all processes of its user\n"
+    "  -o mode=,uid=,gid=    of the top directory\n"
+    "  -o sync=always|no     fsync before a lease is granted (default no)\n"
+    "  -o allow_other        other users may use the mount; the other options of FUSE\n"
+    "                        and mount(8) are understood too\n"
+    "  -h, --help            this text\n"
+    "  -V, --version         the version\n"
+    "\n"
+    "End it with umount MOUNTPOINT or fusermount3 -u MOUNTPOINT.  More in leasefs(8);\n"
+    "what each system call means is in leasefs(7).\n";
+
+/* Descriptors 0 to 2 must be taken, or the mount would get one of them. */
+static void open_standard_descriptors(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) {
+        close(fd);
+    }
+}
+
+/* Each process that holds a lease costs a descriptor. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* In the parent: the exit status, once the child has told, or ended. */
+static int await_child(pid_t child, int fd)
+{
+    char byte;
+    ssize_t got;
+    int status;
+    do {
+        got = read(fd, &byte, 1);
+    } while (got < 0 && errno == EINTR);
+    if (got == 1) {
+        return EXIT_SUCCESS;
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFSIGNALED(status)) {
+        log_error("ended by signal %d before the mount was ready", WTERMSIG(status));
+    }
+    return EXIT_FAILURE;
+}
+
+/* session_run's `ready`: the caller has waited long enough. */
+static void detach(void *arg)
+{
+    int *waiting = arg;
+    if (*waiting == NOBODY_WAITS) {
+        return;
+    }
+    setsid();
+    if (chdir("/") < 0) {
+        log_warning("cannot leave the working directory: %s", g_strerror(errno));
+    }
+    log_to_syslog("leasefs");
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) {
+        dup2(null, fd);
+    }
+    if (null >= 0) {
+        close(null);
+    }
+    while (write(*waiting, "", 1) < 0 && errno == EINTR) {
+    }
+    close(*waiting);
+    *waiting = NOBODY_WAITS;
+}
+
+static int serve(const struct options *options, int waiting)
+{
+    char error[1024] = "";
+    struct backend *backend;
+    struct local_options store = {
+        .directory = options->directory,
+        .sync_always = options->sync_always,
+        .seed = g_random_int(),
+    };
+    int result = local_new(&store, &backend, error, sizeof error);
+    if (result == 0) {
+        result = session_run(options, backend, detach, &waiting, error, sizeof error);
+        backend_free(backend);
+    }
+    if (result < 0) {
+        log_error("%s", error);
+    }
+    return result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int serve_in_background(const struct options *options)
+{
+    int ends[2];
+    closefrom(STDERR_FILENO + 1); /* the caller's: a daemon would keep its locks and pipes */
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        log_error("cannot make a pipe: %s", g_strerror(errno));
+        return EXIT_FAILURE;
+    }
+    pid_t child = fork();
+    if (child < 0) {
+        log_error("cannot fork: %s", g_strerror(errno));
+        return EXIT_FAILURE;
+    }
+    if (child > 0) {
+        close(ends[1]);
+        return await_child(child, ends[0]);
+    }
+    close(ends[0]);
+    return serve(options, ends[1]);
+}
+
+int main(int argc, char **argv)
+{
+    char error[1024] = "";
+    struct options options;
+    int status = EXIT_SUCCESS;
+    open_standard_descriptors();
+    signal(SIGPIPE, SIG_IGN);
+    raise_descriptor_limit();
+    if (options_parse(&options, argc, argv, error, sizeof error) < 0) {
+        log_error("%s", error);
+        status = EXIT_FAILURE;
+    } else if (options.show_help) {
+        fputs(help, stdout);
+    } else if (options.show_version) {
+        printf("leasefs %s (libfuse %s)\n", PACKAGE_VERSION, fuse_pkgversion());
+    } else {
+        status = options.foreground ? serve(&options, NOBODY_WAITS) : serve_in_background(&options);
+    }
+    options_clear(&options);
+    return status;
+}
