@@ -78,7 +78,8 @@ void backend_rename(struct backend *b, struct backend_ticket *ticket, const char
     b->operations->rename(b, ticket, name, done, arg);
 }
 
-void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg)
+void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
+                  void *arg)
 {
     b->operations->test(b, name, claim, done, arg);
 }

@@ -5,10 +5,12 @@
  *
  *     u32 length   of type + sequence + payload
  *     u8  type     1..255
- *     u64 sequence one more than the record before
+ *     u64 sequence one more than the record before; 1 is the file's first
  *     payload
  *     u32 crc32c   of length, type, sequence and payload, seeded with the
- *                  checksum of the record before (the chain)
+ *                  checksum of the record before (the chain) xor a random
+ *                  number in the header, so that user data cannot pass for a
+ *                  record
  *
  * all little-endian.  Reading stops at a torn tail, which is cut off and
  * reported; a bad record with a good one behind it refuses the start and says
@@ -43,7 +45,8 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
 /* Closes without a sync.  NULL is allowed. */
 void journal_close(struct journal *j);
 
-/* Adds a record to the batch in memory.  0 or -errno once the journal failed. */
+/* Adds a record to the batch in memory.  0, -EMSGSIZE over 16 MiB, or -errno once
+ * the journal failed. */
 int journal_append(struct journal *j, uint8_t type, const void *payload, size_t length);
 
 /* Writes the batch with one write(2).  0 or -errno; after an error the journal
@@ -53,7 +56,8 @@ int journal_commit(struct journal *j);
 /* The errno that ended it (positive), or 0. */
 int journal_failed(const struct journal *j);
 
-/* The sequence of the last record committed, and bytes in the file. */
+/* The sequence of the last record committed, which grows also across
+ * compaction, and bytes in the file. */
 uint64_t journal_sequence(const struct journal *j);
 uint64_t journal_size(const struct journal *j);
 
@@ -72,11 +76,12 @@ int journal_sync_wait(struct journal *j);
  * record appended goes to the old and to a new file; the caller also writes the
  * present state to the new file alone with journal_compact_append, a part at a
  * time (so replay must take a record again without harm, and a removal of what
- * it does not know); journal_compact_finish has the journal's thread fsync the
- * new file; when journal_compact_ready says so, journal_compact_swap renames it
- * over the old one (the thread syncs the directory).  The old file rules until
- * then: a crash or an error at any step loses nothing, journal_compact_abort
- * removes the new file. */
+ * it does not know); journal_commit writes both; journal_compact_finish has the
+ * journal's thread fsync the new file; when journal_compact_ready says so (the
+ * thread calls `synced` then too), journal_compact_swap renames it over the old
+ * one and the thread syncs the directory.  The old file rules until then: a
+ * crash or an error at any step loses nothing.  Each returns 0 or -errno;
+ * journal_compact_abort removes the new file, as a swap that fails has done. */
 int journal_compact_begin(struct journal *j);
 int journal_compact_append(struct journal *j, uint8_t type, const void *payload, size_t length);
 int journal_compact_finish(struct journal *j);
