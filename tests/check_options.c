@@ -95,7 +95,8 @@ END_TEST
 START_TEST(own_options_are_taken)
 {
     ck_assert_int_eq(
-        PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770", "-o", "uid=12,gid=34,sync=always", "memory", mountpoint), 0);
+        PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770", "-o", "uid=12,gid=34,sync=always", "memory", mountpoint),
+        0);
     ck_assert(options.foreground);
     ck_assert_int_eq(options.ttl, 1500);
     ck_assert(options.owner_user);
@@ -109,7 +110,8 @@ END_TEST
 
 START_TEST(later_option_wins)
 {
-    ck_assert_int_eq(PARSE("-o", "ttl=1m,owner=user,sync=always,ttl=2m,owner=process,sync=no", "memory", mountpoint), 0);
+    ck_assert_int_eq(PARSE("-o", "ttl=1m,owner=user,sync=always,ttl=2m,owner=process,sync=no", "memory", mountpoint),
+                     0);
     ck_assert_int_eq(options.ttl, 120000);
     ck_assert(!options.owner_user);
     ck_assert(!options.sync_always);
@@ -294,7 +296,8 @@ START_TEST(unknown_option_is_named)
         ck_assert_int_eq(PARSE("-o", words[i], "memory", mountpoint), -EINVAL);
         ck_assert_ptr_nonnull(strstr(error, words[i]));
     }
-    assert_refused(PARSE("-o", "rw,tll=5s", "memory", mountpoint), "unknown option 'tll=5s': see OPTIONS in leasefs(8)");
+    assert_refused(PARSE("-o", "rw,tll=5s", "memory", mountpoint),
+                   "unknown option 'tll=5s': see OPTIONS in leasefs(8)");
     assert_refused(PARSE("-x", "memory", mountpoint), "unknown option '-x': try leasefs --help");
     assert_refused(PARSE("--fast", "memory", mountpoint), "unknown option '--fast': try leasefs --help");
     assert_refused(PARSE("memory", mountpoint, "-o"), "-o needs a list of options");
@@ -314,7 +317,8 @@ END_TEST
 
 START_TEST(wrong_number_of_arguments_shows_the_usage)
 {
-    assert_refused(PARSE("-f"), "a backend and a mount point are needed: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
+    assert_refused(PARSE("-f"),
+                   "a backend and a mount point are needed: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
     assert_refused(PARSE("memory"),
                    "a backend and a mount point are needed: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
     assert_refused(PARSE("memory", mountpoint, "more"),
@@ -349,9 +353,20 @@ START_TEST(duration_is_read)
         const char *text;
         int64_t ms;
     } cases[] = {
-        {"100ms", 100},       {"0.1", 100},       {"30", 30000},        {"30s", 30000},        {"1.5s", 1500},
-        {"5m", 300000},       {"1h", 3600000},    {"2d", 172800000},    {"0.25h", 900000},     {"007", 7000},
-        {"250.9ms", 250},     {"1.2345678901", 1234}, {"3650d", LEASE_TTL_MAX}, {"315360000", LEASE_TTL_MAX},
+        {"100ms", 100},
+        {"0.1", 100},
+        {"30", 30000},
+        {"30s", 30000},
+        {"1.5s", 1500},
+        {"5m", 300000},
+        {"1h", 3600000},
+        {"2d", 172800000},
+        {"0.25h", 900000},
+        {"007", 7000},
+        {"250.9ms", 250},
+        {"1.2345678901", 1234},
+        {"3650d", LEASE_TTL_MAX},
+        {"315360000", LEASE_TTL_MAX},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         int64_t ms = 0;
@@ -372,10 +387,34 @@ END_TEST
 START_TEST(malformed_duration_is_refused_and_nothing_is_set)
 {
     static const char *const cases[] = {
-        "",      "s",     "ms",   "-1",      "+1",        "1 s",        " 1",        "1s ",
-        "1S",    "1.",    "1.s",  ".5",      "1e3",       "0x10",       "1sec",      "1.5.5",
-        "0",     "99ms",  "0.099", "3651d",  "315360000.001", "99999999999999999999999", "3650.1d", "9223372036854775807d",
-        "nan",   "inf",   "auto", "1\n",
+        "",
+        "s",
+        "ms",
+        "-1",
+        "+1",
+        "1 s",
+        " 1",
+        "1s ",
+        "1S",
+        "1.",
+        "1.s",
+        ".5",
+        "1e3",
+        "0x10",
+        "1sec",
+        "1.5.5",
+        "0",
+        "99ms",
+        "0.099",
+        "3651d",
+        "315360000.001",
+        "99999999999999999999999",
+        "3650.1d",
+        "9223372036854775807d",
+        "nan",
+        "inf",
+        "auto",
+        "1\n",
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         int64_t ms = 42;
