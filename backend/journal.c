@@ -33,6 +33,7 @@ static void sync_round(struct journal *j)
     bool both = j->compaction == JOURNAL_COMPACT_SYNCING || j->compaction == JOURNAL_COMPACT_READY;
     bool rename = j->directory_dirty;
     uint64_t target = atomic_load(&j->committed);
+    uint64_t compactions = j->compactions;
     int fd = j->file.fd, next = j->next.fd, error = 0, next_error = 0;
     GArray *retired = j->retired;
 
@@ -53,10 +54,12 @@ static void sync_round(struct journal *j)
         journal_fail(j, error);
     else
         atomic_store(&j->synced, target);
-    if (both && next_error)
-        j->compact_error = next_error;
-    if (both && j->compaction == JOURNAL_COMPACT_SYNCING)
-        j->compaction = JOURNAL_COMPACT_READY;
+    if (both && compactions == j->compactions) { /* else it was another file */
+        if (next_error)
+            j->compact_error = next_error;
+        if (j->compaction == JOURNAL_COMPACT_SYNCING)
+            j->compaction = JOURNAL_COMPACT_READY;
+    }
 }
 
 static bool has_work(const struct journal *j)

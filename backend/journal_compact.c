@@ -26,6 +26,7 @@ int journal_compact_begin(struct journal *j)
     r = journal_file_create(&j->next, j->directory, JOURNAL_NEW_NAME);
     if (r == 0) {
         j->compaction = JOURNAL_COMPACT_COPYING;
+        j->compactions++;
         j->compact_error = 0;
     } else {
         j->next.fd = -1;

@@ -231,7 +231,7 @@ static int good_behind(struct reader *r, const struct journal_file *file)
         reader_skip(r, 1);
 
         sequence = get64(r->data + 5);
-        if (sequence <= file->sequence || sequence > last)
+        if (!sequence || sequence > last)
             continue;
         good = record_is_good(r, file, (uint32_t[]){file->chain, before, running}, 3);
         if (good)

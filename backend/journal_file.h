@@ -70,6 +70,7 @@ struct journal {
     uint64_t wanted;           /* sync at least up to here */
     bool directory_dirty;      /* a rename is not yet safe */
     enum journal_compaction compaction;
+    uint64_t compactions;      /* how many have begun */
     int compact_error;
     GArray *retired;           /* fds for the thread to close, once it does not use them */
     void (*on_synced)(void *arg);
