@@ -1,0 +1,151 @@
+/* fs: what the parts of the filesystem share; see fs.h. */
+#include "fs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "directory.h"
+#include "handle.h"
+#include "hold.h"
+#include "notify.h"
+#include "request.h"
+#include "tree.h"
+
+int fs_error(enum backend_result result)
+{
+    static const int errors[] = {
+        [BACKEND_OK] = 0,
+        [BACKEND_QUEUED] = 0,
+        [BACKEND_BUSY] = EBUSY,
+        [BACKEND_MISSING] = ENOENT,
+        [BACKEND_EXISTS] = EEXIST,
+        [BACKEND_NOT_EMPTY] = ENOTEMPTY,
+        [BACKEND_IS_DIRECTORY] = EISDIR,
+        [BACKEND_NOT_DIRECTORY] = ENOTDIR,
+        [BACKEND_STALE] = ESTALE,
+        [BACKEND_DEADLOCK] = EDEADLK,
+        [BACKEND_FULL] = ENOSPC,
+        [BACKEND_INVALID] = EINVAL,
+        [BACKEND_UNREACHABLE] = ENOLCK,
+        [BACKEND_UNSUPPORTED] = EOPNOTSUPP,
+    };
+    return -errors[result];
+}
+
+static void fs_read_identity(struct fs *fs)
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (!file || fscanf(file, "%39s", fs->boot_id) != 1) {
+        strcpy(fs->boot_id, "-");
+    }
+    if (file) {
+        fclose(file);
+    }
+    if (gethostname(fs->host, sizeof fs->host - 1) != 0 || !fs->host[0]) {
+        strcpy(fs->host, "localhost");
+    }
+}
+
+static void fs_cancel_interrupted(struct ev_loop *loop, ev_idle *idle, int events)
+{
+    struct fs *fs = idle->data;
+    (void)events;
+    ev_idle_stop(loop, idle);
+    request_cancel_interrupted(fs);
+}
+
+static void fs_root_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct fs *fs = arg;
+    if (result == BACKEND_OK && info->type == BACKEND_DIRECTORY) {
+        directory_load(tree_root(fs->tree), &info->directory);
+    }
+}
+
+struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
+{
+    struct fs *fs = g_new0(struct fs, 1);
+    fs->loop = loop;
+    fs->backend = backend;
+    fs->options = options;
+    fs->owners = owner_table_new();
+    fs->tree = tree_new();
+    fs->notify = notify_new(NULL, loop);
+    TAILQ_INIT(&fs->interrupted);
+    ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
+    fs->interrupts.data = fs;
+    fs_read_identity(fs);
+    struct node *root = tree_root(fs->tree);
+    root->mode = (uint16_t)(S_IFDIR | options->mode);
+    root->uid = options->uid;
+    root->gid = options->gid;
+    clock_gettime(CLOCK_REALTIME, &root->directory->changed);
+    backend_start(backend, loop, &hold_events, fs);
+    backend_stat(backend, "", fs_root_known, fs);
+    backend_recover(backend, hold_recover, fs);
+    return fs;
+}
+
+void fs_notify_through(struct fs *fs, struct fuse_session *session)
+{
+    notify_free(fs->notify);
+    fs->session = session;
+    fs->notify = notify_new(session, fs->loop);
+}
+
+static void fs_refuse_parked(struct hold *hold)
+{
+    struct request *r;
+    while (hold->parked && (r = TAILQ_FIRST(hold->parked))) {
+        request_reply(r, -ENOLCK);
+    }
+}
+
+void fs_stop(struct fs *fs)
+{
+    notify_finish(fs->notify);
+    GPtrArray *nodes = tree_all(fs->tree);
+    for (guint i = 0; i < nodes->len; i++) {
+        struct node *node = g_ptr_array_index(nodes, i);
+        struct hold *hold;
+        LIST_FOREACH(hold, &node->holds, link) {
+            fs_refuse_parked(hold);
+        }
+        tree_unref(fs->tree, node);
+    }
+    g_ptr_array_free(nodes, TRUE);
+}
+
+/* What is held stays in the backend: handle locks end with it, leases do not. */
+static void fs_drop_holds(struct fs *fs)
+{
+    GPtrArray *nodes = tree_all(fs->tree);
+    for (guint i = 0; i < nodes->len; i++) {
+        struct node *node = g_ptr_array_index(nodes, i);
+        while (!LIST_EMPTY(&node->holds)) {
+            hold_free(fs, LIST_FIRST(&node->holds));
+        }
+        tree_unref(fs->tree, node);
+    }
+    g_ptr_array_free(nodes, TRUE);
+}
+
+void fs_free(struct fs *fs)
+{
+    if (!fs) {
+        return;
+    }
+    ev_idle_stop(fs->loop, &fs->interrupts);
+    fs_drop_holds(fs);
+    while (!LIST_EMPTY(&fs->handles)) {
+        handle_drop(fs, LIST_FIRST(&fs->handles));
+    }
+    notify_free(fs->notify);
+    tree_free(fs->tree);
+    owner_table_free(fs->owners);
+    g_free(fs);
+}

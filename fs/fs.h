@@ -1,0 +1,72 @@
+/* fs: what the parts of the filesystem share.
+ *
+ *     session  the mount and the loop          ops     one thin handler per kernel request
+ *     request  a kernel request that waits     tree    names and inodes
+ *     handle   an open file                    hold    what this mount holds on a name
+ *     owner    processes                       lock    flock(2) and fcntl(2)
+ *     xattr    the attributes                  notify  telling the kernel what changed
+ */
+#ifndef FS_FS_H
+#define FS_FS_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "backend/backend.h"
+#include "options.h"
+#include "owner.h"
+
+/* The first second of a lease, the provisional second of a handle: SECOND in
+ * milliseconds. */
+#define SECOND 1000
+
+#define NAME_BYTES_MAX 255
+#define CONTENT_BYTES_MAX 65536
+
+struct handle;
+struct hold;
+struct notify;
+struct request;
+struct tree;
+
+TAILQ_HEAD(request_queue, request);
+LIST_HEAD(handle_list, handle);
+
+struct fs {
+    struct ev_loop *loop;
+    struct backend *backend;
+    struct owner_table *owners;
+    struct tree *tree;
+    struct notify *notify;
+    struct fuse_session *session;
+    const struct options *options;
+    char host[256];
+    char boot_id[40];
+    struct handle_list handles;
+    uint64_t next_handle;
+    uint32_t requests; /* not answered yet */
+    struct request_queue interrupted;
+    ev_idle interrupts;
+    void (*ready)(void *arg); /* told once, when the kernel has greeted */
+    void *ready_arg;
+};
+
+/* Everything but the session: for session.c and for tests without a mount.
+ * Takes over the leases that the backend kept.  `loop`, `backend` and `options`
+ * stay the caller's and outlive it. */
+struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options);
+/* Tells the kernel of changes through this session from now on. */
+void fs_notify_through(struct fs *fs, struct fuse_session *session);
+/* While the mount still answers: ends the notifications, and answers whoever
+ * waits with ENOLCK. */
+void fs_stop(struct fs *fs);
+void fs_free(struct fs *fs);
+
+/* The negated errno of an outcome, 0 for OK and QUEUED. */
+int fs_error(enum backend_result result);
+
+extern const struct fuse_lowlevel_ops ops_table;
+
+#endif

@@ -1,0 +1,361 @@
+/* handle: an open file of the mount, and the rules of opening and closing; see
+ * handle.h.  Content and times: content.c. */
+#include "handle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lock.h"
+#include "tree.h"
+
+struct handle *handle_new(struct request *r, int flags)
+{
+    struct handle *h = g_new0(struct handle, 1);
+    h->node = tree_ref(r->node);
+    h->opener = request_caller(r) ? owner_ref(request_caller(r)) : NULL;
+    h->writable = (flags & O_ACCMODE) != O_RDONLY;
+    h->id = ++r->fs->next_handle;
+    LIST_INSERT_HEAD(&h->node->handles, h, link);
+    LIST_INSERT_HEAD(&r->fs->handles, h, all);
+    return h;
+}
+
+/* Does another handle belong to the same hold? */
+static bool handle_shares_hold(const struct handle *h)
+{
+    struct handle *other;
+    LIST_FOREACH(other, &h->node->handles, link) {
+        if (other != h && other->hold == h->hold) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void handle_free(struct fs *fs, struct handle *h)
+{
+    if (!h) {
+        return;
+    }
+    struct hold *hold = h->hold;
+    if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h)) {
+        hold_release(fs, hold, NULL, NULL);
+    }
+    lock_release_parties(fs, h);
+    handle_drop(fs, h);
+}
+
+void handle_drop(struct fs *fs, struct handle *h)
+{
+    LIST_REMOVE(h, link);
+    LIST_REMOVE(h, all);
+    if (h->poll) {
+        fuse_pollhandle_destroy(h->poll);
+    }
+    if (h->parties) {
+        g_array_free(h->parties, TRUE);
+    }
+    owner_unref(h->opener);
+    tree_unref(fs->tree, h->node);
+    g_free(h);
+}
+
+static bool handle_is_opener(const struct handle *h, const struct owner *who)
+{
+    return who && h->opener == who;
+}
+
+struct hold *handle_own_hold(const struct handle *h)
+{
+    struct hold *hold;
+    if (h->hold) {
+        return h->hold;
+    }
+    LIST_FOREACH(hold, &h->node->holds, link) {
+        bool holds = (hold->kind == BACKEND_FCNTL && hold->since) || (hold->ticket && hold->ticket->held);
+        if (holds && hold_is_owner(hold, h->opener)) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+/* --- opening --------------------------------------------------------------- */
+
+static void handle_open_interrupted(struct request *r)
+{
+    request_reply(r, -EINTR);
+}
+
+static void handle_opened(struct request *r, enum backend_result result)
+{
+    if (result == BACKEND_OK) {
+        r->handle->hold = r->hold;
+        request_reply_open(r);
+    } else if (result == BACKEND_BUSY && !r->busy_young) {
+        request_reply_open(r); /* held through another mount: idle */
+    } else {
+        request_reply(r, fs_error(result));
+    }
+}
+
+/* The name is free, as far as this mount knows: the provisional second. */
+static void handle_open_provisionally(struct request *r)
+{
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    struct backend_claim claim;
+    r->hold = hold_new(r->fs, r->node, BACKEND_PROVISIONAL, r->handle->opener, context->uid, context->gid,
+                       r->creates ? r->mode : r->node->mode);
+    hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
+    hold_acquire(r, &claim, handle_opened);
+    g_bytes_unref(claim.meta);
+}
+
+/* The owner itself opens what it holds: a renewal, and O_TRUNC is its own. */
+static void handle_open_own(struct request *r, struct hold *hold)
+{
+    if (hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE) {
+        r->handle->hold = hold;
+    }
+    if (hold->kind == BACKEND_LEASE) {
+        hold_renew(r->fs, hold);
+    }
+    if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL) {
+        handle_truncate_at_open(r, hold);
+    } else {
+        request_reply_open(r);
+    }
+}
+
+void handle_open(struct request *r)
+{
+    struct handle *h = r->handle;
+    struct hold *lease = hold_lease(r->node);
+    struct hold *own = h->writable ? handle_own_hold(h) : NULL;
+    if (lease && !own && h->opener && hold_owner(lease)) {
+        h->kin = owner_descends(h->opener, hold_owner(lease));
+    }
+    if (!h->writable) {
+        request_reply_open(r);
+    } else if (own) {
+        handle_open_own(r, own);
+    } else if (lease && lease->kind == BACKEND_PROVISIONAL) {
+        if (r->waited) {
+            request_reply_open(r); /* the first of those that waited has it now */
+        } else {
+            r->waited = true;
+            request_park(r, hold_queue(lease), handle_open, handle_open_interrupted);
+        }
+    } else if (lease && clock_now() - lease->since < SECOND) {
+        request_reply(r, -EBUSY);
+    } else if (lease || hold_first(r->node)) {
+        request_reply_open(r);
+    } else {
+        handle_open_provisionally(r);
+    }
+}
+
+/* --- a lease at once --------------------------------------------------------- */
+
+static void handle_acquired(struct request *r, enum backend_result result)
+{
+    if (result == BACKEND_OK) {
+        if (r->handle) {
+            r->handle->hold = r->hold;
+        }
+        r->hold->closed = !r->handle;
+        r->reply(r);
+    } else if (result == BACKEND_BUSY || result == BACKEND_IS_DIRECTORY) {
+        request_reply(r, -EEXIST);
+    } else {
+        request_reply(r, fs_error(result));
+    }
+}
+
+void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *))
+{
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    struct backend_claim claim;
+    if (hold_lease(r->node) || hold_first(r->node)) {
+        request_reply(r, -EEXIST);
+        return;
+    }
+    r->reply = reply;
+    r->hold = hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode);
+    hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
+    claim.content = content;
+    r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
+    hold_acquire(r, &claim, handle_acquired);
+    g_bytes_unref(claim.meta);
+}
+
+/* --- closing ----------------------------------------------------------------- */
+
+static void handle_flushed(struct request *r, enum backend_result result)
+{
+    if (result == BACKEND_OK) {
+        r->handle->hold = r->hold;
+        r->handle->closing = true;
+        hold_read_heirs(r->hold);
+    }
+    request_reply(r, fs_error(result));
+}
+
+/* An explicit close of an idle handle: as if it had been opened just now. */
+static void handle_flush_idle(struct request *r)
+{
+    struct handle *h = r->handle;
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    struct backend_claim claim;
+    if (handle_own_hold(h)) {
+        request_reply(r, 0);
+    } else if (hold_lease(h->node) || hold_first(h->node)) {
+        request_reply(r, -EBUSY);
+    } else {
+        r->hold = hold_new(r->fs, h->node, BACKEND_PROVISIONAL, h->opener, context->uid, context->gid, h->node->mode);
+        hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
+        hold_acquire(r, &claim, handle_flushed);
+        g_bytes_unref(claim.meta);
+    }
+}
+
+void handle_flush(struct request *r)
+{
+    struct handle *h = r->handle;
+    lock_release_party(r->fs, h, r->file.lock_owner);
+    bool matters = h->hold ? h->hold->kind == BACKEND_LEASE || h->hold->kind == BACKEND_PROVISIONAL
+                           : h->writable && !h->locking && !h->spent;
+    if (!matters || !handle_is_opener(h, request_caller(r))) {
+        request_reply(r, 0);
+        return;
+    }
+    bool exiting = owner_thread_exiting(r->fs->owners, fuse_req_ctx(r->req)->pid);
+    h->closing = !exiting && !h->locking;
+    if (h->hold && h->hold->kind == BACKEND_LEASE) {
+        h->hold->closed = !exiting;
+    } else if (h->hold && !exiting) {
+        /* Now, while it is there for sure: RELEASE may find it gone. */
+        hold_read_heirs(h->hold);
+    }
+    if (exiting || h->hold) {
+        request_reply(r, 0);
+    } else {
+        handle_flush_idle(r);
+    }
+}
+
+static void handle_released(struct request *r, enum backend_result result)
+{
+    if (result == BACKEND_OK) {
+        r->hold->closed = true;
+    }
+    handle_free(r->fs, r->handle);
+    request_reply(r, 0);
+}
+
+void handle_release(struct request *r)
+{
+    struct handle *h = r->handle;
+    if (h->hold && h->hold->kind == BACKEND_PROVISIONAL && h->closing) {
+        r->hold = h->hold;
+        hold_decide(r, NULL, handle_released);
+    } else {
+        handle_free(r->fs, h);
+        request_reply(r, 0);
+    }
+}
+
+/* --- what the kernel is told --------------------------------------------------- */
+
+/* How long the kernel may keep what only it can change. */
+#define HANDLE_KEEP_SECONDS (24.0 * 3600)
+
+static struct timespec handle_wall(clock_ms when)
+{
+    int64_t wall = clock_wall() - (clock_now() - when);
+    return (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
+}
+
+void handle_attributes(struct fs *fs, const struct node *node, struct stat *st)
+{
+    struct hold *hold = hold_lease(node);
+    hold = hold ? hold : hold_first(node);
+    hold = hold ? hold : LIST_FIRST(&node->holds); /* fcntl locks have no ticket here */
+    memset(st, 0, sizeof *st);
+    st->st_ino = node->ino;
+    st->st_nlink = tree_links(fs->tree, node);
+    st->st_mode = node->mode;
+    st->st_uid = node->uid;
+    st->st_gid = node->gid;
+    st->st_blksize = 4096;
+    if (node->directory) {
+        st->st_nlink = 2;
+        st->st_mtim = st->st_ctim = st->st_atim = node->directory->changed;
+        return;
+    }
+    struct backend_ticket *ticket = hold ? hold->ticket : NULL;
+    clock_ms now = clock_now();
+    st->st_size = hold ? hold->size : 0;
+    st->st_blocks = (st->st_size + 511) / 512;
+    st->st_ctim = handle_wall(ticket ? ticket->acquired : now);
+    st->st_mtim = st->st_atim = handle_wall(ticket ? ticket->deadline - ticket->ttl : now);
+    if (hold && hold->times) {
+        st->st_atim = hold->times[0];
+        st->st_mtim = hold->times[1];
+    }
+}
+
+double handle_attribute_timeout(const struct fs *fs, const struct node *node)
+{
+    return node->directory && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
+}
+
+void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
+{
+    memset(entry, 0, sizeof *entry);
+    entry->ino = tree_id(fs->tree, node);
+    entry->attr_timeout = handle_attribute_timeout(fs, node);
+    handle_attributes(fs, node, &entry->attr);
+    /* Only leases and directories stay for long enough to be kept; all else
+     * comes and goes with handles, without the kernel's knowledge. */
+    struct hold *lease = hold_lease(node);
+    bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE);
+    entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
+    node->visible = node->visible || !LIST_EMPTY(&node->holds);
+}
+
+void handle_entry_missing(struct fs *fs, const struct node *node, struct fuse_entry_param *entry)
+{
+    memset(entry, 0, sizeof *entry);
+    /* A name with a node may be locked through a handle at any time. */
+    entry->entry_timeout = !node && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
+}
+
+/* --- poll -------------------------------------------------------------------------- */
+
+void handle_poll(struct request *r, struct fuse_pollhandle *poll)
+{
+    struct handle *h = r->handle;
+    if (poll) {
+        if (h->poll) {
+            fuse_pollhandle_destroy(h->poll);
+        }
+        h->poll = poll;
+    }
+    unsigned events = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
+    events |= h->wanted ? POLLPRI : 0;
+    events |= h->lost ? POLLERR | POLLHUP : 0;
+    request_reply_poll(r, events);
+}
+
+void handle_notify_poll(struct handle *h)
+{
+    if (h->poll) {
+        fuse_lowlevel_notify_poll(h->poll);
+        fuse_pollhandle_destroy(h->poll);
+        h->poll = NULL;
+    }
+}

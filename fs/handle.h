@@ -1,0 +1,88 @@
+/* handle: an open file of the mount, and the rules of opening, closing and
+ * writing.
+ *
+ * A handle open for writing is
+ *
+ *     provisional  it joined the provisional second of its process: hold->kind
+ *                  is PROVISIONAL
+ *     holding      it belongs to the lease of its process (LEASE), or has its
+ *                  own flock
+ *     idle         it holds nothing and may yet acquire
+ *     spent        its lease ended: it never acquires again by closing or
+ *                  writing; `lost` when that was against its will.  Only a new
+ *                  flock or fcntl starts afresh.
+ *
+ * What decides a provisional second: write(2), times, or an explicit close(2)
+ * by the process that opened it.  FLUSH is not close: the kernel sends it for
+ * each descriptor that goes, also of children and of dying processes.
+ */
+#ifndef FS_HANDLE_H
+#define FS_HANDLE_H
+
+#include "fs.h"
+#include "hold.h"
+#include "request.h"
+
+struct handle {
+    LIST_ENTRY(handle) link; /* node->handles */
+    LIST_ENTRY(handle) all;  /* fs->handles */
+    struct node *node;       /* counted */
+    struct owner *opener;    /* NULL: of another pid namespace */
+    struct hold *hold;       /* the lease it belongs to, or its own flock */
+    GArray *parties;         /* lock owners that have used it for fcntl, or NULL */
+    struct fuse_pollhandle *poll;
+    uint64_t id;
+    bool writable;
+    bool locking; /* flock or fcntl was ever asked on it */
+    bool closing; /* explicitly closed once, as far as is known */
+    bool spent;
+    bool lost;
+    bool kin;     /* opened by a descendant of the lease's owner */
+    bool wanted;  /* somebody waits for what it holds: POLLPRI */
+};
+
+struct handle *handle_new(struct request *r, int flags);
+/* Gives back what it holds alone.  NULL is allowed. */
+void handle_free(struct fs *fs, struct handle *handle);
+/* The same without giving anything back: the daemon ends. */
+void handle_drop(struct fs *fs, struct handle *handle);
+
+static inline struct handle *handle_of(const struct fuse_file_info *file)
+{
+    return (struct handle *)(uintptr_t)file->fh;
+}
+
+/* The hold of the process that opened the handle, whichever handle it came by;
+ * or NULL. */
+struct hold *handle_own_hold(const struct handle *handle);
+
+/* The steps of the kernel's requests on an open file; each ends the request. */
+void handle_open(struct request *r);
+void handle_flush(struct request *r);
+void handle_release(struct request *r);
+void handle_read(struct request *r);
+void handle_write(struct request *r); /* takes r->content.bytes over */
+void handle_truncate(struct request *r, off_t size);
+void handle_truncate_at_open(struct request *r, struct hold *hold);
+void handle_times(struct request *r); /* of r->node, by its caller */
+
+/* A lease at once (O_EXCL, symlink): r->handle may be NULL; then `reply`. */
+void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *));
+
+/* What the kernel is told of a node: its attributes, and for how long it may
+ * keep the name. */
+void handle_attributes(struct fs *fs, const struct node *node, struct stat *ret_attributes);
+void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
+/* A name that is not there; `node` may be NULL. */
+void handle_entry_missing(struct fs *fs, const struct node *node, struct fuse_entry_param *ret_entry);
+double handle_attribute_timeout(const struct fs *fs, const struct node *node);
+
+/* poll(2): always readable and writable; POLLPRI when somebody began to wait for
+ * what the handle holds, POLLERR|POLLHUP when it was lost.  Takes `poll` over
+ * (may be NULL) and ends the request. */
+void handle_poll(struct request *r, struct fuse_pollhandle *poll);
+
+/* Tells those who poll it that its state has changed. */
+void handle_notify_poll(struct handle *handle);
+
+#endif

@@ -1,0 +1,637 @@
+/* hold: what this mount holds on a name, and for whom; see hold.h. */
+#include "hold.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "backend/log.h"
+#include "handle.h"
+#include "meta.h"
+#include "notify.h"
+#include "tree.h"
+
+struct hold_heirs {
+    size_t count;
+    struct owner *heir[META_HEIRS_MAX];
+};
+
+static const char *hold_log_name(const struct hold *hold, char *buffer, size_t size)
+{
+    char path[TREE_PATH_MAX];
+    return log_escape(buffer, size, tree_path(hold->node, path, sizeof path) ? path : "?");
+}
+
+/* --- finding ------------------------------------------------------------- */
+
+struct hold *hold_lease(const struct node *node)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+struct hold *hold_first(const struct node *node)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->ticket && hold->ticket->held) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+struct hold *hold_party(const struct node *node, uint64_t party)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->kind == BACKEND_FCNTL && hold->party == party) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+/* --- owners -------------------------------------------------------------- */
+
+static void hold_drop_heirs(struct hold *hold)
+{
+    if (hold->heirs) {
+        for (size_t i = 0; i < hold->heirs->count; i++) {
+            owner_unref(hold->heirs->heir[i]);
+        }
+        g_free(hold->heirs);
+        hold->heirs = NULL;
+    }
+}
+
+void hold_read_heirs(struct hold *hold)
+{
+    hold->settled = !hold->owner;
+    if (hold->owner && !hold->heirs) {
+        hold->heirs = g_new0(struct hold_heirs, 1);
+        hold->heirs->count = owner_heirs(hold->owner, hold->heirs->heir, META_HEIRS_MAX);
+    }
+}
+
+struct owner *hold_owner(struct hold *hold)
+{
+    while (hold->heirs && hold->closed && hold->heirs->count && !owner_alive(hold->owner)) {
+        struct hold_heirs *heirs = hold->heirs;
+        owner_unref(hold->owner);
+        hold->owner = heirs->heir[0];
+        memmove(heirs->heir, heirs->heir + 1, --heirs->count * sizeof *heirs->heir);
+    }
+    return hold->owner;
+}
+
+/* After the first second the owner is final: when it dies, nobody inherits. */
+static void hold_settle(struct fs *fs, struct hold *hold)
+{
+    struct owner *acquirer = hold->owner ? owner_ref(hold->owner) : NULL;
+    hold_owner(hold);
+    bool inherited = hold->owner != acquirer;
+    owner_unref(acquirer);
+    hold_drop_heirs(hold);
+    hold->settled = true;
+    if (inherited) {
+        hold_store(fs, hold);
+    }
+}
+
+bool hold_is_owner(struct hold *hold, struct owner *who)
+{
+    struct owner *owner = hold_owner(hold);
+    return who && owner && owner_pid(owner) == owner_pid(who) && owner_start(owner) == owner_start(who);
+}
+
+bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
+{
+    struct owner *owner = hold_owner(hold);
+    if ((fs->options->owner_user || !owner || !owner_alive(owner)) && uid == hold->uid) {
+        return true;
+    }
+    return owner && who && owner_alive(owner) && owner_descends(who, owner);
+}
+
+/* --- making and ending ----------------------------------------------------- */
+
+int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory)
+{
+    for (; directory; directory = directory->parent) {
+        if (directory->directory && directory->directory->attributes.ttl) {
+            return directory->directory->attributes.ttl;
+        }
+    }
+    return fs->options->ttl;
+}
+
+struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,
+                      gid_t gid, mode_t mode)
+{
+    (void)fs;
+    struct hold *hold = g_new0(struct hold, 1);
+    hold->references = 1;
+    hold->node = tree_ref(node);
+    hold->kind = (uint8_t)kind;
+    hold->owner = owner ? owner_ref(owner) : NULL;
+    hold->uid = uid;
+    hold->gid = gid;
+    hold->mode = (uint16_t)mode;
+    LIST_INSERT_HEAD(&node->holds, hold, link);
+    return hold;
+}
+
+static void hold_leave_handles(struct hold *hold)
+{
+    struct handle *handle;
+    LIST_FOREACH(handle, &hold->node->handles, link) {
+        handle->kin = false;
+        if (handle->hold == hold) {
+            handle->hold = NULL;
+            handle->closing = false;
+        }
+    }
+}
+
+void hold_free(struct fs *fs, struct hold *hold)
+{
+    hold_leave_handles(hold);
+    LIST_REMOVE(hold, link);
+    hold->ticket = NULL;
+    struct request_queue *parked = hold->parked;
+    hold->parked = NULL;
+    if (parked) {
+        request_resume_all(parked);
+        g_free(parked);
+    }
+    hold_unref(fs, hold);
+}
+
+struct hold *hold_ref(struct hold *hold)
+{
+    hold->references++;
+    return hold;
+}
+
+void hold_unref(struct fs *fs, struct hold *hold)
+{
+    if (--hold->references == 0) {
+        hold_drop_heirs(hold);
+        owner_unref(hold->owner);
+        g_free(hold->times);
+        tree_unref(fs->tree, hold->node);
+        g_free(hold);
+    }
+}
+
+struct request_queue *hold_queue(struct hold *hold)
+{
+    if (!hold->parked) {
+        hold->parked = g_new0(struct request_queue, 1);
+        TAILQ_INIT(hold->parked);
+    }
+    return hold->parked;
+}
+
+static GBytes *hold_meta(const struct fs *fs, const struct hold *hold)
+{
+    struct meta meta = {.uid = hold->uid, .gid = hold->gid, .mode = hold->mode, .fixed = hold->fixed};
+    g_strlcpy(meta.host, fs->host, sizeof meta.host);
+    g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
+    if (hold->owner) {
+        meta.pid = owner_pid(hold->owner);
+        meta.start = owner_start(hold->owner);
+        g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
+    }
+    meta.has_times = hold->times != NULL;
+    for (int i = 0; hold->times && i < 2; i++) {
+        meta.times[i] = hold->times[i].tv_sec * 1000000000 + hold->times[i].tv_nsec;
+    }
+    for (size_t i = 0; hold->heirs && i < hold->heirs->count; i++) {
+        meta.heir[i].pid = owner_pid(hold->heirs->heir[i]);
+        meta.heir[i].start = owner_start(hold->heirs->heir[i]);
+        meta.heirs++;
+    }
+    return meta_encode(&meta);
+}
+
+/* When the backend shall call next: to settle the owner, to renew. */
+static int64_t hold_due(const struct hold *hold, int64_t ttl, int64_t age)
+{
+    int64_t renewal = hold->fixed ? 0 : ttl / 3;
+    int64_t settling = hold->settled ? 0 : MAX(SECOND - age, 1);
+    return renewal && settling ? MIN(renewal, settling) : renewal + settling;
+}
+
+void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
+{
+    memset(claim, 0, sizeof *claim);
+    claim->user = hold;
+    claim->kind = kind;
+    claim->ttl = hold_directory_ttl(fs, hold->node->parent);
+    claim->end = BACKEND_RANGE_MAX;
+    if (kind == BACKEND_PROVISIONAL) {
+        /* Given back by hold_events.due; the ttl only matters when we are gone. */
+        claim->due = SECOND;
+        claim->ttl = SECOND + SECOND / 2;
+    } else if (kind == BACKEND_LEASE) {
+        hold_read_heirs(hold);
+        claim->due = hold_due(hold, claim->ttl, 0);
+    } else {
+        claim->due = claim->ttl / 3;
+    }
+    claim->meta = hold_meta(fs, hold);
+}
+
+void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
+{
+    tree_attach(fs->tree, hold->node);
+    hold->kind = (uint8_t)kind;
+    hold->since = clock_now();
+    hold->node->uid = hold->uid;
+    hold->node->gid = hold->gid;
+    hold->node->mode = hold->mode;
+}
+
+/* --- asking ---------------------------------------------------------------- */
+
+static void hold_gave_up(struct request *r)
+{
+    struct hold *hold = r->hold;
+    r->hold = NULL;
+    hold_release(r->fs, hold, NULL, NULL);
+    request_reply(r, -EINTR);
+}
+
+/* The hold ended while it waited. */
+static void hold_not_granted(struct request *r)
+{
+    r->hold = NULL;
+    r->then(r, BACKEND_UNREACHABLE);
+}
+
+static void hold_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                          const struct backend_info *holder)
+{
+    struct request *r = arg;
+    struct hold *hold = r->hold;
+    r->busy_young = holder && holder->kind == BACKEND_LEASE && clock_now() - holder->acquired < SECOND;
+    if (result == BACKEND_QUEUED) {
+        hold->ticket = ticket;
+        if (!r->queue) {
+            request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
+        }
+        return;
+    }
+    request_unpark(r);
+    if (result == BACKEND_OK) {
+        hold->ticket = ticket;
+        hold_granted(r->fs, hold, ticket->kind);
+    } else {
+        r->hold = NULL;
+        hold_free(r->fs, hold);
+    }
+    r->then(r, result);
+}
+
+void hold_acquire(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
+{
+    char path[TREE_PATH_MAX];
+    struct hold *hold = r->hold;
+    r->then = then;
+    if (!tree_path(hold->node, path, sizeof path)) {
+        hold_acquired(r, BACKEND_INVALID, NULL, NULL);
+        return;
+    }
+    request_ref(r);
+    struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
+    if (ticket && r->req && r->hold == hold && !hold->ticket) {
+        /* Not answered yet: interruptible all the same. */
+        hold->ticket = ticket;
+        request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
+    }
+    request_unref(r);
+}
+
+static void hold_converted(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    struct hold *hold = r->hold;
+    if (!hold->ticket) {
+        result = BACKEND_STALE; /* it ended meanwhile */
+        r->hold = NULL;
+    } else if (result == BACKEND_OK) {
+        hold_granted(r->fs, hold, hold->ticket->kind);
+    }
+    hold_unref(r->fs, hold);
+    r->then(r, result);
+}
+
+void hold_convert(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
+{
+    r->then = then;
+    hold_ref(r->hold);
+    backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
+}
+
+void hold_resume_parked(struct fs *fs, struct hold *hold)
+{
+    if (hold->parked) {
+        hold_ref(hold);
+        request_resume_all(hold->parked);
+        hold_unref(fs, hold);
+    }
+}
+
+static void hold_decided(struct request *r, enum backend_result result)
+{
+    struct hold *hold = r->hold;
+    void (*decided)(struct request *, enum backend_result) = r->decided;
+    if (hold && result == BACKEND_OK) {
+        hold_resume_parked(r->fs, hold);
+    }
+    decided(r, result);
+}
+
+void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result))
+{
+    struct backend_claim claim;
+    hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
+    claim.content = content;
+    r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
+    r->hold->closed = false;
+    r->decided = then;
+    hold_convert(r, &claim, hold_decided);
+    g_bytes_unref(claim.meta);
+}
+
+/* --- ending ---------------------------------------------------------------- */
+
+void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
+{
+    struct backend_ticket *ticket = hold->ticket;
+    struct node *node = tree_ref(hold->node);
+    hold->ticket = NULL;
+    if (ticket) {
+        backend_release(fs->backend, ticket, done, arg);
+    } else if (done) {
+        done(arg, BACKEND_STALE);
+    }
+    hold_free(fs, hold);
+    hold_check_gone(fs, node);
+    tree_unref(fs->tree, node);
+}
+
+static void hold_is_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    bool *held = arg;
+    *held = result != BACKEND_OK || info->type != BACKEND_NOTHING;
+}
+
+void hold_check_gone(struct fs *fs, struct node *node)
+{
+    char path[TREE_PATH_MAX];
+    bool held = hold_first(node) != NULL;
+    if (!held && node->visible && fs->backend->features & BACKEND_SOLE_AUTHORITY &&
+        tree_path(node, path, sizeof path)) {
+        /* fcntl locks of part of a file are known to the backend alone. */
+        backend_stat(fs->backend, path, hold_is_known, &held);
+    }
+    if (held || !node->visible) {
+        return;
+    }
+    node->visible = false;
+    notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name);
+    if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds)) {
+        /* The next lock of this name is another inode. */
+        tree_detach(fs->tree, node);
+    }
+}
+
+/* --- renewing -------------------------------------------------------------- */
+
+void hold_store(struct fs *fs, struct hold *hold)
+{
+    if (hold->ticket) {
+        GBytes *meta = hold_meta(fs, hold);
+        backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, NULL, NULL);
+        g_bytes_unref(meta);
+    }
+}
+
+static void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
+{
+    int64_t age = clock_now() - hold->since;
+    backend_renew(fs->backend,
+                  &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = hold_due(hold, ttl, age)}, 1);
+}
+
+void hold_set_term(struct fs *fs, struct hold *hold, int64_t fixed_ttl)
+{
+    hold->fixed = fixed_ttl > 0;
+    hold_extend(fs, hold, hold->fixed ? fixed_ttl : hold_directory_ttl(fs, hold->node->parent));
+    hold_store(fs, hold);
+}
+
+void hold_renew(struct fs *fs, struct hold *hold)
+{
+    if (!hold->fixed) {
+        hold_extend(fs, hold, hold->ticket->ttl);
+    }
+}
+
+/* Is it in use: by an owner that lives, or through a handle of its own? */
+static bool hold_in_use(struct hold *hold)
+{
+    struct owner *owner = hold_owner(hold);
+    if (!owner) {
+        return false;
+    }
+    if (owner_alive(owner)) {
+        return true;
+    }
+    struct handle *handle;
+    LIST_FOREACH(handle, &hold->node->handles, link) {
+        if (handle->hold == hold || handle->kin || handle->opener == owner) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void hold_due_event(void *context, struct backend_ticket *ticket)
+{
+    struct fs *fs = context;
+    struct hold *hold = ticket->user;
+    if (ticket->kind == BACKEND_PROVISIONAL) {
+        hold_release(fs, hold, NULL, NULL);
+        return;
+    }
+    if (ticket->kind != BACKEND_LEASE) {
+        backend_renew(fs->backend,
+                      &(struct backend_renewal){.ticket = ticket, .ttl = ticket->ttl, .due = ticket->ttl / 3}, 1);
+        return;
+    }
+    bool settles = !hold->settled && clock_now() - hold->since >= SECOND;
+    if (settles) {
+        hold_settle(fs, hold);
+    }
+    if (!hold->fixed && hold_in_use(hold)) {
+        hold_extend(fs, hold, ticket->ttl);
+    }
+}
+
+/* --- the backend's other events ---------------------------------------------- */
+
+static struct request *hold_request(const struct hold *hold, const struct backend_ticket *ticket)
+{
+    struct request *r = NULL;
+    if (hold->parked) {
+        TAILQ_FOREACH(r, hold->parked, parked) {
+            if (r->ticket ? r->ticket == ticket : r->hold == hold) {
+                break;
+            }
+        }
+    }
+    return r;
+}
+
+static void hold_granted_event(void *context, struct backend_ticket *ticket)
+{
+    struct hold *hold = ticket->user;
+    struct request *r = hold_request(hold, ticket);
+    hold_granted(context, hold, ticket->kind);
+    if (r) {
+        request_unpark(r);
+        r->then(r, BACKEND_OK);
+    }
+}
+
+void hold_spend(struct hold *hold, bool lost)
+{
+    struct handle *handle;
+    LIST_FOREACH(handle, &hold->node->handles, link) {
+        bool mine = handle->hold == hold;
+        for (guint i = 0; !mine && hold->kind == BACKEND_FCNTL && handle->parties && i < handle->parties->len; i++) {
+            mine = g_array_index(handle->parties, uint64_t, i) == hold->party;
+        }
+        if (mine) {
+            handle->spent = true;
+            handle->lost = lost;
+            handle_notify_poll(handle);
+        }
+    }
+}
+
+static void hold_log_end(const struct hold *hold, enum backend_end why)
+{
+    char name[512];
+    pid_t pid = hold->owner ? owner_pid(hold->owner) : 0;
+    const char *command = hold->owner ? owner_command(hold->owner) : "?";
+    hold_log_name(hold, name, sizeof name);
+    if (why == BACKEND_BROKEN || why == BACKEND_LOST) {
+        log_warning("%s: the lock of process %d (%s), uid %u, was %s", name, pid, command, hold->uid,
+                    why == BACKEND_BROKEN ? "broken" : "lost");
+    } else {
+        log_debug("%s: the lock of process %d (%s), uid %u, %s", name, pid, command, hold->uid,
+                  why == BACKEND_EXPIRED ? "expired" : "was released by its token");
+    }
+}
+
+static void hold_ended_event(void *context, struct backend_ticket *ticket, enum backend_end why)
+{
+    struct fs *fs = context;
+    struct hold *hold = ticket->user;
+    struct node *node = tree_ref(hold->node);
+    struct request *r = ticket->held ? NULL : hold_request(hold, ticket);
+    hold_log_end(hold, why);
+    if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
+        hold_spend(hold, why != BACKEND_RELEASED);
+    }
+    if (hold->kind == BACKEND_FCNTL && r) {
+        request_unpark(r);
+        r->ticket = NULL;
+        r->then(r, BACKEND_UNREACHABLE);
+    } else if (hold->kind != BACKEND_FCNTL) {
+        hold_free(fs, hold);
+    }
+    hold_check_gone(fs, node);
+    tree_unref(fs->tree, node);
+}
+
+static void hold_wanted_event(void *context, struct backend_ticket *ticket)
+{
+    (void)context;
+    struct hold *hold = ticket->user;
+    struct handle *handle;
+    LIST_FOREACH(handle, &hold->node->handles, link) {
+        if (handle->hold == hold) {
+            handle->wanted = true;
+            handle_notify_poll(handle);
+        }
+    }
+}
+
+const struct backend_events hold_events = {
+    .granted = hold_granted_event,
+    .due = hold_due_event,
+    .ended = hold_ended_event,
+    .wanted = hold_wanted_event,
+};
+
+/* --- restart ----------------------------------------------------------------- */
+
+static struct node *hold_recover_node(struct fs *fs, const char *name, mode_t type)
+{
+    g_auto(GStrv) parts = g_strsplit(name, "/", -1);
+    struct node *node = tree_ref(tree_root(fs->tree));
+    for (size_t i = 0; parts[i]; i++) {
+        struct node *parent = node;
+        node = tree_get(fs->tree, parent, parts[i], parts[i + 1] ? S_IFDIR : type);
+        tree_unref(fs->tree, parent);
+    }
+    return node;
+}
+
+void hold_recover(void *context, const char *name, struct backend_ticket *ticket, GBytes *bytes)
+{
+    struct fs *fs = context;
+    struct meta meta;
+    if (!meta_decode(bytes, &meta)) {
+        memset(&meta, 0, sizeof meta);
+        meta.mode = S_IFREG | 0644;
+    }
+    /* After a reboot the pids mean nothing: nobody renews, it runs out. */
+    bool here = meta.pid && strcmp(meta.boot, fs->boot_id) == 0 && strcmp(meta.host, fs->host) == 0;
+    struct node *node = hold_recover_node(fs, name, meta.mode & S_IFMT);
+    struct owner *owner = here ? owner_restore(fs->owners, meta.pid, meta.start, meta.command) : NULL;
+    struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta.uid, meta.gid, meta.mode);
+    hold->ticket = ticket;
+    ticket->user = hold;
+    hold_granted(fs, hold, ticket->kind);
+    hold->since = ticket->acquired;
+    hold->fixed = meta.fixed;
+    hold->closed = true;
+    hold->settled = !here || clock_now() - ticket->acquired >= SECOND;
+    if (meta.has_times) {
+        hold->times = g_new(struct timespec, 2);
+        for (int i = 0; i < 2; i++) {
+            hold->times[i] = (struct timespec){meta.times[i] / 1000000000, meta.times[i] % 1000000000};
+        }
+    }
+    if (!hold->settled) {
+        hold->heirs = g_new0(struct hold_heirs, 1);
+        for (size_t i = 0; i < meta.heirs; i++) {
+            hold->heirs->heir[hold->heirs->count++] = owner_restore(fs->owners, meta.heir[i].pid, meta.heir[i].start, "?");
+        }
+    }
+    node->visible = false;
+    owner_unref(owner);
+    tree_unref(fs->tree, node);
+}

@@ -1,0 +1,119 @@
+/* hold: what this mount holds on a name, and for whom.
+ *
+ * A hold is one claim: a lease (or a provisional one) of a process, a flock of
+ * a handle, or the fcntl locks of one lock owner.  It knows who owns it, keeps
+ * it renewed while the owner lives, decides who may release it, and hears from
+ * the backend when it ended.
+ *
+ *     PROVISIONAL --decided--> LEASE --flock--> FLOCK      all of them end by
+ *          \______flock or fcntl_______________/  FCNTL    release or `ended`
+ */
+#ifndef FS_HOLD_H
+#define FS_HOLD_H
+
+#include "fs.h"
+#include "request.h"
+
+struct hold_heirs;
+struct node;
+
+struct hold {
+    LIST_ENTRY(hold) link; /* node->holds */
+    struct node *node;     /* counted */
+    struct backend_ticket *ticket; /* NULL while it is asked for, and for FCNTL */
+    struct owner *owner;   /* the acquirer, then whoever inherited; may be NULL */
+    struct hold_heirs *heirs;      /* in the first second */
+    struct request_queue *parked;  /* who waits for its outcome or for its grant */
+    struct timespec *times;        /* access and modification, as set by the holder; or NULL */
+    uint64_t party;        /* FCNTL: the kernel's lock owner */
+    clock_ms since;        /* since when it is what it is */
+    uid_t uid;
+    gid_t gid;
+    uint32_t size;         /* of the content */
+    uint32_t references;
+    uint16_t mode;
+    uint8_t kind;          /* enum backend_kind */
+    bool fixed : 1;        /* its term was set: not renewed automatically */
+    bool closed : 1;       /* the acquirer has closed the file */
+    bool settled : 1;      /* the owner is final */
+};
+
+/* The exclusive claim of a process (PROVISIONAL or LEASE) on a node, or NULL. */
+struct hold *hold_lease(const struct node *node);
+/* One that holds, of any kind, or NULL. */
+struct hold *hold_first(const struct node *node);
+/* The fcntl locks of one lock owner, or NULL. */
+struct hold *hold_party(const struct node *node, uint64_t party);
+
+/* A hold that is still to be asked for, owned by `owner` (may be NULL). */
+struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,
+                      gid_t gid, mode_t mode);
+/* Forgets one: its handles hold nothing, whoever was parked on it goes on. */
+void hold_free(struct fs *fs, struct hold *hold);
+
+/* Keeps the structure over a call that may end the hold; `ticket` is NULL then. */
+struct hold *hold_ref(struct hold *hold);
+void hold_unref(struct fs *fs, struct hold *hold);
+
+/* Where requests wait for its outcome or for its grant. */
+struct request_queue *hold_queue(struct hold *hold);
+
+/* The claim for a ticket of this hold of that kind, with its ttl.  `meta` is a
+ * new reference that the caller gives back. */
+void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim);
+
+/* Asks the backend for r->hold (made by hold_new) and calls r->then.  When it is
+ * neither granted nor queued, the hold is gone by then. */
+void hold_acquire(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result));
+
+/* Turns r->hold into another kind in place, then calls r->then. */
+void hold_convert(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result));
+
+/* A provisional lease becomes a lease (`content` may be NULL: empty). */
+void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result));
+
+/* Notes that it is held, as this kind, from now on. */
+void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind);
+/* Its outcome is known: those parked on it go on, in order. */
+void hold_resume_parked(struct fs *fs, struct hold *hold);
+/* Its handles shall not acquire again by closing or writing; `lost`: it was
+ * taken from them. */
+void hold_spend(struct hold *hold, bool lost);
+
+/* Ends a hold: the ticket is released, the handles hold nothing any more;
+ * `done` may be NULL. */
+void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg);
+
+/* The present owner: in the first second, the first of acquirer and heirs that
+ * lives.  NULL: it has none. */
+struct owner *hold_owner(struct hold *hold);
+
+/* Reads who inherits, if that is not known yet; while the owner is alive. */
+void hold_read_heirs(struct hold *hold);
+
+/* Is `who` the owner itself? */
+bool hold_is_owner(struct hold *hold, struct owner *who);
+
+/* May this process unlink it, or change its content and attributes? */
+bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);
+
+/* Its term from now on: 0 is automatic renewal. */
+void hold_set_term(struct fs *fs, struct hold *hold, int64_t fixed_ttl);
+/* Starts the automatic term anew, as an owner that uses it again does. */
+void hold_renew(struct fs *fs, struct hold *hold);
+/* Writes owner, mode and times to the backend again after a change. */
+void hold_store(struct fs *fs, struct hold *hold);
+
+/* The default TTL in a directory. */
+int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
+
+/* After something of the node's ended: if nothing holds it any more, tells the
+ * kernel that the name is gone. */
+void hold_check_gone(struct fs *fs, struct node *node);
+
+/* Takes over a lease that the backend kept. */
+void hold_recover(void *fs, const char *name, struct backend_ticket *ticket, GBytes *meta);
+
+extern const struct backend_events hold_events;
+
+#endif

@@ -1,0 +1,68 @@
+/* meta: what the filesystem keeps with a lease in the store; see meta.h. */
+#include "meta.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { META_FIXED = 1 };
+
+GBytes *meta_encode(const struct meta *m)
+{
+    char heirs[META_HEIRS_MAX * 32 + 2] = "-";
+    size_t length = 0;
+    for (size_t i = 0; i < m->heirs; i++) {
+        length += (size_t)snprintf(heirs + length, sizeof heirs - length, "%s%d:%" PRIu64, i ? "," : "", m->heir[i].pid,
+                                   m->heir[i].start);
+    }
+    char times[48] = "-";
+    if (m->has_times) {
+        snprintf(times, sizeof times, "%" PRId64 ",%" PRId64, m->times[0], m->times[1]);
+    }
+    char text[1024];
+    int size = snprintf(text, sizeof text, "1 %s %d %" PRIu64 " %u %u %o %d %s %s %s %s", m->host, m->pid, m->start,
+                        m->uid, m->gid, m->mode, m->fixed ? META_FIXED : 0, times, m->boot, heirs, m->command);
+    return g_bytes_new(text, (gsize)MIN(size, (int)sizeof text - 1));
+}
+
+static void meta_decode_heirs(const char *text, struct meta *m)
+{
+    m->heirs = 0;
+    while (m->heirs < META_HEIRS_MAX) {
+        int pid, used = 0;
+        uint64_t start;
+        if (sscanf(text, "%d:%" SCNu64 "%n", &pid, &start, &used) != 2) {
+            return;
+        }
+        m->heir[m->heirs].pid = pid;
+        m->heir[m->heirs].start = start;
+        m->heirs++;
+        text += used;
+        text += *text == ',';
+    }
+}
+
+bool meta_decode(GBytes *bytes, struct meta *m)
+{
+    gsize size = 0;
+    const char *data = bytes ? g_bytes_get_data(bytes, &size) : NULL;
+    char text[1024], times[48], heirs[META_HEIRS_MAX * 32 + 2];
+    if (!data || size >= sizeof text) {
+        return false;
+    }
+    memcpy(text, data, size);
+    text[size] = '\0';
+    unsigned flags;
+    int used = 0;
+    int fields = sscanf(text, "1 %255s %d %" SCNu64 " %u %u %o %u %47s %39s %257s %n", m->host, &m->pid, &m->start,
+                        &m->uid, &m->gid, &m->mode, &flags, times, m->boot, heirs, &used);
+    if (fields != 10 || !used) {
+        return false;
+    }
+    snprintf(m->command, sizeof m->command, "%s", text + used);
+    m->fixed = flags & META_FIXED;
+    m->has_times = sscanf(times, "%" SCNd64 ",%" SCNd64, &m->times[0], &m->times[1]) == 2;
+    meta_decode_heirs(heirs, m);
+    return true;
+}

@@ -1,0 +1,662 @@
+/* ops: one thin handler for each kernel request: validate, call, return. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "directory.h"
+#include "fs.h"
+#include "handle.h"
+#include "hold.h"
+#include "lock.h"
+#include "meta.h"
+#include "request.h"
+#include "tree.h"
+#include "xattr.h"
+
+static struct fs *ops_fs(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+static struct request *ops_request(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *file)
+{
+    struct fs *fs = ops_fs(req);
+    struct request *r = request_new(fs, req, tree_node(fs->tree, ino));
+    if (file) {
+        r->file = *file;
+    }
+    return r;
+}
+
+/* A request about a name in a directory; NULL and answered if it is too long. */
+static struct request *ops_named(fuse_req_t req, const char *name)
+{
+    if (strlen(name) > NAME_BYTES_MAX) {
+        fuse_reply_err(req, ENAMETOOLONG);
+        return NULL;
+    }
+    struct request *r = request_new(ops_fs(req), req, NULL);
+    r->name = g_strdup(name);
+    return r;
+}
+
+static struct request *ops_opened(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *file)
+{
+    struct request *r = ops_request(req, ino, file);
+    r->handle = handle_of(file);
+    return r;
+}
+
+/* An inode whose lock has ended, that nobody has open, and that the kernel looks
+ * at through a kept entry: ESTALE makes it look the name up again. */
+static bool ops_is_stale(const struct node *node)
+{
+    return !node->directory && LIST_EMPTY(&node->handles) && !hold_first(node) && LIST_EMPTY(&node->holds);
+}
+
+/* --- session ------------------------------------------------------------------ */
+
+static void ops_init(void *userdata, struct fuse_conn_info *connection)
+{
+    struct fs *fs = userdata;
+    connection->want |= FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_ATOMIC_O_TRUNC;
+    connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
+    connection->max_background = 1024;
+    if (fs->ready) {
+        fs->ready(fs->ready_arg);
+    }
+}
+
+/* --- names ---------------------------------------------------------------------- */
+
+static void ops_reply_missing(struct request *r, const struct node *node)
+{
+    struct fuse_entry_param entry;
+    handle_entry_missing(r->fs, node, &entry);
+    if (entry.entry_timeout > 0) {
+        request_reply_entry(r, &entry);
+    } else {
+        request_reply(r, -ENOENT);
+    }
+}
+
+static void ops_reply_node(struct request *r)
+{
+    struct fuse_entry_param entry;
+    handle_entry(r->fs, r->node, &entry);
+    request_reply_entry(r, &entry);
+}
+
+static void ops_looked_up(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct node *parent = r->node;
+    struct meta meta = {.mode = S_IFREG};
+    r->node = NULL;
+    if (result != BACKEND_OK) {
+        request_reply(r, -EIO);
+    } else if (info->type == BACKEND_NOTHING) {
+        ops_reply_missing(r, tree_find(r->fs->tree, parent, r->name));
+    } else if (info->type == BACKEND_DIRECTORY) {
+        r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
+        directory_load(r->node, &info->directory);
+        ops_reply_node(r);
+    } else {
+        meta_decode(info->meta, &meta);
+        r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
+        ops_reply_node(r);
+    }
+    tree_unref(r->fs->tree, parent);
+}
+
+static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    char path[TREE_PATH_MAX];
+    struct request *r = ops_named(req, name);
+    if (!r) {
+        return;
+    }
+    struct node *directory = tree_node(r->fs->tree, parent);
+    struct node *node = tree_find(r->fs->tree, directory, name);
+    if (node && hold_first(node)) {
+        r->node = tree_ref(node);
+        ops_reply_node(r);
+    } else if (tree_child_path(directory, name, path, sizeof path)) {
+        r->node = tree_ref(directory);
+        backend_stat(r->fs->backend, path, ops_looked_up, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void ops_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
+{
+    struct fs *fs = ops_fs(req);
+    tree_forget(fs->tree, tree_node(fs->tree, ino), count);
+    fuse_reply_none(req);
+}
+
+static void ops_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+    struct fs *fs = ops_fs(req);
+    for (size_t i = 0; i < count; i++) {
+        tree_forget(fs->tree, tree_node(fs->tree, forgets[i].ino), forgets[i].nlookup);
+    }
+    fuse_reply_none(req);
+}
+
+static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    struct request *r = ops_named(req, name);
+    if (r) {
+        r->mode = mode;
+        directory_make(r, tree_node(r->fs->tree, parent), name);
+    }
+}
+
+static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct request *r = ops_named(req, name);
+    if (r) {
+        directory_remove(r, tree_node(r->fs->tree, parent), name);
+    }
+}
+
+/* The first hold on the node that this caller may release, or NULL. */
+static struct hold *ops_releasable(struct request *r, const struct node *node)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        bool holds = hold->kind == BACKEND_FCNTL ? hold->since != 0 : hold->ticket && hold->ticket->held;
+        if (holds && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+static void ops_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK) {
+        request_reply(r, -ENOLCK);
+    } else if (info->type == BACKEND_NOTHING) {
+        request_reply(r, -ENOENT);
+    } else {
+        request_reply(r, info->type == BACKEND_DIRECTORY ? -EISDIR : -EPERM);
+    }
+}
+
+static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    char path[TREE_PATH_MAX];
+    struct request *r = ops_named(req, name);
+    if (!r) {
+        return;
+    }
+    struct node *directory = tree_node(r->fs->tree, parent);
+    struct node *node = tree_find(r->fs->tree, directory, name);
+    struct hold *hold = node ? ops_releasable(r, node) : NULL;
+    if (hold) {
+        r->node = tree_ref(node);
+        node->visible = false; /* the kernel drops the name itself */
+        tree_unlink(r->fs->tree, node);
+        hold_spend(hold, false);
+        if (hold->kind == BACKEND_FCNTL) {
+            lock_end_party(r->fs, node, hold->party);
+            request_reply(r, 0);
+        } else {
+            hold_release(r->fs, hold, request_done, r);
+        }
+    } else if (tree_child_path(directory, name, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, ops_unlink_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+    struct request *r = ops_named(req, name);
+    if (!r) {
+        return;
+    }
+    struct node *directory = tree_node(r->fs->tree, parent);
+    struct node *there = tree_find(r->fs->tree, directory, name);
+    if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+        return;
+    }
+    r->node = tree_get(r->fs->tree, directory, name, S_IFLNK);
+    GBytes *content = g_bytes_new(target, strlen(target));
+    handle_acquire(r, S_IFLNK | 0777, content, ops_reply_node);
+    g_bytes_unref(content);
+}
+
+static void ops_readlink_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK || !info->content) {
+        request_reply(r, result != BACKEND_OK ? -EIO : -ESTALE);
+        return;
+    }
+    gsize size;
+    const char *data = g_bytes_get_data(info->content, &size);
+    char *target = g_strndup(data, size);
+    request_reply_readlink(r, target);
+    g_free(target);
+}
+
+static void ops_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    char path[TREE_PATH_MAX];
+    struct request *r = ops_request(req, ino, NULL);
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, ops_readlink_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void ops_reply_linked(struct request *r)
+{
+    tree_link(r->fs->tree, r->node, r->other);
+    ops_reply_node(r);
+}
+
+static void ops_link_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
+        handle_acquire(r, r->other->mode, info->content, ops_reply_linked);
+    } else {
+        request_reply(r, result == BACKEND_OK ? -ESTALE : -EIO);
+    }
+}
+
+/* Acquires the new name, with the content that the old one has. */
+static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+    char path[TREE_PATH_MAX];
+    struct request *r = ops_named(req, name);
+    if (!r) {
+        return;
+    }
+    struct node *directory = tree_node(r->fs->tree, parent);
+    struct node *there = tree_find(r->fs->tree, directory, name);
+    struct node *other = tree_node(r->fs->tree, ino);
+    if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else if (!tree_path(other, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+    } else {
+        r->other = tree_ref(other);
+        r->node = tree_get(r->fs->tree, directory, name, other->mode & S_IFMT);
+        backend_stat(r->fs->backend, path, ops_link_known, r);
+    }
+}
+
+static void ops_renamed(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK) {
+        tree_rename(r->fs->tree, r->node, r->other, r->name);
+    }
+    request_reply(r, fs_error(result));
+}
+
+/* The caller's own lease on the target gives way to the one that moves. */
+static bool ops_rename_replaces(struct request *r, struct node *there)
+{
+    struct hold *hold = there ? hold_first(there) : NULL;
+    if (!hold) {
+        return !there || !there->directory;
+    }
+    if (hold->kind != BACKEND_LEASE || !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        return false;
+    }
+    there->visible = false;
+    tree_unlink(r->fs->tree, there);
+    hold_spend(hold, false);
+    hold_release(r->fs, hold, NULL, NULL);
+    return true;
+}
+
+static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
+                       unsigned flags)
+{
+    char path[TREE_PATH_MAX];
+    struct request *r = ops_named(req, new_name);
+    if (!r) {
+        return;
+    }
+    struct node *node = tree_find(r->fs->tree, tree_node(r->fs->tree, parent), name);
+    struct node *directory = tree_node(r->fs->tree, new_parent);
+    struct node *there = tree_find(r->fs->tree, directory, new_name);
+    struct hold *hold = node ? hold_lease(node) : NULL;
+    if (flags & ~(unsigned)RENAME_NOREPLACE) {
+        request_reply(r, -EINVAL);
+    } else if (!hold || hold->kind != BACKEND_LEASE ||
+               !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (LIST_NEXT(LIST_FIRST(&node->holds), link)) {
+        request_reply(r, -EBUSY); /* others wait for it by this name */
+    } else if (there == node) {
+        request_reply(r, 0);
+    } else if (flags & RENAME_NOREPLACE && there && hold_first(there)) {
+        request_reply(r, -EEXIST);
+    } else if (!ops_rename_replaces(r, there)) {
+        request_reply(r, -EBUSY);
+    } else if (!tree_child_path(directory, new_name, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+    } else {
+        r->node = tree_ref(node);
+        r->other = tree_ref(directory);
+        backend_rename(r->fs->backend, hold->ticket, path, ops_renamed, r);
+    }
+}
+
+/* --- files ------------------------------------------------------------------------ */
+
+static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *file)
+{
+    struct request *r = ops_named(req, name);
+    if (!r) {
+        return;
+    }
+    struct node *directory = tree_node(r->fs->tree, parent);
+    struct node *there = tree_find(r->fs->tree, directory, name);
+    if (there && !S_ISREG(there->mode) && (there->directory || hold_first(there))) {
+        request_reply(r, file->flags & O_EXCL ? -EEXIST : -ESTALE);
+        return;
+    }
+    r->node = tree_get(r->fs->tree, directory, name, S_IFREG);
+    r->file = *file;
+    r->mode = S_IFREG | (mode & 07777);
+    r->creates = r->opens = true;
+    if (!there) {
+        r->node->mode = (uint16_t)r->mode;
+        r->node->uid = request_uid(r);
+        r->node->gid = fuse_req_ctx(req)->gid;
+    }
+    r->handle = handle_new(r, file->flags);
+    if (file->flags & O_EXCL) {
+        handle_acquire(r, r->mode, NULL, request_reply_open);
+    } else {
+        handle_open(r);
+    }
+}
+
+static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
+{
+    (void)device;
+    struct request *r = ops_named(req, name);
+    if (!r) {
+        return;
+    }
+    struct node *directory = tree_node(r->fs->tree, parent);
+    struct node *there = tree_find(r->fs->tree, directory, name);
+    if (!S_ISREG(mode)) {
+        request_reply(r, -EPERM); /* locks are files, not devices or pipes */
+    } else if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else {
+        r->node = tree_get(r->fs->tree, directory, name, S_IFREG);
+        handle_acquire(r, mode, NULL, ops_reply_node);
+    }
+}
+
+static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    struct request *r = ops_request(req, ino, file);
+    if (!r->node->hashed && LIST_EMPTY(&r->node->handles)) {
+        request_reply(r, -ESTALE);
+        return;
+    }
+    r->handle = handle_new(r, file->flags);
+    r->opens = true;
+    handle_open(r);
+}
+
+static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+{
+    struct request *r = ops_opened(req, ino, file);
+    r->read.size = size;
+    r->read.offset = offset;
+    handle_read(r);
+}
+
+static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
+                      struct fuse_file_info *file)
+{
+    struct request *r = ops_opened(req, ino, file);
+    r->content.bytes = g_bytes_new(data, size);
+    r->content.offset = offset;
+    r->content.append = file->flags & O_APPEND;
+    handle_write(r);
+}
+
+static void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    handle_flush(ops_opened(req, ino, file));
+}
+
+static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    handle_release(ops_opened(req, ino, file));
+}
+
+static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *file)
+{
+    (void)datasync;
+    struct request *r = ops_opened(req, ino, file);
+    request_reply(r, r->handle->lost ? -ESTALE : 0);
+}
+
+static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct fuse_pollhandle *poll)
+{
+    handle_poll(ops_opened(req, ino, file), poll);
+}
+
+/* --- attributes -------------------------------------------------------------------- */
+
+static void ops_reply_attributes(struct request *r)
+{
+    struct stat st;
+    handle_attributes(r->fs, r->node, &st);
+    request_reply_attr(r, &st, handle_attribute_timeout(r->fs, r->node));
+}
+
+static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    (void)file;
+    struct request *r = ops_request(req, ino, NULL);
+    if (ops_is_stale(r->node)) {
+        request_reply(r, -ESTALE);
+    } else {
+        ops_reply_attributes(r);
+    }
+}
+
+static void ops_changed(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK) {
+        ops_reply_attributes(r);
+    } else {
+        request_reply(r, fs_error(result));
+    }
+}
+
+static void ops_apply(struct request *r, const struct stat *st, int set)
+{
+    struct node *node = r->node;
+    if (set & FUSE_SET_ATTR_MODE) {
+        node->mode = (uint16_t)((node->mode & S_IFMT) | (st->st_mode & 07777));
+    }
+    if (set & FUSE_SET_ATTR_UID) {
+        node->uid = st->st_uid;
+    }
+    if (set & FUSE_SET_ATTR_GID) {
+        node->gid = st->st_gid;
+    }
+    if (node->directory && set & FUSE_SET_ATTR_MTIME) {
+        node->directory->changed = st->st_mtim;
+        if (set & FUSE_SET_ATTR_MTIME_NOW) {
+            clock_gettime(CLOCK_REALTIME, &node->directory->changed);
+        }
+    }
+}
+
+/* Mode and owner.  Of a lock nobody holds they are the handle's to come. */
+static void ops_change(struct request *r, const struct stat *st, int set)
+{
+    struct hold *hold = hold_lease(r->node);
+    hold = hold ? hold : hold_first(r->node);
+    if (r->node->directory) {
+        ops_apply(r, st, set);
+        directory_store(r->fs, r->node, ops_changed, r);
+        return;
+    }
+    if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+        return;
+    }
+    ops_apply(r, st, set);
+    if (hold) {
+        hold->mode = r->node->mode;
+        hold->uid = r->node->uid;
+        hold->gid = r->node->gid;
+        hold_store(r->fs, hold);
+    }
+    ops_reply_attributes(r);
+}
+
+static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
+{
+    const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
+    const int now = FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW;
+    struct request *r = ops_request(req, ino, file);
+    r->handle = file ? handle_of(file) : NULL;
+    if (ops_is_stale(r->node)) {
+        request_reply(r, -ESTALE);
+    } else if (set & FUSE_SET_ATTR_SIZE) {
+        handle_truncate(r, st->st_size);
+    } else if (set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) || r->node->directory) {
+        ops_change(r, st, set);
+    } else if (set & times) {
+        r->times.explicit_times = !(set & now);
+        r->times.time[0] = st->st_atim;
+        r->times.time[1] = st->st_mtim;
+        handle_times(r);
+    } else {
+        ops_reply_attributes(r); /* ctime alone: the kernel's own bookkeeping */
+    }
+}
+
+static void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+    (void)flags;
+    xattr_set(ops_request(req, ino, NULL), name, value, size);
+}
+
+static void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    xattr_get(ops_request(req, ino, NULL), name, size);
+}
+
+static void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    xattr_list(ops_request(req, ino, NULL), size);
+}
+
+static void ops_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    xattr_remove(ops_request(req, ino, NULL), name);
+}
+
+/* Locks held are files used; there is always room for more. */
+static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    struct request *r = ops_request(req, ino, NULL);
+    struct backend_counts counts = backend_counts(r->fs->backend);
+    struct statvfs st = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = NAME_BYTES_MAX};
+    st.f_ffree = st.f_favail = UINT32_MAX;
+    st.f_files = counts.locks + st.f_ffree;
+    st.f_blocks = st.f_bfree = st.f_bavail = UINT32_MAX;
+    request_reply_statfs(r, &st);
+}
+
+/* --- directories ---------------------------------------------------------------------- */
+
+static void ops_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    directory_open(ops_request(req, ino, file));
+}
+
+static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+{
+    directory_read(ops_request(req, ino, file), size, offset);
+}
+
+static void ops_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    directory_close(ops_request(req, ino, file));
+}
+
+/* --- handle locks ----------------------------------------------------------------------- */
+
+static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, int operation)
+{
+    lock_flock(ops_opened(req, ino, file), operation);
+}
+
+static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock, int sleep)
+{
+    lock_set(ops_opened(req, ino, file), lock, sleep);
+}
+
+static void ops_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock)
+{
+    lock_get(ops_opened(req, ino, file), lock);
+}
+
+const struct fuse_lowlevel_ops ops_table = {
+    .init = ops_init,
+    .lookup = ops_lookup,
+    .forget = ops_forget,
+    .forget_multi = ops_forget_multi,
+    .getattr = ops_getattr,
+    .setattr = ops_setattr,
+    .readlink = ops_readlink,
+    .mknod = ops_mknod,
+    .mkdir = ops_mkdir,
+    .unlink = ops_unlink,
+    .rmdir = ops_rmdir,
+    .symlink = ops_symlink,
+    .rename = ops_rename,
+    .link = ops_link,
+    .open = ops_open,
+    .create = ops_create,
+    .read = ops_read,
+    .write = ops_write,
+    .flush = ops_flush,
+    .release = ops_release,
+    .fsync = ops_fsync,
+    .poll = ops_poll,
+    .opendir = ops_opendir,
+    .readdir = ops_readdir,
+    .releasedir = ops_releasedir,
+    .statfs = ops_statfs,
+    .setxattr = ops_setxattr,
+    .getxattr = ops_getxattr,
+    .listxattr = ops_listxattr,
+    .removexattr = ops_removexattr,
+    .flock = ops_flock,
+    .setlk = ops_setlk,
+    .getlk = ops_getlk,
+};

@@ -1,0 +1,231 @@
+/* request: a kernel request on its way to its one reply; see request.h. */
+#include "request.h"
+
+#include <errno.h>
+
+#include "handle.h"
+#include "tree.h"
+
+struct request *request_new(struct fs *fs, fuse_req_t req, struct node *node)
+{
+    struct request *r = g_new0(struct request, 1);
+    r->fs = fs;
+    r->req = req;
+    r->node = node ? tree_ref(node) : NULL;
+    r->references = 1;
+    fs->requests++;
+    return r;
+}
+
+struct request *request_ref(struct request *r)
+{
+    r->references++;
+    return r;
+}
+
+void request_unref(struct request *r)
+{
+    if (--r->references == 0) {
+        g_free(r);
+    }
+}
+
+struct owner *request_caller(struct request *r)
+{
+    if (!r->has_caller) {
+        r->caller = owner_get(r->fs->owners, fuse_req_ctx(r->req)->pid);
+        r->has_caller = true;
+    }
+    return r->caller;
+}
+
+uid_t request_uid(const struct request *r)
+{
+    return fuse_req_ctx(r->req)->uid;
+}
+
+/* The kernel has answered for it: nothing of it may be used again. */
+static void request_end(struct request *r)
+{
+    struct fs *fs = r->fs;
+    request_unpark(r);
+    if (r->is_interrupted) {
+        TAILQ_REMOVE(&fs->interrupted, r, interrupted);
+        r->is_interrupted = false;
+    }
+    if (r->opens && r->handle) {
+        handle_free(fs, r->handle);
+    }
+    owner_unref(r->caller);
+    tree_unref(fs->tree, r->node);
+    tree_unref(fs->tree, r->other);
+    g_clear_pointer(&r->name, g_free);
+    r->req = NULL;
+    r->handle = NULL;
+    r->node = NULL;
+    r->other = NULL;
+    r->caller = NULL;
+    r->hold = NULL;
+    fs->requests--;
+    request_unref(r);
+}
+
+/* libfuse may call this inside fuse_req_interrupt_func, or while it handles the
+ * INTERRUPT: only mark and queue. */
+static void request_interrupted(fuse_req_t req, void *arg)
+{
+    struct request *r = arg;
+    (void)req;
+    if (!r->is_interrupted) {
+        r->is_interrupted = true;
+        TAILQ_INSERT_TAIL(&r->fs->interrupted, r, interrupted);
+        ev_idle_start(r->fs->loop, &r->fs->interrupts);
+    }
+}
+
+void request_park(struct request *r, struct request_queue *queue, void (*resume)(struct request *),
+                  void (*cancel)(struct request *))
+{
+    r->queue = queue;
+    r->resume = resume;
+    r->cancel = cancel;
+    TAILQ_INSERT_TAIL(queue, r, parked);
+    fuse_req_interrupt_func(r->req, request_interrupted, r);
+}
+
+void request_unpark(struct request *r)
+{
+    if (r->queue) {
+        TAILQ_REMOVE(r->queue, r, parked);
+        r->queue = NULL;
+    }
+}
+
+void request_resume_all(struct request_queue *queue)
+{
+    /* One that parks again goes into another queue: this one's owner is settled. */
+    struct request_queue all = TAILQ_HEAD_INITIALIZER(all);
+    TAILQ_CONCAT(&all, queue, parked);
+    struct request *r;
+    TAILQ_FOREACH(r, &all, parked) {
+        r->queue = &all;
+    }
+    while ((r = TAILQ_FIRST(&all))) {
+        request_unpark(r);
+        r->resume(r);
+    }
+}
+
+void request_cancel_interrupted(struct fs *fs)
+{
+    struct request *r;
+    while ((r = TAILQ_FIRST(&fs->interrupted))) {
+        TAILQ_REMOVE(&fs->interrupted, r, interrupted);
+        r->is_interrupted = false;
+        if (r->queue) {
+            request_unpark(r);
+            r->cancel(r);
+        }
+    }
+}
+
+void request_reply(struct request *r, int error)
+{
+    fuse_reply_err(r->req, -error);
+    request_end(r);
+}
+
+/* -ENOENT from libfuse says that the caller is gone and the kernel will send
+ * neither RELEASE nor FORGET for it. */
+void request_reply_open(struct request *r)
+{
+    r->file.fh = (uint64_t)(uintptr_t)r->handle;
+    r->file.direct_io = 1;
+    int result;
+    if (r->creates) {
+        struct fuse_entry_param entry;
+        handle_entry(r->fs, r->node, &entry);
+        tree_remember(r->node);
+        result = fuse_reply_create(r->req, &entry, &r->file);
+        if (result == -ENOENT) {
+            tree_forget(r->fs->tree, r->node, 1);
+        }
+    } else {
+        result = fuse_reply_open(r->req, &r->file);
+    }
+    if (result != -ENOENT) {
+        r->opens = false;
+    }
+    request_end(r);
+}
+
+bool request_reply_opendir(struct request *r)
+{
+    bool taken = fuse_reply_open(r->req, &r->file) != -ENOENT;
+    request_end(r);
+    return taken;
+}
+
+void request_reply_statfs(struct request *r, const struct statvfs *filesystem)
+{
+    fuse_reply_statfs(r->req, filesystem);
+    request_end(r);
+}
+
+void request_reply_poll(struct request *r, unsigned events)
+{
+    fuse_reply_poll(r->req, events);
+    request_end(r);
+}
+
+void request_reply_entry(struct request *r, const struct fuse_entry_param *entry)
+{
+    if (entry->ino) {
+        tree_remember(r->node);
+    }
+    if (fuse_reply_entry(r->req, entry) == -ENOENT && entry->ino) {
+        tree_forget(r->fs->tree, r->node, 1);
+    }
+    request_end(r);
+}
+
+void request_reply_attr(struct request *r, const struct stat *attributes, double timeout)
+{
+    fuse_reply_attr(r->req, attributes, timeout);
+    request_end(r);
+}
+
+void request_reply_buffer(struct request *r, const char *buffer, size_t size)
+{
+    fuse_reply_buf(r->req, buffer, size);
+    request_end(r);
+}
+
+void request_reply_write(struct request *r, size_t count)
+{
+    fuse_reply_write(r->req, count);
+    request_end(r);
+}
+
+void request_reply_lock(struct request *r, const struct flock *lock)
+{
+    fuse_reply_lock(r->req, lock);
+    request_end(r);
+}
+
+void request_reply_xattr_size(struct request *r, size_t size)
+{
+    fuse_reply_xattr(r->req, size);
+    request_end(r);
+}
+
+void request_reply_readlink(struct request *r, const char *target)
+{
+    fuse_reply_readlink(r->req, target);
+    request_end(r);
+}
+
+void request_done(void *arg, enum backend_result result)
+{
+    request_reply(arg, fs_error(result));
+}

@@ -1,0 +1,121 @@
+/* session: the mount, and the loop around its descriptor; see session.h. */
+#include "session.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/log.h"
+#include "fs.h"
+
+struct session {
+    struct ev_loop *loop;
+    struct fuse_session *fuse;
+    struct fs *fs;
+    struct fuse_buf buffer;
+    ev_io io;
+    ev_signal signals[3];
+    int error; /* why the kernel could no longer be read; 0 after an unmount */
+};
+
+/* One request at a time: the backend's events come between two of them. */
+static void session_readable(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct session *s = io->data;
+    (void)events;
+    int size = fuse_session_receive_buf(s->fuse, &s->buffer);
+    if (size > 0) {
+        fuse_session_process_buf(s->fuse, &s->buffer);
+    } else if (size != -EINTR && size != -EAGAIN) {
+        s->error = size == -ENODEV ? 0 : size; /* 0 and ENODEV: unmounted */
+        ev_break(loop, EVBREAK_ALL);
+        return;
+    }
+    if (fuse_session_exited(s->fuse)) {
+        ev_break(loop, EVBREAK_ALL);
+    }
+}
+
+static void session_signalled(struct ev_loop *loop, ev_signal *watcher, int events)
+{
+    (void)events;
+    log_info("ended by signal %d (%s)", watcher->signum, strsignal(watcher->signum));
+    ev_break(loop, EVBREAK_ALL);
+}
+
+static void session_watch(struct session *s)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    ev_io_init(&s->io, session_readable, fuse_session_fd(s->fuse), EV_READ);
+    s->io.data = s;
+    ev_io_start(s->loop, &s->io);
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        ev_signal_init(&s->signals[i], session_signalled, numbers[i]);
+        ev_signal_start(s->loop, &s->signals[i]);
+    }
+}
+
+static void session_unwatch(struct session *s)
+{
+    ev_io_stop(s->loop, &s->io);
+    for (size_t i = 0; i < G_N_ELEMENTS(s->signals); i++) {
+        ev_signal_stop(s->loop, &s->signals[i]);
+    }
+}
+
+static int session_mount(struct session *s, const struct options *options, char *error, size_t error_size)
+{
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    for (int i = 0; i < options->fuse.argc; i++) {
+        fuse_opt_add_arg(&args, options->fuse.argv[i]);
+    }
+    s->fuse = fuse_session_new(&args, &ops_table, sizeof ops_table, s->fs);
+    fuse_opt_free_args(&args);
+    if (!s->fuse) {
+        snprintf(error, error_size, "the mount options were not accepted by libfuse (see above)");
+        return -EINVAL;
+    }
+    if (fuse_session_mount(s->fuse, options->mountpoint) != 0) {
+        snprintf(error, error_size, "cannot mount at %s (see above): is /dev/fuse there, and may you mount?",
+                 options->mountpoint);
+        return -EIO;
+    }
+    int fd = fuse_session_fd(s->fuse);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return 0;
+}
+
+int session_run(const struct options *options, struct backend *backend, void (*ready)(void *arg), void *arg,
+                char *error, size_t error_size)
+{
+    struct session s = {.loop = ev_loop_new(EVFLAG_AUTO)};
+    signal(SIGPIPE, SIG_IGN);
+    s.fs = fs_new(s.loop, backend, options);
+    s.fs->ready = ready;
+    s.fs->ready_arg = arg;
+    int result = session_mount(&s, options, error, error_size);
+    if (result == 0) {
+        fs_notify_through(s.fs, s.fuse);
+        session_watch(&s);
+        ev_run(s.loop, 0);
+        fs_stop(s.fs);
+        session_unwatch(&s);
+        if (s.error) {
+            snprintf(error, error_size, "lost the connection to the kernel: %s", strerror(-s.error));
+            result = s.error;
+        }
+        fuse_session_unmount(s.fuse);
+    }
+    if (s.fuse) {
+        fuse_session_destroy(s.fuse);
+    }
+    fs_free(s.fs);
+    free(s.buffer.mem);
+    ev_loop_destroy(s.loop);
+    return result;
+}

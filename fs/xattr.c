@@ -1,0 +1,401 @@
+/* xattr: the attributes user.lease.* of locks and directories; see xattr.h. */
+#include "xattr.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/log.h"
+#include "directory.h"
+#include "handle.h"
+#include "meta.h"
+#include "tree.h"
+
+struct xattr {
+    const char *name;
+    bool on_lock, on_directory;
+    /* The value, or NULL: the lock has none now (ENODATA).  NULL: write only. */
+    GString *(*get)(struct request *r, const struct backend_info *info);
+    /* Ends the request; takes r->xattr.value, NUL-terminated.  NULL: read only. */
+    void (*set)(struct request *r);
+};
+
+static GString *xattr_text(const char *text)
+{
+    return g_string_new(text);
+}
+
+/* --- reading --------------------------------------------------------------- */
+
+static bool xattr_caller_lost(struct request *r)
+{
+    struct handle *h;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->lost && h->opener && h->opener == request_caller(r)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool xattr_caller_waits(struct request *r)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        if (hold->ticket && !hold->ticket->held && hold_is_owner(hold, request_caller(r))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static GString *xattr_get_state(struct request *r, const struct backend_info *info)
+{
+    if (xattr_caller_lost(r)) {
+        return xattr_text("lost");
+    }
+    if (xattr_caller_waits(r)) {
+        return xattr_text("waiting");
+    }
+    return xattr_text(info->type == BACKEND_LOCK ? "held" : "free");
+}
+
+static GString *xattr_get_kind(struct request *r, const struct backend_info *info)
+{
+    static const char *const names[] = {
+        [BACKEND_PROVISIONAL] = "lease", [BACKEND_LEASE] = "lease", [BACKEND_FLOCK] = "flock", [BACKEND_FCNTL] = "fcntl"};
+    (void)r;
+    return info->type == BACKEND_LOCK ? xattr_text(names[info->kind]) : NULL;
+}
+
+static GString *xattr_get_mode(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    return info->type == BACKEND_LOCK ? xattr_text(info->mode == BACKEND_SHARED ? "shared" : "exclusive") : NULL;
+}
+
+static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t uid, const char *command)
+{
+    char escaped[OWNER_COMMAND_MAX * 4 + 1];
+    g_string_append_printf(text, "%s%s %d %u %s", text->len ? "\n" : "", host, pid, uid,
+                           log_escape(escaped, sizeof escaped, command));
+}
+
+static GString *xattr_get_owner(struct request *r, const struct backend_info *info)
+{
+    GString *text = g_string_new(NULL);
+    struct meta meta;
+    struct hold *hold;
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        if ((hold->ticket && hold->ticket->held) || (hold->kind == BACKEND_FCNTL && hold->since)) {
+            struct owner *owner = hold_owner(hold);
+            xattr_add_owner(text, r->fs->host, owner ? owner_pid(owner) : 0, hold->uid,
+                            owner ? owner_command(owner) : "?");
+        }
+    }
+    if (!text->len && info->type == BACKEND_LOCK && meta_decode(info->meta, &meta)) {
+        xattr_add_owner(text, meta.host, meta.pid, meta.uid, meta.command);
+    }
+    if (!text->len) {
+        g_string_free(text, TRUE);
+        return NULL;
+    }
+    return text;
+}
+
+static GString *xattr_get_token(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    if (info->type != BACKEND_LOCK) {
+        return NULL;
+    }
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%" PRIu64, info->fence);
+    return text;
+}
+
+/* RFC 3339, UTC. */
+static GString *xattr_get_acquired(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    if (info->type != BACKEND_LOCK) {
+        return NULL;
+    }
+    int64_t wall = clock_wall() - (clock_now() - info->acquired);
+    time_t seconds = wall / 1000;
+    struct tm utc;
+    char day[32];
+    gmtime_r(&seconds, &utc);
+    strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%s.%03dZ", day, (int)(wall % 1000));
+    return text;
+}
+
+static GString *xattr_get_remaining(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    if (info->type != BACKEND_LOCK) {
+        return NULL;
+    }
+    int64_t left = MAX(info->deadline - clock_now(), 0);
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%" PRId64 ".%03d", left / 1000, (int)(left % 1000));
+    return text;
+}
+
+static GString *xattr_get_ttl(struct request *r, const struct backend_info *info)
+{
+    if (!r->node->directory && info->type != BACKEND_LOCK) {
+        return NULL;
+    }
+    int64_t ttl = r->node->directory ? hold_directory_ttl(r->fs, r->node) : info->ttl;
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, ttl % 1000 ? "%" PRId64 ".%03d" : "%" PRId64, ttl / 1000, (int)(ttl % 1000));
+    return text;
+}
+
+static GString *xattr_get_waiters(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%u", info->type == BACKEND_NOTHING ? 0 : info->waiters);
+    return text;
+}
+
+/* --- writing ----------------------------------------------------------------- */
+
+/* The value has been used. */
+static void xattr_reply(struct request *r, int error)
+{
+    g_clear_pointer(&r->xattr.value, g_free);
+    request_reply(r, error);
+}
+
+static void xattr_done(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    xattr_reply(r, result == BACKEND_MISSING ? -ESTALE : fs_error(result));
+}
+
+static void xattr_set_directory_ttl(struct request *r, int64_t ttl)
+{
+    if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
+        xattr_reply(r, -EPERM);
+        return;
+    }
+    r->node->directory->attributes.ttl = ttl;
+    directory_store(r->fs, r->node, xattr_done, r);
+}
+
+static void xattr_set_ttl(struct request *r)
+{
+    int64_t ttl = 0; /* "auto" */
+    const char *text = r->xattr.value;
+    if (strcmp(text, "auto") != 0 && options_duration(text, strlen(text), &ttl) != 0) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    if (r->node->directory) {
+        xattr_set_directory_ttl(r, ttl);
+        return;
+    }
+    struct hold *hold = hold_lease(r->node);
+    hold = hold ? hold : hold_first(r->node);
+    if (!hold) {
+        xattr_reply(r, -ESTALE);
+    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        xattr_reply(r, -EPERM);
+    } else if (hold->kind != BACKEND_LEASE) {
+        xattr_reply(r, -EINVAL); /* a handle lock lives as long as its handle */
+    } else {
+        hold_set_term(r->fs, hold, ttl);
+        xattr_reply(r, 0);
+    }
+}
+
+/* A fencing token: decimal digits, optionally a newline. */
+static bool xattr_parse_token(const char *text, uint64_t *ret_token)
+{
+    char *end;
+    errno = 0;
+    uint64_t token = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || errno || (*end && strcmp(end, "\n") != 0)) {
+        return false;
+    }
+    *ret_token = token;
+    return true;
+}
+
+static void xattr_checked(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    uint64_t token = 0;
+    xattr_parse_token(r->xattr.value, &token);
+    bool current = result == BACKEND_OK && info->type == BACKEND_LOCK && info->fence == token;
+    xattr_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
+}
+
+static void xattr_set_check(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    uint64_t token;
+    if (!xattr_parse_token(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -EINVAL);
+    } else {
+        backend_stat(r->fs->backend, path, xattr_checked, r);
+    }
+}
+
+static void xattr_set_release(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    uint64_t token;
+    if (!xattr_parse_token(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -EINVAL);
+    } else if (token == 0) {
+        xattr_reply(r, -ESTALE);
+    } else {
+        backend_revoke(r->fs->backend, path, token, xattr_done, r);
+    }
+}
+
+static void xattr_set_break(struct request *r)
+{
+    char path[TREE_PATH_MAX], name[512];
+    if (strcmp(r->xattr.value, "1") != 0 && strcmp(r->xattr.value, "1\n") != 0) {
+        xattr_reply(r, -EINVAL);
+    } else if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
+        xattr_reply(r, -EPERM);
+    } else if (!tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -ENAMETOOLONG);
+    } else {
+        struct owner *caller = request_caller(r);
+        log_warning("%s: uid %u (process %d, %s) breaks the lock", log_escape(name, sizeof name, path), request_uid(r),
+                    caller ? owner_pid(caller) : 0, caller ? owner_command(caller) : "?");
+        backend_revoke(r->fs->backend, path, 0, xattr_done, r);
+    }
+}
+
+/* --- the table ------------------------------------------------------------------ */
+
+static const struct xattr xattr_table[] = {
+    {"user.lease.state", true, false, xattr_get_state, NULL},
+    {"user.lease.kind", true, false, xattr_get_kind, NULL},
+    {"user.lease.mode", true, false, xattr_get_mode, NULL},
+    {"user.lease.owner", true, false, xattr_get_owner, NULL},
+    {"user.lease.token", true, false, xattr_get_token, NULL},
+    {"user.lease.acquired", true, false, xattr_get_acquired, NULL},
+    {"user.lease.remaining", true, false, xattr_get_remaining, NULL},
+    {"user.lease.ttl", true, true, xattr_get_ttl, xattr_set_ttl},
+    {"user.lease.waiters", true, true, xattr_get_waiters, NULL},
+    {"user.lease.check", true, false, NULL, xattr_set_check},
+    {"user.lease.release", true, false, NULL, xattr_set_release},
+    {"user.lease.break", true, false, NULL, xattr_set_break},
+};
+
+static const struct xattr *xattr_find(const struct node *node, const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(xattr_table); i++) {
+        const struct xattr *attribute = &xattr_table[i];
+        if (strcmp(attribute->name, name) == 0) {
+            return (node->directory ? attribute->on_directory : attribute->on_lock) ? attribute : NULL;
+        }
+    }
+    return NULL;
+}
+
+static void xattr_answer(struct request *r, GString *text)
+{
+    if (r->xattr.size == 0) {
+        request_reply_xattr_size(r, text->len);
+    } else if (text->len > r->xattr.size) {
+        request_reply(r, -ERANGE);
+    } else {
+        request_reply_buffer(r, text->str, text->len);
+    }
+    g_string_free(text, TRUE);
+}
+
+static void xattr_got(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    GString *text = result == BACKEND_OK ? r->xattr.attribute->get(r, info) : NULL;
+    if (text) {
+        xattr_answer(r, text);
+    } else {
+        request_reply(r, result == BACKEND_OK ? -ENODATA : -EIO);
+    }
+}
+
+void xattr_get(struct request *r, const char *name, size_t size)
+{
+    char path[TREE_PATH_MAX];
+    r->xattr.attribute = xattr_find(r->node, name);
+    r->xattr.size = size;
+    if (!r->xattr.attribute || !r->xattr.attribute->get) {
+        request_reply(r, -ENODATA);
+    } else if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, xattr_got, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void xattr_listed(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK) {
+        request_reply(r, -EIO);
+        return;
+    }
+    GString *list = g_string_new(NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(xattr_table); i++) {
+        const struct xattr *attribute = &xattr_table[i];
+        bool applies = r->node->directory ? attribute->on_directory : attribute->on_lock;
+        GString *value = applies && attribute->get ? attribute->get(r, info) : NULL;
+        if (value) {
+            g_string_append_len(list, attribute->name, (gssize)strlen(attribute->name) + 1);
+            g_string_free(value, TRUE);
+        }
+    }
+    xattr_answer(r, list);
+}
+
+void xattr_list(struct request *r, size_t size)
+{
+    char path[TREE_PATH_MAX];
+    r->xattr.size = size;
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, xattr_listed, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+void xattr_set(struct request *r, const char *name, const char *value, size_t size)
+{
+    const struct xattr *attribute = xattr_find(r->node, name);
+    if (!attribute) {
+        request_reply(r, -EOPNOTSUPP);
+    } else if (!attribute->set) {
+        request_reply(r, -EPERM);
+    } else if (size > 64 || memchr(value, '\0', size)) {
+        request_reply(r, -EINVAL);
+    } else {
+        r->xattr.value = g_strndup(value, size);
+        attribute->set(r);
+    }
+}
+
+void xattr_remove(struct request *r, const char *name)
+{
+    const struct xattr *attribute = xattr_find(r->node, name);
+    if (attribute && attribute->set == xattr_set_ttl) {
+        r->xattr.value = g_strdup("auto");
+        attribute->set(r);
+    } else {
+        request_reply(r, attribute ? -EPERM : -ENODATA);
+    }
+}
