@@ -113,6 +113,9 @@ enum backend_type { BACKEND_NOTHING, BACKEND_DIRECTORY, BACKEND_LOCK };
 struct backend_directory {
     int64_t ttl;        /* default for what is made in it; 0: inherited */
     uint32_t width;     /* how many tickets hold at once, >= 1 */
+    int64_t delay;      /* what is in it stays refused this long after a holder
+                           EXPIRED or was LOST; 0: not at all */
+    uint64_t sequence;  /* the number of the next sequence ticket; never lowered */
     GBytes *meta;
 };
 
@@ -228,7 +231,9 @@ void backend_free(struct backend *b);
  * been called with a refusal.  OK: it holds; QUEUED (only with `wait`): it
  * waits and `granted` follows; BUSY: `holder` tells who.  An FCNTL claim that
  * is granted replaces what the same party held of its range, splitting and
- * merging as POSIX record locks do (fcntl(2)). */
+ * merging as POSIX record locks do (fcntl(2)); so once it holds, do not keep an
+ * FCNTL ticket of a party, which any later claim may merge into another: give
+ * back with backend_release_range. */
 struct backend_ticket *backend_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
                                        backend_acquired *done, void *arg);
 
