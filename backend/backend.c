@@ -122,3 +122,8 @@ struct backend_counts backend_counts(struct backend *b)
 {
     return b->operations->counts(b);
 }
+
+bool backend_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
+{
+    return b->operations->name(b, ticket, buffer, size);
+}

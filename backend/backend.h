@@ -218,6 +218,7 @@ struct backend_operations {
     void (*recover)(struct backend *, void (*found)(void *arg, const char *name, struct backend_ticket *, GBytes *meta),
                     void *arg);
     struct backend_counts (*counts)(struct backend *);
+    bool (*name)(struct backend *, const struct backend_ticket *, char *buffer, size_t size);
 };
 
 /* Attaches the backend to a loop and starts its events.  Before it only
@@ -297,5 +298,9 @@ void backend_recover(struct backend *b,
                      void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg);
 
 struct backend_counts backend_counts(struct backend *b);
+
+/* The name that a ticket is on, NUL-terminated: of a sequence ticket the one it
+ * was given.  False if it does not fit. */
+bool backend_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size);
 
 #endif

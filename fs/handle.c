@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "lock.h"
+#include "sequence.h"
 #include "tree.h"
 
 struct handle *handle_new(struct request *r, int flags)
@@ -192,6 +193,12 @@ void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*repl
     g_bytes_unref(claim.meta);
 }
 
+/* Can closing it make a lease of what it holds? */
+static bool handle_may_decide(const struct handle *h)
+{
+    return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
+}
+
 /* --- closing ----------------------------------------------------------------- */
 
 static void handle_flushed(struct request *r, enum backend_result result)
@@ -226,7 +233,7 @@ void handle_flush(struct request *r)
 {
     struct handle *h = r->handle;
     lock_release_party(r->fs, h, r->file.lock_owner);
-    bool matters = h->hold ? h->hold->kind == BACKEND_LEASE || h->hold->kind == BACKEND_PROVISIONAL
+    bool matters = h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE
                            : h->writable && !h->locking && !h->spent;
     if (!matters || !handle_is_opener(h, request_caller(r))) {
         request_reply(r, 0);
@@ -259,7 +266,7 @@ static void handle_released(struct request *r, enum backend_result result)
 void handle_release(struct request *r)
 {
     struct handle *h = r->handle;
-    if (h->hold && h->hold->kind == BACKEND_PROVISIONAL && h->closing) {
+    if (handle_may_decide(h) && h->closing && !handle_shares_hold(h)) {
         r->hold = h->hold;
         hold_decide(r, NULL, handle_released);
     } else {
@@ -327,11 +334,12 @@ void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ent
     node->visible = node->visible || !LIST_EMPTY(&node->holds);
 }
 
-void handle_entry_missing(struct fs *fs, const struct node *node, struct fuse_entry_param *entry)
+void handle_entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *entry)
 {
     memset(entry, 0, sizeof *entry);
-    /* A name with a node may be locked through a handle at any time. */
-    entry->entry_timeout = !node && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
+    /* A name with a node may be locked through a handle at any time, and a ticket
+     * is created by another name. */
+    entry->entry_timeout = !node && !sequence_is_ticket_name(name) && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
 }
 
 /* --- poll -------------------------------------------------------------------------- */

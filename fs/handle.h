@@ -74,7 +74,8 @@ void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*repl
 void handle_attributes(struct fs *fs, const struct node *node, struct stat *ret_attributes);
 void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
 /* A name that is not there; `node` may be NULL. */
-void handle_entry_missing(struct fs *fs, const struct node *node, struct fuse_entry_param *ret_entry);
+void handle_entry_missing(struct fs *fs, const struct node *node, const char *name,
+                          struct fuse_entry_param *ret_entry);
 double handle_attribute_timeout(const struct fs *fs, const struct node *node);
 
 /* poll(2): always readable and writable; POLLPRI when somebody began to wait for

@@ -39,7 +39,7 @@ struct hold *hold_first(const struct node *node)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->ticket && hold->ticket->held) {
+        if (hold->ticket && (hold->ticket->held || hold->sequence)) {
             return hold;
         }
     }
@@ -201,7 +201,7 @@ struct request_queue *hold_queue(struct hold *hold)
 
 static GBytes *hold_meta(const struct fs *fs, const struct hold *hold)
 {
-    struct meta meta = {.uid = hold->uid, .gid = hold->gid, .mode = hold->mode, .fixed = hold->fixed};
+    struct meta meta = {.uid = hold->uid, .gid = hold->gid, .mode = hold->mode, .fixed = hold->fixed, .sequence = hold->sequence};
     g_strlcpy(meta.host, fs->host, sizeof meta.host);
     g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
     if (hold->owner) {
@@ -364,7 +364,10 @@ void hold_decide(struct request *r, GBytes *content, void (*then)(struct request
     struct backend_claim claim;
     hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
     claim.content = content;
-    r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
+    if (content) {
+        r->hold->size = (uint32_t)g_bytes_get_size(content);
+    }
+    claim.mode = r->hold->ticket->mode;
     r->hold->closed = false;
     r->decided = then;
     hold_convert(r, &claim, hold_decided);
@@ -394,23 +397,36 @@ static void hold_is_known(void *arg, enum backend_result result, const struct ba
     *held = result != BACKEND_OK || info->type != BACKEND_NOTHING;
 }
 
-void hold_check_gone(struct fs *fs, struct node *node)
+/* Does anything here hold it?  fcntl locks of part of a file are known to the
+ * backend alone. */
+static bool hold_is_held(struct fs *fs, const struct node *node)
 {
     char path[TREE_PATH_MAX];
-    bool held = hold_first(node) != NULL;
-    if (!held && node->visible && fs->backend->features & BACKEND_SOLE_AUTHORITY &&
-        tree_path(node, path, sizeof path)) {
-        /* fcntl locks of part of a file are known to the backend alone. */
+    const struct hold *hold;
+    bool held = false, parties = false;
+    LIST_FOREACH(hold, &node->holds, link) {
+        held = held || (hold->ticket && (hold->ticket->held || hold->sequence));
+        parties = parties || hold->kind == BACKEND_FCNTL;
+    }
+    if (!held && parties && tree_path(node, path, sizeof path)) {
+        held = true;
         backend_stat(fs->backend, path, hold_is_known, &held);
     }
-    if (held || !node->visible) {
+    return held;
+}
+
+void hold_check_gone(struct fs *fs, struct node *node)
+{
+    if (hold_is_held(fs, node)) {
         return;
     }
-    node->visible = false;
-    notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name);
+    if (node->visible) {
+        node->visible = false;
+        notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name);
+    }
+    tree_unlink(fs->tree, node);
     if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds)) {
-        /* The next lock of this name is another inode. */
-        tree_detach(fs->tree, node);
+        tree_detach(fs->tree, node); /* the next lock of this name is another inode */
     }
 }
 
@@ -506,10 +522,14 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
 {
     struct hold *hold = ticket->user;
     struct request *r = hold_request(hold, ticket);
-    hold_granted(context, hold, ticket->kind);
-    if (r) {
+    if (!hold->sequence) {
+        hold_granted(context, hold, ticket->kind);
+    }
+    while (r) {
         request_unpark(r);
         r->then(r, BACKEND_OK);
+        /* Several may wait for the turn of one sequence ticket. */
+        r = hold->sequence ? hold_request(hold, ticket) : NULL;
     }
 }
 
@@ -617,6 +637,7 @@ void hold_recover(void *context, const char *name, struct backend_ticket *ticket
     hold_granted(fs, hold, ticket->kind);
     hold->since = ticket->acquired;
     hold->fixed = meta.fixed;
+    hold->sequence = meta.sequence;
     hold->closed = true;
     hold->settled = !here || clock_now() - ticket->acquired >= SECOND;
     if (meta.has_times) {

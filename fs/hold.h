@@ -36,11 +36,13 @@ struct hold {
     bool fixed : 1;        /* its term was set: not renewed automatically */
     bool closed : 1;       /* the acquirer has closed the file */
     bool settled : 1;      /* the owner is final */
+    bool sequence : 1;     /* a ticket in its directory's queue: see sequence.h */
 };
 
 /* The exclusive claim of a process (PROVISIONAL or LEASE) on a node, or NULL. */
 struct hold *hold_lease(const struct node *node);
-/* One that holds, of any kind, or NULL. */
+/* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket
+ * in its directory's queue.  (fcntl locks are known by hold_party.) */
 struct hold *hold_first(const struct node *node);
 /* The fcntl locks of one lock owner, or NULL. */
 struct hold *hold_party(const struct node *node, uint64_t party);

@@ -8,6 +8,7 @@
 
 #include "handle.h"
 #include "meta.h"
+#include "sequence.h"
 #include "tree.h"
 
 static int lock_error(enum backend_result result)
@@ -121,7 +122,10 @@ static bool lock_converts(struct request *r)
 
 static void lock_flock_go(struct request *r)
 {
-    if (lock_converts(r)) {
+    struct hold *ticket = sequence_ticket(r);
+    if (ticket) {
+        sequence_await_turn(r, ticket);
+    } else if (lock_converts(r)) {
         lock_convert(r, r->handle->hold, BACKEND_FLOCK, lock_flock_converted);
     } else if (!lock_awaits_outcome(r)) {
         lock_flock_new(r);
@@ -305,6 +309,11 @@ static void lock_set_converted(struct request *r, enum backend_result result)
 static void lock_set_go(struct request *r)
 {
     struct hold *hold = r->handle->hold;
+    struct hold *ticket = sequence_ticket(r);
+    if (ticket) {
+        sequence_await_turn(r, ticket);
+        return;
+    }
     bool converts = lock_converts(r) && hold->kind != BACKEND_FLOCK && !hold_party(r->node, r->lock.party);
     if (converts) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);

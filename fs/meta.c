@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { META_FIXED = 1 };
+enum { META_FIXED = 1, META_SEQUENCE = 2 };
 
 GBytes *meta_encode(const struct meta *m)
 {
@@ -22,7 +22,7 @@ GBytes *meta_encode(const struct meta *m)
     }
     char text[1024];
     int size = snprintf(text, sizeof text, "1 %s %d %" PRIu64 " %u %u %o %d %s %s %s %s", m->host, m->pid, m->start,
-                        m->uid, m->gid, m->mode, m->fixed ? META_FIXED : 0, times, m->boot, heirs, m->command);
+                        m->uid, m->gid, m->mode, (m->fixed ? META_FIXED : 0) | (m->sequence ? META_SEQUENCE : 0), times, m->boot, heirs, m->command);
     return g_bytes_new(text, (gsize)MIN(size, (int)sizeof text - 1));
 }
 
@@ -62,6 +62,7 @@ bool meta_decode(GBytes *bytes, struct meta *m)
     }
     snprintf(m->command, sizeof m->command, "%s", text + used);
     m->fixed = flags & META_FIXED;
+    m->sequence = flags & META_SEQUENCE;
     m->has_times = sscanf(times, "%" SCNd64 ",%" SCNd64, &m->times[0], &m->times[1]) == 2;
     meta_decode_heirs(heirs, m);
     return true;

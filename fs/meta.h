@@ -6,8 +6,8 @@
  *     1 HOST PID START UID GID MODE FLAGS TIMES BOOT HEIRS COMMAND
  *
  * PID 0 is a holder of another pid namespace.  MODE is octal with the file's
- * type, TIMES access,modification in nanoseconds since
- * the epoch or -, BOOT the boot id that START
+ * type, FLAGS a sum of 1 (fixed term) and 2 (sequence ticket), TIMES access and
+ * modification in nanoseconds since the epoch or -, BOOT the boot id that START
  * (clock ticks since boot) refers to, HEIRS PID:START,… or -.
  */
 #ifndef FS_META_H
@@ -32,6 +32,7 @@ struct meta {
     gid_t gid;
     mode_t mode;
     bool fixed;     /* its term is fixed: not renewed automatically */
+    bool sequence;  /* a ticket of its directory's queue */
     bool has_times; /* the holder set them */
     int64_t times[2];
     size_t heirs;

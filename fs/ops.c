@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "backend/log.h"
 #include "directory.h"
 #include "fs.h"
 #include "handle.h"
@@ -14,6 +15,7 @@
 #include "lock.h"
 #include "meta.h"
 #include "request.h"
+#include "sequence.h"
 #include "tree.h"
 #include "xattr.h"
 
@@ -63,6 +65,12 @@ static bool ops_is_stale(const struct node *node)
 static void ops_init(void *userdata, struct fuse_conn_info *connection)
 {
     struct fs *fs = userdata;
+    if (!(connection->capable & FUSE_CAP_FLOCK_LOCKS) || !(connection->capable & FUSE_CAP_POSIX_LOCKS)) {
+        /* They would stay local to the kernel, and silently so. */
+        log_error("this kernel does not pass flock and fcntl locks to FUSE: leasefs needs Linux 3.1 or newer");
+        fuse_session_exit(fs->session);
+        return;
+    }
     connection->want |= FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_ATOMIC_O_TRUNC;
     connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
     connection->max_background = 1024;
@@ -76,7 +84,7 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
 static void ops_reply_missing(struct request *r, const struct node *node)
 {
     struct fuse_entry_param entry;
-    handle_entry_missing(r->fs, node, &entry);
+    handle_entry_missing(r->fs, node, r->name, &entry);
     if (entry.entry_timeout > 0) {
         request_reply_entry(r, &entry);
     } else {
@@ -122,7 +130,9 @@ static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     }
     struct node *directory = tree_node(r->fs->tree, parent);
     struct node *node = tree_find(r->fs->tree, directory, name);
-    if (node && hold_first(node)) {
+    if (sequence_is_prefix(name)) {
+        ops_reply_missing(r, NULL); /* always free: the next one is another file */
+    } else if (node && hold_first(node)) {
         r->node = tree_ref(node);
         ops_reply_node(r);
     } else if (tree_child_path(directory, name, path, sizeof path)) {
@@ -152,7 +162,9 @@ static void ops_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_da
 static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
     struct request *r = ops_named(req, name);
-    if (r) {
+    if (r && sequence_is_prefix(name)) {
+        request_reply(r, -EINVAL); /* such a name is never found */
+    } else if (r) {
         r->mode = mode;
         directory_make(r, tree_node(r->fs->tree, parent), name);
     }
@@ -171,7 +183,8 @@ static struct hold *ops_releasable(struct request *r, const struct node *node)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        bool holds = hold->kind == BACKEND_FCNTL ? hold->since != 0 : hold->ticket && hold->ticket->held;
+        bool holds = hold->kind == BACKEND_FCNTL ? hold->since != 0
+                                                    : hold->ticket && (hold->ticket->held || hold->sequence);
         if (holds && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
             return hold;
         }
@@ -204,7 +217,6 @@ static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
     if (hold) {
         r->node = tree_ref(node);
         node->visible = false; /* the kernel drops the name itself */
-        tree_unlink(r->fs->tree, node);
         hold_spend(hold, false);
         if (hold->kind == BACKEND_FCNTL) {
             lock_end_party(r->fs, node, hold->party);
@@ -227,13 +239,16 @@ static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, c
     }
     struct node *directory = tree_node(r->fs->tree, parent);
     struct node *there = tree_find(r->fs->tree, directory, name);
-    if (there && (there->directory || hold_first(there))) {
-        request_reply(r, -EEXIST);
-        return;
-    }
-    r->node = tree_get(r->fs->tree, directory, name, S_IFLNK);
     GBytes *content = g_bytes_new(target, strlen(target));
-    handle_acquire(r, S_IFLNK | 0777, content, ops_reply_node);
+    if (sequence_is_prefix(name)) {
+        r->node = tree_make(r->fs->tree, directory, name, S_IFLNK);
+        sequence_create(r, directory, S_IFLNK | 0777, content, ops_reply_node);
+    } else if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else {
+        r->node = tree_get(r->fs->tree, directory, name, S_IFLNK);
+        handle_acquire(r, S_IFLNK | 0777, content, ops_reply_node);
+    }
     g_bytes_unref(content);
 }
 
@@ -289,7 +304,9 @@ static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const ch
     struct node *directory = tree_node(r->fs->tree, parent);
     struct node *there = tree_find(r->fs->tree, directory, name);
     struct node *other = tree_node(r->fs->tree, ino);
-    if (there && (there->directory || hold_first(there))) {
+    if (sequence_is_prefix(name)) {
+        request_reply(r, -EPERM); /* a ticket is made, not linked */
+    } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else if (!tree_path(other, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
@@ -320,7 +337,6 @@ static bool ops_rename_replaces(struct request *r, struct node *there)
         return false;
     }
     there->visible = false;
-    tree_unlink(r->fs->tree, there);
     hold_spend(hold, false);
     hold_release(r->fs, hold, NULL, NULL);
     return true;
@@ -340,7 +356,7 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
     struct hold *hold = node ? hold_lease(node) : NULL;
     if (flags & ~(unsigned)RENAME_NOREPLACE) {
         request_reply(r, -EINVAL);
-    } else if (!hold || hold->kind != BACKEND_LEASE ||
+    } else if (!hold || hold->sequence || sequence_is_prefix(new_name) || hold->kind != BACKEND_LEASE ||
                !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
     } else if (LIST_NEXT(LIST_FIRST(&node->holds), link)) {
@@ -362,6 +378,15 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
 
 /* --- files ------------------------------------------------------------------------ */
 
+static void ops_create_ticket(struct request *r, struct node *directory, mode_t mode, const struct fuse_file_info *file)
+{
+    r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
+    r->file = *file;
+    r->creates = r->opens = true;
+    r->handle = handle_new(r, file->flags);
+    sequence_create(r, directory, S_IFREG | (mode & 07777), NULL, request_reply_open);
+}
+
 static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *file)
 {
     struct request *r = ops_named(req, name);
@@ -369,6 +394,10 @@ static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode
         return;
     }
     struct node *directory = tree_node(r->fs->tree, parent);
+    if (sequence_is_prefix(name)) {
+        ops_create_ticket(r, directory, mode, file);
+        return;
+    }
     struct node *there = tree_find(r->fs->tree, directory, name);
     if (there && !S_ISREG(there->mode) && (there->directory || hold_first(there))) {
         request_reply(r, file->flags & O_EXCL ? -EEXIST : -ESTALE);
@@ -402,6 +431,9 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     struct node *there = tree_find(r->fs->tree, directory, name);
     if (!S_ISREG(mode)) {
         request_reply(r, -EPERM); /* locks are files, not devices or pipes */
+    } else if (sequence_is_prefix(name)) {
+        r->node = tree_make(r->fs->tree, directory, name, S_IFREG);
+        sequence_create(r, directory, mode, NULL, ops_reply_node);
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else {

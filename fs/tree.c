@@ -42,7 +42,7 @@ static gboolean tree_equal(gconstpointer a, gconstpointer b)
     return left.parent == right.parent && strcmp(left.name, right.name) == 0;
 }
 
-static struct node *tree_node_new(struct tree *tree, struct node *parent, const char *name, mode_t type)
+struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type)
 {
     size_t length = strlen(name) + 1;
     struct node *node = g_malloc0(sizeof *node + length);
@@ -64,7 +64,7 @@ struct tree *tree_new(void)
     tree->names = g_hash_table_new(tree_hash, tree_equal);
     tree->links = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     tree->next_ino = FUSE_ROOT_ID;
-    tree->root = tree_node_new(tree, NULL, "", S_IFDIR);
+    tree->root = tree_make(tree, NULL, "", S_IFDIR);
     return tree;
 }
 
@@ -128,7 +128,7 @@ struct node *tree_get(struct tree *tree, struct node *parent, const char *name, 
     if (node) {
         tree_detach(tree, node);
     }
-    node = tree_node_new(tree, parent, name, type);
+    node = tree_make(tree, parent, name, type);
     node->hashed = true;
     g_hash_table_add(tree->names, node);
     return node;

@@ -65,6 +65,9 @@ struct node *tree_find(struct tree *tree, const struct node *parent, const char 
  * one of another type is detached.  With a new reference. */
 struct node *tree_get(struct tree *tree, struct node *parent, const char *name, mode_t type);
 
+/* A new node that is not found by its name until tree_attach or tree_rename. */
+struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type);
+
 /* All nodes that are found by name, each with a new reference. */
 GPtrArray *tree_all(struct tree *tree);
 

@@ -58,14 +58,24 @@ static GString *xattr_get_state(struct request *r, const struct backend_info *in
     if (xattr_caller_waits(r)) {
         return xattr_text("waiting");
     }
-    return xattr_text(info->type == BACKEND_LOCK ? "held" : "free");
+    bool waits = info->type == BACKEND_LOCK && info->ticket && !info->ticket->held;
+    return xattr_text(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");
+}
+
+/* The ticket that the node's name is, or NULL. */
+static struct hold *xattr_ticket(const struct node *node)
+{
+    struct hold *hold = hold_first(node);
+    return hold && hold->sequence ? hold : NULL;
 }
 
 static GString *xattr_get_kind(struct request *r, const struct backend_info *info)
 {
     static const char *const names[] = {
         [BACKEND_PROVISIONAL] = "lease", [BACKEND_LEASE] = "lease", [BACKEND_FLOCK] = "flock", [BACKEND_FCNTL] = "fcntl"};
-    (void)r;
+    if (xattr_ticket(r->node)) {
+        return xattr_text("ticket");
+    }
     return info->type == BACKEND_LOCK ? xattr_text(names[info->kind]) : NULL;
 }
 
@@ -145,15 +155,19 @@ static GString *xattr_get_remaining(struct request *r, const struct backend_info
     return text;
 }
 
+static GString *xattr_duration(int64_t ms)
+{
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, ms % 1000 ? "%" PRId64 ".%03d" : "%" PRId64, ms / 1000, (int)(ms % 1000));
+    return text;
+}
+
 static GString *xattr_get_ttl(struct request *r, const struct backend_info *info)
 {
     if (!r->node->directory && info->type != BACKEND_LOCK) {
         return NULL;
     }
-    int64_t ttl = r->node->directory ? hold_directory_ttl(r->fs, r->node) : info->ttl;
-    GString *text = g_string_new(NULL);
-    g_string_printf(text, ttl % 1000 ? "%" PRId64 ".%03d" : "%" PRId64, ttl / 1000, (int)(ttl % 1000));
-    return text;
+    return xattr_duration(r->node->directory ? hold_directory_ttl(r->fs, r->node) : info->ttl);
 }
 
 static GString *xattr_get_waiters(struct request *r, const struct backend_info *info)
@@ -161,6 +175,36 @@ static GString *xattr_get_waiters(struct request *r, const struct backend_info *
     (void)r;
     GString *text = g_string_new(NULL);
     g_string_printf(text, "%u", info->type == BACKEND_NOTHING ? 0 : info->waiters);
+    return text;
+}
+
+static GString *xattr_get_position(struct request *r, const struct backend_info *info)
+{
+    if (!xattr_ticket(r->node)) {
+        return NULL;
+    }
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%u", info->position);
+    return text;
+}
+
+static GString *xattr_get_name(struct request *r, const struct backend_info *info)
+{
+    (void)info;
+    return xattr_ticket(r->node) ? xattr_text(r->node->name) : NULL;
+}
+
+static GString *xattr_get_delay(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    return xattr_duration(info->directory.delay);
+}
+
+static GString *xattr_get_width(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%u", info->directory.width);
     return text;
 }
 
@@ -179,14 +223,62 @@ static void xattr_done(void *arg, enum backend_result result)
     xattr_reply(r, result == BACKEND_MISSING ? -ESTALE : fs_error(result));
 }
 
-static void xattr_set_directory_ttl(struct request *r, int64_t ttl)
+/* A directory's attributes are for its owner and root. */
+static void xattr_store_directory(struct request *r, const struct backend_directory *attributes)
 {
     if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
         xattr_reply(r, -EPERM);
         return;
     }
-    r->node->directory->attributes.ttl = ttl;
+    GBytes *meta = r->node->directory->attributes.meta;
+    r->node->directory->attributes = *attributes;
+    r->node->directory->attributes.meta = meta;
     directory_store(r->fs, r->node, xattr_done, r);
+}
+
+static void xattr_set_directory_ttl(struct request *r, int64_t ttl)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    attributes.ttl = ttl;
+    xattr_store_directory(r, &attributes);
+}
+
+/* A count or a fencing token: decimal digits, optionally a newline. */
+static bool xattr_parse_number(const char *text, uint64_t *ret_number)
+{
+    char *end;
+    errno = 0;
+    uint64_t number = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || errno || (*end && strcmp(end, "\n") != 0)) {
+        return false;
+    }
+    *ret_number = number;
+    return true;
+}
+
+static void xattr_set_delay(struct request *r)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    const char *text = r->xattr.value;
+    if (strcmp(text, "0") == 0) {
+        attributes.delay = 0;
+    } else if (options_duration(text, strlen(text), &attributes.delay) != 0) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    xattr_store_directory(r, &attributes);
+}
+
+static void xattr_set_width(struct request *r)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    uint64_t width;
+    if (!xattr_parse_number(r->xattr.value, &width) || width < 1 || width > UINT32_MAX) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    attributes.width = (uint32_t)width;
+    xattr_store_directory(r, &attributes);
 }
 
 static void xattr_set_ttl(struct request *r)
@@ -215,24 +307,11 @@ static void xattr_set_ttl(struct request *r)
     }
 }
 
-/* A fencing token: decimal digits, optionally a newline. */
-static bool xattr_parse_token(const char *text, uint64_t *ret_token)
-{
-    char *end;
-    errno = 0;
-    uint64_t token = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || errno || (*end && strcmp(end, "\n") != 0)) {
-        return false;
-    }
-    *ret_token = token;
-    return true;
-}
-
 static void xattr_checked(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     uint64_t token = 0;
-    xattr_parse_token(r->xattr.value, &token);
+    xattr_parse_number(r->xattr.value, &token);
     bool current = result == BACKEND_OK && info->type == BACKEND_LOCK && info->fence == token;
     xattr_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
 }
@@ -241,7 +320,7 @@ static void xattr_set_check(struct request *r)
 {
     char path[TREE_PATH_MAX];
     uint64_t token;
-    if (!xattr_parse_token(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
+    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
         xattr_reply(r, -EINVAL);
     } else {
         backend_stat(r->fs->backend, path, xattr_checked, r);
@@ -252,7 +331,7 @@ static void xattr_set_release(struct request *r)
 {
     char path[TREE_PATH_MAX];
     uint64_t token;
-    if (!xattr_parse_token(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
+    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
         xattr_reply(r, -EINVAL);
     } else if (token == 0) {
         xattr_reply(r, -ESTALE);
@@ -290,6 +369,10 @@ static const struct xattr xattr_table[] = {
     {"user.lease.remaining", true, false, xattr_get_remaining, NULL},
     {"user.lease.ttl", true, true, xattr_get_ttl, xattr_set_ttl},
     {"user.lease.waiters", true, true, xattr_get_waiters, NULL},
+    {"user.lease.position", true, false, xattr_get_position, NULL},
+    {"user.lease.name", true, false, xattr_get_name, NULL},
+    {"user.lease.width", false, true, xattr_get_width, xattr_set_width},
+    {"user.lease.delay", false, true, xattr_get_delay, xattr_set_delay},
     {"user.lease.check", true, false, NULL, xattr_set_check},
     {"user.lease.release", true, false, NULL, xattr_set_release},
     {"user.lease.break", true, false, NULL, xattr_set_break},

@@ -1,0 +1,164 @@
+/* sequence: places in a directory's queue; see sequence.h. */
+#include "sequence.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "handle.h"
+#include "hold.h"
+#include "request.h"
+#include "tree.h"
+
+#define SEQUENCE_DIGITS 10
+
+bool sequence_is_prefix(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 1 && name[length - 1] == '-';
+}
+
+bool sequence_is_ticket_name(const char *name)
+{
+    size_t length = strlen(name), digits = 0;
+    while (digits < length && isdigit((unsigned char)name[length - digits - 1])) {
+        digits++;
+    }
+    return digits >= SEQUENCE_DIGITS && digits < length && name[length - digits - 1] == '-';
+}
+
+/* --- creating ---------------------------------------------------------------- */
+
+static void sequence_named(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+    } else {
+        r->reply(r);
+    }
+}
+
+/* Its file starts with its own name, so that a shell can read which it got. */
+static void sequence_write_name(struct request *r)
+{
+    struct backend_change change = {.set = BACKEND_SET_CONTENT};
+    char *line = g_strdup_printf("%s\n", r->node->name);
+    r->hold->size = (uint32_t)strlen(line);
+    change.content = g_bytes_new_take(line, r->hold->size);
+    backend_set(r->fs->backend, r->hold->ticket, &change, sequence_named, r);
+    g_bytes_unref(change.content);
+}
+
+static void sequence_created(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                             const struct backend_info *holder)
+{
+    struct request *r = arg;
+    struct hold *hold = r->hold;
+    char path[TREE_PATH_MAX];
+    (void)holder;
+    if (result != BACKEND_OK && result != BACKEND_QUEUED) {
+        r->hold = NULL;
+        hold_free(r->fs, hold);
+        request_reply(r, fs_error(result));
+        return;
+    }
+    hold->ticket = ticket;
+    backend_name(r->fs->backend, ticket, path, sizeof path);
+    const char *slash = strrchr(path, '/');
+    tree_rename(r->fs->tree, r->node, r->node->parent, slash ? slash + 1 : path);
+    hold_granted(r->fs, hold, ticket->kind);
+    hold->closed = !r->handle;
+    if (r->handle) {
+        r->handle->hold = hold;
+    }
+    if (hold->size) {
+        r->reply(r); /* a symbolic link has a content of its own */
+    } else {
+        sequence_write_name(r);
+    }
+}
+
+void sequence_create(struct request *r, struct node *directory, mode_t mode, GBytes *content,
+                     void (*reply)(struct request *))
+{
+    char path[TREE_PATH_MAX];
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    enum backend_kind kind = r->handle ? BACKEND_FLOCK : BACKEND_LEASE;
+    struct backend_claim claim;
+    if (!tree_child_path(directory, r->name, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+        return;
+    }
+    r->reply = reply;
+    r->hold = hold_new(r->fs, r->node, kind, request_caller(r), context->uid, context->gid, mode);
+    r->hold->sequence = true;
+    r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
+    hold_claim(r->fs, r->hold, kind, &claim);
+    claim.content = content;
+    claim.sequence = claim.wait = true;
+    backend_acquire(r->fs->backend, path, &claim, sequence_created, r);
+    g_bytes_unref(claim.meta);
+}
+
+/* --- waiting for the turn ------------------------------------------------------- */
+
+struct hold *sequence_ticket(struct request *r)
+{
+    struct hold *hold = r->handle->hold;
+    if (hold && hold->sequence) {
+        return hold;
+    }
+    /* One that was closed and is a lease: its owner and those it started may ask. */
+    hold = hold_lease(r->node);
+    bool may = hold && hold->sequence && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
+    return may ? hold : NULL;
+}
+
+static void sequence_turn(struct request *r, enum backend_result result)
+{
+    request_reply(r, fs_error(result));
+}
+
+/* It ended while it was waited for. */
+static void sequence_gone(struct request *r)
+{
+    r->hold = NULL;
+    request_reply(r, -ESTALE);
+}
+
+/* The wait is over, the place in the queue is kept. */
+static void sequence_interrupted(struct request *r)
+{
+    request_reply(r, -EINTR);
+}
+
+static void sequence_asked(struct request *r, enum backend_result result)
+{
+    struct hold *hold = r->hold;
+    if (result != BACKEND_OK) {
+        request_reply(r, result == BACKEND_BUSY ? -EAGAIN : fs_error(result));
+    } else if (hold->ticket->held) {
+        request_reply(r, 0);
+    } else if (!r->blocks) {
+        request_reply(r, -EAGAIN);
+    } else {
+        r->then = sequence_turn;
+        request_park(r, hold_queue(hold), sequence_gone, sequence_interrupted);
+    }
+}
+
+void sequence_await_turn(struct request *r, struct hold *hold)
+{
+    r->hold = hold;
+    if (hold->ticket->mode == r->lock.mode) {
+        sequence_asked(r, BACKEND_OK);
+        return;
+    }
+    struct backend_claim claim;
+    hold_claim(r->fs, hold, hold->kind, &claim);
+    claim.mode = r->lock.mode;
+    hold_convert(r, &claim, sequence_asked);
+    g_bytes_unref(claim.meta);
+}
