@@ -147,5 +147,7 @@ void fs_free(struct fs *fs)
     notify_free(fs->notify);
     tree_free(fs->tree);
     owner_table_free(fs->owners);
+    g_clear_pointer(&fs->last_meta_bytes, g_bytes_unref);
+    g_free(fs->last_meta);
     g_free(fs);
 }

@@ -27,6 +27,7 @@
 
 struct handle;
 struct hold;
+struct meta;
 struct notify;
 struct request;
 struct tree;
@@ -47,6 +48,8 @@ struct fs {
     struct handle_list handles;
     uint64_t next_handle;
     uint32_t requests; /* not answered yet */
+    struct meta *last_meta; /* of the last claim, and its encoding: see hold.c */
+    GBytes *last_meta_bytes;
     struct request_queue interrupted;
     ev_idle interrupts;
     void (*ready)(void *arg); /* told once, when the kernel has greeted */

@@ -199,9 +199,27 @@ struct request_queue *hold_queue(struct hold *hold)
     return hold->parked;
 }
 
-static GBytes *hold_meta(const struct fs *fs, const struct hold *hold)
+/* Most leases are like the one before: they share their meta. */
+static GBytes *hold_share_meta(struct fs *fs, const struct meta *meta)
 {
-    struct meta meta = {.uid = hold->uid, .gid = hold->gid, .mode = hold->mode, .fixed = hold->fixed, .sequence = hold->sequence};
+    if (!fs->last_meta || memcmp(fs->last_meta, meta, sizeof *meta) != 0) {
+        g_free(fs->last_meta);
+        g_clear_pointer(&fs->last_meta_bytes, g_bytes_unref);
+        fs->last_meta = g_memdup2(meta, sizeof *meta);
+        fs->last_meta_bytes = meta_encode(meta);
+    }
+    return g_bytes_ref(fs->last_meta_bytes);
+}
+
+static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
+{
+    struct meta meta;
+    memset(&meta, 0, sizeof meta); /* padding too: it is compared */
+    meta.uid = hold->uid;
+    meta.gid = hold->gid;
+    meta.mode = hold->mode;
+    meta.fixed = hold->fixed;
+    meta.sequence = hold->sequence;
     g_strlcpy(meta.host, fs->host, sizeof meta.host);
     g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
     if (hold->owner) {
@@ -218,7 +236,7 @@ static GBytes *hold_meta(const struct fs *fs, const struct hold *hold)
         meta.heir[i].start = owner_start(hold->heirs->heir[i]);
         meta.heirs++;
     }
-    return meta_encode(&meta);
+    return hold_share_meta(fs, &meta);
 }
 
 /* When the backend shall call next: to settle the owner, to renew. */
