@@ -1,0 +1,216 @@
+#!/usr/bin/python3
+"""actor: a process of a test, which makes the system calls it is asked for.
+
+Each line of its input is `ID EXPRESSION`; each line of its output `ID ANSWER`: the
+value, `ok` for none, or the name of the errno that the call failed with.  Names
+are relative to the directory given as argument.  The calls are made by this
+very process, unless child() or thread() is asked for, so that a test can say
+exactly who does what.
+"""
+import errno
+import os
+import select
+import signal
+import sys
+import threading
+
+BASE = sys.argv[1]
+scope = globals()
+
+
+def path(name):
+    return os.path.join(BASE, name)
+
+
+def where(target):
+    return target if isinstance(target, int) else path(target)
+
+
+def op(name, flags="WRONLY|CREAT", mode=0o666):
+    bits = 0
+    for flag in flags.split("|"):
+        bits |= getattr(os, "O_" + flag)
+    return os.open(path(name), bits, mode)
+
+
+def acquire(name, content=None):
+    """A lease, as `set -C; >L` takes it: the descriptor is closed again."""
+    fd = op(name, "WRONLY|CREAT|EXCL")
+    try:
+        if content is not None:
+            os.write(fd, content.encode())
+    finally:
+        os.close(fd)
+
+
+def close(fd):
+    os.close(fd)
+
+
+def write(fd, text):
+    data = text.encode()
+    if os.write(fd, data) != len(data):
+        return "short"
+    return None
+
+
+def read(fd, size=65536, at=0):
+    return os.pread(fd, size, at).decode()
+
+
+def content(name):
+    fd = op(name, "RDONLY")
+    try:
+        return read(fd)
+    finally:
+        os.close(fd)
+
+
+def rm(name):
+    os.unlink(path(name))
+
+
+def ln(target, name):
+    os.symlink(target, path(name))
+
+
+def hardlink(old, new):
+    os.link(path(old), path(new))
+
+
+def mv(old, new):
+    os.rename(path(old), path(new))
+
+
+def utime(target, seconds=None):
+    if seconds is None:
+        os.utime(where(target))  # now, by the daemon's clock, as touch does
+    else:
+        os.utime(where(target), ns=(int(seconds * 10**9), int(seconds * 10**9)))
+
+
+def truncate(target, size):
+    os.truncate(where(target), size)
+
+
+def get(target, attribute):
+    return os.getxattr(where(target), "user.lease." + attribute).decode()
+
+
+def put(target, attribute, value):
+    os.setxattr(where(target), "user.lease." + attribute, str(value).encode())
+
+
+def stat(target, field):
+    return getattr(os.stat(where(target)), "st_" + field)
+
+
+def exists(name):
+    return os.path.lexists(path(name))
+
+
+def ls(name=""):
+    return " ".join(sorted(os.listdir(path(name))))
+
+
+def pid():
+    return os.getpid()
+
+
+def poll(fd, events="IN", milliseconds=0):
+    poller = select.poll()
+    mask = 0
+    for event in events.split("|"):
+        mask |= getattr(select, "POLL" + event)
+    poller.register(fd, mask)
+    got = poller.poll(milliseconds)
+    names = ("IN", "PRI", "OUT", "ERR", "HUP")
+    return "|".join(n for n in names if got and got[0][1] & getattr(select, "POLL" + n)) or "none"
+
+
+def child(expression):
+    """The answer of a child of this process, which then exits without closing anything."""
+    reader, writer = os.pipe()
+    process = os.fork()
+    if process == 0:
+        answer = b"crashed"
+        try:
+            os.close(reader)
+            answer = evaluate(expression).encode()
+        finally:
+            os.write(writer, answer)
+            os._exit(0)
+    os.close(writer)
+    answer = b""
+    while True:
+        part = os.read(reader, 65536)
+        if not part:
+            break
+        answer += part
+    os.close(reader)
+    os.waitpid(process, 0)
+    return answer.decode()
+
+
+def fork(expression):
+    """The pid of a child that evaluates the expression and then lives on; it is not reaped."""
+    reader, writer = os.pipe()
+    process = os.fork()
+    if process == 0:
+        try:
+            os.close(reader)
+            os.write(writer, evaluate(expression).encode())
+            os.close(writer)
+            while True:
+                signal.pause()
+        finally:
+            os._exit(0)
+    os.close(writer)
+    answer = os.read(reader, 65536).decode()
+    os.close(reader)
+    if answer != "ok":
+        return answer
+    return process
+
+
+def kill(process, number=9):
+    os.kill(process, number)
+
+
+def reap(process):
+    os.waitpid(process, 0)
+
+
+def thread(expression):
+    """The answer of another thread of this process, which has ended when it is told."""
+    answers = []
+    worker = threading.Thread(target=lambda: answers.append(evaluate(expression)))
+    worker.start()
+    worker.join()
+    return answers[0]
+
+
+def evaluate(text):
+    try:
+        try:
+            code = compile(text, "request", "eval")
+        except SyntaxError:
+            exec(compile(text, "request", "exec"), scope)
+            return "ok"
+        value = eval(code, scope)
+    except OSError as error:
+        return errno.errorcode.get(error.errno, "errno %d" % error.errno)
+    except Exception as error:  # a mistake of the test
+        return "%s: %s" % (type(error).__name__, error)
+    return "ok" if value is None else str(value).replace("\n", "\\n")
+
+
+def main():
+    for line in sys.stdin:
+        identity, _, expression = line.rstrip("\n").partition(" ")
+        answer = evaluate(expression)
+        sys.stdout.write("%s %s\n" % (identity, answer))
+        sys.stdout.flush()
+
+
+main()

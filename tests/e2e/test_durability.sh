@@ -1,0 +1,188 @@
+#!/bin/bash
+# Durability: kill -9 of the daemon at any moment, then the same directory again.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+STORE=$TEST_DIR/store
+mkdir -m 700 "$STORE"
+
+# The same mount point again, so that the actors find it.
+remount() { # [OPTIONS]
+    local point=$MNT
+    crash "$point"
+    mount_at "$point" "local:$STORE" "${1:-}"
+}
+
+mount_local "$STORE" ttl=20
+actor A
+actor B
+
+it "after kill -9 and a start on the same directory a lease is there with token, content, owner, deadline"
+says A 'acquire("kept", "content\n")' ok
+says A 'os.mkdir(path("dir")); acquire("dir/inner", "in")' ok
+says A 'acquire("empty"); ln("to/where", "link")' ok
+says B 'acquire("bs")' ok
+says A 'put("kept", "ttl", "15s")' ok
+token=$(attribute kept token) owner=$(attribute kept owner) acquired=$(attribute kept acquired) kind=$(attribute kept kind)
+mtime=$(stat -c %.3Y "$MNT/kept") mode=$(stat -c %a "$MNT/kept")
+left=$(remaining kept)
+now
+T=$NOW
+remount ttl=20
+expect exists kept
+expect_is "$(attribute kept token)" "$token" token
+expect_is "$(attribute kept owner)" "$owner" owner
+expect_is "$(attribute kept acquired)" "$acquired" acquired
+expect_is "$(attribute kept kind)" "$kind" kind
+expect_is "$(cat "$MNT/kept")" content
+expect_is "$(stat -c %a "$MNT/kept")" "$mode" mode
+expect_is "$(stat -c %.3Y "$MNT/kept")" "$mtime" mtime
+now
+expect_between $((left - (NOW - T) - 100)) "$(remaining kept)" $((left - (NOW - T) + 200)) "milliseconds left"
+expect_is "$(cat "$MNT/dir/inner")" in
+expect exists empty
+expect_is "$(readlink "$MNT/link")" to/where
+
+it "its owner still owns it: others are refused, the owner releases"
+says B 'acquire("kept")' EEXIST
+says B 'rm("kept")' EPERM
+says B 'rm("dir/inner")' EPERM
+says A 'rm("bs")' EPERM
+says A 'child("rm(\"kept\")")' ok
+says A 'rm("dir/inner"); os.rmdir(path("dir")); rm("empty"); rm("link")' ok
+says B 'rm("bs")' ok
+
+it "a lease whose release was confirmed does not come back"
+remount ttl=20
+expect_is "$(ls -A "$MNT")" ""
+
+it "a later grant of the name has a larger token than any before the restart"
+says B 'acquire("kept")' ok
+expect [ "$(attribute kept token)" -gt "$token" ]
+
+it "a directory persists, with its ttl, owner and mode"
+says A 'os.mkdir(path("d")); os.mkdir(path("d/e")); os.chmod(path("d"), 0o1777); os.chown(path("d"), 12, 34)' ok
+says A 'put("d", "ttl", "7s")' ok
+remount ttl=20
+expect_is "$(stat -c %a:%u:%g "$MNT/d")" 1777:12:34
+expect_is "$(milliseconds "$(attribute d ttl)")" 7000
+expect [ -d "$MNT/d/e" ]
+
+it "what was set on a lease is kept: mode, times, content, fixed ttl"
+says A 'acquire("set", "one"); os.chmod(path("set"), 0o640); utime("set", 1000000000)' ok
+says A 'put("set", "ttl", "60s")' ok
+remount ttl=20
+expect_is "$(stat -c %a:%Y "$MNT/set")" 640:1000000000
+expect_is "$(milliseconds "$(attribute set ttl)")" 60000
+expect_is "$(cat "$MNT/set")" one
+says A 'rm("set")' ok
+
+it "a fixed term that passes while the daemon is away has passed when it is back"
+says A 'acquire("passes"); put("passes", "ttl", "500ms")' ok
+says A 'acquire("stays"); put("stays", "ttl", "30s")' ok
+now
+T=$NOW
+point=$MNT
+crash "$point"
+until_time $((T + 700))
+mount_at "$point" "local:$STORE" ttl=20
+expect absent passes
+expect exists stays
+
+it "after a restart the lease of a living owner is renewed, that of a dead one runs out"
+point=$MNT
+crash "$point"
+mount_at "$point" "local:$STORE" ttl=2
+actor C
+says A 'acquire("living")' ok
+says C 'acquire("dying")' ok
+pause 1.2
+crash "$point"
+end_actor C
+mount_at "$point" "local:$STORE" ttl=2
+expect eventually 6 absent dying
+expect constantly 3000 exists living
+says A 'rm("living")' ok
+
+it "a provisional lease does not survive"
+says A 'f = op("prov")' ok
+expect exists prov
+remount ttl=20
+expect absent prov
+says A 'f = None' ok
+
+it "a clean end and a start keep leases too"
+says A 'acquire("clean", "c")' ok
+unmount "$MNT"
+mount_at "$MNT" "local:$STORE" ttl=20
+expect_is "$(cat "$MNT/clean")" c
+says A 'rm("clean")' ok
+crash "$MNT"
+
+seed=${E2E_SEED:-$RANDOM}
+RANDOM=$seed
+for round in {1..8}; do
+    it "killed at any moment (round $round): what was confirmed is there, what was released is not, tokens grow"
+    say "seed $seed"
+    store=$TEST_DIR/churn$round
+    mkdir -m 700 "$store"
+    mount_local "$store" "ttl=60$( ((round % 4)) || echo ,sync=always)"
+    mkfifo "$TEST_DIR/churn$round.in"
+    "$PYTHON" -S -E "$E2E_DIR/churn.py" "$MNT" "$TEST_DIR/churn$round.log" $((seed + round)) 50 \
+        <>"$TEST_DIR/churn$round.in" 2>/dev/null &
+    owner=$!
+    started+=("$owner")
+    expect eventually 10 [ -s "$TEST_DIR/churn$round.log" ]
+    pause "0.$((RANDOM % 6 + 1))$((RANDOM % 10))"
+    crash "$MNT"
+    expect eventually 10 grep -q ended "$TEST_DIR/churn$round.log"
+    mount_local "$store" ttl=60
+    expect "$PYTHON" -S -E "$E2E_DIR/churn_check.py" "$MNT" "$TEST_DIR/churn$round.log" "$owner"
+    say "$(wc -l <"$TEST_DIR/churn$round.log") lines in its journal"
+    end_process "$owner"
+    unmount "$MNT"
+done
+
+it "a torn tail is cut off, said, and what was before it is there"
+store=$TEST_DIR/torn
+mkdir -m 700 "$store"
+mount_local "$store" ttl=60
+actor T
+says T 'acquire("before", "b")' ok
+expect_is "$(cat "$MNT/before")" b
+crash "$MNT"
+biggest=$(find "$store" -type f -size +0 -printf '%s %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
+say "journal: ${biggest##*/}, $(stat -c %s "$biggest") bytes"
+# as if the machine had stopped in the middle of the next record
+printf '\060\000\000\000\001' >>"$biggest"
+mount_local "$store" ttl=60
+expect_is "$(cat "$MNT/before")" b
+expect [ -s "$LOG" ]
+say "log: $(head -3 "$LOG")"
+end_actor T
+actor T
+says T 'acquire("after")' ok
+unmount "$MNT"
+
+it "a flipped bit with good records behind it stops the start, and the message tells the offset"
+says A 'None' ok
+store=$TEST_DIR/flipped
+mkdir -m 700 "$store"
+mount_local "$store" ttl=60
+actor F
+says F '[acquire("f%d" % i, "x" * 100) for i in range(50)] and None' ok
+crash "$MNT"
+biggest=$(find "$store" -type f -size +0 -printf '%s %p\n' | sort -n | tail -1 | cut -d' ' -f2-)
+size=$(stat -c %s "$biggest")
+"$PYTHON" -c 'import sys
+f = open(sys.argv[1], "r+b"); f.seek(int(sys.argv[2])); b = f.read(1); f.seek(-1, 1); f.write(bytes([b[0] ^ 4]))' \
+    "$biggest" $((size / 2))
+new_mountpoint
+status=0
+timeout 20 "$LEASEFS" -f "local:$store" "$MNT" >"$TEST_DIR/flip.out" 2>&1 || status=$?
+expect [ "$status" -ne 0 ] && expect [ "$status" -ne 124 ]
+expect_is "$(wc -l <"$TEST_DIR/flip.out")" 1 "lines of the message"
+expect_re "$(cat "$TEST_DIR/flip.out")" '[0-9]+' "the message"
+say "$(cat "$TEST_DIR/flip.out")"
+
+finish

@@ -1,0 +1,144 @@
+#!/bin/bash
+# An ordinary user mounts, uses and ends leasefs with fusermount3; and where `local` keeps its store.
+#
+# Runs in a mount namespace of its own, with a /dev/fuse that users may open (as
+# udev makes it) and a /var/lib of its own.
+if [ "$(id -u)" -eq 0 ] && [ -z "${E2E_NAMESPACE:-}" ] && unshare --mount true 2>/dev/null; then
+    E2E_NAMESPACE=1 exec unshare --mount --propagation private "$0" "$@"
+fi
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+[ -n "${E2E_NAMESPACE:-}" ] || skip_all "no mount namespaces here"
+command -v setpriv >/dev/null || skip_all "no setpriv"
+fusermount=$(command -v fusermount3) || skip_all "no fusermount3"
+[ -u "$fusermount" ] || skip_all "fusermount3 is not setuid"
+getent passwd nobody >/dev/null || skip_all "no user nobody"
+
+mknod "$TEST_DIR/fuse" c 10 229
+chmod 666 "$TEST_DIR/fuse"
+mount --bind "$TEST_DIR/fuse" /dev/fuse
+mount -t tmpfs -o mode=755 leasefs-e2e /var/lib
+install -m 755 "$LEASEFS" "$TEST_DIR/leasefs" # a build directory may be closed to other users
+LEASEFS=$TEST_DIR/leasefs
+uid=$(id -u nobody)
+user=(setpriv --reuid="$uid" --regid="$(id -g nobody)" --clear-groups env HOME="$TEST_DIR/home" XDG_STATE_HOME=)
+mkdir "$TEST_DIR/home"
+chown nobody "$TEST_DIR/home"
+# root cannot look into the mount of a user: what the library asks, it asks as that user
+device_of() { timeout -s KILL 10 "${user[@]}" stat -c %d "$1" 2>/dev/null; }
+answering() {
+    local device
+    device=$(device_of "$1/.") && [ "$device" != "$("${user[@]}" stat -c %d "$(dirname "$1")")" ]
+}
+user_mountpoint() {
+    new_mountpoint
+    chown nobody "$MNT"
+}
+
+it "an ordinary user mounts, acquires, reads and releases"
+user_mountpoint
+mount_at "$MNT" memory ttl=2 "${user[@]}"
+actor U "${user[@]}"
+actor V "${user[@]}"
+says U 'acquire("l", "mine")' ok
+says V 'acquire("l")' EEXIST
+says V 'content("l")' mine
+says V 'rm("l")' EPERM
+says U 'get("l", "owner")' "* ${actor_pid[U]} $uid *"
+says U 'os.stat(BASE).st_uid' "$uid"
+says U 'stat("l", "uid")' "$uid"
+says U 'oct(os.stat(BASE).st_mode & 0o7777)' 0o755
+
+it "there, too, a lease is renewed while its owner lives and ends when it is dead"
+pause 4.2
+says V 'exists("l")' True
+end_actor U
+expect eventually $(((2000 + SLACK) / 1000 + 1)) answers V 'exists("l")' False
+
+it "root and other users see nothing of it"
+expect_not ls "$MNT" 2>/dev/null
+expect_not setpriv --reuid=12345 --regid=12345 --clear-groups ls "$MNT" 2>/dev/null
+
+it "fusermount3 -u by the user ends it cleanly"
+end_actor V
+expect "${user[@]}" fusermount3 -u "$MNT"
+expect eventually 10 gone "$DAEMON"
+expect wait "$DAEMON"
+mount_daemons[0]=
+
+it "a SIGTERM from the user ends it cleanly"
+user_mountpoint
+mount_at "$MNT" memory "" "${user[@]}"
+device=${mount_devices[-1]}
+expect "${user[@]}" kill -TERM "$DAEMON"
+expect eventually 10 gone "$DAEMON"
+expect wait "$DAEMON"
+expect_not mounted_as "$MNT" "$device"
+mount_daemons[-1]=
+
+it "in the background it returns 0 once the mount is usable, and a background start that fails says why"
+user_mountpoint
+expect "${user[@]}" "$LEASEFS" memory "$MNT"
+expect "${user[@]}" touch "$MNT/l"
+expect "${user[@]}" fusermount3 -u "$MNT"
+mkdir -m 755 "$TEST_DIR/roots"
+"${user[@]}" "$LEASEFS" memory "$TEST_DIR/roots" >"$TEST_DIR/out" 2>&1
+expect [ $? -ne 0 ]
+expect [ -s "$TEST_DIR/out" ]
+say "$(cat "$TEST_DIR/out")"
+
+it "allow_other that fuse.conf does not allow is refused with a reason"
+if grep -q '^user_allow_other' /etc/fuse.conf 2>/dev/null; then
+    say "fuse.conf allows it here"
+    pass
+else
+    user_mountpoint
+    "${user[@]}" "$LEASEFS" -o allow_other memory "$MNT" >"$TEST_DIR/out" 2>&1
+    expect [ $? -ne 0 ]
+    expect grep -q allow_other "$TEST_DIR/out"
+    say "$(cat "$TEST_DIR/out")"
+fi
+
+it "a user's default store is ~/.local/state/leasefs, 0700, one for each mount point, and keeps leases"
+user_mountpoint
+kept=$MNT
+mount_at "$MNT" local ttl=20 "${user[@]}"
+actor U "${user[@]}"
+says U 'acquire("kept", "k")' ok
+expect [ -d "$TEST_DIR/home/.local/state/leasefs" ]
+expect_is "$(stat -c %a "$TEST_DIR/home/.local/state/leasefs")" 700
+expect_is "$(find "$TEST_DIR/home/.local/state/leasefs" -type f ! -user nobody)" ""
+expect_is "$(find "$TEST_DIR/home/.local/state/leasefs" -type f -perm /077)" "" "files open to others"
+crash "$kept"
+mount_at "$kept" local ttl=20 "${user[@]}"
+says U 'content("kept")' k
+user_mountpoint
+mount_at "$MNT" local "" "${user[@]}"
+actor W "${user[@]}"
+says W 'ls()' ''
+end_actor W
+unmount "$MNT"
+end_actor U
+unmount "$kept"
+
+it "XDG_STATE_HOME is where a user's store goes when it is set"
+mkdir "$TEST_DIR/xdg"
+chown nobody "$TEST_DIR/xdg"
+user_mountpoint
+mount_at "$MNT" local "" "${user[@]}" env XDG_STATE_HOME="$TEST_DIR/xdg"
+expect [ -d "$TEST_DIR/xdg/leasefs" ]
+unmount "$MNT"
+
+it "root's default store is in /var/lib/leasefs"
+user=()
+mount_backend local ttl=20
+root_mount=$MNT
+expect touch "$MNT/l"
+expect [ -d /var/lib/leasefs ]
+expect_is "$(find /var/lib/leasefs -type f -perm /077)" "" "files open to others"
+crash "$root_mount"
+mount_at "$root_mount" local ttl=20
+expect exists l
+unmount "$root_mount"
+
+finish
