@@ -76,6 +76,7 @@ static void directory_made(void *arg, enum backend_result result)
     struct request *r = arg;
     struct fuse_entry_param entry;
     if (result == BACKEND_OK) {
+        tree_touch(r->node->parent);
         handle_entry(r->fs, r->node, &entry);
         request_reply_entry(r, &entry);
     } else {
@@ -111,6 +112,7 @@ static void directory_removed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     if (result == BACKEND_OK && r->node) {
+        tree_touch(r->node->parent);
         tree_detach(r->fs->tree, r->node);
     }
     request_done(r, result);

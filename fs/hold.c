@@ -270,6 +270,7 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
 void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
 {
     tree_attach(fs->tree, hold->node);
+    tree_touch(hold->node->parent);
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
     hold->node->uid = hold->uid;
@@ -443,6 +444,7 @@ void hold_check_gone(struct fs *fs, struct node *node)
         notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name);
     }
     tree_unlink(fs->tree, node);
+    tree_touch(node->parent);
     if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds)) {
         tree_detach(fs->tree, node); /* the next lock of this name is another inode */
     }

@@ -4,6 +4,7 @@
 #include <glib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "options.h"
 
@@ -248,6 +249,11 @@ unsigned tree_links(struct tree *tree, const struct node *node)
     int64_t key = (int64_t)node->ino;
     unsigned links = node->linked ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &key)) : 0;
     return links ? links : 1;
+}
+
+void tree_touch(struct node *directory)
+{
+    clock_gettime(CLOCK_REALTIME, &directory->directory->changed);
 }
 
 bool tree_path(const struct node *node, char *buffer, size_t size)

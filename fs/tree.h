@@ -94,6 +94,9 @@ void tree_unlink(struct tree *tree, struct node *node);
 /* st_nlink. */
 unsigned tree_links(struct tree *tree, const struct node *node);
 
+/* Notes that the entries of a directory have changed (its mtime). */
+void tree_touch(struct node *directory);
+
 /* The path for the backend.  False if it is longer than `size`. */
 bool tree_path(const struct node *node, char *buffer, size_t size);
 /* The same of a name in a directory. */
