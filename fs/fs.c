@@ -8,10 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "directory.h"
 #include "handle.h"
 #include "hold.h"
 #include "notify.h"
+#include "recover.h"
 #include "request.h"
 #include "tree.h"
 
@@ -58,14 +58,6 @@ static void fs_cancel_interrupted(struct ev_loop *loop, ev_idle *idle, int event
     request_cancel_interrupted(fs);
 }
 
-static void fs_root_known(void *arg, enum backend_result result, const struct backend_info *info)
-{
-    struct fs *fs = arg;
-    if (result == BACKEND_OK && info->type == BACKEND_DIRECTORY) {
-        directory_load(tree_root(fs->tree), &info->directory);
-    }
-}
-
 struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
 {
     struct fs *fs = g_new0(struct fs, 1);
@@ -85,8 +77,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     root->gid = options->gid;
     clock_gettime(CLOCK_REALTIME, &root->directory->changed);
     backend_start(backend, loop, &hold_events, fs);
-    backend_stat(backend, "", fs_root_known, fs);
-    backend_recover(backend, hold_recover, fs);
+    recover_leases(fs);
     return fs;
 }
 

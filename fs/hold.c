@@ -11,11 +11,6 @@
 #include "notify.h"
 #include "tree.h"
 
-struct hold_heirs {
-    size_t count;
-    struct owner *heir[META_HEIRS_MAX];
-};
-
 static const char *hold_log_name(const struct hold *hold, char *buffer, size_t size)
 {
     char path[TREE_PATH_MAX];
@@ -75,7 +70,7 @@ void hold_read_heirs(struct hold *hold)
     hold->settled = !hold->owner;
     if (hold->owner && !hold->heirs) {
         hold->heirs = g_new0(struct hold_heirs, 1);
-        hold->heirs->count = owner_heirs(hold->owner, hold->heirs->heir, META_HEIRS_MAX);
+        hold->heirs->count = owner_heirs(hold->owner, hold->heirs->heir, HOLD_HEIRS_MAX);
     }
 }
 
@@ -624,55 +619,3 @@ const struct backend_events hold_events = {
     .ended = hold_ended_event,
     .wanted = hold_wanted_event,
 };
-
-/* --- restart ----------------------------------------------------------------- */
-
-static struct node *hold_recover_node(struct fs *fs, const char *name, mode_t type)
-{
-    g_auto(GStrv) parts = g_strsplit(name, "/", -1);
-    struct node *node = tree_ref(tree_root(fs->tree));
-    for (size_t i = 0; parts[i]; i++) {
-        struct node *parent = node;
-        node = tree_get(fs->tree, parent, parts[i], parts[i + 1] ? S_IFDIR : type);
-        tree_unref(fs->tree, parent);
-    }
-    return node;
-}
-
-void hold_recover(void *context, const char *name, struct backend_ticket *ticket, GBytes *bytes)
-{
-    struct fs *fs = context;
-    struct meta meta;
-    if (!meta_decode(bytes, &meta)) {
-        memset(&meta, 0, sizeof meta);
-        meta.mode = S_IFREG | 0644;
-    }
-    /* After a reboot the pids mean nothing: nobody renews, it runs out. */
-    bool here = meta.pid && strcmp(meta.boot, fs->boot_id) == 0 && strcmp(meta.host, fs->host) == 0;
-    struct node *node = hold_recover_node(fs, name, meta.mode & S_IFMT);
-    struct owner *owner = here ? owner_restore(fs->owners, meta.pid, meta.start, meta.command) : NULL;
-    struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta.uid, meta.gid, meta.mode);
-    hold->ticket = ticket;
-    ticket->user = hold;
-    hold_granted(fs, hold, ticket->kind);
-    hold->since = ticket->acquired;
-    hold->fixed = meta.fixed;
-    hold->sequence = meta.sequence;
-    hold->closed = true;
-    hold->settled = !here || clock_now() - ticket->acquired >= SECOND;
-    if (meta.has_times) {
-        hold->times = g_new(struct timespec, 2);
-        for (int i = 0; i < 2; i++) {
-            hold->times[i] = (struct timespec){meta.times[i] / 1000000000, meta.times[i] % 1000000000};
-        }
-    }
-    if (!hold->settled) {
-        hold->heirs = g_new0(struct hold_heirs, 1);
-        for (size_t i = 0; i < meta.heirs; i++) {
-            hold->heirs->heir[hold->heirs->count++] = owner_restore(fs->owners, meta.heir[i].pid, meta.heir[i].start, "?");
-        }
-    }
-    node->visible = false;
-    owner_unref(owner);
-    tree_unref(fs->tree, node);
-}

@@ -14,8 +14,15 @@
 #include "fs.h"
 #include "request.h"
 
-struct hold_heirs;
+#define HOLD_HEIRS_MAX 8
+
 struct node;
+
+/* Who inherits a lease when its acquirer exits in the first second, in order. */
+struct hold_heirs {
+    size_t count;
+    struct owner *heir[HOLD_HEIRS_MAX]; /* counted */
+};
 
 struct hold {
     LIST_ENTRY(hold) link; /* node->holds */
@@ -112,9 +119,6 @@ int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
 /* After something of the node's ended: if nothing holds it any more, tells the
  * kernel that the name is gone. */
 void hold_check_gone(struct fs *fs, struct node *node);
-
-/* Takes over a lease that the backend kept. */
-void hold_recover(void *fs, const char *name, struct backend_ticket *ticket, GBytes *meta);
 
 extern const struct backend_events hold_events;
 

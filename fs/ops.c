@@ -1,7 +1,6 @@
 /* ops: one thin handler for each kernel request: validate, call, return. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +12,7 @@
 #include "handle.h"
 #include "hold.h"
 #include "lock.h"
-#include "meta.h"
+#include "names.h"
 #include "request.h"
 #include "sequence.h"
 #include "tree.h"
@@ -81,65 +80,11 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
 
 /* --- names ---------------------------------------------------------------------- */
 
-static void ops_reply_missing(struct request *r, const struct node *node)
-{
-    struct fuse_entry_param entry;
-    handle_entry_missing(r->fs, node, r->name, &entry);
-    if (entry.entry_timeout > 0) {
-        request_reply_entry(r, &entry);
-    } else {
-        request_reply(r, -ENOENT);
-    }
-}
-
-static void ops_reply_node(struct request *r)
-{
-    struct fuse_entry_param entry;
-    handle_entry(r->fs, r->node, &entry);
-    request_reply_entry(r, &entry);
-}
-
-static void ops_looked_up(void *arg, enum backend_result result, const struct backend_info *info)
-{
-    struct request *r = arg;
-    struct node *parent = r->node;
-    struct meta meta = {.mode = S_IFREG};
-    r->node = NULL;
-    if (result != BACKEND_OK) {
-        request_reply(r, -EIO);
-    } else if (info->type == BACKEND_NOTHING) {
-        ops_reply_missing(r, tree_find(r->fs->tree, parent, r->name));
-    } else if (info->type == BACKEND_DIRECTORY) {
-        r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
-        directory_load(r->node, &info->directory);
-        ops_reply_node(r);
-    } else {
-        meta_decode(info->meta, &meta);
-        r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
-        ops_reply_node(r);
-    }
-    tree_unref(r->fs->tree, parent);
-}
-
 static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    char path[TREE_PATH_MAX];
     struct request *r = ops_named(req, name);
-    if (!r) {
-        return;
-    }
-    struct node *directory = tree_node(r->fs->tree, parent);
-    struct node *node = tree_find(r->fs->tree, directory, name);
-    if (sequence_is_prefix(name)) {
-        ops_reply_missing(r, NULL); /* always free: the next one is another file */
-    } else if (node && hold_first(node)) {
-        r->node = tree_ref(node);
-        ops_reply_node(r);
-    } else if (tree_child_path(directory, name, path, sizeof path)) {
-        r->node = tree_ref(directory);
-        backend_stat(r->fs->backend, path, ops_looked_up, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
+    if (r) {
+        names_lookup(r, tree_node(r->fs->tree, parent));
     }
 }
 
@@ -178,245 +123,51 @@ static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     }
 }
 
-/* The first hold on the node that this caller may release, or NULL. */
-static struct hold *ops_releasable(struct request *r, const struct node *node)
-{
-    struct hold *hold;
-    LIST_FOREACH(hold, &node->holds, link) {
-        bool holds = hold->kind == BACKEND_FCNTL ? hold->since != 0
-                                                    : hold->ticket && (hold->ticket->held || hold->sequence);
-        if (holds && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-            return hold;
-        }
-    }
-    return NULL;
-}
-
-static void ops_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
-{
-    struct request *r = arg;
-    if (result != BACKEND_OK) {
-        request_reply(r, -ENOLCK);
-    } else if (info->type == BACKEND_NOTHING) {
-        request_reply(r, -ENOENT);
-    } else {
-        request_reply(r, info->type == BACKEND_DIRECTORY ? -EISDIR : -EPERM);
-    }
-}
-
 static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    char path[TREE_PATH_MAX];
     struct request *r = ops_named(req, name);
-    if (!r) {
-        return;
-    }
-    struct node *directory = tree_node(r->fs->tree, parent);
-    struct node *node = tree_find(r->fs->tree, directory, name);
-    struct hold *hold = node ? ops_releasable(r, node) : NULL;
-    if (hold) {
-        r->node = tree_ref(node);
-        node->visible = false; /* the kernel drops the name itself */
-        hold_spend(hold, false);
-        if (hold->kind == BACKEND_FCNTL) {
-            lock_end_party(r->fs, node, hold->party);
-            request_reply(r, 0);
-        } else {
-            hold_release(r->fs, hold, request_done, r);
-        }
-    } else if (tree_child_path(directory, name, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, ops_unlink_known, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
+    if (r) {
+        names_unlink(r, tree_node(r->fs->tree, parent));
     }
 }
 
 static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
     struct request *r = ops_named(req, name);
-    if (!r) {
-        return;
+    if (r) {
+        names_symlink(r, tree_node(r->fs->tree, parent), target);
     }
-    struct node *directory = tree_node(r->fs->tree, parent);
-    struct node *there = tree_find(r->fs->tree, directory, name);
-    GBytes *content = g_bytes_new(target, strlen(target));
-    if (sequence_is_prefix(name)) {
-        r->node = tree_make(r->fs->tree, directory, name, S_IFLNK);
-        sequence_create(r, directory, S_IFLNK | 0777, content, ops_reply_node);
-    } else if (there && (there->directory || hold_first(there))) {
-        request_reply(r, -EEXIST);
-    } else {
-        r->node = tree_get(r->fs->tree, directory, name, S_IFLNK);
-        handle_acquire(r, S_IFLNK | 0777, content, ops_reply_node);
-    }
-    g_bytes_unref(content);
-}
-
-static void ops_readlink_known(void *arg, enum backend_result result, const struct backend_info *info)
-{
-    struct request *r = arg;
-    if (result != BACKEND_OK || !info->content) {
-        request_reply(r, result != BACKEND_OK ? -EIO : -ESTALE);
-        return;
-    }
-    gsize size;
-    const char *data = g_bytes_get_data(info->content, &size);
-    char *target = g_strndup(data, size);
-    request_reply_readlink(r, target);
-    g_free(target);
 }
 
 static void ops_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-    char path[TREE_PATH_MAX];
-    struct request *r = ops_request(req, ino, NULL);
-    if (tree_path(r->node, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, ops_readlink_known, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
-    }
+    names_readlink(ops_request(req, ino, NULL));
 }
 
-static void ops_reply_linked(struct request *r)
-{
-    tree_link(r->fs->tree, r->node, r->other);
-    ops_reply_node(r);
-}
-
-static void ops_link_known(void *arg, enum backend_result result, const struct backend_info *info)
-{
-    struct request *r = arg;
-    if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
-        handle_acquire(r, r->other->mode, info->content, ops_reply_linked);
-    } else {
-        request_reply(r, result == BACKEND_OK ? -ESTALE : -EIO);
-    }
-}
-
-/* Acquires the new name, with the content that the old one has. */
 static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
-    char path[TREE_PATH_MAX];
     struct request *r = ops_named(req, name);
-    if (!r) {
-        return;
+    if (r) {
+        names_link(r, tree_node(r->fs->tree, parent), tree_node(r->fs->tree, ino));
     }
-    struct node *directory = tree_node(r->fs->tree, parent);
-    struct node *there = tree_find(r->fs->tree, directory, name);
-    struct node *other = tree_node(r->fs->tree, ino);
-    if (sequence_is_prefix(name)) {
-        request_reply(r, -EPERM); /* a ticket is made, not linked */
-    } else if (there && (there->directory || hold_first(there))) {
-        request_reply(r, -EEXIST);
-    } else if (!tree_path(other, path, sizeof path)) {
-        request_reply(r, -ENAMETOOLONG);
-    } else {
-        r->other = tree_ref(other);
-        r->node = tree_get(r->fs->tree, directory, name, other->mode & S_IFMT);
-        backend_stat(r->fs->backend, path, ops_link_known, r);
-    }
-}
-
-static void ops_renamed(void *arg, enum backend_result result)
-{
-    struct request *r = arg;
-    if (result == BACKEND_OK) {
-        tree_rename(r->fs->tree, r->node, r->other, r->name);
-    }
-    request_reply(r, fs_error(result));
-}
-
-/* The caller's own lease on the target gives way to the one that moves. */
-static bool ops_rename_replaces(struct request *r, struct node *there)
-{
-    struct hold *hold = there ? hold_first(there) : NULL;
-    if (!hold) {
-        return !there || !there->directory;
-    }
-    if (hold->kind != BACKEND_LEASE || !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        return false;
-    }
-    there->visible = false;
-    hold_spend(hold, false);
-    hold_release(r->fs, hold, NULL, NULL);
-    return true;
 }
 
 static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
                        unsigned flags)
 {
-    char path[TREE_PATH_MAX];
     struct request *r = ops_named(req, new_name);
-    if (!r) {
-        return;
+    if (r) {
+        names_rename(r, tree_node(r->fs->tree, new_parent), tree_node(r->fs->tree, parent), name, flags);
     }
-    struct node *node = tree_find(r->fs->tree, tree_node(r->fs->tree, parent), name);
-    struct node *directory = tree_node(r->fs->tree, new_parent);
-    struct node *there = tree_find(r->fs->tree, directory, new_name);
-    struct hold *hold = node ? hold_lease(node) : NULL;
-    if (flags & ~(unsigned)RENAME_NOREPLACE) {
-        request_reply(r, -EINVAL);
-    } else if (!hold || hold->sequence || sequence_is_prefix(new_name) || hold->kind != BACKEND_LEASE ||
-               !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        request_reply(r, -EPERM);
-    } else if (LIST_NEXT(LIST_FIRST(&node->holds), link)) {
-        request_reply(r, -EBUSY); /* others wait for it by this name */
-    } else if (there == node) {
-        request_reply(r, 0);
-    } else if (flags & RENAME_NOREPLACE && there && hold_first(there)) {
-        request_reply(r, -EEXIST);
-    } else if (!ops_rename_replaces(r, there)) {
-        request_reply(r, -EBUSY);
-    } else if (!tree_child_path(directory, new_name, path, sizeof path)) {
-        request_reply(r, -ENAMETOOLONG);
-    } else {
-        r->node = tree_ref(node);
-        r->other = tree_ref(directory);
-        backend_rename(r->fs->backend, hold->ticket, path, ops_renamed, r);
-    }
-}
-
-/* --- files ------------------------------------------------------------------------ */
-
-static void ops_create_ticket(struct request *r, struct node *directory, mode_t mode, const struct fuse_file_info *file)
-{
-    r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
-    r->file = *file;
-    r->creates = r->opens = true;
-    r->handle = handle_new(r, file->flags);
-    sequence_create(r, directory, S_IFREG | (mode & 07777), NULL, request_reply_open);
 }
 
 static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *file)
 {
     struct request *r = ops_named(req, name);
-    if (!r) {
-        return;
-    }
-    struct node *directory = tree_node(r->fs->tree, parent);
-    if (sequence_is_prefix(name)) {
-        ops_create_ticket(r, directory, mode, file);
-        return;
-    }
-    struct node *there = tree_find(r->fs->tree, directory, name);
-    if (there && !S_ISREG(there->mode) && (there->directory || hold_first(there))) {
-        request_reply(r, file->flags & O_EXCL ? -EEXIST : -ESTALE);
-        return;
-    }
-    r->node = tree_get(r->fs->tree, directory, name, S_IFREG);
-    r->file = *file;
-    r->mode = S_IFREG | (mode & 07777);
-    r->creates = r->opens = true;
-    if (!there) {
-        r->node->mode = (uint16_t)r->mode;
-        r->node->uid = request_uid(r);
-        r->node->gid = fuse_req_ctx(req)->gid;
-    }
-    r->handle = handle_new(r, file->flags);
-    if (file->flags & O_EXCL) {
-        handle_acquire(r, r->mode, NULL, request_reply_open);
-    } else {
-        handle_open(r);
+    if (r) {
+        r->file = *file;
+        r->mode = S_IFREG | (mode & 07777);
+        names_create(r, tree_node(r->fs->tree, parent));
     }
 }
 
@@ -424,23 +175,13 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 {
     (void)device;
     struct request *r = ops_named(req, name);
-    if (!r) {
-        return;
-    }
-    struct node *directory = tree_node(r->fs->tree, parent);
-    struct node *there = tree_find(r->fs->tree, directory, name);
-    if (!S_ISREG(mode)) {
-        request_reply(r, -EPERM); /* locks are files, not devices or pipes */
-    } else if (sequence_is_prefix(name)) {
-        r->node = tree_make(r->fs->tree, directory, name, S_IFREG);
-        sequence_create(r, directory, mode, NULL, ops_reply_node);
-    } else if (there && (there->directory || hold_first(there))) {
-        request_reply(r, -EEXIST);
-    } else {
-        r->node = tree_get(r->fs->tree, directory, name, S_IFREG);
-        handle_acquire(r, mode, NULL, ops_reply_node);
+    if (r) {
+        r->mode = mode;
+        names_mknod(r, tree_node(r->fs->tree, parent));
     }
 }
+
+/* --- files ------------------------------------------------------------------------ */
 
 static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {

@@ -1,0 +1,308 @@
+/* names: looking names up, making, moving and removing them; see names.h. */
+#include "names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "directory.h"
+#include "handle.h"
+#include "hold.h"
+#include "lock.h"
+#include "meta.h"
+#include "request.h"
+#include "sequence.h"
+#include "tree.h"
+
+/* --- looking up ---------------------------------------------------------------- */
+
+static void names_reply_missing(struct request *r, const struct node *node)
+{
+    struct fuse_entry_param entry;
+    handle_entry_missing(r->fs, node, r->name, &entry);
+    if (entry.entry_timeout > 0) {
+        request_reply_entry(r, &entry);
+    } else {
+        request_reply(r, -ENOENT);
+    }
+}
+
+static void names_reply_node(struct request *r)
+{
+    struct fuse_entry_param entry;
+    handle_entry(r->fs, r->node, &entry);
+    request_reply_entry(r, &entry);
+}
+
+static void names_looked_up(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct node *parent = r->node;
+    struct meta meta = {.mode = S_IFREG};
+    r->node = NULL;
+    if (result != BACKEND_OK) {
+        request_reply(r, -EIO);
+    } else if (info->type == BACKEND_NOTHING) {
+        names_reply_missing(r, tree_find(r->fs->tree, parent, r->name));
+    } else if (info->type == BACKEND_DIRECTORY) {
+        r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
+        directory_load(r->node, &info->directory);
+        names_reply_node(r);
+    } else {
+        meta_decode(info->meta, &meta);
+        r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
+        names_reply_node(r);
+    }
+    tree_unref(r->fs->tree, parent);
+}
+
+void names_lookup(struct request *r, struct node *directory)
+{
+    char path[TREE_PATH_MAX];
+    struct node *node = tree_find(r->fs->tree, directory, r->name);
+    if (sequence_is_prefix(r->name)) {
+        names_reply_missing(r, NULL); /* always free: the next one is another file */
+    } else if (node && hold_first(node)) {
+        r->node = tree_ref(node);
+        names_reply_node(r);
+    } else if (tree_child_path(directory, r->name, path, sizeof path)) {
+        r->node = tree_ref(directory);
+        backend_stat(r->fs->backend, path, names_looked_up, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+/* --- removing ------------------------------------------------------------------- */
+
+/* The first hold on the node that this caller may release, or NULL. */
+static struct hold *names_releasable(struct request *r, const struct node *node)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        bool holds = hold->kind == BACKEND_FCNTL ? hold->since != 0
+                                                    : hold->ticket && (hold->ticket->held || hold->sequence);
+        if (holds && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+static void names_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK) {
+        request_reply(r, -ENOLCK);
+    } else if (info->type == BACKEND_NOTHING) {
+        request_reply(r, -ENOENT);
+    } else {
+        request_reply(r, info->type == BACKEND_DIRECTORY ? -EISDIR : -EPERM);
+    }
+}
+
+void names_unlink(struct request *r, struct node *directory)
+{
+    char path[TREE_PATH_MAX];
+    struct node *node = tree_find(r->fs->tree, directory, r->name);
+    struct hold *hold = node ? names_releasable(r, node) : NULL;
+    if (hold) {
+        r->node = tree_ref(node);
+        node->visible = false; /* the kernel drops the name itself */
+        hold_spend(hold, false);
+        if (hold->kind == BACKEND_FCNTL) {
+            lock_end_party(r->fs, node, hold->party);
+            request_reply(r, 0);
+        } else {
+            hold_release(r->fs, hold, request_done, r);
+        }
+    } else if (tree_child_path(directory, r->name, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, names_unlink_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+/* --- links ------------------------------------------------------------------------ */
+
+void names_symlink(struct request *r, struct node *directory, const char *target)
+{
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    GBytes *content = g_bytes_new(target, strlen(target));
+    if (sequence_is_prefix(r->name)) {
+        r->node = tree_make(r->fs->tree, directory, r->name, S_IFLNK);
+        sequence_create(r, directory, S_IFLNK | 0777, content, names_reply_node);
+    } else if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else {
+        r->node = tree_get(r->fs->tree, directory, r->name, S_IFLNK);
+        handle_acquire(r, S_IFLNK | 0777, content, names_reply_node);
+    }
+    g_bytes_unref(content);
+}
+
+static void names_readlink_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK || !info->content) {
+        request_reply(r, result != BACKEND_OK ? -EIO : -ESTALE);
+        return;
+    }
+    gsize size;
+    const char *data = g_bytes_get_data(info->content, &size);
+    char *target = g_strndup(data, size);
+    request_reply_readlink(r, target);
+    g_free(target);
+}
+
+void names_readlink(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, names_readlink_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void names_reply_linked(struct request *r)
+{
+    tree_link(r->fs->tree, r->node, r->other);
+    names_reply_node(r);
+}
+
+static void names_link_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
+        handle_acquire(r, r->other->mode, info->content, names_reply_linked);
+    } else {
+        request_reply(r, result == BACKEND_OK ? -ESTALE : -EIO);
+    }
+}
+
+void names_link(struct request *r, struct node *directory, struct node *other)
+{
+    char path[TREE_PATH_MAX];
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    if (sequence_is_prefix(r->name)) {
+        request_reply(r, -EPERM); /* a ticket is made, not linked */
+    } else if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else if (!tree_path(other, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+    } else {
+        r->other = tree_ref(other);
+        r->node = tree_get(r->fs->tree, directory, r->name, other->mode & S_IFMT);
+        backend_stat(r->fs->backend, path, names_link_known, r);
+    }
+}
+
+/* --- moving ------------------------------------------------------------------------- */
+
+static void names_renamed(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK) {
+        tree_rename(r->fs->tree, r->node, r->other, r->name);
+    }
+    request_reply(r, fs_error(result));
+}
+
+/* The caller's own lease on the target gives way to the one that moves. */
+static bool names_rename_replaces(struct request *r, struct node *there)
+{
+    struct hold *hold = there ? hold_first(there) : NULL;
+    if (!hold) {
+        return !there || !there->directory;
+    }
+    if (hold->kind != BACKEND_LEASE || !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        return false;
+    }
+    there->visible = false;
+    hold_spend(hold, false);
+    hold_release(r->fs, hold, NULL, NULL);
+    return true;
+}
+
+void names_rename(struct request *r, struct node *directory, struct node *from, const char *name, unsigned flags)
+{
+    char path[TREE_PATH_MAX];
+    struct node *node = tree_find(r->fs->tree, from, name);
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    struct hold *hold = node ? hold_lease(node) : NULL;
+    if (flags & ~(unsigned)RENAME_NOREPLACE) {
+        request_reply(r, -EINVAL);
+    } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
+               !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (LIST_NEXT(LIST_FIRST(&node->holds), link)) {
+        request_reply(r, -EBUSY); /* others wait for it by this name */
+    } else if (there == node) {
+        request_reply(r, 0);
+    } else if (flags & RENAME_NOREPLACE && there && hold_first(there)) {
+        request_reply(r, -EEXIST);
+    } else if (!names_rename_replaces(r, there)) {
+        request_reply(r, -EBUSY);
+    } else if (!tree_child_path(directory, r->name, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+    } else {
+        r->node = tree_ref(node);
+        r->other = tree_ref(directory);
+        backend_rename(r->fs->backend, hold->ticket, path, names_renamed, r);
+    }
+}
+
+/* --- making --------------------------------------------------------------------------- */
+
+static void names_create_ticket(struct request *r, struct node *directory)
+{
+    r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
+    r->creates = r->opens = true;
+    r->handle = handle_new(r, r->file.flags);
+    sequence_create(r, directory, r->mode, NULL, request_reply_open);
+}
+
+void names_create(struct request *r, struct node *directory)
+{
+    if (sequence_is_prefix(r->name)) {
+        names_create_ticket(r, directory);
+        return;
+    }
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    if (there && !S_ISREG(there->mode) && (there->directory || hold_first(there))) {
+        request_reply(r, r->file.flags & O_EXCL ? -EEXIST : -ESTALE);
+        return;
+    }
+    r->node = tree_get(r->fs->tree, directory, r->name, S_IFREG);
+    r->creates = r->opens = true;
+    if (!there) {
+        r->node->mode = (uint16_t)r->mode;
+        r->node->uid = request_uid(r);
+        r->node->gid = fuse_req_ctx(r->req)->gid;
+    }
+    r->handle = handle_new(r, r->file.flags);
+    if (r->file.flags & O_EXCL) {
+        handle_acquire(r, r->mode, NULL, request_reply_open);
+    } else {
+        handle_open(r);
+    }
+}
+
+void names_mknod(struct request *r, struct node *directory)
+{
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    if (!S_ISREG(r->mode)) {
+        request_reply(r, -EPERM); /* locks are files, not devices or pipes */
+    } else if (sequence_is_prefix(r->name)) {
+        r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
+        sequence_create(r, directory, r->mode, NULL, names_reply_node);
+    } else if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else {
+        r->node = tree_get(r->fs->tree, directory, r->name, S_IFREG);
+        handle_acquire(r, r->mode, NULL, names_reply_node);
+    }
+}

@@ -1,0 +1,100 @@
+/* recover: taking over the leases that the backend kept; see recover.h. */
+#include "recover.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "directory.h"
+#include "hold.h"
+#include "meta.h"
+#include "tree.h"
+
+struct recovery {
+    struct fs *fs;
+    GPtrArray *holds;
+};
+
+/* The root's defaults; its mode and owner are the mount options'. */
+static void recover_root(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct node *root = arg;
+    if (result == BACKEND_OK && info->type == BACKEND_DIRECTORY) {
+        struct backend_directory attributes = info->directory;
+        attributes.meta = NULL;
+        directory_load(root, &attributes);
+    }
+}
+
+static struct node *recover_node(struct fs *fs, const char *name, mode_t type)
+{
+    g_auto(GStrv) parts = g_strsplit(name, "/", -1);
+    struct node *node = tree_ref(tree_root(fs->tree));
+    for (size_t i = 0; parts[i]; i++) {
+        struct node *parent = node;
+        node = tree_get(fs->tree, parent, parts[i], parts[i + 1] ? S_IFDIR : type);
+        tree_unref(fs->tree, parent);
+    }
+    return node;
+}
+
+static void recover_lease(void *arg, const char *name, struct backend_ticket *ticket, GBytes *bytes)
+{
+    struct recovery *recovery = arg;
+    struct fs *fs = recovery->fs;
+    struct meta meta;
+    if (!meta_decode(bytes, &meta)) {
+        memset(&meta, 0, sizeof meta);
+        meta.mode = S_IFREG | 0644;
+    }
+    /* After a reboot the pids mean nothing: nobody renews, it runs out. */
+    bool here = meta.pid && strcmp(meta.boot, fs->boot_id) == 0 && strcmp(meta.host, fs->host) == 0;
+    struct node *node = recover_node(fs, name, meta.mode & S_IFMT);
+    struct owner *owner = here ? owner_restore(fs->owners, meta.pid, meta.start, meta.command) : NULL;
+    struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta.uid, meta.gid, meta.mode);
+    hold->ticket = ticket;
+    ticket->user = hold;
+    hold_granted(fs, hold, ticket->kind);
+    hold->since = ticket->acquired;
+    hold->fixed = meta.fixed;
+    hold->sequence = meta.sequence;
+    hold->closed = true;
+    hold->settled = !here || clock_now() - ticket->acquired >= SECOND;
+    if (meta.has_times) {
+        hold->times = g_new(struct timespec, 2);
+        for (int i = 0; i < 2; i++) {
+            hold->times[i] = (struct timespec){meta.times[i] / 1000000000, meta.times[i] % 1000000000};
+        }
+    }
+    if (!hold->settled) {
+        hold->heirs = g_new0(struct hold_heirs, 1);
+        for (size_t i = 0; i < meta.heirs; i++) {
+            hold->heirs->heir[hold->heirs->count++] = owner_restore(fs->owners, meta.heir[i].pid, meta.heir[i].start, "?");
+        }
+    }
+    g_ptr_array_add(recovery->holds, hold);
+    owner_unref(owner);
+    tree_unref(fs->tree, node);
+}
+
+static void recover_size(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct hold *hold = arg;
+    if (result == BACKEND_OK && info->content) {
+        hold->size = (uint32_t)g_bytes_get_size(info->content);
+    }
+}
+
+void recover_leases(struct fs *fs)
+{
+    char path[TREE_PATH_MAX];
+    struct recovery recovery = {.fs = fs, .holds = g_ptr_array_new()};
+    backend_stat(fs->backend, "", recover_root, tree_root(fs->tree));
+    backend_recover(fs->backend, recover_lease, &recovery);
+    for (guint i = 0; i < recovery.holds->len; i++) {
+        struct hold *hold = g_ptr_array_index(recovery.holds, i);
+        if (tree_path(hold->node, path, sizeof path)) {
+            backend_stat(fs->backend, path, recover_size, hold);
+        }
+    }
+    g_ptr_array_free(recovery.holds, TRUE);
+}
