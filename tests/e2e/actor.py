@@ -8,13 +8,16 @@ very process, unless child() or thread() is asked for, so that a test can say
 exactly who does what.
 """
 import errno
+import fcntl
 import os
 import select
 import signal
+import struct
 import sys
 import threading
 
 BASE = sys.argv[1]
+ALIASES = {"EDEADLOCK": "EDEADLK", "EWOULDBLOCK": "EAGAIN", "ENOTSUP": "EOPNOTSUPP"}
 scope = globals()
 
 
@@ -113,6 +116,30 @@ def ls(name=""):
     return " ".join(sorted(os.listdir(path(name))))
 
 
+def flock(fd, how):
+    bits = 0
+    for word in how.split("|"):
+        bits |= getattr(fcntl, "LOCK_" + word)
+    fcntl.flock(fd, bits)
+
+
+RECORD = "hhqqi4x"  # struct flock
+OFD = {"GETLK": 36, "SETLK": 37, "SETLKW": 38}
+
+
+def record(fd, command, kind, start=0, length=0, ofd=False):
+    """fcntl(2) record locks; GETLK answers `UNLCK` or `KIND START LENGTH PID`."""
+    number = OFD[command] if ofd else getattr(fcntl, "F_" + command)
+    asked = struct.pack(RECORD, getattr(fcntl, "F_" + kind), os.SEEK_SET, start, length, 0)
+    told = struct.unpack(RECORD, fcntl.fcntl(fd, number, asked))
+    if command != "GETLK":
+        return None
+    names = {fcntl.F_RDLCK: "RDLCK", fcntl.F_WRLCK: "WRLCK", fcntl.F_UNLCK: "UNLCK"}
+    if told[0] == fcntl.F_UNLCK:
+        return "UNLCK"
+    return "%s %d %d %d" % (names[told[0]], told[2], told[3], told[4])
+
+
 def pid():
     return os.getpid()
 
@@ -199,13 +226,19 @@ def evaluate(text):
             return "ok"
         value = eval(code, scope)
     except OSError as error:
-        return errno.errorcode.get(error.errno, "errno %d" % error.errno)
+        name = errno.errorcode.get(error.errno, "errno %d" % error.errno)
+        return ALIASES.get(name, name)
     except Exception as error:  # a mistake of the test
         return "%s: %s" % (type(error).__name__, error)
     return "ok" if value is None else str(value).replace("\n", "\\n")
 
 
+def interrupted(*_):
+    raise InterruptedError(errno.EINTR, "SIGUSR1")
+
+
 def main():
+    signal.signal(signal.SIGUSR1, interrupted)
     for line in sys.stdin:
         identity, _, expression = line.rstrip("\n").partition(" ")
         answer = evaluate(expression)

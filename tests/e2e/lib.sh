@@ -418,7 +418,7 @@ cleanup() {
             umount -l "${mount_points[i]}"
         fi
     done
-    for pid in "${started[@]}"; do kill -9 "$pid"; done
+    for pid in "${started[@]}" $(pgrep -f "$TEST_DIR/actor.py"); do kill -9 "$pid"; done # and their forks
     wait
     if [ -n "${E2E_KEEP:-}" ]; then say "kept: $TEST_DIR"; else rm -rf --one-file-system "$TEST_DIR"; fi
 }
