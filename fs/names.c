@@ -39,9 +39,8 @@ static void names_reply_node(struct request *r)
 static void names_looked_up(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    struct node *parent = r->node;
+    struct node *parent = r->other;
     struct meta meta = {.mode = S_IFREG};
-    r->node = NULL;
     if (result != BACKEND_OK) {
         request_reply(r, -EIO);
     } else if (info->type == BACKEND_NOTHING) {
@@ -55,7 +54,6 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
         r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
         names_reply_node(r);
     }
-    tree_unref(r->fs->tree, parent);
 }
 
 void names_lookup(struct request *r, struct node *directory)
@@ -68,7 +66,7 @@ void names_lookup(struct request *r, struct node *directory)
         r->node = tree_ref(node);
         names_reply_node(r);
     } else if (tree_child_path(directory, r->name, path, sizeof path)) {
-        r->node = tree_ref(directory);
+        r->other = tree_ref(directory);
         backend_stat(r->fs->backend, path, names_looked_up, r);
     } else {
         request_reply(r, -ENAMETOOLONG);

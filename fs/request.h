@@ -23,7 +23,7 @@ struct request {
     fuse_req_t req;
     struct owner *caller;          /* see request_caller */
     struct node *node;             /* counted */
-    struct node *other;            /* link: the file linked to; rename: the new directory; counted */
+    struct node *other;            /* look-up, rename: the directory; link: the file linked to; counted */
     struct handle *handle;         /* see `opens` */
     struct hold *hold;             /* what its backend call is about */
     struct backend_ticket *ticket; /* a claim of its own that is asked for or waits */
