@@ -9,14 +9,25 @@
  * The rule that grants: a ticket that holds goes on holding until it ends.  A
  * waiting ticket may hold when no ticket that conflicts with it holds, and no
  * waiting ticket that conflicts with it stands before it.  Two tickets conflict
- * unless both are shared, or their handle is the same and not 0, or their party
- * is the same and not 0, or both are FCNTL and their ranges do not overlap.  In
- * a directory's queue of sequence tickets, fewer than `width` tickets that
- * conflict may hold before it.
+ * unless both are shared, or they are kin: their handle is the same and not 0,
+ * or their party is the same and not 0; or both are FCNTL and their ranges do
+ * not overlap.  A waiting ticket that conflicts with a holder that is kin of
+ * yours does not stand before you: it waits for you, so you need not for it
+ * (else no one could extend, upgrade or downgrade what another waits for).
+ *
+ * In a directory's queue of sequence tickets there are no kin and no ranges: an
+ * exclusive ticket may hold when fewer than `width` tickets stand before it, a
+ * shared one when only shared ones do.
+ *
+ * A claim that cannot hold waits only if it is told to; else it is BUSY, also
+ * if it is only a waiting ticket that it must not overtake.  What has expired is
+ * not granted to, nor counted against a claim, also before a tick has ended it.
  *
  * Cost: acquire, release, hand-over and rank are O(log n) in the number of
- * tickets of the queue; byte ranges cost O(n) in that lock's tickets.  A lock
- * without tickets does not exist and costs nothing.
+ * tickets of the queue (a shared sequence ticket may cost O(width)); in a lock
+ * where kin meet, or two byte ranges, they cost O(n) in that lock's tickets.  A
+ * lock without tickets does not exist and costs nothing; one with one lease
+ * costs about 220 bytes and its name.
  */
 #ifndef BACKEND_LOCKSPACE_H
 #define BACKEND_LOCKSPACE_H
@@ -53,8 +64,14 @@ void lockspace_raise_fence(struct lockspace *space, uint64_t next);
 
 /* OK and QUEUED set *ret_ticket; BUSY fills *ret_holder (if not NULL; borrowed
  * until the next call); other results leave both untouched.  MISSING: the
- * directory is not there; IS_DIRECTORY: the name is one; DEADLOCK: an FCNTL
- * claim that waits would close a cycle of parties. */
+ * directory is not there; IS_DIRECTORY: the name is one; INVALID: no name can
+ * be like that, or the range ends before it starts; DEADLOCK: an FCNTL claim
+ * that waits would close a cycle of parties.  The search for cycles passes only
+ * through tickets that have a party, and gives up after 100,000.
+ *
+ * An FCNTL claim of a party that is granted, now or later, takes its range from what the party holds there
+ * already, and absorbs neighbours of its own mode: those tickets shrink, split
+ * (the pieces have one fencing token) or are `dropped`. */
 enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, const char *name,
                                       const struct backend_claim *claim, struct backend_ticket **ret_ticket,
                                       struct backend_info *ret_holder);
@@ -62,15 +79,23 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
 /* Removes a ticket and grants what has become free. */
 void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
+/* OK also if there was nothing to give back. */
 enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name, uint64_t party,
                                             uint64_t start, uint64_t end);
+/* Of a ticket that waits, the grant may be told before this returns.  STALE: its
+ * deadline has passed, and a tick is about to end it. */
 enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
                                       const struct backend_claim *claim);
+/* One whose deadline has passed ends here, LOST. */
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due);
 void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change);
+/* MISSING: nobody holds it.  A sequence ticket ends also while it waits. */
 enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, const char *name, uint64_t fence);
+/* The ticket gets the next fencing token, since its new name may have seen any
+ * before.  STALE: it does not hold; INVALID: it is a sequence ticket. */
 enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
                                      const char *name);
+/* These two do not end what has expired: tick first. */
 void lockspace_test(struct lockspace *space, const char *name, const struct backend_claim *claim,
                     struct backend_info *ret_info);
 void lockspace_stat(struct lockspace *space, const char *name, struct backend_info *ret_info);
@@ -81,7 +106,10 @@ void lockspace_stat(struct lockspace *space, const char *name, struct backend_in
 int lockspace_list(struct lockspace *space, const char *directory, const char *after, size_t max,
                    struct backend_entry *ret_entries);
 
-enum backend_result lockspace_mkdir(struct lockspace *space, const char *name, const struct backend_directory *directory);
+/* A name that is only refused for its directory's `delay` is not listed, and
+ * does not keep its directory from being removed. */
+enum backend_result lockspace_mkdir(struct lockspace *space, const char *name,
+                                    const struct backend_directory *directory);
 enum backend_result lockspace_rmdir(struct lockspace *space, const char *name);
 enum backend_result lockspace_set_directory(struct lockspace *space, clock_ms now, const char *name,
                                             const struct backend_directory *directory);
@@ -108,8 +136,9 @@ size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max);
 /* For a store that reads itself back: puts a lease as it was, holding, with its
  * token and times (ttl and `due` from the claim; due counts from now).  With
  * claim->sequence the name is that of the ticket, number and all.  With
- * claim->wait it is one that waited: it holds only if its turn has come.  BUSY
- * if the name is held, MISSING if its directory is not there: nothing is
+ * claim->wait it is one that waited: it holds only if its turn has come, else
+ * the result is QUEUED; so restore tickets in the order of their fencing tokens.
+ * BUSY if the name is held, MISSING if its directory is not there: nothing is
  * changed. */
 enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, const char *name,
                                       const struct backend_claim *claim, uint64_t fence, clock_ms acquired,
@@ -118,9 +147,11 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
 /* For a store that writes itself out: visits directories before what is in
  * them, and every ticket of kind LEASE, whether it holds or waits, in the order
  * of path names beginning after `cursor` ("" at first; the root directory is
- * visited first, with the name ""), at most `max`; writes where it stopped to
- * `cursor`.  Returns how many; less than `max` means the end.  The space may
- * change between two calls: what was there throughout is visited once. */
+ * visited first, with the name "", and not counted).  Looks at no more than
+ * `max` names, those of other kinds included, and writes where it stopped to
+ * `cursor`.  Returns at how many; less than `max` means the end.  The space may
+ * change between two calls: what was there throughout is visited once.  A path
+ * for which `cursor` has no room is passed over. */
 size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size, size_t max,
                        void (*directory)(void *arg, const char *name, const struct backend_directory *directory),
                        void (*lease)(void *arg, const char *name, struct backend_ticket *ticket), void *arg);

@@ -1,0 +1,261 @@
+/* skiplist: see skiplist.h for what it promises.
+ *
+ * Positions count from 1, the head stands at 0 and the end (a NULL link) at
+ * length + 1; the span of a link is the distance between the positions it
+ * joins.  So the span of a link on the lowest level is always 1 and is not
+ * stored, and three quarters of all nodes are three pointers: 32 bytes of heap.
+ */
+#include "skiplist.h"
+
+#include <glib.h>
+
+enum { LEVELS_MAX = 16 }; /* enough for 4^16 items, more than `length` can count */
+
+struct level {
+    struct skiplist_node *next;
+    uint32_t span;
+} __attribute__((packed, aligned(4))); /* 12 bytes instead of 16 */
+
+struct skiplist_node {
+    struct skiplist_node *previous; /* NULL for the first: nobody points to the head, so it can move */
+    void *item;
+    struct skiplist_node *next;
+    struct level upper[]; /* levels 1 and up */
+};
+
+/* The last node before a place, on each level, and its position. */
+struct path {
+    struct skiplist_node *node[LEVELS_MAX];
+    uint32_t position[LEVELS_MAX];
+};
+
+static size_t node_size(unsigned levels)
+{
+    return sizeof(struct skiplist_node) + (levels - 1) * sizeof(struct level);
+}
+
+static struct skiplist_node *link_next(const struct skiplist_node *node, unsigned level)
+{
+    return level == 0 ? node->next : node->upper[level - 1].next;
+}
+
+static uint32_t link_span(const struct skiplist_node *node, unsigned level)
+{
+    return level == 0 ? 1 : node->upper[level - 1].span;
+}
+
+static void link_set(struct skiplist_node *node, unsigned level, struct skiplist_node *next, uint32_t span)
+{
+    if (level == 0) {
+        node->next = next;
+    } else {
+        node->upper[level - 1].next = next;
+        node->upper[level - 1].span = span;
+    }
+}
+
+/* A level is one higher with probability 1/4.  The 24 bits of state run through
+ * a full-period generator; a mixer makes its weak low bits usable. */
+static unsigned random_levels(struct skiplist *list)
+{
+    list->random = (list->random * 1140671485u + 12820163u) & 0xffffffu;
+    uint32_t x = list->random;
+    x = (x ^ (x >> 15)) * 0x2c1b3c6du;
+    x = (x ^ (x >> 12)) * 0x297a2d39u;
+    x ^= x >> 15;
+    unsigned levels = 1 + (x ? (unsigned)__builtin_ctz(x) / 2 : LEVELS_MAX);
+    return MIN(levels, (unsigned)LEVELS_MAX);
+}
+
+/* Goes past every item that compares below `limit` against the key: with 0 to
+ * the first that is not before it, with 1 to the first after it.  A link that
+ * was looked at one level above is not compared again. */
+static struct skiplist_node *descend(const struct skiplist *list, skiplist_compare *compare, const void *key, int limit,
+                                     struct path *path, uint32_t *ret_position)
+{
+    struct skiplist_node *node = list->head;
+    struct skiplist_node *beyond = NULL;
+    uint32_t position = 0;
+
+    for (unsigned level = list->level; level-- > 0;) {
+        struct skiplist_node *next = link_next(node, level);
+        while (next && next != beyond && compare(next->item, key) < limit) {
+            position += link_span(node, level);
+            node = next;
+            next = link_next(node, level);
+        }
+        beyond = next;
+        if (path) {
+            path->node[level] = node;
+            path->position[level] = position;
+        }
+    }
+    if (ret_position) {
+        *ret_position = position;
+    }
+    return node;
+}
+
+/* Gives the head `levels` levels; the new ones lead to the end. */
+static void raise_head(struct skiplist *list, unsigned levels)
+{
+    bool first = !list->head;
+    list->head = g_realloc(list->head, node_size(levels));
+    if (first) {
+        *list->head = (struct skiplist_node){0};
+    }
+    for (unsigned level = first ? 0 : list->level; level < levels; level++) {
+        link_set(list->head, level, NULL, list->length + 1);
+    }
+    list->level = levels & 0xffu;
+}
+
+void skiplist_init(struct skiplist *list, skiplist_compare *compare, uint32_t seed)
+{
+    *list = (struct skiplist){.compare = compare, .random = (seed ^ (seed >> 24)) & 0xffffffu};
+}
+
+void skiplist_clear(struct skiplist *list)
+{
+    struct skiplist_node *node = list->head;
+    while (node) {
+        struct skiplist_node *next = node->next;
+        g_free(node);
+        node = next;
+    }
+    list->head = NULL;
+    list->tail = NULL;
+    list->length = 0;
+    list->level = 0;
+}
+
+struct skiplist_node *skiplist_insert(struct skiplist *list, void *item)
+{
+    struct path path;
+    unsigned levels = random_levels(list);
+    if (levels > list->level) {
+        raise_head(list, levels);
+    }
+    struct skiplist_node *before = descend(list, list->compare, item, 0, &path, NULL);
+    struct skiplist_node *node = g_malloc(node_size(levels));
+    uint32_t position = path.position[0] + 1;
+
+    node->item = item;
+    node->previous = before == list->head ? NULL : before;
+    for (unsigned level = 0; level < list->level; level++) {
+        struct skiplist_node *from = path.node[level];
+        struct skiplist_node *next = link_next(from, level);
+        uint32_t span = link_span(from, level) + 1;
+        if (level < levels) {
+            uint32_t distance = position - path.position[level];
+            link_set(node, level, next, span - distance);
+            link_set(from, level, node, distance);
+        } else {
+            link_set(from, level, next, span);
+        }
+    }
+    if (node->next) {
+        node->next->previous = node;
+    } else {
+        list->tail = node;
+    }
+    list->length++;
+    return node;
+}
+
+bool skiplist_remove(struct skiplist *list, const void *item)
+{
+    struct path path;
+    if (!list->head) {
+        return false;
+    }
+    struct skiplist_node *node = descend(list, list->compare, item, 0, &path, NULL)->next;
+    if (!node || node->item != item) {
+        return false;
+    }
+    for (unsigned level = 0; level < list->level; level++) {
+        struct skiplist_node *from = path.node[level];
+        struct skiplist_node *next = link_next(from, level);
+        uint32_t span = link_span(from, level) - 1;
+        if (next == node) {
+            link_set(from, level, link_next(node, level), span + link_span(node, level));
+        } else {
+            link_set(from, level, next, span);
+        }
+    }
+    if (node->next) {
+        node->next->previous = node->previous;
+    } else {
+        list->tail = node->previous;
+    }
+    g_free(node);
+    list->length--;
+    while (list->level > 1 && !link_next(list->head, list->level - 1u)) {
+        list->level--;
+    }
+    if (list->length == 0) {
+        skiplist_clear(list);
+    }
+    return true;
+}
+
+struct skiplist_node *skiplist_seek(const struct skiplist *list, skiplist_probe *probe, const void *key, bool after)
+{
+    return list->head ? descend(list, probe, key, after ? 1 : 0, NULL, NULL)->next : NULL;
+}
+
+void *skiplist_find(const struct skiplist *list, skiplist_probe *probe, const void *key)
+{
+    struct skiplist_node *node = skiplist_seek(list, probe, key, false);
+    return node && probe(node->item, key) == 0 ? node->item : NULL;
+}
+
+uint32_t skiplist_rank(const struct skiplist *list, const void *item)
+{
+    uint32_t position = 0;
+    if (list->head) {
+        descend(list, list->compare, item, 0, NULL, &position);
+    }
+    return position;
+}
+
+struct skiplist_node *skiplist_at(const struct skiplist *list, uint32_t rank)
+{
+    if (rank >= list->length) {
+        return NULL;
+    }
+    struct skiplist_node *node = list->head;
+    uint32_t left = rank + 1;
+    for (unsigned level = list->level; level-- > 0;) {
+        while (link_next(node, level) && link_span(node, level) <= left) {
+            left -= link_span(node, level);
+            node = link_next(node, level);
+        }
+    }
+    return node;
+}
+
+struct skiplist_node *skiplist_first(const struct skiplist *list)
+{
+    return list->head ? list->head->next : NULL;
+}
+
+struct skiplist_node *skiplist_last(const struct skiplist *list)
+{
+    return list->tail;
+}
+
+struct skiplist_node *skiplist_next(const struct skiplist_node *node)
+{
+    return node->next;
+}
+
+struct skiplist_node *skiplist_previous(const struct skiplist_node *node)
+{
+    return node->previous;
+}
+
+void *skiplist_item(const struct skiplist_node *node)
+{
+    return node ? node->item : NULL;
+}
