@@ -133,7 +133,7 @@ struct backend_info {
     GBytes *content;
     struct backend_ticket *ticket; /* when it belongs to this mount, else NULL */
     uint32_t holders;
-    uint32_t waiters;
+    uint32_t waiters;              /* of a directory: for any name in it */
     uint32_t position;             /* of a sequence ticket */
     /* of a directory */
     struct backend_directory directory;

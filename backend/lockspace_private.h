@@ -83,6 +83,7 @@ struct entry {
 struct queue {
     struct skiplist holders;
     struct skiplist waiters;
+    uint64_t granted;   /* the highest fencing token that was granted in it */
     uint32_t exclusive; /* holders that are exclusive */
     uint32_t partial;   /* tickets that do not cover the whole lock */
     uint32_t kin;       /* for each group of more than one: how many more */
@@ -93,6 +94,7 @@ struct directory {
     struct entry *entry;
     struct skiplist entries;
     struct queue *queue; /* of its sequence tickets; NULL without any */
+    uint32_t waiting;    /* tickets that wait for a name in it */
     struct backend_directory attributes;
 };
 

@@ -65,6 +65,7 @@ static struct queue *obtain_queue(struct lockspace *space, struct entry *place)
     place->queue = q;
     place->type = ENTRY_QUEUE;
     skiplist_insert(&q->holders, t);
+    q->granted = t->head.fence;
     q->exclusive = lockspace_shared(t) ? 0 : 1;
     q->partial = is_partial(t);
     q->blockers = t->head.kind == LOCKSPACE_BLOCKER;
@@ -113,6 +114,14 @@ void lockspace_unlink(struct lockspace *space, struct ticket *t)
     }
 }
 
+static void count_waiting(struct lockspace *space, const struct ticket *t, int change)
+{
+    struct entry *place = lockspace_place(t);
+    struct directory *directory = place->type == ENTRY_DIRECTORY ? place->directory : place->parent;
+    space->waiting += (uint64_t)change;
+    directory->waiting += (uint32_t)change;
+}
+
 void lockspace_join(struct lockspace *space, struct ticket *t, bool held)
 {
     struct entry *place = lockspace_place(t);
@@ -122,10 +131,11 @@ void lockspace_join(struct lockspace *space, struct ticket *t, bool held)
     } else {
         struct queue *q = obtain_queue(space, place);
         skiplist_insert(held ? &q->holders : &q->waiters, t);
+        q->granted = held ? MAX(q->granted, t->head.fence) : q->granted;
     }
     lockspace_link(space, t);
     skiplist_insert(&space->agenda, t);
-    space->waiting += !held;
+    count_waiting(space, t, !held);
     if (t->entry->type == ENTRY_SEQUENCE) {
         set_counted(space, t->entry, held);
     }
@@ -142,7 +152,7 @@ void lockspace_leave(struct lockspace *space, struct ticket *t)
     } else {
         place->ticket = NULL;
     }
-    space->waiting -= !t->head.held;
+    count_waiting(space, t, t->head.held ? 0 : -1);
     if (t->entry->type == ENTRY_SEQUENCE) {
         set_counted(space, t->entry, false);
     }
@@ -308,6 +318,9 @@ static bool give(struct lockspace *space, clock_ms now, struct ticket *t)
     }
     lockspace_leave(space, t);
     int64_t due = t->scope ? t->scope->due : 0;
+    if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE) {
+        t->head.fence = space->next_fence++; /* it was overtaken by kin of a holder, or in another range */
+    }
     t->head.held = true;
     t->head.acquired = now;
     lockspace_start_term(t, now, t->head.ttl, due);

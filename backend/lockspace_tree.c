@@ -123,7 +123,10 @@ struct entry *lockspace_entry_ended(const struct entry *entry)
 {
     size_t length = path_length(entry);
     struct entry *ended = g_malloc(offsetof(struct entry, name) + length + 1);
-    *ended = (struct entry){.type = entry->type == ENTRY_SEQUENCE ? ENTRY_ENDED_SEQUENCE : ENTRY_ENDED};
+    ended->parent = NULL;
+    ended->ticket = NULL;
+    ended->type = entry->type == ENTRY_SEQUENCE ? ENTRY_ENDED_SEQUENCE : ENTRY_ENDED;
+    ended->counted = false;
     path_write(entry, ended->name, length);
     return ended;
 }
@@ -352,7 +355,7 @@ static void describe_directory(const struct directory *directory, struct backend
     *ret_info = (struct backend_info){
         .type = BACKEND_DIRECTORY,
         .holders = q ? skiplist_length(&q->holders) - q->blockers : 0,
-        .waiters = q ? skiplist_length(&q->waiters) : 0,
+        .waiters = directory->waiting,
         .directory = directory->attributes,
     };
 }
