@@ -301,7 +301,10 @@ static void content_date_idle(struct request *r)
 void handle_times(struct request *r)
 {
     struct hold *own = content_hold_of(r);
-    if (own && own->kind == BACKEND_PROVISIONAL) {
+    const struct handle *h = own ? NULL : content_handle_of(r);
+    if (h && h->lost) {
+        request_reply(r, -ESTALE);
+    } else if (own && own->kind == BACKEND_PROVISIONAL) {
         r->hold = own;
         hold_decide(r, NULL, content_dated);
     } else if (own) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -34,6 +35,18 @@ int fs_error(enum backend_result result)
         [BACKEND_UNSUPPORTED] = EOPNOTSUPP,
     };
     return -errors[result];
+}
+
+/* Two clocks cannot be read at once: differences below this are only that. */
+#define FS_WALL_JITTER 50
+
+int64_t fs_wall(struct fs *fs, clock_ms when)
+{
+    int64_t offset = clock_wall() - clock_now();
+    if (llabs(offset - fs->wall_offset) > FS_WALL_JITTER) {
+        fs->wall_offset = offset;
+    }
+    return when + fs->wall_offset;
 }
 
 static void fs_read_identity(struct fs *fs)

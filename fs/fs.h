@@ -47,6 +47,7 @@ struct fs {
     char boot_id[40];
     struct handle_list handles;
     uint64_t next_handle;
+    int64_t wall_offset; /* see fs_wall */
     uint32_t requests; /* not answered yet */
     struct meta *last_meta; /* of the last claim, and its encoding: see hold.c */
     GBytes *last_meta_bytes;
@@ -66,6 +67,10 @@ void fs_notify_through(struct fs *fs, struct fuse_session *session);
  * waits with ENOLCK. */
 void fs_stop(struct fs *fs);
 void fs_free(struct fs *fs);
+
+/* A moment on the wall clock, in milliseconds since the epoch: the same for the
+ * same moment each time, unless the wall clock was set meanwhile. */
+int64_t fs_wall(struct fs *fs, clock_ms when);
 
 /* The negated errno of an outcome, 0 for OK and QUEUED. */
 int fs_error(enum backend_result result);

@@ -280,9 +280,9 @@ void handle_release(struct request *r)
 /* How long the kernel may keep what only it can change. */
 #define HANDLE_KEEP_SECONDS (24.0 * 3600)
 
-static struct timespec handle_wall(clock_ms when)
+static struct timespec handle_wall(struct fs *fs, clock_ms when)
 {
-    int64_t wall = clock_wall() - (clock_now() - when);
+    int64_t wall = fs_wall(fs, when);
     return (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
 }
 
@@ -307,8 +307,8 @@ void handle_attributes(struct fs *fs, const struct node *node, struct stat *st)
     clock_ms now = clock_now();
     st->st_size = hold ? hold->size : 0;
     st->st_blocks = (st->st_size + 511) / 512;
-    st->st_ctim = handle_wall(ticket ? ticket->acquired : now);
-    st->st_mtim = st->st_atim = handle_wall(ticket ? ticket->deadline - ticket->ttl : now);
+    st->st_ctim = handle_wall(fs, ticket ? ticket->acquired : now);
+    st->st_mtim = st->st_atim = handle_wall(fs, ticket ? ticket->deadline - ticket->ttl : now);
     if (hold && hold->times) {
         st->st_atim = hold->times[0];
         st->st_mtim = hold->times[1];

@@ -570,12 +570,12 @@ static void hold_log_end(const struct hold *hold, enum backend_end why)
     pid_t pid = hold->owner ? owner_pid(hold->owner) : 0;
     const char *command = hold->owner ? owner_command(hold->owner) : "?";
     hold_log_name(hold, name, sizeof name);
-    if (why == BACKEND_BROKEN || why == BACKEND_LOST) {
-        log_warning("%s: the lock of process %d (%s), uid %u, was %s", name, pid, command, hold->uid,
-                    why == BACKEND_BROKEN ? "broken" : "lost");
+    if (why == BACKEND_LOST) {
+        log_warning("%s: the lock of process %d (%s), uid %u, was lost: it could not be renewed in time", name, pid, command,
+                    hold->uid);
     } else {
         log_debug("%s: the lock of process %d (%s), uid %u, %s", name, pid, command, hold->uid,
-                  why == BACKEND_EXPIRED ? "expired" : "was released by its token");
+                  why == BACKEND_EXPIRED ? "expired" : "was taken back");
     }
 }
 

@@ -185,8 +185,11 @@ void names_link(struct request *r, struct node *directory, struct node *other)
 {
     char path[TREE_PATH_MAX];
     struct node *there = tree_find(r->fs->tree, directory, r->name);
+    struct hold *hold = hold_first(other);
     if (sequence_is_prefix(r->name)) {
         request_reply(r, -EPERM); /* a ticket is made, not linked */
+    } else if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM); /* to the user both names would be one file */
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else if (!tree_path(other, path, sizeof path)) {

@@ -132,7 +132,7 @@ static GString *xattr_get_acquired(struct request *r, const struct backend_info 
     if (info->type != BACKEND_LOCK) {
         return NULL;
     }
-    int64_t wall = clock_wall() - (clock_now() - info->acquired);
+    int64_t wall = fs_wall(r->fs, info->acquired);
     time_t seconds = wall / 1000;
     struct tm utc;
     char day[32];
@@ -340,9 +340,23 @@ static void xattr_set_release(struct request *r)
     }
 }
 
+static void xattr_log_break(struct request *r, const char *path)
+{
+    char name[512];
+    struct owner *who = request_caller(r);
+    struct hold *hold;
+    log_escape(name, sizeof name, path);
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        struct owner *owner = hold_owner(hold);
+        log_warning("%s: the lock of process %d (%s), uid %u, is broken by process %d (%s), uid %u", name,
+                    owner ? owner_pid(owner) : 0, owner ? owner_command(owner) : "?", hold->uid,
+                    who ? owner_pid(who) : 0, who ? owner_command(who) : "?", request_uid(r));
+    }
+}
+
 static void xattr_set_break(struct request *r)
 {
-    char path[TREE_PATH_MAX], name[512];
+    char path[TREE_PATH_MAX];
     if (strcmp(r->xattr.value, "1") != 0 && strcmp(r->xattr.value, "1\n") != 0) {
         xattr_reply(r, -EINVAL);
     } else if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
@@ -350,9 +364,7 @@ static void xattr_set_break(struct request *r)
     } else if (!tree_path(r->node, path, sizeof path)) {
         xattr_reply(r, -ENAMETOOLONG);
     } else {
-        struct owner *caller = request_caller(r);
-        log_warning("%s: uid %u (process %d, %s) breaks the lock", log_escape(name, sizeof name, path), request_uid(r),
-                    caller ? owner_pid(caller) : 0, caller ? owner_command(caller) : "?");
+        xattr_log_break(r, path);
         backend_revoke(r->fs->backend, path, 0, xattr_done, r);
     }
 }
@@ -461,7 +473,7 @@ void xattr_set(struct request *r, const char *name, const char *value, size_t si
 {
     const struct xattr *attribute = xattr_find(r->node, name);
     if (!attribute) {
-        request_reply(r, -EOPNOTSUPP);
+        request_reply(r, g_str_has_prefix(name, "user.lease.") ? -EINVAL : -EOPNOTSUPP);
     } else if (!attribute->set) {
         request_reply(r, -EPERM);
     } else if (size > 64 || memchr(value, '\0', size)) {
