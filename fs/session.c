@@ -93,7 +93,7 @@ static int session_mount(struct session *s, const struct options *options, char 
 int session_run(const struct options *options, struct backend *backend, void (*ready)(void *arg), void *arg,
                 char *error, size_t error_size)
 {
-    struct session s = {.loop = ev_loop_new(EVFLAG_AUTO)};
+    struct session s = {.loop = ev_default_loop(EVFLAG_AUTO)}; /* outlives us: the backend is ended after */
     signal(SIGPIPE, SIG_IGN);
     s.fs = fs_new(s.loop, backend, options);
     s.fs->ready = ready;
@@ -116,6 +116,5 @@ int session_run(const struct options *options, struct backend *backend, void (*r
     }
     fs_free(s.fs);
     free(s.buffer.mem);
-    ev_loop_destroy(s.loop);
     return result;
 }
