@@ -1,153 +1,251 @@
-/* owner: which process is this, is it alive, whose descendant is it; see owner.h. */
-#include "owner.h"
-
+/* owner: the table of processes behind owner.h; facts come from process.h.
+ *
+ * A known process is looked at again when that was OWNER_FRESH_NS ago.  In less
+ * time a pid cannot come back: the kernel gives pids in a ring, and making that
+ * many processes takes longer.
+ *
+ * Parents are pointers from owner to owner.  They stay true while the parent
+ * lives, since a process gets another one only by the death of its own, and
+ * they form no cycle, since a parent is always older.
+ */
 #include <errno.h>
-#include <fcntl.h>
 #include <glib.h>
-#include <inttypes.h>
-#include <poll.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/syscall.h>
+#include <signal.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#define OWNER_HEIRS_MAX 8
-/* Owners that nobody refers to and that are kept all the same. */
-#define OWNER_IDLE_MAX 256
-/* A pid cannot be used again before 32768 others have been (pid_max is at least
- * that on hosts with processes to lock out): not within this time. */
-#define OWNER_VERIFIED_NS (5 * 1000 * 1000)
-/* Who asks for the third time is likely to go on: a descriptor is kept. */
-#define OWNER_ASKS_OFTEN 3
-#define OWNER_ANCESTORS_MAX 1024
-#define OWNER_PF_EXITING 0x4
+#include "owner.h"
+#include "process.h"
 
-struct owner_table {
-    GHashTable *by_pid; /* the living, as far as is known: pid -> owner */
-    GQueue idle;        /* without references, the longest idle first */
-};
+#define OWNER_FRESH_NS 5000000 /* 5 ms */
+#define OWNER_RECENT_MAX 256   /* owners kept without a reference */
+#define OWNER_RECENT_KEEP 224  /* how many are left when there were more */
+#define OWNER_STATM_ASKED 3    /* from the third question on statm is kept open */
+#define OWNER_STATM_MAX 64     /* for so many processes at once */
+#define OWNER_SPARED 64        /* descriptors never taken for pidfds */
+#define OWNER_THREADS 256      /* thread ids remembered; a power of two */
+#define OWNER_CHAIN_MAX 1024   /* generations looked at */
 
 struct owner {
     struct owner_table *table;
+    struct owner *parent; /* as last read, with a reference; NULL: not read, or `rootless` */
+    TAILQ_ENTRY(owner) recent;
     uint64_t start;
-    int64_t verified;  /* CLOCK_MONOTONIC nanoseconds: it lived then */
+    int64_t seen;        /* when it was last known to live */
+    int64_t heirs_seen;  /* when `heirs` was counted */
+    uint32_t references; /* 0: it is in table->recent */
+    uint32_t heirs;      /* so many of the chain of parents inherit */
     pid_t pid;
-    int pidfd;         /* -1: none to be had, or dead */
-    int statm;         /* /proc/PID/statm, or -1 */
-    uint32_t references;
-    uint32_t asked;    /* how often owner_thread_exiting was */
+    int pidfd;     /* -1: none to spare */
+    int statm;     /* -1: not kept */
+    uint8_t asked; /* how often for being on its way out */
+    bool rootless; /* its parent is pid 1 or in another pid namespace */
     bool dead;
-    GList idle;
-    size_t heirs;
-    struct owner *heir[OWNER_HEIRS_MAX]; /* counted */
     char command[OWNER_COMMAND_MAX];
 };
 
-/* What is read of /proc/PID/stat (proc(5)). */
-struct owner_stat {
-    char command[OWNER_COMMAND_MAX];
-    char state;
-    pid_t parent;
-    pid_t group;
-    unsigned flags;
-    uint64_t start;
+G_STATIC_ASSERT(OWNER_COMMAND_MAX == PROCESS_COMMAND_MAX);
+
+TAILQ_HEAD(owner_list, owner);
+
+struct owner_thread {
+    pid_t tid, pid;
 };
 
-static int64_t owner_now(void)
+struct owner_table {
+    GHashTable *living; /* pid -> owner */
+    GHashTable *ended;  /* set, by pid and start, of those that still have references */
+    struct owner_list recent;
+    uint32_t recent_count;
+    uint32_t pidfds, pidfds_max, statms;
+    struct process_reader reader;
+    struct owner_thread threads[OWNER_THREADS];
+};
+
+static int64_t owner_clock(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-/* --- /proc ------------------------------------------------------------------- */
-
-static ssize_t owner_read_proc(pid_t pid, const char *file, char *buffer, size_t size)
+static guint owner_hash(gconstpointer key)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return -1;
-    }
-    ssize_t length = read(fd, buffer, size - 1);
-    close(fd);
-    if (length > 0) {
-        buffer[length] = '\0';
-    }
-    return length;
+    const struct owner *owner = key;
+    return (guint)owner->pid * 31 + (guint)owner->start;
 }
 
-/* The command may hold anything, ')' and spaces too: it ends at the last ')'. */
-static bool owner_read_stat(pid_t pid, struct owner_stat *stat)
+static gboolean owner_equal(gconstpointer a, gconstpointer b)
 {
-    char text[1024];
-    ssize_t length = owner_read_proc(pid, "stat", text, sizeof text);
-    char *open = length > 0 ? strchr(text, '(') : NULL;
-    char *close = length > 0 ? strrchr(text, ')') : NULL;
-    if (!open || !close || close < open) {
-        return false;
-    }
-    *close = '\0';
-    g_strlcpy(stat->command, open + 1, sizeof stat->command);
-    return sscanf(close + 1, " %c %d %d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-                  &stat->state, &stat->parent, &stat->group, &stat->flags, &stat->start) == 5;
+    const struct owner *left = a, *right = b;
+    return left->pid == right->pid && left->start == right->start;
 }
 
-/* The process of a thread; 0 if it is not there. */
-static pid_t owner_thread_group(pid_t tid)
+static struct owner *owner_lookup(struct owner_table *table, pid_t pid)
 {
-    char text[4096];
-    int group = 0;
-    if (owner_read_proc(tid, "status", text, sizeof text) > 0) {
-        const char *line = strstr(text, "\nTgid:");
-        if (line) {
-            sscanf(line, "\nTgid: %d", &group);
+    return g_hash_table_lookup(table->living, GINT_TO_POINTER(pid));
+}
+
+/* --- coming and going ------------------------------------------------------- */
+
+/* Gives a reference back.  A living owner without any becomes a recent one. */
+static void owner_put(struct owner *owner)
+{
+    if (--owner->references > 0) {
+        return;
+    }
+    if (owner->dead) {
+        g_hash_table_remove(owner->table->ended, owner);
+        g_free(owner);
+    } else {
+        TAILQ_INSERT_TAIL(&owner->table->recent, owner, recent);
+        owner->table->recent_count++;
+    }
+}
+
+static void owner_forget_parent(struct owner *owner)
+{
+    struct owner *parent = owner->parent;
+    owner->parent = NULL;
+    owner->heirs_seen = 0;
+    if (parent) {
+        owner_put(parent);
+    }
+}
+
+/* It has ended, or is to be forgotten: gives back what it costs. */
+static void owner_strip(struct owner *owner)
+{
+    struct owner_table *table = owner->table;
+    if (owner_lookup(table, owner->pid) == owner) {
+        g_hash_table_remove(table->living, GINT_TO_POINTER(owner->pid));
+    }
+    if (owner->pidfd >= 0) {
+        close(owner->pidfd);
+        owner->pidfd = -1;
+        table->pidfds--;
+    }
+    if (owner->statm >= 0) {
+        close(owner->statm);
+        owner->statm = -1;
+        table->statms--;
+    }
+    owner_forget_parent(owner);
+}
+
+/* Frees a recent one. */
+static void owner_discard(struct owner *owner)
+{
+    TAILQ_REMOVE(&owner->table->recent, owner, recent);
+    owner->table->recent_count--;
+    owner_strip(owner);
+    g_free(owner);
+}
+
+/* Its process has ended.  Without a reference it is freed. */
+static void owner_bury(struct owner *owner)
+{
+    if (owner->references == 0) {
+        owner_discard(owner);
+    } else {
+        owner_strip(owner);
+        owner->dead = true;
+        g_hash_table_add(owner->table->ended, owner);
+    }
+}
+
+/* Too many recent ones: first those that have ended go, then the oldest. */
+static void owner_trim(struct owner_table *table)
+{
+    if (table->recent_count <= OWNER_RECENT_MAX) {
+        return;
+    }
+    /* One that goes may put its parent at the end. */
+    struct owner *next;
+    for (struct owner *owner = TAILQ_FIRST(&table->recent); owner; owner = next) {
+        next = TAILQ_NEXT(owner, recent);
+        if (owner->pidfd >= 0 && process_has_ended(owner->pidfd)) {
+            owner_discard(owner);
         }
     }
-    return group;
+    while (table->recent_count > OWNER_RECENT_KEEP) {
+        owner_discard(TAILQ_FIRST(&table->recent));
+    }
 }
 
-/* --- the table ---------------------------------------------------------------- */
+static int owner_identify(struct owner_table *table, pid_t pid, uint64_t *ret_start, int *ret_pidfd)
+{
+    *ret_pidfd = -1;
+    int result = process_identify(&table->reader, pid, ret_start, table->pidfds < table->pidfds_max ? ret_pidfd : NULL);
+    table->pidfds += *ret_pidfd >= 0;
+    return result;
+}
+
+/* The answer of the kernel; what it cannot tell is taken to be unchanged. */
+static bool owner_lives(struct owner *owner)
+{
+    if (owner->pidfd >= 0) {
+        return !process_has_ended(owner->pidfd);
+    }
+    uint64_t start = owner->start;
+    int result = owner_identify(owner->table, owner->pid, &start, &owner->pidfd);
+    return result != -ESRCH && start == owner->start;
+}
+
+/* Does it live, as of at most OWNER_FRESH_NS ago?  If not it is buried: without
+ * a reference of one's own it is not to be used any more. */
+static bool owner_confirm(struct owner *owner, int64_t now)
+{
+    if (owner->dead) {
+        return false;
+    }
+    if (now - owner->seen > OWNER_FRESH_NS) {
+        if (!owner_lives(owner)) {
+            owner_bury(owner);
+            return false;
+        }
+        owner->seen = now;
+    }
+    return true;
+}
+
+static struct owner *owner_new(struct owner_table *table, pid_t pid, uint64_t start, const char *command)
+{
+    struct owner *owner = g_new0(struct owner, 1);
+    owner->table = table;
+    owner->pid = pid;
+    owner->start = start;
+    owner->pidfd = -1;
+    owner->statm = -1;
+    owner->references = 1;
+    g_strlcpy(owner->command, command, sizeof owner->command);
+    return owner;
+}
+
+static struct owner *owner_insert(struct owner *owner)
+{
+    owner->seen = owner_clock();
+    g_hash_table_insert(owner->table->living, GINT_TO_POINTER(owner->pid), owner);
+    owner_trim(owner->table);
+    return owner;
+}
+
+/* --- the table ------------------------------------------------------------------ */
 
 struct owner_table *owner_table_new(void)
 {
     struct owner_table *table = g_new0(struct owner_table, 1);
-    table->by_pid = g_hash_table_new(g_direct_hash, g_direct_equal);
-    g_queue_init(&table->idle);
+    table->living = g_hash_table_new(NULL, NULL);
+    table->ended = g_hash_table_new(owner_hash, owner_equal);
+    TAILQ_INIT(&table->recent);
+    process_open(&table->reader);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > OWNER_SPARED) {
+        table->pidfds_max = (uint32_t)MIN((limit.rlim_cur - OWNER_SPARED) / 4 * 3, 1 << 20);
+    }
     return table;
-}
-
-static void owner_close(int *fd)
-{
-    if (*fd >= 0) {
-        close(*fd);
-        *fd = -1;
-    }
-}
-
-static void owner_drop_heirs(struct owner *o)
-{
-    while (o->heirs) {
-        owner_unref(o->heir[--o->heirs]);
-    }
-}
-
-static void owner_leave_table(struct owner *o)
-{
-    if (g_hash_table_lookup(o->table->by_pid, GINT_TO_POINTER(o->pid)) == o) {
-        g_hash_table_remove(o->table->by_pid, GINT_TO_POINTER(o->pid));
-    }
-}
-
-static void owner_free(struct owner *o)
-{
-    owner_leave_table(o);
-    owner_drop_heirs(o);
-    owner_close(&o->pidfd);
-    owner_close(&o->statm);
-    g_free(o);
 }
 
 void owner_table_free(struct owner_table *table)
@@ -155,118 +253,50 @@ void owner_table_free(struct owner_table *table)
     if (!table) {
         return;
     }
-    GList *link;
-    while ((link = g_queue_pop_head_link(&table->idle))) {
-        owner_free(link->data); /* which may make its heirs idle */
+    while (!TAILQ_EMPTY(&table->recent)) {
+        owner_discard(TAILQ_FIRST(&table->recent));
     }
-    g_hash_table_destroy(table->by_pid);
+    g_hash_table_destroy(table->living);
+    g_hash_table_destroy(table->ended);
+    process_close(&table->reader);
     g_free(table);
 }
 
-struct owner *owner_ref(struct owner *o)
+struct owner *owner_ref(struct owner *owner)
 {
-    if (o->references++ == 0) {
-        g_queue_unlink(&o->table->idle, &o->idle);
+    if (owner->references++ == 0) {
+        TAILQ_REMOVE(&owner->table->recent, owner, recent);
+        owner->table->recent_count--;
     }
-    return o;
+    return owner;
 }
 
-void owner_unref(struct owner *o)
+void owner_unref(struct owner *owner)
 {
-    if (!o || --o->references > 0) {
-        return;
-    }
-    struct owner_table *table = o->table;
-    g_queue_push_tail_link(&table->idle, &o->idle);
-    if (o->dead) {
-        g_queue_unlink(&table->idle, &o->idle);
-        owner_free(o);
-    } else if (table->idle.length > OWNER_IDLE_MAX) {
-        owner_free(g_queue_pop_head_link(&table->idle)->data);
+    if (owner) {
+        struct owner_table *table = owner->table;
+        owner_put(owner);
+        owner_trim(table);
     }
 }
 
-/* A new one, with a reference. */
-static struct owner *owner_new(struct owner_table *table, pid_t pid, uint64_t start, const char *command)
+/* The process of a thread, or 0 if it is gone.  *ret_status is filled when the
+ * thread is its process's first. */
+static pid_t owner_group(struct owner_table *table, pid_t tid, struct process_status *ret_status)
 {
-    struct owner *o = g_new0(struct owner, 1);
-    o->table = table;
-    o->pid = pid;
-    o->start = start;
-    o->pidfd = o->statm = -1;
-    o->references = 1;
-    o->idle.data = o;
-    g_strlcpy(o->command, command, sizeof o->command);
-    return o;
-}
-
-static void owner_mark_dead(struct owner *o)
-{
-    o->dead = true;
-    owner_leave_table(o);
-    owner_drop_heirs(o);
-    owner_close(&o->pidfd);
-    owner_close(&o->statm);
-}
-
-bool owner_alive(struct owner *o)
-{
-    if (o->dead) {
-        return false;
+    struct owner_thread *known = &table->threads[tid & (OWNER_THREADS - 1)];
+    /* Signal 0 asks the kernel whether it still is a thread of that process;
+     * EPERM is a yes. */
+    if (known->tid == tid && (tgkill(known->pid, tid, 0) == 0 || errno == EPERM)) {
+        return known->pid;
     }
-    bool alive;
-    if (o->pidfd >= 0) {
-        struct pollfd fd = {.fd = o->pidfd, .events = POLLIN};
-        alive = poll(&fd, 1, 0) == 0;
-    } else {
-        struct owner_stat stat;
-        alive = owner_read_stat(o->pid, &stat) && stat.start == o->start && stat.state != 'Z' && stat.state != 'X';
+    if (process_status(&table->reader, tid, ret_status) != 0) {
+        return 0;
     }
-    if (alive) {
-        o->verified = owner_now();
-    } else {
-        owner_mark_dead(o);
+    if (ret_status->group != tid) {
+        *known = (struct owner_thread){.tid = tid, .pid = ret_status->group};
     }
-    return alive;
-}
-
-static bool owner_alive_lately(struct owner *o)
-{
-    return !o->dead && (owner_now() - o->verified < OWNER_VERIFIED_NS || owner_alive(o));
-}
-
-/* The one in the table that lives, with a new reference, or NULL. */
-static struct owner *owner_find(struct owner_table *table, pid_t pid)
-{
-    struct owner *o = g_hash_table_lookup(table->by_pid, GINT_TO_POINTER(pid));
-    if (!o) {
-        return NULL;
-    }
-    owner_ref(o);
-    if (owner_alive_lately(o)) {
-        return o;
-    }
-    owner_unref(o);
-    return NULL;
-}
-
-static struct owner *owner_enter(struct owner_table *table, pid_t pid, int pidfd)
-{
-    struct owner_stat stat;
-    if (!owner_read_stat(pid, &stat)) {
-        owner_close(&pidfd);
-        return NULL;
-    }
-    struct owner *o = owner_new(table, pid, stat.start, stat.command);
-    o->pidfd = pidfd;
-    o->verified = owner_now();
-    g_hash_table_insert(table->by_pid, GINT_TO_POINTER(pid), o);
-    return o;
-}
-
-static int owner_pidfd_open(pid_t pid)
-{
-    return (int)syscall(SYS_pidfd_open, pid, 0u); /* close-on-exec by itself */
+    return ret_status->group;
 }
 
 struct owner *owner_get(struct owner_table *table, pid_t tid)
@@ -274,130 +304,160 @@ struct owner *owner_get(struct owner_table *table, pid_t tid)
     if (tid <= 0) {
         return NULL;
     }
-    struct owner *o = owner_find(table, tid);
-    if (o) {
-        return o;
+    int64_t now = owner_clock();
+    struct owner *owner = owner_lookup(table, tid);
+    if (owner && owner_confirm(owner, now)) {
+        return owner_ref(owner);
     }
-    /* Only the first thread of a process has a pidfd: no need to ask which. */
-    pid_t pid = tid;
-    int pidfd = owner_pidfd_open(tid);
-    if (pidfd < 0) {
-        pid = owner_thread_group(tid);
-        if (pid <= 0) {
+    struct process_status status;
+    pid_t pid = owner_group(table, tid, &status);
+    if (pid <= 0) {
+        return NULL;
+    }
+    if (pid != tid) {
+        owner = owner_lookup(table, pid);
+        if (owner && owner_confirm(owner, now)) {
+            return owner_ref(owner);
+        }
+        if (process_status(&table->reader, pid, &status) != 0) {
             return NULL;
         }
-        o = owner_find(table, pid);
-        if (o) {
-            return o;
-        }
-        pidfd = owner_pidfd_open(pid);
     }
-    return owner_enter(table, pid, pidfd);
+    uint64_t start;
+    int pidfd;
+    if (owner_identify(table, pid, &start, &pidfd) != 0) {
+        return NULL;
+    }
+    owner = owner_new(table, pid, start, status.command);
+    owner->pidfd = pidfd;
+    return owner_insert(owner);
 }
 
 struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start, const char *command)
 {
-    struct owner *o = owner_get(table, pid);
-    if (o && o->pid == pid && o->start == start) {
-        return o;
+    struct owner *owner = owner_lookup(table, pid);
+    bool known = owner && owner_confirm(owner, owner_clock());
+    if (known && owner->start == start) {
+        return owner_ref(owner);
     }
-    owner_unref(o);
-    o = owner_new(table, pid, start, command);
-    o->dead = true;
-    return o;
-}
-
-pid_t owner_pid(const struct owner *o)
-{
-    return o->pid;
-}
-
-uint64_t owner_start(const struct owner *o)
-{
-    return o->start;
-}
-
-const char *owner_command(const struct owner *o)
-{
-    return o->command;
-}
-
-/* --- kinship ------------------------------------------------------------------- */
-
-static void owner_read_heirs(struct owner *o)
-{
-    struct owner_stat stat;
-    owner_drop_heirs(o);
-    if (!owner_read_stat(o->pid, &stat) || stat.start != o->start) {
-        return;
+    struct owner key = {.pid = pid, .start = start};
+    owner = g_hash_table_lookup(table->ended, &key);
+    if (owner) {
+        return owner_ref(owner);
     }
-    pid_t group = stat.group;
-    while (stat.parent > 1 && o->heirs < OWNER_HEIRS_MAX) {
-        pid_t pid = stat.parent;
-        /* Beyond the parent itself: only in the acquirer's process group. */
-        if (!owner_read_stat(pid, &stat) || (o->heirs > 0 && stat.group != group)) {
-            return;
+    owner = owner_new(table, pid, start, command);
+    uint64_t present = start;
+    int result = known || pid <= 0 ? -ESRCH : owner_identify(table, pid, &present, &owner->pidfd);
+    if (result == -ESRCH || present != start) {
+        owner_bury(owner);
+        return owner;
+    }
+    return owner_insert(owner);
+}
+
+pid_t owner_pid(const struct owner *owner)
+{
+    return owner->pid;
+}
+
+uint64_t owner_start(const struct owner *owner)
+{
+    return owner->start;
+}
+
+const char *owner_command(const struct owner *owner)
+{
+    return owner->command;
+}
+
+/* --- questions -------------------------------------------------------------------- */
+
+bool owner_alive(struct owner *owner)
+{
+    if (!owner->dead && !owner_lives(owner)) {
+        owner_bury(owner);
+    }
+    return !owner->dead;
+}
+
+/* The process that is its parent now; borrowed.  NULL: none that counts. */
+static struct owner *owner_parent(struct owner *owner, int64_t now)
+{
+    if (owner->dead || owner->rootless) {
+        return NULL;
+    }
+    if (owner->parent && owner_confirm(owner->parent, now)) {
+        return owner->parent;
+    }
+    owner_forget_parent(owner);
+    /* The parent may die between the two readings: then there is another. */
+    for (int attempt = 0; attempt < 3 && !owner->parent; attempt++) {
+        struct process_status status;
+        if (process_status(&owner->table->reader, owner->pid, &status) != 0 || status.group != owner->pid) {
+            return NULL;
         }
-        struct owner *heir = owner_get(o->table, pid);
-        if (!heir) {
-            return;
+        if (status.parent <= 1) {
+            owner->rootless = true;
+            return NULL;
         }
-        o->heir[o->heirs++] = heir;
+        owner->parent = owner_get(owner->table, status.parent);
     }
+    return owner->parent;
 }
 
-size_t owner_heirs(struct owner *o, struct owner **ret_heirs, size_t max)
+/* How many of the chain of parents inherit. */
+static uint32_t owner_count_heirs(struct owner *owner, int64_t now)
 {
-    if (o->heirs == 0 || !owner_alive_lately(o->heir[0])) {
-        owner_read_heirs(o);
-    }
-    size_t count = MIN(o->heirs, max);
-    for (size_t i = 0; i < count; i++) {
-        ret_heirs[i] = owner_ref(o->heir[i]);
+    uint32_t count = 0;
+    pid_t group = getpgid(owner->pid);
+    for (struct owner *heir = owner_parent(owner, now); heir && count < OWNER_CHAIN_MAX;
+         heir = owner_parent(heir, now)) {
+        if (count > 0 && getpgid(heir->pid) != group) {
+            break;
+        }
+        count++;
     }
     return count;
 }
 
-bool owner_descends(struct owner *o, struct owner *ancestor)
+size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max)
 {
-    struct owner_stat stat;
-    pid_t pid = o->pid;
-    if (o == ancestor || (pid == ancestor->pid && o->start == ancestor->start)) {
-        return true;
+    int64_t now = owner_clock();
+    if (now - owner->heirs_seen > OWNER_FRESH_NS) {
+        owner->heirs = owner_count_heirs(owner, now);
+        owner->heirs_seen = now;
     }
-    if (o->dead || ancestor->dead) {
-        return false;
+    size_t count = 0;
+    for (struct owner *heir = owner->parent; heir && count < MIN(owner->heirs, max); heir = heir->parent) {
+        ret_heirs[count++] = owner_ref(heir);
     }
-    for (int i = 0; i < OWNER_ANCESTORS_MAX && pid > 1 && owner_read_stat(pid, &stat); i++) {
-        if (pid == ancestor->pid) {
-            return stat.start == ancestor->start;
+    return count;
+}
+
+bool owner_descends(struct owner *owner, struct owner *ancestor)
+{
+    int64_t now = owner_clock();
+    for (int step = 0; owner && step < OWNER_CHAIN_MAX; step++) {
+        if (owner_equal(owner, ancestor)) {
+            return true;
         }
-        pid = stat.parent;
+        owner = owner_parent(owner, now);
     }
     return false;
 }
 
-/* --- exiting ---------------------------------------------------------------------- */
-
-/* do_exit drops the address space before the descriptors, and a thread without
- * one has 0 pages; this is the cheapest file that tells. (Linux kernel/exit.c) */
-static bool owner_has_memory(struct owner *o)
-{
-    char byte;
-    return pread(o->statm, &byte, 1, 0) == 1 && byte != '0';
-}
-
 bool owner_thread_exiting(struct owner_table *table, pid_t tid)
 {
-    struct owner_stat stat;
-    struct owner *o = g_hash_table_lookup(table->by_pid, GINT_TO_POINTER(tid));
-    if (o && o->statm < 0 && ++o->asked >= OWNER_ASKS_OFTEN) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%d/statm", tid);
-        o->statm = open(path, O_RDONLY | O_CLOEXEC);
+    int statm = -1;
+    struct owner *owner = owner_lookup(table, tid);
+    if (owner && owner_confirm(owner, owner_clock())) {
+        if (owner->statm < 0 && table->statms < OWNER_STATM_MAX && ++owner->asked >= OWNER_STATM_ASKED) {
+            owner->asked = 0;
+            owner->statm = process_keep_statm(&table->reader, tid);
+            table->statms += owner->statm >= 0;
+        }
+        statm = owner->statm;
     }
-    if (o && o->statm >= 0 && owner_has_memory(o)) {
-        return false;
-    }
-    return !owner_read_stat(tid, &stat) || stat.flags & OWNER_PF_EXITING;
+    /* When it cannot be told a close is a close, for the program relies on it. */
+    return process_exiting(&table->reader, tid, statm) > 0;
 }

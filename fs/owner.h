@@ -1,13 +1,16 @@
 /* owner: which process is this, is it alive, whose descendant is it.
  *
- * A process is its pid plus its start time (field 22 of /proc/PID/stat), so a
- * reused pid is never mistaken for it.  The kernel names the *thread* that made
- * a request; identities here are of the process it belongs to (Tgid).
+ * A process is its pid plus a number that tells which start of that pid it is,
+ * so a reused pid is never mistaken for it.  The kernel names the *thread* that
+ * made a request; identities here are of the process it belongs to (Tgid).
  *
- * Reading /proc costs 20-35 microseconds cold, so identities are kept in a
- * table as long as somebody holds a reference, and a few hundred recent ones
- * beyond that; a pidfd says when a process has ended (a zombie has).  When file
- * descriptors run out, /proc is read again instead.
+ * Reading /proc costs 5 to 35 microseconds, so identities are kept in a table as
+ * long as somebody holds a reference, and a few hundred recent ones beyond that;
+ * a pidfd says when a process has ended (a zombie has).  When file descriptors
+ * run out the kernel is asked again by pid instead.
+ *
+ * No call blocks, not even on a process that waits for us in execve(2): see
+ * process.h, which also says what is needed of /proc.
  */
 #ifndef FS_OWNER_H
 #define FS_OWNER_H
@@ -26,7 +29,8 @@ struct owner_table *owner_table_new(void);
 void owner_table_free(struct owner_table *table);
 
 /* The process of the thread `tid`, with a new reference; NULL if tid is 0
- * (another pid namespace) or no such thread is there any more. */
+ * (another pid namespace), no such thread is there any more, or /proc does not
+ * show it. */
 struct owner *owner_get(struct owner_table *table, pid_t tid);
 
 /* A process by identity, alive or not, as read back from a store; never NULL. */
@@ -36,7 +40,7 @@ struct owner *owner_ref(struct owner *owner);
 void owner_unref(struct owner *owner); /* NULL is allowed */
 
 pid_t owner_pid(const struct owner *owner);
-uint64_t owner_start(const struct owner *owner); /* clock ticks since boot */
+uint64_t owner_start(const struct owner *owner); /* means something within one boot */
 const char *owner_command(const struct owner *owner);
 
 /* Asked of the kernel each time (one system call). */
@@ -52,9 +56,9 @@ size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max);
  * or the same process? */
 bool owner_descends(struct owner *owner, struct owner *ancestor);
 
-/* Is this thread on its way out (PF_EXITING, 0x4, of field 9 of
- * /proc/TID/stat)?  The kernel closes a process's descriptors then, which is
- * not a close(2) that the program asked for.  True also when it is gone. */
+/* Is this thread on its way out: has the kernel taken its memory away?  It does
+ * so after setting PF_EXITING, and closes the descriptors next, which is not a
+ * close(2) that the program asked for.  True also when it is gone. */
 bool owner_thread_exiting(struct owner_table *table, pid_t tid);
 
 #endif
