@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <ev.h>
 #include <fcntl.h>
 #include <glib.h>
 #include <signal.h>
@@ -130,8 +131,10 @@ static int serve(const struct options *options, int waiting)
     };
     int result = local_new(&store, &backend, error, sizeof error);
     if (result == 0) {
-        result = session_run(options, backend, detach, &waiting, error, sizeof error);
+        struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+        result = session_run(options, backend, loop, detach, &waiting, error, sizeof error);
         backend_free(backend);
+        ev_loop_destroy(loop);
     }
     if (result < 0) {
         log_error("%s", error);
