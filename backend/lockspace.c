@@ -296,13 +296,14 @@ enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, cons
 
 /* Claims */
 
-/* What stands in the way of `t`, which is not in the queue; what has expired is
- * ended, not counted.  Sets the entry of `t` to the one that has the name, or
- * NULL. */
+/* What stands in the way of `t`, which is to be appended; what has expired is
+ * ended, not counted.  Sets its number to the next one, and its entry to
+ * the one that has the name, or NULL. */
 static struct ticket *clear_way(struct lockspace *space, clock_ms now, struct directory *directory, const char *leaf,
                                 struct ticket *t)
 {
     for (;;) {
+        t->head.fence = space->next_fence;
         t->entry = lockspace_entry_find(directory, leaf);
         struct ticket *obstacle = t->entry ? lockspace_obstacle(space, lockspace_place(t), t) : NULL;
         if (!obstacle || obstacle->head.deadline > now) {
@@ -351,7 +352,6 @@ static enum backend_result acquire_sequence(struct lockspace *space, clock_ms no
     struct ticket *t = lockspace_ticket_new(claim);
     struct entry *file = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
     file->ticket = t;
-    t->head.fence = space->next_fence;
     struct ticket *obstacle = clear_way(space, now, directory, leaf, t);
     *ret_ticket = &t->head;
     return append(space, now, t, claim, !obstacle);
@@ -381,7 +381,6 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     struct ticket *obstacle = entry && entry->type == ENTRY_SEQUENCE ? entry->ticket : NULL;
     if (!obstacle) {
         t = lockspace_ticket_new(claim);
-        t->head.fence = space->next_fence;
         obstacle = clear_way(space, now, directory, leaf, t);
     }
     if (obstacle && (!t || !claim->wait)) {

@@ -13,7 +13,9 @@
  * or their party is the same and not 0; or both are FCNTL and their ranges do
  * not overlap.  A waiting ticket that conflicts with a holder that is kin of
  * yours does not stand before you: it waits for you, so you need not for it
- * (else no one could extend, upgrade or downgrade what another waits for).
+ * (else no one could extend, upgrade or downgrade what another waits for).  Who
+ * was overtaken that way, or by a grant in another range, gets a new number with
+ * its own grant, so that the fencing tokens of a lock grow from grant to grant.
  *
  * In a directory's queue of sequence tickets there are no kin and no ranges: an
  * exclusive ticket may hold when fewer than `width` tickets stand before it, a
