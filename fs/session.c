@@ -90,10 +90,10 @@ static int session_mount(struct session *s, const struct options *options, char 
     return 0;
 }
 
-int session_run(const struct options *options, struct backend *backend, void (*ready)(void *arg), void *arg,
-                char *error, size_t error_size)
+int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop, void (*ready)(void *arg),
+                void *arg, char *error, size_t error_size)
 {
-    struct session s = {.loop = ev_default_loop(EVFLAG_AUTO)}; /* outlives us: the backend is ended after */
+    struct session s = {.loop = loop};
     signal(SIGPIPE, SIG_IGN);
     s.fs = fs_new(s.loop, backend, options);
     s.fs->ready = ready;
