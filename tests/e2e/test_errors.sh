@@ -113,9 +113,10 @@ if mount -t tmpfs -o size=512k leasefs-e2e "$state"; then
     says F "exists('fill$((n - 1))')" True
     says F 'acquire("another")' '@(ENOSPC|ENOLCK|EDQUOT|EEXIST)'
     expect [ -s "$LOG" ]
-    crash "$MNT"
+    point=$MNT
+    crash "$point"
     mount -o remount,size=8m "$state"
-    mount_local "$state/store"
+    mount_at "$point" "local:$state/store" ""
     it "after room was made, a restart has every lease that was confirmed"
     says F 'content("first")' kept
     says F "sum(exists('fill%d' % i) for i in range($n))" "$n"
