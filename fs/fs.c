@@ -82,6 +82,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->notify = notify_new(NULL, loop);
     TAILQ_INIT(&fs->interrupted);
     ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
+    ev_set_priority(&fs->interrupts, EV_MAXPRI); /* requests that keep coming do not put it off */
     fs->interrupts.data = fs;
     fs_read_identity(fs);
     struct node *root = tree_root(fs->tree);
