@@ -548,15 +548,21 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
     }
 }
 
+/* Does the handle have it, by itself or for a lock owner? */
+static bool hold_is_of(const struct hold *hold, const struct handle *handle)
+{
+    bool is = handle->hold == hold;
+    for (guint i = 0; !is && hold->kind == BACKEND_FCNTL && handle->parties && i < handle->parties->len; i++) {
+        is = g_array_index(handle->parties, uint64_t, i) == hold->party;
+    }
+    return is;
+}
+
 void hold_spend(struct hold *hold, bool lost)
 {
     struct handle *handle;
     LIST_FOREACH(handle, &hold->node->handles, link) {
-        bool mine = handle->hold == hold;
-        for (guint i = 0; !mine && hold->kind == BACKEND_FCNTL && handle->parties && i < handle->parties->len; i++) {
-            mine = g_array_index(handle->parties, uint64_t, i) == hold->party;
-        }
-        if (mine) {
+        if (hold_is_of(hold, handle)) {
             handle->spent = true;
             handle->lost = lost;
             handle_notify_poll(handle);
@@ -606,7 +612,7 @@ static void hold_wanted_event(void *context, struct backend_ticket *ticket)
     struct hold *hold = ticket->user;
     struct handle *handle;
     LIST_FOREACH(handle, &hold->node->handles, link) {
-        if (handle->hold == hold) {
+        if (hold_is_of(hold, handle)) {
             handle->wanted = true;
             handle_notify_poll(handle);
         }

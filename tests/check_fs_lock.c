@@ -1,0 +1,352 @@
+/* What flock and fcntl locks are to one another, to leases and to poll. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "check_main.h"
+#include "wire.h"
+
+static struct wire *w;
+static pid_t alice, bob, carol;  /* three processes that are no kin */
+static struct wire_file a, b, c; /* L, open for reading, by each of them */
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    carol = wire_child(w);
+    w->pid = alice;
+    a = wire_created(w, "L", O_RDONLY);
+    w->pid = bob;
+    b = wire_created(w, "L", O_RDONLY);
+    w->pid = carol;
+    c = wire_created(w, "L", O_RDONLY);
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+/* --- flock --------------------------------------------------------------------------- */
+
+START_TEST(shared_locks_stand_together_and_exclusive_waits)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_EX | LOCK_NB)), EAGAIN);
+    uint64_t waiting = wire_flock(w, c, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(conversion_to_exclusive_is_refused_while_another_shares)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1); /* flock(2): the old lock is gone */
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX | LOCK_NB)), 0);
+}
+END_TEST
+
+START_TEST(conversion_to_exclusive_waits_for_the_others)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), EAGAIN);
+}
+END_TEST
+
+START_TEST(interrupted_conversion_holds_nothing)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    wire_interrupt(w, waiting);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+}
+END_TEST
+
+START_TEST(two_conversions_to_exclusive_do_not_deadlock)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    uint64_t first = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, first));
+    uint64_t second = wire_flock(w, b, LOCK_EX);
+    bool waits = wire_waits(w, second);
+    ck_assert_int_eq(wire_waits(w, first), !waits); /* one of them has it */
+    ck_assert_int_eq(wire_result(w, wire_flock(w, waits ? a : b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waits ? second : first), 0);
+}
+END_TEST
+
+START_TEST(conversion_to_shared_lets_waiting_readers_in)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    uint64_t waiting = wire_flock(w, b, LOCK_SH);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(conversion_whose_outcome_comes_after_the_loss_waits_anew)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t asked = wire_flock(w, a, LOCK_SH);
+    ck_assert(wire_waits(w, asked));
+    fake_backend_end(w->fake, "L", BACKEND_BROKEN);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+}
+END_TEST
+
+START_TEST(owner_turns_its_lease_into_a_flock)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    uint64_t token = fake_backend_holder(w->fake, "M")->fence;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), 0);
+    ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, BACKEND_FLOCK);
+    ck_assert_uint_eq(fake_backend_holder(w->fake, "M")->fence, token);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+}
+END_TEST
+
+START_TEST(flock_waits_for_the_end_of_anothers_lease)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_WRONLY);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    w->pid = bob;
+    struct wire_file reader = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, reader, LOCK_EX | LOCK_NB)), EAGAIN);
+    uint64_t waiting = wire_flock(w, reader, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert(wire_exists(w, "M"));
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "M")), file.node); /* never a second inode */
+}
+END_TEST
+
+START_TEST(unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    uint64_t waiting = wire_flock(w, b, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), b.node);
+}
+END_TEST
+
+/* --- fcntl ------------------------------------------------------------------------------ */
+
+START_TEST(byte_ranges_exclude_only_where_they_overlap)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 10, 19, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, c, 3, F_RDLCK, 9, 10, false)), EAGAIN);
+    uint64_t waiting = wire_setlk(w, c, 3, F_RDLCK, 9, 10, true);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 9, 9, false)), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_UNLCK, 10, 10, false)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 5, 5, false)), EAGAIN);
+}
+END_TEST
+
+START_TEST(getlk_tells_who_is_in_the_way)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 10, 19, false)), 0);
+    uint64_t asked = wire_getlk(w, b, 2, F_RDLCK, 0, INT64_MAX);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    const struct fuse_lk_out *out = wire_data(w, asked, NULL);
+    ck_assert_uint_eq(out->lk.type, F_WRLCK);
+    ck_assert_uint_eq(out->lk.start, 10);
+    ck_assert_uint_eq(out->lk.end, 19);
+    ck_assert_int_eq((pid_t)out->lk.pid, alice);
+    asked = wire_getlk(w, b, 2, F_RDLCK, 0, 9);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_uint_eq(((const struct fuse_lk_out *)wire_data(w, asked, NULL))->lk.type, F_UNLCK);
+}
+END_TEST
+
+START_TEST(two_threads_that_wait_for_one_owner_are_both_answered)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 99, false)), 0);
+    uint64_t first = wire_setlk(w, b, 2, F_WRLCK, 0, 9, true), second = wire_setlk(w, b, 2, F_WRLCK, 50, 59, true);
+    ck_assert(wire_waits(w, first));
+    ck_assert(wire_waits(w, second));
+    wire_interrupt(w, first);
+    ck_assert_int_eq(wire_result(w, first), EINTR);
+    ck_assert(wire_waits(w, second));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, 99, false)), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 49, false)), 0);
+}
+END_TEST
+
+START_TEST(owner_of_open_file_description_lets_go_at_release)
+{
+    /* FLUSH carries the process's owner, the lock the description's. */
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1001, F_WRLCK, 0, 9, false)), 0);
+    uint64_t waiting = wire_setlk(w, b, 1002, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, waiting));
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flush(w, a, 5)), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_release(w, a)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(any_close_by_the_process_gives_back_its_fcntl_locks)
+{
+    w->pid = alice;
+    struct wire_file other = wire_opened(w, a.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, other, 1)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
+START_TEST(deadlock_is_told)
+{
+    fake_backend_fail(w->fake, FAKE_ACQUIRE, BACKEND_DEADLOCK);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, true)), EDEADLK);
+}
+END_TEST
+
+START_TEST(flock_and_fcntl_of_one_handle_do_not_exclude_each_other)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, INT64_MAX, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 0, 0, false)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), 0);
+}
+END_TEST
+
+START_TEST(fcntl_conversion_of_a_provisional_open_interrupted_or_not_is_answered_once)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_RDWR);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t asked = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, asked));
+    wire_interrupt(w, asked);
+    ck_assert(wire_waits(w, asked)); /* it has no wait to interrupt */
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    wire_advance(w, 2 * SECOND);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 1);
+}
+END_TEST
+
+/* --- poll --------------------------------------------------------------------------------- */
+
+static unsigned poll_events(struct wire_file file, uint64_t handle)
+{
+    uint64_t asked = wire_poll(w, file, handle);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    return ((const struct fuse_poll_out *)wire_data(w, asked, NULL))->revents;
+}
+
+START_TEST(poll_tells_the_holder_that_somebody_waits)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_uint_eq(poll_events(a, 77) & (POLLPRI | POLLERR | POLLHUP), 0);
+    ck_assert(wire_waits(w, wire_flock(w, b, LOCK_EX)));
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert_uint_eq(g_array_index(w->notices, struct wire_notice, w->notices->len - 1).poll, 77);
+    ck_assert_uint_eq(poll_events(a, 77) & (POLLPRI | POLLERR | POLLHUP), POLLPRI);
+}
+END_TEST
+
+START_TEST(poll_tells_the_holder_that_it_lost)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_uint_eq(poll_events(a, 78) & (POLLPRI | POLLERR | POLLHUP), 0);
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert_uint_eq(poll_events(a, 78) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
+}
+END_TEST
+
+START_TEST(poll_of_an_fcntl_lock_tells_the_same)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_uint_eq(poll_events(a, 79) & (POLLPRI | POLLERR | POLLHUP), 0);
+    ck_assert(wire_waits(w, wire_setlk(w, b, 2, F_WRLCK, 0, 9, true)));
+    ck_assert_uint_eq(poll_events(a, 79) & (POLLPRI | POLLERR | POLLHUP), POLLPRI);
+    fake_backend_end(w->fake, "L", BACKEND_BROKEN);
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert_uint_eq(poll_events(a, 79) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: handle locks");
+    TCase *cases = tcase_create("all");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, shared_locks_stand_together_and_exclusive_waits);
+    tcase_add_test(cases, conversion_to_exclusive_is_refused_while_another_shares);
+    tcase_add_test(cases, conversion_to_exclusive_waits_for_the_others);
+    tcase_add_test(cases, interrupted_conversion_holds_nothing);
+    tcase_add_test(cases, two_conversions_to_exclusive_do_not_deadlock);
+    tcase_add_test(cases, conversion_to_shared_lets_waiting_readers_in);
+    tcase_add_test(cases, conversion_whose_outcome_comes_after_the_loss_waits_anew);
+    tcase_add_test(cases, owner_turns_its_lease_into_a_flock);
+    tcase_add_test(cases, flock_waits_for_the_end_of_anothers_lease);
+    tcase_add_test(cases, unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name);
+    tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
+    tcase_add_test(cases, getlk_tells_who_is_in_the_way);
+    tcase_add_test(cases, two_threads_that_wait_for_one_owner_are_both_answered);
+    tcase_add_test(cases, owner_of_open_file_description_lets_go_at_release);
+    tcase_add_test(cases, any_close_by_the_process_gives_back_its_fcntl_locks);
+    tcase_add_test(cases, deadlock_is_told);
+    tcase_add_test(cases, flock_and_fcntl_of_one_handle_do_not_exclude_each_other);
+    tcase_add_test(cases, fcntl_conversion_of_a_provisional_open_interrupted_or_not_is_answered_once);
+    tcase_add_test(cases, poll_tells_the_holder_that_somebody_waits);
+    tcase_add_test(cases, poll_tells_the_holder_that_it_lost);
+    tcase_add_test(cases, poll_of_an_fcntl_lock_tells_the_same);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}
