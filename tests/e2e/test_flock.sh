@@ -281,7 +281,6 @@ expect flock -n "$MNT/flock" true
 expect flock -s "$MNT/flock" true
 expect flock "$MNT/cmd" test -e "$MNT/cmd"
 expect eventually 2 absent cmd
-expect flock --fcntl -n "$MNT/cmd" true || true
 
 it "exec 9>L; flock -n 9 || exit 1: one of two scripts goes on, the other ends"
 start bash -c 'exec 9>"$1"; flock -n 9 || exit 1; : >"$2"; exec sleep 60' _ "$MNT/idiom" "$TEST_DIR/first"

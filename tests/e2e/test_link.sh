@@ -99,23 +99,4 @@ it "mv and ln as commands: the script's lease is moved and linked by its helpers
 expect bash -c 'echo mine >"$1/s1" && mv "$1/s1" "$1/s2" && ln "$1/s2" "$1/s3" && rm "$1/s2" && cat "$1/s3" && rm "$1/s3"' _ "$MNT" >"$TEST_DIR/out"
 expect_is "$(cat "$TEST_DIR/out")" mine
 
-for tool in lockfile-create dotlockfile lockfile; do
-    if ! command -v $tool >/dev/null; then
-        say "$tool is not installed here"
-        continue
-    fi
-    it "$tool: the second is refused until the first has gone"
-    case $tool in
-    lockfile-create)
-        expect bash -c 'lockfile-create -r 0 -p -l "$1"; sleep 0.1; ! lockfile-create -r 0 -p -l "$1" && rm "$1"' _ "$MNT/$tool" 2>/dev/null
-        ;;
-    dotlockfile)
-        expect bash -c 'dotlockfile -r 0 -p "$1"; ! dotlockfile -r 0 -p "$1" && dotlockfile -u "$1"' _ "$MNT/$tool" 2>/dev/null
-        ;;
-    lockfile)
-        expect bash -c 'lockfile -r 0 "$1"; ! lockfile -r 0 "$1" && rm -f "$1"' _ "$MNT/$tool" 2>/dev/null
-        ;;
-    esac
-done
-
 finish

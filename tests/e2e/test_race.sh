@@ -84,10 +84,8 @@ else
 fi
 it "Python open(x): exactly one wins each round"
 rounds popen python-open
-it "Python Path.touch(exist_ok=False): exactly one wins each round"
-rounds ptouch python-touch
 it "Python Path.touch(): exactly one wins each round"
-rounds ptouchok python-touch-ok
+rounds ptouch python-touch-ok
 it "set -C; >L: exactly one wins each round, in dash and in bash"
 rounds noclobber noclobber noclobber-bash
 it "ln -s: exactly one wins each round"
