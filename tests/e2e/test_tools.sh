@@ -15,7 +15,7 @@ if [ -n "${top_builddir:-}" ] && [ $# -eq 0 ]; then
     results=$top_builddir/tests/e2e/tools.tsv
 fi
 if [ -z "${MOUNT_A:-}" ]; then
-    mount_memory
+    mount_memory allow_other # for tools that are set-group-ID
     MOUNT_A=$MNT
 fi
 mkdir "$TEST_DIR/contenders"
@@ -25,7 +25,7 @@ wait "$STARTED"
 status=$?
 
 trials=0
-while IFS=$'\037' read -r outcome kind tool package _ _ _ _ seen; do
+while IFS=$'\037' read -r outcome kind tool package _ _ _ _ _ seen; do
     [ -n "$outcome" ] || continue
     name="${package:+$package: }$tool"
     trials=$((trials + 1))
@@ -48,5 +48,11 @@ done < <(tr '\t' '\037' <"$results") # a tab would take empty fields together
 it "all of the matrix was gone through"
 expect [ "$status" -eq 0 ]
 expect [ "$trials" -gt 0 ]
+
+if [ $# -eq 0 ] && [ -n "${top_srcdir:-}" ]; then
+    it "README.md and leasefs(7) show what was seen (else: tools/table --into)"
+    expect "$PYTHON" "$E2E_DIR/tools/table" --markdown --check "$top_srcdir/README.md" "$results"
+    expect "$PYTHON" "$E2E_DIR/tools/table" --mdoc --check "$top_srcdir/man/leasefs.7" "$results"
+fi
 
 finish

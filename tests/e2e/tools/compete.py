@@ -10,8 +10,9 @@ Both mounts show one store, and may be the same.  They may also be a directory t
 there; what only leasefs can tell is not looked at then.
 
 Prints a line for each trial: outcome, pair or tool, the matrix's fields, what was seen; separated by tabs.
-Outcome is pass, fail, skip (a tool is missing) or absent (a tool is missing that is optional).  Of a tool that failed,
-the rest of the output of its contenders follows, each line beginning with a tab."""
+Outcome is pass, fail, skip (a tool is missing), absent (a tool is missing that is optional) or noted (one that cannot
+work, and that cannot be tried here).  Of a tool that failed, the end of the output of its contenders follows, each line
+beginning with a tab."""
 
 import argparse
 import concurrent.futures
@@ -29,7 +30,7 @@ DEADLINE = 30  # seconds for what must happen
 WATCH = 0.4  # seconds for which what must not happen is watched, where nothing tells that the moment has come
 SETTLED = 1.1  # seconds after which a lease is refused otherwise than before
 WORKERS = 12
-FIELDS = ("Tool", "Package", "Calls", "Second", "Note", "Cannot")
+FIELDS = ("Tool", "Package", "Calls", "Second", "Optional", "Note", "Cannot")
 
 
 class Wrong(Exception):
@@ -56,7 +57,7 @@ def read_matrix():
 def missing(tool):
     """What is not installed of a tool, or None."""
     needs = tool.get("Needs") or next(
-        word for word in tool.get("Contender", "true").split() if word not in ("exec", "cd") and "=" not in word)
+        word for word in tool["Contender"].split() if word not in ("exec", "cd") and "=" not in word)
     if needs.startswith("!"):
         present = subprocess.run(["sh", "-c", needs[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL, check=False).returncode == 0
@@ -114,7 +115,7 @@ class Contender:
     def must_be_refused(self):
         eventually(lambda: self.ended() or b"held\n" in self.said, f"the {self.name} is refused")
         if b"held\n" in self.said:
-            raise Wrong(f"the {self.name} got the lock while it was held")
+            raise Wrong(f"the {self.name} got the lock, and should have been refused")
         if self.process.returncode <= 0 or self.process.returncode in (126, 127):
             raise Wrong(f"the {self.name} was not refused: {self.outcome()}")
 
@@ -228,6 +229,8 @@ class Trial:
 
     def run(self):
         """Returns the outcome and what was seen."""
+        if "Contender" not in self.tools[0]:
+            return "noted", ""
         for tool in self.tools:
             lack = missing(tool)
             if lack:
@@ -318,16 +321,18 @@ class Mixed(Trial):
         first = self.start("first", "A", one)
         first.must_hold()
         second = self.start("second", "B", other)
-        limit = time.monotonic() + (WATCH if other["Second"] == "polls" or not self.leasefs else DEADLINE)
-        while not second.ended() and not waiters(second.lock) and time.monotonic() < limit:
+        limit = time.monotonic() + (WATCH if other["Second"] == "polls" else DEADLINE)
+        while not second.ended() and time.monotonic() < limit:
             if second.holds():
                 raise Wrong("the second got the lock while it was held")
+            if other["Second"] == "waits" and waiters(second.lock):
+                break
             time.sleep(0.005)
         waiting = not second.ended()
         if not waiting:
             second.must_be_refused()
-        elif other["Second"] == "refused":
-            raise Wrong("the second was not refused")
+        elif other["Second"] == "refused" or other["Second"] == "waits" and not waiters(second.lock):
+            raise Wrong("the second neither waits nor was refused")
         first.must_end()
         self.gets_it(other, second if waiting else self.start("third", "B", other))
         return "waits, then gets it" if waiting else "refused, then gets it"
@@ -339,8 +344,7 @@ def trials(arguments):
     tools = [tool for tool in tools if any(word in f"{tool['Package']}: {tool['Tool']}" for word in words)]
     number = 0
     for tool in tools:
-        if "Contender" in tool:
-            yield Trial(arguments, number, tool["Tool"], [tool])
+        yield Trial(arguments, number, tool["Tool"], [tool])
         number += 1
     if not arguments.leasefs:
         return  # elsewhere, tools that lock in different ways do not exclude each other
