@@ -190,7 +190,7 @@ static void content_change_through(struct request *r)
         content_refuse(r, -ESTALE);
     } else if (own && own->kind != BACKEND_PROVISIONAL) {
         content_change(r, own);
-    } else if (!own && (hold_lease(r->node) || hold_first(r->node))) {
+    } else if (!own && hold_first(r->node)) {
         content_refuse(r, -EBUSY);
     } else if (nothing) {
         content_end(r, BACKEND_OK); /* cutting nothing to nothing decides nothing */
@@ -314,7 +314,7 @@ void handle_times(struct request *r)
         r->hold = own;
         content_apply_times(r, own);
         content_dated(r, BACKEND_OK);
-    } else if (hold_lease(r->node) || hold_first(r->node)) {
+    } else if (hold_first(r->node)) {
         request_reply(r, -EBUSY);
     } else {
         content_date_idle(r);

@@ -143,6 +143,8 @@ void handle_open(struct request *r)
         request_reply_open(r);
     } else if (own) {
         handle_open_own(r, own);
+    } else if (lease && !lease->since) {
+        request_park(r, hold_queue(lease), handle_open, handle_open_interrupted); /* asked for, not answered */
     } else if (lease && lease->kind == BACKEND_PROVISIONAL) {
         if (r->waited) {
             request_reply_open(r); /* the first of those that waited has it now */
@@ -180,7 +182,7 @@ void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*repl
 {
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     struct backend_claim claim;
-    if (hold_lease(r->node) || hold_first(r->node)) {
+    if (hold_first(r->node)) {
         request_reply(r, -EEXIST);
         return;
     }
@@ -219,7 +221,7 @@ static void handle_flush_idle(struct request *r)
     struct backend_claim claim;
     if (handle_own_hold(h)) {
         request_reply(r, 0);
-    } else if (hold_lease(h->node) || hold_first(h->node)) {
+    } else if (hold_first(h->node)) {
         request_reply(r, -EBUSY);
     } else {
         r->hold = hold_new(r->fs, h->node, BACKEND_PROVISIONAL, h->opener, context->uid, context->gid, h->node->mode);

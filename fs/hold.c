@@ -21,13 +21,16 @@ static const char *hold_log_name(const struct hold *hold, char *buffer, size_t s
 
 struct hold *hold_lease(const struct node *node)
 {
-    struct hold *hold;
+    struct hold *hold, *asked = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
         if (hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE) {
-            return hold;
+            if (hold->since) {
+                return hold;
+            }
+            asked = hold;
         }
     }
-    return NULL;
+    return asked;
 }
 
 struct hold *hold_first(const struct node *node)
@@ -101,12 +104,18 @@ static void hold_settle(struct fs *fs, struct hold *hold)
 
 bool hold_is_owner(struct hold *hold, struct owner *who)
 {
+    if (who && who == hold->owner) {
+        return true; /* it asks, so it lives, so nobody has inherited */
+    }
     struct owner *owner = hold_owner(hold);
     return who && owner && owner_pid(owner) == owner_pid(who) && owner_start(owner) == owner_start(who);
 }
 
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
 {
+    if (hold_is_owner(hold, who)) {
+        return true;
+    }
     struct owner *owner = hold_owner(hold);
     if ((fs->options->owner_user || !owner || !owner_alive(owner)) && uid == hold->uid) {
         return true;
@@ -294,6 +303,7 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
                           const struct backend_info *holder)
 {
     struct request *r = arg;
+    struct fs *fs = r->fs;
     struct hold *hold = r->hold;
     r->busy_young = holder && holder->kind == BACKEND_LEASE && clock_now() - holder->acquired < SECOND;
     if (result == BACKEND_QUEUED) {
@@ -304,14 +314,18 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
         return;
     }
     request_unpark(r);
-    if (result == BACKEND_OK) {
-        hold->ticket = ticket;
-        hold_granted(r->fs, hold, ticket->kind);
-    } else {
+    if (result != BACKEND_OK) {
         r->hold = NULL;
-        hold_free(r->fs, hold);
+        hold_free(fs, hold);
+        r->then(r, result);
+        return;
     }
+    hold->ticket = ticket;
+    hold_granted(fs, hold, ticket->kind);
+    hold_ref(hold);
     r->then(r, result);
+    hold_resume_parked(fs, hold); /* opens that met it unanswered */
+    hold_unref(fs, hold);
 }
 
 void hold_acquire(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result))

@@ -46,7 +46,9 @@ struct hold {
     bool sequence : 1;     /* a ticket in its directory's queue: see sequence.h */
 };
 
-/* The exclusive claim of a process (PROVISIONAL or LEASE) on a node, or NULL. */
+/* The exclusive claim of a process (PROVISIONAL or LEASE) on a node: the one that
+ * holds, or else the first that was asked for and is not answered (`since` is 0);
+ * or NULL. */
 struct hold *hold_lease(const struct node *node);
 /* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket
  * in its directory's queue.  (fcntl locks are known by hold_party.) */

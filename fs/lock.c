@@ -92,7 +92,7 @@ static bool lock_awaits_outcome(struct request *r)
     if (r->blocks || r->waited || !lease || lease->kind != BACKEND_PROVISIONAL || lease == r->handle->hold) {
         return false;
     }
-    r->waited = true;
+    r->waited = lease->since != 0;
     request_park(r, hold_queue(lease), lock_resumed, lock_interrupted);
     return true;
 }
