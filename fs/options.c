@@ -235,7 +235,7 @@ static const struct option_word option_words[] = {
     {"allow_root", pass_on},
     {"auto_unmount", pass_on},
     {"debug", pass_debug},
-    {"default_permissions", drop}, /* always on */
+    {"default_permissions", drop}, /* on where it matters */
     {"fsname=", pass_fsname},
     {"subtype=", pass_subtype},
 
@@ -421,7 +421,9 @@ static int complete(struct parse *p)
     if (result == 0 && !p->has_subtype) {
         result = add_fuse_option(p, "subtype=leasefs");
     }
-    if (result == 0) {
+    /* A mount that root alone can use needs no checks, which would cost the kernel
+     * a question about the directory at each step. */
+    if (result == 0 && (p->allow_other || geteuid() != 0)) {
         result = add_fuse_option(p, "default_permissions");
     }
     return result;
