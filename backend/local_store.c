@@ -1,0 +1,546 @@
+/* local_store: writes leases down as they change, reserves fencing tokens ahead,
+ * and compacts the journal while it is in use.
+ *
+ * Fencing tokens are reserved in steps by a synced record, the next step when
+ * half of this one is used up; so they never go back, not even after a power
+ * cut, and no request waits for the disk.
+ */
+#include "local_store.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "journal.h"
+#include "local_replay.h"
+#include "log.h"
+
+#define FENCE_STEP (1 << 20)
+#define FENCE_SPARE 1024       /* at most so many are used by one request */
+#define NUMBER_STEP 1024       /* numbers of sequence tickets reserved at a time */
+#define COMPACT_MIN (1024 * 1024)
+#define COMPACT_PART 512       /* tickets copied in one step, */
+#define COMPACT_BYTES 262144   /* unless these are more */
+
+enum compacting { COMPACT_IDLE, COMPACT_COPYING, COMPACT_FINISHING };
+
+struct local_store {
+    struct journal *journal;
+    struct lockspace *space;
+    char *directory;
+    char *boot_id;
+    bool sync_always;
+    bool pending;                 /* the batch is not empty */
+    bool reported;                /* that the journal failed */
+    GByteArray *record;
+    uint64_t reserved;            /* fencing tokens below this may be used */
+    uint64_t reserving;           /* and will be below this, */
+    uint64_t reserving_sequence;  /* once the journal is synced up to here; 0: nothing asked for */
+    GHashTable *numbers;          /* directory -> uint64_t: numbers below this are reserved */
+    uint64_t compact_min;
+    uint64_t compact_at;          /* the journal's size at which compaction begins */
+    enum compacting compacting;
+    int compact_error;
+    uint64_t compact_bytes;       /* copied in this step */
+    char cursor[LOCAL_NAME_MAX];
+};
+
+/* --- records --- */
+
+static void report_failure(struct local_store *store)
+{
+    int failed = journal_failed(store->journal);
+
+    if (!failed || store->reported)
+        return;
+    store->reported = true;
+    log_error("%s/journal: %s: no new lease is granted, and what is released from now on may come back: make room or "
+              "replace the disk, then unmount and mount again",
+              store->directory, g_strerror(failed));
+}
+
+static enum backend_result put(struct local_store *store, enum local_record type, const void *payload, size_t length)
+{
+    int r = journal_append(store->journal, (uint8_t)type, payload, length);
+
+    if (r == -EMSGSIZE)
+        return BACKEND_FULL;
+    if (r < 0) {
+        report_failure(store);
+        return BACKEND_UNREACHABLE;
+    }
+    store->pending = true;
+    return BACKEND_OK;
+}
+
+static GByteArray *fresh_record(struct local_store *store)
+{
+    g_byte_array_set_size(store->record, 0);
+    return store->record;
+}
+
+static enum backend_result put_record(struct local_store *store, enum local_record type)
+{
+    return put(store, type, store->record->data, store->record->len);
+}
+
+enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease)
+{
+    local_record_lease(fresh_record(store), lease);
+    return put_record(store, LOCAL_LEASE);
+}
+
+static void describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease)
+{
+    bool sequence = lockspace_ticket_sequence(ticket);
+
+    *ret_lease = (struct local_lease){
+        .name = name,
+        .fence = ticket->fence,
+        .flags = (uint8_t)((ticket->held ? LOCAL_LEASE_HELD : 0) | (sequence ? LOCAL_LEASE_SEQUENCE : 0) |
+                           (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0)),
+        .ttl = ticket->ttl,
+        .acquired = ticket->acquired,
+        .deadline = ticket->deadline,
+        .meta = lockspace_ticket_meta(ticket),
+        .content = lockspace_ticket_content(ticket),
+    };
+}
+
+enum backend_result local_store_put_ticket(struct local_store *store, const struct backend_ticket *ticket,
+                                           uint64_t replaces)
+{
+    char name[LOCAL_NAME_MAX];
+    struct local_lease lease;
+
+    if (!lockspace_ticket_name(ticket, name, sizeof(name)))
+        return BACKEND_INVALID;
+    describe_ticket(ticket, name, &lease);
+    lease.replaces = replaces;
+    return local_store_put_lease(store, &lease);
+}
+
+enum backend_result local_store_put_end(struct local_store *store, uint64_t fence)
+{
+    fence = GUINT64_TO_LE(fence);
+    return put(store, LOCAL_END, &fence, sizeof(fence));
+}
+
+enum backend_result local_store_put_renewals(struct local_store *store, struct backend_ticket *const *tickets,
+                                             size_t count)
+{
+    GByteArray *record = fresh_record(store);
+
+    for (size_t i = 0; i < count; i++) {
+        local_record_u64(record, tickets[i]->fence);
+        local_record_u64(record, (uint64_t)tickets[i]->ttl);
+        local_record_u64(record, (uint64_t)tickets[i]->deadline);
+    }
+    return put_record(store, LOCAL_RENEWALS);
+}
+
+enum backend_result local_store_put_change(struct local_store *store, uint64_t fence,
+                                           const struct backend_change *change)
+{
+    GByteArray *record = fresh_record(store);
+    uint8_t set = (uint8_t)change->set;
+
+    local_record_u64(record, fence);
+    g_byte_array_append(record, &set, 1);
+    local_record_bytes(record, change->set & BACKEND_SET_META ? change->meta : NULL);
+    local_record_bytes(record, change->set & BACKEND_SET_CONTENT ? change->content : NULL);
+    return put_record(store, LOCAL_CHANGE);
+}
+
+/* The directory as it is to be found after a crash: its numbers go on behind
+ * those that are reserved. */
+static void record_directory(struct local_store *store, const char *name, const struct backend_directory *directory)
+{
+    struct backend_directory kept = *directory;
+    const uint64_t *reserved = g_hash_table_lookup(store->numbers, name);
+
+    if (reserved)
+        kept.sequence = MAX(kept.sequence, *reserved);
+    local_record_directory(fresh_record(store), name, &kept);
+}
+
+enum backend_result local_store_put_directory(struct local_store *store, const char *name,
+                                              const struct backend_directory *directory)
+{
+    record_directory(store, name, directory);
+    return put_record(store, LOCAL_DIRECTORY);
+}
+
+enum backend_result local_store_put_rmdir(struct local_store *store, const char *name)
+{
+    g_hash_table_remove(store->numbers, name);
+    local_record_string(fresh_record(store), name);
+    return put_record(store, LOCAL_RMDIR);
+}
+
+enum backend_result local_store_put_number(struct local_store *store, const struct backend_ticket *ticket)
+{
+    char name[LOCAL_NAME_MAX];
+    char *slash;
+    const uint64_t *reserved;
+    uint64_t next;
+    struct backend_info info;
+
+    if (!lockspace_ticket_name(ticket, name, sizeof(name)))
+        return BACKEND_INVALID;
+    slash = strrchr(name, '/');
+    (slash ? slash : name)[0] = '\0';
+    lockspace_stat(store->space, name, &info);
+    reserved = g_hash_table_lookup(store->numbers, name);
+    if (reserved && info.directory.sequence <= *reserved)
+        return BACKEND_OK;
+    next = info.directory.sequence + NUMBER_STEP;
+    g_hash_table_replace(store->numbers, g_strdup(name), g_memdup2(&next, sizeof(next)));
+    return local_store_put_directory(store, name, &info.directory);
+}
+
+enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_sequence)
+{
+    *ret_sequence = 0;
+    if (!store->pending)
+        return BACKEND_OK;
+    store->pending = false;
+    if (journal_commit(store->journal) < 0) {
+        report_failure(store);
+        return BACKEND_UNREACHABLE;
+    }
+    *ret_sequence = journal_sequence(store->journal);
+    if (store->sync_always)
+        journal_sync(store->journal);
+    return BACKEND_OK;
+}
+
+bool local_store_failed(const struct local_store *store)
+{
+    return journal_failed(store->journal) != 0;
+}
+
+uint64_t local_store_synced(const struct local_store *store)
+{
+    return journal_synced(store->journal);
+}
+
+void local_store_on_synced(struct local_store *store, void (*synced)(void *arg), void *arg)
+{
+    journal_on_synced(store->journal, synced, arg);
+}
+
+/* --- fencing tokens --- */
+
+static int put_fence(struct local_store *store, uint64_t next)
+{
+    uint64_t le = GUINT64_TO_LE(next);
+    int r = journal_append(store->journal, LOCAL_FENCE, &le, sizeof(le));
+
+    return r == 0 ? journal_commit(store->journal) : r;
+}
+
+/* Asks for the next step, and takes it over once it is safe. */
+static void reserve(struct local_store *store, uint64_t next)
+{
+    if (store->reserving_sequence && journal_synced(store->journal) >= store->reserving_sequence) {
+        store->reserved = store->reserving;
+        store->reserving_sequence = 0;
+    }
+    if (store->reserving_sequence || next + FENCE_STEP / 2 < store->reserved)
+        return;
+    store->reserving = MAX(next, store->reserved) + FENCE_STEP;
+    if (put_fence(store, store->reserving) < 0)
+        return;
+    store->reserving_sequence = journal_sequence(store->journal);
+    journal_sync(store->journal);
+}
+
+bool local_store_may_number(struct local_store *store)
+{
+    uint64_t next = lockspace_next_fence(store->space);
+
+    if (next + FENCE_STEP / 2 < store->reserved)
+        return true;
+    reserve(store, next);
+    if (next + FENCE_SPARE < store->reserved)
+        return true;
+    if (!store->reserving_sequence || journal_sync_wait(store->journal) < 0) {
+        report_failure(store);
+        return false;
+    }
+    reserve(store, next);
+    return next + FENCE_SPARE < store->reserved;
+}
+
+/* --- compaction --- */
+
+static void copy_record(struct local_store *store, enum local_record type)
+{
+    int r = journal_compact_append(store->journal, (uint8_t)type, store->record->data, store->record->len);
+
+    if (r < 0 && !store->compact_error)
+        store->compact_error = r;
+    store->compact_bytes += store->record->len;
+}
+
+static void copy_directory(void *arg, const char *name, const struct backend_directory *directory)
+{
+    record_directory(arg, name, directory);
+    copy_record(arg, LOCAL_DIRECTORY);
+}
+
+static void copy_lease(void *arg, const char *name, struct backend_ticket *ticket)
+{
+    struct local_store *store = arg;
+    struct local_lease lease;
+
+    describe_ticket(ticket, name, &lease);
+    local_record_lease(fresh_record(store), &lease);
+    copy_record(store, LOCAL_LEASE);
+}
+
+static struct local_session present_session(const struct local_store *store)
+{
+    return (struct local_session){.boottime = clock_now(), .wall = clock_wall(), .boot_id = store->boot_id};
+}
+
+static int begin_compaction(struct local_store *store)
+{
+    struct local_session session = present_session(store);
+    int r = journal_compact_begin(store->journal);
+
+    if (r < 0)
+        return r;
+    store->cursor[0] = '\0';
+    store->compact_error = 0;
+    local_record_session(fresh_record(store), &session);
+    copy_record(store, LOCAL_SESSION);
+    g_byte_array_set_size(store->record, 0);
+    local_record_u64(store->record, MAX(store->reserved, store->reserving));
+    copy_record(store, LOCAL_FENCE);
+    store->compacting = COMPACT_COPYING;
+    return store->compact_error;
+}
+
+/* Copies a part of the state; 1 if more is to come, 0 at the end, or -errno. */
+static int copy_part(struct local_store *store)
+{
+    size_t copied = 0, visited;
+    const size_t at_once = 32;
+
+    store->compact_bytes = 0;
+    do {
+        visited = lockspace_visit(store->space, store->cursor, sizeof(store->cursor), at_once, copy_directory,
+                                  copy_lease, store);
+        copied += visited;
+    } while (visited == at_once && copied < COMPACT_PART && store->compact_bytes < COMPACT_BYTES);
+    if (!store->compact_error)
+        store->compact_error = journal_commit(store->journal);
+    return store->compact_error ? store->compact_error : visited == at_once;
+}
+
+static void end_compaction(struct local_store *store, int error)
+{
+    uint64_t size = journal_size(store->journal);
+
+    store->compacting = COMPACT_IDLE;
+    store->compact_at = 2 * size + store->compact_min;
+    if (error < 0) {
+        journal_compact_abort(store->journal);
+        log_warning("%s/journal cannot be compacted: %s: it will be tried again when it has doubled",
+                    store->directory, g_strerror(-error));
+    } else {
+        log_debug("%s/journal was compacted to %" G_GUINT64_FORMAT " bytes", store->directory, size);
+    }
+}
+
+bool local_store_step(struct local_store *store)
+{
+    int r = 0;
+
+    report_failure(store);
+    switch (store->compacting) {
+    case COMPACT_IDLE:
+        if (journal_size(store->journal) < store->compact_at || journal_failed(store->journal))
+            return false;
+        r = begin_compaction(store);
+        break;
+    case COMPACT_COPYING:
+        r = copy_part(store);
+        if (r == 0) {
+            r = journal_compact_finish(store->journal);
+            store->compacting = COMPACT_FINISHING;
+        }
+        break;
+    case COMPACT_FINISHING:
+        if (!journal_compact_ready(store->journal))
+            return false;
+        r = journal_compact_swap(store->journal);
+        end_compaction(store, r);
+        return false;
+    }
+    if (r < 0)
+        end_compaction(store, r);
+    return store->compacting == COMPACT_COPYING;
+}
+
+/* Rewrites the journal now, before anybody is served. */
+static int rewrite(struct local_store *store)
+{
+    int r = begin_compaction(store);
+
+    if (r == 0)
+        do
+            r = copy_part(store);
+        while (r > 0);
+    if (r == 0)
+        r = journal_compact_finish(store->journal);
+    if (r == 0)
+        r = journal_sync_wait(store->journal);
+    if (r == 0)
+        r = journal_compact_swap(store->journal);
+    if (r < 0)
+        journal_compact_abort(store->journal);
+    store->compacting = COMPACT_IDLE;
+    return r;
+}
+
+/* --- opening and closing --- */
+
+static char *read_boot_id(const struct local_options *options)
+{
+    char *id = NULL;
+
+    if (options->boot_id)
+        return g_strdup(options->boot_id);
+    /* without it every start counts as a reboot: terms get longer, never shorter */
+    if (!g_file_get_contents("/proc/sys/kernel/random/boot_id", &id, NULL, NULL))
+        return g_strdup("");
+    return g_strstrip(id);
+}
+
+static void log_restored(struct local_store *store, const struct local_restored *restored, uint64_t cut)
+{
+    if (cut)
+        log_warning("%s/journal ended in the middle of a record: %" G_GUINT64_FORMAT " bytes were cut off",
+                    store->directory, cut);
+    if (restored->leases || restored->gone->len)
+        log_info("%s: %zu leases are there again, %u have ended meanwhile", store->directory, restored->leases,
+                 restored->gone->len);
+    if (restored->rebooted)
+        log_info("%s: the host has rebooted, so %zu leases begin a full term", store->directory, restored->rebooted);
+}
+
+/* Writes down that a session begins, what has ended since the last one, and
+ * reserves fencing tokens. */
+static int begin_session(struct local_store *store, const struct local_session *session,
+                         const struct local_restored *restored)
+{
+    int r = 0;
+
+    store->reserving = restored->next + FENCE_STEP;
+    if (restored->same_boot) {
+        local_record_session(fresh_record(store), session);
+        if (put_record(store, LOCAL_SESSION) != BACKEND_OK)
+            r = -journal_failed(store->journal);
+        for (guint i = 0; i < restored->gone->len; i++)
+            local_store_put_end(store, g_array_index(restored->gone, uint64_t, i));
+        for (guint i = 0; i < restored->granted->len; i++)
+            local_store_put_ticket(store, restored->granted->pdata[i], 0);
+        store->pending = false;
+        if (r == 0)
+            r = put_fence(store, store->reserving);
+    } else {
+        r = rewrite(store);
+    }
+    if (r == 0)
+        r = journal_sync_wait(store->journal);
+    if (r == 0)
+        store->reserved = store->reserving;
+    return r;
+}
+
+static int restore(struct local_store *store, struct local_replay *replay, uint64_t cut, char *error, size_t error_size)
+{
+    struct local_session session = present_session(store);
+    struct local_restored restored;
+    int r;
+
+    local_replay_restore(replay, store->space, &session, &restored);
+    log_restored(store, &restored, cut);
+    r = begin_session(store, &session, &restored);
+    g_ptr_array_unref(restored.granted);
+    g_array_unref(restored.gone);
+    if (r < 0)
+        g_snprintf(error, error_size, "%s/journal cannot be written: %s: make room, or give another directory with "
+                   "local:DIR", store->directory, g_strerror(-r));
+    /* a journal just read counts as twice what is alive in it: there is no need to know better */
+    store->compact_at = journal_size(store->journal) + store->compact_min;
+    return r;
+}
+
+int local_store_open(const struct local_options *options, struct lockspace *space, struct local_store **ret_store,
+                     char *error, size_t error_size)
+{
+    struct local_store *store = g_new0(struct local_store, 1);
+    struct local_replay *replay = local_replay_new();
+    uint64_t cut;
+    int r;
+
+    store->space = space;
+    store->directory = g_strdup(options->directory);
+    store->boot_id = read_boot_id(options);
+    store->sync_always = options->sync_always;
+    store->compact_min = options->compact_min ? options->compact_min : COMPACT_MIN;
+    store->record = g_byte_array_new();
+    store->numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+
+    r = journal_open(options->directory, local_replay_record, replay, &store->journal, &cut, error, error_size);
+    if (r == 0)
+        r = restore(store, replay, cut, error, error_size);
+    local_replay_free(replay);
+    if (r < 0) {
+        journal_close(store->journal);
+        store->journal = NULL;
+        local_store_close(store);
+        return r;
+    }
+    *ret_store = store;
+    return 0;
+}
+
+/* After a clean end numbers go on without a gap. */
+static void write_exact_numbers(struct local_store *store)
+{
+    GHashTableIter iter;
+    void *name;
+
+    g_hash_table_iter_init(&iter, store->numbers);
+    while (g_hash_table_iter_next(&iter, &name, NULL)) {
+        struct backend_info info;
+
+        lockspace_stat(store->space, name, &info);
+        if (info.type != BACKEND_DIRECTORY)
+            continue;
+        local_record_directory(fresh_record(store), name, &info.directory);
+        put_record(store, LOCAL_DIRECTORY);
+    }
+    put_fence(store, lockspace_next_fence(store->space));
+}
+
+void local_store_close(struct local_store *store)
+{
+    if (!store)
+        return;
+    if (store->journal && !journal_failed(store->journal)) {
+        journal_on_synced(store->journal, NULL, NULL);
+        write_exact_numbers(store);
+        journal_sync_wait(store->journal);
+    }
+    journal_close(store->journal);
+    g_hash_table_unref(store->numbers);
+    g_byte_array_unref(store->record);
+    g_free(store->boot_id);
+    g_free(store->directory);
+    g_free(store);
+}

@@ -1,0 +1,70 @@
+/* local_store: what a local backend writes down, and how it reads it back.
+ *
+ * Turns leases, directories, sessions and reservations of fencing tokens into
+ * journal records; on opening, fills a lockspace from them.  Of tickets only
+ * leases are kept: everything else ends with the daemon.
+ *
+ * A session is one run of the daemon: its boot id tells whether the deadlines
+ * (CLOCK_BOOTTIME) in the records after it still mean anything.
+ *
+ * The local_store_put_ functions only add to a batch; local_store_commit writes
+ * it.  Any prefix of a batch must be a state that may be found after a crash.
+ */
+#ifndef BACKEND_LOCAL_STORE_H
+#define BACKEND_LOCAL_STORE_H
+
+#include "local.h"
+#include "local_record.h"
+#include "lockspace.h"
+
+#define LOCAL_NAME_MAX 4096 /* bytes of a path, with its NUL */
+
+struct local_store; /* opaque */
+
+/* Opens the journal and restores directories and leases into `space`, `due` in
+ * a millisecond.  0, or -errno with one line in `error`. */
+int local_store_open(const struct local_options *options, struct lockspace *space, struct local_store **ret_store,
+                     char *error, size_t error_size);
+
+/* Writes the exact next fencing token, and closes.  NULL is allowed. */
+void local_store_close(struct local_store *store);
+
+/* `synced` is called from another thread whenever local_store_synced, or
+ * local_store_step, may have something new; NULL: never again. */
+void local_store_on_synced(struct local_store *store, void (*synced)(void *arg), void *arg);
+
+/* Whether a fencing token may be given out: what is about to be given has been
+ * reserved.  Blocks only if half a million tokens went in one sync's time. */
+bool local_store_may_number(struct local_store *store);
+
+/* BACKEND_OK, or BACKEND_UNREACHABLE once the journal failed, or BACKEND_FULL if
+ * the record would be too long. */
+enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease);
+enum backend_result local_store_put_ticket(struct local_store *store, const struct backend_ticket *ticket,
+                                           uint64_t replaces);
+enum backend_result local_store_put_end(struct local_store *store, uint64_t fence);
+enum backend_result local_store_put_renewals(struct local_store *store, struct backend_ticket *const *tickets,
+                                             size_t count);
+enum backend_result local_store_put_change(struct local_store *store, uint64_t fence,
+                                           const struct backend_change *change);
+enum backend_result local_store_put_directory(struct local_store *store, const char *name,
+                                              const struct backend_directory *directory);
+enum backend_result local_store_put_rmdir(struct local_store *store, const char *name);
+
+/* To be called when a sequence ticket has been made, whatever its kind: the
+ * directory's numbers go on after a restart. */
+enum backend_result local_store_put_number(struct local_store *store, const struct backend_ticket *ticket);
+
+/* Writes the batch; BACKEND_OK or BACKEND_UNREACHABLE.  `*ret_sequence` is what
+ * local_store_synced must reach for all of it to survive the host; 0 if the
+ * batch was empty.  With sync_always the sync has been asked for. */
+enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_sequence);
+
+bool local_store_failed(const struct local_store *store);
+uint64_t local_store_synced(const struct local_store *store);
+
+/* Carries compaction on, when the journal has grown enough, by about a
+ * millisecond's work; true if it should be called again without waiting. */
+bool local_store_step(struct local_store *store);
+
+#endif

@@ -1,0 +1,398 @@
+/* contract: the loop, the fixtures and the calls of the scenarios. */
+#include "contract.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PATIENCE 20.0 /* seconds for one scenario */
+
+struct backend *contract_backend;
+
+static const struct contract *subject;
+static struct ev_loop *loop;
+static ev_timer patience;
+static GPtrArray *kept; /* GBytes that end with the scenario */
+static GString *listing;
+static unsigned event_number;
+
+/* Lets a turn end as soon as something was told, whatever told it. */
+static void end_turn(void)
+{
+    ev_break(loop, EVBREAK_ONE);
+}
+
+static void note(struct backend_ticket *ticket, unsigned *count)
+{
+    struct contract_log *log = ticket->user;
+
+    ++*count;
+    log->when = ++event_number;
+    end_turn();
+}
+
+static void on_granted(void *context, struct backend_ticket *ticket)
+{
+    (void)context;
+    ck_assert_msg(ticket->held, "granted, but does not hold");
+    note(ticket, &((struct contract_log *)ticket->user)->granted);
+}
+
+static void on_due(void *context, struct backend_ticket *ticket)
+{
+    (void)context;
+    note(ticket, &((struct contract_log *)ticket->user)->due);
+}
+
+static void on_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
+{
+    struct contract_log *log = ticket->user;
+
+    (void)context;
+    log->why = why;
+    note(ticket, &log->ended);
+}
+
+static void on_wanted(void *context, struct backend_ticket *ticket)
+{
+    (void)context;
+    note(ticket, &((struct contract_log *)ticket->user)->wanted);
+}
+
+static const struct backend_events events = {
+    .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted};
+
+static void give_up(struct ev_loop *l, ev_timer *timer, int revents)
+{
+    (void)l, (void)timer, (void)revents;
+    ck_abort_msg("waited %g s for what did not happen", PATIENCE);
+}
+
+void contract_start(struct backend *b)
+{
+    contract_backend = b;
+    backend_start(b, loop, &events, NULL);
+}
+
+void contract_setup(void)
+{
+    loop = ev_loop_new(EVFLAG_AUTO);
+    ev_timer_init(&patience, give_up, PATIENCE, 0.);
+    ev_timer_start(loop, &patience);
+    kept = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
+    listing = g_string_new(NULL);
+    contract_start(subject->open());
+}
+
+void contract_teardown(void)
+{
+    backend_free(contract_backend);
+    contract_backend = NULL;
+    ev_timer_stop(loop, &patience);
+    ev_loop_destroy(loop);
+    g_ptr_array_unref(kept);
+    g_string_free(listing, TRUE);
+    if (subject->clean)
+        subject->clean();
+}
+
+void contract_turn(void)
+{
+    ev_run(loop, EVRUN_ONCE);
+}
+
+/* --- calls --- */
+
+struct answer {
+    bool told;
+    struct contract_acquired acquired;
+    enum backend_result result;
+    struct backend_info info;
+    size_t listed;
+    char *last;
+};
+
+static void on_done(void *arg, enum backend_result result)
+{
+    struct answer *answer = arg;
+
+    ck_assert_msg(!answer->told, "completed twice");
+    answer->told = true;
+    end_turn();
+    answer->result = result;
+}
+
+static enum backend_result wait_done(struct answer *answer)
+{
+    CONTRACT_UNTIL(answer->told);
+    return answer->result;
+}
+
+static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                        const struct backend_info *holder)
+{
+    struct answer *answer = arg;
+
+    ck_assert_msg(!answer->told, "completed twice");
+    ck_assert_msg((ticket != NULL) == (result == BACKEND_OK || result == BACKEND_QUEUED), "ticket with %s",
+                  backend_result_name(result));
+    ck_assert_msg((holder != NULL) == (result == BACKEND_BUSY), "holder with %s", backend_result_name(result));
+    answer->told = true;
+    end_turn();
+    answer->acquired = (struct contract_acquired){.result = result, .ticket = ticket, .holder = holder != NULL};
+    if (holder) {
+        answer->acquired.kind = holder->kind;
+        answer->acquired.fence = holder->fence;
+        answer->acquired.holding = holder->ticket;
+    }
+}
+
+struct backend_claim contract_claim(enum backend_kind kind, struct contract_log *log)
+{
+    return (struct backend_claim){.kind = kind, .user = log, .ttl = CONTRACT_LONG};
+}
+
+struct contract_acquired contract_acquire(const char *name, const struct backend_claim *claim)
+{
+    struct answer answer = {0};
+    struct backend_ticket *ticket = backend_acquire(contract_backend, name, claim, on_acquired, &answer);
+
+    ck_assert_msg(ticket || answer.told, "neither a ticket nor an answer");
+    CONTRACT_UNTIL(answer.told);
+    if (answer.acquired.ticket) {
+        ck_assert_ptr_eq(answer.acquired.ticket, ticket);
+        ck_assert_int_eq(ticket->held, answer.acquired.result == BACKEND_OK);
+        ck_assert_uint_gt(ticket->fence, 0);
+        ck_assert_ptr_eq(ticket->user, claim->user);
+    }
+    return answer.acquired;
+}
+
+static struct backend_ticket *get(const char *name, const struct backend_claim *claim, enum backend_result expected)
+{
+    struct contract_acquired acquired = contract_acquire(name, claim);
+
+    ck_assert_msg(acquired.result == expected, "%s: %s", name, backend_result_name(acquired.result));
+    return acquired.ticket;
+}
+
+struct backend_ticket *contract_get(const char *name, enum backend_kind kind, struct contract_log *log)
+{
+    struct backend_claim claim = contract_claim(kind, log);
+
+    return get(name, &claim, BACKEND_OK);
+}
+
+struct backend_ticket *contract_get_shared(const char *name, enum backend_kind kind, struct contract_log *log)
+{
+    struct backend_claim claim = contract_claim(kind, log);
+
+    claim.mode = BACKEND_SHARED;
+    return get(name, &claim, BACKEND_OK);
+}
+
+struct backend_ticket *contract_queue(const char *name, enum backend_mode mode, struct contract_log *log)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, log);
+
+    claim.mode = mode;
+    claim.wait = true;
+    return get(name, &claim, BACKEND_QUEUED);
+}
+
+bool contract_is_busy(const char *name)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct contract_acquired acquired = contract_acquire(name, &claim);
+
+    if (acquired.result == BACKEND_BUSY)
+        return true;
+    ck_assert_msg(acquired.result == BACKEND_OK, "%s: %s", name, backend_result_name(acquired.result));
+    ck_assert_int_eq(contract_release(acquired.ticket), BACKEND_OK);
+    return false;
+}
+
+enum backend_result contract_release(struct backend_ticket *ticket)
+{
+    struct answer answer = {0};
+
+    backend_release(contract_backend, ticket, on_done, &answer);
+    return wait_done(&answer);
+}
+
+enum backend_result contract_convert(struct backend_ticket *ticket, const struct backend_claim *claim)
+{
+    struct answer answer = {0};
+
+    backend_convert(contract_backend, ticket, claim, on_done, &answer);
+    return wait_done(&answer);
+}
+
+enum backend_result contract_set(struct backend_ticket *ticket, const struct backend_change *change)
+{
+    struct answer answer = {0};
+
+    backend_set(contract_backend, ticket, change, on_done, &answer);
+    return wait_done(&answer);
+}
+
+enum backend_result contract_revoke(const char *name, uint64_t fence)
+{
+    struct answer answer = {0};
+
+    backend_revoke(contract_backend, name, fence, on_done, &answer);
+    return wait_done(&answer);
+}
+
+enum backend_result contract_rename(struct backend_ticket *ticket, const char *name)
+{
+    struct answer answer = {0};
+
+    backend_rename(contract_backend, ticket, name, on_done, &answer);
+    return wait_done(&answer);
+}
+
+enum backend_result contract_mkdir(const char *name, const struct backend_directory *directory)
+{
+    static const struct backend_directory plain = {.width = 1};
+    struct answer answer = {0};
+
+    backend_mkdir(contract_backend, name, directory ? directory : &plain, on_done, &answer);
+    return wait_done(&answer);
+}
+
+enum backend_result contract_rmdir(const char *name)
+{
+    struct answer answer = {0};
+
+    backend_rmdir(contract_backend, name, on_done, &answer);
+    return wait_done(&answer);
+}
+
+enum backend_result contract_set_directory(const char *name, const struct backend_directory *directory)
+{
+    struct answer answer = {0};
+
+    backend_set_directory(contract_backend, name, directory, on_done, &answer);
+    return wait_done(&answer);
+}
+
+enum backend_result contract_release_range(const char *name, uint64_t party, uint64_t start, uint64_t end)
+{
+    struct answer answer = {0};
+
+    backend_release_range(contract_backend, name, party, start, end, on_done, &answer);
+    return wait_done(&answer);
+}
+
+/* --- questions --- */
+
+static GBytes *keep(GBytes *bytes)
+{
+    if (bytes)
+        g_ptr_array_add(kept, g_bytes_ref(bytes));
+    return bytes;
+}
+
+GBytes *contract_bytes(const char *text)
+{
+    GBytes *bytes = g_bytes_new(text, strlen(text));
+
+    g_ptr_array_add(kept, bytes);
+    return bytes;
+}
+
+bool contract_equal(GBytes *bytes, const char *text)
+{
+    return bytes && g_bytes_get_size(bytes) == strlen(text) &&
+           memcmp(g_bytes_get_data(bytes, NULL), text, strlen(text)) == 0;
+}
+
+static void on_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct answer *answer = arg;
+
+    ck_assert_msg(!answer->told, "completed twice");
+    ck_assert_int_eq(result, BACKEND_OK);
+    answer->told = true;
+    end_turn();
+    answer->info = *info;
+    keep(info->meta);
+    keep(info->content);
+    keep(info->directory.meta);
+}
+
+struct backend_info contract_stat(const char *name)
+{
+    struct answer answer = {0};
+
+    backend_stat(contract_backend, name, on_known, &answer);
+    CONTRACT_UNTIL(answer.told);
+    return answer.info;
+}
+
+struct backend_info contract_test(const char *name, const struct backend_claim *claim)
+{
+    struct answer answer = {0};
+
+    backend_test(contract_backend, name, claim, on_known, &answer);
+    CONTRACT_UNTIL(answer.told);
+    return answer.info;
+}
+
+static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    struct answer *answer = arg;
+
+    ck_assert_msg(!answer->told, "completed twice");
+    answer->told = true;
+    end_turn();
+    answer->result = result;
+    answer->listed = count;
+    for (size_t i = 0; i < count; i++)
+        g_string_append_printf(listing, "%s%s%s", listing->len ? " " : "", entries[i].name,
+                               entries[i].type == BACKEND_DIRECTORY ? "/" : "");
+    if (count) {
+        g_free(answer->last);
+        answer->last = g_strdup(entries[count - 1].name);
+    }
+}
+
+const char *contract_list(const char *directory, size_t part)
+{
+    struct answer answer = {.listed = part};
+
+    g_string_truncate(listing, 0);
+    while (answer.listed) {
+        answer.told = false;
+        backend_list(contract_backend, directory, answer.last ? answer.last : "", part, on_listed, &answer);
+        ck_assert_int_eq(wait_done(&answer), BACKEND_OK);
+        ck_assert_uint_le(answer.listed, part);
+    }
+    g_free(answer.last);
+    return listing->str;
+}
+
+enum backend_result contract_list_result(const char *directory)
+{
+    struct answer answer = {0};
+
+    backend_list(contract_backend, directory, "", 10, on_listed, &answer);
+    wait_done(&answer);
+    g_free(answer.last);
+    return answer.result;
+}
+
+Suite *contract_suite(const struct contract *of)
+{
+    Suite *suite = suite_create(of->name);
+
+    subject = of;
+    suite_add_tcase(suite, contract_acquire_case());
+    suite_add_tcase(suite, contract_wait_case());
+    suite_add_tcase(suite, contract_time_case());
+    suite_add_tcase(suite, contract_name_case());
+    suite_add_tcase(suite, contract_range_case());
+    suite_add_tcase(suite, contract_sequence_case());
+    return suite;
+}

@@ -1,0 +1,103 @@
+/* contract: what every backend does, as one list of scenarios.
+ *
+ * A program for a backend tells how to open an empty store and runs
+ * contract_suite.  Scenarios drive the backend through backend.h alone, from a
+ * loop of their own, do not assume that a completion comes before its call
+ * returns, use short real terms, and wait for what is to happen.
+ */
+#ifndef TESTS_CONTRACT_H
+#define TESTS_CONTRACT_H
+
+#include <check.h>
+#include <ev.h>
+
+#include "backend.h"
+
+struct contract {
+    const char *name;
+    struct backend *(*open)(void); /* an empty store, not started */
+    void (*clean)(void);           /* after the backend was freed; may be NULL */
+};
+
+/* All scenarios, for this backend.  One backend for one program. */
+Suite *contract_suite(const struct contract *subject);
+
+/* The parts of the list. */
+TCase *contract_acquire_case(void);
+TCase *contract_wait_case(void);
+TCase *contract_time_case(void);
+TCase *contract_name_case(void);
+TCase *contract_range_case(void);
+TCase *contract_sequence_case(void);
+
+/* --- for scenarios --- */
+
+#define CONTRACT_LONG 60000 /* a term that does not end during a scenario */
+#define CONTRACT_SHORT 200  /* one that does */
+
+extern struct backend *contract_backend;
+
+/* Starts a backend on the scenario's loop; the fixtures do it for the first. */
+void contract_start(struct backend *b);
+void contract_setup(void);
+void contract_teardown(void);
+
+/* One turn of the loop; ends the check when a scenario takes 20 s. */
+void contract_turn(void);
+
+#define CONTRACT_UNTIL(condition)                                                                                      \
+    do {                                                                                                               \
+        while (!(condition))                                                                                           \
+            contract_turn();                                                                                           \
+    } while (0)
+
+/* What was told of one ticket: its claim's `user`. */
+struct contract_log {
+    unsigned granted, due, wanted, ended;
+    enum backend_end why;
+    unsigned when; /* the number of its last event, over all tickets */
+};
+
+/* A claim of this log; exclusive, of CONTRACT_LONG. */
+struct backend_claim contract_claim(enum backend_kind kind, struct contract_log *log);
+
+/* Each waits for the completion. */
+struct contract_acquired {
+    enum backend_result result;
+    struct backend_ticket *ticket;
+    bool holder; /* was told; its kind, fence and ticket: */
+    enum backend_kind kind;
+    uint64_t fence;
+    struct backend_ticket *holding;
+};
+struct contract_acquired contract_acquire(const char *name, const struct backend_claim *claim);
+/* The ticket, which must be granted, or queued. */
+struct backend_ticket *contract_get(const char *name, enum backend_kind kind, struct contract_log *log);
+struct backend_ticket *contract_get_shared(const char *name, enum backend_kind kind, struct contract_log *log);
+struct backend_ticket *contract_queue(const char *name, enum backend_mode mode, struct contract_log *log);
+/* Whether a lease would be refused now as BUSY; if not it is released again. */
+bool contract_is_busy(const char *name);
+
+enum backend_result contract_release(struct backend_ticket *ticket);
+enum backend_result contract_convert(struct backend_ticket *ticket, const struct backend_claim *claim);
+enum backend_result contract_set(struct backend_ticket *ticket, const struct backend_change *change);
+enum backend_result contract_revoke(const char *name, uint64_t fence);
+enum backend_result contract_rename(struct backend_ticket *ticket, const char *name);
+enum backend_result contract_mkdir(const char *name, const struct backend_directory *directory);
+enum backend_result contract_rmdir(const char *name);
+enum backend_result contract_set_directory(const char *name, const struct backend_directory *directory);
+enum backend_result contract_release_range(const char *name, uint64_t party, uint64_t start, uint64_t end);
+
+/* Known of a name; meta and content are kept until the next scenario. */
+struct backend_info contract_stat(const char *name);
+struct backend_info contract_test(const char *name, const struct backend_claim *claim);
+
+/* All names of a directory, read `part` at a time, joined with spaces and with
+ * a slash behind directories; borrowed until the next call. */
+const char *contract_list(const char *directory, size_t part);
+enum backend_result contract_list_result(const char *directory);
+
+GBytes *contract_bytes(const char *text); /* kept until the next scenario */
+bool contract_equal(GBytes *bytes, const char *text);
+
+#endif

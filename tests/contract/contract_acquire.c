@@ -1,0 +1,390 @@
+/* contract_acquire: acquiring, converting, changing and taking away. */
+#include "contract.h"
+
+START_TEST(free_name_is_granted)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+
+    ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
+    ck_assert_int_eq(ticket->ttl, CONTRACT_LONG);
+    ck_assert_int_le(ticket->deadline, clock_now() + CONTRACT_LONG);
+    ck_assert_int_gt(ticket->deadline, clock_now() + CONTRACT_LONG / 2);
+    ck_assert_int_le(ticket->acquired, clock_now());
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert_uint_eq(log.granted + log.ended, 0);
+}
+END_TEST
+
+START_TEST(held_name_is_busy_and_tells_its_holder)
+{
+    struct contract_log log = {0}, other = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &other);
+    struct contract_acquired acquired = contract_acquire("a", &claim);
+
+    ck_assert_int_eq(acquired.result, BACKEND_BUSY);
+    ck_assert_int_eq(acquired.kind, BACKEND_LEASE);
+    ck_assert_uint_eq(acquired.fence, ticket->fence);
+    ck_assert_ptr_eq(acquired.holding, ticket);
+}
+END_TEST
+
+START_TEST(every_kind_excludes_every_kind)
+{
+    static const enum backend_kind kinds[] = {BACKEND_PROVISIONAL, BACKEND_LEASE, BACKEND_FLOCK, BACKEND_FCNTL};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        struct contract_log log = {0}, other = {0};
+        struct backend_claim claim = contract_claim(kinds[i], &log);
+        struct backend_ticket *ticket;
+
+        claim.end = BACKEND_RANGE_MAX;
+        claim.party = kinds[i] == BACKEND_FCNTL ? 1 : 0;
+        ticket = contract_acquire("a", &claim).ticket;
+        ck_assert_ptr_nonnull(ticket);
+        for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+            claim = contract_claim(kinds[k], &other);
+            claim.end = BACKEND_RANGE_MAX;
+            claim.party = kinds[k] == BACKEND_FCNTL ? 2 : 0;
+            ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_BUSY);
+        }
+        ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    }
+}
+END_TEST
+
+START_TEST(released_name_is_free_again)
+{
+    struct contract_log log = {0};
+
+    ck_assert_int_eq(contract_release(contract_get("a", BACKEND_LEASE, &log)), BACKEND_OK);
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+    ck_assert(!contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(other_names_are_free)
+{
+    struct contract_log log = {0};
+
+    contract_get("a", BACKEND_LEASE, &log);
+    ck_assert(!contract_is_busy("b"));
+    ck_assert(!contract_is_busy("A"));
+    ck_assert(!contract_is_busy("a "));
+}
+END_TEST
+
+START_TEST(fencing_tokens_of_a_name_only_grow)
+{
+    uint64_t last = 0;
+
+    for (int i = 0; i < 20; i++) {
+        struct contract_log log = {0};
+        struct backend_ticket *ticket = contract_get("a", i % 2 ? BACKEND_LEASE : BACKEND_FLOCK, &log);
+
+        ck_assert_uint_gt(ticket->fence, last);
+        last = ticket->fence;
+        ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    }
+}
+END_TEST
+
+START_TEST(name_in_a_missing_directory_is_missing)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+
+    ck_assert_int_eq(contract_acquire("no/a", &claim).result, BACKEND_MISSING);
+    ck_assert_int_eq(contract_stat("no/a").type, BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(name_of_a_directory_is_refused)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
+    ck_assert_int_eq(contract_acquire("d", &claim).result, BACKEND_IS_DIRECTORY);
+}
+END_TEST
+
+START_TEST(tickets_of_one_handle_do_not_exclude_each_other)
+{
+    struct contract_log log[2] = {{0}}, other = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
+    struct backend_ticket *ticket;
+
+    claim.handle = 7;
+    ticket = contract_acquire("a", &claim).ticket;
+    ck_assert_ptr_nonnull(ticket);
+    claim = contract_claim(BACKEND_FCNTL, &log[1]);
+    claim.handle = 7;
+    claim.party = 8;
+    claim.end = BACKEND_RANGE_MAX;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    claim = contract_claim(BACKEND_FLOCK, &other);
+    claim.handle = 9;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_BUSY);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_BUSY);
+}
+END_TEST
+
+START_TEST(meta_and_content_are_what_was_claimed_and_set)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("second")};
+    struct backend_ticket *ticket;
+    struct backend_info info;
+
+    claim.meta = contract_bytes("me");
+    claim.content = contract_bytes("first");
+    ticket = contract_acquire("a", &claim).ticket;
+    info = contract_stat("a");
+    ck_assert(contract_equal(info.meta, "me"));
+    ck_assert(contract_equal(info.content, "first"));
+
+    ck_assert_int_eq(contract_set(ticket, &change), BACKEND_OK);
+    info = contract_stat("a");
+    ck_assert(contract_equal(info.meta, "me"));
+    ck_assert(contract_equal(info.content, "second"));
+
+    change = (struct backend_change){.set = BACKEND_SET_META, .meta = contract_bytes("mine")};
+    ck_assert_int_eq(contract_set(ticket, &change), BACKEND_OK);
+    info = contract_stat("a");
+    ck_assert(contract_equal(info.meta, "mine"));
+    ck_assert(contract_equal(info.content, "second"));
+}
+END_TEST
+
+START_TEST(content_may_be_64_kib_of_any_bytes)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    uint8_t *data = g_malloc(65536);
+    struct backend_change change = {.set = BACKEND_SET_CONTENT};
+    struct backend_info info;
+
+    for (size_t i = 0; i < 65536; i++)
+        data[i] = (uint8_t)(i ^ i >> 8);
+    change.content = g_bytes_new_take(data, 65536);
+    ck_assert_int_eq(contract_set(ticket, &change), BACKEND_OK);
+    info = contract_stat("a");
+    ck_assert(g_bytes_equal(info.content, change.content));
+    g_bytes_unref(change.content);
+}
+END_TEST
+
+START_TEST(stat_tells_who_holds)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket;
+    struct backend_info info = contract_stat("a");
+
+    ck_assert_int_eq(info.type, BACKEND_NOTHING);
+    ticket = contract_get_shared("a", BACKEND_LEASE, &log);
+    info = contract_stat("a");
+    ck_assert_int_eq(info.type, BACKEND_LOCK);
+    ck_assert_int_eq(info.kind, BACKEND_LEASE);
+    ck_assert_int_eq(info.mode, BACKEND_SHARED);
+    ck_assert_uint_eq(info.fence, ticket->fence);
+    ck_assert_int_eq(info.ttl, CONTRACT_LONG);
+    ck_assert_int_eq(info.deadline, ticket->deadline);
+    ck_assert_int_eq(info.acquired, ticket->acquired);
+    ck_assert_ptr_eq(info.ticket, ticket);
+    ck_assert_uint_eq(info.holders, 1);
+    ck_assert_uint_eq(info.waiters, 0);
+    ck_assert_int_eq(contract_stat("").type, BACKEND_DIRECTORY);
+}
+END_TEST
+
+START_TEST(test_tells_what_stands_in_the_way_and_takes_nothing)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, NULL);
+    struct backend_ticket *ticket;
+
+    ck_assert_int_eq(contract_test("a", &claim).type, BACKEND_NOTHING);
+    ticket = contract_get("a", BACKEND_LEASE, &log);
+    ck_assert_int_eq(contract_test("a", &claim).type, BACKEND_LOCK);
+    ck_assert_uint_eq(contract_test("a", &claim).fence, ticket->fence);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert_int_eq(contract_test("a", &claim).type, BACKEND_NOTHING);
+    ck_assert(!contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(converting_keeps_the_token_and_never_lets_go)
+{
+    struct contract_log log = {0}, other = {0}, waiting = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_PROVISIONAL, &log);
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &other);
+    uint64_t fence = ticket->fence;
+    struct backend_info info;
+
+    contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
+    claim.meta = contract_bytes("me");
+    claim.content = contract_bytes("text");
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
+    ck_assert_uint_eq(ticket->fence, fence);
+    ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
+    ck_assert_ptr_eq(ticket->user, &other);
+    info = contract_stat("a");
+    ck_assert_int_eq(info.kind, BACKEND_LEASE);
+    ck_assert(contract_equal(info.meta, "me"));
+    ck_assert(contract_equal(info.content, "text"));
+
+    claim = contract_claim(BACKEND_FLOCK, &other);
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
+    ck_assert(contract_equal(contract_stat("a").meta, "me"));
+    ck_assert_uint_eq(waiting.granted, 0);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    CONTRACT_UNTIL(waiting.granted);
+}
+END_TEST
+
+START_TEST(upgrade_is_busy_while_others_share)
+{
+    struct contract_log log = {0}, other = {0};
+    struct backend_ticket *ticket = contract_get_shared("a", BACKEND_FLOCK, &log);
+    struct backend_ticket *sharing = contract_get_shared("a", BACKEND_LEASE, &other);
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_BUSY);
+    ck_assert_int_eq(ticket->kind, BACKEND_FLOCK);
+    ck_assert_int_eq(ticket->mode, BACKEND_SHARED);
+    claim.kind = BACKEND_FLOCK;
+    ck_assert_int_eq(contract_convert(sharing, &claim), BACKEND_BUSY);
+    ck_assert_int_eq(sharing->kind, BACKEND_LEASE);
+    ck_assert_int_eq(contract_release(sharing), BACKEND_OK);
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
+    ck_assert_int_eq(ticket->mode, BACKEND_EXCLUSIVE);
+    ck_assert(contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(revoking_by_token_releases_and_tells_the_holder)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+
+    ck_assert_int_eq(contract_revoke("a", ticket->fence + 1000), BACKEND_STALE);
+    ck_assert(contract_is_busy("a"));
+    ck_assert_int_eq(contract_revoke("a", ticket->fence), BACKEND_OK);
+    CONTRACT_UNTIL(log.ended);
+    ck_assert_int_eq(log.why, BACKEND_RELEASED);
+    ck_assert(!contract_is_busy("a"));
+    ck_assert_int_eq(contract_revoke("a", 1), BACKEND_MISSING);
+    ck_assert_uint_eq(log.ended, 1);
+}
+END_TEST
+
+START_TEST(breaking_ends_all_holders)
+{
+    struct contract_log log[2] = {{0}}, waiting = {0};
+
+    contract_get_shared("a", BACKEND_LEASE, &log[0]);
+    contract_get_shared("a", BACKEND_FLOCK, &log[1]);
+    contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
+    ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
+    CONTRACT_UNTIL(log[0].ended && log[1].ended && waiting.granted);
+    ck_assert_int_eq(log[0].why, BACKEND_BROKEN);
+    ck_assert_int_eq(log[1].why, BACKEND_BROKEN);
+    ck_assert_uint_eq(waiting.ended, 0);
+    ck_assert_int_eq(contract_revoke("b", 0), BACKEND_MISSING);
+}
+END_TEST
+
+static void set_flag(void *arg, enum backend_result result)
+{
+    *(int *)arg = (int)result + 1;
+}
+
+/* Between the end of a ticket and its event its user does not know yet. */
+START_TEST(ticket_that_has_ended_is_stale_until_its_user_is_told)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    struct backend_renewal renewal = {.ticket = ticket, .ttl = CONTRACT_LONG};
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("late")};
+    int revoked = 0, converted = 0, set = 0, renamed = 0;
+
+    backend_revoke(contract_backend, "a", ticket->fence, set_flag, &revoked);
+    backend_convert(contract_backend, ticket, &claim, set_flag, &converted);
+    backend_set(contract_backend, ticket, &change, set_flag, &set);
+    backend_rename(contract_backend, ticket, "b", set_flag, &renamed);
+    backend_renew(contract_backend, &renewal, 1);
+    CONTRACT_UNTIL(log.ended && revoked && converted && set && renamed);
+    ck_assert_int_eq(revoked - 1, BACKEND_OK);
+    ck_assert_int_eq(converted - 1, BACKEND_STALE);
+    ck_assert_int_eq(set - 1, BACKEND_STALE);
+    ck_assert_int_eq(renamed - 1, BACKEND_STALE);
+    ck_assert_uint_eq(log.ended, 1);
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(release_of_a_ticket_that_has_ended_silences_its_event)
+{
+    struct contract_log log = {0}, other = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    int revoked = 0, released = 0;
+
+    backend_revoke(contract_backend, "a", ticket->fence, set_flag, &revoked);
+    backend_release(contract_backend, ticket, set_flag, &released);
+    CONTRACT_UNTIL(revoked && released);
+    /* another end that was told later has been told */
+    contract_get("b", BACKEND_LEASE, &other);
+    ck_assert_int_eq(contract_revoke("b", 0), BACKEND_OK);
+    CONTRACT_UNTIL(other.ended);
+    ck_assert_uint_eq(log.ended, 0);
+    ck_assert(!contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(counts_follow)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
+
+    contract_get("b", BACKEND_FLOCK, &log[1]);
+    contract_queue("b", BACKEND_EXCLUSIVE, &log[2]);
+    ck_assert_uint_eq(backend_counts(contract_backend).locks, 2);
+    ck_assert_uint_eq(backend_counts(contract_backend).waiting, 1);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert_uint_eq(backend_counts(contract_backend).locks, 1);
+}
+END_TEST
+
+TCase *contract_acquire_case(void)
+{
+    TCase *tcase = tcase_create("acquire");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
+    tcase_add_test(tcase, free_name_is_granted);
+    tcase_add_test(tcase, held_name_is_busy_and_tells_its_holder);
+    tcase_add_test(tcase, every_kind_excludes_every_kind);
+    tcase_add_test(tcase, released_name_is_free_again);
+    tcase_add_test(tcase, other_names_are_free);
+    tcase_add_test(tcase, fencing_tokens_of_a_name_only_grow);
+    tcase_add_test(tcase, name_in_a_missing_directory_is_missing);
+    tcase_add_test(tcase, name_of_a_directory_is_refused);
+    tcase_add_test(tcase, tickets_of_one_handle_do_not_exclude_each_other);
+    tcase_add_test(tcase, meta_and_content_are_what_was_claimed_and_set);
+    tcase_add_test(tcase, content_may_be_64_kib_of_any_bytes);
+    tcase_add_test(tcase, stat_tells_who_holds);
+    tcase_add_test(tcase, test_tells_what_stands_in_the_way_and_takes_nothing);
+    tcase_add_test(tcase, converting_keeps_the_token_and_never_lets_go);
+    tcase_add_test(tcase, upgrade_is_busy_while_others_share);
+    tcase_add_test(tcase, revoking_by_token_releases_and_tells_the_holder);
+    tcase_add_test(tcase, breaking_ends_all_holders);
+    tcase_add_test(tcase, ticket_that_has_ended_is_stale_until_its_user_is_told);
+    tcase_add_test(tcase, release_of_a_ticket_that_has_ended_silences_its_event);
+    tcase_add_test(tcase, counts_follow);
+    return tcase;
+}

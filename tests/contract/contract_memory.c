@@ -1,0 +1,21 @@
+/* contract_memory: the contract, kept by the backend that keeps nothing. */
+#include "check_main.h"
+#include "contract.h"
+#include "local.h"
+
+static struct backend *open_memory(void)
+{
+    struct local_options options = {.seed = 1};
+    struct backend *b = NULL;
+    char error[256] = "";
+
+    ck_assert_msg(local_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
+    return b;
+}
+
+int main(void)
+{
+    static const struct contract memory = {.name = "memory", .open = open_memory};
+
+    return check_main(contract_suite(&memory));
+}

@@ -1,0 +1,197 @@
+/* contract_name: directories, listings and renaming. */
+#include "contract.h"
+
+START_TEST(directories_are_made_and_removed)
+{
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
+    ck_assert_int_eq(contract_stat("d").type, BACKEND_DIRECTORY);
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_EXISTS);
+    ck_assert_int_eq(contract_mkdir("d/e", NULL), BACKEND_OK);
+    ck_assert_int_eq(contract_mkdir("no/e", NULL), BACKEND_MISSING);
+    ck_assert_int_eq(contract_rmdir("d"), BACKEND_NOT_EMPTY);
+    ck_assert_int_eq(contract_rmdir("d/e"), BACKEND_OK);
+    ck_assert_int_eq(contract_rmdir("d"), BACKEND_OK);
+    ck_assert_int_eq(contract_rmdir("d"), BACKEND_MISSING);
+    ck_assert_int_eq(contract_stat("d").type, BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(directory_with_a_lock_in_it_stays)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket;
+
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
+    ticket = contract_get("d/a", BACKEND_FLOCK, &log);
+    ck_assert_int_eq(contract_rmdir("d"), BACKEND_NOT_EMPTY);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert_int_eq(contract_rmdir("d"), BACKEND_OK);
+}
+END_TEST
+
+START_TEST(lock_is_no_directory)
+{
+    struct contract_log log = {0}, other = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &other);
+
+    contract_get("a", BACKEND_LEASE, &log);
+    ck_assert_int_eq(contract_mkdir("a", NULL), BACKEND_EXISTS);
+    ck_assert_int_eq(contract_rmdir("a"), BACKEND_NOT_DIRECTORY);
+    ck_assert_int_eq(contract_mkdir("a/d", NULL), BACKEND_NOT_DIRECTORY);
+    ck_assert_int_eq(contract_acquire("a/b", &claim).result, BACKEND_NOT_DIRECTORY);
+    ck_assert_int_eq(contract_list_result("a"), BACKEND_NOT_DIRECTORY);
+    ck_assert_int_eq(contract_list_result("no"), BACKEND_MISSING);
+}
+END_TEST
+
+START_TEST(attributes_of_directories_are_kept)
+{
+    struct backend_directory directory = {
+        .ttl = 1234, .width = 3, .delay = 55, .meta = contract_bytes("drwx")};
+    struct backend_info info;
+
+    ck_assert_int_eq(contract_mkdir("d", &directory), BACKEND_OK);
+    info = contract_stat("d");
+    ck_assert_int_eq(info.directory.ttl, 1234);
+    ck_assert_uint_eq(info.directory.width, 3);
+    ck_assert_int_eq(info.directory.delay, 55);
+    ck_assert(contract_equal(info.directory.meta, "drwx"));
+
+    directory = (struct backend_directory){.width = 1, .meta = contract_bytes("d---")};
+    ck_assert_int_eq(contract_set_directory("d", &directory), BACKEND_OK);
+    ck_assert_int_eq(contract_set_directory("", &directory), BACKEND_OK);
+    ck_assert_int_eq(contract_set_directory("no", &directory), BACKEND_MISSING);
+    info = contract_stat("d");
+    ck_assert_int_eq(info.directory.ttl, 0);
+    ck_assert_uint_eq(info.directory.width, 1);
+    ck_assert(contract_equal(info.directory.meta, "d---"));
+    ck_assert(contract_equal(contract_stat("").directory.meta, "d---"));
+}
+END_TEST
+
+START_TEST(listing_tells_what_is_held_in_order_and_in_parts)
+{
+    static const char *const names[] = {"b", "z", "a", "ab", "a-", "C"};
+    struct contract_log log = {0};
+    struct backend_ticket *ticket[G_N_ELEMENTS(names)];
+
+    ck_assert_str_eq(contract_list("", 10), "");
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        ticket[i] = contract_get(names[i], i % 2 ? BACKEND_LEASE : BACKEND_FLOCK, &log);
+    ck_assert_int_eq(contract_mkdir("aa", NULL), BACKEND_OK);
+    contract_get("aa/x", BACKEND_LEASE, &log);
+    for (size_t part = 1; part < 10; part++)
+        ck_assert_str_eq(contract_list("", part), "C a a- aa/ ab b z");
+    ck_assert_str_eq(contract_list("aa", 10), "x");
+    ck_assert_int_eq(contract_release(ticket[0]), BACKEND_OK);
+    ck_assert_int_eq(contract_release(ticket[1]), BACKEND_OK);
+    ck_assert_str_eq(contract_list("", 3), "C a a- aa/ ab");
+}
+END_TEST
+
+START_TEST(renamed_lease_keeps_content_and_frees_its_name)
+{
+    struct contract_log log = {0}, waiting = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct backend_ticket *ticket;
+    uint64_t fence;
+    struct backend_info info;
+
+    claim.meta = contract_bytes("me");
+    claim.content = contract_bytes("text");
+    ticket = contract_acquire("a", &claim).ticket;
+    fence = ticket->fence;
+    contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
+    ck_assert_int_eq(contract_rename(ticket, "b"), BACKEND_OK);
+    ck_assert_uint_ge(ticket->fence, fence);
+    info = contract_stat("b");
+    ck_assert_ptr_eq(info.ticket, ticket);
+    ck_assert_uint_eq(info.fence, ticket->fence);
+    ck_assert(contract_equal(info.meta, "me"));
+    ck_assert(contract_equal(info.content, "text"));
+    CONTRACT_UNTIL(waiting.granted);
+    ck_assert(contract_is_busy("b"));
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert(!contract_is_busy("b"));
+}
+END_TEST
+
+START_TEST(rename_to_a_held_name_is_busy_and_changes_nothing)
+{
+    struct contract_log log = {0}, other = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    uint64_t fence = ticket->fence;
+
+    contract_get("b", BACKEND_FLOCK, &other);
+    ck_assert_int_eq(contract_rename(ticket, "b"), BACKEND_BUSY);
+    ck_assert_int_eq(contract_rename(ticket, "no/b"), BACKEND_MISSING);
+    ck_assert_ptr_eq(contract_stat("a").ticket, ticket);
+    ck_assert_uint_eq(contract_stat("a").fence, fence);
+}
+END_TEST
+
+START_TEST(token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]), *other;
+    uint64_t seen;
+
+    other = contract_get("b", BACKEND_LEASE, &log[1]);
+    seen = other->fence;
+    ck_assert_int_eq(contract_release(other), BACKEND_OK);
+    ck_assert_int_eq(contract_rename(ticket, "b"), BACKEND_OK);
+    ck_assert_uint_gt(ticket->fence, seen);
+}
+END_TEST
+
+START_TEST(name_of_a_ticket_is_told)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket;
+    char name[64];
+
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
+    ticket = contract_get("d/a", BACKEND_LEASE, &log);
+    ck_assert(backend_name(contract_backend, ticket, name, sizeof(name)));
+    ck_assert_str_eq(name, "d/a");
+    ck_assert(!backend_name(contract_backend, ticket, name, 3));
+}
+END_TEST
+
+START_TEST(long_names_work_or_are_refused)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    char *name = g_strnfill(255, 'n');
+    GString *deep = g_string_new(NULL);
+
+    ck_assert_int_eq(contract_acquire(name, &claim).result, BACKEND_OK);
+    ck_assert(contract_is_busy(name));
+    for (int i = 0; i < 3000; i++)
+        g_string_append(deep, "d/");
+    g_string_append(deep, "x");
+    ck_assert_int_ne(contract_acquire(deep->str, &claim).result, BACKEND_OK);
+    ck_assert_int_ne(contract_mkdir(deep->str, NULL), BACKEND_OK);
+    g_string_free(deep, TRUE);
+    g_free(name);
+}
+END_TEST
+
+TCase *contract_name_case(void)
+{
+    TCase *tcase = tcase_create("name");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
+    tcase_add_test(tcase, directories_are_made_and_removed);
+    tcase_add_test(tcase, directory_with_a_lock_in_it_stays);
+    tcase_add_test(tcase, lock_is_no_directory);
+    tcase_add_test(tcase, attributes_of_directories_are_kept);
+    tcase_add_test(tcase, listing_tells_what_is_held_in_order_and_in_parts);
+    tcase_add_test(tcase, renamed_lease_keeps_content_and_frees_its_name);
+    tcase_add_test(tcase, rename_to_a_held_name_is_busy_and_changes_nothing);
+    tcase_add_test(tcase, token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen);
+    tcase_add_test(tcase, name_of_a_ticket_is_told);
+    tcase_add_test(tcase, long_names_work_or_are_refused);
+    return tcase;
+}

@@ -1,0 +1,338 @@
+/* contract_queue: byte ranges of parties, and directories of sequence tickets. */
+#include "contract.h"
+
+#include <string.h>
+
+/* --- byte ranges --- */
+
+static bool can(enum backend_feature feature)
+{
+    return contract_backend->features & (unsigned)feature;
+}
+
+static struct backend_claim range(struct contract_log *log, uint64_t party, uint64_t start, uint64_t end)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FCNTL, log);
+
+    claim.party = party;
+    claim.start = start;
+    claim.end = end;
+    return claim;
+}
+
+static enum backend_result lock_range(struct contract_log *log, uint64_t party, uint64_t start, uint64_t end)
+{
+    struct backend_claim claim = range(log, party, start, end);
+
+    return contract_acquire("a", &claim).result;
+}
+
+/* The party that holds a byte, of two whose logs these are; 0: none. */
+static uint64_t party_at(uint64_t byte, struct contract_log *first)
+{
+    struct backend_claim claim = range(NULL, 99, byte, byte);
+    struct backend_info info = contract_test("a", &claim);
+
+    if (info.type == BACKEND_NOTHING)
+        return 0;
+    ck_assert_uint_le(info.start, byte);
+    ck_assert_uint_ge(info.end, byte);
+    return info.ticket->user == first ? 1 : 2;
+}
+
+START_TEST(ranges_that_do_not_overlap_hold_together)
+{
+    struct contract_log log[2] = {{0}};
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log[0], 1, 0, 9), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[1], 2, 10, 19), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[1], 2, 9, 9), BACKEND_BUSY);
+    ck_assert_int_eq(lock_range(&log[0], 1, 19, BACKEND_RANGE_MAX), BACKEND_BUSY);
+    ck_assert_int_eq(lock_range(&log[0], 1, 20, BACKEND_RANGE_MAX), BACKEND_OK);
+    ck_assert(contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(giving_back_the_middle_splits_a_range)
+{
+    struct contract_log log[2] = {{0}};
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log[0], 1, 0, 99), BACKEND_OK);
+    ck_assert_int_eq(contract_release_range("a", 1, 40, 59), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[1], 2, 40, 59), BACKEND_OK);
+    ck_assert_uint_eq(party_at(39, &log[0]), 1);
+    ck_assert_uint_eq(party_at(40, &log[0]), 2);
+    ck_assert_uint_eq(party_at(59, &log[0]), 2);
+    ck_assert_uint_eq(party_at(60, &log[0]), 1);
+    ck_assert_uint_eq(party_at(100, &log[0]), 0);
+    ck_assert_int_eq(contract_release_range("a", 1, 0, BACKEND_RANGE_MAX), BACKEND_OK);
+    ck_assert_int_eq(contract_release_range("a", 2, 0, BACKEND_RANGE_MAX), BACKEND_OK);
+    ck_assert(!contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(party_may_change_the_mode_of_a_part)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = range(&log[0], 1, 10, 19);
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log[0], 1, 0, 99), BACKEND_OK);
+    claim.mode = BACKEND_SHARED;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    claim = range(&log[1], 2, 10, 19);
+    claim.mode = BACKEND_SHARED;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    claim.end = 20;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_BUSY);
+}
+END_TEST
+
+START_TEST(waiter_for_a_range_is_granted_when_all_of_it_is_free)
+{
+    struct contract_log log[2] = {{0}}, waiting = {0};
+    struct backend_claim claim = range(&waiting, 3, 5, 14);
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log[0], 1, 0, 9), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[1], 2, 10, 19), BACKEND_OK);
+    claim.wait = true;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
+    ck_assert_int_eq(contract_release_range("a", 1, 0, 9), BACKEND_OK);
+    ck_assert_uint_eq(waiting.granted, 0);
+    ck_assert_int_eq(contract_release_range("a", 2, 10, 14), BACKEND_OK);
+    CONTRACT_UNTIL(waiting.granted);
+}
+END_TEST
+
+START_TEST(cycle_of_parties_is_found)
+{
+    struct contract_log log[2] = {{0}}, waiting = {0};
+    struct backend_claim claim = range(&waiting, 1, 10, 10);
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log[0], 1, 0, 0), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[1], 2, 10, 10), BACKEND_OK);
+    claim.wait = true;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
+    claim = range(&log[1], 2, 0, 0);
+    claim.wait = true;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_DEADLOCK);
+    ck_assert_int_eq(contract_release_range("a", 2, 10, 10), BACKEND_OK);
+    CONTRACT_UNTIL(waiting.granted);
+}
+END_TEST
+
+/* --- sequence tickets --- */
+
+static struct backend_ticket *take(const char *prefix, enum backend_mode mode, enum backend_kind kind,
+                                   struct contract_log *log)
+{
+    struct backend_claim claim = contract_claim(kind, log);
+    struct contract_acquired acquired;
+
+    claim.mode = mode;
+    claim.wait = claim.sequence = true;
+    acquired = contract_acquire(prefix, &claim);
+    ck_assert_msg(acquired.result == BACKEND_OK || acquired.result == BACKEND_QUEUED, "%s",
+                  backend_result_name(acquired.result));
+    return acquired.ticket;
+}
+
+static uint64_t number_of(const struct backend_ticket *ticket)
+{
+    char name[64], *dash;
+
+    ck_assert(backend_name(contract_backend, ticket, name, sizeof(name)));
+    dash = strrchr(name, '-');
+    ck_assert_ptr_nonnull(dash);
+    ck_assert_uint_eq(strlen(dash + 1), 10);
+    return g_ascii_strtoull(dash + 1, NULL, 10);
+}
+
+static void make_queue(uint32_t width)
+{
+    struct backend_directory directory = {.width = width};
+
+    ck_assert_int_eq(contract_mkdir("q", &directory), BACKEND_OK);
+}
+
+START_TEST(tickets_are_numbered_upwards_and_hold_in_turn)
+{
+    struct contract_log log[5] = {{0}};
+    struct backend_ticket *ticket[5];
+
+    if (!can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    for (int i = 0; i < 5; i++) {
+        ticket[i] = take(i % 2 ? "q/job-" : "q/task-", BACKEND_EXCLUSIVE, i % 2 ? BACKEND_LEASE : BACKEND_FLOCK, &log[i]);
+        ck_assert_int_eq(ticket[i]->held, i == 0);
+        if (i) {
+            ck_assert_uint_gt(number_of(ticket[i]), number_of(ticket[i - 1]));
+            ck_assert_uint_gt(ticket[i]->fence, ticket[i - 1]->fence);
+        }
+    }
+    /* the fourth goes before its turn */
+    ck_assert_int_eq(contract_release(ticket[3]), BACKEND_OK);
+    for (int i = 0; i < 4; i++) {
+        static const int next[] = {1, 2, 4};
+
+        ck_assert_int_eq(contract_release(ticket[i < 3 ? (i == 0 ? 0 : next[i - 1]) : 4]), BACKEND_OK);
+        if (i < 3)
+            CONTRACT_UNTIL(log[next[i]].granted);
+    }
+    ck_assert_uint_eq(log[3].granted, 0);
+    ck_assert_str_eq(contract_list("q", 10), "");
+}
+END_TEST
+
+START_TEST(place_in_the_queue_is_told)
+{
+    struct contract_log log[4] = {{0}};
+    struct backend_ticket *ticket[4];
+    char name[64];
+
+    if (!can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    for (int i = 0; i < 4; i++)
+        ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[i]);
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert(backend_name(contract_backend, ticket[i], name, sizeof(name)));
+        ck_assert_uint_eq(contract_stat(name).position, i);
+        ck_assert_ptr_eq(contract_stat(name).ticket, ticket[i]);
+    }
+    ck_assert_uint_eq(contract_stat("q").waiters, 3);
+    ck_assert_int_eq(contract_release(ticket[1]), BACKEND_OK);
+    ck_assert_uint_eq(contract_stat(name).position, 2);
+    ck_assert_int_eq(contract_stat("q/job-").type, BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(as_many_hold_as_the_directory_is_wide)
+{
+    struct contract_log log[6] = {{0}};
+    struct backend_ticket *ticket[6];
+    struct backend_directory wider = {.width = 4};
+
+    if (!can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(2);
+    for (int i = 0; i < 6; i++) {
+        ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[i]);
+        ck_assert_int_eq(ticket[i]->held, i < 2);
+    }
+    ck_assert_int_eq(contract_release(ticket[0]), BACKEND_OK);
+    CONTRACT_UNTIL(log[2].granted);
+    ck_assert_uint_eq(log[3].granted, 0);
+    ck_assert_int_eq(contract_set_directory("q", &wider), BACKEND_OK);
+    CONTRACT_UNTIL(log[3].granted && log[4].granted);
+    ck_assert_uint_eq(log[5].granted, 0);
+    wider.width = 1;
+    ck_assert_int_eq(contract_set_directory("q", &wider), BACKEND_OK);
+    for (int i = 1; i <= 4; i++) {
+        ck_assert_uint_eq(log[5].granted, 0);
+        ck_assert_int_eq(contract_release(ticket[i]), BACKEND_OK);
+    }
+    CONTRACT_UNTIL(log[5].granted);
+}
+END_TEST
+
+START_TEST(shared_tickets_hold_while_only_shared_ones_stand_before)
+{
+    struct contract_log log[4] = {{0}};
+    struct backend_ticket *ticket[4];
+
+    if (!can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    ticket[0] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[0]);
+    ticket[1] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[1]);
+    ticket[2] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[2]);
+    ticket[3] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[3]);
+    ck_assert(ticket[0]->held && ticket[1]->held && !ticket[2]->held && !ticket[3]->held);
+    ck_assert_int_eq(contract_release(ticket[0]), BACKEND_OK);
+    ck_assert_int_eq(contract_release(ticket[1]), BACKEND_OK);
+    CONTRACT_UNTIL(log[2].granted);
+    ck_assert_uint_eq(log[3].granted, 0);
+    ck_assert_int_eq(contract_release(ticket[2]), BACKEND_OK);
+    CONTRACT_UNTIL(log[3].granted);
+}
+END_TEST
+
+START_TEST(ticket_that_expires_in_the_queue_is_passed_over)
+{
+    struct contract_log log = {0}, dead = {0}, next = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &dead);
+    struct backend_ticket *ticket;
+
+    if (!can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    ticket = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &log);
+    claim.wait = claim.sequence = true;
+    claim.ttl = CONTRACT_SHORT;
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_QUEUED);
+    take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &next);
+    CONTRACT_UNTIL(dead.ended);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    CONTRACT_UNTIL(next.granted);
+}
+END_TEST
+
+START_TEST(queue_is_listed_in_order)
+{
+    struct contract_log log = {0};
+    GString *expected = g_string_new(NULL);
+
+    if (!can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    for (int i = 0; i < 12; i++) {
+        char name[64];
+
+        ck_assert(backend_name(contract_backend, take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log), name,
+                               sizeof(name)));
+        g_string_append_printf(expected, "%s%s", i ? " " : "", name + strlen("q/"));
+    }
+    ck_assert_str_eq(contract_list("q", 5), expected->str);
+    g_string_free(expected, TRUE);
+}
+END_TEST
+
+TCase *contract_range_case(void)
+{
+    TCase *tcase = tcase_create("range");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
+    tcase_add_test(tcase, ranges_that_do_not_overlap_hold_together);
+    tcase_add_test(tcase, giving_back_the_middle_splits_a_range);
+    tcase_add_test(tcase, party_may_change_the_mode_of_a_part);
+    tcase_add_test(tcase, waiter_for_a_range_is_granted_when_all_of_it_is_free);
+    tcase_add_test(tcase, cycle_of_parties_is_found);
+    return tcase;
+}
+
+TCase *contract_sequence_case(void)
+{
+    TCase *tcase = tcase_create("sequence");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
+    tcase_add_test(tcase, tickets_are_numbered_upwards_and_hold_in_turn);
+    tcase_add_test(tcase, place_in_the_queue_is_told);
+    tcase_add_test(tcase, as_many_hold_as_the_directory_is_wide);
+    tcase_add_test(tcase, shared_tickets_hold_while_only_shared_ones_stand_before);
+    tcase_add_test(tcase, ticket_that_expires_in_the_queue_is_passed_over);
+    tcase_add_test(tcase, queue_is_listed_in_order);
+    return tcase;
+}
