@@ -20,6 +20,7 @@
 
 #define SYSTEM_STATE "/var/lib"
 #define PERMISSION_BITS 07777
+#define USAGE "usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT"
 
 struct parse {
     struct options *options;
@@ -483,9 +484,11 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     if (result < 0 || options->show_help || options->show_version) {
         return result;
     }
-    if (argc - optind != 2) {
-        return fail(&p, "%s: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT",
-                    argc - optind < 2 ? "a backend and a mount point are needed" : "too many arguments");
+    if (argc - optind < 2) {
+        return fail(&p, "a backend and a mount point are needed: " USAGE);
+    }
+    if (argc - optind > 2) {
+        return fail(&p, "'%s' is one argument too many: " USAGE, argv[optind + 2]);
     }
     options->backend = g_strdup(argv[optind]);
     result = find_mountpoint(&p, argv[optind + 1]);

@@ -325,7 +325,7 @@ START_TEST(wrong_number_of_arguments_shows_the_usage)
     assert_refused(PARSE("memory"),
                    "a backend and a mount point are needed: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
     assert_refused(PARSE("memory", mountpoint, "more"),
-                   "too many arguments: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
+                   "'more' is one argument too many: usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT");
 }
 END_TEST
 
