@@ -45,6 +45,7 @@ struct scope {
     uint64_t start, end; /* 0..BACKEND_RANGE_MAX unless FCNTL */
     uint64_t part;       /* tells the pieces of a split range apart, which share a fencing token */
     int64_t due;         /* while it waits: the claim's `due`, which starts anew with the grant */
+    uint64_t search;     /* the last search for cycles that came by */
     struct ticket *next[GROUP_KINDS];
 };
 

@@ -221,9 +221,31 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
     return BACKEND_OK;
 }
 
-/* Follows, breadth first, from ticket to the parties in its way to the tickets
- * for which these wait.  Tickets without a party end the search: nobody knows
- * for what they wait. */
+/* Adds a ticket to those whose way is to be looked at, once in a search. */
+static void follow(struct lockspace *space, GPtrArray *open, struct ticket *t)
+{
+    if (t->scope->search != space->search) {
+        t->scope->search = space->search;
+        g_ptr_array_add(open, t);
+    }
+}
+
+/* What a party holds it may keep for as long as anything for which it waits. */
+static void follow_party(struct lockspace *space, GPtrArray *open, uint64_t party)
+{
+    struct group *g = lockspace_group(space, GROUP_WAITING, party, NULL);
+    if (g->search != space->search) {
+        g->search = space->search;
+        for (struct ticket *t = g->first; t; t = t->scope->next[GROUP_WAITING]) {
+            follow(space, open, t);
+        }
+    }
+}
+
+/* Follows, breadth first, what stands in the way of what stands in the way.
+ * Tickets without a party end the search: nobody knows for what else their
+ * holder waits.  Another ticket of the same party that only waits closes no
+ * cycle: it is another thread's. */
 bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
 {
     uint64_t self = lockspace_party(t);
@@ -235,20 +257,19 @@ bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
     GPtrArray *open = g_ptr_array_new();
     g_ptr_array_add(open, (gpointer)t);
     space->search++;
-    for (guint i = 0; i < open->len && !found; i++) {
+    for (guint i = 0; i < open->len && !found && budget > 0; i++) {
         const struct ticket *waiter = open->pdata[i];
         struct way way = {0};
         struct ticket *obstacle;
         while (!found && budget > 0 && (obstacle = lockspace_next_obstacle(space, waiter->entry, waiter, &way))) {
             uint64_t party = lockspace_party(obstacle);
-            struct group *g = party ? lockspace_group(space, GROUP_WAITING, party, NULL) : NULL;
             budget--;
-            found = party == self;
-            if (g && g->search != space->search) {
-                g->search = space->search;
-                for (struct ticket *u = g->first; u; u = u->scope->next[GROUP_WAITING]) {
-                    g_ptr_array_add(open, u);
-                }
+            if (party && !obstacle->head.held) {
+                follow(space, open, obstacle);
+            } else if (party == self) {
+                found = true;
+            } else if (party) {
+                follow_party(space, open, party);
             }
         }
     }

@@ -216,22 +216,23 @@ static void update(struct lock_model *m, unsigned lock)
     g_free(waiting);
 }
 
-/* Whether somebody in the way of `t` waits, along any number of others, for `party`. */
+/* Whether somebody in the way of `t` waits, along any number of others, for what
+ * `party` holds.  `visited` are tickets; each is looked at once. */
 static bool reaches(const struct lock_model *m, const struct model_ticket *t, uint64_t party, bool *visited)
 {
     struct model_view *found = g_new(struct model_view, VIEWS);
     unsigned count = obstacles(m, t, found);
     bool reached = false;
     for (unsigned i = 0; i < count && !reached; i++) {
-        uint64_t other = found[i].t.party;
-        reached = other == party;
-        if (!other || visited[other]) {
-            continue;
-        }
-        visited[other] = true;
+        const struct model_ticket *o = &found[i].t;
+        reached = o->held && o->party == party;
         for (unsigned k = 0; k < MODEL_TICKETS && !reached; k++) {
             const struct model_ticket *u = &m->tickets[k];
-            reached = u->used && !u->held && u->party == other && reaches(m, u, party, visited);
+            bool next = o->held ? u->used && !u->held && o->party && u->party == o->party : found[i].origin == u;
+            if (next && u->party && !visited[k]) {
+                visited[k] = true;
+                reached = reaches(m, u, party, visited);
+            }
         }
     }
     g_free(found);
@@ -254,7 +255,7 @@ enum backend_result lock_model_acquire(struct lock_model *m, const struct model_
         end(m, &obstacle, BACKEND_EXPIRED);
         update(m, t.lock);
     }
-    bool visited[MODEL_PARTIES] = {false};
+    bool visited[MODEL_TICKETS] = {false};
     if (blocked && !wait) {
         return BACKEND_BUSY;
     }
