@@ -309,10 +309,25 @@ static void ops_change(struct request *r, const struct stat *st, int set)
     ops_reply_attributes(r);
 }
 
+/* A time that is not set stays as it is shown. */
+static void ops_take_times(struct request *r, const struct stat *st, int set)
+{
+    const int both = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
+    const struct hold *hold = hold_first(r->node);
+    bool access = set & FUSE_SET_ATTR_ATIME && !(set & FUSE_SET_ATTR_ATIME_NOW);
+    bool modification = set & FUSE_SET_ATTR_MTIME && !(set & FUSE_SET_ATTR_MTIME_NOW);
+    struct timespec now;
+    struct stat shown;
+    clock_gettime(CLOCK_REALTIME, &now);
+    handle_attributes(r->fs, r->node, &shown);
+    r->times.explicit_times = access || modification || (hold && hold->times && (set & both) != both);
+    r->times.time[0] = access ? st->st_atim : set & FUSE_SET_ATTR_ATIME ? now : shown.st_atim;
+    r->times.time[1] = modification ? st->st_mtim : set & FUSE_SET_ATTR_MTIME ? now : shown.st_mtim;
+}
+
 static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
 {
     const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
-    const int now = FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW;
     struct request *r = ops_request(req, ino, file);
     r->handle = file ? handle_of(file) : NULL;
     if (ops_is_stale(r->node)) {
@@ -322,9 +337,7 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set
     } else if (set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) || r->node->directory) {
         ops_change(r, st, set);
     } else if (set & times) {
-        r->times.explicit_times = !(set & now);
-        r->times.time[0] = st->st_atim;
-        r->times.time[1] = st->st_mtim;
+        ops_take_times(r, st, set);
         handle_times(r);
     } else {
         ops_reply_attributes(r); /* ctime alone: the kernel's own bookkeeping */

@@ -1,0 +1,520 @@
+/* Who may change, release and date what is held, and what a lock's file
+ * shows: content and attributes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "check_main.h"
+#include "wire.h"
+
+static struct wire *w;
+static pid_t alice, bob; /* two processes that are no kin */
+static pid_t family[2];  /* a parent and its child */
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    wire_chain(w, family, G_N_ELEMENTS(family));
+    w->pid = alice;
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+static const struct backend_ticket *holder(const char *name)
+{
+    return fake_backend_holder(w->fake, name);
+}
+
+/* A lease of this process, closed. */
+static uint64_t lease_of(pid_t pid, const char *name)
+{
+    pid_t before = w->pid;
+    w->pid = pid;
+    struct wire_file file = wire_created(w, name, O_WRONLY);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_int_eq(holder(name)->kind, BACKEND_LEASE);
+    w->pid = before;
+    return file.node;
+}
+
+static struct fuse_attr attributes(uint64_t node)
+{
+    uint64_t asked = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    return ((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr;
+}
+
+static int change_mode(uint64_t node, uint32_t mode)
+{
+    return wire_result(w, wire_setattr(w, node, NULL, (struct fuse_setattr_in){.valid = FATTR_MODE, .mode = mode}));
+}
+
+static void check_content(struct wire_file file, const char *expected)
+{
+    uint64_t read = wire_read(w, file, 0, 1 << 17);
+    ck_assert_int_eq(wire_result(w, read), 0);
+    size_t size;
+    const char *data = wire_data(w, read, &size);
+    ck_assert_uint_eq(size, strlen(expected));
+    ck_assert_mem_eq(data, expected, size);
+}
+
+/* --- releasing ------------------------------------------------------------------ */
+
+START_TEST(owner_unlinks_its_lease)
+{
+    lease_of(alice, "L");
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_ptr_null(holder("L"));
+    ck_assert(!wire_exists(w, "L"));
+}
+END_TEST
+
+START_TEST(stranger_may_not_unlink_root_included)
+{
+    lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->uid = 1000;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    ck_assert_ptr_nonnull(holder("L"));
+    ck_assert(wire_exists(w, "L"));
+}
+END_TEST
+
+START_TEST(descendant_unlinks)
+{
+    lease_of(family[0], "L");
+    w->pid = family[1];
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(parent_may_not_unlink_its_childs)
+{
+    lease_of(family[1], "L");
+    w->pid = family[0];
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+}
+END_TEST
+
+START_TEST(same_user_unlinks_when_the_owner_is_dead)
+{
+    w->uid = 1000;
+    lease_of(alice, "L");
+    wire_advance(w, SECOND);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    wire_kill(w, alice);
+    w->uid = 1001;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->uid = 1000;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
+START_TEST(unlink_of_another_mounts_lock_is_eperm_and_of_none_enoent)
+{
+    fake_backend_occupy(w->fake, "L", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), ENOENT);
+    fake_backend_fail(w->fake, FAKE_STAT, BACKEND_UNREACHABLE);
+    ck_assert_int_ne(wire_result(w, wire_unlink(w, "M")), ENOENT);
+}
+END_TEST
+
+START_TEST(slow_holder_cannot_remove_who_came_after_it)
+{
+    uint64_t node = lease_of(alice, "L");
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "5s")), 0);
+    char *token = wire_xattr(w, node, "user.lease.token");
+    wire_advance(w, 6 * SECOND);
+    ck_assert_ptr_null(holder("L"));
+    uint64_t next = lease_of(bob, "L");
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, next, "user.lease.check", token)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, next, "user.lease.release", token)), ESTALE);
+    ck_assert_ptr_nonnull(holder("L"));
+    g_free(token);
+    token = wire_xattr(w, next, "user.lease.token");
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, next, "user.lease.check", token)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, next, "user.lease.release", token)), 0);
+    g_free(token);
+    wire_turn(w);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(break_is_for_root_and_the_files_user)
+{
+    w->uid = 1000;
+    uint64_t node = lease_of(alice, "L");
+    w->uid = 1001;
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.break", "1")), EPERM);
+    w->uid = 0;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.break", "1")), 0);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(release_of_unknown_outcome_is_not_success)
+{
+    lease_of(alice, "L");
+    fake_backend_fail(w->fake, FAKE_RELEASE, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), ENOLCK);
+}
+END_TEST
+
+/* --- owning ------------------------------------------------------------------------ */
+
+START_TEST(lease_is_renewed_while_its_owner_lives_and_runs_out_after)
+{
+    lease_of(alice, "L");
+    wire_advance(w, 3600 * SECOND);
+    ck_assert_ptr_nonnull(holder("L"));
+    wire_kill(w, alice);
+    wire_advance(w, LEASE_TTL_DEFAULT - 1000 - LEASE_TTL_DEFAULT / 3);
+    ck_assert_ptr_nonnull(holder("L")); /* not before its deadline */
+    wire_advance(w, LEASE_TTL_DEFAULT);
+    ck_assert_ptr_null(holder("L"));
+    ck_assert(!wire_exists(w, "L"));
+}
+END_TEST
+
+START_TEST(helper_that_exits_hands_its_lease_to_its_parent)
+{
+    lease_of(family[1], "L");
+    wire_kill(w, family[1]);
+    wire_advance(w, 2 * SECOND);
+    w->pid = family[0];
+    ck_assert_int_eq(wire_result(w, wire_touch(w, wire_node(w, wire_lookup(w, "L")), NULL)), 0);
+    wire_advance(w, 600 * SECOND);
+    ck_assert_ptr_nonnull(holder("L"));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
+START_TEST(nobody_inherits_after_the_first_second)
+{
+    lease_of(family[1], "L");
+    wire_advance(w, SECOND);
+    wire_kill(w, family[1]);
+    w->pid = family[0];
+    w->uid = 1000;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    wire_advance(w, LEASE_TTL_DEFAULT + SECOND);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(open_handle_of_a_dead_owner_keeps_its_lease)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    wire_advance(w, SECOND);
+    wire_kill(w, alice); /* a child has the descriptor still */
+    wire_advance(w, 300 * SECOND);
+    ck_assert_ptr_nonnull(holder("L"));
+    ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0);
+    wire_advance(w, LEASE_TTL_DEFAULT + SECOND);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(lease_without_an_owner_is_not_renewed)
+{
+    w->pid = 0; /* another pid namespace */
+    struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    wire_advance(w, LEASE_TTL_DEFAULT + 1);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(fixed_term_is_not_renewed_until_it_is_automatic_again)
+{
+    uint64_t node = lease_of(alice, "L");
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "10s")), 0);
+    wire_advance(w, 9 * SECOND);
+    ck_assert_ptr_nonnull(holder("L"));
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "auto")), 0);
+    wire_advance(w, 100 * SECOND);
+    ck_assert_ptr_nonnull(holder("L"));
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "99ms")), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "11y")), EINVAL);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "1h")), EPERM);
+}
+END_TEST
+
+START_TEST(expiry_is_told_to_the_kernel)
+{
+    uint64_t node = lease_of(alice, "L");
+    ck_assert(wire_exists(w, "L"));
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "1s")), 0);
+    wire_advance(w, 1001);
+    while (!wire_was_told(w, FUSE_NOTIFY_DELETE, "L")) {
+    }
+    const struct wire_notice *notice = &g_array_index(w->notices, struct wire_notice, w->notices->len - 1);
+    ck_assert_uint_eq(notice->parent, FUSE_ROOT_ID);
+    ck_assert_uint_eq(notice->child, node);
+}
+END_TEST
+
+/* --- changing ------------------------------------------------------------------------ */
+
+START_TEST(stranger_may_not_change_mode_owner_or_size)
+{
+    uint64_t node = lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_int_eq(change_mode(node, S_IFREG | 0600), EPERM);
+    ck_assert_int_eq(
+        wire_result(w, wire_setattr(w, node, NULL, (struct fuse_setattr_in){.valid = FATTR_UID, .uid = 5})), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, (struct fuse_setattr_in){.valid = FATTR_SIZE})), EPERM);
+    ck_assert_uint_eq(attributes(node).mode, S_IFREG | 0644);
+    w->pid = alice;
+    ck_assert_int_eq(change_mode(node, S_IFREG | 0600), 0);
+    ck_assert_uint_eq(attributes(node).mode, S_IFREG | 0600);
+}
+END_TEST
+
+START_TEST(setting_times_by_a_stranger_is_busy_also_by_path)
+{
+    uint64_t node = lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_touch(w, node, NULL)), EBUSY);
+    wire_advance(w, 2 * SECOND);
+    struct fuse_attr before = attributes(node);
+    struct wire_file idle = wire_opened(w, node, O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, node, &idle)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, node, NULL)), EBUSY);
+    ck_assert_uint_eq(attributes(node).mtime, before.mtime);
+}
+END_TEST
+
+START_TEST(times_are_what_the_holder_set)
+{
+    uint64_t node = lease_of(alice, "L");
+    struct fuse_setattr_in times = {.valid = FATTR_ATIME | FATTR_MTIME, .atime = 1000, .mtime = 2000, .mtimensec = 5};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, times)), 0);
+    ck_assert_uint_eq(attributes(node).mtime, 2000);
+    ck_assert_uint_eq(attributes(node).mtimensec, 5);
+    ck_assert_uint_eq(attributes(node).atime, 1000);
+    wire_advance(w, 100 * SECOND); /* renewals leave them alone */
+    ck_assert_uint_eq(attributes(node).mtime, 2000);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, node, NULL)), 0);
+    ck_assert_uint_ne(attributes(node).mtime, 2000);
+}
+END_TEST
+
+START_TEST(setting_one_time_leaves_the_other)
+{
+    uint64_t node = lease_of(alice, "L");
+    struct fuse_setattr_in both = {.valid = FATTR_ATIME | FATTR_MTIME, .atime = 1000, .mtime = 2000};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, both)), 0);
+    struct fuse_setattr_in one = {.valid = FATTR_MTIME, .mtime = 3000};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, one)), 0);
+    ck_assert_uint_eq(attributes(node).mtime, 3000);
+    ck_assert_uint_eq(attributes(node).atime, 1000);
+    struct fuse_setattr_in now = {.valid = FATTR_ATIME | FATTR_ATIME_NOW};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, now)), 0);
+    ck_assert_uint_eq(attributes(node).mtime, 3000);
+    ck_assert_uint_ne(attributes(node).atime, 1000);
+}
+END_TEST
+
+START_TEST(setattr_of_nothing_answers_with_the_attributes)
+{
+    uint64_t node = lease_of(alice, "L");
+    w->pid = bob;
+    uint64_t asked = wire_setattr(w, node, NULL, (struct fuse_setattr_in){.valid = 0});
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_uint_eq(((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr.mode, S_IFREG | 0644);
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, FUSE_ROOT_ID, NULL, (struct fuse_setattr_in){.valid = 0})), 0);
+}
+END_TEST
+
+START_TEST(cutting_through_an_idle_handle_is_busy)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "holder", 6)), 0);
+    wire_advance(w, SECOND);
+    w->pid = bob;
+    struct wire_file idle = wire_opened(w, file.node, O_WRONLY | O_TRUNC);
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, idle.node, &idle, (struct fuse_setattr_in){.valid = FATTR_SIZE})),
+                     EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_write(w, idle, 0, "x", 1)), EBUSY);
+    check_content(file, "holder");
+}
+END_TEST
+
+START_TEST(child_writes_through_what_it_inherited_and_is_another_with_its_own)
+{
+    w->pid = family[0];
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "parent", 6)), 0);
+    w->pid = family[1];
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "child", 5)), 0);
+    check_content(file, "childt");
+    wire_advance(w, SECOND);
+    struct wire_file own = wire_opened(w, file.node, O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, own, 0, "x", 1)), EBUSY);
+    ck_assert_int_eq(change_mode(file.node, S_IFREG | 0600), 0); /* but it may change what is there */
+}
+END_TEST
+
+START_TEST(content_is_spliced_appended_and_cut)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "hello", 5)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 1, "ipp", 3)), 0);
+    check_content(file, "hippo");
+    file.flags |= O_APPEND;
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "!", 1)), 0);
+    check_content(file, "hippo!");
+    struct fuse_setattr_in cut = {.valid = FATTR_SIZE, .size = 3};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, file.node, &file, cut)), 0);
+    check_content(file, "hip");
+    ck_assert_uint_eq(attributes(file.node).size, 3);
+}
+END_TEST
+
+START_TEST(content_beyond_64_kib_is_efbig)
+{
+    char *data = g_malloc0(CONTENT_BYTES_MAX + 1);
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, data, CONTENT_BYTES_MAX + 1)), EFBIG);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, UINT64_MAX, "x", 1)), EFBIG);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, CONTENT_BYTES_MAX, "x", 1)), EFBIG);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, data, CONTENT_BYTES_MAX)), 0);
+    ck_assert_uint_eq(attributes(file.node).size, CONTENT_BYTES_MAX);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, CONTENT_BYTES_MAX - 1, "xy", 2)), EFBIG);
+    struct fuse_setattr_in cut = {.valid = FATTR_SIZE, .size = (uint64_t)INT64_MAX};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, file.node, &file, cut)), EFBIG);
+    g_free(data);
+}
+END_TEST
+
+/* --- losing ------------------------------------------------------------------------------ */
+
+START_TEST(lost_lease_is_stale_to_its_handle)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    wire_turn(w);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "y", 1)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_read(w, file, 0, 1)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_fsync(w, file)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, file.node, &file)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_ptr_null(holder("L")); /* closing takes nothing anew */
+}
+END_TEST
+
+START_TEST(lost_handle_does_not_write_to_the_next_holder)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    wire_turn(w);
+    lease_of(bob, "L");
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "y", 1)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, file.node, &file)), ESTALE);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_ptr_nonnull(holder("L"));
+}
+END_TEST
+
+START_TEST(flock_starts_afresh_after_a_loss)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    wire_turn(w);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "y", 1)), 0);
+    check_content(file, "y");
+}
+END_TEST
+
+START_TEST(write_whose_lease_ends_meanwhile_is_stale)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    fake_backend_hold(w->fake, FAKE_SET, true);
+    uint64_t written = wire_write(w, file, 0, "y", 1);
+    ck_assert(wire_waits(w, written));
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_SET, false);
+    fake_backend_answer(w->fake, FAKE_SET, 0);
+    ck_assert_int_eq(wire_result(w, written), ESTALE);
+}
+END_TEST
+
+START_TEST(write_whose_lease_ends_while_it_reads_is_stale)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    uint64_t written = wire_write(w, file, 0, "y", 1);
+    ck_assert(wire_waits(w, written));
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    fake_backend_occupy(w->fake, "L", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    fake_backend_answer(w->fake, FAKE_STAT, 0);
+    ck_assert_int_eq(wire_result(w, written), ESTALE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: rights and contents");
+    TCase *cases = tcase_create("all");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, owner_unlinks_its_lease);
+    tcase_add_test(cases, stranger_may_not_unlink_root_included);
+    tcase_add_test(cases, descendant_unlinks);
+    tcase_add_test(cases, parent_may_not_unlink_its_childs);
+    tcase_add_test(cases, same_user_unlinks_when_the_owner_is_dead);
+    tcase_add_test(cases, unlink_of_another_mounts_lock_is_eperm_and_of_none_enoent);
+    tcase_add_test(cases, slow_holder_cannot_remove_who_came_after_it);
+    tcase_add_test(cases, break_is_for_root_and_the_files_user);
+    tcase_add_test(cases, release_of_unknown_outcome_is_not_success);
+    tcase_add_test(cases, lease_is_renewed_while_its_owner_lives_and_runs_out_after);
+    tcase_add_test(cases, helper_that_exits_hands_its_lease_to_its_parent);
+    tcase_add_test(cases, nobody_inherits_after_the_first_second);
+    tcase_add_test(cases, open_handle_of_a_dead_owner_keeps_its_lease);
+    tcase_add_test(cases, lease_without_an_owner_is_not_renewed);
+    tcase_add_test(cases, fixed_term_is_not_renewed_until_it_is_automatic_again);
+    tcase_add_test(cases, expiry_is_told_to_the_kernel);
+    tcase_add_test(cases, stranger_may_not_change_mode_owner_or_size);
+    tcase_add_test(cases, setting_times_by_a_stranger_is_busy_also_by_path);
+    tcase_add_test(cases, times_are_what_the_holder_set);
+    tcase_add_test(cases, setting_one_time_leaves_the_other);
+    tcase_add_test(cases, setattr_of_nothing_answers_with_the_attributes);
+    tcase_add_test(cases, cutting_through_an_idle_handle_is_busy);
+    tcase_add_test(cases, child_writes_through_what_it_inherited_and_is_another_with_its_own);
+    tcase_add_test(cases, content_is_spliced_appended_and_cut);
+    tcase_add_test(cases, content_beyond_64_kib_is_efbig);
+    tcase_add_test(cases, lost_lease_is_stale_to_its_handle);
+    tcase_add_test(cases, lost_handle_does_not_write_to_the_next_holder);
+    tcase_add_test(cases, flock_starts_afresh_after_a_loss);
+    tcase_add_test(cases, write_whose_lease_ends_meanwhile_is_stale);
+    tcase_add_test(cases, write_whose_lease_ends_while_it_reads_is_stale);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}
