@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "check_main.h"
-#include "fs/tree.h"
 #include "wire.h"
 
 static struct wire *w;
