@@ -15,10 +15,14 @@ static GPtrArray *kept; /* GBytes that end with the scenario */
 static GString *listing;
 static unsigned event_number;
 
-/* Lets a turn end as soon as something was told, whatever told it. */
-static void end_turn(void)
+void contract_end_turn(void)
 {
     ev_break(loop, EVBREAK_ONE);
+}
+
+void contract_use(const struct contract *of)
+{
+    subject = of;
 }
 
 static void note(struct backend_ticket *ticket, unsigned *count)
@@ -27,7 +31,7 @@ static void note(struct backend_ticket *ticket, unsigned *count)
 
     ++*count;
     log->when = ++event_number;
-    end_turn();
+    contract_end_turn();
 }
 
 static void on_granted(void *context, struct backend_ticket *ticket)
@@ -117,7 +121,7 @@ static void on_done(void *arg, enum backend_result result)
 
     ck_assert_msg(!answer->told, "completed twice");
     answer->told = true;
-    end_turn();
+    contract_end_turn();
     answer->result = result;
 }
 
@@ -137,7 +141,7 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
                   backend_result_name(result));
     ck_assert_msg((holder != NULL) == (result == BACKEND_BUSY), "holder with %s", backend_result_name(result));
     answer->told = true;
-    end_turn();
+    contract_end_turn();
     answer->acquired = (struct contract_acquired){.result = result, .ticket = ticket, .holder = holder != NULL};
     if (holder) {
         answer->acquired.kind = holder->kind;
@@ -315,7 +319,7 @@ static void on_known(void *arg, enum backend_result result, const struct backend
     ck_assert_msg(!answer->told, "completed twice");
     ck_assert_int_eq(result, BACKEND_OK);
     answer->told = true;
-    end_turn();
+    contract_end_turn();
     answer->info = *info;
     keep(info->meta);
     keep(info->content);
@@ -346,7 +350,7 @@ static void on_listed(void *arg, enum backend_result result, const struct backen
 
     ck_assert_msg(!answer->told, "completed twice");
     answer->told = true;
-    end_turn();
+    contract_end_turn();
     answer->result = result;
     answer->listed = count;
     for (size_t i = 0; i < count; i++)
@@ -381,18 +385,4 @@ enum backend_result contract_list_result(const char *directory)
     wait_done(&answer);
     g_free(answer.last);
     return answer.result;
-}
-
-Suite *contract_suite(const struct contract *of)
-{
-    Suite *suite = suite_create(of->name);
-
-    subject = of;
-    suite_add_tcase(suite, contract_acquire_case());
-    suite_add_tcase(suite, contract_wait_case());
-    suite_add_tcase(suite, contract_time_case());
-    suite_add_tcase(suite, contract_name_case());
-    suite_add_tcase(suite, contract_range_case());
-    suite_add_tcase(suite, contract_sequence_case());
-    return suite;
 }

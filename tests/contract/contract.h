@@ -22,6 +22,9 @@ struct contract {
 /* All scenarios, for this backend.  One backend for one program. */
 Suite *contract_suite(const struct contract *subject);
 
+/* What the fixtures open, for checks that are not of the list. */
+void contract_use(const struct contract *subject);
+
 /* The parts of the list. */
 TCase *contract_acquire_case(void);
 TCase *contract_wait_case(void);
@@ -44,6 +47,8 @@ void contract_teardown(void);
 
 /* One turn of the loop; ends the check when a scenario takes 20 s. */
 void contract_turn(void);
+/* For callbacks: the turn ends with them, instead of waiting for more. */
+void contract_end_turn(void);
 
 #define CONTRACT_UNTIL(condition)                                                                                      \
     do {                                                                                                               \

@@ -301,6 +301,7 @@ END_TEST
 static void set_flag(void *arg, enum backend_result result)
 {
     *(int *)arg = (int)result + 1;
+    contract_end_turn();
 }
 
 /* Between the end of a ticket and its event its user does not know yet. */

@@ -1,0 +1,349 @@
+/* contract_local: the contract, kept by the local backend; and what is there
+ * again when it was ended and is opened again. */
+#include <string.h>
+
+#include "check_main.h"
+#include "contract.h"
+#include "local.h"
+#include "scratch.h"
+
+/* contract_local_sync.c is this with sync=always */
+#ifndef LOCAL_SYNC_ALWAYS
+#define LOCAL_SYNC_ALWAYS false
+#define LOCAL_NAME "local"
+#endif
+
+static char *directory;
+
+static struct backend *open_directory(void)
+{
+    struct local_options options = {.directory = directory, .seed = 1, .sync_always = LOCAL_SYNC_ALWAYS};
+    struct backend *b = NULL;
+    char error[512] = "";
+
+    ck_assert_msg(local_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
+    return b;
+}
+
+static struct backend *open_local(void)
+{
+    directory = scratch_new();
+    return open_directory();
+}
+
+static void clean_local(void)
+{
+    scratch_free(directory);
+}
+
+static void restart(void)
+{
+    backend_free(contract_backend);
+    contract_start(open_directory());
+}
+
+/* What backend_recover finds: name -> ticket. */
+static void found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
+{
+    static struct contract_log log[100];
+    GHashTable *all = arg;
+
+    (void)meta;
+    ck_assert_uint_lt(g_hash_table_size(all), G_N_ELEMENTS(log));
+    ticket->user = &log[g_hash_table_size(all)];
+    memset(ticket->user, 0, sizeof(log[0]));
+    g_hash_table_insert(all, g_strdup(name), ticket);
+}
+
+static GHashTable *recover(void)
+{
+    GHashTable *all = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+
+    backend_recover(contract_backend, found, all);
+    return all;
+}
+
+START_TEST(leases_are_what_they_were)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct backend_ticket *ticket, before;
+    GHashTable *all;
+    struct backend_info info;
+
+    claim.meta = contract_bytes("me");
+    claim.content = contract_bytes("text");
+    before = *contract_acquire("a", &claim).ticket;
+    restart();
+    all = recover();
+    ck_assert_uint_eq(g_hash_table_size(all), 1);
+    ticket = g_hash_table_lookup(all, "a");
+    ck_assert_ptr_nonnull(ticket);
+    ck_assert(ticket->held);
+    ck_assert_uint_eq(ticket->fence, before.fence);
+    ck_assert_int_eq(ticket->acquired, before.acquired);
+    ck_assert_int_eq(ticket->deadline, before.deadline);
+    ck_assert_int_eq(ticket->ttl, before.ttl);
+    ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
+    info = contract_stat("a");
+    ck_assert(contract_equal(info.meta, "me"));
+    ck_assert(contract_equal(info.content, "text"));
+    ck_assert(contract_is_busy("a"));
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert(!contract_is_busy("a"));
+    g_hash_table_unref(all);
+}
+END_TEST
+
+START_TEST(shared_leases_come_back_together)
+{
+    struct contract_log log[2] = {{0}};
+
+    contract_get_shared("a", BACKEND_LEASE, &log[0]);
+    contract_get_shared("a", BACKEND_LEASE, &log[1]);
+    restart();
+    ck_assert_uint_eq(contract_stat("a").holders, 2);
+    ck_assert_int_eq(contract_stat("a").mode, BACKEND_SHARED);
+}
+END_TEST
+
+START_TEST(other_kinds_end_with_the_daemon)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    struct backend_ticket *ticket;
+
+    contract_get("flock", BACKEND_FLOCK, &log);
+    contract_get("fcntl", BACKEND_FCNTL, &log);
+    contract_get("provisional", BACKEND_PROVISIONAL, &log);
+    ticket = contract_get("was-lease", BACKEND_LEASE, &log);
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
+    claim.kind = BACKEND_LEASE;
+    ticket = contract_get("is-lease", BACKEND_PROVISIONAL, &log);
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
+    restart();
+    ck_assert_str_eq(contract_list("", 10), "is-lease");
+}
+END_TEST
+
+START_TEST(what_was_released_does_not_come_back)
+{
+    struct contract_log log[4] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[3]);
+
+    ck_assert_int_eq(contract_release(contract_get("released", BACKEND_LEASE, &log[0])), BACKEND_OK);
+    contract_get("revoked", BACKEND_LEASE, &log[1]);
+    ck_assert_int_eq(contract_revoke("revoked", log[1].ended), BACKEND_OK);
+    contract_get("kept", BACKEND_LEASE, &log[2]);
+    claim.ttl = CONTRACT_SHORT;
+    ck_assert_int_eq(contract_acquire("expired", &claim).result, BACKEND_OK);
+    CONTRACT_UNTIL(log[3].ended);
+    restart();
+    ck_assert_str_eq(contract_list("", 10), "kept");
+}
+END_TEST
+
+START_TEST(what_expired_meanwhile_is_gone)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    clock_ms deadline;
+
+    claim.ttl = CONTRACT_SHORT;
+    deadline = contract_acquire("a", &claim).ticket->deadline;
+    backend_free(contract_backend);
+    while (clock_now() < deadline)
+        g_usleep(1000); /* nobody is there who could tell */
+    contract_start(open_directory());
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+    restart();
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(lease_expires_at_its_old_deadline_and_is_told)
+{
+    struct contract_log log = {0}, *again;
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    clock_ms deadline;
+    GHashTable *all;
+
+    claim.ttl = 4 * CONTRACT_SHORT;
+    deadline = contract_acquire("a", &claim).ticket->deadline;
+    restart();
+    all = recover();
+    again = ((struct backend_ticket *)g_hash_table_lookup(all, "a"))->user;
+    CONTRACT_UNTIL(again->ended);
+    ck_assert_int_ge(clock_now(), deadline);
+    ck_assert_int_eq(again->why, BACKEND_EXPIRED);
+    g_hash_table_unref(all);
+}
+END_TEST
+
+START_TEST(recovered_leases_are_due_at_once_and_can_be_renewed)
+{
+    struct contract_log log = {0};
+    struct backend_renewal renewal = {.ttl = 2 * CONTRACT_LONG};
+    clock_ms deadline;
+    GHashTable *all;
+
+    contract_get("a", BACKEND_LEASE, &log);
+    restart();
+    all = recover();
+    renewal.ticket = g_hash_table_lookup(all, "a");
+    CONTRACT_UNTIL(((struct contract_log *)renewal.ticket->user)->due);
+    backend_renew(contract_backend, &renewal, 1);
+    deadline = renewal.ticket->deadline;
+    ck_assert_int_gt(deadline, clock_now() + CONTRACT_LONG);
+    restart();
+    ck_assert_int_eq(contract_stat("a").deadline, deadline);
+    ck_assert_int_eq(contract_stat("a").ttl, 2 * CONTRACT_LONG);
+    g_hash_table_unref(all);
+}
+END_TEST
+
+START_TEST(changes_are_there_again)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("new")};
+    uint64_t fence;
+
+    ck_assert_int_eq(contract_set(ticket, &change), BACKEND_OK);
+    change = (struct backend_change){.set = BACKEND_SET_META, .meta = contract_bytes("me")};
+    ck_assert_int_eq(contract_set(ticket, &change), BACKEND_OK);
+    ck_assert_int_eq(contract_rename(ticket, "b"), BACKEND_OK);
+    fence = ticket->fence;
+    contract_get("a", BACKEND_LEASE, &log[1]);
+    restart();
+    ck_assert_str_eq(contract_list("", 10), "a b");
+    ck_assert_uint_eq(contract_stat("b").fence, fence);
+    ck_assert(contract_equal(contract_stat("b").content, "new"));
+    ck_assert(contract_equal(contract_stat("b").meta, "me"));
+    ck_assert_ptr_null(contract_stat("a").content);
+}
+END_TEST
+
+START_TEST(directories_are_there_again)
+{
+    struct contract_log log = {0};
+    struct backend_directory wide = {.ttl = 9000, .width = 3, .delay = 4, .meta = contract_bytes("m")};
+    struct backend_info info;
+
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
+    ck_assert_int_eq(contract_mkdir("d/e", &wide), BACKEND_OK);
+    ck_assert_int_eq(contract_mkdir("gone", NULL), BACKEND_OK);
+    ck_assert_int_eq(contract_rmdir("gone"), BACKEND_OK);
+    ck_assert_int_eq(contract_set_directory("", &wide), BACKEND_OK);
+    contract_get("d/e/a", BACKEND_LEASE, &log);
+    restart();
+    ck_assert_str_eq(contract_list("", 10), "d/");
+    ck_assert_str_eq(contract_list("d/e", 10), "a");
+    for (int i = 0; i < 2; i++) {
+        info = contract_stat(i ? "" : "d/e");
+        ck_assert_int_eq(info.directory.ttl, 9000);
+        ck_assert_uint_eq(info.directory.width, 3);
+        ck_assert_int_eq(info.directory.delay, 4);
+        ck_assert(contract_equal(info.directory.meta, "m"));
+    }
+}
+END_TEST
+
+START_TEST(tokens_go_on_without_a_gap_after_a_clean_end)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    uint64_t fence = ticket->fence;
+
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    restart();
+    ck_assert_uint_eq(contract_get("a", BACKEND_LEASE, &log)->fence, fence + 1);
+}
+END_TEST
+
+START_TEST(queue_of_leases_comes_back_in_its_order)
+{
+    struct contract_log log[4] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, NULL);
+    char before[256];
+    GHashTable *all;
+
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    for (int i = 0; i < 4; i++) {
+        claim.user = &log[i];
+        claim.kind = i == 1 ? BACKEND_FLOCK : BACKEND_LEASE;
+        ck_assert_ptr_nonnull(contract_acquire("q/job-", &claim).ticket);
+    }
+    g_strlcpy(before, contract_list("q", 10), sizeof(before));
+    ck_assert_str_eq(before, "job-0000000000 job-0000000001 job-0000000002 job-0000000003");
+    restart();
+    ck_assert_str_eq(contract_list("q", 10), "job-0000000000 job-0000000002 job-0000000003");
+    all = recover();
+    for (int i = 0; i < 3; i++) {
+        static const char *const names[] = {"q/job-0000000000", "q/job-0000000002", "q/job-0000000003"};
+        struct backend_ticket *ticket = g_hash_table_lookup(all, names[i]);
+
+        ck_assert_ptr_nonnull(ticket);
+        if (i)
+            CONTRACT_UNTIL(((struct contract_log *)ticket->user)->granted);
+        ck_assert(ticket->held);
+        ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    }
+    claim.user = &log[0];
+    ck_assert_ptr_nonnull(contract_acquire("q/job-", &claim).ticket);
+    ck_assert_str_eq(contract_list("q", 10), "job-0000000004");
+    g_hash_table_unref(all);
+}
+END_TEST
+
+START_TEST(turn_that_comes_with_the_restart_is_kept)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
+    struct backend_info info;
+
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_OK);
+    claim.kind = BACKEND_LEASE;
+    claim.user = &log[1];
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_QUEUED);
+    restart();
+    info = contract_stat("q/job-0000000001");
+    ck_assert(info.ticket->held);
+    restart();
+    ck_assert_int_eq(contract_stat("q/job-0000000001").deadline, info.deadline);
+    ck_assert_int_eq(contract_stat("q/job-0000000001").acquired, info.acquired);
+}
+END_TEST
+
+static TCase *restart_case(void)
+{
+    TCase *tcase = tcase_create("restart");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
+    tcase_add_test(tcase, leases_are_what_they_were);
+    tcase_add_test(tcase, shared_leases_come_back_together);
+    tcase_add_test(tcase, other_kinds_end_with_the_daemon);
+    tcase_add_test(tcase, what_was_released_does_not_come_back);
+    tcase_add_test(tcase, what_expired_meanwhile_is_gone);
+    tcase_add_test(tcase, lease_expires_at_its_old_deadline_and_is_told);
+    tcase_add_test(tcase, recovered_leases_are_due_at_once_and_can_be_renewed);
+    tcase_add_test(tcase, changes_are_there_again);
+    tcase_add_test(tcase, directories_are_there_again);
+    tcase_add_test(tcase, tokens_go_on_without_a_gap_after_a_clean_end);
+    tcase_add_test(tcase, queue_of_leases_comes_back_in_its_order);
+    tcase_add_test(tcase, turn_that_comes_with_the_restart_is_kept);
+    return tcase;
+}
+
+int main(void)
+{
+    static const struct contract local = {.name = LOCAL_NAME, .open = open_local, .clean = clean_local};
+    Suite *suite = contract_suite(&local);
+
+    suite_add_tcase(suite, restart_case());
+    return check_main(suite);
+}

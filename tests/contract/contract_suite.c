@@ -1,0 +1,16 @@
+/* contract_suite: the list. */
+#include "contract.h"
+
+Suite *contract_suite(const struct contract *subject)
+{
+    Suite *suite = suite_create(subject->name);
+
+    contract_use(subject);
+    suite_add_tcase(suite, contract_acquire_case());
+    suite_add_tcase(suite, contract_wait_case());
+    suite_add_tcase(suite, contract_time_case());
+    suite_add_tcase(suite, contract_name_case());
+    suite_add_tcase(suite, contract_range_case());
+    suite_add_tcase(suite, contract_sequence_case());
+    return suite;
+}
