@@ -278,6 +278,18 @@ static struct hold *content_hold_of(struct request *r)
     return NULL;
 }
 
+/* Utimes by path does not keep the handle open: look again. */
+static void content_dated_anew(struct request *r, enum backend_result result)
+{
+    struct handle *h = result == BACKEND_OK ? content_handle_of(r) : NULL;
+    if (h) {
+        h->hold = r->hold;
+    } else if (result == BACKEND_OK) {
+        r->hold->closed = true;
+    }
+    content_dated(r, result);
+}
+
 static void content_date_idle(struct request *r)
 {
     struct handle *h = content_handle_of(r);
@@ -289,11 +301,9 @@ static void content_date_idle(struct request *r)
         r->times.explicit_times = false;
         content_dated(r, BACKEND_OK);
     } else {
-        r->handle = h;
         r->hold = hold_new(r->fs, r->node, BACKEND_LEASE, h->opener, context->uid, context->gid, r->node->mode);
         hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
-        r->content.reply = CONTENT_REPLY_ATTRIBUTES;
-        hold_acquire(r, &claim, content_acquired);
+        hold_acquire(r, &claim, content_dated_anew);
         g_bytes_unref(claim.meta);
     }
 }
