@@ -30,6 +30,9 @@ START_TEST(a_dead_waiter_in_another_range_holds_nobody_up)
     struct backend_claim longer = lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 5);
     longer.ttl = 10 * WORLD_TTL;
     lock_world_hold(w, "a", longer);
+    longer = lock_world_range("D", BACKEND_EXCLUSIVE, 4, 50, 59);
+    longer.ttl = 10 * WORLD_TTL;
+    lock_world_hold(w, "a", longer);
     lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 0, 20));
     w->now = 1;
     lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 3, 10, 20));
