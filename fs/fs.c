@@ -102,6 +102,18 @@ void fs_notify_through(struct fs *fs, struct fuse_session *session)
     fs->notify = notify_new(session, fs->loop);
 }
 
+/* The nodes with holds: those found by name, and those only handles have; each
+ * with a new reference, some more than once. */
+static GPtrArray *fs_nodes(struct fs *fs)
+{
+    GPtrArray *nodes = tree_all(fs->tree);
+    struct handle *handle;
+    LIST_FOREACH(handle, &fs->handles, all) {
+        g_ptr_array_add(nodes, tree_ref(handle->node));
+    }
+    return nodes;
+}
+
 static void fs_refuse_parked(struct hold *hold)
 {
     struct request *r;
@@ -113,7 +125,7 @@ static void fs_refuse_parked(struct hold *hold)
 void fs_stop(struct fs *fs)
 {
     notify_finish(fs->notify);
-    GPtrArray *nodes = tree_all(fs->tree);
+    GPtrArray *nodes = fs_nodes(fs);
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
         struct hold *hold;
@@ -128,7 +140,7 @@ void fs_stop(struct fs *fs)
 /* What is held stays in the backend: handle locks end with it, leases do not. */
 static void fs_drop_holds(struct fs *fs)
 {
-    GPtrArray *nodes = tree_all(fs->tree);
+    GPtrArray *nodes = fs_nodes(fs);
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
         while (!LIST_EMPTY(&node->holds)) {

@@ -271,9 +271,19 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
     claim->meta = hold_meta(fs, hold);
 }
 
+/* What holds a name is found by it: not one of another type that asked in vain. */
+static void hold_take_name(struct fs *fs, struct node *node)
+{
+    struct node *there = tree_find(fs->tree, node->parent, node->name);
+    if (there && there != node && !hold_first(there)) {
+        tree_detach(fs->tree, there);
+    }
+    tree_attach(fs->tree, node);
+}
+
 void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
 {
-    tree_attach(fs->tree, hold->node);
+    hold_take_name(fs, hold->node);
     tree_touch(hold->node->parent);
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();

@@ -75,6 +75,28 @@ START_TEST(symbolic_link_is_a_lease_with_its_target)
 }
 END_TEST
 
+START_TEST(name_is_found_as_what_was_granted)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t created = wire_create(w, "L", O_WRONLY | O_EXCL);
+    wire_turn(w);
+    w->pid = bob;
+    uint64_t linked = wire_symlink(w, "L", "target");
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    uint64_t node = wire_file(w, created).node;
+    while (fake_backend_held_back(w->fake, FAKE_ACQUIRE)) {
+        ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+        fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    }
+    ck_assert_int_eq(wire_result(w, linked), EEXIST);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
 START_TEST(link_acquires_the_name_with_content_and_inode)
 {
     struct wire_file file = wire_created(w, "tmp", O_WRONLY | O_EXCL);
@@ -240,6 +262,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, symbolic_link_is_a_lease_with_its_target);
+    tcase_add_test(cases, name_is_found_as_what_was_granted);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
     tcase_add_test(cases, link_to_a_held_name_is_refused);
     tcase_add_test(cases, rename_moves_the_callers_own_lease);
