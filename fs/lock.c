@@ -32,7 +32,11 @@ static void lock_answer(struct request *r, enum backend_result result)
 static void lock_flocked(struct request *r, enum backend_result result)
 {
     if (result == BACKEND_OK) {
+        struct hold *before = r->handle->hold;
         r->handle->hold = r->hold;
+        if (before && before->kind == BACKEND_FLOCK) {
+            hold_release(r->fs, before, NULL, NULL); /* two asked at once through one handle */
+        }
     }
     lock_answer(r, result);
 }

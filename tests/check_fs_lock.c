@@ -169,6 +169,22 @@ START_TEST(unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name)
 }
 END_TEST
 
+START_TEST(two_flocks_at_once_on_one_handle_are_one_lock)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_EX)), 0);
+    w->pid = alice;
+    uint64_t first = wire_flock(w, a, LOCK_EX), second = wire_flock(w, a, LOCK_SH);
+    ck_assert(wire_waits(w, first));
+    ck_assert(wire_waits(w, second));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_int_eq(wire_close(w, a), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
 /* --- fcntl ------------------------------------------------------------------------------ */
 
 START_TEST(byte_ranges_exclude_only_where_they_overlap)
@@ -336,6 +352,7 @@ int main(void)
     tcase_add_test(cases, owner_turns_its_lease_into_a_flock);
     tcase_add_test(cases, flock_waits_for_the_end_of_anothers_lease);
     tcase_add_test(cases, unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name);
+    tcase_add_test(cases, two_flocks_at_once_on_one_handle_are_one_lock);
     tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
     tcase_add_test(cases, two_threads_that_wait_for_one_owner_are_both_answered);
