@@ -271,11 +271,13 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
     claim->meta = hold_meta(fs, hold);
 }
 
-/* What holds a name is found by it: not one of another type that asked in vain. */
-static void hold_take_name(struct fs *fs, struct node *node)
+/* What holds a name is found by it: not a node of another type that asked in vain,
+ * nor one whose end is still to be told. */
+static void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind)
 {
-    struct node *there = tree_find(fs->tree, node->parent, node->name);
-    if (there && there != node && !hold_first(there)) {
+    struct node *node = hold->node, *there = tree_find(fs->tree, node->parent, node->name);
+    bool sole = kind != BACKEND_FCNTL && hold->ticket->mode == BACKEND_EXCLUSIVE;
+    if (there && there != node && (sole || !hold_first(there))) {
         tree_detach(fs->tree, there);
     }
     tree_attach(fs->tree, node);
@@ -283,7 +285,7 @@ static void hold_take_name(struct fs *fs, struct node *node)
 
 void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
 {
-    hold_take_name(fs, hold->node);
+    hold_take_name(fs, hold, kind);
     tree_touch(hold->node->parent);
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
