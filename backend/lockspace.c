@@ -317,7 +317,6 @@ static struct ticket *clear_way(struct lockspace *space, clock_ms now, struct di
 static enum backend_result append(struct lockspace *space, clock_ms now, struct ticket *t,
                                   const struct backend_claim *claim, bool held)
 {
-    uint64_t start = lockspace_start(t), end = lockspace_end(t);
     space->next_fence++;
     t->head.acquired = now;
     t->head.held = held;
@@ -327,10 +326,13 @@ static enum backend_result append(struct lockspace *space, clock_ms now, struct 
         lockspace_tell_wanted(space, t);
         return BACKEND_QUEUED;
     }
-    if (lockspace_range_replace(space, t)) {
-        lockspace_update(space, now, lockspace_place(t), start, end);
+    struct entry *place = lockspace_place(t);
+    const struct queue *q = lockspace_queue(place);
+    if (lockspace_range_replace(space, t) || (q && q->kin > 0)) {
+        /* what was replaced is free for others, and kin that wait may now pass who waits for this one */
+        lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
     } else {
-        lockspace_settle(space, lockspace_place(t));
+        lockspace_settle(space, place);
     }
     return BACKEND_OK;
 }

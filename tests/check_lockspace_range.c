@@ -82,6 +82,19 @@ START_TEST(what_kin_is_granted_can_move_a_waiter_past_another)
 }
 END_TEST
 
+START_TEST(a_claim_that_is_granted_can_move_kin_past_another)
+{
+    /* P passes B, which waits for it; then C does, whose handle has become that of a holder */
+    lock_world_hold(w, "a", lock_world_range("H", BACKEND_SHARED, 1, 50, 59));
+    lock_world_hold(w, "a", lock_world_range("P", BACKEND_SHARED, 3, 30, 35));
+    lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 10, 59));
+    lock_world_wait(w, "a", with_handle(lock_world_claim("C", BACKEND_SHARED), 7));
+    g_string_truncate(w->log, 0);
+    lock_world_hold(w, "a", with_handle(lock_world_range("P", BACKEND_SHARED, 3, 40, 45), 7));
+    lock_world_told(w, "granted C; ");
+}
+END_TEST
+
 START_TEST(a_cycle_of_waiting_parties_is_a_deadlock)
 {
     struct backend_ticket *ticket;
@@ -244,6 +257,7 @@ int main(void)
     SCENARIO(a_handle_does_not_exclude_itself);
     SCENARIO(a_holder_may_extend_what_another_waits_for);
     SCENARIO(what_kin_is_granted_can_move_a_waiter_past_another);
+    SCENARIO(a_claim_that_is_granted_can_move_kin_past_another);
     SCENARIO(a_cycle_of_waiting_parties_is_a_deadlock);
     SCENARIO(a_cycle_through_the_order_of_waiting_is_a_deadlock);
     SCENARIO(flocks_are_not_searched_for_deadlocks);
