@@ -187,6 +187,8 @@ void lock_end_party(struct fs *fs, struct node *node, uint64_t party)
         backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, NULL, NULL);
         if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
             hold_free(fs, hold);
+        } else {
+            hold->since = 0; /* another thread of it waits still, and may get nothing */
         }
         hold_check_gone(fs, node);
         tree_unref(fs->tree, node);
@@ -299,6 +301,11 @@ static void lock_set_converted(struct request *r, enum backend_result result)
 {
     struct hold *hold = r->hold;
     if (result != BACKEND_OK || !hold) {
+        lock_set_new(r);
+        return;
+    }
+    if (hold_party(r->node, r->lock.party)) {
+        hold_release(r->fs, hold, NULL, NULL); /* another thread of it was faster: one hold for each owner */
         lock_set_new(r);
         return;
     }

@@ -233,6 +233,46 @@ START_TEST(two_threads_that_wait_for_one_owner_are_both_answered)
 }
 END_TEST
 
+START_TEST(close_while_another_thread_waits_leaves_no_lock_owner_behind)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 50, 59, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    w->pid = bob;
+    uint64_t waiting = wire_setlk(w, b, 2, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flush(w, b, 2)), 0);
+    wire_interrupt(w, waiting);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
+    char *owner = wire_xattr(w, b.node, "user.lease.owner");
+    ck_assert_str_eq(owner, ""); /* nobody is said to have it */
+    g_free(owner);
+}
+END_TEST
+
+START_TEST(lock_owner_that_asks_while_its_open_is_converted_is_one_owner)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_RDWR), reader = wire_opened(w, file.node, O_RDONLY);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t first = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, first));
+    uint64_t second = wire_setlk(w, reader, 1, F_WRLCK, 20, 29, true);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    while (fake_backend_held_back(w->fake, FAKE_CONVERT)) {
+        fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    }
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, file, 1)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+    char *owner = wire_xattr(w, file.node, "user.lease.owner");
+    ck_assert_str_eq(owner, "");
+    g_free(owner);
+}
+END_TEST
+
 START_TEST(owner_of_open_file_description_lets_go_at_release)
 {
     /* FLUSH carries the process's owner, the lock the description's. */
@@ -356,6 +396,8 @@ int main(void)
     tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
     tcase_add_test(cases, two_threads_that_wait_for_one_owner_are_both_answered);
+    tcase_add_test(cases, close_while_another_thread_waits_leaves_no_lock_owner_behind);
+    tcase_add_test(cases, lock_owner_that_asks_while_its_open_is_converted_is_one_owner);
     tcase_add_test(cases, owner_of_open_file_description_lets_go_at_release);
     tcase_add_test(cases, any_close_by_the_process_gives_back_its_fcntl_locks);
     tcase_add_test(cases, deadlock_is_told);

@@ -19,6 +19,9 @@ void fake_backend_deliver(struct fake_backend *fake)
         switch (event->type) {
         case FAKE_GRANTED:
             fake->events->granted(fake->context, ticket);
+            if (event->ticket->absorbed) {
+                fake_store_free_ticket(fake, event->ticket);
+            }
             break;
         case FAKE_DUE:
             fake->events->due(fake->context, ticket);
@@ -100,11 +103,6 @@ static void fake_run(struct fake_backend *fake, struct fake_pending *p)
     case FAKE_SET:
     case FAKE_RENAME:
         fake_complete(fake, p, fake_on_ticket(fake, p));
-        break;
-    case FAKE_RELEASE_RANGE:
-        fake_store_carve(fake, p->name, p->claim.party, p->claim.start, p->claim.end, NULL);
-        fake_store_settle(fake);
-        fake_complete(fake, p, BACKEND_OK);
         break;
     case FAKE_REVOKE:
         fake_complete(fake, p, fake_store_revoke(fake, p->name, p->fence));
@@ -188,6 +186,9 @@ static void fake_release(struct backend *b, struct backend_ticket *head, backend
             break;
         }
     }
+    if (ticket->absorbed) {
+        fake_store_carve(fake, ticket->name, ticket->party, ticket->start, ticket->end, NULL);
+    }
     fake_store_free_ticket(fake, ticket);
     fake_store_settle(fake);
     fake_submit(fake, &(struct fake_pending){.call = FAKE_RELEASE, .done = done, .arg = arg});
@@ -196,11 +197,10 @@ static void fake_release(struct backend *b, struct backend_ticket *head, backend
 static void fake_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
                                backend_done *done, void *arg)
 {
-    fake_submit(fake_of(b), &(struct fake_pending){.call = FAKE_RELEASE_RANGE,
-                                                   .name = (char *)name,
-                                                   .done = done,
-                                                   .claim = {.party = party, .start = start, .end = end},
-                                                   .arg = arg});
+    struct fake_backend *fake = fake_of(b);
+    fake_store_carve(fake, name, party, start, end, NULL);
+    fake_store_settle(fake);
+    fake_submit(fake, &(struct fake_pending){.call = FAKE_RELEASE_RANGE, .done = done, .arg = arg});
 }
 
 static void fake_convert_call(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
@@ -545,4 +545,14 @@ const struct backend_ticket *fake_backend_holder(const struct fake_backend *fake
 {
     struct fake_ticket *t = fake_holder(fake, name, false);
     return t ? &t->head : NULL;
+}
+
+unsigned fake_backend_tickets(const struct fake_backend *fake, enum backend_kind kind)
+{
+    unsigned count = 0;
+    for (guint i = 0; i < fake->tickets->len; i++) {
+        const struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
+        count += !t->foreign && !t->ended && t->head.kind == kind;
+    }
+    return count;
 }

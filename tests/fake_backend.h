@@ -63,6 +63,8 @@ void fake_backend_end(struct fake_backend *fake, const char *name, enum backend_
 
 unsigned fake_backend_holders(const struct fake_backend *fake, const char *name);
 unsigned fake_backend_waiters(const struct fake_backend *fake, const char *name);
+/* Tickets of this mount, of that kind, that hold or wait. */
+unsigned fake_backend_tickets(const struct fake_backend *fake, enum backend_kind kind);
 /* The first holder of the name, or NULL. */
 const struct backend_ticket *fake_backend_holder(const struct fake_backend *fake, const char *name);
 

@@ -148,14 +148,42 @@ static struct fake_ticket *fake_piece(struct fake_backend *fake, const struct fa
     return piece;
 }
 
+/* Its party has replaced it or given it back.  A grant that is not told yet still
+ * is, as a request waits for it. */
+static void fake_drop(struct fake_backend *fake, struct fake_ticket *ticket)
+{
+    bool granted = false;
+    for (GList *at = fake->told.head, *next; at; at = next) {
+        struct fake_event *event = at->data;
+        next = at->next;
+        if (event->ticket == ticket && event->type == FAKE_GRANTED) {
+            granted = true;
+        } else if (event->ticket == ticket) {
+            g_free(event);
+            g_queue_delete_link(&fake->told, at);
+        }
+    }
+    if (granted) {
+        ticket->ended = ticket->absorbed = true;
+    } else {
+        fake_store_free_ticket(fake, ticket);
+    }
+}
+
 /* Takes a range from what a party holds. */
 void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t party, uint64_t start, uint64_t end,
                       const struct fake_ticket *but)
 {
     for (guint i = fake->tickets->len; i-- > 0;) {
         struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
-        if (t == but || t->head.kind != BACKEND_FCNTL || !t->head.held || t->ended || t->party != party ||
+        if (t == but || t->head.kind != BACKEND_FCNTL || !t->head.held || t->absorbed || t->party != party ||
             strcmp(t->name, name) != 0 || t->start > end || t->end < start) {
+            continue;
+        }
+        if (t->ended) {
+            if (!but) {
+                fake_store_free_ticket(fake, t); /* given back: nobody wants to hear of it */
+            }
             continue;
         }
         if (t->start < start) {
@@ -164,7 +192,7 @@ void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t part
         if (t->end > end) {
             fake_piece(fake, t, end + 1, t->end);
         }
-        fake_store_free_ticket(fake, t);
+        fake_drop(fake, t);
     }
 }
 
@@ -330,12 +358,41 @@ static void fake_take(struct fake_backend *fake, struct fake_ticket *t, const st
     }
 }
 
+static const struct fake_ticket *fake_first_on(const struct fake_backend *fake, const char *name)
+{
+    for (guint i = 0; i < fake->tickets->len; i++) {
+        const struct fake_ticket *ticket = g_ptr_array_index(fake->tickets, i);
+        if (fake_store_is_on(ticket, name)) {
+            return ticket;
+        }
+    }
+    return NULL;
+}
+
+/* The next number of the directory that is no name yet. */
+static void fake_number(const struct fake_backend *fake, struct fake_ticket *t, struct backend_directory *parent)
+{
+    char *name = NULL;
+    t->asked = true; /* not there itself meanwhile */
+    do {
+        g_free(name);
+        name = g_strdup_printf("%s%010u", t->name, (unsigned)++parent->sequence);
+    } while (fake_directory(fake, name) || fake_first_on(fake, name));
+    t->asked = false;
+    g_free(t->name);
+    t->name = name;
+}
+
 enum backend_result fake_store_place(struct fake_backend *fake, struct fake_ticket *t,
                                      const struct backend_claim *claim)
 {
     struct backend_directory *parent = fake_parent_directory(fake, t->name);
     if (!parent || fake_directory(fake, t->name)) {
         return parent ? BACKEND_IS_DIRECTORY : BACKEND_MISSING;
+    }
+    const struct fake_ticket *there = fake_first_on(fake, t->name);
+    if (there && there->sequence) {
+        return BACKEND_BUSY; /* a ticket is no lock to wait for */
     }
     t->asked = false;
     t->head.acquired = *fake->now;
@@ -346,9 +403,7 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
     }
     t->head.fence = ++fake->next_fence;
     if (t->sequence) {
-        char *name = g_strdup_printf("%s%010u", t->name, (unsigned)++parent->sequence);
-        g_free(t->name);
-        t->name = name;
+        fake_number(fake, t, parent);
     }
     g_ptr_array_remove(fake->tickets, t); /* what was held back longer comes later */
     g_ptr_array_add(fake->tickets, t);

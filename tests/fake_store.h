@@ -11,6 +11,7 @@ struct fake_ticket {
     bool foreign; /* of another mount */
     bool asked;   /* its acquire has not been carried out yet */
     bool ended;   /* `ended` is still to be told */
+    bool absorbed; /* by its party's next claim, but its grant is still to be told */
     uint64_t handle, party, start, end;
     clock_ms due;      /* CLOCK_NEVER: none */
     int64_t due_after; /* the grant */
