@@ -65,7 +65,7 @@ static void lock_flock_new(struct request *r)
 
 static void lock_flock_converted(struct request *r, enum backend_result result)
 {
-    struct hold *hold = r->handle->hold;
+    struct hold *hold = r->hold;
     if (result == BACKEND_BUSY || result == BACKEND_STALE) {
         /* As the kernel's own flock: the old lock goes before the new one is
          * waited for. (Linux fs/locks.c, flock_lock_inode) */
@@ -76,6 +76,7 @@ static void lock_flock_converted(struct request *r, enum backend_result result)
         return;
     }
     if (result == BACKEND_OK) {
+        r->handle->hold = hold;
         hold_resume_parked(r->fs, hold);
     }
     lock_answer(r, result);
@@ -117,20 +118,30 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
     g_bytes_unref(claim.meta);
 }
 
-/* Does the handle's hold turn into a handle lock for this caller? */
-static bool lock_converts(struct request *r)
+/* What a lock through this handle turns into a handle lock: what the handle has,
+ * or the lease of the process that opened it, if that process asks.  NULL: it is
+ * a claim of its own. */
+static struct hold *lock_convertible(struct request *r)
 {
-    struct hold *hold = r->handle->hold;
-    return hold && (hold->kind != BACKEND_LEASE || hold_is_owner(hold, request_caller(r)));
+    struct handle *h = r->handle;
+    struct hold *hold = h->hold ? h->hold : hold_lease(r->node);
+    if (!hold || !hold->since) {
+        return NULL;
+    }
+    if (hold == h->hold && hold->kind != BACKEND_LEASE) {
+        return hold;
+    }
+    return hold_is_owner(hold, h->opener) && hold_is_owner(hold, request_caller(r)) ? hold : NULL;
 }
 
 static void lock_flock_go(struct request *r)
 {
     struct hold *ticket = sequence_ticket(r);
+    struct hold *hold = lock_convertible(r);
     if (ticket) {
         sequence_await_turn(r, ticket);
-    } else if (lock_converts(r)) {
-        lock_convert(r, r->handle->hold, BACKEND_FLOCK, lock_flock_converted);
+    } else if (hold) {
+        lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
     } else if (!lock_awaits_outcome(r)) {
         lock_flock_new(r);
     }
@@ -319,14 +330,11 @@ static void lock_set_converted(struct request *r, enum backend_result result)
 
 static void lock_set_go(struct request *r)
 {
-    struct hold *hold = r->handle->hold;
     struct hold *ticket = sequence_ticket(r);
+    struct hold *hold = lock_convertible(r);
     if (ticket) {
         sequence_await_turn(r, ticket);
-        return;
-    }
-    bool converts = lock_converts(r) && hold->kind != BACKEND_FLOCK && !hold_party(r->node, r->lock.party);
-    if (converts) {
+    } else if (hold && hold->kind != BACKEND_FLOCK && !hold_party(r->node, r->lock.party)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
     } else if (!lock_awaits_outcome(r)) {
         lock_set_new(r);

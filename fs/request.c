@@ -135,9 +135,6 @@ void request_reply(struct request *r, int error)
     request_end(r);
 }
 
-/* The kernel looks at what it has just created again: it need not ask. */
-#define REQUEST_CREATED_SECONDS 0.01
-
 /* -ENOENT from libfuse says that the caller is gone and the kernel will send
  * neither RELEASE nor FORGET for it. */
 void request_reply_open(struct request *r)
@@ -148,7 +145,6 @@ void request_reply_open(struct request *r)
     if (r->creates) {
         struct fuse_entry_param entry;
         handle_entry(r->fs, r->node, &entry);
-        entry.attr_timeout = REQUEST_CREATED_SECONDS;
         tree_remember(r->node);
         result = fuse_reply_create(r->req, &entry, &r->file);
         if (result == -ENOENT) {
