@@ -20,6 +20,7 @@ enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
 /* An open directory.  Offset 2 + n stands after the nth name that was told; the
  * names of the last batch are kept, as the kernel may go back among them. */
 struct directory_cursor {
+    LIST_ENTRY(directory_cursor) link;
     GPtrArray *names;
     GArray *types;
     uint64_t first; /* how many names were told before this batch */
@@ -139,6 +140,7 @@ static struct directory_cursor *directory_cursor(const struct request *r)
 
 static void directory_cursor_free(struct directory_cursor *cursor)
 {
+    LIST_REMOVE(cursor, link);
     g_ptr_array_free(cursor->names, TRUE);
     g_array_free(cursor->types, TRUE);
     g_free(cursor);
@@ -149,6 +151,7 @@ void directory_open(struct request *r)
     struct directory_cursor *cursor = g_new0(struct directory_cursor, 1);
     cursor->names = g_ptr_array_new_with_free_func(g_free);
     cursor->types = g_array_new(FALSE, FALSE, sizeof(enum backend_type));
+    LIST_INSERT_HEAD(&r->fs->cursors, cursor, link);
     r->handle = NULL;
     r->file.fh = (uint64_t)(uintptr_t)cursor;
     if (!request_reply_opendir(r)) {
@@ -160,6 +163,13 @@ void directory_close(struct request *r)
 {
     directory_cursor_free(directory_cursor(r));
     request_reply(r, 0);
+}
+
+void directory_close_all(struct fs *fs)
+{
+    while (!LIST_EMPTY(&fs->cursors)) {
+        directory_cursor_free(LIST_FIRST(&fs->cursors));
+    }
 }
 
 static size_t directory_add(struct request *r, char *buffer, size_t size, const char *name, const struct stat *st,

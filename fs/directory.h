@@ -23,4 +23,7 @@ void directory_open(struct request *r);
 void directory_read(struct request *r, size_t size, off_t offset);
 void directory_close(struct request *r);
 
+/* Frees what is still open when the mount ends: nobody closes it then. */
+void directory_close_all(struct fs *fs);
+
 #endif

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "directory.h"
 #include "handle.h"
 #include "hold.h"
 #include "notify.h"
@@ -161,6 +162,7 @@ void fs_free(struct fs *fs)
     while (!LIST_EMPTY(&fs->handles)) {
         handle_drop(fs, LIST_FIRST(&fs->handles));
     }
+    directory_close_all(fs);
     notify_free(fs->notify);
     tree_free(fs->tree);
     owner_table_free(fs->owners);

@@ -25,6 +25,7 @@
 #define NAME_BYTES_MAX 255
 #define CONTENT_BYTES_MAX 65536
 
+struct directory_cursor;
 struct handle;
 struct hold;
 struct meta;
@@ -34,6 +35,7 @@ struct tree;
 
 TAILQ_HEAD(request_queue, request);
 LIST_HEAD(handle_list, handle);
+LIST_HEAD(directory_cursor_list, directory_cursor);
 
 struct fs {
     struct ev_loop *loop;
@@ -46,6 +48,7 @@ struct fs {
     char host[256];
     char boot_id[40];
     struct handle_list handles;
+    struct directory_cursor_list cursors; /* open directories */
     uint64_t next_handle;
     int64_t wall_offset; /* see fs_wall */
     uint32_t requests; /* not answered yet */
