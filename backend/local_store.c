@@ -32,6 +32,7 @@ struct local_store {
     bool pending;                 /* the batch is not empty */
     bool reported;                /* that the journal failed */
     GByteArray *record;
+    uint64_t fence_step;
     uint64_t reserved;            /* fencing tokens below this may be used */
     uint64_t reserving;           /* and will be below this, */
     uint64_t reserving_sequence;  /* once the journal is synced up to here; 0: nothing asked for */
@@ -246,9 +247,9 @@ static void reserve(struct local_store *store, uint64_t next)
         store->reserved = store->reserving;
         store->reserving_sequence = 0;
     }
-    if (store->reserving_sequence || next + FENCE_STEP / 2 < store->reserved)
+    if (store->reserving_sequence || next + store->fence_step / 2 < store->reserved)
         return;
-    store->reserving = MAX(next, store->reserved) + FENCE_STEP;
+    store->reserving = MAX(next, store->reserved) + store->fence_step;
     if (put_fence(store, store->reserving) < 0)
         return;
     store->reserving_sequence = journal_sequence(store->journal);
@@ -259,7 +260,7 @@ bool local_store_may_number(struct local_store *store)
 {
     uint64_t next = lockspace_next_fence(store->space);
 
-    if (next + FENCE_STEP / 2 < store->reserved)
+    if (next + store->fence_step / 2 < store->reserved)
         return true;
     reserve(store, next);
     if (next + FENCE_SPARE < store->reserved)
@@ -438,7 +439,7 @@ static int begin_session(struct local_store *store, const struct local_session *
 {
     int r = 0;
 
-    store->reserving = restored->next + FENCE_STEP;
+    store->reserving = restored->next + store->fence_step;
     if (restored->same_boot) {
         local_record_session(fresh_record(store), session);
         if (put_record(store, LOCAL_SESSION) != BACKEND_OK)
@@ -492,6 +493,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     store->boot_id = read_boot_id(options);
     store->sync_always = options->sync_always;
     store->compact_min = options->compact_min ? options->compact_min : COMPACT_MIN;
+    store->fence_step = options->fence_step ? options->fence_step : FENCE_STEP;
     store->record = g_byte_array_new();
     store->numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 

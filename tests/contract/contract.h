@@ -15,7 +15,7 @@
 
 struct contract {
     const char *name;
-    struct backend *(*open)(void); /* an empty store, not started */
+    struct backend *(*open)(void); /* an empty store, not started; NULL: the scenario opens one itself */
     void (*clean)(void);           /* after the backend was freed; may be NULL */
 };
 
@@ -45,8 +45,10 @@ void contract_start(struct backend *b);
 void contract_setup(void);
 void contract_teardown(void);
 
-/* One turn of the loop; ends the check when a scenario takes 20 s. */
+/* One turn of the loop; ends the check 20 s after the start of a backend. */
 void contract_turn(void);
+/* The same without waiting. */
+void contract_poll(void);
 /* For callbacks: the turn ends with them, instead of waiting for more. */
 void contract_end_turn(void);
 
