@@ -180,6 +180,11 @@ static void content_refuse(struct request *r, int error)
     request_reply(r, error);
 }
 
+static void content_interrupted(struct request *r)
+{
+    content_refuse(r, -EINTR);
+}
+
 /* Through an open handle. */
 static void content_change_through(struct request *r)
 {
@@ -188,6 +193,8 @@ static void content_change_through(struct request *r)
     bool nothing = !r->content.bytes && r->content.offset == 0;
     if (h->spent) {
         content_refuse(r, -ESTALE);
+    } else if (own && own->converting) {
+        request_park(r, hold_queue(own), content_change_through, content_interrupted);
     } else if (own && own->kind != BACKEND_PROVISIONAL) {
         content_change(r, own);
     } else if (!own && hold_first(r->node)) {
@@ -314,6 +321,8 @@ void handle_times(struct request *r)
     const struct handle *h = own ? NULL : content_handle_of(r);
     if (h && h->lost) {
         request_reply(r, -ESTALE);
+    } else if (own && own->converting) {
+        request_park(r, hold_queue(own), handle_times, content_interrupted);
     } else if (own && own->kind == BACKEND_PROVISIONAL) {
         r->hold = own;
         hold_decide(r, NULL, content_dated);

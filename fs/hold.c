@@ -362,21 +362,24 @@ void hold_acquire(struct request *r, const struct backend_claim *claim, void (*t
 static void hold_converted(void *arg, enum backend_result result)
 {
     struct request *r = arg;
+    struct fs *fs = r->fs;
     struct hold *hold = r->hold;
+    hold->converting = false;
     if (!hold->ticket) {
         result = BACKEND_STALE; /* it ended meanwhile */
         r->hold = NULL;
     } else if (result == BACKEND_OK) {
-        hold_granted(r->fs, hold, hold->ticket->kind);
+        hold_granted(fs, hold, hold->ticket->kind);
     }
-    hold_unref(r->fs, hold);
     r->then(r, result);
+    hold_resume_parked(fs, hold);
+    hold_unref(fs, hold);
 }
 
 void hold_convert(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
 {
     r->then = then;
-    hold_ref(r->hold);
+    hold_ref(r->hold)->converting = true;
     backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
 }
 

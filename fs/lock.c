@@ -140,6 +140,8 @@ static void lock_flock_go(struct request *r)
     struct hold *hold = lock_convertible(r);
     if (ticket) {
         sequence_await_turn(r, ticket);
+    } else if (hold && hold->converting) {
+        request_park(r, hold_queue(hold), lock_resumed, lock_interrupted);
     } else if (hold) {
         lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
     } else if (!lock_awaits_outcome(r)) {
@@ -334,6 +336,8 @@ static void lock_set_go(struct request *r)
     struct hold *hold = lock_convertible(r);
     if (ticket) {
         sequence_await_turn(r, ticket);
+    } else if (hold && hold->converting) {
+        request_park(r, hold_queue(hold), lock_resumed, lock_interrupted);
     } else if (hold && hold->kind != BACKEND_FLOCK && !hold_party(r->node, r->lock.party)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
     } else if (!lock_awaits_outcome(r)) {

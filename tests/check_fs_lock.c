@@ -273,6 +273,32 @@ START_TEST(lock_owner_that_asks_while_its_open_is_converted_is_one_owner)
 }
 END_TEST
 
+START_TEST(flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t range = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true), whole = wire_flock(w, file, LOCK_EX);
+    uint64_t written = wire_write(w, file, 1, "y", 1), dated = wire_touch(w, file.node, NULL);
+    ck_assert(wire_waits(w, range));
+    ck_assert(wire_waits(w, whole));
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    while (fake_backend_held_back(w->fake, FAKE_CONVERT)) {
+        fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    }
+    ck_assert_int_eq(wire_result(w, range), 0);
+    ck_assert_int_eq(wire_result(w, whole), 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    wire_result(w, dated);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_LEASE), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_FLOCK), 0);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+}
+END_TEST
+
 START_TEST(owner_of_open_file_description_lets_go_at_release)
 {
     /* FLUSH carries the process's owner, the lock the description's. */
@@ -398,6 +424,7 @@ int main(void)
     tcase_add_test(cases, two_threads_that_wait_for_one_owner_are_both_answered);
     tcase_add_test(cases, close_while_another_thread_waits_leaves_no_lock_owner_behind);
     tcase_add_test(cases, lock_owner_that_asks_while_its_open_is_converted_is_one_owner);
+    tcase_add_test(cases, flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart);
     tcase_add_test(cases, owner_of_open_file_description_lets_go_at_release);
     tcase_add_test(cases, any_close_by_the_process_gives_back_its_fcntl_locks);
     tcase_add_test(cases, deadlock_is_told);
