@@ -121,11 +121,17 @@ static void sequence_turn(struct request *r, enum backend_result result)
     request_reply(r, fs_error(result));
 }
 
-/* It ended while it was waited for. */
-static void sequence_gone(struct request *r)
+static void sequence_asked(struct request *r, enum backend_result result);
+
+/* It ended while it was waited for, or it was converted. */
+static void sequence_resumed(struct request *r)
 {
-    r->hold = NULL;
-    request_reply(r, -ESTALE);
+    if (r->hold->ticket) {
+        sequence_asked(r, BACKEND_OK);
+    } else {
+        r->hold = NULL;
+        request_reply(r, -ESTALE);
+    }
 }
 
 /* The wait is over, the place in the queue is kept. */
@@ -145,7 +151,7 @@ static void sequence_asked(struct request *r, enum backend_result result)
         request_reply(r, -EAGAIN);
     } else {
         r->then = sequence_turn;
-        request_park(r, hold_queue(hold), sequence_gone, sequence_interrupted);
+        request_park(r, hold_queue(hold), sequence_resumed, sequence_interrupted);
     }
 }
 
