@@ -55,7 +55,8 @@ unsigned fake_backend_events(const struct fake_backend *fake);
 /* Moves the clock; what falls due or runs out meanwhile is told in order. */
 void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds);
 
-/* Another mount takes the name (which must be free) or leaves it again. */
+/* Another mount takes the name (which must be free) or leaves it again, if
+ * its lock was not broken meanwhile. */
 void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backend_kind kind, enum backend_mode mode);
 void fake_backend_vacate(struct fake_backend *fake, const char *name);
 /* Ends the holders of the name. */
