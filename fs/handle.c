@@ -64,6 +64,15 @@ void handle_drop(struct fs *fs, struct handle *h)
     g_free(h);
 }
 
+void handle_move(struct fs *fs, struct handle *h, struct node *node)
+{
+    LIST_REMOVE(h, link);
+    LIST_INSERT_HEAD(&node->handles, h, link);
+    tree_ref(node);
+    tree_unref(fs->tree, h->node);
+    h->node = node;
+}
+
 static bool handle_is_opener(const struct handle *h, const struct owner *who)
 {
     return who && h->opener == who;
@@ -341,7 +350,8 @@ void handle_entry_missing(struct fs *fs, const struct node *node, const char *na
     memset(entry, 0, sizeof *entry);
     /* A name with a node may be locked through a handle at any time, and a ticket
      * is created by another name. */
-    entry->entry_timeout = !node && !sequence_is_ticket_name(name) && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
+    bool keep = !node && !sequence_is_ticket_name(name);
+    entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
 }
 
 /* --- poll -------------------------------------------------------------------------- */

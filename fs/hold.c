@@ -271,9 +271,7 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
     claim->meta = hold_meta(fs, hold);
 }
 
-/* What holds a name is found by it: not a node of another type that asked in vain,
- * nor one whose end is still to be told. */
-static void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind)
+void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind)
 {
     struct node *node = hold->node, *there = tree_find(fs->tree, node->parent, node->name);
     bool sole = kind != BACKEND_FCNTL && hold->ticket->mode == BACKEND_EXCLUSIVE;

@@ -84,6 +84,9 @@ void hold_convert(struct request *r, const struct backend_claim *claim, void (*t
 /* A provisional lease becomes a lease (`content` may be NULL: empty). */
 void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result));
 
+/* What holds a name is found by it: not a node of another type that asked in vain,
+ * nor one whose end is still to be told. */
+void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind);
 /* Notes that it is held, as this kind, from now on. */
 void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind);
 /* Its outcome is known: those parked on it go on, in order. */

@@ -32,15 +32,29 @@ static void names_reply_missing(struct request *r, const struct node *node)
 static void names_reply_node(struct request *r)
 {
     struct fuse_entry_param entry;
+    r->node->moved = false;
     handle_entry(r->fs, r->node, &entry);
     request_reply_entry(r, &entry);
+}
+
+/* The node of a name that is held.  Who holds it here knows it best: the name may
+ * have been taken by a node of another type meanwhile. */
+static struct node *names_held_node(struct request *r, struct node *parent, const struct backend_info *info)
+{
+    struct hold *hold = info->ticket ? info->ticket->user : NULL;
+    struct meta meta = {.mode = S_IFREG};
+    if (hold) {
+        hold_take_name(r->fs, hold, hold->kind);
+        return tree_ref(hold->node);
+    }
+    meta_decode(info->meta, &meta);
+    return tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
 }
 
 static void names_looked_up(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     struct node *parent = r->other;
-    struct meta meta = {.mode = S_IFREG};
     if (result != BACKEND_OK) {
         request_reply(r, -EIO);
     } else if (info->type == BACKEND_NOTHING) {
@@ -50,8 +64,7 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
         directory_load(r->node, &info->directory);
         names_reply_node(r);
     } else {
-        meta_decode(info->meta, &meta);
-        r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
+        r->node = names_held_node(r, parent, info);
         names_reply_node(r);
     }
 }
@@ -89,6 +102,16 @@ static struct hold *names_releasable(struct request *r, const struct node *node)
     return NULL;
 }
 
+static struct hold *names_find_releasable(struct request *r, struct node *directory)
+{
+    struct node *node = tree_find(r->fs->tree, directory, r->name);
+    struct hold *hold = node ? names_releasable(r, node) : NULL;
+    for (node = NULL; !hold && (node = tree_find_stray(r->fs->tree, directory, r->name, node));) {
+        hold = names_releasable(r, node);
+    }
+    return hold;
+}
+
 static void names_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
@@ -104,14 +127,13 @@ static void names_unlink_known(void *arg, enum backend_result result, const stru
 void names_unlink(struct request *r, struct node *directory)
 {
     char path[TREE_PATH_MAX];
-    struct node *node = tree_find(r->fs->tree, directory, r->name);
-    struct hold *hold = node ? names_releasable(r, node) : NULL;
+    struct hold *hold = names_find_releasable(r, directory);
     if (hold) {
-        r->node = tree_ref(node);
-        node->visible = false; /* the kernel drops the name itself */
+        r->node = tree_ref(hold->node);
+        r->node->visible = false; /* the kernel drops the name itself */
         hold_spend(hold, false);
         if (hold->kind == BACKEND_FCNTL) {
-            lock_end_party(r->fs, node, hold->party);
+            lock_end_party(r->fs, r->node, hold->party);
             request_reply(r, 0);
         } else {
             hold_release(r->fs, hold, request_done, r);
@@ -203,11 +225,34 @@ void names_link(struct request *r, struct node *directory, struct node *other)
 
 /* --- moving ------------------------------------------------------------------------- */
 
+/* Who else has opened the old name asks for the lock of that name, also when the
+ * file has moved: its handles go to a node that stays there. */
+static struct node *names_leave_handles(struct request *r)
+{
+    struct node *node = r->node, *behind = NULL;
+    struct hold *hold = hold_lease(node);
+    for (struct handle *h = LIST_FIRST(&node->handles), *next; h; h = next) {
+        next = LIST_NEXT(h, link);
+        if (h->hold || h->kin || (hold && hold_is_owner(hold, h->opener))) {
+            continue;
+        }
+        behind = behind ? behind : tree_make(r->fs->tree, node->parent, node->name, node->mode & S_IFMT);
+        handle_move(r->fs, h, behind);
+    }
+    return behind;
+}
+
 static void names_renamed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     if (result == BACKEND_OK) {
+        struct node *behind = names_leave_handles(r);
         tree_rename(r->fs->tree, r->node, r->other, r->name);
+        r->node->moved = true;
+        if (behind) {
+            tree_attach(r->fs->tree, behind);
+            tree_unref(r->fs->tree, behind);
+        }
     }
     request_reply(r, fs_error(result));
 }

@@ -45,9 +45,12 @@ static struct request *ops_named(fuse_req_t req, const char *name)
     return r;
 }
 
+/* About the name that the handle was opened by, which the inode may have left. */
 static struct request *ops_opened(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *file)
 {
-    struct request *r = ops_request(req, ino, file);
+    (void)ino;
+    struct request *r = request_new(ops_fs(req), req, handle_of(file)->node);
+    r->file = *file;
     r->handle = handle_of(file);
     return r;
 }
@@ -186,8 +189,11 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
     struct request *r = ops_request(req, ino, file);
-    if (!r->node->hashed && LIST_EMPTY(&r->node->handles)) {
-        request_reply(r, -ESTALE);
+    if (LIST_EMPTY(&r->node->handles)) {
+        tree_attach(r->fs->tree, r->node); /* its lock has ended since it was looked up */
+    }
+    if (r->node->moved || (!r->node->hashed && LIST_EMPTY(&r->node->handles))) {
+        request_reply(r, -ESTALE); /* another file, perhaps: look it up again */
         return;
     }
     r->handle = handle_new(r, file->flags);
@@ -328,8 +334,7 @@ static void ops_take_times(struct request *r, const struct stat *st, int set)
 static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
 {
     const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
-    struct request *r = ops_request(req, ino, file);
-    r->handle = file ? handle_of(file) : NULL;
+    struct request *r = file ? ops_opened(req, ino, file) : ops_request(req, ino, NULL);
     if (ops_is_stale(r->node)) {
         request_reply(r, -ESTALE);
     } else if (set & FUSE_SET_ATTR_SIZE) {

@@ -13,6 +13,7 @@ struct tree {
     struct node *root;
     GHashTable *links; /* ino -> how many names share it, when more than one did */
     uint64_t next_ino;
+    GPtrArray *strays; /* nodes; mostly there are none */
 };
 
 struct tree_key {
@@ -64,6 +65,7 @@ struct tree *tree_new(void)
     struct tree *tree = g_new0(struct tree, 1);
     tree->names = g_hash_table_new(tree_hash, tree_equal);
     tree->links = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    tree->strays = g_ptr_array_new();
     tree->next_ino = FUSE_ROOT_ID;
     tree->root = tree_make(tree, NULL, "", S_IFDIR);
     return tree;
@@ -95,6 +97,7 @@ void tree_free(struct tree *tree)
     }
     g_hash_table_destroy(tree->names);
     g_hash_table_destroy(tree->links);
+    g_ptr_array_free(tree->strays, TRUE);
     tree_node_free(tree->root);
     g_free(tree);
 }
@@ -114,10 +117,45 @@ uint64_t tree_id(struct tree *tree, const struct node *node)
     return node == tree->root ? FUSE_ROOT_ID : (uint64_t)(uintptr_t)node;
 }
 
+static void tree_set_stray(struct tree *tree, struct node *node, bool stray)
+{
+    if (stray && !node->stray) {
+        g_ptr_array_add(tree->strays, node);
+    } else if (!stray && node->stray) {
+        g_ptr_array_remove_fast(tree->strays, node);
+    }
+    node->stray = stray;
+}
+
+static bool tree_is_used(const struct node *node)
+{
+    return !LIST_EMPTY(&node->handles) || !LIST_EMPTY(&node->holds);
+}
+
+struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last)
+{
+    bool found = !last;
+    for (guint i = 0; i < tree->strays->len; i++) {
+        struct node *node = g_ptr_array_index(tree->strays, i);
+        if (found && tree_is_used(node) && node->parent == parent && strcmp(node->name, name) == 0) {
+            return node;
+        }
+        found = found || node == last;
+    }
+    return NULL;
+}
+
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name)
 {
     struct tree_key key = {parent, name};
-    return g_hash_table_lookup(tree->names, (const char *)&key + 1);
+    struct node *node = g_hash_table_lookup(tree->names, (const char *)&key + 1);
+    if (!node && tree->strays->len) {
+        node = tree_find_stray(tree, parent, name, NULL);
+        if (node) {
+            tree_attach(tree, node);
+        }
+    }
+    return node;
 }
 
 struct node *tree_get(struct tree *tree, struct node *parent, const char *name, mode_t type)
@@ -158,6 +196,7 @@ static void tree_reap(struct tree *tree, struct node *node)
     while (node->references == 0 && node->lookups == 0 && node != tree->root) {
         struct node *parent = node->parent;
         tree_detach(tree, node);
+        tree_set_stray(tree, node, false);
         tree_unlink(tree, node);
         tree_node_free(node);
         parent->references--;
@@ -189,14 +228,16 @@ void tree_detach(struct tree *tree, struct node *node)
     if (node->hashed) {
         g_hash_table_remove(tree->names, node);
         node->hashed = false;
+        tree_set_stray(tree, node, tree_is_used(node));
     }
 }
 
 void tree_attach(struct tree *tree, struct node *node)
 {
-    if (!node->hashed && node->parent && !tree_find(tree, node->parent, node->name)) {
+    if (!node->hashed && node->parent && !g_hash_table_contains(tree->names, node)) {
         g_hash_table_add(tree->names, node);
         node->hashed = true;
+        tree_set_stray(tree, node, false);
     }
 }
 

@@ -45,6 +45,8 @@ struct node {
     uint16_t mode; /* type and permissions */
     bool hashed;   /* found by its name */
     bool visible;  /* the kernel was told that it exists and not yet that it went */
+    bool stray;    /* in use, and another node is found by its name */
+    bool moved;    /* renamed, and not looked up by its new name since */
     bool linked;   /* shares its ino with the node of another name: tree_link */
     char *name;    /* first in `storage` */
     char storage[];
@@ -58,8 +60,13 @@ struct node *tree_root(struct tree *tree);
 struct node *tree_node(struct tree *tree, uint64_t id);
 uint64_t tree_id(struct tree *tree, const struct node *node);
 
-/* The node of a name in a directory, or NULL if none is known.  Not counted. */
+/* The node of a name in a directory, or NULL if none is known.  Not counted.  One
+ * that had to give way to another is found again when that has gone. */
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name);
+
+/* A node of that name that had to give way and still has handles or holds: the
+ * first after `last` (NULL: the first), or NULL. */
+struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last);
 
 /* The same, made with this type (S_IFREG, S_IFLNK, S_IFDIR) when it is not there;
  * one of another type is detached.  With a new reference. */
