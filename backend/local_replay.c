@@ -13,6 +13,7 @@ struct local_replay {
     GHashTable *leases;      /* &lease.fence -> struct kept_lease */
     GHashTable *directories; /* name -> struct backend_directory */
     GArray *sessions;        /* struct local_session */
+    GBytes *last_meta;       /* most leases are like the one before: they share their meta */
     uint64_t next;
 };
 
@@ -52,6 +53,7 @@ void local_replay_free(struct local_replay *replay)
     for (guint i = 0; i < replay->sessions->len; i++)
         g_free((char *)g_array_index(replay->sessions, struct local_session, i).boot_id);
     g_array_unref(replay->sessions);
+    g_clear_pointer(&replay->last_meta, g_bytes_unref);
     g_hash_table_unref(replay->directories);
     g_hash_table_unref(replay->leases);
     g_free(replay);
@@ -66,6 +68,19 @@ static void replay_session(struct local_replay *replay, struct local_reader *in)
     g_array_append_val(replay->sessions, session);
 }
 
+static void share_meta(struct local_replay *replay, GBytes **meta)
+{
+    if (!*meta)
+        return;
+    if (!replay->last_meta || !g_bytes_equal(replay->last_meta, *meta)) {
+        g_clear_pointer(&replay->last_meta, g_bytes_unref);
+        replay->last_meta = g_bytes_ref(*meta);
+    } else {
+        g_bytes_unref(*meta);
+        *meta = g_bytes_ref(replay->last_meta);
+    }
+}
+
 static void replay_lease(struct local_replay *replay, struct local_reader *in)
 {
     struct kept_lease *kept = g_new0(struct kept_lease, 1);
@@ -73,6 +88,7 @@ static void replay_lease(struct local_replay *replay, struct local_reader *in)
 
     local_read_lease(in, &kept->lease);
     kept->lease.name = g_strdup(kept->lease.name);
+    share_meta(replay, &kept->lease.meta);
     if (!replay->sessions->len)
         in->bad = true;
     else

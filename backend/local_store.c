@@ -8,6 +8,7 @@
 #include "local_store.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <string.h>
 
 #include "journal.h"
@@ -501,6 +502,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     if (r == 0)
         r = restore(store, replay, cut, error, error_size);
     local_replay_free(replay);
+    malloc_trim(0); /* what was gathered is as large as what is kept */
     if (r < 0) {
         journal_close(store->journal);
         store->journal = NULL;

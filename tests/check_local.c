@@ -274,6 +274,30 @@ START_TEST(tokens_are_reserved_ahead_without_holding_anybody_up)
 }
 END_TEST
 
+START_TEST(tokens_that_could_not_be_reserved_are_not_given)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    struct contract_acquired acquired;
+    uint64_t last = 0;
+
+    options.fence_step = 8192;
+    restart();
+    disk_fail_syncs(EIO, 0);
+    for (int i = 0; i < 10000; i++) {
+        acquired = contract_acquire("a", &claim);
+        if (acquired.result != BACKEND_OK)
+            break;
+        last = acquired.ticket->fence;
+        ck_assert_int_eq(contract_release(acquired.ticket), BACKEND_OK);
+    }
+    ck_assert_int_eq(acquired.result, BACKEND_UNREACHABLE);
+    disk_fail_syncs(0, 0);
+    crash();
+    ck_assert_uint_gt(take_tokens(1), last);
+}
+END_TEST
+
 /* --- sync=always --- */
 
 struct told {
@@ -639,6 +663,7 @@ static Suite *local_suite(void)
     tcase_add_test(numbers, tokens_never_repeat_over_crashes_and_clean_ends);
     tcase_add_test(numbers, numbers_of_a_queue_never_repeat_over_crashes);
     tcase_add_test(numbers, tokens_are_reserved_ahead_without_holding_anybody_up);
+    tcase_add_test(numbers, tokens_that_could_not_be_reserved_are_not_given);
     suite_add_tcase(suite, numbers);
 
     tcase_add_checked_fixture(sync, setup_synced, contract_teardown);
