@@ -1,0 +1,238 @@
+/* million: what very many leases cost, and how they end.
+ *
+ *     million DIRECTORY COUNT DAEMON-PID
+ *         Acquires COUNT leases in an empty directory of a mount.  Prints what a
+ *         cycle of open(O_CREAT|O_EXCL), close, unlink costs with a thousand held
+ *         and with COUNT, and the daemon's memory for each.  Then gives all of them
+ *         a fixed TTL so that they end within one second, while another process
+ *         goes on with cycles and notes how long its slowest request took.
+ *
+ * The mount's own TTL should be long, so that renewal does not get between.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "samples.h"
+#include "stress/stress.h"
+
+#define FEW 1000
+#define PROBES 20000
+#define WINDOW STRESS_SECOND /* in which they end */
+#define PROBE_BEFORE (2 * STRESS_SECOND)
+#define PROBES_MAX 2000000
+#define BEARABLE (10 * STRESS_MS)
+
+struct million {
+    const char *directory;
+    uint32_t count;
+    pid_t daemon;
+};
+
+struct million_memory {
+    int64_t pss, anonymous; /* bytes */
+};
+
+static void million_path(const struct million *m, char *path, size_t size, uint32_t number)
+{
+    snprintf(path, size, "%s/lease%07" PRIu32, m->directory, number);
+}
+
+static void million_acquire(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 || close(fd) != 0) {
+        stress_die("%s: %s", path, strerror(errno));
+    }
+}
+
+static void million_release(const char *path)
+{
+    if (unlink(path) != 0) {
+        stress_die("%s: %s", path, strerror(errno));
+    }
+}
+
+/* From `from` up to `to`; returns how long it took. */
+static int64_t million_fill(const struct million *m, uint32_t from, uint32_t to)
+{
+    char path[4096];
+    int64_t began = stress_now();
+    for (uint32_t i = from; i < to; i++) {
+        million_path(m, path, sizeof path, i);
+        million_acquire(path);
+    }
+    return stress_now() - began;
+}
+
+static struct million_memory million_memory(const struct million *m)
+{
+    char path[64], line[256];
+    struct million_memory memory = {0, 0};
+    long long kb;
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", (int)m->daemon);
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        stress_die("%s: %s", path, strerror(errno));
+    }
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "Pss: %lld kB", &kb) == 1) {
+            memory.pss = kb * 1024;
+        } else if (sscanf(line, "Anonymous: %lld kB", &kb) == 1) {
+            memory.anonymous = kb * 1024;
+        }
+    }
+    fclose(file);
+    return memory;
+}
+
+/* Cycles on names spread over the others; medians of acquire and of the whole. */
+static void million_probe(const struct million *m, int64_t *ret_acquire, int64_t *ret_cycle)
+{
+    char path[4096];
+    struct samples acquires = samples_new(PROBES), cycles = samples_new(PROBES);
+    struct stress_random random = stress_seed(1, 1);
+    for (int i = 0; i < PROBES; i++) {
+        snprintf(path, sizeof path, "%s/lease%07" PRIu32 "x", m->directory, stress_below(&random, m->count));
+        int64_t began = stress_now();
+        million_acquire(path);
+        int64_t acquired = stress_now();
+        million_release(path);
+        samples_add(&acquires, acquired - began);
+        samples_add(&cycles, stress_now() - began);
+    }
+    *ret_acquire = samples_quantile(&acquires, 500);
+    *ret_cycle = samples_quantile(&cycles, 500);
+    samples_free(&acquires);
+    samples_free(&cycles);
+}
+
+/* --- how they end ---------------------------------------------------------------- */
+
+static uint64_t million_held(const struct million *m)
+{
+    struct statvfs st;
+    if (statvfs(m->directory, &st) != 0) {
+        stress_die("%s: %s", m->directory, strerror(errno));
+    }
+    return st.f_files - st.f_ffree;
+}
+
+static void million_set_ttl(const struct million *m, uint32_t number, int64_t end)
+{
+    char path[4096], value[32];
+    million_path(m, path, sizeof path, number);
+    int64_t ttl = (end - stress_now()) / STRESS_MS;
+    int length = snprintf(value, sizeof value, "%" PRId64 "ms", ttl);
+    if (lsetxattr(path, "user.lease.ttl", value, (size_t)length, 0) != 0) {
+        stress_die("%s: user.lease.ttl=%s: %s", path, value, strerror(errno));
+    }
+}
+
+/* Fixes all ends; returns when the first of them is. */
+static int64_t million_fix(const struct million *m)
+{
+    uint32_t trial = m->count < FEW ? m->count : FEW;
+    int64_t began = stress_now();
+    for (uint32_t i = 0; i < trial; i++) {
+        million_set_ttl(m, i, began + 3600 * STRESS_SECOND);
+    }
+    int64_t each = (stress_now() - began) / trial;
+    int64_t first = stress_now() + 2 * each * m->count + PROBE_BEFORE + 2 * STRESS_SECOND;
+    for (uint32_t i = 0; i < m->count; i++) {
+        million_set_ttl(m, i, first + WINDOW * i / m->count);
+    }
+    if (stress_now() > first - PROBE_BEFORE) {
+        stress_die("setting the TTLs took longer than expected: try again");
+    }
+    return first;
+}
+
+static void million_tell(const char *when, struct samples *samples)
+{
+    printf("%-24s %8zu requests, median %6.1f us, 99.9%% %8.1f us, longest %8.2f ms, over 10 ms: %zu\n", when,
+           samples->count, (double)samples_quantile(samples, 500) / 1000, (double)samples_quantile(samples, 999) / 1000,
+           (double)samples_quantile(samples, 1000) / STRESS_MS, samples_above(samples, BEARABLE));
+    fflush(stdout);
+}
+
+/* The other process: requests until `end`, those before `first` apart. */
+static void million_watch(const struct million *m, int64_t first, int64_t end)
+{
+    char path[4096];
+    struct samples before = samples_new(PROBES_MAX), during = samples_new(PROBES_MAX);
+    snprintf(path, sizeof path, "%s/other", m->directory);
+    stress_sleep(first - PROBE_BEFORE - stress_now());
+    for (int64_t now = stress_now(); now < end;) {
+        struct samples *samples = now < first ? &before : &during;
+        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int64_t opened = stress_now();
+        int closed = close(fd);
+        int64_t then = stress_now();
+        million_release(path);
+        samples_add(samples, opened - now);
+        samples_add(samples, then - opened);
+        now = stress_now();
+        samples_add(samples, now - then);
+        if (fd < 0 || closed != 0) {
+            stress_die("%s: %s", path, strerror(errno));
+        }
+    }
+    million_tell("while none ends:", &before);
+    million_tell("while they end:", &during);
+}
+
+static void million_expire(const struct million *m)
+{
+    int64_t first = million_fix(m);
+    pid_t other = stress_fork();
+    if (other == 0) {
+        million_watch(m, first, first + 2 * WINDOW);
+        exit(0);
+    }
+    stress_sleep(first + WINDOW - stress_now());
+    while (million_held(m) > 1) { /* the other's */
+        if (stress_now() > first + 120 * STRESS_SECOND) {
+            stress_die("%" PRIu64 " do not end", million_held(m));
+        }
+        stress_sleep(STRESS_MS);
+    }
+    printf("all had ended %.0f ms after the last deadline\n", (double)(stress_now() - first - WINDOW) / STRESS_MS);
+    fflush(stdout);
+    if (!stress_wait(other, 60 * STRESS_SECOND, NULL)) {
+        stress_die("the other process does not end");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4 || atol(argv[2]) < 2 * FEW || atol(argv[2]) > 9999999) {
+        stress_die("usage: million DIRECTORY COUNT DAEMON-PID (COUNT: 2000 to 9999999)");
+    }
+    struct million m = {.directory = argv[1], .count = (uint32_t)atol(argv[2]), .daemon = atoi(argv[3])};
+    int64_t acquire[2], cycle[2];
+    million_probe(&m, &acquire[0], &cycle[0]); /* to warm up */
+    million_fill(&m, 0, FEW);
+    struct million_memory few = million_memory(&m);
+    million_probe(&m, &acquire[0], &cycle[0]);
+    int64_t took = million_fill(&m, FEW, m.count);
+    struct million_memory many = million_memory(&m);
+    million_probe(&m, &acquire[1], &cycle[1]);
+    printf("%u acquired in %.1f s\n", m.count, (double)took / STRESS_SECOND);
+    printf("daemon's memory for each: %.0f bytes (PSS), %.0f (anonymous)\n",
+           (double)(many.pss - few.pss) / (m.count - FEW), (double)(many.anonymous - few.anonymous) / (m.count - FEW));
+    printf("acquire: %.2f us with %u held, %.2f us with %u: %.2f\n", (double)acquire[0] / 1000, FEW,
+           (double)acquire[1] / 1000, m.count, (double)acquire[1] / (double)acquire[0]);
+    printf("cycle:   %.2f us with %u held, %.2f us with %u: %.2f\n", (double)cycle[0] / 1000, FEW,
+           (double)cycle[1] / 1000, m.count, (double)cycle[1] / (double)cycle[0]);
+    fflush(stdout);
+    million_expire(&m);
+    return 0;
+}
