@@ -267,7 +267,8 @@ static int take_lock(struct journal *j, char *error, size_t error_size)
         pid[strspn(pid, "0123456789")] = '\0';
         g_snprintf(error, error_size,
                    "%s is in use by another leasefs (pid %s): unmount that one first, or give another directory with "
-                   "local:DIR", j->path, *pid ? pid : "unknown");
+                   "local:DIR",
+                   j->path, *pid ? pid : "unknown");
     } else {
         g_snprintf(error, error_size,
                    "%s/lock cannot be opened: %s: make it writable, or give another directory with local:DIR", j->path,

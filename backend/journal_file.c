@@ -245,8 +245,7 @@ static int read_header(struct journal_file *file, struct reader *r, const char *
 
     if (filled < 0)
         return filled;
-    if (!filled || memcmp(r->data, magic, sizeof(magic)) != 0 ||
-        crc32c(0, r->data, 16) != get32(r->data + 16)) {
+    if (!filled || memcmp(r->data, magic, sizeof(magic)) != 0 || crc32c(0, r->data, 16) != get32(r->data + 16)) {
         g_snprintf(error, error_size,
                    "%s is damaged at offset 0 or is no leasefs journal: move it away to start without leases", path);
         return -EBADMSG;
@@ -290,8 +289,8 @@ static int read_records(struct journal_file *file, struct reader *r, journal_rep
 }
 
 /* The bad record at the window's start: cuts it off if it is the last. */
-static int settle_tail(struct journal_file *file, struct reader *r, const char *path, uint64_t *ret_cut,
-                       char *error, size_t error_size)
+static int settle_tail(struct journal_file *file, struct reader *r, const char *path, uint64_t *ret_cut, char *error,
+                       size_t error_size)
 {
     uint64_t bad = r->offset;
     int behind = good_behind(r, file);
@@ -312,8 +311,8 @@ static int settle_tail(struct journal_file *file, struct reader *r, const char *
     return 0;
 }
 
-int journal_file_read(struct journal_file *file, const char *path, journal_replay *replay, void *arg,
-                      uint64_t *ret_cut, char *error, size_t error_size)
+int journal_file_read(struct journal_file *file, const char *path, journal_replay *replay, void *arg, uint64_t *ret_cut,
+                      char *error, size_t error_size)
 {
     struct reader reader = {.fd = file->fd};
     struct stat st;

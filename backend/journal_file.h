@@ -12,9 +12,9 @@
 
 #include "journal.h"
 
-#define JOURNAL_HEADER_SIZE 20                /* magic, version, salt, crc32c */
-#define JOURNAL_BODY_MIN 9                    /* type and sequence */
-#define JOURNAL_RECORD_MIN 17                 /* with length and checksum */
+#define JOURNAL_HEADER_SIZE 20 /* magic, version, salt, crc32c */
+#define JOURNAL_BODY_MIN 9     /* type and sequence */
+#define JOURNAL_RECORD_MIN 17  /* with length and checksum */
 #define JOURNAL_BODY_MAX (16U * 1024 * 1024)
 
 #define JOURNAL_NAME "journal"
@@ -34,8 +34,8 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
 
 /* Reads all records of file->fd and leaves `file` ready to append; a torn tail
  * is cut off.  0, or -errno with a line in `error` that begins with `path`. */
-int journal_file_read(struct journal_file *file, const char *path, journal_replay *replay, void *arg,
-                      uint64_t *ret_cut, char *error, size_t error_size);
+int journal_file_read(struct journal_file *file, const char *path, journal_replay *replay, void *arg, uint64_t *ret_cut,
+                      char *error, size_t error_size);
 
 int journal_file_append(struct journal_file *file, uint8_t type, const void *payload, size_t length);
 
@@ -51,28 +51,28 @@ enum journal_compaction {
 };
 
 struct journal {
-    char *path;                /* of the directory, for messages */
+    char *path; /* of the directory, for messages */
     int directory;
     int lock;
     struct journal_file file;
-    struct journal_file next;  /* the file that compaction writes */
-    uint64_t appended;         /* sequence of the last record appended, over all files */
+    struct journal_file next; /* the file that compaction writes */
+    uint64_t appended;        /* sequence of the last record appended, over all files */
     atomic_uint_fast64_t committed;
     atomic_uint_fast64_t synced;
-    atomic_int failed;         /* the errno that ended the journal */
+    atomic_int failed; /* the errno that ended the journal */
 
     pthread_t thread;
-    bool threaded;             /* the thread runs */
-    pthread_mutex_t mutex;     /* for all below, and for the fds against the thread */
-    pthread_cond_t work;       /* the thread waits here */
-    pthread_cond_t progress;   /* journal_sync_wait waits here */
+    bool threaded;           /* the thread runs */
+    pthread_mutex_t mutex;   /* for all below, and for the fds against the thread */
+    pthread_cond_t work;     /* the thread waits here */
+    pthread_cond_t progress; /* journal_sync_wait waits here */
     bool stop;
-    uint64_t wanted;           /* sync at least up to here */
-    bool directory_dirty;      /* a rename is not yet safe */
+    uint64_t wanted;      /* sync at least up to here */
+    bool directory_dirty; /* a rename is not yet safe */
     enum journal_compaction compaction;
-    uint64_t compactions;      /* how many have begun */
+    uint64_t compactions; /* how many have begun */
     int compact_error;
-    GArray *retired;           /* fds for the thread to close, once it does not use them */
+    GArray *retired; /* fds for the thread to close, once it does not use them */
     void (*on_synced)(void *arg);
     void *on_synced_arg;
 };

@@ -322,7 +322,7 @@ static void local_list(struct backend *b, const char *directory, const char *aft
     entries = g_new(struct backend_entry, most);
     count = lockspace_list(l->space, directory, after, most, entries);
     if (count < 0)
-        done(arg, (enum backend_result)-count, NULL, 0);
+        done(arg, (enum backend_result)(-count), NULL, 0);
     else
         done(arg, BACKEND_OK, entries, (size_t)count);
     g_free(entries);

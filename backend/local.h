@@ -8,9 +8,9 @@ struct local_options {
     const char *directory; /* of the journal; NULL: nothing is kept (`memory`) */
     bool sync_always;      /* fdatasync before a grant of a lease is told */
     uint32_t seed;
-    uint64_t compact_min;  /* bytes below which the journal is left to grow; 0: 1 MiB */
-    uint32_t fence_step;   /* fencing tokens reserved at a time; 0: a million */
-    const char *boot_id;   /* which boot this is; NULL: ask the kernel */
+    uint64_t compact_min; /* bytes below which the journal is left to grow; 0: 1 MiB */
+    uint32_t fence_step;  /* fencing tokens reserved at a time; 0: a million */
+    const char *boot_id;  /* which boot this is; NULL: ask the kernel */
 };
 
 /* Reads the store back and returns it, to be started with backend_start.

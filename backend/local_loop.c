@@ -32,7 +32,7 @@ struct local_note {
     struct backend_ticket *ticket; /* NULL for NOTE_DONE */
     uint64_t sequence;             /* not to be told before the journal is synced up to here */
     unsigned flags;
-    bool lost;                     /* the journal failed before it came that far */
+    bool lost; /* the journal failed before it came that far */
     enum backend_end why;
     enum backend_result result, if_lost;
     backend_done *done;

@@ -34,8 +34,8 @@ struct local {
     bool late;              /* it has, and not all that was due is done */
 
     struct local_notes ready;
-    struct local_notes unsynced; /* by the sequence they wait for */
-    GHashTable *notes;           /* ticket -> its note, if it has one */
+    struct local_notes unsynced;    /* by the sequence they wait for */
+    GHashTable *notes;              /* ticket -> its note, if it has one */
     struct backend_ticket *telling; /* the ticket whose `ended` is being told */
 };
 

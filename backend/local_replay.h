@@ -20,12 +20,12 @@ void local_replay_free(struct local_replay *replay);
 int local_replay_record(void *arg, uint8_t type, const void *payload, size_t length);
 
 struct local_restored {
-    size_t leases;   /* that are there again */
-    size_t rebooted; /* of these, how many were given a full term because the host has rebooted */
+    size_t leases;      /* that are there again */
+    size_t rebooted;    /* of these, how many were given a full term because the host has rebooted */
     GPtrArray *granted; /* struct backend_ticket: leases that waited and now hold */
-    GArray *gone;    /* fencing tokens (uint64_t) of those that ended meanwhile */
-    uint64_t next;   /* the next fencing token */
-    bool same_boot;  /* all was written since the last reboot */
+    GArray *gone;       /* fencing tokens (uint64_t) of those that ended meanwhile */
+    uint64_t next;      /* the next fencing token */
+    bool same_boot;     /* all was written since the last reboot */
 };
 
 /* Fills the lockspace.  `now` is the present session.  Free `granted` and

@@ -16,11 +16,11 @@
 #include "log.h"
 
 #define FENCE_STEP (1 << 20)
-#define FENCE_SPARE 1024       /* at most so many are used by one request */
-#define NUMBER_STEP 1024       /* numbers of sequence tickets reserved at a time */
+#define FENCE_SPARE 1024 /* at most so many are used by one request */
+#define NUMBER_STEP 1024 /* numbers of sequence tickets reserved at a time */
 #define COMPACT_MIN (1024 * 1024)
-#define COMPACT_PART 512       /* tickets copied in one step, */
-#define COMPACT_BYTES 262144   /* unless these are more */
+#define COMPACT_PART 512     /* tickets copied in one step, */
+#define COMPACT_BYTES 262144 /* unless these are more */
 
 enum compacting { COMPACT_IDLE, COMPACT_COPYING, COMPACT_FINISHING };
 
@@ -30,19 +30,19 @@ struct local_store {
     char *directory;
     char *boot_id;
     bool sync_always;
-    bool pending;                 /* the batch is not empty */
-    bool reported;                /* that the journal failed */
+    bool pending;  /* the batch is not empty */
+    bool reported; /* that the journal failed */
     GByteArray *record;
     uint64_t fence_step;
-    uint64_t reserved;            /* fencing tokens below this may be used */
-    uint64_t reserving;           /* and will be below this, */
-    uint64_t reserving_sequence;  /* once the journal is synced up to here; 0: nothing asked for */
-    GHashTable *numbers;          /* directory -> uint64_t: numbers below this are reserved */
+    uint64_t reserved;           /* fencing tokens below this may be used */
+    uint64_t reserving;          /* and will be below this, */
+    uint64_t reserving_sequence; /* once the journal is synced up to here; 0: nothing asked for */
+    GHashTable *numbers;         /* directory -> uint64_t: numbers below this are reserved */
     uint64_t compact_min;
-    uint64_t compact_at;          /* the journal's size at which compaction begins */
+    uint64_t compact_at; /* the journal's size at which compaction begins */
     enum compacting compacting;
     int compact_error;
-    uint64_t compact_bytes;       /* copied in this step */
+    uint64_t compact_bytes; /* copied in this step */
     char cursor[LOCAL_NAME_MAX];
 };
 
@@ -349,8 +349,8 @@ static void end_compaction(struct local_store *store, int error)
     store->compact_at = 2 * size + store->compact_min;
     if (error < 0) {
         journal_compact_abort(store->journal);
-        log_warning("%s/journal cannot be compacted: %s: it will be tried again when it has doubled",
-                    store->directory, g_strerror(-error));
+        log_warning("%s/journal cannot be compacted: %s: it will be tried again when it has doubled", store->directory,
+                    g_strerror(-error));
     } else {
         log_debug("%s/journal was compacted to %" G_GUINT64_FORMAT " bytes", store->directory, size);
     }
@@ -474,8 +474,10 @@ static int restore(struct local_store *store, struct local_replay *replay, uint6
     g_ptr_array_unref(restored.granted);
     g_array_unref(restored.gone);
     if (r < 0)
-        g_snprintf(error, error_size, "%s/journal cannot be written: %s: make room, or give another directory with "
-                   "local:DIR", store->directory, g_strerror(-r));
+        g_snprintf(error, error_size,
+                   "%s/journal cannot be written: %s: make room, or give another directory with "
+                   "local:DIR",
+                   store->directory, g_strerror(-r));
     /* a journal just read counts as twice what is alive in it: there is no need to know better */
     store->compact_at = journal_size(store->journal) + store->compact_min;
     return r;

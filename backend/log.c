@@ -47,14 +47,14 @@ static void __attribute__((format(printf, 2, 0))) emit(enum log_level level, con
         fprintf(stderr, "leasefs: %s%s\n", levels[level].prefix, line);
 }
 
-#define DEFINE_LOG(name, level)           \
-    void name(const char *format, ...)    \
-    {                                     \
-        va_list arguments;                \
-                                          \
-        va_start(arguments, format);      \
-        emit(level, format, arguments);   \
-        va_end(arguments);                \
+#define DEFINE_LOG(name, level)                                                                                        \
+    void name(const char *format, ...)                                                                                 \
+    {                                                                                                                  \
+        va_list arguments;                                                                                             \
+                                                                                                                       \
+        va_start(arguments, format);                                                                                   \
+        emit(level, format, arguments);                                                                                \
+        va_end(arguments);                                                                                             \
     }
 
 DEFINE_LOG(log_error, LOG_LEVEL_ERROR)

@@ -300,7 +300,8 @@ START_TEST(flipped_bit_in_the_header_refuses)
 END_TEST
 
 /* Builds a journal from records of this one, by number, after its header. */
-static int open_rearranged(const GArray *ends, const uint8_t *data, const char *order, guint *ret_count, uint64_t *ret_cut)
+static int open_rearranged(const GArray *ends, const uint8_t *data, const char *order, guint *ret_count,
+                           uint64_t *ret_cut)
 {
     GByteArray *bytes = g_byte_array_new();
     int r;
@@ -327,12 +328,12 @@ START_TEST(chain_finds_records_left_out_doubled_or_moved)
         int result;
     } cases[] = {
         {"01234", 5, 0},
-        {"0234", 1, -EBADMSG},   /* left out */
+        {"0234", 1, -EBADMSG}, /* left out */
         {"1234", 0, -EBADMSG},
         {"011234", 2, -EBADMSG}, /* doubled */
         {"02134", 1, -EBADMSG},  /* changed places */
         {"0123401234", 5, -EBADMSG},
-        {"01233", 4, 0},         /* the last twice: nothing good follows, so it is cut off */
+        {"01233", 4, 0}, /* the last twice: nothing good follows, so it is cut off */
         {"0124", 3, 0},
     };
 

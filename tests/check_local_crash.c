@@ -45,8 +45,7 @@ struct report {
 
 static struct backend *open_at(const char *where, bool sync_always)
 {
-    struct local_options options = {
-        .directory = where, .sync_always = sync_always, .seed = 3, .compact_min = 8192};
+    struct local_options options = {.directory = where, .sync_always = sync_always, .seed = 3, .compact_min = 8192};
     struct backend *b = NULL;
 
     ck_assert_msg(local_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
@@ -210,9 +209,10 @@ static void work_rename(struct worker *w, uint32_t i)
 
 static void work(struct worker *w)
 {
-    static void (*const free_name[])(struct worker *, uint32_t) = {work_acquire, work_acquire, work_acquire, work_visit};
-    static void (*const held_name[])(struct worker *, uint32_t) = {
-        work_release, work_release, work_release, work_renew, work_set, work_rename};
+    static void (*const free_name[])(struct worker *, uint32_t) = {work_acquire, work_acquire, work_acquire,
+                                                                   work_visit};
+    static void (*const held_name[])(struct worker *, uint32_t) = {work_release, work_release, work_release,
+                                                                   work_renew,   work_set,     work_rename};
     uint32_t i = (uint32_t)g_rand_int_range(w->random, 0, NAMES);
 
     if (w->ticket[i])
@@ -288,9 +288,9 @@ static struct lease look_at(uint32_t i)
 
 static bool same(const struct lease *a, const struct lease *b)
 {
-    return a->held == b->held && (!a->held || (a->fence == b->fence && a->deadline == b->deadline &&
-                                               a->acquired == b->acquired && a->ttl == b->ttl &&
-                                               a->content == b->content && a->meta == b->meta));
+    return a->held == b->held &&
+           (!a->held || (a->fence == b->fence && a->deadline == b->deadline && a->acquired == b->acquired &&
+                         a->ttl == b->ttl && a->content == b->content && a->meta == b->meta));
 }
 
 /* Whether the open change explains what was found in the place of what was. */

@@ -46,8 +46,7 @@ END_TEST
 
 START_TEST(attributes_of_directories_are_kept)
 {
-    struct backend_directory directory = {
-        .ttl = 1234, .width = 3, .delay = 55, .meta = contract_bytes("drwx")};
+    struct backend_directory directory = {.ttl = 1234, .width = 3, .delay = 55, .meta = contract_bytes("drwx")};
     struct backend_info info;
 
     ck_assert_int_eq(contract_mkdir("d", &directory), BACKEND_OK);

@@ -173,7 +173,8 @@ START_TEST(tickets_are_numbered_upwards_and_hold_in_turn)
         return;
     make_queue(1);
     for (int i = 0; i < 5; i++) {
-        ticket[i] = take(i % 2 ? "q/job-" : "q/task-", BACKEND_EXCLUSIVE, i % 2 ? BACKEND_LEASE : BACKEND_FLOCK, &log[i]);
+        ticket[i] =
+            take(i % 2 ? "q/job-" : "q/task-", BACKEND_EXCLUSIVE, i % 2 ? BACKEND_LEASE : BACKEND_FLOCK, &log[i]);
         ck_assert_int_eq(ticket[i]->held, i == 0);
         if (i) {
             ck_assert_uint_gt(number_of(ticket[i]), number_of(ticket[i - 1]));
@@ -299,8 +300,8 @@ START_TEST(queue_is_listed_in_order)
     for (int i = 0; i < 12; i++) {
         char name[64];
 
-        ck_assert(backend_name(contract_backend, take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log), name,
-                               sizeof(name)));
+        ck_assert(
+            backend_name(contract_backend, take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log), name, sizeof(name)));
         g_string_append_printf(expected, "%s%s", i ? " " : "", name + strlen("q/"));
     }
     ck_assert_str_eq(contract_list("q", 5), expected->str);
