@@ -274,11 +274,13 @@ static struct handle *content_handle_of(struct request *r)
     return found;
 }
 
+/* What this process has there: it holds, or waits in its directory's queue. */
 static struct hold *content_hold_of(struct request *r)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &r->node->holds, link) {
-        if (hold->kind != BACKEND_FCNTL && hold->ticket && hold->ticket->held && hold_is_owner(hold, request_caller(r))) {
+        bool has = hold->kind != BACKEND_FCNTL && hold->ticket && (hold->ticket->held || hold->sequence);
+        if (has && hold_is_owner(hold, request_caller(r))) {
             return hold;
         }
     }
