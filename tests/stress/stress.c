@@ -1,0 +1,244 @@
+/* stress: what the stress programs share; see stress.h. */
+#include "stress.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FUSE_SUPER_MAGIC 0x65735546
+
+int64_t stress_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * STRESS_SECOND + t.tv_nsec;
+}
+
+void stress_sleep(int64_t ns)
+{
+    struct timespec t = {.tv_sec = ns / STRESS_SECOND, .tv_nsec = ns % STRESS_SECOND};
+    while (nanosleep(&t, &t) != 0 && errno == EINTR) {
+    }
+}
+
+void stress_die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(1);
+}
+
+/* xorshift64* */
+static uint64_t stress_next(struct stress_random *random)
+{
+    random->state ^= random->state >> 12;
+    random->state ^= random->state << 25;
+    random->state ^= random->state >> 27;
+    return random->state * 0x2545F4914F6CDD1DULL;
+}
+
+struct stress_random stress_seed(uint64_t seed, uint64_t stream)
+{
+    struct stress_random random = {.state = (seed + 1) * 0x9E3779B97F4A7C15ULL ^ (stream + 1) * 0xD1B54A32D192ED03ULL};
+    random.state |= 1;
+    for (int i = 0; i < 8; i++) {
+        stress_next(&random);
+    }
+    return random;
+}
+
+uint32_t stress_below(struct stress_random *random, uint32_t limit)
+{
+    return (uint32_t)((stress_next(random) >> 32) % limit);
+}
+
+bool stress_chance(struct stress_random *random, uint32_t percent)
+{
+    return stress_below(random, 100) < percent;
+}
+
+void *stress_share(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        stress_die("no %zu bytes of shared memory: %s", size, strerror(errno));
+    }
+    return memory;
+}
+
+pid_t stress_fork(void)
+{
+    pid_t parent = getpid();
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0) {
+        stress_die("fork: %s", strerror(errno));
+    }
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+            _exit(1);
+        }
+    }
+    return child;
+}
+
+bool stress_wait(pid_t child, int64_t ns, int *ret_status)
+{
+    int status = 0;
+    int fd = (int)syscall(SYS_pidfd_open, child, 0);
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    struct timespec limit = {.tv_sec = ns / STRESS_SECOND, .tv_nsec = ns % STRESS_SECOND};
+    ppoll(&ended, 1, &limit, NULL);
+    close(fd);
+    if (waitpid(child, &status, WNOHANG) != child) {
+        return false;
+    }
+    if (ret_status) {
+        *ret_status = status;
+    }
+    return true;
+}
+
+bool stress_is_fuse(const char *directory)
+{
+    struct statfs st;
+    if (statfs(directory, &st) != 0) {
+        stress_die("%s: %s", directory, strerror(errno));
+    }
+    return st.f_type == FUSE_SUPER_MAGIC;
+}
+
+int64_t stress_attribute(const char *path, const char *name)
+{
+    char attribute[64], value[64];
+    snprintf(attribute, sizeof attribute, "user.lease.%s", name);
+    ssize_t size = lgetxattr(path, attribute, value, sizeof value - 1);
+    if (size < 0) {
+        return -errno;
+    }
+    value[size] = '\0';
+    return strtoll(value, NULL, 10);
+}
+
+/* Lines like `17: -> FLOCK  ADVISORY  WRITE 812 00:1f:44 0 EOF`, indented by how many wait before. */
+static int64_t stress_kernel_waiters(const char *path)
+{
+    struct stat st;
+    char *line = NULL, inode[32];
+    size_t size = 0;
+    int64_t count = 0;
+    FILE *locks = fopen("/proc/locks", "r");
+    if (!locks || stat(path, &st) != 0) {
+        stress_die("%s: %s", path, strerror(errno));
+    }
+    snprintf(inode, sizeof inode, ":%llu ", (unsigned long long)st.st_ino);
+    while (getline(&line, &size, locks) > 0) {
+        count += strstr(line, "->") && strstr(line, inode);
+    }
+    free(line);
+    fclose(locks);
+    return count;
+}
+
+int64_t stress_waiters(const char *path)
+{
+    int64_t count = stress_attribute(path, "waiters");
+    return count == -EOPNOTSUPP || count == -ENODATA ? stress_kernel_waiters(path) : count;
+}
+
+void stress_await_waiters(const char *path, int64_t count)
+{
+    int64_t seen = -1, changed = stress_now();
+    for (;;) {
+        int64_t now = stress_waiters(path);
+        if (now == count) {
+            return;
+        }
+        if (now != seen) {
+            seen = now;
+            changed = stress_now();
+        }
+        if (stress_now() - changed > 10 * STRESS_SECOND) {
+            stress_die("%s: %lld wait, not %lld", path, (long long)seen, (long long)count);
+        }
+        stress_sleep(STRESS_MS / 20);
+    }
+}
+
+/* Calls `add` for each entry of a directory of /proc. */
+static int64_t stress_sum(const char *directory, int64_t (*add)(const char *directory, const char *name))
+{
+    int64_t sum = 0;
+    DIR *entries = opendir(directory);
+    struct dirent *entry;
+    while (entries && (entry = readdir(entries))) {
+        sum += entry->d_name[0] == '.' ? 0 : add(directory, entry->d_name);
+    }
+    if (entries) {
+        closedir(entries);
+    }
+    return sum;
+}
+
+static int64_t stress_one(const char *directory, const char *name)
+{
+    (void)directory;
+    (void)name;
+    return 1;
+}
+
+static int64_t stress_thread_cpu(const char *directory, const char *name)
+{
+    char path[128];
+    long long ns = 0;
+    snprintf(path, sizeof path, "%.60s/%.30s/schedstat", directory, name);
+    FILE *file = fopen(path, "r");
+    if (file) {
+        ns = fscanf(file, "%lld", &ns) == 1 ? ns : 0;
+        fclose(file);
+    }
+    return ns;
+}
+
+struct stress_usage stress_usage(pid_t pid)
+{
+    struct stress_usage usage = {0};
+    char path[64], line[256];
+    long long kb;
+    if (pid == 0) {
+        return usage;
+    }
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    usage.cpu_ns = stress_sum(path, stress_thread_cpu);
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    usage.descriptors = stress_sum(path, stress_one);
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    FILE *status = fopen(path, "r");
+    while (status && fgets(line, sizeof line, status)) {
+        if (sscanf(line, "VmRSS: %lld", &kb) == 1) {
+            usage.resident_kb = kb;
+        }
+    }
+    if (status) {
+        fclose(status);
+    }
+    return usage;
+}
