@@ -1,0 +1,310 @@
+/* check_local_faults: sync=always, and disks that fail; disk.h makes them. */
+#include <errno.h>
+#include <string.h>
+
+#include "check_main.h"
+#include "disk.h"
+#include "journal.h"
+#include "local_fixture.h"
+#include "log.h"
+#include "scratch.h"
+
+/* --- sync=always --- */
+
+struct told {
+    int count;
+    enum backend_result result;
+};
+
+static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                        const struct backend_info *holder)
+{
+    struct told *told = arg;
+
+    (void)ticket, (void)holder;
+    told->count++;
+    told->result = result;
+    contract_end_turn();
+}
+
+static void on_done(void *arg, enum backend_result result)
+{
+    struct told *told = arg;
+
+    told->count++;
+    told->result = result;
+    contract_end_turn();
+}
+
+START_TEST(synced_calls_complete_after_the_sync_and_not_before)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct told acquired = {0}, set = {0}, released = {0};
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("text")};
+    struct backend_ticket *ticket;
+
+    disk_hold_syncs(true);
+    ticket = backend_acquire(contract_backend, "a", &claim, on_acquired, &acquired);
+    backend_set(contract_backend, ticket, &change, on_done, &set);
+    local_let_time_pass();
+    ck_assert_int_eq(acquired.count + set.count, 0);
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(acquired.count && set.count);
+    ck_assert_int_eq(acquired.result, BACKEND_OK);
+    ck_assert_int_eq(set.result, BACKEND_OK);
+
+    disk_hold_syncs(true);
+    backend_release(contract_backend, ticket, on_done, &released);
+    local_let_time_pass();
+    ck_assert_int_eq(released.count, 0);
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(released.count);
+    ck_assert_int_eq(released.result, BACKEND_OK);
+}
+END_TEST
+
+START_TEST(ticket_released_before_its_sync_is_not_told)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct told acquired = {0}, released = {0};
+    struct backend_ticket *ticket;
+
+    disk_hold_syncs(true);
+    ticket = backend_acquire(contract_backend, "a", &claim, on_acquired, &acquired);
+    backend_release(contract_backend, ticket, on_done, &released);
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(released.count);
+    local_let_time_pass();
+    ck_assert_int_eq(acquired.count, 0);
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(turn_in_a_queue_is_told_after_the_sync)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
+    struct backend_ticket *ticket;
+
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    ticket = contract_acquire("q/job-", &claim).ticket;
+    claim.user = &log[1];
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_QUEUED);
+    disk_hold_syncs(true);
+    backend_release(contract_backend, ticket, NULL, NULL);
+    local_let_time_pass();
+    ck_assert_uint_eq(log[1].granted, 0);
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(log[1].granted);
+}
+END_TEST
+
+START_TEST(failed_sync_refuses_what_waited_for_it)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct told acquired = {0};
+
+    disk_hold_syncs(true);
+    disk_fail_syncs(EIO, 0);
+    ck_assert_ptr_nonnull(backend_acquire(contract_backend, "a", &claim, on_acquired, &acquired));
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(acquired.count);
+    disk_fail_syncs(0, 0);
+    ck_assert_int_eq(acquired.result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_UNREACHABLE);
+    contract_get("a", BACKEND_FLOCK, &log);
+}
+END_TEST
+
+/* --- disks that fail --- */
+
+START_TEST(full_disk_refuses_new_leases_and_keeps_what_is_held)
+{
+    struct contract_log log[5] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[4]);
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]), *flock, *other;
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("text")};
+    struct backend_directory wide = {.width = 5};
+    struct backend_renewal renewal = {.ticket = ticket, .ttl = 2 * CONTRACT_LONG};
+
+    other = contract_get("b", BACKEND_LEASE, &log[1]);
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
+    flock = contract_get("flock", BACKEND_FLOCK, &log[2]);
+    log_set_level(LOG_LEVEL_ERROR);
+    disk_fail_writes(ENOSPC);
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
+    disk_fail_writes(0); /* and it stays so: the journal cannot be trusted any more */
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_convert(flock, &claim), BACKEND_UNREACHABLE);
+    ck_assert_int_eq(flock->kind, BACKEND_FLOCK);
+    ck_assert_int_eq(contract_set(ticket, &change), BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_rename(ticket, "new"), BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_mkdir("e", NULL), BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_rmdir("d"), BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_set_directory("d", &wide), BACKEND_UNREACHABLE);
+    ck_assert_str_eq(contract_list("", 10), "a b d/ flock");
+    ck_assert_ptr_null(contract_stat("a").content);
+    ck_assert_uint_eq(contract_stat("d").directory.width, 1);
+
+    backend_renew(contract_backend, &renewal, 1);
+    ck_assert_int_gt(ticket->deadline, clock_now() + CONTRACT_LONG);
+    contract_get("handle", BACKEND_FLOCK, &log[3]);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+    ck_assert_int_eq(contract_release(flock), BACKEND_OK);
+    ck_assert_int_eq(contract_release(other), BACKEND_OK);
+}
+END_TEST
+
+/* The write fails under the call itself, so that what it did must be undone. */
+START_TEST(call_under_which_the_write_fails_changes_nothing)
+{
+    enum { ACQUIRE, CONVERT, SET, RENAME, MKDIR, RMDIR, SET_DIRECTORY };
+    struct contract_log log[3] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[1]);
+    struct backend_ticket *flock = contract_get("flock", BACKEND_FLOCK, &log[2]);
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("text")};
+    struct backend_directory wide = {.width = 5};
+    enum backend_result result = BACKEND_OK;
+
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
+    disk_fail_writes(EIO);
+    switch (_i) {
+    case ACQUIRE:
+        result = contract_acquire("new", &claim).result;
+        break;
+    case CONVERT:
+        result = contract_convert(flock, &claim);
+        break;
+    case SET:
+        result = contract_set(ticket, &change);
+        break;
+    case RENAME:
+        result = contract_rename(ticket, "new");
+        break;
+    case MKDIR:
+        result = contract_mkdir("e", NULL);
+        break;
+    case RMDIR:
+        result = contract_rmdir("d");
+        break;
+    case SET_DIRECTORY:
+        result = contract_set_directory("d", &wide);
+        break;
+    default:
+        ck_abort();
+    }
+    disk_fail_writes(0);
+    ck_assert_int_eq(result, BACKEND_UNREACHABLE);
+    ck_assert_str_eq(contract_list("", 10), "a d/ flock");
+    ck_assert_ptr_eq(contract_stat("a").ticket, ticket);
+    ck_assert_ptr_null(contract_stat("a").content);
+    ck_assert_int_eq(contract_stat("flock").kind, BACKEND_FLOCK);
+    ck_assert_uint_eq(contract_stat("d").directory.width, 1);
+    local_crash();
+    ck_assert_str_eq(contract_list("", 10), "a d/");
+}
+END_TEST
+
+START_TEST(turn_that_cannot_be_written_is_lost_not_believed)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
+    struct backend_ticket *ticket;
+
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    ticket = contract_acquire("q/job-", &claim).ticket;
+    claim.user = &log[1];
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_QUEUED);
+    disk_fail_writes(EIO);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    CONTRACT_UNTIL(log[1].ended);
+    disk_fail_writes(0);
+    ck_assert_int_eq(log[1].why, BACKEND_LOST);
+    ck_assert_uint_eq(log[1].granted, 0);
+}
+END_TEST
+
+START_TEST(start_on_a_full_disk_says_so)
+{
+    struct local_options at = local_options;
+    char *empty = scratch_new();
+    struct backend *b;
+
+    at.directory = empty;
+    disk_fail_writes(ENOSPC);
+    ck_assert_int_eq(local_new(&at, &b, local_error, sizeof(local_error)), -ENOSPC);
+    disk_fail_writes(0);
+    ck_assert_ptr_nonnull(strstr(local_error, "No space left"));
+    ck_assert_ptr_null(strchr(local_error, '\n'));
+    scratch_free(empty);
+}
+END_TEST
+
+START_TEST(second_user_of_a_directory_is_told_who_has_it)
+{
+    struct local_options at = local_options;
+    struct backend *b;
+
+    at.directory = local_directory;
+    ck_assert_int_eq(local_new(&at, &b, local_error, sizeof(local_error)), -EWOULDBLOCK);
+    ck_assert_ptr_nonnull(strstr(local_error, "in use by another leasefs (pid "));
+    ck_assert_ptr_nonnull(strstr(local_error, "local:DIR"));
+}
+END_TEST
+
+START_TEST(record_of_another_version_is_refused)
+{
+    struct local_options at = local_options;
+    struct backend *b;
+    struct journal *j;
+    uint64_t cut;
+    char *other = scratch_new();
+
+    ck_assert_int_eq(journal_open(other, scratch_collect, NULL, &j, &cut, local_error, sizeof(local_error)), 0);
+    ck_assert_int_eq(journal_append(j, 77, "?", 1), 0);
+    ck_assert_int_eq(journal_commit(j), 0);
+    journal_close(j);
+    at.directory = other;
+    ck_assert_int_eq(local_new(&at, &b, local_error, sizeof(local_error)), -EPROTO);
+    ck_assert_ptr_nonnull(strstr(local_error, "offset 20"));
+    scratch_free(other);
+}
+END_TEST
+
+static Suite *local_faults_suite(void)
+{
+    Suite *suite = suite_create("local faults");
+    TCase *sync = tcase_create("sync"), *faults = tcase_create("faults");
+
+    tcase_add_checked_fixture(sync, local_setup_synced, contract_teardown);
+    tcase_set_timeout(sync, 30);
+    tcase_add_test(sync, synced_calls_complete_after_the_sync_and_not_before);
+    tcase_add_test(sync, ticket_released_before_its_sync_is_not_told);
+    tcase_add_test(sync, turn_in_a_queue_is_told_after_the_sync);
+    tcase_add_test(sync, failed_sync_refuses_what_waited_for_it);
+    suite_add_tcase(suite, sync);
+
+    tcase_add_checked_fixture(faults, local_setup, contract_teardown);
+    tcase_set_timeout(faults, 30);
+    tcase_add_test(faults, full_disk_refuses_new_leases_and_keeps_what_is_held);
+    tcase_add_loop_test(faults, call_under_which_the_write_fails_changes_nothing, 0, 7);
+    tcase_add_test(faults, turn_that_cannot_be_written_is_lost_not_believed);
+    tcase_add_test(faults, start_on_a_full_disk_says_so);
+    tcase_add_test(faults, second_user_of_a_directory_is_told_who_has_it);
+    tcase_add_test(faults, record_of_another_version_is_refused);
+    suite_add_tcase(suite, faults);
+    return suite;
+}
+
+int main(void)
+{
+    return check_main(local_faults_suite());
+}
