@@ -1,17 +1,20 @@
 /* million: what very many leases cost, and how they end.
  *
  *     million DIRECTORY COUNT DAEMON-PID
- *         Acquires COUNT leases in an empty directory of a mount.  Prints what a
- *         cycle of open(O_CREAT|O_EXCL), close, unlink costs with a thousand held
- *         and with COUNT, and the daemon's memory for each.  Then gives all of them
- *         a fixed TTL so that they end within one second, while another process
- *         goes on with cycles and notes how long its slowest request took.
+ *         Acquires COUNT leases in an empty directory of a mount.  Prints what
+ *         open(O_CREAT|O_EXCL) and close cost with a thousand held and with COUNT,
+ *         on the same CPU as the daemon, and the daemon's memory for each.  Then
+ *         gives all of them a fixed TTL so that they end within one second, while
+ *         another process goes on with cycles and notes how long its slowest
+ *         request took, on any CPU.
  *
  * The mount's own TTL should be long, so that renewal does not get between.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +28,7 @@
 
 #define FEW 1000
 #define PROBES 20000
+#define COUNT_MAX 9000000
 #define WINDOW STRESS_SECOND /* in which they end */
 #define PROBE_BEFORE (2 * STRESS_SECOND)
 #define PROBES_MAX 2000000
@@ -35,6 +39,14 @@ struct million {
     uint32_t count;
     pid_t daemon;
 };
+
+/* Where the program and the daemon may run. */
+static void million_run_on(const struct million *m, const cpu_set_t *cpus)
+{
+    if (sched_setaffinity(0, sizeof *cpus, cpus) != 0 || sched_setaffinity(m->daemon, sizeof *cpus, cpus) != 0) {
+        stress_die("sched_setaffinity: %s", strerror(errno));
+    }
+}
 
 struct million_memory {
     int64_t pss, anonymous; /* bytes */
@@ -93,25 +105,41 @@ static struct million_memory million_memory(const struct million *m)
     return memory;
 }
 
-/* Cycles on names spread over the others; medians of acquire and of the whole. */
-static void million_probe(const struct million *m, int64_t *ret_acquire, int64_t *ret_cycle)
+/* The medians of acquire, at names among the others and at the end of them. */
+struct million_cost {
+    int64_t among, after;
+};
+
+static int64_t million_probe(const struct million *m, uint32_t held, bool among)
 {
     char path[4096];
-    struct samples acquires = samples_new(PROBES), cycles = samples_new(PROBES);
+    struct samples samples = samples_new(PROBES);
     struct stress_random random = stress_seed(1, 1);
-    for (int i = 0; i < PROBES; i++) {
-        snprintf(path, sizeof path, "%s/lease%07" PRIu32 "x", m->directory, stress_below(&random, m->count));
+    for (uint32_t i = 0; i < PROBES; i++) {
+        if (among) {
+            snprintf(path, sizeof path, "%s/lease%07" PRIu32 "x", m->directory, stress_below(&random, held));
+        } else {
+            million_path(m, path, sizeof path, held + i);
+        }
         int64_t began = stress_now();
         million_acquire(path);
-        int64_t acquired = stress_now();
+        samples_add(&samples, stress_now() - began);
         million_release(path);
-        samples_add(&acquires, acquired - began);
-        samples_add(&cycles, stress_now() - began);
     }
-    *ret_acquire = samples_quantile(&acquires, 500);
-    *ret_cycle = samples_quantile(&cycles, 500);
-    samples_free(&acquires);
-    samples_free(&cycles);
+    int64_t median = samples_quantile(&samples, 500);
+    samples_free(&samples);
+    return median;
+}
+
+static struct million_cost million_measure(const struct million *m, uint32_t held)
+{
+    return (struct million_cost){.among = million_probe(m, held, true), .after = million_probe(m, held, false)};
+}
+
+static void million_compare(const struct million *m, const char *where, int64_t few, int64_t many)
+{
+    printf("acquire %-18s %.2f us with %u held, %.2f us with %u: %.2f\n", where, (double)few / 1000, FEW,
+           (double)many / 1000, m->count, (double)many / (double)few);
 }
 
 /* --- how they end ---------------------------------------------------------------- */
@@ -142,7 +170,7 @@ static int64_t million_fix(const struct million *m)
     uint32_t trial = m->count < FEW ? m->count : FEW;
     int64_t began = stress_now();
     for (uint32_t i = 0; i < trial; i++) {
-        million_set_ttl(m, i, began + 3600 * STRESS_SECOND);
+        million_set_ttl(m, i * (m->count / trial), began + 3600 * STRESS_SECOND);
     }
     int64_t each = (stress_now() - began) / trial;
     int64_t first = stress_now() + 2 * each * m->count + PROBE_BEFORE + 2 * STRESS_SECOND;
@@ -213,26 +241,31 @@ static void million_expire(const struct million *m)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4 || atol(argv[2]) < 2 * FEW || atol(argv[2]) > 9999999) {
-        stress_die("usage: million DIRECTORY COUNT DAEMON-PID (COUNT: 2000 to 9999999)");
+    if (argc != 4 || atol(argv[2]) < 2 * FEW || atol(argv[2]) > COUNT_MAX) {
+        stress_die("usage: million DIRECTORY COUNT DAEMON-PID (COUNT: %d to %d)", 2 * FEW, COUNT_MAX);
     }
     struct million m = {.directory = argv[1], .count = (uint32_t)atol(argv[2]), .daemon = atoi(argv[3])};
-    int64_t acquire[2], cycle[2];
-    million_probe(&m, &acquire[0], &cycle[0]); /* to warm up */
+    cpu_set_t all, one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    if (sched_getaffinity(0, sizeof all, &all) != 0) {
+        stress_die("sched_getaffinity: %s", strerror(errno));
+    }
+    million_run_on(&m, &one);
     million_fill(&m, 0, FEW);
+    million_measure(&m, FEW); /* to warm up */
     struct million_memory few = million_memory(&m);
-    million_probe(&m, &acquire[0], &cycle[0]);
+    struct million_cost cost_few = million_measure(&m, FEW);
     int64_t took = million_fill(&m, FEW, m.count);
     struct million_memory many = million_memory(&m);
-    million_probe(&m, &acquire[1], &cycle[1]);
+    struct million_cost cost_many = million_measure(&m, m.count);
     printf("%u acquired in %.1f s\n", m.count, (double)took / STRESS_SECOND);
     printf("daemon's memory for each: %.0f bytes (PSS), %.0f (anonymous)\n",
            (double)(many.pss - few.pss) / (m.count - FEW), (double)(many.anonymous - few.anonymous) / (m.count - FEW));
-    printf("acquire: %.2f us with %u held, %.2f us with %u: %.2f\n", (double)acquire[0] / 1000, FEW,
-           (double)acquire[1] / 1000, m.count, (double)acquire[1] / (double)acquire[0]);
-    printf("cycle:   %.2f us with %u held, %.2f us with %u: %.2f\n", (double)cycle[0] / 1000, FEW,
-           (double)cycle[1] / 1000, m.count, (double)cycle[1] / (double)cycle[0]);
+    million_compare(&m, "among the others:", cost_few.among, cost_many.among);
+    million_compare(&m, "after the others:", cost_few.after, cost_many.after);
     fflush(stdout);
+    million_run_on(&m, &all);
     million_expire(&m);
     return 0;
 }
