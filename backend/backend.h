@@ -245,9 +245,10 @@ void backend_release(struct backend *b, struct backend_ticket *ticket, backend_d
 
 /* Gives back a byte range (inclusive) of what a party holds with FCNTL tickets,
  * splitting them where need be.  Waiting tickets of the party stay.  When the
- * call returns, no event comes for what was given back, with one exception: a
- * grant that is not told yet is told (here as when a later claim absorbs its
- * ticket), since a request waits for it. */
+ * call returns, no event comes for what was given back (the end of a part is
+ * told all the same, unless the whole was), with one exception: a grant that is
+ * not told yet is told (here as when a later claim absorbs its ticket), since a
+ * request waits for it. */
 void backend_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
                            backend_done *done, void *arg);
 

@@ -128,6 +128,8 @@ static void local_release_range(struct backend *b, const char *name, uint64_t pa
     enum backend_result result = lockspace_release_range(l->space, clock_now(), name, party, start, end);
     uint64_t sequence;
 
+    if (start == 0 && end == BACKEND_RANGE_MAX && party)
+        local_forget_party(l, name, party);
     local_commit(l, &sequence);
     local_complete(l, 0, done, arg, result, result);
 }

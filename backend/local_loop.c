@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@ enum {
     NOTE_WANTED = 8,
     NOTE_DUE = 16,
     NOTE_ENDED = 32,
+    NOTE_GONE = 64, /* nothing to tell: frees a ticket that its party has absorbed */
 };
 
 struct local_note {
@@ -125,13 +127,19 @@ static void note_ended(void *context, struct backend_ticket *ticket, enum backen
         local_store_put_end(l->store, ticket->fence);
 }
 
+/* A request waits for a grant: that is still told. */
 static void note_dropped(void *context, struct backend_ticket *ticket)
 {
     struct local *l = context;
     struct local_note *note = find_note(l, ticket);
 
+    if (note && note->flags & NOTE_GRANTED) {
+        note->flags = NOTE_GRANTED | NOTE_GONE;
+        return;
+    }
     if (note)
         remove_note(l, note);
+    lockspace_ticket_free(ticket);
 }
 
 const struct lockspace_listener local_listener = {
@@ -164,18 +172,37 @@ bool local_has_ended(struct local *l, const struct backend_ticket *ticket)
 {
     const struct local_note *note = find_note(l, ticket);
 
-    return ticket == l->telling || (note && note->flags & NOTE_ENDED);
+    return ticket == l->telling || (note && note->flags & (NOTE_ENDED | NOTE_GONE));
 }
 
 void local_forget(struct local *l, struct backend_ticket *ticket)
 {
     struct local_note *note = find_note(l, ticket);
-    bool ended = note && note->flags & NOTE_ENDED;
+    bool ended = note && note->flags & (NOTE_ENDED | NOTE_GONE);
 
     if (note)
         remove_note(l, note);
     if (ended)
         lockspace_ticket_free(ticket);
+}
+
+void local_forget_party(struct local *l, const char *name, uint64_t party)
+{
+    char path[LOCAL_NAME_MAX];
+    GHashTableIter iter;
+    gpointer ticket, note;
+    GPtrArray *found = g_ptr_array_new();
+
+    g_hash_table_iter_init(&iter, l->notes);
+    while (g_hash_table_iter_next(&iter, &ticket, &note)) {
+        if (((struct local_note *)note)->flags & NOTE_ENDED && ((struct backend_ticket *)ticket)->held &&
+            lockspace_ticket_party(ticket) == party && lockspace_ticket_name(ticket, path, sizeof(path)) &&
+            strcmp(path, name) == 0)
+            g_ptr_array_add(found, ticket);
+    }
+    for (guint i = 0; i < found->len; i++)
+        local_forget(l, found->pdata[i]);
+    g_ptr_array_free(found, TRUE);
 }
 
 void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket)
@@ -296,6 +323,9 @@ static void tell(struct local *l, struct local_note *first)
         break;
     case NOTE_ENDED:
         tell_ended(l, &note);
+        break;
+    case NOTE_GONE:
+        lockspace_ticket_free(note.ticket);
         break;
     default:
         g_assert_not_reached();
@@ -437,7 +467,7 @@ void local_loop_end(struct local *l)
     }
     close(l->alarm.fd);
     while ((note = TAILQ_FIRST(&l->ready)) || (note = TAILQ_FIRST(&l->unsynced))) {
-        if (note->flags & NOTE_ENDED)
+        if (note->flags & (NOTE_ENDED | NOTE_GONE))
             lockspace_ticket_free(note->ticket);
         remove_note(l, note);
     }

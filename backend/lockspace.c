@@ -172,6 +172,11 @@ bool lockspace_ticket_sequence(const struct backend_ticket *ticket)
     return entry->type == ENTRY_SEQUENCE || entry->type == ENTRY_ENDED_SEQUENCE;
 }
 
+uint64_t lockspace_ticket_party(const struct backend_ticket *ticket)
+{
+    return lockspace_party((const struct ticket *)ticket);
+}
+
 void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t due)
 {
     t->head.ttl = MIN(ttl, LOCKSPACE_TTL_MAX);

@@ -51,8 +51,8 @@ struct lockspace_listener {
     void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
     void (*wanted)(void *context, struct backend_ticket *ticket);
     /* an FCNTL ticket is gone because its own party gave it back or replaced it
-     * (lockspace_release_range, or a claim that was granted): forget it; it is
-     * freed when this returns */
+     * (lockspace_release_range, or a claim that was granted); as after `ended`,
+     * it is the listener's to free */
     void (*dropped)(void *context, struct backend_ticket *ticket);
 };
 
@@ -124,7 +124,9 @@ GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);    /* borrow
 GBytes *lockspace_ticket_content(const struct backend_ticket *ticket); /* borrowed; may be NULL */
 bool lockspace_ticket_sequence(const struct backend_ticket *ticket);   /* is it in a directory's queue */
 
-/* Frees a ticket that `ended` has handed over.  NULL is allowed. */
+uint64_t lockspace_ticket_party(const struct backend_ticket *ticket);  /* 0: none */
+
+/* Frees a ticket that `ended` or `dropped` has handed over.  NULL is allowed. */
 void lockspace_ticket_free(struct backend_ticket *ticket);
 
 /* Time.  lockspace_next: when lockspace_tick next has something to do, or

@@ -146,11 +146,14 @@ static void resize(struct lockspace *space, struct ticket *t, uint64_t start, ui
 
 static void drop(struct lockspace *space, struct ticket *t)
 {
+    struct entry *ended = lockspace_entry_ended(t->entry);
     lockspace_leave(space, t);
+    t->entry = ended;
     if (space->listener.dropped) {
         space->listener.dropped(space->context, &t->head);
+    } else {
+        lockspace_ticket_free(&t->head);
     }
-    lockspace_ticket_free(&t->head);
 }
 
 /* Takes start..end, which overlaps it, from a ticket: what is left of it is a

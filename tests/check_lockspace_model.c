@@ -78,6 +78,7 @@ static void on_dropped(void *context, struct backend_ticket *ticket)
     struct world *w = context;
     ck_assert_int_eq(ticket->kind, BACKEND_FCNTL);
     w->dropped++;
+    lockspace_ticket_free(ticket);
 }
 
 static const struct lockspace_listener listener = {

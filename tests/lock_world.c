@@ -34,6 +34,7 @@ static void on_wanted(void *context, struct backend_ticket *ticket)
 static void on_dropped(void *context, struct backend_ticket *ticket)
 {
     tell(context, "dropped", ticket);
+    lockspace_ticket_free(ticket);
 }
 
 void lock_world_init(struct lock_world *w)

@@ -111,6 +111,43 @@ START_TEST(waiter_for_a_range_is_granted_when_all_of_it_is_free)
 }
 END_TEST
 
+START_TEST(neighbours_that_are_granted_together_are_both_told)
+{
+    struct contract_log held = {0}, waiting = {0};
+    struct backend_claim claim = range(&waiting, 2, 0, 9);
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&held, 1, 0, 99), BACKEND_OK);
+    claim.wait = true;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
+    claim.start = 10;
+    claim.end = 19;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
+    /* the second grant absorbs the first before anybody has heard of it */
+    ck_assert_int_eq(contract_release_range("a", 1, 0, BACKEND_RANGE_MAX), BACKEND_OK);
+    CONTRACT_UNTIL(waiting.granted == 2);
+}
+END_TEST
+
+START_TEST(no_end_is_told_of_what_a_party_has_given_back)
+{
+    struct contract_log log = {0}, next = {0};
+    struct backend_ticket *ticket;
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log, 1, 0, 99), BACKEND_OK);
+    ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
+    contract_release_range("a", 1, 0, BACKEND_RANGE_MAX);
+    ticket = contract_get("a", BACKEND_LEASE, &next);
+    ck_assert_int_eq(contract_revoke("a", ticket->fence), BACKEND_OK);
+    CONTRACT_UNTIL(next.ended);
+    ck_assert_uint_le(log.ended, 1); /* once if it came before it was given back */
+    ck_assert_uint_eq(log.granted, 0);
+}
+END_TEST
+
 START_TEST(cycle_of_parties_is_found)
 {
     struct contract_log log[2] = {{0}}, waiting = {0};
@@ -319,6 +356,8 @@ TCase *contract_range_case(void)
     tcase_add_test(tcase, giving_back_the_middle_splits_a_range);
     tcase_add_test(tcase, party_may_change_the_mode_of_a_part);
     tcase_add_test(tcase, waiter_for_a_range_is_granted_when_all_of_it_is_free);
+    tcase_add_test(tcase, neighbours_that_are_granted_together_are_both_told);
+    tcase_add_test(tcase, no_end_is_told_of_what_a_party_has_given_back);
     tcase_add_test(tcase, cycle_of_parties_is_found);
     return tcase;
 }
