@@ -50,8 +50,8 @@ struct fs {
     struct handle_list handles;
     struct directory_cursor_list cursors; /* open directories */
     uint64_t next_handle;
-    int64_t wall_offset; /* see fs_wall */
-    uint32_t requests; /* not answered yet */
+    int64_t wall_offset;    /* see fs_wall */
+    uint32_t requests;      /* not answered yet */
     struct meta *last_meta; /* of the last claim, and its encoding: see hold.c */
     GBytes *last_meta_bytes;
     struct request_queue interrupted;

@@ -244,8 +244,8 @@ void handle_flush(struct request *r)
 {
     struct handle *h = r->handle;
     lock_release_party(r->fs, h, r->file.lock_owner);
-    bool matters = h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE
-                           : h->writable && !h->locking && !h->spent;
+    bool matters =
+        h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
     if (!matters || !handle_is_opener(h, request_caller(r))) {
         request_reply(r, 0);
         return;

@@ -37,8 +37,8 @@ struct handle {
     bool closing; /* explicitly closed once, as far as is known */
     bool spent;
     bool lost;
-    bool kin;     /* opened by a descendant of the lease's owner */
-    bool wanted;  /* somebody waits for what it holds: POLLPRI */
+    bool kin;    /* opened by a descendant of the lease's owner */
+    bool wanted; /* somebody waits for what it holds: POLLPRI */
 };
 
 struct handle *handle_new(struct request *r, int flags);
@@ -76,8 +76,7 @@ void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*repl
 void handle_attributes(struct fs *fs, const struct node *node, struct stat *ret_attributes);
 void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
 /* A name that is not there; `node` may be NULL. */
-void handle_entry_missing(struct fs *fs, const struct node *node, const char *name,
-                          struct fuse_entry_param *ret_entry);
+void handle_entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *ret_entry);
 double handle_attribute_timeout(const struct fs *fs, const struct node *node);
 
 /* poll(2): always readable and writable; POLLPRI when somebody began to wait for

@@ -55,74 +55,6 @@ struct hold *hold_party(const struct node *node, uint64_t party)
     return NULL;
 }
 
-/* --- owners -------------------------------------------------------------- */
-
-static void hold_drop_heirs(struct hold *hold)
-{
-    if (hold->heirs) {
-        for (size_t i = 0; i < hold->heirs->count; i++) {
-            owner_unref(hold->heirs->heir[i]);
-        }
-        g_free(hold->heirs);
-        hold->heirs = NULL;
-    }
-}
-
-void hold_read_heirs(struct hold *hold)
-{
-    hold->settled = !hold->owner;
-    if (hold->owner && !hold->heirs) {
-        hold->heirs = g_new0(struct hold_heirs, 1);
-        hold->heirs->count = owner_heirs(hold->owner, hold->heirs->heir, HOLD_HEIRS_MAX);
-    }
-}
-
-struct owner *hold_owner(struct hold *hold)
-{
-    while (hold->heirs && hold->closed && hold->heirs->count && !owner_alive(hold->owner)) {
-        struct hold_heirs *heirs = hold->heirs;
-        owner_unref(hold->owner);
-        hold->owner = heirs->heir[0];
-        memmove(heirs->heir, heirs->heir + 1, --heirs->count * sizeof *heirs->heir);
-    }
-    return hold->owner;
-}
-
-/* After the first second the owner is final: when it dies, nobody inherits. */
-static void hold_settle(struct fs *fs, struct hold *hold)
-{
-    struct owner *acquirer = hold->owner ? owner_ref(hold->owner) : NULL;
-    hold_owner(hold);
-    bool inherited = hold->owner != acquirer;
-    owner_unref(acquirer);
-    hold_drop_heirs(hold);
-    hold->settled = true;
-    if (inherited) {
-        hold_store(fs, hold);
-    }
-}
-
-bool hold_is_owner(struct hold *hold, struct owner *who)
-{
-    if (who && who == hold->owner) {
-        return true; /* it asks, so it lives, so nobody has inherited */
-    }
-    struct owner *owner = hold_owner(hold);
-    return who && owner && owner_pid(owner) == owner_pid(who) && owner_start(owner) == owner_start(who);
-}
-
-bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
-{
-    if (hold_is_owner(hold, who)) {
-        return true;
-    }
-    struct owner *owner = hold_owner(hold);
-    if ((fs->options->owner_user || !owner || !owner_alive(owner)) && uid == hold->uid) {
-        return true;
-    }
-    return owner && who && owner_alive(owner) && owner_descends(who, owner);
-}
-
 /* --- making and ending ----------------------------------------------------- */
 
 int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory)
@@ -338,7 +270,8 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
     hold_unref(fs, hold);
 }
 
-void hold_acquire(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
+void hold_acquire(struct request *r, const struct backend_claim *claim,
+                  void (*then)(struct request *, enum backend_result))
 {
     char path[TREE_PATH_MAX];
     struct hold *hold = r->hold;
@@ -374,7 +307,8 @@ static void hold_converted(void *arg, enum backend_result result)
     hold_unref(fs, hold);
 }
 
-void hold_convert(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
+void hold_convert(struct request *r, const struct backend_claim *claim,
+                  void (*then)(struct request *, enum backend_result))
 {
     r->then = then;
     hold_ref(r->hold)->converting = true;
@@ -478,7 +412,8 @@ void hold_store(struct fs *fs, struct hold *hold)
 {
     if (hold->ticket) {
         GBytes *meta = hold_meta(fs, hold);
-        backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, NULL, NULL);
+        backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, NULL,
+                    NULL);
         g_bytes_unref(meta);
     }
 }
@@ -502,25 +437,6 @@ void hold_renew(struct fs *fs, struct hold *hold)
     if (!hold->fixed) {
         hold_extend(fs, hold, hold->ticket->ttl);
     }
-}
-
-/* Is it in use: by an owner that lives, or through a handle of its own? */
-static bool hold_in_use(struct hold *hold)
-{
-    struct owner *owner = hold_owner(hold);
-    if (!owner) {
-        return false;
-    }
-    if (owner_alive(owner)) {
-        return true;
-    }
-    struct handle *handle;
-    LIST_FOREACH(handle, &hold->node->handles, link) {
-        if (handle->hold == hold || handle->kin || handle->opener == owner) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static void hold_due_event(void *context, struct backend_ticket *ticket)
@@ -604,8 +520,8 @@ static void hold_log_end(const struct hold *hold, enum backend_end why)
     const char *command = hold->owner ? owner_command(hold->owner) : "?";
     hold_log_name(hold, name, sizeof name);
     if (why == BACKEND_LOST) {
-        log_warning("%s: the lock of process %d (%s), uid %u, was lost: it could not be renewed in time", name, pid, command,
-                    hold->uid);
+        log_warning("%s: the lock of process %d (%s), uid %u, was lost: it could not be renewed in time", name, pid,
+                    command, hold->uid);
     } else {
         log_debug("%s: the lock of process %d (%s), uid %u, %s", name, pid, command, hold->uid,
                   why == BACKEND_EXPIRED ? "expired" : "was taken back");

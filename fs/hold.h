@@ -25,26 +25,26 @@ struct hold_heirs {
 };
 
 struct hold {
-    LIST_ENTRY(hold) link; /* node->holds */
-    struct node *node;     /* counted */
+    LIST_ENTRY(hold) link;         /* node->holds */
+    struct node *node;             /* counted */
     struct backend_ticket *ticket; /* NULL while it is asked for, and for FCNTL */
-    struct owner *owner;   /* the acquirer, then whoever inherited; may be NULL */
+    struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
     struct hold_heirs *heirs;      /* in the first second */
     struct request_queue *parked;  /* who waits for its outcome or for its grant */
     struct timespec *times;        /* access and modification, as set by the holder; or NULL */
-    uint64_t party;        /* FCNTL: the kernel's lock owner */
-    clock_ms since;        /* since when it is what it is */
+    uint64_t party;                /* FCNTL: the kernel's lock owner */
+    clock_ms since;                /* since when it is what it is */
     uid_t uid;
     gid_t gid;
-    uint32_t size;         /* of the content */
+    uint32_t size; /* of the content */
     uint32_t references;
     uint16_t mode;
-    uint8_t kind;          /* enum backend_kind */
-    bool fixed : 1;        /* its term was set: not renewed automatically */
-    bool closed : 1;       /* the acquirer has closed the file */
-    bool settled : 1;      /* the owner is final */
-    bool converting : 1;   /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
-    bool sequence : 1;     /* a ticket in its directory's queue: see sequence.h */
+    uint8_t kind;        /* enum backend_kind */
+    bool fixed : 1;      /* its term was set: not renewed automatically */
+    bool closed : 1;     /* the acquirer has closed the file */
+    bool settled : 1;    /* the owner is final */
+    bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
+    bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
 };
 
 /* The exclusive claim of a process (PROVISIONAL or LEASE) on a node: the one that
@@ -76,10 +76,12 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
 
 /* Asks the backend for r->hold (made by hold_new) and calls r->then.  When it is
  * neither granted nor queued, the hold is gone by then. */
-void hold_acquire(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result));
+void hold_acquire(struct request *r, const struct backend_claim *claim,
+                  void (*then)(struct request *, enum backend_result));
 
 /* Turns r->hold into another kind in place, then calls r->then. */
-void hold_convert(struct request *r, const struct backend_claim *claim, void (*then)(struct request *, enum backend_result));
+void hold_convert(struct request *r, const struct backend_claim *claim,
+                  void (*then)(struct request *, enum backend_result));
 
 /* A provisional lease becomes a lease (`content` may be NULL: empty). */
 void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result));
@@ -99,9 +101,18 @@ void hold_spend(struct hold *hold, bool lost);
  * `done` may be NULL. */
 void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg);
 
+/* --- whose it is: hold_owner.c --- */
+
 /* The present owner: in the first second, the first of acquirer and heirs that
  * lives.  NULL: it has none. */
 struct owner *hold_owner(struct hold *hold);
+
+/* The first second is over: the owner is final, when it dies nobody inherits. */
+void hold_settle(struct fs *fs, struct hold *hold);
+void hold_drop_heirs(struct hold *hold);
+
+/* Is it to be renewed: does its owner live, or is a handle of its own open? */
+bool hold_in_use(struct hold *hold);
 
 /* Reads who inherits, if that is not known yet; while the owner is alive. */
 void hold_read_heirs(struct hold *hold);

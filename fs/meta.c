@@ -22,7 +22,8 @@ GBytes *meta_encode(const struct meta *m)
     }
     char text[1024];
     int size = snprintf(text, sizeof text, "1 %s %d %" PRIu64 " %u %u %o %d %s %s %s %s", m->host, m->pid, m->start,
-                        m->uid, m->gid, m->mode, (m->fixed ? META_FIXED : 0) | (m->sequence ? META_SEQUENCE : 0), times, m->boot, heirs, m->command);
+                        m->uid, m->gid, m->mode, (m->fixed ? META_FIXED : 0) | (m->sequence ? META_SEQUENCE : 0), times,
+                        m->boot, heirs, m->command);
     return g_bytes_new(text, (gsize)MIN(size, (int)sizeof text - 1));
 }
 

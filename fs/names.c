@@ -93,8 +93,8 @@ static struct hold *names_releasable(struct request *r, const struct node *node)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        bool holds = hold->kind == BACKEND_FCNTL ? hold->since != 0
-                                                    : hold->ticket && (hold->ticket->held || hold->sequence);
+        bool holds =
+            hold->kind == BACKEND_FCNTL ? hold->since != 0 : hold->ticket && (hold->ticket->held || hold->sequence);
         if (holds && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
             return hold;
         }

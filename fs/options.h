@@ -10,23 +10,23 @@
 #define FUSE_USE_VERSION 31
 #include <fuse_lowlevel.h>
 
-#define LEASE_TTL_MIN 100LL                               /* milliseconds */
-#define LEASE_TTL_MAX (10LL * 365 * 24 * 3600 * 1000)     /* ten years */
+#define LEASE_TTL_MIN 100LL                           /* milliseconds */
+#define LEASE_TTL_MAX (10LL * 365 * 24 * 3600 * 1000) /* ten years */
 #define LEASE_TTL_DEFAULT 30000LL
 
 struct options {
-    bool foreground;        /* -f */
+    bool foreground; /* -f */
     bool show_help, show_version;
-    char *backend;          /* "memory", "local", "local:DIR" as given */
-    char *directory;        /* of the local store, absolute; NULL for memory */
-    char *mountpoint;       /* absolute */
-    int64_t ttl;            /* milliseconds */
-    bool owner_user;        /* owner=user */
-    mode_t mode;            /* of the root directory, permission bits (default 1777 for root with allow_other, else 0755) */
-    uid_t uid;              /* of the root directory (default: the daemon's) */
+    char *backend;    /* "memory", "local", "local:DIR" as given */
+    char *directory;  /* of the local store, absolute; NULL for memory */
+    char *mountpoint; /* absolute */
+    int64_t ttl;      /* milliseconds */
+    bool owner_user;  /* owner=user */
+    mode_t mode;      /* of the root directory, permission bits (default 1777 for root with allow_other, else 0755) */
+    uid_t uid;        /* of the root directory (default: the daemon's) */
     gid_t gid;
     bool sync_always;
-    struct fuse_args fuse;  /* argv[0] and the -o options that are FUSE's own */
+    struct fuse_args fuse; /* argv[0] and the -o options that are FUSE's own */
 };
 
 /* Parses `leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT` (options may stand

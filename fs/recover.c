@@ -68,7 +68,8 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     if (!hold->settled) {
         hold->heirs = g_new0(struct hold_heirs, 1);
         for (size_t i = 0; i < meta.heirs; i++) {
-            hold->heirs->heir[hold->heirs->count++] = owner_restore(fs->owners, meta.heir[i].pid, meta.heir[i].start, "?");
+            hold->heirs->heir[hold->heirs->count++] =
+                owner_restore(fs->owners, meta.heir[i].pid, meta.heir[i].start, "?");
         }
     }
     g_ptr_array_add(recovery->holds, hold);

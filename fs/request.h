@@ -28,20 +28,20 @@ struct request {
     struct hold *hold;             /* what its backend call is about */
     struct backend_ticket *ticket; /* a claim of its own that is asked for or waits */
     struct request_queue *queue;   /* where it is parked, or NULL */
-    void (*then)(struct request *r, enum backend_result result); /* after a backend call */
+    void (*then)(struct request *r, enum backend_result result);    /* after a backend call */
     void (*decided)(struct request *r, enum backend_result result); /* after hold_decide */
-    void (*resume)(struct request *r);                           /* after the wait it is parked on */
-    void (*cancel)(struct request *r);                           /* must reply EINTR and undo */
-    void (*reply)(struct request *r); /* after handle_acquire */
-    char *name;        /* owned */
+    void (*resume)(struct request *r);                              /* after the wait it is parked on */
+    void (*cancel)(struct request *r);                              /* must reply EINTR and undo */
+    void (*reply)(struct request *r);                               /* after handle_acquire */
+    char *name;                                                     /* owned */
     struct fuse_file_info file;
     uint32_t references;
-    mode_t mode;       /* of what is created */
-    bool opens;        /* `handle` is new: freed unless the reply hands it to the kernel */
-    bool creates;      /* answered by fuse_reply_create */
-    bool waited;       /* has waited for a provisional second once */
-    bool blocks;       /* a lock request that waits */
-    bool busy_young;   /* refused by a lease in its first second */
+    mode_t mode;     /* of what is created */
+    bool opens;      /* `handle` is new: freed unless the reply hands it to the kernel */
+    bool creates;    /* answered by fuse_reply_create */
+    bool waited;     /* has waited for a provisional second once */
+    bool blocks;     /* a lock request that waits */
+    bool busy_young; /* refused by a lease in its first second */
     bool is_interrupted;
     bool has_caller;
     struct {

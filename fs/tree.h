@@ -85,7 +85,6 @@ void tree_unref(struct tree *tree, struct node *node);
 void tree_remember(struct node *node);
 void tree_forget(struct tree *tree, struct node *node, uint64_t count);
 
-
 /* From now on not found by its name. */
 void tree_detach(struct tree *tree, struct node *node);
 /* Found by it again, unless another node is. */

@@ -71,8 +71,10 @@ static struct hold *xattr_ticket(const struct node *node)
 
 static GString *xattr_get_kind(struct request *r, const struct backend_info *info)
 {
-    static const char *const names[] = {
-        [BACKEND_PROVISIONAL] = "lease", [BACKEND_LEASE] = "lease", [BACKEND_FLOCK] = "flock", [BACKEND_FCNTL] = "fcntl"};
+    static const char *const names[] = {[BACKEND_PROVISIONAL] = "lease",
+                                        [BACKEND_LEASE] = "lease",
+                                        [BACKEND_FLOCK] = "flock",
+                                        [BACKEND_FCNTL] = "fcntl"};
     if (xattr_ticket(r->node)) {
         return xattr_text("ticket");
     }
