@@ -31,12 +31,12 @@ struct ev_loop;
 struct backend;
 
 enum backend_result {
-    BACKEND_OK,          /* done; of an acquire: granted, the ticket holds */
-    BACKEND_QUEUED,      /* the ticket waits; `granted` will tell */
-    BACKEND_BUSY,        /* held by another */
-    BACKEND_MISSING,     /* no such name, or its directory is not there */
-    BACKEND_EXISTS,      /* mkdir: the name is taken */
-    BACKEND_NOT_EMPTY,   /* rmdir */
+    BACKEND_OK,        /* done; of an acquire: granted, the ticket holds */
+    BACKEND_QUEUED,    /* the ticket waits; `granted` will tell */
+    BACKEND_BUSY,      /* held by another */
+    BACKEND_MISSING,   /* no such name, or its directory is not there */
+    BACKEND_EXISTS,    /* mkdir: the name is taken */
+    BACKEND_NOT_EMPTY, /* rmdir */
     BACKEND_IS_DIRECTORY,
     BACKEND_NOT_DIRECTORY,
     BACKEND_STALE,       /* not the present holder, or the wrong token */
@@ -72,14 +72,14 @@ enum backend_end {
  * its completion) until it is passed to backend_release, `ended` has returned
  * for it, or its acquire completed with anything but OK and QUEUED. */
 struct backend_ticket {
-    void *user;         /* the claim's `user`; may be changed */
-    uint64_t fence;     /* ticket number = fencing token; 0 while unknown */
-    clock_ms acquired;  /* when it was granted (or queued, while it waits) */
-    clock_ms deadline;  /* when it ends unless renewed */
+    void *user;        /* the claim's `user`; may be changed */
+    uint64_t fence;    /* ticket number = fencing token; 0 while unknown */
+    clock_ms acquired; /* when it was granted (or queued, while it waits) */
+    clock_ms deadline; /* when it ends unless renewed */
     int64_t ttl;
-    uint8_t kind;       /* enum backend_kind */
-    uint8_t mode;       /* enum backend_mode */
-    bool held;          /* false: it waits */
+    uint8_t kind; /* enum backend_kind */
+    uint8_t mode; /* enum backend_mode */
+    bool held;    /* false: it waits */
 };
 
 #define BACKEND_RANGE_MAX UINT64_MAX
@@ -88,34 +88,34 @@ struct backend_ticket {
  * range 0..0: so always set kind and, for other than FCNTL, leave the range
  * alone (it is ignored: every other kind covers the whole lock). */
 struct backend_claim {
-    void *user;         /* handed back in the ticket; see `party` */
+    void *user; /* handed back in the ticket; see `party` */
     enum backend_kind kind;
     enum backend_mode mode;
-    bool wait;          /* queue when it cannot be granted at once */
-    bool sequence;      /* name is DIR/prefix-: a ticket in DIR's queue, named
-                           prefix-NNNNNNNNNN; never BUSY */
-    uint64_t handle;    /* tickets of one handle never exclude each other; 0: none */
-    uint64_t party;     /* nor those of one party (a POSIX lock owner); 0: none.
-                           All FCNTL tickets of one party on one name have the
-                           same `user`. */
-    uint64_t start;     /* FCNTL: first and last byte, inclusive */
+    bool wait;       /* queue when it cannot be granted at once */
+    bool sequence;   /* name is DIR/prefix-: a ticket in DIR's queue, named
+                        prefix-NNNNNNNNNN; never BUSY */
+    uint64_t handle; /* tickets of one handle never exclude each other; 0: none */
+    uint64_t party;  /* nor those of one party (a POSIX lock owner); 0: none.
+                        All FCNTL tickets of one party on one name have the
+                        same `user`. */
+    uint64_t start;  /* FCNTL: first and last byte, inclusive */
     uint64_t end;
-    int64_t ttl;        /* counts from the grant; while it waits, from queueing */
-    int64_t due;        /* the event `due` this long after the grant (or the
-                           queueing); 0: none */
-    GBytes *meta;       /* what the filesystem wants to know of the holder */
-    GBytes *content;    /* NULL: empty */
+    int64_t ttl;     /* counts from the grant; while it waits, from queueing */
+    int64_t due;     /* the event `due` this long after the grant (or the
+                        queueing); 0: none */
+    GBytes *meta;    /* what the filesystem wants to know of the holder */
+    GBytes *content; /* NULL: empty */
 };
 
 /* What is known of a name. */
 enum backend_type { BACKEND_NOTHING, BACKEND_DIRECTORY, BACKEND_LOCK };
 
 struct backend_directory {
-    int64_t ttl;        /* default for what is made in it; 0: inherited */
-    uint32_t width;     /* how many tickets hold at once, >= 1 */
-    int64_t delay;      /* what is in it stays refused this long after a holder
-                           EXPIRED or was LOST; 0: not at all */
-    uint64_t sequence;  /* the number of the next sequence ticket; never lowered */
+    int64_t ttl;       /* default for what is made in it; 0: inherited */
+    uint32_t width;    /* how many tickets hold at once, >= 1 */
+    int64_t delay;     /* what is in it stays refused this long after a holder
+                          EXPIRED or was LOST; 0: not at all */
+    uint64_t sequence; /* the number of the next sequence ticket; never lowered */
     GBytes *meta;
 };
 
@@ -129,12 +129,12 @@ struct backend_info {
     clock_ms deadline;
     int64_t ttl;
     uint64_t start, end;
-    GBytes *meta;                  /* valid during the completion only, as is all of this */
+    GBytes *meta; /* valid during the completion only, as is all of this */
     GBytes *content;
     struct backend_ticket *ticket; /* when it belongs to this mount, else NULL */
     uint32_t holders;
-    uint32_t waiters;              /* of a directory: for any name in it */
-    uint32_t position;             /* of a sequence ticket */
+    uint32_t waiters;  /* of a directory: for any name in it */
+    uint32_t position; /* of a sequence ticket */
     /* of a directory */
     struct backend_directory directory;
 };
@@ -167,7 +167,7 @@ typedef void backend_known(void *arg, enum backend_result result, const struct b
 typedef void backend_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count);
 
 enum backend_feature {
-    BACKEND_CAN_RANGE = 1,     /* byte ranges; without it FCNTL covers the whole lock */
+    BACKEND_CAN_RANGE = 1, /* byte ranges; without it FCNTL covers the whole lock */
     BACKEND_CAN_SEQUENCE = 2,
     BACKEND_SOLE_AUTHORITY = 4 /* no other mount changes this store: look-ups may be cached */
 };
@@ -191,8 +191,8 @@ struct backend_change {
 /* One implementation: the head of its structure. */
 struct backend {
     const struct backend_operations *operations;
-    const char *name;      /* "memory", "local", … */
-    unsigned features;     /* of enum backend_feature */
+    const char *name;  /* "memory", "local", … */
+    unsigned features; /* of enum backend_feature */
     enum backend_safety safety;
 };
 
@@ -214,7 +214,8 @@ struct backend_operations {
     void (*list)(struct backend *, const char *directory, const char *after, size_t max, backend_listed *, void *arg);
     void (*mkdir)(struct backend *, const char *name, const struct backend_directory *, backend_done *, void *arg);
     void (*rmdir)(struct backend *, const char *name, backend_done *, void *arg);
-    void (*set_directory)(struct backend *, const char *name, const struct backend_directory *, backend_done *, void *arg);
+    void (*set_directory)(struct backend *, const char *name, const struct backend_directory *, backend_done *,
+                          void *arg);
     void (*recover)(struct backend *, void (*found)(void *arg, const char *name, struct backend_ticket *, GBytes *meta),
                     void *arg);
     struct backend_counts (*counts)(struct backend *);
@@ -278,7 +279,8 @@ void backend_rename(struct backend *b, struct backend_ticket *ticket, const char
 
 /* What stands in the way of this claim (F_GETLK): type BACKEND_NOTHING if it
  * would be granted. */
-void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg);
+void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
+                  void *arg);
 
 void backend_stat(struct backend *b, const char *name, backend_known *done, void *arg);
 
@@ -299,7 +301,8 @@ void backend_set_directory(struct backend *b, const char *name, const struct bac
 /* Calls `found` for each lease that the mount of this store held when it last
  * ended; `found` may set ticket->user, and must not call the backend. */
 void backend_recover(struct backend *b,
-                     void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg);
+                     void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
+                     void *arg);
 
 struct backend_counts backend_counts(struct backend *b);
 

@@ -124,7 +124,7 @@ GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);    /* borrow
 GBytes *lockspace_ticket_content(const struct backend_ticket *ticket); /* borrowed; may be NULL */
 bool lockspace_ticket_sequence(const struct backend_ticket *ticket);   /* is it in a directory's queue */
 
-uint64_t lockspace_ticket_party(const struct backend_ticket *ticket);  /* 0: none */
+uint64_t lockspace_ticket_party(const struct backend_ticket *ticket); /* 0: none */
 
 /* Frees a ticket that `ended` or `dropped` has handed over.  NULL is allowed. */
 void lockspace_ticket_free(struct backend_ticket *ticket);

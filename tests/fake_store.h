@@ -8,9 +8,9 @@ struct fake_ticket {
     struct backend_ticket head; /* first */
     char *name;
     bool sequence;
-    bool foreign; /* of another mount */
-    bool asked;   /* its acquire has not been carried out yet */
-    bool ended;   /* `ended` is still to be told */
+    bool foreign;  /* of another mount */
+    bool asked;    /* its acquire has not been carried out yet */
+    bool ended;    /* `ended` is still to be told */
     bool absorbed; /* by its party's next claim, but its grant is still to be told */
     uint64_t handle, party, start, end;
     clock_ms due;      /* CLOCK_NEVER: none */
