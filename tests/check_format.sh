@@ -1,0 +1,24 @@
+#!/bin/sh
+# The sources are laid out as .clang-format says (`make format` does it).
+set -eu
+cd "${top_srcdir:-$(dirname "$0")/..}"
+
+if ! command -v clang-format >/dev/null; then
+    echo "1..0 # SKIP no clang-format"
+    exit 0
+fi
+
+failed=0
+number=0
+for directory in fs backend tests tests/contract tests/bench tests/stress; do
+    number=$((number + 1))
+    if complaints=$(clang-format --dry-run --Werror "$directory"/*.[ch] 2>&1); then
+        echo "ok $number - $directory"
+    else
+        echo "not ok $number - $directory"
+        echo "$complaints" | sed 's/^/# /'
+        failed=1
+    fi
+done
+echo "1..$number"
+exit $failed
