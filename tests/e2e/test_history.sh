@@ -7,9 +7,9 @@
 #
 #     STRESS_CLIENTS=64 STRESS_OPERATIONS=10000 E2E_LIMIT=3000 tests/e2e/test_history.sh
 #
-# Environment: STRESS_CLIENTS, processes (16); STRESS_OPERATIONS, of each (500);
+# Environment: STRESS_CLIENTS, processes (32); STRESS_OPERATIONS, of each (2000);
 # STRESS_NAMES (100); STRESS_KILL_EVERY and STRESS_STOP_EVERY, milliseconds on average
-# for one process (1500, 100); STRESS_SEED; STRESS_PROGRAMS, the directory of the
+# for one process (600, 100); STRESS_SEED; STRESS_PROGRAMS, the directory of the
 # program history (default: tests/stress of the build directory).
 
 # What the sanitizer keeps of freed memory is not the daemon's.
@@ -17,8 +17,8 @@ export ASAN_OPTIONS="quarantine_size_mb=4${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-CLIENTS=${STRESS_CLIENTS:-16}
-OPERATIONS=${STRESS_OPERATIONS:-500}
+CLIENTS=${STRESS_CLIENTS:-32}
+OPERATIONS=${STRESS_OPERATIONS:-2000}
 NAMES=${STRESS_NAMES:-100}
 SEED=${STRESS_SEED:-$SRANDOM}
 HISTORY=${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/history
@@ -28,7 +28,7 @@ HISTORY=${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/history
 history() {
     local status=0
     "$HISTORY" --clients "$CLIENTS" --operations "$OPERATIONS" --names "$NAMES" --seed "$SEED" \
-        --kill-every "${STRESS_KILL_EVERY:-1500}" --stop-every "${STRESS_STOP_EVERY:-100}" "$@" \
+        --kill-every "${STRESS_KILL_EVERY:-600}" --stop-every "${STRESS_STOP_EVERY:-100}" "$@" \
         >"$TEST_DIR/history" 2>&1 || status=$?
     sed 's/^/# /' "$TEST_DIR/history" | head -200
     return "$status"
@@ -53,5 +53,45 @@ mount_local "$TEST_DIR/store" ttl=1
 it "a history of leases, flocks and fcntl locks with processes stopped and killed is faultless, and leaves nothing behind"
 expect history --ttl 1000 --daemon "$DAEMON" "$MNT"
 expect grep -q '[1-9][0-9]* kills, [1-9][0-9]* stops' "$TEST_DIR/history"
+
+# What histories have shown to be wrong before, one by one.
+actor A
+actor B
+
+it "a handle goes on asking for the name it was opened by when the lease of that name is renamed"
+says A 'acquire("old")' ok
+says B 'b = op("old", "RDONLY")' ok
+says A 'mv("old", "new")' ok
+says B 'flock(b, "EX|NB")' ok
+expect exists old
+expect exists new
+says A 'rm("new")' ok
+says A 'a = op("old", "RDONLY"); flock(a, "EX|NB")' EAGAIN
+says B 'rm("old")' ok
+says B 'close(b)' ok
+says A 'close(a)' ok
+expect eventually 2 absent old
+
+it "a name whose lease was renamed to another, and gone from there, is seen when it is locked by a handle of before"
+says B 'b = op("target", "RDONLY|CREAT")' ok
+says A 'acquire("temporary"); mv("temporary", "target"); rm("target")' ok
+expect absent target
+says B 'flock(b, "EX|NB")' ok
+expect exists target
+says B 'close(b)' ok
+expect eventually 2 absent target
+
+it "each of two shared holders removes its own lock, whatever has had the name since they opened it"
+says B 'b = op("both", "RDONLY|CREAT")' ok
+says A 'ln("nobody", "both"); rm("both")' ok
+says A 'a = op("both", "RDONLY|CREAT")' ok
+says B 'flock(b, "SH|NB")' ok
+says A 'flock(a, "SH|NB")' ok
+says A 'rm("both")' ok
+expect exists both
+says B 'rm("both")' ok
+expect absent both
+says A 'close(a)' ok
+says B 'close(b)' ok
 
 finish

@@ -267,6 +267,9 @@ static uint64_t history_settle(const struct history *h)
 static uint64_t history_compare(struct stress_usage before, struct stress_usage after, int64_t slack_kb)
 {
     int64_t grown = after.resident_kb - before.resident_kb;
+    if (after.descriptors == 0) {
+        return 0; /* there is no daemon to look at */
+    }
     printf("the daemon's memory %" PRId64 " -> %" PRId64 " kB, descriptors %" PRId64 " -> %" PRId64 "\n",
            before.resident_kb, after.resident_kb, before.descriptors, after.descriptors);
     uint64_t faults = 0;
