@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,15 +113,19 @@ int process_status(struct process_reader *reader, pid_t tid, struct process_stat
     }
     ret_status->group = atoi(group);
     ret_status->parent = atoi(parent);
-    g_strlcpy(ret_status->command, name, MIN(sizeof ret_status->command, strcspn(name, "\n") + 1));
+    size_t size = MIN(sizeof ret_status->command - 1, strcspn(name, "\n"));
+    memcpy(ret_status->command, name, size);
+    ret_status->command[size] = '\0';
     return 0;
 }
 
-/* Field 22 of /proc/PID/stat.  0 or -errno; -EBUSY: it is in execve(2). */
+/* From /proc/PID/stat.  0; -ESRCH: it has ended; -EBUSY: it is in execve(2);
+ * another -errno. */
 static int process_start_time(struct process_reader *reader, pid_t pid, uint64_t *ret_start)
 {
-    char text[1024];
+    char text[1024], state;
     unsigned long size, code;
+    long threads;
     ssize_t length = process_read(reader, pid, "statm", text, sizeof text);
     if (length >= 0 && sscanf(text, "%lu %*u %*u %lu", &size, &code) == 2 && size > 0 && code == 0) {
         return -EBUSY;
@@ -129,16 +134,15 @@ static int process_start_time(struct process_reader *reader, pid_t pid, uint64_t
     if (length < 0) {
         return length == -ENOENT ? -ESRCH : (int)length;
     }
-    /* The command is in parentheses, and may have spaces and parentheses itself. */
-    const char *at = strrchr(text, ')');
-    for (int field = 2; at && field < 22; field++) {
-        at = strchr(at + 1, ' ');
-    }
-    if (!at) {
+    /* The command is in parentheses, and may have spaces and parentheses itself.
+     * After it come the fields 3 (state), 20 (threads) and 22 (start time). */
+    const char *end = strrchr(text, ')');
+    if (!end || sscanf(end, ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld %*s %" SCNu64,
+                       &state, &threads, ret_start) != 3) {
         return -EIO;
     }
-    *ret_start = strtoull(at, NULL, 10);
-    return 0;
+    /* Of a process whose first thread alone has ended the others are counted. */
+    return (state == 'Z' || state == 'X') && threads <= 1 ? -ESRCH : 0;
 }
 
 static int process_inode(int pidfd, uint64_t *ret_start)
@@ -159,12 +163,17 @@ int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_sta
         keep = false;
         fd = process_pidfd(pid);
     }
-    if (fd < 0) {
+    if (fd < 0 && (reader->pidfs || (errno != ENOSYS && errno != EPERM))) {
         /* EINVAL, ENOENT: it is a thread's, so no process has this pid. */
         return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
     }
-    int result = process_has_ended(fd) ? -ESRCH : reader->pidfs ? process_inode(fd, ret_start) : 0;
-    if (!keep || result != 0) {
+    int result = 0;
+    if (fd >= 0 && process_has_ended(fd)) {
+        result = -ESRCH;
+    } else if (reader->pidfs) {
+        result = process_inode(fd, ret_start);
+    }
+    if (fd >= 0 && (!keep || result != 0)) {
         process_close_one(reader, fd);
         fd = -1;
     }

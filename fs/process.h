@@ -10,7 +10,8 @@
  *    start time after all, but read only when statm shows that the process has a
  *    program, which it has not in the middle of execve(2);
  *  - thread group, parent and command come from /proc/PID/status;
- *  - a pidfd is readable when the process has ended, as a zombie too;
+ *  - a pidfd is readable when the process has ended, as a zombie too (without
+ *    pidfd_open, Linux 5.3, stat tells that too);
  *  - statm is all zeros once the memory is gone, which do_exit() gives up after
  *    setting PF_EXITING and before it closes descriptors.
  *
