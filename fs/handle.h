@@ -38,6 +38,7 @@ struct handle {
     bool spent;
     bool lost;
     bool kin;    /* opened by a descendant of the lease's owner */
+    bool ticket; /* made a sequence ticket: without that a lock through it means nothing */
     bool wanted; /* somebody waits for what it holds: POLLPRI */
 };
 

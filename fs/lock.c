@@ -140,6 +140,8 @@ static void lock_flock_go(struct request *r)
     struct hold *hold = lock_convertible(r);
     if (ticket) {
         sequence_await_turn(r, ticket);
+    } else if (r->handle->ticket) {
+        request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
         request_park(r, hold_queue(hold), lock_resumed, lock_interrupted);
     } else if (hold) {
@@ -336,6 +338,8 @@ static void lock_set_go(struct request *r)
     struct hold *hold = lock_convertible(r);
     if (ticket) {
         sequence_await_turn(r, ticket);
+    } else if (r->handle->ticket) {
+        request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
         request_park(r, hold_queue(hold), lock_resumed, lock_interrupted);
     } else if (hold && hold->kind != BACKEND_FLOCK && !hold_party(r->node, r->lock.party)) {

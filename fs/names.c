@@ -308,6 +308,7 @@ static void names_create_ticket(struct request *r, struct node *directory)
     r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
     r->creates = r->opens = true;
     r->handle = handle_new(r, r->file.flags);
+    r->handle->ticket = true;
     sequence_create(r, directory, r->mode, NULL, request_reply_open);
 }
 

@@ -13,7 +13,8 @@ struct tree {
     struct node *root;
     GHashTable *links; /* ino -> how many names share it, when more than one did */
     uint64_t next_ino;
-    GPtrArray *strays; /* nodes; mostly there are none */
+    GHashTable *unnamed; /* a set of nodes, by address: those not in `names` */
+    GPtrArray *strays;   /* those of them that are used; mostly there are none */
 };
 
 struct tree_key {
@@ -44,7 +45,7 @@ static gboolean tree_equal(gconstpointer a, gconstpointer b)
     return left.parent == right.parent && strcmp(left.name, right.name) == 0;
 }
 
-struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type)
+static struct node *tree_node_new(struct tree *tree, struct node *parent, const char *name, mode_t type)
 {
     size_t length = strlen(name) + 1;
     struct node *node = g_malloc0(sizeof *node + length);
@@ -65,9 +66,10 @@ struct tree *tree_new(void)
     struct tree *tree = g_new0(struct tree, 1);
     tree->names = g_hash_table_new(tree_hash, tree_equal);
     tree->links = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    tree->unnamed = g_hash_table_new(g_direct_hash, g_direct_equal);
     tree->strays = g_ptr_array_new();
     tree->next_ino = FUSE_ROOT_ID;
-    tree->root = tree_make(tree, NULL, "", S_IFDIR);
+    tree->root = tree_node_new(tree, NULL, "", S_IFDIR);
     return tree;
 }
 
@@ -88,14 +90,17 @@ void tree_free(struct tree *tree)
     if (!tree) {
         return;
     }
-    GHashTableIter iter;
-    gpointer node;
-    g_hash_table_iter_init(&iter, tree->names);
-    while (g_hash_table_iter_next(&iter, &node, NULL)) {
-        g_hash_table_iter_steal(&iter);
-        tree_node_free(node);
+    GHashTable *sets[] = {tree->names, tree->unnamed};
+    for (size_t i = 0; i < G_N_ELEMENTS(sets); i++) {
+        GHashTableIter iter;
+        gpointer node;
+        g_hash_table_iter_init(&iter, sets[i]);
+        while (g_hash_table_iter_next(&iter, &node, NULL)) {
+            g_hash_table_iter_steal(&iter);
+            tree_node_free(node);
+        }
+        g_hash_table_destroy(sets[i]);
     }
-    g_hash_table_destroy(tree->names);
     g_hash_table_destroy(tree->links);
     g_ptr_array_free(tree->strays, TRUE);
     tree_node_free(tree->root);
@@ -167,9 +172,16 @@ struct node *tree_get(struct tree *tree, struct node *parent, const char *name, 
     if (node) {
         tree_detach(tree, node);
     }
-    node = tree_make(tree, parent, name, type);
+    node = tree_node_new(tree, parent, name, type);
     node->hashed = true;
     g_hash_table_add(tree->names, node);
+    return node;
+}
+
+struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type)
+{
+    struct node *node = tree_node_new(tree, parent, name, type);
+    g_hash_table_add(tree->unnamed, node);
     return node;
 }
 
@@ -195,7 +207,7 @@ static void tree_reap(struct tree *tree, struct node *node)
 {
     while (node->references == 0 && node->lookups == 0 && node != tree->root) {
         struct node *parent = node->parent;
-        tree_detach(tree, node);
+        g_hash_table_remove(node->hashed ? tree->names : tree->unnamed, node);
         tree_set_stray(tree, node, false);
         tree_unlink(tree, node);
         tree_node_free(node);
@@ -227,6 +239,7 @@ void tree_detach(struct tree *tree, struct node *node)
 {
     if (node->hashed) {
         g_hash_table_remove(tree->names, node);
+        g_hash_table_add(tree->unnamed, node);
         node->hashed = false;
         tree_set_stray(tree, node, tree_is_used(node));
     }
@@ -236,6 +249,7 @@ void tree_attach(struct tree *tree, struct node *node)
 {
     if (!node->hashed && node->parent && !g_hash_table_contains(tree->names, node)) {
         g_hash_table_add(tree->names, node);
+        g_hash_table_remove(tree->unnamed, node);
         node->hashed = true;
         tree_set_stray(tree, node, false);
     }
