@@ -142,7 +142,8 @@ _Noreturn static void interrupts_process(const struct interrupts *run, uint32_t 
         pthread_join(threads[i].id, NULL);
     }
     free(threads);
-    exit(0);
+    fflush(NULL);
+    _exit(0); /* what the parent allocated is the parent's to free */
 }
 
 static bool interrupts_judge(const struct interrupts *run)
