@@ -122,8 +122,7 @@ static void *interrupts_thread(void *arg)
         }
     }
     timer_delete(timer);
-    close(fd);
-    return NULL;
+    return NULL; /* not closed here: that would end the record lock that thread 0 may hold */
 }
 
 _Noreturn static void interrupts_process(const struct interrupts *run, uint32_t process)
