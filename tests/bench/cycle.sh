@@ -49,16 +49,17 @@ block() {
 
 # compare WORD: both mounted, in blocks A B B A.
 compare() {
-    local null_mnt i
+    local null_mnt mnt took i
     local -a null=() lease=()
     backend_of "$1"
     bench_mount "${on_cpu[@]}" "$nullfs"
     null_mnt=$MNT
     bench_mount "${on_cpu[@]}" "$LEASEFS" -f "$BACKEND"
     for ((i = 0; i < ROUNDS; i++)); do
-        null+=("$(block "$null_mnt")")
-        lease+=("$(block "$MNT")" "$(block "$MNT")")
-        null+=("$(block "$null_mnt")")
+        for mnt in "$null_mnt" "$MNT" "$MNT" "$null_mnt"; do
+            took=$(block "$mnt") || exit 1
+            if [ "$mnt" = "$MNT" ]; then lease+=("$took"); else null+=("$took"); fi
+        done
     done
     bench_unmount
     null_median=$(bench_median "${null[@]}")

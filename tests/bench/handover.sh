@@ -29,10 +29,10 @@ printf '%-8s %12s %12s %22s   %s\n' waiters tmpfs leasefs "leasefs, daemon's CPU
 for count; do
     kernel=() lease=() cpu=()
     for ((round = 0; round < ROUNDS; round++)); do
-        read -r time _ <<<"$(measure "$count" "$tmpfs" 0)"
-        kernel+=("$time")
-        read -r time own <<<"$(measure "$count" "$MNT" "$DAEMON")"
-        lease+=("$time") cpu+=("$own")
+        took=$(measure "$count" "$tmpfs" 0) || exit 1
+        kernel+=("${took% *}")
+        took=$(measure "$count" "$MNT" "$DAEMON") || exit 1
+        lease+=("${took% *}") cpu+=("${took#* }")
     done
     awk -v count="$count" -v kernel="$(bench_median "${kernel[@]}")" -v lease="$(bench_median "${lease[@]}")" \
         -v cpu="$(bench_median "${cpu[@]}")" \
