@@ -27,7 +27,7 @@ backend_of() {
     esac
 }
 
-# requests COMMAND…: what the kernel asks for in a cycle, by libfuse's debug output; cycle adds 200 to warm up.
+# requests COMMAND…: what the kernel asks for in a cycle, in $REQUESTS, by libfuse's debug output; cycle adds 200 to warm up.
 requests() {
     local log
     bench_directory "$BENCH_DISK"
@@ -36,7 +36,7 @@ requests() {
     : >"$log"
     "$cycle" "$MNT/lock" 100 >/dev/null
     bench_unmount
-    grep -oE 'opcode: [A-Z_]+' "$log" | sort | uniq -c | awk '{ printf " %s %.2g", $3, $1 / 300 }'
+    REQUESTS=$(grep -oE 'opcode: [A-Z_]+' "$log" | sort | uniq -c | awk '{ printf " %s %.2g", $3, $1 / 300 }')
 }
 
 # block MOUNTPOINT: the median of one cycle, in nanoseconds.
@@ -68,8 +68,10 @@ compare() {
         'BEGIN { printf "%-8s %-9s %8.2f us %8.2f us   %.2f\n", what, how, null / 1000, lease / 1000, lease / null }'
 }
 
-echo "requests for a cycle, nullfs: $(requests "$nullfs" -d)"
-echo "requests for a cycle, leasefs:$(requests "$LEASEFS" -d memory)"
+requests "$nullfs" -d
+echo "requests for a cycle, nullfs: $REQUESTS"
+requests "$LEASEFS" -d memory
+echo "requests for a cycle, leasefs:$REQUESTS"
 printf '%-8s %-9s %11s %11s   %s\n' store CPU nullfs leasefs ratio
 for word; do
     on_cpu=(taskset -c "$CPU")
