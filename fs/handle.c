@@ -257,6 +257,7 @@ void handle_flush(struct request *r)
     } else if (h->hold && !exiting) {
         /* Now, while it is there for sure: RELEASE may find it gone. */
         hold_read_heirs(h->hold);
+        hold_linger(r->fs, h->hold);
     }
     if (exiting || h->hold) {
         request_reply(r, 0);

@@ -439,12 +439,26 @@ void hold_renew(struct fs *fs, struct hold *hold)
     }
 }
 
+/* How long a FLUSH that was answered waits for its RELEASE. */
+#define LINGER (SECOND / 4)
+
+void hold_linger(struct fs *fs, struct hold *hold)
+{
+    if (hold->kind == BACKEND_PROVISIONAL && hold->ticket->deadline - clock_now() < SECOND / 2 + LINGER) {
+        backend_renew(fs->backend,
+                      &(struct backend_renewal){.ticket = hold->ticket, .ttl = SECOND / 2 + LINGER, .due = LINGER}, 1);
+    }
+}
+
 static void hold_due_event(void *context, struct backend_ticket *ticket)
 {
     struct fs *fs = context;
     struct hold *hold = ticket->user;
     if (ticket->kind == BACKEND_PROVISIONAL) {
-        hold_release(fs, hold, NULL, NULL);
+        /* Not if it was just told to linger. */
+        if (ticket->deadline - clock_now() <= SECOND / 2) {
+            hold_release(fs, hold, NULL, NULL);
+        }
         return;
     }
     if (ticket->kind != BACKEND_LEASE) {

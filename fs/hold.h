@@ -127,6 +127,9 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
 void hold_set_term(struct fs *fs, struct hold *hold, int64_t fixed_ttl);
 /* Starts the automatic term anew, as an owner that uses it again does. */
 void hold_renew(struct fs *fs, struct hold *hold);
+/* One that is provisional does not lapse in the next moment: who closes a file
+ * has been told that it is held, by the answer to FLUSH, before RELEASE decides. */
+void hold_linger(struct fs *fs, struct hold *hold);
 /* Writes owner, mode and times to the backend again after a change. */
 void hold_store(struct fs *fs, struct hold *hold);
 

@@ -273,14 +273,22 @@ static bool names_rename_replaces(struct request *r, struct node *there)
     return true;
 }
 
-void names_rename(struct request *r, struct node *directory, struct node *from, const char *name, unsigned flags)
+static void names_rename_interrupted(struct request *r)
+{
+    request_reply(r, -EINTR);
+}
+
+static void names_rename_go(struct request *r)
 {
     char path[TREE_PATH_MAX];
-    struct node *node = tree_find(r->fs->tree, from, name);
+    struct node *node = r->node, *directory = r->other;
     struct node *there = tree_find(r->fs->tree, directory, r->name);
+    unsigned flags = (unsigned)r->file.flags;
     struct hold *hold = node ? hold_lease(node) : NULL;
     if (flags & ~(unsigned)RENAME_NOREPLACE) {
         request_reply(r, -EINVAL);
+    } else if (hold && hold->converting) {
+        request_park(r, hold_queue(hold), names_rename_go, names_rename_interrupted);
     } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
                !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
@@ -295,10 +303,17 @@ void names_rename(struct request *r, struct node *directory, struct node *from, 
     } else if (!tree_child_path(directory, r->name, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
     } else {
-        r->node = tree_ref(node);
-        r->other = tree_ref(directory);
         backend_rename(r->fs->backend, hold->ticket, path, names_renamed, r);
     }
+}
+
+void names_rename(struct request *r, struct node *directory, struct node *from, const char *name, unsigned flags)
+{
+    struct node *node = tree_find(r->fs->tree, from, name);
+    r->node = node ? tree_ref(node) : NULL;
+    r->other = tree_ref(directory);
+    r->file.flags = (int)flags;
+    names_rename_go(r);
 }
 
 /* --- making --------------------------------------------------------------------------- */

@@ -283,6 +283,11 @@ static void xattr_set_width(struct request *r)
     xattr_store_directory(r, &attributes);
 }
 
+static void xattr_interrupted(struct request *r)
+{
+    xattr_reply(r, -EINTR);
+}
+
 static void xattr_set_ttl(struct request *r)
 {
     int64_t ttl = 0; /* "auto" */
@@ -301,6 +306,8 @@ static void xattr_set_ttl(struct request *r)
         xattr_reply(r, -ESTALE);
     } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         xattr_reply(r, -EPERM);
+    } else if (hold->converting) {
+        request_park(r, hold_queue(hold), xattr_set_ttl, xattr_interrupted);
     } else if (hold->kind != BACKEND_LEASE) {
         xattr_reply(r, -EINVAL); /* a handle lock lives as long as its handle */
     } else {
