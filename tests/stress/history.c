@@ -45,7 +45,7 @@ static const int history_allowed[OPERATIONS][6] = {
     [OPERATION_RENAME] = {EBUSY, EINTR},
     [OPERATION_UNLINK_OWN] = {0},
     [OPERATION_UNLINK_OTHER] = {EPERM, ENOENT},
-    [OPERATION_TTL] = {0},
+    [OPERATION_TTL] = {EINTR},
     [OPERATION_FLOCK] = {EINTR},
     [OPERATION_FLOCK_TRY] = {EAGAIN, EINTR},
     [OPERATION_FLOCK_UNLOCK] = {0},
@@ -260,8 +260,9 @@ static uint64_t history_settle(const struct history *h)
     return left + counted;
 }
 
-/* Recent processes, each with a descriptor, that the daemon knows beyond those it must. */
-#define RECENT_MAX 256
+/* Descriptors of processes that the daemon may keep beyond those it must: of 256 that
+ * were here lately and their parents, and 64 more. */
+#define RECENT_MAX 576
 
 /* Level: but for what it may keep of names and processes. */
 static uint64_t history_compare(struct stress_usage before, struct stress_usage after, int64_t slack_kb)

@@ -89,6 +89,17 @@ void client_rename(struct client *c, struct slot *slot)
     client_hold(c, slot, HISTORY_LEASE, HISTORY_EXCLUSIVE, -1);
 }
 
+void client_unlink(struct client *c, struct slot *slot)
+{
+    client_let_go(slot);
+    client_begin(c, OPERATION_UNLINK_OWN, slot->name);
+    client_end(c, OPERATION_UNLINK_OWN, unlink(client_path(c, slot->name)));
+    if (slot->fd >= 0) {
+        client_close(c, slot->name, slot->fd);
+    }
+    slot->used = false;
+}
+
 /* Lets a lease run out: a fixed term, and nobody who ends it. */
 void client_abandon(struct client *c, struct slot *slot)
 {
@@ -105,18 +116,9 @@ void client_abandon(struct client *c, struct slot *slot)
                    lsetxattr(client_path(c, slot->name), "user.lease.ttl", value, strlen(value), 0))) {
         /* Terms are counted in whole milliseconds, of which the first has begun. */
         client_note(c, slot, HISTORY_EXCLUSIVE, asked, 0, HISTORY_RANGE_MAX)->released = asked + term - STRESS_MS;
+        c->avoid[slot->name] = stress_now() + term + STRESS_SECOND;
+        slot->used = false;
+    } else {
+        client_unlink(c, slot);
     }
-    c->avoid[slot->name] = stress_now() + term + STRESS_SECOND;
-    slot->used = false;
-}
-
-void client_unlink(struct client *c, struct slot *slot)
-{
-    client_let_go(slot);
-    client_begin(c, OPERATION_UNLINK_OWN, slot->name);
-    client_end(c, OPERATION_UNLINK_OWN, unlink(client_path(c, slot->name)));
-    if (slot->fd >= 0) {
-        client_close(c, slot->name, slot->fd);
-    }
-    slot->used = false;
 }
