@@ -15,7 +15,7 @@
 #include "local_private.h"
 #include "log.h"
 
-#define TICK_MAX 256 /* tickets ended, and notes told, in one turn of the loop */
+#define TICK_MAX 64 /* tickets ended, and notes told, in one turn of the loop */
 #define UNCOMMITTED UINT64_MAX
 
 /* In the order in which they are told. */

@@ -133,6 +133,9 @@ void fs_stop(struct fs *fs)
         LIST_FOREACH(hold, &node->holds, link) {
             fs_refuse_parked(hold);
         }
+        LIST_FOREACH(hold, &node->waiting, link) {
+            fs_refuse_parked(hold);
+        }
         tree_unref(fs->tree, node);
     }
     g_ptr_array_free(nodes, TRUE);
@@ -146,6 +149,9 @@ static void fs_drop_holds(struct fs *fs)
         struct node *node = g_ptr_array_index(nodes, i);
         while (!LIST_EMPTY(&node->holds)) {
             hold_free(fs, LIST_FIRST(&node->holds));
+        }
+        while (!LIST_EMPTY(&node->waiting)) {
+            hold_free(fs, LIST_FIRST(&node->waiting));
         }
         tree_unref(fs->tree, node);
     }

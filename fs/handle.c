@@ -28,6 +28,9 @@ struct handle *handle_new(struct request *r, int flags)
 static bool handle_shares_hold(const struct handle *h)
 {
     struct handle *other;
+    if (h->hold->kind == BACKEND_FLOCK && !h->hold->sequence) {
+        return false;
+    }
     LIST_FOREACH(other, &h->node->handles, link) {
         if (other != h && other->hold == h->hold) {
             return true;
@@ -243,7 +246,7 @@ static void handle_flush_idle(struct request *r)
 void handle_flush(struct request *r)
 {
     struct handle *h = r->handle;
-    lock_release_party(r->fs, h, r->file.lock_owner);
+    lock_end_party(r->fs, h->node, r->file.lock_owner);
     bool matters =
         h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
     if (!matters || !handle_is_opener(h, request_caller(r))) {
@@ -343,7 +346,7 @@ void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ent
     struct hold *lease = hold_lease(node);
     bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE);
     entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
-    node->visible = node->visible || !LIST_EMPTY(&node->holds);
+    node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
 }
 
 void handle_entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *entry)

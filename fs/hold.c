@@ -47,7 +47,15 @@ struct hold *hold_first(const struct node *node)
 struct hold *hold_party(const struct node *node, uint64_t party)
 {
     struct hold *hold;
+    if (!node->parties) {
+        return NULL;
+    }
     LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->kind == BACKEND_FCNTL && hold->party == party) {
+            return hold;
+        }
+    }
+    LIST_FOREACH(hold, &node->waiting, link) {
         if (hold->kind == BACKEND_FCNTL && hold->party == party) {
             return hold;
         }
@@ -79,13 +87,25 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
     hold->uid = uid;
     hold->gid = gid;
     hold->mode = (uint16_t)mode;
-    LIST_INSERT_HEAD(&node->holds, hold, link);
+    node->parties += kind == BACKEND_FCNTL;
+    if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
+        LIST_INSERT_HEAD(&node->waiting, hold, link);
+    } else {
+        LIST_INSERT_HEAD(&node->holds, hold, link);
+    }
     return hold;
 }
 
 static void hold_leave_handles(struct hold *hold)
 {
     struct handle *handle;
+    if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
+        if (hold->handle && hold->handle->hold == hold) {
+            hold->handle->hold = NULL;
+            hold->handle->closing = false;
+        }
+        return;
+    }
     LIST_FOREACH(handle, &hold->node->handles, link) {
         handle->kin = false;
         if (handle->hold == hold) {
@@ -99,6 +119,7 @@ void hold_free(struct fs *fs, struct hold *hold)
 {
     hold_leave_handles(hold);
     LIST_REMOVE(hold, link);
+    hold->node->parties -= hold->kind == BACKEND_FCNTL;
     hold->ticket = NULL;
     struct request_queue *parked = hold->parked;
     hold->parked = NULL;
@@ -217,6 +238,9 @@ void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
 {
     hold_take_name(fs, hold, kind);
     tree_touch(hold->node->parent);
+    LIST_REMOVE(hold, link);
+    LIST_INSERT_HEAD(&hold->node->holds, hold, link);
+    hold->node->parties += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
     hold->node->uid = hold->uid;
@@ -383,7 +407,8 @@ static bool hold_is_held(struct fs *fs, const struct node *node)
         held = held || (hold->ticket && (hold->ticket->held || hold->sequence));
         parties = parties || hold->kind == BACKEND_FCNTL;
     }
-    if (!held && parties && tree_path(node, path, sizeof path)) {
+    /* Nor has every grant been told here yet. */
+    if (!held && (parties || !LIST_EMPTY(&node->waiting)) && tree_path(node, path, sizeof path)) {
         held = true;
         backend_stat(fs->backend, path, hold_is_known, &held);
     }
@@ -401,7 +426,7 @@ void hold_check_gone(struct fs *fs, struct node *node)
     }
     tree_unlink(fs->tree, node);
     tree_touch(node->parent);
-    if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds)) {
+    if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds) && LIST_EMPTY(&node->waiting)) {
         tree_detach(fs->tree, node); /* the next lock of this name is another inode */
     }
 }
@@ -568,6 +593,13 @@ static void hold_wanted_event(void *context, struct backend_ticket *ticket)
     (void)context;
     struct hold *hold = ticket->user;
     struct handle *handle;
+    if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
+        if (hold->handle) {
+            hold->handle->wanted = true;
+            handle_notify_poll(hold->handle);
+        }
+        return;
+    }
     LIST_FOREACH(handle, &hold->node->handles, link) {
         if (hold_is_of(hold, handle)) {
             handle->wanted = true;

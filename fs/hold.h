@@ -16,6 +16,7 @@
 
 #define HOLD_HEIRS_MAX 8
 
+struct handle;
 struct node;
 
 /* Who inherits a lease when its acquirer exits in the first second, in order. */
@@ -25,15 +26,18 @@ struct hold_heirs {
 };
 
 struct hold {
-    LIST_ENTRY(hold) link;         /* node->holds */
+    LIST_ENTRY(hold) link;         /* node->holds or node->waiting */
     struct node *node;             /* counted */
     struct backend_ticket *ticket; /* NULL while it is asked for, and for FCNTL */
     struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
     struct hold_heirs *heirs;      /* in the first second */
     struct request_queue *parked;  /* who waits for its outcome or for its grant */
     struct timespec *times;        /* access and modification, as set by the holder; or NULL */
-    uint64_t party;                /* FCNTL: the kernel's lock owner */
-    clock_ms since;                /* since when it is what it is */
+    union {
+        uint64_t party;        /* FCNTL: the kernel's lock owner */
+        struct handle *handle; /* FLOCK: the only one that it can be of, once granted */
+    };
+    clock_ms since; /* since when it is what it is */
     uid_t uid;
     gid_t gid;
     uint32_t size; /* of the content */

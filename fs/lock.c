@@ -34,6 +34,7 @@ static void lock_flocked(struct request *r, enum backend_result result)
     if (result == BACKEND_OK) {
         struct hold *before = r->handle->hold;
         r->handle->hold = r->hold;
+        r->hold->handle = r->handle;
         if (before && before->kind == BACKEND_FLOCK) {
             hold_release(r->fs, before, NULL, NULL); /* two asked at once through one handle */
         }
@@ -63,6 +64,21 @@ static void lock_flock_new(struct request *r)
     g_bytes_unref(claim.meta);
 }
 
+/* A lease that was all its owner's handles' is from now on one handle's lock, or
+ * a lock owner's. */
+static void lock_take_from_others(struct request *r, const struct hold *hold)
+{
+    struct handle *other;
+    if (hold->handle == r->handle) {
+        return; /* it was that already: a change of mode */
+    }
+    LIST_FOREACH(other, &r->node->handles, link) {
+        if (other != r->handle && other->hold == hold) {
+            other->hold = NULL;
+        }
+    }
+}
+
 static void lock_flock_converted(struct request *r, enum backend_result result)
 {
     struct hold *hold = r->hold;
@@ -76,7 +92,9 @@ static void lock_flock_converted(struct request *r, enum backend_result result)
         return;
     }
     if (result == BACKEND_OK) {
+        lock_take_from_others(r, hold);
         r->handle->hold = hold;
+        hold->handle = r->handle;
         hold_resume_parked(r->fs, hold);
     }
     lock_answer(r, result);
@@ -106,12 +124,6 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
                          void (*then)(struct request *, enum backend_result))
 {
     struct backend_claim claim;
-    struct handle *other;
-    LIST_FOREACH(other, &r->node->handles, link) {
-        if (other != r->handle && other->hold == hold) {
-            other->hold = NULL; /* only one handle can have a flock */
-        }
-    }
     r->hold = hold;
     lock_claim(r, hold, kind, &claim);
     hold_convert(r, &claim, then);
@@ -197,7 +209,11 @@ void lock_end_party(struct fs *fs, struct node *node, uint64_t party)
 {
     char path[TREE_PATH_MAX];
     struct hold *hold = hold_party(node, party);
+    struct handle *handle;
     if (hold && tree_path(node, path, sizeof path)) {
+        LIST_FOREACH(handle, &node->handles, link) {
+            lock_forget_party(handle, party);
+        }
         tree_ref(node);
         backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, NULL, NULL);
         if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
@@ -208,15 +224,6 @@ void lock_end_party(struct fs *fs, struct node *node, uint64_t party)
         hold_check_gone(fs, node);
         tree_unref(fs->tree, node);
     }
-}
-
-void lock_release_party(struct fs *fs, struct handle *h, uint64_t party)
-{
-    struct handle *other;
-    LIST_FOREACH(other, &h->node->handles, link) {
-        lock_forget_party(other, party);
-    }
-    lock_end_party(fs, h->node, party);
 }
 
 void lock_release_parties(struct fs *fs, struct handle *h)
@@ -325,6 +332,7 @@ static void lock_set_converted(struct request *r, enum backend_result result)
         return;
     }
     /* From here on its tickets are the lock owner's, by range. */
+    lock_take_from_others(r, hold);
     hold->party = r->lock.party;
     hold->ticket = NULL;
     r->handle->hold = NULL;

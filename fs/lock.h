@@ -20,9 +20,8 @@ void lock_flock(struct request *r, int operation);
 void lock_set(struct request *r, const struct flock *lock, bool sleep);
 void lock_get(struct request *r, const struct flock *lock);
 
-/* A close by that lock owner: its fcntl locks of the file go, as POSIX has it. */
-void lock_release_party(struct fs *fs, struct handle *handle, uint64_t party);
-/* Ends what a lock owner has on a node. */
+/* Ends the fcntl locks of a lock owner on a node: all go with any close by that
+ * owner, as POSIX has it. */
 void lock_end_party(struct fs *fs, struct node *node, uint64_t party);
 /* The last close. */
 void lock_release_parties(struct fs *fs, struct handle *handle);

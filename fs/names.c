@@ -292,7 +292,7 @@ static void names_rename_go(struct request *r)
     } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
                !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
-    } else if (LIST_NEXT(LIST_FIRST(&node->holds), link)) {
+    } else if (LIST_NEXT(LIST_FIRST(&node->holds), link) || !LIST_EMPTY(&node->waiting)) {
         request_reply(r, -EBUSY); /* others wait for it by this name */
     } else if (there == node) {
         request_reply(r, 0);

@@ -59,7 +59,8 @@ static struct request *ops_opened(fuse_req_t req, fuse_ino_t ino, const struct f
  * at through a kept entry: ESTALE makes it look the name up again. */
 static bool ops_is_stale(const struct node *node)
 {
-    return !node->directory && LIST_EMPTY(&node->handles) && !hold_first(node) && LIST_EMPTY(&node->holds);
+    return !node->directory && LIST_EMPTY(&node->handles) && !hold_first(node) && LIST_EMPTY(&node->holds) &&
+           LIST_EMPTY(&node->waiting);
 }
 
 /* --- session ------------------------------------------------------------------ */

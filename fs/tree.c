@@ -134,7 +134,7 @@ static void tree_set_stray(struct tree *tree, struct node *node, bool stray)
 
 static bool tree_is_used(const struct node *node)
 {
-    return !LIST_EMPTY(&node->handles) || !LIST_EMPTY(&node->holds);
+    return !LIST_EMPTY(&node->handles) || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
 }
 
 struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last)

@@ -35,11 +35,13 @@ struct node_directory {
 struct node {
     struct node *parent; /* counted; NULL for the root */
     LIST_HEAD(, handle) handles;
-    LIST_HEAD(, hold) holds;
+    LIST_HEAD(, hold) holds;          /* what is held, the latest first, and leases asked for */
+    LIST_HEAD(, hold) waiting;        /* handle locks that are asked for or wait: there may be thousands */
     struct node_directory *directory; /* NULL for a lock */
     uint64_t ino;
     uint64_t lookups;
     uint32_t references;
+    uint32_t parties; /* holds of lock owners (fcntl), in both lists */
     uid_t uid;
     gid_t gid;
     uint16_t mode; /* type and permissions */

@@ -42,7 +42,7 @@ static bool xattr_caller_lost(struct request *r)
 static bool xattr_caller_waits(struct request *r)
 {
     struct hold *hold;
-    LIST_FOREACH(hold, &r->node->holds, link) {
+    LIST_FOREACH(hold, &r->node->waiting, link) {
         if (hold->ticket && !hold->ticket->held && hold_is_owner(hold, request_caller(r))) {
             return true;
         }
