@@ -249,11 +249,14 @@ void handle_flush(struct request *r)
     lock_end_party(r->fs, h->node, r->file.lock_owner);
     bool matters =
         h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
-    if (!matters || !handle_is_opener(h, request_caller(r))) {
+    pid_t tid = fuse_req_ctx(r->req)->pid;
+    /* One that is on its way out may be past being known. */
+    bool gone = !request_caller(r) && h->opener && owner_pid(h->opener) == tid;
+    if (!matters || (!gone && !handle_is_opener(h, request_caller(r)))) {
         request_reply(r, 0);
         return;
     }
-    bool exiting = owner_thread_exiting(r->fs->owners, fuse_req_ctx(r->req)->pid);
+    bool exiting = gone || owner_thread_exiting(r->fs->owners, tid);
     h->closing = !exiting && !h->locking;
     if (h->hold && h->hold->kind == BACKEND_LEASE) {
         h->hold->closed = !exiting;
