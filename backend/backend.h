@@ -114,7 +114,7 @@ struct backend_directory {
     int64_t ttl;       /* default for what is made in it; 0: inherited */
     uint32_t width;    /* how many tickets hold at once, >= 1 */
     int64_t delay;     /* what is in it stays refused this long after a holder
-                          EXPIRED or was LOST; 0: not at all */
+                          ended against its will (EXPIRED, LOST, BROKEN); 0: not at all */
     uint64_t sequence; /* the number of the next sequence ticket; never lowered */
     GBytes *meta;
 };

@@ -231,7 +231,7 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
         return;
     }
     int64_t delay = entry->parent->attributes.delay;
-    bool lost = why == BACKEND_EXPIRED || why == BACKEND_LOST;
+    bool lost = why != BACKEND_RELEASED; /* against the will of its holder */
     struct entry *ended = lockspace_entry_ended(entry);
     lockspace_leave(space, t);
     if (lost && delay > 0 && t->head.held && t->head.kind != BACKEND_PROVISIONAL) {

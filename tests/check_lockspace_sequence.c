@@ -303,11 +303,23 @@ START_TEST(there_is_no_delay_after_a_release_or_for_what_was_provisional)
     lock_world_release(w, lock_world_hold(w, "q/a", lock_world_claim("A", BACKEND_EXCLUSIVE)));
     struct backend_ticket *b = lock_world_hold(w, "q/a", lock_world_claim("B", BACKEND_EXCLUSIVE));
     ck_assert_int_eq(lockspace_revoke(w->space, 0, "q/a", b->fence), BACKEND_OK);
-    lock_world_hold(w, "q/a", lock_world_claim("C", BACKEND_EXCLUSIVE));
-    ck_assert_int_eq(lockspace_revoke(w->space, 0, "q/a", 0), BACKEND_OK);
-    lock_world_hold(w, "q/a", provisional);
+    lock_world_hold(w, "q/b", provisional);
     lock_world_tick(w, WORLD_TTL);
-    lock_world_hold(w, "q/a", lock_world_claim("D", BACKEND_EXCLUSIVE));
+    lock_world_hold(w, "q/b", lock_world_claim("D", BACKEND_EXCLUSIVE));
+}
+END_TEST
+
+START_TEST(a_lock_that_was_broken_is_delayed)
+{
+    struct backend_claim other = lock_world_claim("B", BACKEND_EXCLUSIVE);
+    struct backend_ticket *ticket;
+    other.wait = false;
+    set_delay("q", 300);
+    lock_world_hold(w, "q/a", lock_world_claim("A", BACKEND_EXCLUSIVE));
+    ck_assert_int_eq(lockspace_revoke(w->space, 0, "q/a", 0), BACKEND_OK);
+    ck_assert_int_eq(lock_world_try(w, "q/a", other, &ticket), BACKEND_BUSY);
+    lock_world_tick(w, 300);
+    lock_world_hold(w, "q/a", lock_world_claim("C", BACKEND_EXCLUSIVE));
 }
 END_TEST
 
@@ -499,6 +511,7 @@ int main(void)
     SCENARIO(a_name_stays_refused_for_a_delay_after_its_holder_was_lost);
     SCENARIO(a_delay_ends_and_leaves_nothing);
     SCENARIO(there_is_no_delay_after_a_release_or_for_what_was_provisional);
+    SCENARIO(a_lock_that_was_broken_is_delayed);
     SCENARIO(there_is_no_delay_after_one_that_only_waited);
     SCENARIO(a_lost_piece_of_a_range_delays_all_of_the_lock);
     SCENARIO(a_lost_ticket_keeps_its_place_for_the_delay);
