@@ -67,15 +67,6 @@ void handle_drop(struct fs *fs, struct handle *h)
     g_free(h);
 }
 
-void handle_move(struct fs *fs, struct handle *h, struct node *node)
-{
-    LIST_REMOVE(h, link);
-    LIST_INSERT_HEAD(&node->handles, h, link);
-    tree_ref(node);
-    tree_unref(fs->tree, h->node);
-    h->node = node;
-}
-
 static bool handle_is_opener(const struct handle *h, const struct owner *who)
 {
     return who && h->opener == who;

@@ -45,9 +45,7 @@ struct handle {
 struct handle *handle_new(struct request *r, int flags);
 /* Gives back what it holds alone.  NULL is allowed. */
 void handle_free(struct fs *fs, struct handle *handle);
-/* From now on it is a handle of that node. */
-void handle_move(struct fs *fs, struct handle *handle, struct node *node);
-/* As handle_free, without giving anything back: the daemon ends. */
+/* The same without giving anything back: the daemon ends. */
 void handle_drop(struct fs *fs, struct handle *handle);
 
 static inline struct handle *handle_of(const struct fuse_file_info *file)

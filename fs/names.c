@@ -32,7 +32,7 @@ static void names_reply_missing(struct request *r, const struct node *node)
 static void names_reply_node(struct request *r)
 {
     struct fuse_entry_param entry;
-    r->node->moved = false;
+    r->node->looker = fuse_req_ctx(r->req)->pid;
     handle_entry(r->fs, r->node, &entry);
     request_reply_entry(r, &entry);
 }
@@ -225,34 +225,26 @@ void names_link(struct request *r, struct node *directory, struct node *other)
 
 /* --- moving ------------------------------------------------------------------------- */
 
-/* Who else has opened the old name asks for the lock of that name, also when the
- * file has moved: its handles go to a node that stays there. */
-static struct node *names_leave_handles(struct request *r)
+/* Who else has opened the name may ask for its lock by that name, waits for it
+ * perhaps, and a handle cannot be told that its file has another name now. */
+static bool names_is_opened_by_others(struct hold *hold)
 {
-    struct node *node = r->node, *behind = NULL;
-    struct hold *hold = hold_lease(node);
-    for (struct handle *h = LIST_FIRST(&node->handles), *next; h; h = next) {
-        next = LIST_NEXT(h, link);
-        if (h->hold || h->kin || (hold && hold_is_owner(hold, h->opener))) {
-            continue;
+    struct handle *h;
+    LIST_FOREACH(h, &hold->node->handles, link) {
+        if (h->hold != hold && !h->kin && !hold_is_owner(hold, h->opener)) {
+            return true;
         }
-        behind = behind ? behind : tree_make(r->fs->tree, node->parent, node->name, node->mode & S_IFMT);
-        handle_move(r->fs, h, behind);
     }
-    return behind;
+    return LIST_NEXT(LIST_FIRST(&hold->node->holds), link) || !LIST_EMPTY(&hold->node->waiting);
 }
 
 static void names_renamed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     if (result == BACKEND_OK) {
-        struct node *behind = names_leave_handles(r);
         tree_rename(r->fs->tree, r->node, r->other, r->name);
         r->node->moved = true;
-        if (behind) {
-            tree_attach(r->fs->tree, behind);
-            tree_unref(r->fs->tree, behind);
-        }
+        r->node->looker = -1;
     }
     request_reply(r, fs_error(result));
 }
@@ -292,8 +284,8 @@ static void names_rename_go(struct request *r)
     } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
                !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
-    } else if (LIST_NEXT(LIST_FIRST(&node->holds), link) || !LIST_EMPTY(&node->waiting)) {
-        request_reply(r, -EBUSY); /* others wait for it by this name */
+    } else if (names_is_opened_by_others(hold)) {
+        request_reply(r, -EBUSY);
     } else if (there == node) {
         request_reply(r, 0);
     } else if (flags & RENAME_NOREPLACE && there && hold_first(there)) {

@@ -45,12 +45,9 @@ static struct request *ops_named(fuse_req_t req, const char *name)
     return r;
 }
 
-/* About the name that the handle was opened by, which the inode may have left. */
 static struct request *ops_opened(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *file)
 {
-    (void)ino;
-    struct request *r = request_new(ops_fs(req), req, handle_of(file)->node);
-    r->file = *file;
+    struct request *r = ops_request(req, ino, file);
     r->handle = handle_of(file);
     return r;
 }
@@ -193,8 +190,10 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
     if (LIST_EMPTY(&r->node->handles)) {
         tree_attach(r->fs->tree, r->node); /* its lock has ended since it was looked up */
     }
-    if (r->node->moved || (!r->node->hashed && LIST_EMPTY(&r->node->handles))) {
-        request_reply(r, -ESTALE); /* another file, perhaps: look it up again */
+    /* Who was on its way here by the name that it had before means another file. */
+    bool meant = !r->node->moved || r->node->looker == fuse_req_ctx(req)->pid;
+    if (!meant || (!r->node->hashed && LIST_EMPTY(&r->node->handles))) {
+        request_reply(r, -ESTALE); /* the kernel looks the name up again */
         return;
     }
     r->handle = handle_new(r, file->flags);
