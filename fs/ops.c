@@ -250,11 +250,32 @@ static void ops_reply_attributes(struct request *r)
     request_reply_attr(r, &st, handle_attribute_timeout(r->fs, r->node));
 }
 
+/* For how long, in milliseconds, the kernel may still look at what has gone. */
+#define OPS_LEAVING 50
+
+/* The kernel has been told just now that the name is gone, and may not have heard
+ * of it: who has none of the open handles comes by the name, not by fstat(2). */
+static bool ops_has_just_left(struct request *r)
+{
+    const struct node *node = r->node;
+    const struct handle *h;
+    if (node->directory || !node->left || (uint32_t)clock_now() - node->left >= OPS_LEAVING ||
+        !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting)) {
+        return false;
+    }
+    LIST_FOREACH(h, &node->handles, link) {
+        if (h->opener && h->opener == request_caller(r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
     (void)file;
     struct request *r = ops_request(req, ino, NULL);
-    if (ops_is_stale(r->node)) {
+    if (ops_is_stale(r->node) || ops_has_just_left(r)) {
         request_reply(r, -ESTALE);
     } else {
         ops_reply_attributes(r);

@@ -41,6 +41,7 @@ struct node {
     uint64_t ino;
     uint64_t lookups;
     uint32_t references;
+    uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
     uint32_t parties; /* holds of lock owners (fcntl), in both lists */
     uid_t uid;
     gid_t gid;
