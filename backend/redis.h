@@ -1,0 +1,27 @@
+/* redis: leases in a Redis server, shared by all hosts that mount it.
+ *
+ * An exclusive lock is the string key that other clients' locks are (SET key
+ * token NX PX ttl), so they and we exclude each other.  What such a key cannot
+ * say (the queue, fencing tokens, holders, directories) is kept in side keys,
+ * which only scripts change.
+ */
+#ifndef BACKEND_REDIS_H
+#define BACKEND_REDIS_H
+
+#include "backend.h"
+#include "redis_conn.h"
+
+#define REDIS_KEY_DEFAULT "{n}"
+
+struct redis_options {
+    struct redis_conn_options conn; /* its `channel` is set by redis_new */
+    const char *prefix;             /* before every key of a lock; NULL: "" */
+    const char *key;                /* template of a lock's key, with {n} for its name; NULL: the default */
+    uint32_t seed;
+};
+
+/* 0 or -EINVAL with one line in `error`: a key template without {n}.  Connects
+ * when started.  Copies the options. */
+int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size);
+
+#endif
