@@ -123,6 +123,25 @@ struct backend_counts backend_counts(struct backend *b)
     return b->operations->counts(b);
 }
 
+void backend_status(struct backend *b, struct backend_status *ret_status)
+{
+    *ret_status = (struct backend_status){
+        .details = g_ptr_array_new_with_free_func(g_free),
+        .warnings = g_ptr_array_new_with_free_func(g_free),
+    };
+    if (b->operations->status)
+        b->operations->status(b, ret_status);
+}
+
+void backend_status_clear(struct backend_status *status)
+{
+    g_free(status->why);
+    g_free(status->address);
+    g_ptr_array_unref(status->details);
+    g_ptr_array_unref(status->warnings);
+    *status = (struct backend_status){0};
+}
+
 bool backend_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
 {
     return b->operations->name(b, ticket, buffer, size);

@@ -149,6 +149,24 @@ struct backend_counts {
     uint64_t waiting; /* tickets that wait */
 };
 
+/* What only the backend knows of itself: for people and for metrics, never to
+ * decide by.  Counters begin with 0 at backend_start and never fall. */
+struct backend_status {
+    bool away;      /* calls are answered UNREACHABLE, in whole or in part */
+    clock_ms since; /* since when it is away or, if not, there */
+    char *why;      /* of one that is away: the reason in one line, as the log tells it; else NULL */
+    char *address;  /* where the leases are, as the mount names it, without passwords or
+                       tokens: "local:/var/lib/x", "redis://host:6379/0"; NULL: nowhere */
+    bool has_connections;
+    uint64_t round_trips; /* requests sent, repeated ones too, that an answer is expected to */
+    uint64_t reconnects;  /* connections made again after one was lost */
+    bool has_journal;
+    uint64_t journal_bytes; /* in the file now */
+    uint64_t journal_records;
+    GPtrArray *details;  /* of char *, "key: value" with a key of [a-z-]: what else is worth knowing */
+    GPtrArray *warnings; /* of char *, one line each: what makes the store less safe than it could be, and what to do */
+};
+
 /* Each is called from the loop, never inside a backend_ call. */
 struct backend_events {
     void (*granted)(void *context, struct backend_ticket *ticket);
@@ -220,6 +238,10 @@ struct backend_operations {
                     void *arg);
     struct backend_counts (*counts)(struct backend *);
     bool (*name)(struct backend *, const struct backend_ticket *, char *buffer, size_t size);
+    /* May be NULL.  Fills in what applies of a zeroed structure whose two lists are
+     * empty and free what is added (g_ptr_array_add(list, g_strdup_printf(…)));
+     * `why` and `address` are g_malloc'ed.  From memory: it never asks the store. */
+    void (*status)(struct backend *, struct backend_status *status);
 };
 
 /* Attaches the backend to a loop and starts its events.  Before it only
@@ -305,6 +327,10 @@ void backend_recover(struct backend *b,
                      void *arg);
 
 struct backend_counts backend_counts(struct backend *b);
+
+/* Free with backend_status_clear. */
+void backend_status(struct backend *b, struct backend_status *ret_status);
+void backend_status_clear(struct backend_status *status);
 
 /* The name that a ticket is on, NUL-terminated: of a sequence ticket the one it
  * was given.  False if it does not fit. */

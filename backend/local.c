@@ -41,6 +41,7 @@ static enum backend_result may_give(struct local *l, const char *name, bool kept
 
 static void local_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
 {
+    local_of(b)->started = clock_now();
     local_loop_start(local_of(b), loop, events, context);
 }
 
@@ -341,6 +342,17 @@ static bool local_name(struct backend *b, const struct backend_ticket *ticket, c
     return lockspace_ticket_name(ticket, buffer, size);
 }
 
+static void local_status(struct backend *b, struct backend_status *status)
+{
+    struct local *l = local_of(b);
+
+    status->since = l->started;
+    if (!l->store)
+        return;
+    local_store_status(l->store, status);
+    g_ptr_array_add(status->details, g_strdup_printf("sync: %s", l->sync_always ? "always" : "no"));
+}
+
 /* --- directories --- */
 
 /* The attributes of a directory, with a reference to meta. */
@@ -478,6 +490,7 @@ static const struct backend_operations operations = {
     .recover = local_recover,
     .counts = local_counts,
     .name = local_name,
+    .status = local_status,
 };
 
 int local_new(const struct local_options *options, struct backend **ret_backend, char *error, size_t error_size)

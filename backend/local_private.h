@@ -24,6 +24,7 @@ struct local {
     bool sync_always;
 
     struct ev_loop *loop; /* NULL until started */
+    clock_ms started;
     const struct backend_events *events;
     void *context;
     struct ev_prepare prepare;

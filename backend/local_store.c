@@ -30,8 +30,9 @@ struct local_store {
     char *directory;
     char *boot_id;
     bool sync_always;
-    bool pending;  /* the batch is not empty */
-    bool reported; /* that the journal failed */
+    bool pending;    /* the batch is not empty */
+    bool reported;   /* that the journal failed, */
+    clock_ms failed; /* then */
     GByteArray *record;
     uint64_t fence_step;
     uint64_t reserved;           /* fencing tokens below this may be used */
@@ -55,6 +56,7 @@ static void report_failure(struct local_store *store)
     if (!failed || store->reported)
         return;
     store->reported = true;
+    store->failed = clock_now();
     log_error("%s/journal: %s: no new lease is granted, and what is released from now on may come back: make room or "
               "replace the disk, then unmount and mount again",
               store->directory, g_strerror(failed));
@@ -219,6 +221,22 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
 bool local_store_failed(const struct local_store *store)
 {
     return journal_failed(store->journal) != 0;
+}
+
+void local_store_status(struct local_store *store, struct backend_status *status)
+{
+    int failed = journal_failed(store->journal);
+
+    report_failure(store); /* if nobody has noticed yet */
+    status->address = g_strconcat("local:", store->directory, NULL);
+    status->has_journal = true;
+    status->journal_bytes = journal_size(store->journal);
+    status->journal_records = journal_sequence(store->journal);
+    if (failed) {
+        status->away = true;
+        status->since = store->failed;
+        status->why = g_strdup_printf("%s/journal: %s", store->directory, g_strerror(failed));
+    }
 }
 
 uint64_t local_store_synced(const struct local_store *store)

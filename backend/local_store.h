@@ -61,6 +61,10 @@ enum backend_result local_store_put_number(struct local_store *store, const stru
 enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_sequence);
 
 bool local_store_failed(const struct local_store *store);
+
+/* Address and journal, and when and why it failed if it has. */
+void local_store_status(struct local_store *store, struct backend_status *status);
+
 uint64_t local_store_synced(const struct local_store *store);
 
 /* Carries compaction on, when the journal has grown enough, by about a

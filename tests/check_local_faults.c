@@ -232,6 +232,44 @@ START_TEST(turn_that_cannot_be_written_is_lost_not_believed)
 }
 END_TEST
 
+START_TEST(status_shows_the_journal_and_since_when_and_why_it_failed)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
+    struct backend_status status;
+    uint64_t bytes, records;
+    clock_ms began;
+
+    backend_status(contract_backend, &status);
+    ck_assert(!status.away && status.has_journal && !status.has_connections);
+    ck_assert_ptr_null(status.why);
+    ck_assert_int_le(status.since, clock_now());
+    ck_assert_int_eq(strncmp(status.address, "local:/", 7), 0);
+    ck_assert_str_eq(status.address + 6, local_directory);
+    ck_assert_uint_eq(status.details->len, 1);
+    ck_assert_str_eq(g_ptr_array_index(status.details, 0), "sync: no");
+    bytes = status.journal_bytes;
+    records = status.journal_records;
+    began = status.since;
+    backend_status_clear(&status);
+
+    contract_get("a", BACKEND_LEASE, &log[1]);
+    backend_status(contract_backend, &status);
+    ck_assert_uint_gt(status.journal_bytes, bytes);
+    ck_assert_uint_gt(status.journal_records, records);
+    backend_status_clear(&status);
+
+    disk_fail_writes(ENOSPC);
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
+    disk_fail_writes(0);
+    backend_status(contract_backend, &status);
+    ck_assert(status.away);
+    ck_assert_int_ge(status.since, began);
+    ck_assert_ptr_nonnull(strstr(status.why, "No space left"));
+    backend_status_clear(&status);
+}
+END_TEST
+
 START_TEST(start_on_a_full_disk_says_so)
 {
     struct local_options at = local_options;
@@ -297,6 +335,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, full_disk_refuses_new_leases_and_keeps_what_is_held);
     tcase_add_loop_test(faults, call_under_which_the_write_fails_changes_nothing, 0, 7);
     tcase_add_test(faults, turn_that_cannot_be_written_is_lost_not_believed);
+    tcase_add_test(faults, status_shows_the_journal_and_since_when_and_why_it_failed);
     tcase_add_test(faults, start_on_a_full_disk_says_so);
     tcase_add_test(faults, second_user_of_a_directory_is_told_who_has_it);
     tcase_add_test(faults, record_of_another_version_is_refused);
