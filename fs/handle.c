@@ -365,7 +365,7 @@ void handle_poll(struct request *r, struct fuse_pollhandle *poll)
     }
     unsigned events = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
     events |= h->wanted ? POLLPRI : 0;
-    events |= h->lost ? POLLERR | POLLHUP : 0;
+    events |= h->spent && !h->hold ? POLLERR | POLLHUP : 0; /* by rm or its token, too: who polls did not do that */
     request_reply_poll(r, events);
 }
 

@@ -79,7 +79,8 @@ void handle_entry_missing(struct fs *fs, const struct node *node, const char *na
 double handle_attribute_timeout(const struct fs *fs, const struct node *node);
 
 /* poll(2): always readable and writable; POLLPRI when somebody began to wait for
- * what the handle holds, POLLERR|POLLHUP when it was lost.  Takes `poll` over
+ * what the handle holds, POLLERR|POLLHUP when it was lost, or released but not
+ * through the handle.  Takes `poll` over
  * (may be NULL) and ends the request. */
 void handle_poll(struct request *r, struct fuse_pollhandle *poll);
 

@@ -402,6 +402,31 @@ START_TEST(poll_of_an_fcntl_lock_tells_the_same)
 }
 END_TEST
 
+START_TEST(poll_tells_of_a_lock_that_was_removed)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_uint_eq(poll_events(a, 80) & (POLLPRI | POLLERR | POLLHUP), 0);
+    if (_i) {
+        ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    } else {
+        char *token = wire_xattr(w, a.node, "user.lease.token");
+        ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.release", token)), 0);
+        g_free(token);
+    }
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert_uint_eq(poll_events(a, 80) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
+}
+END_TEST
+
+START_TEST(poll_is_silent_about_a_lock_that_its_holder_gave_back)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert_uint_eq(poll_events(a, 81) & (POLLPRI | POLLERR | POLLHUP), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: handle locks");
@@ -433,6 +458,8 @@ int main(void)
     tcase_add_test(cases, poll_tells_the_holder_that_somebody_waits);
     tcase_add_test(cases, poll_tells_the_holder_that_it_lost);
     tcase_add_test(cases, poll_of_an_fcntl_lock_tells_the_same);
+    tcase_add_loop_test(cases, poll_tells_of_a_lock_that_was_removed, 0, 2);
+    tcase_add_test(cases, poll_is_silent_about_a_lock_that_its_holder_gave_back);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
