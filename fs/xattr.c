@@ -15,6 +15,7 @@
 struct xattr {
     const char *name;
     bool on_lock, on_directory;
+    bool of_ticket; /* all that it tells is in the ticket, if that is this mount's */
     /* The value, or NULL: the lock has none now (ENODATA).  NULL: write only. */
     GString *(*get)(struct request *r, const struct backend_info *info);
     /* Ends the request; takes r->xattr.value, NUL-terminated.  NULL: read only. */
@@ -48,6 +49,25 @@ static bool xattr_caller_waits(struct request *r)
         }
     }
     return false;
+}
+
+/* The hold that the caller is told of: what this mount holds exclusively, or of
+ * several that share, its own before its ancestor's.  NULL: none of these. */
+static struct hold *xattr_hold(struct request *r)
+{
+    struct owner *caller = request_caller(r);
+    struct hold *hold, *found = NULL;
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        if (!hold->ticket || !hold->ticket->held) {
+            continue;
+        }
+        if (hold->ticket->mode == BACKEND_EXCLUSIVE || hold_is_owner(hold, caller)) {
+            return hold;
+        }
+        struct owner *owner = found ? NULL : hold_owner(hold);
+        found = owner && caller && owner_descends(caller, owner) ? hold : found;
+    }
+    return found;
 }
 
 static GString *xattr_get_state(struct request *r, const struct backend_info *info)
@@ -325,12 +345,26 @@ static void xattr_checked(void *arg, enum backend_result result, const struct ba
     xattr_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
 }
 
+/* Is it the token of one that holds here?  Who shares has a token of his own. */
+static bool xattr_is_held_here(const struct node *node, uint64_t token)
+{
+    const struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->ticket && hold->ticket->held && hold->ticket->fence == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void xattr_set_check(struct request *r)
 {
     char path[TREE_PATH_MAX];
     uint64_t token;
     if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
         xattr_reply(r, -EINVAL);
+    } else if (xattr_is_held_here(r->node, token)) {
+        xattr_reply(r, 0);
     } else {
         backend_stat(r->fs->backend, path, xattr_checked, r);
     }
@@ -381,22 +415,22 @@ static void xattr_set_break(struct request *r)
 /* --- the table ------------------------------------------------------------------ */
 
 static const struct xattr xattr_table[] = {
-    {"user.lease.state", true, false, xattr_get_state, NULL},
-    {"user.lease.kind", true, false, xattr_get_kind, NULL},
-    {"user.lease.mode", true, false, xattr_get_mode, NULL},
-    {"user.lease.owner", true, false, xattr_get_owner, NULL},
-    {"user.lease.token", true, false, xattr_get_token, NULL},
-    {"user.lease.acquired", true, false, xattr_get_acquired, NULL},
-    {"user.lease.remaining", true, false, xattr_get_remaining, NULL},
-    {"user.lease.ttl", true, true, xattr_get_ttl, xattr_set_ttl},
-    {"user.lease.waiters", true, true, xattr_get_waiters, NULL},
-    {"user.lease.position", true, false, xattr_get_position, NULL},
-    {"user.lease.name", true, false, xattr_get_name, NULL},
-    {"user.lease.width", false, true, xattr_get_width, xattr_set_width},
-    {"user.lease.delay", false, true, xattr_get_delay, xattr_set_delay},
-    {"user.lease.check", true, false, NULL, xattr_set_check},
-    {"user.lease.release", true, false, NULL, xattr_set_release},
-    {"user.lease.break", true, false, NULL, xattr_set_break},
+    {"user.lease.state", true, false, false, xattr_get_state, NULL},
+    {"user.lease.kind", true, false, true, xattr_get_kind, NULL},
+    {"user.lease.mode", true, false, true, xattr_get_mode, NULL},
+    {"user.lease.owner", true, false, false, xattr_get_owner, NULL},
+    {"user.lease.token", true, false, true, xattr_get_token, NULL},
+    {"user.lease.acquired", true, false, true, xattr_get_acquired, NULL},
+    {"user.lease.remaining", true, false, true, xattr_get_remaining, NULL},
+    {"user.lease.ttl", true, true, true, xattr_get_ttl, xattr_set_ttl},
+    {"user.lease.waiters", true, true, false, xattr_get_waiters, NULL},
+    {"user.lease.position", true, false, false, xattr_get_position, NULL},
+    {"user.lease.name", true, false, false, xattr_get_name, NULL},
+    {"user.lease.width", false, true, false, xattr_get_width, xattr_set_width},
+    {"user.lease.delay", false, true, false, xattr_get_delay, xattr_set_delay},
+    {"user.lease.check", true, false, false, NULL, xattr_set_check},
+    {"user.lease.release", true, false, false, NULL, xattr_set_release},
+    {"user.lease.break", true, false, false, NULL, xattr_set_break},
 };
 
 static const struct xattr *xattr_find(const struct node *node, const char *name)
@@ -433,13 +467,31 @@ static void xattr_got(void *arg, enum backend_result result, const struct backen
     }
 }
 
+/* What a ticket of this mount tells: until when this mount believes in it, and
+ * that without asking anybody else. */
+static void xattr_tell_ticket(struct request *r, struct backend_ticket *ticket)
+{
+    struct backend_info info = {.type = BACKEND_LOCK,
+                                .kind = ticket->kind,
+                                .mode = ticket->mode,
+                                .fence = ticket->fence,
+                                .acquired = ticket->acquired,
+                                .deadline = ticket->deadline,
+                                .ttl = ticket->ttl,
+                                .ticket = ticket};
+    xattr_got(r, BACKEND_OK, &info);
+}
+
 void xattr_get(struct request *r, const char *name, size_t size)
 {
     char path[TREE_PATH_MAX];
+    struct hold *hold;
     r->xattr.attribute = xattr_find(r->node, name);
     r->xattr.size = size;
     if (!r->xattr.attribute || !r->xattr.attribute->get) {
         request_reply(r, -ENODATA);
+    } else if (r->xattr.attribute->of_ticket && !r->node->directory && (hold = xattr_hold(r))) {
+        xattr_tell_ticket(r, hold->ticket);
     } else if (tree_path(r->node, path, sizeof path)) {
         backend_stat(r->fs->backend, path, xattr_got, r);
     } else {

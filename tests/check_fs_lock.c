@@ -427,6 +427,55 @@ START_TEST(poll_is_silent_about_a_lock_that_its_holder_gave_back)
 }
 END_TEST
 
+/* --- what a holder is told of its lock ------------------------------------------------------ */
+
+static uint64_t number(uint64_t node, const char *name)
+{
+    char *text = wire_xattr(w, node, name);
+    uint64_t value = g_ascii_strtoull(text, NULL, 10);
+    g_free(text);
+    return value;
+}
+
+START_TEST(holder_is_told_of_its_lock_while_the_backend_is_away)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    uint64_t token = number(a.node, "user.lease.token");
+    fake_backend_fail(w->fake, FAKE_STAT, BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(number(a.node, "user.lease.token"), token);
+    ck_assert_uint_eq(number(a.node, "user.lease.remaining") * 1000, LEASE_TTL_DEFAULT);
+    wire_advance(w, SECOND);
+    ck_assert_uint_eq(number(a.node, "user.lease.remaining") * 1000, LEASE_TTL_DEFAULT - SECOND);
+    char *text = g_strdup_printf("%" G_GUINT64_FORMAT, token);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.check", text)), 0);
+    g_free(text);
+}
+END_TEST
+
+START_TEST(each_that_shares_is_told_of_its_own)
+{
+    uint64_t tokens[2];
+    const struct wire_file files[2] = {a, b};
+    const pid_t pids[2] = {alice, bob};
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(wire_result(w, wire_flock(w, files[i], LOCK_SH)), 0);
+        w->pid = pids[i];
+        tokens[i] = number(files[i].node, "user.lease.token");
+        wire_advance(w, SECOND);
+    }
+    ck_assert_uint_ne(tokens[0], tokens[1]);
+    ck_assert_uint_eq(number(b.node, "user.lease.remaining") * 1000, LEASE_TTL_DEFAULT - SECOND);
+    w->pid = alice;
+    ck_assert_uint_eq(number(a.node, "user.lease.token"), tokens[0]);
+    ck_assert_uint_eq(number(a.node, "user.lease.remaining") * 1000, LEASE_TTL_DEFAULT - 2 * SECOND);
+    for (int i = 0; i < 2; i++) {
+        char *text = g_strdup_printf("%" G_GUINT64_FORMAT, tokens[i]);
+        ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.check", text)), 0);
+        g_free(text);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: handle locks");
@@ -460,6 +509,8 @@ int main(void)
     tcase_add_test(cases, poll_of_an_fcntl_lock_tells_the_same);
     tcase_add_loop_test(cases, poll_tells_of_a_lock_that_was_removed, 0, 2);
     tcase_add_test(cases, poll_is_silent_about_a_lock_that_its_holder_gave_back);
+    tcase_add_test(cases, holder_is_told_of_its_lock_while_the_backend_is_away);
+    tcase_add_test(cases, each_that_shares_is_told_of_its_own);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
