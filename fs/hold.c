@@ -446,15 +446,15 @@ void hold_store(struct fs *fs, struct hold *hold)
 
 static void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
 {
-    int64_t age = clock_now() - hold->since;
-    backend_renew(fs->backend,
-                  &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = hold_due(hold, ttl, age)}, 1);
+    bool lease = hold->kind == BACKEND_LEASE;
+    int64_t due = lease ? hold_due(hold, ttl, clock_now() - hold->since) : ttl / 3;
+    backend_renew(fs->backend, &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = due}, 1);
 }
 
-void hold_set_term(struct fs *fs, struct hold *hold, int64_t fixed_ttl)
+void hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl)
 {
-    hold->fixed = fixed_ttl > 0;
-    hold_extend(fs, hold, hold->fixed ? fixed_ttl : hold_directory_ttl(fs, hold->node->parent));
+    hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
+    hold_extend(fs, hold, ttl > 0 ? ttl : hold_directory_ttl(fs, hold->node->parent));
     hold_store(fs, hold);
 }
 

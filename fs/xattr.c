@@ -321,6 +321,7 @@ static void xattr_set_ttl(struct request *r)
         return;
     }
     struct hold *hold = hold_lease(r->node);
+    hold = hold ? hold : xattr_hold(r);
     hold = hold ? hold : hold_first(r->node);
     if (!hold) {
         xattr_reply(r, -ESTALE);
@@ -328,8 +329,8 @@ static void xattr_set_ttl(struct request *r)
         xattr_reply(r, -EPERM);
     } else if (hold->converting) {
         request_park(r, hold_queue(hold), xattr_set_ttl, xattr_interrupted);
-    } else if (hold->kind != BACKEND_LEASE) {
-        xattr_reply(r, -EINVAL); /* a handle lock lives as long as its handle */
+    } else if (hold->kind == BACKEND_PROVISIONAL) {
+        xattr_reply(r, -EINVAL); /* it has its second */
     } else {
         hold_set_term(r->fs, hold, ttl);
         xattr_reply(r, 0);

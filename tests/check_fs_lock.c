@@ -476,6 +476,25 @@ START_TEST(each_that_shares_is_told_of_its_own)
 }
 END_TEST
 
+START_TEST(ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.ttl", "3s")), 0);
+    ck_assert_uint_eq(number(a.node, "user.lease.ttl"), 3);
+    ck_assert_uint_eq(number(a.node, "user.lease.remaining"), 3);
+    for (int i = 0; i < 100; i++) {
+        wire_advance(w, 999);
+        ck_assert_uint_ge(number(a.node, "user.lease.remaining"), 2);
+    }
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.ttl", "5s")), EPERM);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.ttl", "auto")), 0);
+    ck_assert_uint_eq(number(a.node, "user.lease.ttl") * 1000, LEASE_TTL_DEFAULT);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: handle locks");
@@ -511,6 +530,7 @@ int main(void)
     tcase_add_test(cases, poll_is_silent_about_a_lock_that_its_holder_gave_back);
     tcase_add_test(cases, holder_is_told_of_its_lock_while_the_backend_is_away);
     tcase_add_test(cases, each_that_shares_is_told_of_its_own);
+    tcase_add_test(cases, ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
