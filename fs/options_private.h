@@ -1,0 +1,24 @@
+/* options_private: what options.c and options_word.c share. */
+#ifndef FS_OPTIONS_PRIVATE_H
+#define FS_OPTIONS_PRIVATE_H
+
+#include "options.h"
+
+struct options_parse {
+    struct options *options;
+    bool allow_other;
+    bool has_mode, has_fsname, has_subtype;
+    char *error;
+    size_t error_size;
+};
+
+/* Writes the error; returns -EINVAL. */
+int options_fail(struct options_parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Takes one word of an -o list, with its backslashes.  0 or -EINVAL. */
+int options_word(struct options_parse *p, const char *word);
+
+/* A word for libfuse, escaped as in a list. */
+int options_add_fuse(struct options_parse *p, const char *word);
+
+#endif
