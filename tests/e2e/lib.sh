@@ -253,19 +253,26 @@ end_process() { # PID
     return 0
 }
 
-# actor NAME [PREFIX COMMAND…]: a process that makes system calls when asked (actor.py).
-actor() {
+# partner NAME COMMAND…: a process that does what it is asked for, a line `ID REQUEST` each, answered by `ID ANSWER`.
+partner() {
     local name=$1 in out writer reader
     shift
-    [ -n "$PYTHON" ] || skip_all "no python3"
     in=$TEST_DIR/actor.$name.in out=$TEST_DIR/actor.$name.out
     rm -f "$in" "$out"
     mkfifo "$in" "$out"
-    "$@" "$PYTHON" -S -E "$TEST_DIR/actor.py" "$MNT" <"$in" >"$out" 2>>"$TEST_DIR/actor.$name.err" &
+    "$@" <"$in" >"$out" 2>>"$TEST_DIR/actor.$name.err" &
     actor_pid[$name]=$!
     started+=("$!")
     exec {writer}>"$in" {reader}<"$out"
     actor_in[$name]=$writer actor_out[$name]=$reader
+}
+
+# actor NAME [PREFIX COMMAND…]: a partner that makes system calls (actor.py).
+actor() {
+    local name=$1
+    shift
+    [ -n "$PYTHON" ] || skip_all "no python3"
+    partner "$name" "$@" "$PYTHON" -S -E "$TEST_DIR/actor.py" "$MNT"
     [ "$(ask "$name" '"here"')" = here ] || { say "actor $name did not start"; cat "$TEST_DIR/actor.$name.err" >&2; exit 1; }
 }
 
