@@ -160,6 +160,10 @@ int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t
     const struct complaint complaint = {error, error_size};
     GError *syntax = NULL;
     *uri = (struct redis_uri){.tls = has_scheme(text, SCHEME_TLS)};
+    if (!redis_uri_is(text)) {
+        return complain(&complaint, -EINVAL,
+                        "the scheme of the redis URI is not known: write redis://, rediss:// or redis+unix://");
+    }
 #ifndef HAVE_HIREDIS_SSL
     if (uri->tls) {
         return complain(&complaint, -EOPNOTSUPP,

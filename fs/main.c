@@ -23,6 +23,7 @@
 #include "backend/backend.h"
 #include "backend/local.h"
 #include "backend/log.h"
+#include "backend/redis_uri.h"
 #include "options.h"
 #include "session.h"
 
@@ -120,16 +121,49 @@ static void detach(void *arg)
     *waiting = NOBODY_WAITS;
 }
 
-static int serve(const struct options *options, int waiting)
+static int open_local(const struct options *options, struct backend **ret, char *error, size_t error_size)
 {
-    char error[1024] = "";
-    struct backend *backend;
-    struct local_options store = {
+    const struct local_options store = {
         .directory = options->directory,
         .sync_always = options->sync_always,
         .seed = g_random_int(),
     };
-    int result = local_new(&store, &backend, error, sizeof error);
+    return local_new(&store, ret, error, error_size);
+}
+
+static int open_redis(const struct options *options, struct backend **ret, char *error, size_t error_size)
+{
+    struct redis_uri uri;
+    char *user = NULL, *password = NULL;
+    int result = redis_uri_parse(&uri, options->backend, error, error_size);
+    if (result == 0 && options->redis.credentials) {
+        result = redis_credentials_read(options->redis.credentials, &user, &password, error, error_size);
+    }
+    if (result == 0) {
+        (void)ret;
+        g_snprintf(error, error_size, "redis:// is not available in this version of leasefs");
+        result = -EOPNOTSUPP;
+    }
+    if (password) {
+        explicit_bzero(password, strlen(password));
+    }
+    g_free(password);
+    g_free(user);
+    redis_uri_clear(&uri);
+    return result;
+}
+
+static int open_backend(const struct options *options, struct backend **ret, char *error, size_t error_size)
+{
+    return options->kind == OPTIONS_REDIS ? open_redis(options, ret, error, error_size)
+                                          : open_local(options, ret, error, error_size);
+}
+
+static int serve(const struct options *options, int waiting)
+{
+    char error[1024] = "";
+    struct backend *backend;
+    int result = open_backend(options, &backend, error, sizeof error);
     if (result == 0) {
         struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
         result = session_run(options, backend, loop, detach, &waiting, error, sizeof error);

@@ -81,7 +81,8 @@ static char *state_home(void)
     return g_build_filename(g_get_home_dir(), ".local", "state", NULL);
 }
 
-static int find_directory(struct options_parse *p)
+/* What the store is.  Of redis:// only that it is meant: redis_uri.h reads it. */
+static int find_store(struct options_parse *p)
 {
     struct options *o = p->options;
     if (strcmp(o->backend, "memory") == 0) {
@@ -102,7 +103,21 @@ static int find_directory(struct options_parse *p)
         o->directory = g_canonicalize_filename(directory, NULL);
         return 0;
     }
-    return options_fail(p, "unknown backend '%s': use memory, local or local:DIR", o->backend);
+    if (g_ascii_strncasecmp(o->backend, "redis", strlen("redis")) == 0 && strchr(o->backend, ':')) {
+        o->kind = OPTIONS_REDIS;
+        return 0;
+    }
+    return options_fail(p, "unknown backend '%s': use memory, local, local:DIR or redis://HOST", o->backend);
+}
+
+static int refuse_of_others(struct options_parse *p)
+{
+    bool redis = p->options->kind == OPTIONS_REDIS;
+    const char *word = redis ? p->only_local : p->only_redis;
+    if (word) {
+        return options_fail(p, "option %s is only for %s", word, redis ? "memory and local stores" : "redis://");
+    }
+    return 0;
 }
 
 static int find_mountpoint(struct options_parse *p, const char *given)
@@ -197,7 +212,8 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     static const struct option long_options[] = {
         {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
     struct options_parse p = {.options = options, .error = error, .error_size = error_size};
-    *options = (struct options){.ttl = LEASE_TTL_DEFAULT, .uid = geteuid(), .gid = getegid()};
+    *options =
+        (struct options){.ttl = LEASE_TTL_DEFAULT, .uid = geteuid(), .gid = getegid(), .redis = {.keepalive = true}};
     int flag, result = 0;
 
     if (fuse_opt_add_arg(&options->fuse, "leasefs") < 0) {
@@ -220,7 +236,10 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     options->backend = g_strdup(argv[optind]);
     result = find_mountpoint(&p, argv[optind + 1]);
     if (result == 0) {
-        result = find_directory(&p);
+        result = find_store(&p);
+    }
+    if (result == 0) {
+        result = refuse_of_others(&p);
     }
     return result == 0 ? complete(&p) : result;
 }
@@ -230,6 +249,9 @@ void options_clear(struct options *options)
     g_free(options->backend);
     g_free(options->directory);
     g_free(options->mountpoint);
+    g_free(options->redis.prefix);
+    g_free(options->redis.key);
+    g_free(options->redis.credentials);
     fuse_opt_free_args(&options->fuse);
     *options = (struct options){0};
 }

@@ -14,11 +14,30 @@
 #define LEASE_TTL_MAX (10LL * 365 * 24 * 3600 * 1000) /* ten years */
 #define LEASE_TTL_DEFAULT 30000LL
 
+#define REDIS_TIME_MIN 10LL /* of the options timeout= and the like */
+#define REDIS_TIME_MAX (10LL * 60 * 1000)
+
+enum options_kind { OPTIONS_LOCAL, OPTIONS_REDIS };
+
+/* What only a mount of redis:// has.  NULL, 0: not given. */
+struct options_redis {
+    char *prefix;      /* before every key */
+    char *key;         /* template of a lock's key, with {n} once */
+    char *credentials; /* a file, absolute */
+    int64_t timeout;   /* milliseconds, as the next two */
+    int64_t command_timeout;
+    int64_t connect_timeout;
+    bool keepalive;
+    bool background; /* mount although the server is away */
+};
+
 struct options {
     bool foreground; /* -f */
     bool show_help, show_version;
-    char *backend;    /* "memory", "local", "local:DIR" as given */
-    char *directory;  /* of the local store, absolute; NULL for memory */
+    enum options_kind kind;
+    char *backend;   /* "memory", "local", "local:DIR", "redis://HOST" and its like, as given */
+    char *directory; /* of the local store, absolute; NULL for memory */
+    struct options_redis redis;
     char *mountpoint; /* absolute */
     int64_t ttl;      /* milliseconds */
     bool owner_user;  /* owner=user */
@@ -40,5 +59,7 @@ void options_clear(struct options *options);
 /* "500ms", "30s", "5m", "1h", "2d" or plain seconds (decimals allowed) to
  * milliseconds; -EINVAL outside LEASE_TTL_MIN..LEASE_TTL_MAX or when malformed. */
 int options_duration(const char *text, size_t length, int64_t *ret_ms);
+/* The same with other limits; the upper one is at most LEASE_TTL_MAX. */
+int options_duration_within(const char *text, size_t length, int64_t min, int64_t max, int64_t *ret_ms);
 
 #endif

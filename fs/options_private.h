@@ -8,6 +8,8 @@ struct options_parse {
     struct options *options;
     bool allow_other;
     bool has_mode, has_fsname, has_subtype;
+    const char *only_redis; /* the first option that only redis:// has; or NULL */
+    const char *only_local; /* the first that only a local store has */
     char *error;
     size_t error_size;
 };

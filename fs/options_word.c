@@ -18,12 +18,21 @@
 /* `value` is what follows the word's name in the table. */
 typedef int take_word(struct options_parse *p, const char *word, const char *value);
 
+/* Backends that have a use for it. */
+enum option_scope { FOR_ALL, FOR_LOCAL, FOR_REDIS };
+
 struct option_word {
     const char *name; /* all of the word, or with '=' or '-' at its end, how it begins */
     take_word *take;
+    enum option_scope scope;
 };
 
 int options_duration(const char *text, size_t length, int64_t *ret_ms)
+{
+    return options_duration_within(text, length, LEASE_TTL_MIN, LEASE_TTL_MAX, ret_ms);
+}
+
+int options_duration_within(const char *text, size_t length, int64_t min, int64_t max, int64_t *ret_ms)
 {
     static const struct {
         const char *name;
@@ -59,7 +68,7 @@ int options_duration(const char *text, size_t length, int64_t *ret_ms)
                 return -EINVAL;
             }
             int64_t ms = whole * units[i].ms + fraction * units[i].ms / scale;
-            if (ms < LEASE_TTL_MIN || ms > LEASE_TTL_MAX) {
+            if (ms < min || ms > max) {
                 return -EINVAL;
             }
             *ret_ms = ms;
@@ -143,6 +152,90 @@ static int take_gid(struct options_parse *p, const char *word, const char *value
     return 0;
 }
 
+static int take_redis_time(struct options_parse *p, const char *word, const char *value, int64_t *ret_ms)
+{
+    if (options_duration_within(value, strlen(value), REDIS_TIME_MIN, REDIS_TIME_MAX, ret_ms) < 0) {
+        return options_fail(p, "%s: %.*s takes a time from 10ms to 10m, such as 500ms, 2s or 1m", word,
+                            (int)(value - word), word);
+    }
+    return 0;
+}
+
+static int take_timeout(struct options_parse *p, const char *word, const char *value)
+{
+    return take_redis_time(p, word, value, &p->options->redis.timeout);
+}
+
+static int take_command_timeout(struct options_parse *p, const char *word, const char *value)
+{
+    return take_redis_time(p, word, value, &p->options->redis.command_timeout);
+}
+
+static int take_connect_timeout(struct options_parse *p, const char *word, const char *value)
+{
+    return take_redis_time(p, word, value, &p->options->redis.connect_timeout);
+}
+
+/* Text that may have any character: a backslash stands before a comma and before
+ * itself. */
+static char *unescape(const char *value)
+{
+    GString *text = g_string_new(NULL);
+    for (; *value; value++) {
+        if (*value == '\\' && value[1]) {
+            value++;
+        }
+        g_string_append_c(text, *value);
+    }
+    return g_string_free(text, FALSE);
+}
+
+static int take_prefix(struct options_parse *p, const char *word, const char *value)
+{
+    (void)word;
+    g_free(p->options->redis.prefix);
+    p->options->redis.prefix = unescape(value);
+    return 0;
+}
+
+static int take_key(struct options_parse *p, const char *word, const char *value)
+{
+    const char *name = strstr(value, "{n}");
+    if (!name || strstr(name + 1, "{n}")) {
+        return options_fail(p, "%s: key= takes the key of a lock, with {n} once, where its name is to stand", word);
+    }
+    g_free(p->options->redis.key);
+    p->options->redis.key = unescape(value);
+    return 0;
+}
+
+/* Absolute, because the daemon leaves the working directory. */
+static int take_credentials(struct options_parse *p, const char *word, const char *value)
+{
+    if (!*value) {
+        return options_fail(p, "%s: credentials= takes the name of a file", word);
+    }
+    char *path = unescape(value);
+    g_free(p->options->redis.credentials);
+    p->options->redis.credentials = g_canonicalize_filename(path, NULL);
+    g_free(path);
+    return 0;
+}
+
+static int take_keepalive(struct options_parse *p, const char *word, const char *value)
+{
+    (void)value;
+    p->options->redis.keepalive = strcmp(word, "keepalive") == 0;
+    return 0;
+}
+
+static int take_background(struct options_parse *p, const char *word, const char *value)
+{
+    (void)word, (void)value;
+    p->options->redis.background = true;
+    return 0;
+}
+
 int options_add_fuse(struct options_parse *p, const char *word)
 {
     struct fuse_args *fuse = &p->options->fuse;
@@ -199,65 +292,85 @@ static int refuse_read_only(struct options_parse *p, const char *word, const cha
 }
 
 static const struct option_word option_words[] = {
-    {"ttl=", take_ttl},
-    {"owner=", take_owner},
-    {"mode=", take_mode},
-    {"uid=", take_uid},
-    {"gid=", take_gid},
-    {"sync=", take_sync},
-    {"ro", refuse_read_only},
+    {"ttl=", take_ttl, FOR_ALL},
+    {"owner=", take_owner, FOR_ALL},
+    {"mode=", take_mode, FOR_ALL},
+    {"uid=", take_uid, FOR_ALL},
+    {"gid=", take_gid, FOR_ALL},
+    {"sync=", take_sync, FOR_LOCAL},
+    {"ro", refuse_read_only, FOR_ALL},
+
+    {"prefix=", take_prefix, FOR_REDIS},
+    {"key=", take_key, FOR_REDIS},
+    {"credentials=", take_credentials, FOR_REDIS},
+    {"timeout=", take_timeout, FOR_REDIS},
+    {"command_timeout=", take_command_timeout, FOR_REDIS},
+    {"connect_timeout=", take_connect_timeout, FOR_REDIS},
+    {"keepalive", take_keepalive, FOR_REDIS},
+    {"nokeepalive", take_keepalive, FOR_REDIS},
+    {"background", take_background, FOR_REDIS},
 
     /* libfuse's */
-    {"allow_other", pass_allow_other},
-    {"allow_root", pass_on},
-    {"auto_unmount", pass_on},
-    {"debug", pass_debug},
-    {"default_permissions", drop}, /* on where it matters */
-    {"fsname=", pass_fsname},
-    {"subtype=", pass_subtype},
+    {"allow_other", pass_allow_other, FOR_ALL},
+    {"allow_root", pass_on, FOR_ALL},
+    {"auto_unmount", pass_on, FOR_ALL},
+    {"debug", pass_debug, FOR_ALL},
+    {"default_permissions", drop, FOR_ALL}, /* on where it matters */
+    {"fsname=", pass_fsname, FOR_ALL},
+    {"subtype=", pass_subtype, FOR_ALL},
 
     /* mount(8)'s that the kernel wants to know */
-    {"rw", pass_on},
-    {"suid", pass_on},
-    {"nosuid", pass_on},
-    {"dev", pass_on},
-    {"nodev", pass_on},
-    {"exec", pass_on},
-    {"noexec", pass_on},
-    {"atime", pass_on},
-    {"noatime", pass_on},
-    {"async", pass_on},
-    {"sync", pass_on},
-    {"dirsync", pass_on},
+    {"rw", pass_on, FOR_ALL},
+    {"suid", pass_on, FOR_ALL},
+    {"nosuid", pass_on, FOR_ALL},
+    {"dev", pass_on, FOR_ALL},
+    {"nodev", pass_on, FOR_ALL},
+    {"exec", pass_on, FOR_ALL},
+    {"noexec", pass_on, FOR_ALL},
+    {"atime", pass_on, FOR_ALL},
+    {"noatime", pass_on, FOR_ALL},
+    {"async", pass_on, FOR_ALL},
+    {"sync", pass_on, FOR_ALL},
+    {"dirsync", pass_on, FOR_ALL},
 
     /* access times are not kept */
-    {"diratime", drop},
-    {"nodiratime", drop},
-    {"relatime", drop},
-    {"norelatime", drop},
-    {"strictatime", drop},
-    {"nostrictatime", drop},
-    {"lazytime", drop},
-    {"nolazytime", drop},
+    {"diratime", drop, FOR_ALL},
+    {"nodiratime", drop, FOR_ALL},
+    {"relatime", drop, FOR_ALL},
+    {"norelatime", drop, FOR_ALL},
+    {"strictatime", drop, FOR_ALL},
+    {"nostrictatime", drop, FOR_ALL},
+    {"lazytime", drop, FOR_ALL},
+    {"nolazytime", drop, FOR_ALL},
 
     /* for mount(8), fstab(5) and systemd.mount(5) */
-    {"defaults", drop},
-    {"auto", drop},
-    {"noauto", drop},
-    {"user", drop},
-    {"user=", drop},
-    {"nouser", drop},
-    {"users", drop},
-    {"nousers", drop},
-    {"owner", drop},
-    {"noowner", drop},
-    {"group", drop},
-    {"nogroup", drop},
-    {"nofail", drop},
-    {"_netdev", drop},
-    {"comment=", drop},
-    {"x-", drop},
+    {"defaults", drop, FOR_ALL},
+    {"auto", drop, FOR_ALL},
+    {"noauto", drop, FOR_ALL},
+    {"user", drop, FOR_ALL},
+    {"user=", drop, FOR_ALL},
+    {"nouser", drop, FOR_ALL},
+    {"users", drop, FOR_ALL},
+    {"nousers", drop, FOR_ALL},
+    {"owner", drop, FOR_ALL},
+    {"noowner", drop, FOR_ALL},
+    {"group", drop, FOR_ALL},
+    {"nogroup", drop, FOR_ALL},
+    {"nofail", drop, FOR_ALL},
+    {"_netdev", drop, FOR_ALL},
+    {"comment=", drop, FOR_ALL},
+    {"x-", drop, FOR_ALL},
 };
+
+/* Which backend it is for, is known only after the last word. */
+static void note_scope(struct options_parse *p, const struct option_word *known)
+{
+    if (known->scope == FOR_REDIS && !p->only_redis) {
+        p->only_redis = known->name;
+    } else if (known->scope == FOR_LOCAL && !p->only_local) {
+        p->only_local = known->name;
+    }
+}
 
 int options_word(struct options_parse *p, const char *word)
 {
@@ -266,6 +379,7 @@ int options_word(struct options_parse *p, const char *word)
         size_t length = strlen(name);
         bool is_beginning = name[length - 1] == '=' || name[length - 1] == '-';
         if (is_beginning ? strncmp(word, name, length) == 0 : strcmp(word, name) == 0) {
+            note_scope(p, &option_words[i]);
             return option_words[i].take(p, word, word + length);
         }
     }

@@ -83,6 +83,7 @@ START_TEST(plain_mount_has_the_defaults)
 {
     ck_assert_int_eq(PARSE("memory", mountpoint), 0);
     ck_assert_str_eq(options.backend, "memory");
+    ck_assert_int_eq(options.kind, OPTIONS_LOCAL);
     ck_assert_str_eq(options.mountpoint, mountpoint);
     ck_assert_ptr_null(options.directory);
     ck_assert(!options.foreground);
@@ -284,6 +285,16 @@ START_TEST(wrong_value_is_told_with_what_is_allowed)
         {"uid=-1", "uid=-1: uid= takes the number of a user"},
         {"uid=4294967295", "uid=4294967295: uid= takes the number of a user"},
         {"gid=1x", "gid=1x: gid= takes the number of a group"},
+        {"timeout=9ms", "timeout=9ms: timeout= takes a time from 10ms to 10m, such as 500ms, 2s or 1m"},
+        {"timeout=601", "timeout=601: timeout= takes a time from 10ms to 10m, such as 500ms, 2s or 1m"},
+        {"command_timeout=x",
+         "command_timeout=x: command_timeout= takes a time from 10ms to 10m, such as 500ms, 2s or 1m"},
+        {"connect_timeout=",
+         "connect_timeout=: connect_timeout= takes a time from 10ms to 10m, such as 500ms, 2s or 1m"},
+        {"key=", "key=: key= takes the key of a lock, with {n} once, where its name is to stand"},
+        {"key=lock:n", "key=lock:n: key= takes the key of a lock, with {n} once, where its name is to stand"},
+        {"key={n}{n}", "key={n}{n}: key= takes the key of a lock, with {n} once, where its name is to stand"},
+        {"credentials=", "credentials=: credentials= takes the name of a file"},
         {"ro", "ro: a mount cannot be read-only, because locks need writing"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -294,7 +305,9 @@ END_TEST
 
 START_TEST(unknown_option_is_named)
 {
-    static const char *const words[] = {"tll=5s", "ttl", "rox", "xattr", "sync=", "allow_others", "nonempty"};
+    static const char *const words[] = {"tll=5s",      "ttl",          "rox",        "xattr",
+                                        "sync=",       "allow_others", "nonempty",   "prefix",
+                                        "keepalive=1", "background=",  "password=x", "timeouts=1"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         ck_assert_int_eq(PARSE("-o", words[i], "memory", mountpoint), -EINVAL);
         ck_assert_ptr_nonnull(strstr(error, words[i]));
@@ -310,11 +323,95 @@ END_TEST
 
 START_TEST(unknown_backend_is_told_with_those_there_are)
 {
-    assert_refused(PARSE("redis:host", mountpoint), "unknown backend 'redis:host': use memory, local or local:DIR");
-    assert_refused(PARSE("", mountpoint), "unknown backend '': use memory, local or local:DIR");
-    assert_refused(PARSE("memory:x", mountpoint), "unknown backend 'memory:x': use memory, local or local:DIR");
+    static const char *const unknown[] = {"", "memory:x", "redis", "postgres://host"};
+    for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
+        char *expected =
+            g_strdup_printf("unknown backend '%s': use memory, local, local:DIR or redis://HOST", unknown[i]);
+        assert_refused(PARSE(unknown[i], mountpoint), expected);
+        g_free(expected);
+    }
     assert_refused(PARSE("local:", mountpoint),
                    "backend 'local:' needs a directory: use local:DIR, or local for the default one");
+}
+END_TEST
+
+START_TEST(redis_is_a_backend_of_its_own)
+{
+    static const char *const uris[] = {"redis://host/1", "rediss://host", "redis+unix:///run/r", "REDIS://h",
+                                       "redis:h"};
+    for (size_t i = 0; i < G_N_ELEMENTS(uris); i++) {
+        ck_assert_int_eq(PARSE(uris[i], mountpoint), 0);
+        ck_assert_int_eq(options.kind, OPTIONS_REDIS);
+        ck_assert_str_eq(options.backend, uris[i]);
+        ck_assert_ptr_null(options.directory);
+        ck_assert_ptr_null(options.redis.prefix);
+        ck_assert_ptr_null(options.redis.key);
+        ck_assert_ptr_null(options.redis.credentials);
+        ck_assert_int_eq(options.redis.timeout, 0);
+        ck_assert_int_eq(options.redis.command_timeout, 0);
+        ck_assert_int_eq(options.redis.connect_timeout, 0);
+        ck_assert(options.redis.keepalive);
+        ck_assert(!options.redis.background);
+    }
+    assert_fuse_arguments("leasefs -o fsname=redis:h -o subtype=leasefs");
+    ck_assert_int_eq(PARSE("local:redis://host", mountpoint), 0);
+    ck_assert_int_eq(options.kind, OPTIONS_LOCAL);
+}
+END_TEST
+
+START_TEST(redis_options_are_taken)
+{
+    ck_assert_int_eq(g_chdir(workdir), 0);
+    ck_assert_int_eq(PARSE("-o", "prefix=app:,key=lock:{n}:x,credentials=a/../secret,timeout=10m", "-o",
+                           "command_timeout=10ms,connect_timeout=1.5,nokeepalive,background", "redis://h", mountpoint),
+                     0);
+    char *credentials = g_build_filename(workdir, "secret", NULL);
+    ck_assert_str_eq(options.redis.prefix, "app:");
+    ck_assert_str_eq(options.redis.key, "lock:{n}:x");
+    ck_assert_str_eq(options.redis.credentials, credentials);
+    ck_assert_int_eq(options.redis.timeout, 600000);
+    ck_assert_int_eq(options.redis.command_timeout, 10);
+    ck_assert_int_eq(options.redis.connect_timeout, 1500);
+    ck_assert(!options.redis.keepalive);
+    ck_assert(options.redis.background);
+    g_free(credentials);
+    ck_assert_int_eq(g_chdir("/"), 0);
+    ck_assert_int_eq(PARSE("-o",
+                           "prefix=a,prefix=,key={n},key={{n}},nokeepalive,keepalive,credentials=/a,credentials=/b",
+                           "redis://h", mountpoint),
+                     0);
+    ck_assert_str_eq(options.redis.prefix, "");
+    ck_assert_str_eq(options.redis.key, "{{n}}");
+    ck_assert_str_eq(options.redis.credentials, "/b");
+    ck_assert(options.redis.keepalive);
+}
+END_TEST
+
+START_TEST(comma_after_a_backslash_belongs_to_the_text)
+{
+    ck_assert_int_eq(PARSE("-o", "prefix=a\\,b\\\\,key=x\\,{n},credentials=/c\\,d", "redis://h", mountpoint), 0);
+    ck_assert_str_eq(options.redis.prefix, "a,b\\");
+    ck_assert_str_eq(options.redis.key, "x,{n}");
+    ck_assert_str_eq(options.redis.credentials, "/c,d");
+}
+END_TEST
+
+START_TEST(option_of_another_backend_is_refused)
+{
+    static const char *const redis_words[] = {"prefix=a",   "key={n}",    "credentials=/a",     "timeout=1",
+                                              "keepalive",  "background", "command_timeout=1s", "connect_timeout=1s",
+                                              "nokeepalive"};
+    for (size_t i = 0; i < G_N_ELEMENTS(redis_words); i++) {
+        const char *equals = strchr(redis_words[i], '=');
+        int length = equals ? (int)(equals + 1 - redis_words[i]) : (int)strlen(redis_words[i]);
+        char *expected = g_strdup_printf("option %.*s is only for redis://", length, redis_words[i]);
+        assert_refused(PARSE("-o", redis_words[i], "memory", mountpoint), expected);
+        assert_refused(PARSE("local:/x", mountpoint, "-o", redis_words[i]), expected);
+        ck_assert_int_eq(PARSE("-o", redis_words[i], "redis://h", mountpoint), 0);
+        g_free(expected);
+    }
+    assert_refused(PARSE("-o", "sync=always", "redis://h", mountpoint),
+                   "option sync= is only for memory and local stores");
 }
 END_TEST
 
@@ -452,6 +549,10 @@ int main(void)
     tcase_add_test(line, wrong_value_is_told_with_what_is_allowed);
     tcase_add_test(line, unknown_option_is_named);
     tcase_add_test(line, unknown_backend_is_told_with_those_there_are);
+    tcase_add_test(line, redis_is_a_backend_of_its_own);
+    tcase_add_test(line, redis_options_are_taken);
+    tcase_add_test(line, comma_after_a_backslash_belongs_to_the_text);
+    tcase_add_test(line, option_of_another_backend_is_refused);
     tcase_add_test(line, wrong_number_of_arguments_shows_the_usage);
     tcase_add_test(line, mount_point_must_be_a_directory);
     tcase_add_test(line, long_error_is_cut_to_fit);

@@ -94,6 +94,7 @@ START_TEST(good_forms_are_read_and_shown)
 }
 END_TEST
 
+#define BAD_SCHEME "the scheme of the redis URI is not known: write redis://, rediss:// or redis+unix://"
 #define NO_HOST "the redis URI names no host: write redis://HOST, or redis+unix:///PATH"
 #define BAD_HOST                                                                                                       \
     "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, as in "                  \
@@ -117,6 +118,9 @@ START_TEST(bad_forms_are_refused_with_what_to_write)
     static const struct {
         const char *text, *error;
     } cases[] = {
+        {"redis", BAD_SCHEME},
+        {"redish://host", BAD_SCHEME},
+        {"redis-sentinel://ann:" SECRET "@host", BAD_SCHEME},
         {"redis:", NO_HOST},
         {"redis:host", NO_HOST},
         {"redis:/host", NO_HOST},
