@@ -11,11 +11,13 @@ static struct fake_backend *fake_of(struct backend *b)
     return (struct fake_backend *)b;
 }
 
-void fake_backend_deliver(struct fake_backend *fake)
+bool fake_backend_deliver(struct fake_backend *fake)
 {
     struct fake_event *event;
+    bool told = false;
     while (!fake->hold_events && (event = g_queue_pop_head(&fake->told))) {
         struct backend_ticket *ticket = &event->ticket->head;
+        told = true;
         switch (event->type) {
         case FAKE_GRANTED:
             fake->events->granted(fake->context, ticket);
@@ -36,6 +38,7 @@ void fake_backend_deliver(struct fake_backend *fake)
         }
         g_free(event);
     }
+    return told;
 }
 
 /* --- calls ---------------------------------------------------------------------- */
@@ -159,19 +162,20 @@ static struct backend_ticket *fake_acquire(struct backend *b, const char *name, 
 {
     struct fake_backend *fake = fake_of(b);
     struct fake_ticket *ticket = g_new0(struct fake_ticket, 1);
+    ticket->mount = fake;
     ticket->name = g_strdup(name);
     ticket->sequence = claim->sequence;
     ticket->asked = true;
     ticket->due = CLOCK_NEVER;
     ticket->head.user = claim->user;
-    g_ptr_array_add(fake->tickets, ticket);
+    g_ptr_array_add(fake->store->tickets, ticket);
     fake_submit(fake, &(struct fake_pending){.call = FAKE_ACQUIRE,
                                              .name = (char *)name,
                                              .ticket = ticket,
                                              .claim = *claim,
                                              .acquired = done,
                                              .arg = arg});
-    return g_ptr_array_find(fake->tickets, ticket, NULL) ? &ticket->head : NULL;
+    return g_ptr_array_find(fake->store->tickets, ticket, NULL) ? &ticket->head : NULL;
 }
 
 static void fake_release(struct backend *b, struct backend_ticket *head, backend_done *done, void *arg)
@@ -307,8 +311,8 @@ static struct backend_counts fake_counts(struct backend *b)
 {
     struct fake_backend *fake = fake_of(b);
     struct backend_counts counts = {0, 0};
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         counts.locks += !t->ended && t->head.held;
         counts.waiting += !t->ended && !t->asked && !t->head.held;
     }
@@ -334,12 +338,17 @@ static void fake_free(struct backend *b)
     while (fake->pending->len) {
         fake_pending_free(g_ptr_array_remove_index(fake->pending, 0));
     }
-    while (fake->tickets->len) {
-        fake_store_free_ticket(fake, g_ptr_array_index(fake->tickets, 0));
+    g_ptr_array_remove(fake->store->mounts, fake);
+    for (guint i = fake->store->tickets->len; i-- > 0;) {
+        struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
+        if (ticket->mount == fake || fake->store->mounts->len == 0) {
+            fake_store_free_ticket(fake, ticket);
+        }
+    }
+    if (fake->store->mounts->len == 0) {
+        fake_store_free(fake->store);
     }
     g_ptr_array_free(fake->pending, TRUE);
-    g_ptr_array_free(fake->tickets, TRUE);
-    g_hash_table_destroy(fake->directories);
     g_free(fake);
 }
 
@@ -367,18 +376,15 @@ static const struct backend_operations fake_operations = {
 
 /* --- for the check ---------------------------------------------------------------- */
 
-struct fake_backend *fake_backend_new(clock_ms *now, unsigned features)
+struct fake_backend *fake_backend_new(clock_ms *now, unsigned features, const struct fake_backend *beside)
 {
     struct fake_backend *fake = g_new0(struct fake_backend, 1);
     fake->head = (struct backend){.operations = &fake_operations, .name = "fake", .features = features};
     fake->now = now;
-    fake->tickets = g_ptr_array_new();
+    fake->store = beside ? beside->store : fake_store_new();
     fake->pending = g_ptr_array_new();
-    fake->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, fake_store_free_directory);
     g_queue_init(&fake->told);
-    struct backend_directory *root = g_new0(struct backend_directory, 1);
-    root->width = 1;
-    g_hash_table_insert(fake->directories, g_strdup(""), root);
+    g_ptr_array_add(fake->store->mounts, fake);
     return fake;
 }
 
@@ -450,16 +456,23 @@ unsigned fake_backend_events(const struct fake_backend *fake)
 static struct fake_ticket *fake_next(const struct fake_backend *fake, clock_ms until, clock_ms *ret_when)
 {
     struct fake_ticket *first = NULL;
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         clock_ms when = MIN(t->due, t->head.deadline);
-        if (!t->asked && !t->ended && !t->foreign && when <= until) {
+        if (!t->asked && !t->ended && t->mount && when <= until) {
             until = when;
             first = t;
         }
     }
     *ret_when = until;
     return first;
+}
+
+static void fake_deliver_all(struct fake_backend *fake)
+{
+    for (guint i = 0; i < fake->store->mounts->len; i++) {
+        fake_backend_deliver(g_ptr_array_index(fake->store->mounts, i));
+    }
 }
 
 void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds)
@@ -475,7 +488,7 @@ void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds)
             fake_store_end(fake, ticket, BACKEND_EXPIRED);
             fake_store_settle(fake);
         }
-        fake_backend_deliver(fake);
+        fake_deliver_all(fake);
     }
     *fake->now = until;
 }
@@ -484,24 +497,35 @@ void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backe
 {
     struct fake_ticket *t = g_new0(struct fake_ticket, 1);
     t->name = g_strdup(name);
-    t->foreign = true;
     t->end = BACKEND_RANGE_MAX;
     t->due = CLOCK_NEVER;
-    t->head = (struct backend_ticket){.fence = ++fake->next_fence,
+    t->head = (struct backend_ticket){.fence = ++fake->store->next_fence,
                                       .acquired = *fake->now,
                                       .deadline = CLOCK_NEVER,
                                       .ttl = 30000,
                                       .kind = (uint8_t)kind,
                                       .mode = (uint8_t)mode,
                                       .held = true};
-    g_ptr_array_add(fake->tickets, t);
+    g_ptr_array_add(fake->store->tickets, t);
+}
+
+void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content)
+{
+    struct fake_ticket *t = g_new0(struct fake_ticket, 1);
+    t->name = g_strdup(name);
+    t->end = BACKEND_RANGE_MAX;
+    t->due = CLOCK_NEVER;
+    t->head =
+        (struct backend_ticket){.acquired = CLOCK_NEVER, .deadline = CLOCK_NEVER, .kind = BACKEND_LEASE, .held = true};
+    t->content = g_bytes_new(content, strlen(content));
+    g_ptr_array_add(fake->store->tickets, t);
 }
 
 static struct fake_ticket *fake_holder(const struct fake_backend *fake, const char *name, bool foreign)
 {
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
-        if (fake_store_is_on(t, name) && t->head.held && (t->foreign || !foreign)) {
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
+        if (fake_store_is_on(t, name) && t->head.held && (!t->mount || !foreign)) {
             return t;
         }
     }
@@ -549,9 +573,9 @@ const struct backend_ticket *fake_backend_holder(const struct fake_backend *fake
 unsigned fake_backend_tickets(const struct fake_backend *fake, enum backend_kind kind)
 {
     unsigned count = 0;
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
-        count += !t->foreign && !t->ended && t->head.kind == kind;
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
+        count += t->mount == fake && !t->ended && t->head.kind == kind;
     }
     return count;
 }

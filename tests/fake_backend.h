@@ -3,7 +3,8 @@
  * By itself it is a small and slow, but right, implementation of backend.h
  * (DEADLOCK apart) that answers every call before it returns.  The check can
  * hold back the completions of any call, answer them late, in another order or
- * with a failure, occupy names as another mount would, end tickets, and decides
+ * with a failure, occupy names as another mount or client would, be mounted twice, end
+ * tickets, and decides
  * when the events are told and what time it is.
  */
 #ifndef TESTS_FAKE_BACKEND_H
@@ -31,8 +32,9 @@ enum fake_call {
 
 struct fake_backend; /* opaque */
 
-/* `now` is the check's clock. */
-struct fake_backend *fake_backend_new(clock_ms *now, unsigned features);
+/* `now` is the check's clock.  `beside`: another mount of the same store, or
+ * NULL: of a store of its own. */
+struct fake_backend *fake_backend_new(clock_ms *now, unsigned features, const struct fake_backend *beside);
 /* Freed with backend_free. */
 struct backend *fake_backend_head(struct fake_backend *fake);
 
@@ -50,7 +52,8 @@ void fake_backend_fail(struct fake_backend *fake, enum fake_call call, enum back
 
 /* Events are told by fake_backend_deliver; not while they are held. */
 void fake_backend_hold_events(struct fake_backend *fake, bool hold);
-void fake_backend_deliver(struct fake_backend *fake);
+/* Was there any? */
+bool fake_backend_deliver(struct fake_backend *fake);
 unsigned fake_backend_events(const struct fake_backend *fake);
 /* Moves the clock; what falls due or runs out meanwhile is told in order. */
 void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds);
@@ -58,6 +61,8 @@ void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds);
 /* Another mount takes the name (which must be free) or leaves it again, if
  * its lock was not broken meanwhile. */
 void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backend_kind kind, enum backend_mode mode);
+/* A client that is no mount does: nothing is known but its content. */
+void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content);
 void fake_backend_vacate(struct fake_backend *fake, const char *name);
 /* Ends the holders of the name. */
 void fake_backend_end(struct fake_backend *fake, const char *name, enum backend_end why);

@@ -17,6 +17,26 @@ void fake_store_replace(GBytes **place, GBytes *bytes)
     }
 }
 
+struct fake_store *fake_store_new(void)
+{
+    struct fake_store *store = g_new0(struct fake_store, 1);
+    store->tickets = g_ptr_array_new();
+    store->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, fake_store_free_directory);
+    store->mounts = g_ptr_array_new();
+    struct backend_directory *root = g_new0(struct backend_directory, 1);
+    root->width = 1;
+    g_hash_table_insert(store->directories, g_strdup(""), root);
+    return store;
+}
+
+void fake_store_free(struct fake_store *store)
+{
+    g_ptr_array_free(store->tickets, TRUE);
+    g_ptr_array_free(store->mounts, TRUE);
+    g_hash_table_destroy(store->directories);
+    g_free(store);
+}
+
 /* --- names -------------------------------------------------------------------- */
 
 static char *fake_parent(const char *name)
@@ -27,7 +47,7 @@ static char *fake_parent(const char *name)
 
 static struct backend_directory *fake_directory(const struct fake_backend *fake, const char *name)
 {
-    return g_hash_table_lookup(fake->directories, name);
+    return g_hash_table_lookup(fake->store->directories, name);
 }
 
 static struct backend_directory *fake_parent_directory(const struct fake_backend *fake, const char *name)
@@ -56,7 +76,7 @@ static bool fake_same_queue(const struct fake_ticket *a, const struct fake_ticke
 
 static bool fake_is_kin(const struct fake_ticket *a, const struct fake_ticket *b)
 {
-    return (a->handle && a->handle == b->handle) || (a->party && a->party == b->party);
+    return a->mount == b->mount && ((a->handle && a->handle == b->handle) || (a->party && a->party == b->party));
 }
 
 static bool fake_conflicts(const struct fake_ticket *a, const struct fake_ticket *b)
@@ -75,8 +95,8 @@ static bool fake_conflicts(const struct fake_ticket *a, const struct fake_ticket
 static bool fake_waits_for_kin(const struct fake_backend *fake, const struct fake_ticket *waiter,
                                const struct fake_ticket *ticket)
 {
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *holder = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *holder = g_ptr_array_index(fake->store->tickets, i);
         if (holder->head.held && fake_same_queue(holder, waiter) && fake_conflicts(holder, waiter) &&
             fake_is_kin(holder, ticket)) {
             return true;
@@ -90,8 +110,8 @@ static bool fake_may_hold(const struct fake_backend *fake, const struct fake_tic
 {
     bool before = true;
     unsigned in_the_way = 0;
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *other = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *other = g_ptr_array_index(fake->store->tickets, i);
         if (other == ticket) {
             before = false;
         } else if (fake_same_queue(other, ticket) && fake_conflicts(other, ticket)) {
@@ -107,28 +127,30 @@ static bool fake_may_hold(const struct fake_backend *fake, const struct fake_tic
 void fake_store_tell(struct fake_backend *fake, enum fake_event_type type, struct fake_ticket *ticket,
                      enum backend_end why)
 {
-    if (!ticket->foreign) {
+    (void)fake;
+    if (ticket->mount) {
         struct fake_event *event = g_new(struct fake_event, 1);
         *event = (struct fake_event){type, ticket, why};
-        g_queue_push_tail(&fake->told, event);
+        g_queue_push_tail(&ticket->mount->told, event);
     }
 }
 
 void fake_store_free_ticket(struct fake_backend *fake, struct fake_ticket *ticket)
 {
-    for (GList *at = fake->told.head, *next; at; at = next) {
+    struct fake_backend *mount = ticket->mount;
+    for (GList *at = mount ? mount->told.head : NULL, *next; at; at = next) {
         struct fake_event *event = at->data;
         next = at->next;
         if (event->ticket == ticket) {
             g_free(event);
-            g_queue_delete_link(&fake->told, at);
+            g_queue_delete_link(&mount->told, at);
         }
     }
-    for (guint i = 0; i < fake->pending->len; i++) {
-        struct fake_pending *pending = g_ptr_array_index(fake->pending, i);
+    for (guint i = 0; mount && i < mount->pending->len; i++) {
+        struct fake_pending *pending = g_ptr_array_index(mount->pending, i);
         pending->ticket = pending->ticket == ticket ? NULL : pending->ticket;
     }
-    g_ptr_array_remove(fake->tickets, ticket);
+    g_ptr_array_remove(fake->store->tickets, ticket);
     fake_store_replace(&ticket->meta, NULL);
     fake_store_replace(&ticket->content, NULL);
     g_free(ticket->name);
@@ -144,7 +166,7 @@ static struct fake_ticket *fake_piece(struct fake_backend *fake, const struct fa
     piece->content = fake_store_bytes(of->content);
     piece->start = start;
     piece->end = end;
-    g_ptr_array_add(fake->tickets, piece);
+    g_ptr_array_add(fake->store->tickets, piece);
     return piece;
 }
 
@@ -153,14 +175,15 @@ static struct fake_ticket *fake_piece(struct fake_backend *fake, const struct fa
 static void fake_drop(struct fake_backend *fake, struct fake_ticket *ticket)
 {
     bool granted = false;
-    for (GList *at = fake->told.head, *next; at; at = next) {
+    struct fake_backend *mount = ticket->mount;
+    for (GList *at = mount->told.head, *next; at; at = next) {
         struct fake_event *event = at->data;
         next = at->next;
         if (event->ticket == ticket && event->type == FAKE_GRANTED) {
             granted = true;
         } else if (event->ticket == ticket) {
             g_free(event);
-            g_queue_delete_link(&fake->told, at);
+            g_queue_delete_link(&mount->told, at);
         }
     }
     if (granted) {
@@ -174,10 +197,10 @@ static void fake_drop(struct fake_backend *fake, struct fake_ticket *ticket)
 void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t party, uint64_t start, uint64_t end,
                       const struct fake_ticket *but)
 {
-    for (guint i = fake->tickets->len; i-- > 0;) {
-        struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
-        if (t == but || t->head.kind != BACKEND_FCNTL || !t->head.held || t->absorbed || t->party != party ||
-            strcmp(t->name, name) != 0 || t->start > end || t->end < start) {
+    for (guint i = fake->store->tickets->len; i-- > 0;) {
+        struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
+        if (t == but || t->mount != fake || t->head.kind != BACKEND_FCNTL || !t->head.held || t->absorbed ||
+            t->party != party || strcmp(t->name, name) != 0 || t->start > end || t->end < start) {
             continue;
         }
         if (t->ended) {
@@ -203,15 +226,15 @@ static void fake_grant(struct fake_backend *fake, struct fake_ticket *ticket)
     ticket->head.deadline = *fake->now + ticket->head.ttl;
     ticket->due = ticket->due_after ? *fake->now + ticket->due_after : CLOCK_NEVER;
     if (ticket->head.kind == BACKEND_FCNTL) {
-        fake_store_carve(fake, ticket->name, ticket->party, ticket->start, ticket->end, ticket);
+        fake_store_carve(ticket->mount, ticket->name, ticket->party, ticket->start, ticket->end, ticket);
     }
 }
 
 /* Grants what has become free. */
 void fake_store_settle(struct fake_backend *fake)
 {
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        struct fake_ticket *ticket = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
         if (!ticket->head.held && !ticket->asked && !ticket->ended && fake_may_hold(fake, ticket)) {
             fake_grant(fake, ticket);
             fake_store_tell(fake, FAKE_GRANTED, ticket, BACKEND_EXPIRED);
@@ -223,7 +246,7 @@ void fake_store_settle(struct fake_backend *fake)
 void fake_store_end(struct fake_backend *fake, struct fake_ticket *ticket, enum backend_end why)
 {
     ticket->ended = true;
-    if (ticket->foreign) {
+    if (!ticket->mount) {
         fake_store_free_ticket(fake, ticket);
     } else {
         fake_store_tell(fake, FAKE_ENDED, ticket, why);
@@ -237,7 +260,7 @@ bool fake_store_is_on(const struct fake_ticket *ticket, const char *name)
     return !ticket->asked && !ticket->ended && strcmp(ticket->name, name) == 0;
 }
 
-static void fake_info(const struct fake_ticket *ticket, struct backend_info *info)
+static void fake_info(const struct fake_backend *fake, const struct fake_ticket *ticket, struct backend_info *info)
 {
     info->type = BACKEND_LOCK;
     info->kind = ticket->head.kind;
@@ -250,7 +273,7 @@ static void fake_info(const struct fake_ticket *ticket, struct backend_info *inf
     info->end = ticket->end;
     info->meta = ticket->meta;
     info->content = ticket->content;
-    info->ticket = ticket->foreign ? NULL : (struct backend_ticket *)&ticket->head;
+    info->ticket = ticket->mount == fake ? (struct backend_ticket *)&ticket->head : NULL;
 }
 
 void fake_store_stat(const struct fake_backend *fake, const char *name, struct backend_info *info)
@@ -262,11 +285,11 @@ void fake_store_stat(const struct fake_backend *fake, const char *name, struct b
         info->directory = *directory;
         return;
     }
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *ticket = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
         if (fake_store_is_on(ticket, name)) {
             if ((ticket->head.held || ticket->sequence) && info->type == BACKEND_NOTHING) {
-                fake_info(ticket, info);
+                fake_info(fake, ticket, info);
             }
             info->holders += ticket->head.held;
             info->waiters += !ticket->head.held;
@@ -300,12 +323,12 @@ void fake_store_list(struct fake_backend *fake, struct fake_pending *p)
     GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
     GHashTableIter iter;
     gpointer name;
-    g_hash_table_iter_init(&iter, fake->directories);
+    g_hash_table_iter_init(&iter, fake->store->directories);
     while (g_hash_table_iter_next(&iter, &name, NULL)) {
         fake_add_entry(entries, p->name, p->after, name, BACKEND_DIRECTORY);
     }
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *ticket = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
         if (!ticket->asked && !ticket->ended && (ticket->head.held || ticket->sequence)) {
             fake_add_entry(entries, p->name, p->after, ticket->name, BACKEND_LOCK);
         }
@@ -319,17 +342,18 @@ void fake_store_list(struct fake_backend *fake, struct fake_pending *p)
 void fake_store_test(struct fake_backend *fake, struct fake_pending *p)
 {
     struct backend_info info = {.type = BACKEND_NOTHING};
-    struct fake_ticket asked = {.name = p->name,
+    struct fake_ticket asked = {.mount = fake,
+                                .name = p->name,
                                 .handle = p->claim.handle,
                                 .party = p->claim.party,
                                 .start = p->claim.start,
                                 .end = p->claim.end};
     asked.head.kind = (uint8_t)p->claim.kind;
     asked.head.mode = (uint8_t)p->claim.mode;
-    for (guint i = 0; i < fake->tickets->len && info.type == BACKEND_NOTHING; i++) {
-        const struct fake_ticket *ticket = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len && info.type == BACKEND_NOTHING; i++) {
+        const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
         if (ticket->head.held && fake_same_queue(ticket, &asked) && fake_conflicts(ticket, &asked)) {
-            fake_info(ticket, &info);
+            fake_info(fake, ticket, &info);
         }
     }
     p->known(p->arg, BACKEND_OK, &info);
@@ -360,8 +384,8 @@ static void fake_take(struct fake_backend *fake, struct fake_ticket *t, const st
 
 static const struct fake_ticket *fake_first_on(const struct fake_backend *fake, const char *name)
 {
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *ticket = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
         if (fake_store_is_on(ticket, name)) {
             return ticket;
         }
@@ -401,18 +425,18 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
         t->asked = true;
         return BACKEND_BUSY;
     }
-    t->head.fence = ++fake->next_fence;
+    t->head.fence = ++fake->store->next_fence;
     if (t->sequence) {
         fake_number(fake, t, parent);
     }
-    g_ptr_array_remove(fake->tickets, t); /* what was held back longer comes later */
-    g_ptr_array_add(fake->tickets, t);
+    g_ptr_array_remove(fake->store->tickets, t); /* what was held back longer comes later */
+    g_ptr_array_add(fake->store->tickets, t);
     if (fake_may_hold(fake, t)) {
         fake_grant(fake, t);
         return BACKEND_OK;
     }
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        struct fake_ticket *other = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        struct fake_ticket *other = g_ptr_array_index(fake->store->tickets, i);
         if (other != t && other->head.held && fake_same_queue(other, t) && fake_conflicts(other, t)) {
             fake_store_tell(fake, FAKE_WANTED, other, BACKEND_EXPIRED);
         }
@@ -423,7 +447,8 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
 enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ticket *t,
                                        const struct backend_claim *claim)
 {
-    struct fake_ticket wish = {.name = t->name,
+    struct fake_ticket wish = {.mount = fake,
+                               .name = t->name,
                                .sequence = t->sequence,
                                .handle = claim->handle,
                                .party = claim->party,
@@ -431,8 +456,8 @@ enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ti
                                .end = claim->end};
     wish.head.kind = (uint8_t)claim->kind;
     wish.head.mode = (uint8_t)claim->mode;
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *other = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *other = g_ptr_array_index(fake->store->tickets, i);
         if (other != t && t->head.held && other->head.held && fake_same_queue(other, &wish) &&
             fake_conflicts(other, &wish) && !t->sequence) {
             return BACKEND_BUSY;
@@ -449,8 +474,8 @@ enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ti
 enum backend_result fake_store_revoke(struct fake_backend *fake, const char *name, uint64_t fence)
 {
     enum backend_result result = BACKEND_MISSING;
-    for (guint i = fake->tickets->len; i-- > 0;) {
-        struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
+    for (guint i = fake->store->tickets->len; i-- > 0;) {
+        struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         if (!fake_store_is_on(t, name) || !(t->head.held || t->sequence)) {
             continue;
         }
@@ -512,7 +537,7 @@ enum backend_result fake_store_mkdir(struct fake_backend *fake, const char *name
     }
     struct backend_directory *copy = g_memdup2(directory, sizeof *directory);
     fake_store_bytes(copy->meta);
-    g_hash_table_insert(fake->directories, g_strdup(name), copy);
+    g_hash_table_insert(fake->store->directories, g_strdup(name), copy);
     return BACKEND_OK;
 }
 
@@ -527,17 +552,17 @@ enum backend_result fake_store_rmdir(struct fake_backend *fake, const char *name
     bool used = false;
     GHashTableIter iter;
     gpointer other;
-    g_hash_table_iter_init(&iter, fake->directories);
+    g_hash_table_iter_init(&iter, fake->store->directories);
     while (g_hash_table_iter_next(&iter, &other, NULL)) {
         used = used || g_str_has_prefix(other, prefix);
     }
-    for (guint i = 0; i < fake->tickets->len; i++) {
-        const struct fake_ticket *t = g_ptr_array_index(fake->tickets, i);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         used = used || (!t->asked && !t->ended && g_str_has_prefix(t->name, prefix));
     }
     g_free(prefix);
     if (!used) {
-        g_hash_table_remove(fake->directories, name);
+        g_hash_table_remove(fake->store->directories, name);
     }
     return used ? BACKEND_NOT_EMPTY : BACKEND_OK;
 }

@@ -6,9 +6,9 @@
 
 struct fake_ticket {
     struct backend_ticket head; /* first */
+    struct fake_backend *mount; /* whose it is; NULL: of a mount or a client that only occupies the name */
     char *name;
     bool sequence;
-    bool foreign;  /* of another mount */
     bool asked;    /* its acquire has not been carried out yet */
     bool ended;    /* `ended` is still to be told */
     bool absorbed; /* by its party's next claim, but its grant is still to be told */
@@ -45,22 +45,30 @@ struct fake_event {
     enum backend_end why;
 };
 
+/* What all mounts see. */
+struct fake_store {
+    GPtrArray *tickets;      /* in order of arrival */
+    GHashTable *directories; /* name -> struct backend_directory */
+    GPtrArray *mounts;       /* struct fake_backend */
+    uint64_t next_fence;
+};
+
 struct fake_backend {
     struct backend head; /* first */
+    struct fake_store *store;
     clock_ms *now;
     const struct backend_events *events;
     void *context;
-    GPtrArray *tickets;      /* in order of arrival */
-    GHashTable *directories; /* name -> struct backend_directory */
     GPtrArray *pending;
     GQueue told; /* events to be told */
     bool hold_events;
     bool hold[FAKE_CALLS];
     unsigned count[FAKE_CALLS];
     enum backend_result fail[FAKE_CALLS];
-    uint64_t next_fence;
 };
 
+struct fake_store *fake_store_new(void);
+void fake_store_free(struct fake_store *store);
 GBytes *fake_store_bytes(GBytes *bytes);
 void fake_store_replace(GBytes **place, GBytes *bytes);
 void fake_store_tell(struct fake_backend *fake, enum fake_event_type type, struct fake_ticket *ticket,

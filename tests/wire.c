@@ -175,27 +175,43 @@ static void wire_collect(struct wire *w)
 
 /* --- moving --------------------------------------------------------------------------- */
 
-void wire_take(struct wire *w)
+static bool wire_take_some(struct wire *w)
 {
     int size;
+    bool took = false;
     while ((size = fuse_session_receive_buf(w->session, &w->buffer)) > 0) {
         fuse_session_process_buf(w->session, &w->buffer);
         wire_collect(w);
+        took = true;
     }
     ck_assert_int_eq(size, -EAGAIN);
+    return took;
+}
+
+void wire_take(struct wire *w)
+{
+    wire_take_some(w);
+}
+
+/* Has anything moved? */
+static bool wire_turn_one(struct wire *w)
+{
+    bool moved = wire_take_some(w);
+    ev_run(w->loop, EVRUN_NOWAIT);
+    moved |= fake_backend_deliver(w->fake);
+    wire_collect(w);
+    return moved || ev_pending_count(w->loop) || !TAILQ_EMPTY(&w->fs->interrupted);
 }
 
 void wire_turn(struct wire *w)
 {
     unsigned turns = 0;
+    bool moved;
     do {
-        wire_take(w);
-        ev_run(w->loop, EVRUN_NOWAIT);
-        fake_backend_deliver(w->fake);
-        wire_collect(w);
+        moved = wire_turn_one(w);
+        moved |= w->beside && wire_turn_one(w->beside);
         ck_assert_uint_lt(++turns, WIRE_TURNS_MAX);
-    } while (ev_pending_count(w->loop) || !TAILQ_EMPTY(&w->fs->interrupted));
-    wire_take(w);
+    } while (moved);
 }
 
 void wire_advance(struct wire *w, int64_t milliseconds)
@@ -364,7 +380,7 @@ static void wire_greet(struct wire *w)
     ck_assert_uint_ne(out->flags & FUSE_POSIX_LOCKS, 0);
 }
 
-struct wire *wire_new(unsigned features)
+static struct wire *wire_new_on(unsigned features, const struct fake_backend *store)
 {
     static const struct fuse_custom_io io = {.writev = wire_writev, .read = wire_readv};
     struct wire *w = g_new0(struct wire, 1);
@@ -378,7 +394,7 @@ struct wire *wire_new(unsigned features)
     w->kernel = ends[0];
     w->loop = ev_loop_new(EVFLAG_AUTO);
     w->options = (struct options){.ttl = LEASE_TTL_DEFAULT, .mode = 01777};
-    w->fake = fake_backend_new(&wire_clock, features);
+    w->fake = fake_backend_new(&wire_clock, features, store);
     w->exchanges = g_hash_table_new_full(NULL, NULL, NULL, wire_exchange_free);
     w->lookups = g_hash_table_new(NULL, NULL);
     w->opened = g_hash_table_new_full(NULL, NULL, NULL, g_free);
@@ -395,6 +411,20 @@ struct wire *wire_new(unsigned features)
     ck_assert_int_eq(fuse_session_custom_io(w->session, &io, ends[1]), 0);
     fs_notify_through(w->fs, w->session);
     wire_greet(w);
+    return w;
+}
+
+struct wire *wire_new(unsigned features)
+{
+    return wire_new_on(features, NULL);
+}
+
+struct wire *wire_new_beside(struct wire *first)
+{
+    struct wire *w = wire_new_on(fake_backend_head(first->fake)->features, first->fake);
+    first->beside = w;
+    w->beside = first;
+    strcpy(w->fs->host, "elsewhere");
     return w;
 }
 
@@ -460,6 +490,11 @@ static void wire_check_answered(struct wire *w)
 
 void wire_free(struct wire *w)
 {
+    if (w->beside) {
+        struct wire *other = w->beside;
+        w->beside = other->beside = NULL;
+        wire_free(other);
+    }
     for (int call = 0; call < FAKE_CALLS; call++) {
         fake_backend_hold(w->fake, (enum fake_call)call, false);
         fake_backend_fail(w->fake, (enum fake_call)call, BACKEND_OK);

@@ -30,6 +30,7 @@ struct wire {
     GHashTable *opened;    /* file handle -> struct wire_file */
     GArray *notices;       /* struct wire_notice */
     GArray *children;      /* pid_t, to be killed in the end */
+    struct wire *beside;   /* the other mount, or NULL */
     uint64_t directory;    /* in which names are looked up, created, … */
     /* whom the next requests come from */
     pid_t pid;
@@ -60,6 +61,9 @@ struct wire_exchange {
 
 /* `features` of enum backend_feature. */
 struct wire *wire_new(unsigned features);
+/* Another mount of the same store, on another host.  The two move together, and
+ * wire_free of the first ends both. */
+struct wire *wire_new_beside(struct wire *first);
 /* Closes what is open, forgets all nodes, checks that nothing is left. */
 void wire_free(struct wire *w);
 
