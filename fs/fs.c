@@ -72,6 +72,13 @@ static void fs_cancel_interrupted(struct ev_loop *loop, ev_idle *idle, int event
     request_cancel_interrupted(fs);
 }
 
+static void fs_wake(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    request_wake(timer->data);
+}
+
 struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
 {
     struct fs *fs = g_new0(struct fs, 1);
@@ -85,6 +92,9 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
     ev_set_priority(&fs->interrupts, EV_MAXPRI); /* requests that keep coming do not put it off */
     fs->interrupts.data = fs;
+    TAILQ_INIT(&fs->sleeping);
+    ev_timer_init(&fs->alarm, fs_wake, 0, 0);
+    fs->alarm.data = fs;
     fs_read_identity(fs);
     struct node *root = tree_root(fs->tree);
     root->mode = (uint16_t)(S_IFDIR | options->mode);
@@ -115,10 +125,10 @@ static GPtrArray *fs_nodes(struct fs *fs)
     return nodes;
 }
 
-static void fs_refuse_parked(struct hold *hold)
+static void fs_refuse_all(struct request_queue *queue)
 {
     struct request *r;
-    while (hold->parked && (r = TAILQ_FIRST(hold->parked))) {
+    while (queue && (r = TAILQ_FIRST(queue))) {
         request_reply(r, -ENOLCK);
     }
 }
@@ -126,15 +136,16 @@ static void fs_refuse_parked(struct hold *hold)
 void fs_stop(struct fs *fs)
 {
     notify_finish(fs->notify);
+    fs_refuse_all(&fs->sleeping);
     GPtrArray *nodes = fs_nodes(fs);
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
         struct hold *hold;
         LIST_FOREACH(hold, &node->holds, link) {
-            fs_refuse_parked(hold);
+            fs_refuse_all(hold->parked);
         }
         LIST_FOREACH(hold, &node->waiting, link) {
-            fs_refuse_parked(hold);
+            fs_refuse_all(hold->parked);
         }
         tree_unref(fs->tree, node);
     }
@@ -164,6 +175,7 @@ void fs_free(struct fs *fs)
         return;
     }
     ev_idle_stop(fs->loop, &fs->interrupts);
+    ev_timer_stop(fs->loop, &fs->alarm);
     fs_drop_holds(fs);
     while (!LIST_EMPTY(&fs->handles)) {
         handle_drop(fs, LIST_FIRST(&fs->handles));

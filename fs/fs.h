@@ -56,6 +56,8 @@ struct fs {
     GBytes *last_meta_bytes;
     struct request_queue interrupted;
     ev_idle interrupts;
+    struct request_queue sleeping; /* the first to wake first */
+    ev_timer alarm;
     void (*ready)(void *arg); /* told once, when the kernel has greeted */
     void *ready_arg;
 };

@@ -113,6 +113,7 @@ static void handle_open_provisionally(struct request *r)
     struct backend_claim claim;
     r->hold = hold_new(r->fs, r->node, BACKEND_PROVISIONAL, r->handle->opener, context->uid, context->gid,
                        r->creates ? r->mode : r->node->mode);
+    r->awaits = !r->waited;
     hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
     hold_acquire(r, &claim, handle_opened);
     g_bytes_unref(claim.meta);

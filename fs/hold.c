@@ -248,97 +248,6 @@ void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
     hold->node->mode = hold->mode;
 }
 
-/* --- asking ---------------------------------------------------------------- */
-
-static void hold_gave_up(struct request *r)
-{
-    struct hold *hold = r->hold;
-    r->hold = NULL;
-    hold_release(r->fs, hold, NULL, NULL);
-    request_reply(r, -EINTR);
-}
-
-/* The hold ended while it waited. */
-static void hold_not_granted(struct request *r)
-{
-    r->hold = NULL;
-    r->then(r, BACKEND_UNREACHABLE);
-}
-
-static void hold_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
-                          const struct backend_info *holder)
-{
-    struct request *r = arg;
-    struct fs *fs = r->fs;
-    struct hold *hold = r->hold;
-    r->busy_young = holder && holder->kind == BACKEND_LEASE && clock_now() - holder->acquired < SECOND;
-    if (result == BACKEND_QUEUED) {
-        hold->ticket = ticket;
-        if (!r->queue) {
-            request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
-        }
-        return;
-    }
-    request_unpark(r);
-    if (result != BACKEND_OK) {
-        r->hold = NULL;
-        hold_free(fs, hold);
-        r->then(r, result);
-        return;
-    }
-    hold->ticket = ticket;
-    hold_granted(fs, hold, ticket->kind);
-    hold_ref(hold);
-    r->then(r, result);
-    hold_resume_parked(fs, hold); /* opens that met it unanswered */
-    hold_unref(fs, hold);
-}
-
-void hold_acquire(struct request *r, const struct backend_claim *claim,
-                  void (*then)(struct request *, enum backend_result))
-{
-    char path[TREE_PATH_MAX];
-    struct hold *hold = r->hold;
-    r->then = then;
-    if (!tree_path(hold->node, path, sizeof path)) {
-        hold_acquired(r, BACKEND_INVALID, NULL, NULL);
-        return;
-    }
-    request_ref(r);
-    struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
-    if (ticket && r->req && r->hold == hold && !hold->ticket) {
-        /* Not answered yet: interruptible all the same. */
-        hold->ticket = ticket;
-        request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
-    }
-    request_unref(r);
-}
-
-static void hold_converted(void *arg, enum backend_result result)
-{
-    struct request *r = arg;
-    struct fs *fs = r->fs;
-    struct hold *hold = r->hold;
-    hold->converting = false;
-    if (!hold->ticket) {
-        result = BACKEND_STALE; /* it ended meanwhile */
-        r->hold = NULL;
-    } else if (result == BACKEND_OK) {
-        hold_granted(fs, hold, hold->ticket->kind);
-    }
-    r->then(r, result);
-    hold_resume_parked(fs, hold);
-    hold_unref(fs, hold);
-}
-
-void hold_convert(struct request *r, const struct backend_claim *claim,
-                  void (*then)(struct request *, enum backend_result))
-{
-    r->then = then;
-    hold_ref(r->hold)->converting = true;
-    backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
-}
-
 void hold_resume_parked(struct fs *fs, struct hold *hold)
 {
     if (hold->parked) {
@@ -346,31 +255,6 @@ void hold_resume_parked(struct fs *fs, struct hold *hold)
         request_resume_all(hold->parked);
         hold_unref(fs, hold);
     }
-}
-
-static void hold_decided(struct request *r, enum backend_result result)
-{
-    struct hold *hold = r->hold;
-    void (*decided)(struct request *, enum backend_result) = r->decided;
-    if (hold && result == BACKEND_OK) {
-        hold_resume_parked(r->fs, hold);
-    }
-    decided(r, result);
-}
-
-void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result))
-{
-    struct backend_claim claim;
-    hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
-    claim.content = content;
-    if (content) {
-        r->hold->size = (uint32_t)g_bytes_get_size(content);
-    }
-    claim.mode = r->hold->ticket->mode;
-    r->hold->closed = false;
-    r->decided = then;
-    hold_convert(r, &claim, hold_decided);
-    g_bytes_unref(claim.meta);
 }
 
 /* --- ending ---------------------------------------------------------------- */

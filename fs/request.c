@@ -93,6 +93,45 @@ void request_park(struct request *r, struct request_queue *queue, void (*resume)
     fuse_req_interrupt_func(r->req, request_interrupted, r);
 }
 
+static void request_set_alarm(struct fs *fs)
+{
+    const struct request *first = TAILQ_FIRST(&fs->sleeping);
+    ev_timer_stop(fs->loop, &fs->alarm);
+    if (first) {
+        ev_now_update(fs->loop);
+        ev_timer_set(&fs->alarm, (double)MAX(first->wake - clock_now(), 1) / 1000, 0);
+        ev_timer_start(fs->loop, &fs->alarm);
+    }
+}
+
+void request_sleep(struct request *r, clock_ms when, void (*resume)(struct request *), void (*cancel)(struct request *))
+{
+    struct fs *fs = r->fs;
+    struct request *later;
+    r->wake = when;
+    TAILQ_FOREACH(later, &fs->sleeping, parked) {
+        if (later->wake > when) {
+            break;
+        }
+    }
+    request_park(r, &fs->sleeping, resume, cancel);
+    if (later) {
+        TAILQ_REMOVE(&fs->sleeping, r, parked);
+        TAILQ_INSERT_BEFORE(later, r, parked);
+    }
+    request_set_alarm(fs);
+}
+
+void request_wake(struct fs *fs)
+{
+    struct request *r;
+    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {
+        request_unpark(r);
+        r->resume(r);
+    }
+    request_set_alarm(fs);
+}
+
 void request_unpark(struct request *r)
 {
     if (r->queue) {

@@ -40,10 +40,17 @@ struct request {
     bool opens;      /* `handle` is new: freed unless the reply hands it to the kernel */
     bool creates;    /* answered by fuse_reply_create */
     bool waited;     /* has waited for a provisional second once */
+    bool awaits;     /* is to wait for one of another mount: `awaited` */
     bool blocks;     /* a lock request that waits */
     bool busy_young; /* refused by a lease in its first second */
     bool is_interrupted;
     bool has_caller;
+    clock_ms wake; /* of one that sleeps */
+    struct {
+        clock_ms until; /* 0: it has not waited */
+        uint64_t fence;
+        int64_t pause;
+    } awaited;
     struct {
         GBytes *bytes; /* to be written; NULL: cut or fill to offset */
         off_t offset;
@@ -88,6 +95,13 @@ uid_t request_uid(const struct request *r);
 /* Waits at the end of `queue` for its owner to resume it.  Interruptible. */
 void request_park(struct request *r, struct request_queue *queue, void (*resume)(struct request *),
                   void (*cancel)(struct request *));
+/* Waits until clock_now() has reached `when`, then goes on with `resume`.
+ * Interruptible. */
+void request_sleep(struct request *r, clock_ms when, void (*resume)(struct request *),
+                   void (*cancel)(struct request *));
+/* Resumes those whose time has come. */
+void request_wake(struct fs *fs);
+
 /* Takes it out of its queue. */
 void request_unpark(struct request *r);
 

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fs/request.h"
 #include "fs/tree.h"
 
 #define WIRE_MESSAGE_MAX (1 << 20)
@@ -197,6 +198,7 @@ void wire_take(struct wire *w)
 static bool wire_turn_one(struct wire *w)
 {
     bool moved = wire_take_some(w);
+    request_wake(w->fs);
     ev_run(w->loop, EVRUN_NOWAIT);
     moved |= fake_backend_deliver(w->fake);
     wire_collect(w);
