@@ -12,6 +12,9 @@
  *
  * Every request is answered exactly once, never from inside a call, and within
  * its time; times are milliseconds of CLOCK_BOOTTIME.
+ *
+ * Events and answers come from the loop, and may call anything here but
+ * redis_conn_free.  The process must ignore SIGPIPE.
  */
 #ifndef BACKEND_REDIS_CONN_H
 #define BACKEND_REDIS_CONN_H
@@ -62,7 +65,7 @@ enum redis_outcome {
 struct redis_answer {
     enum redis_outcome outcome;
     const redisReply *reply; /* with REPLY and ERROR, else NULL */
-    clock_ms sent;           /* before the try that was answered was sent; 0 if never */
+    clock_ms sent;           /* before the try that was answered (or the last) was sent; 0 if never */
     bool repeated;           /* an earlier try was sent too, and may have been carried out */
 };
 
@@ -76,7 +79,8 @@ struct redis_conn_events {
     void (*down)(void *context, const char *why);
     /* A message on our channel. */
     void (*message)(void *context, const char *data, size_t length);
-    /* A key that was watched has changed or is gone; or with NULL: any may have. */
+    /* A key that was watched has changed or is gone (this may come before the
+     * answer to the watch); or with NULL: any may have, as after `up`. */
     void (*changed)(void *context, const char *key, size_t length);
 };
 
@@ -89,6 +93,11 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
                       void *context);
 /* Ends it; callbacks of requests under way are not called.  NULL is allowed. */
 void redis_conn_free(struct redis_conn *conn);
+
+/* Counts (+1, -1) who waits for a message or a change of a key: while there is
+ * one, the Pub/Sub connection is asked for a sign of life whenever it was silent
+ * for twice the time of a reply.  A connection that nobody waits for costs no wake-ups. */
+void redis_conn_keep(struct redis_conn *conn, int more);
 
 bool redis_conn_is_up(const struct redis_conn *conn);
 /* Why it is not up, one line ("" if it is): for logs and errors. */
@@ -104,9 +113,9 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
 
 /* A call of a script: EVALSHA, and EVAL when the server has lost it (NOSCRIPT).
  * `arguments` are KEYS then ARGV, by length, copied.  `timeout` in ms, all tries;
- * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, and READONLY after a
- * reconnect are tried again until the time is up.  Returns an id for
- * redis_conn_forget, never 0. */
+ * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, and READONLY (over a new
+ * connection: the name may lead to another server by then) are tried again until
+ * the time is up.  Returns an id for redis_conn_forget, never 0. */
 struct redis_argument {
     const char *data;
     size_t length;
