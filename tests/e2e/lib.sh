@@ -428,7 +428,26 @@ cleanup() {
     done
     for pid in "${started[@]}" $(pgrep -f "$TEST_DIR/actor.py"); do kill -9 "$pid"; done # and their forks
     wait
-    if [ -n "${E2E_KEEP:-}" ]; then say "kept: $TEST_DIR"; else rm -rf --one-file-system "$TEST_DIR"; fi
+    remove_scratch
+}
+
+# rm looks into a bind mount as into any directory of that disk, and --one-file-system does not
+# stop it there: what is still mounted below is taken away first, or nothing is deleted.
+remove_scratch() {
+    local point
+    while read -r point; do umount -l "$(printf %b "$point")"; done < <(mounts_below | tac)
+    if [ -n "${E2E_KEEP:-}" ]; then
+        say "kept: $TEST_DIR"
+    elif [ -n "$(mounts_below)" ]; then
+        say "kept, as there are mounts in it: $TEST_DIR"
+    else
+        rm -rf --one-file-system "$TEST_DIR"
+    fi
+}
+
+# As mountinfo writes them: a space is \040.
+mounts_below() {
+    awk -v top="$TEST_DIR/" 'index($5, top) == 1 { print $5 }' /proc/self/mountinfo
 }
 
 on_exit() {
