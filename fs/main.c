@@ -24,6 +24,7 @@
 #include "backend/local.h"
 #include "backend/log.h"
 #include "backend/redis_uri.h"
+#include "mountpoint.h"
 #include "options.h"
 #include "session.h"
 
@@ -197,6 +198,40 @@ static int serve_in_background(const struct options *options)
     return serve(options, ends[1]);
 }
 
+/* FUSE's own remount does not reach the daemon, but the attribute does. */
+static int remount(const struct options *options)
+{
+    char error[1024] = "";
+    if (mountpoint_set_ttl(options->mountpoint, options->ttl, error, sizeof error) < 0) {
+        log_error("%s", error);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
+
+static int act(const struct options *options)
+{
+    if (options->show_help) {
+        fputs(help, stdout);
+        return EXIT_SUCCESS;
+    }
+    if (options->show_version) {
+        printf("leasefs %s (libfuse %s)\n", PACKAGE_VERSION, fuse_pkgversion());
+        return EXIT_SUCCESS;
+    }
+    if (options->foreground) {
+        return serve(options, NOBODY_WAITS);
+    }
+    int status = EXIT_SUCCESS;
+    if (!options->fake) {
+        status = options->remount ? remount(options) : serve_in_background(options);
+    }
+    if (status == EXIT_SUCCESS && options->verbose) {
+        printf("leasefs: %s mounted on %s\n", options->backend, options->mountpoint); /* as mount(8) says it */
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     char error[1024] = "";
@@ -208,12 +243,8 @@ int main(int argc, char **argv)
     if (options_parse(&options, argc, argv, error, sizeof error) < 0) {
         log_error("%s", error);
         status = EXIT_FAILURE;
-    } else if (options.show_help) {
-        fputs(help, stdout);
-    } else if (options.show_version) {
-        printf("leasefs %s (libfuse %s)\n", PACKAGE_VERSION, fuse_pkgversion());
     } else {
-        status = options.foreground ? serve(&options, NOBODY_WAITS) : serve_in_background(&options);
+        status = act(&options);
     }
     options_clear(&options);
     return status;

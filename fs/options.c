@@ -4,14 +4,18 @@
 #include <errno.h>
 #include <getopt.h>
 #include <glib.h>
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "mountpoint.h"
 
 #define SYSTEM_STATE "/var/lib"
 #define USAGE "usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT"
+#define FLAGS ":dfho:nrsvwV"
+#define HELPER_FLAGS FLAGS "N:t:"
 
 int options_fail(struct options_parse *p, const char *format, ...)
 {
@@ -71,6 +75,7 @@ static char *escape_path(const char *path)
 /* Where this user's programs keep what they must not lose, as in file-hierarchy(7). */
 static char *state_home(void)
 {
+    const char *home = g_get_home_dir();
     const char *state = g_getenv("XDG_STATE_HOME");
     if (geteuid() == 0) {
         return g_strdup(SYSTEM_STATE);
@@ -78,7 +83,11 @@ static char *state_home(void)
     if (state && g_path_is_absolute(state)) {
         return g_strdup(state);
     }
-    return g_build_filename(g_get_home_dir(), ".local", "state", NULL);
+    if (access(home, W_OK) < 0) { /* mount.fuse3(8) says /root when mount(8) says nothing */
+        const struct passwd *user = getpwuid(geteuid());
+        home = user ? user->pw_dir : home;
+    }
+    return g_build_filename(home, ".local", "state", NULL);
 }
 
 /* What the store is.  Of redis:// only that it is meant: redis_uri.h reads it. */
@@ -122,27 +131,8 @@ static int refuse_of_others(struct options_parse *p)
 
 static int find_mountpoint(struct options_parse *p, const char *given)
 {
-    struct stat status;
-    char *path = realpath(given, NULL);
-    if (!path || stat(path, &status) < 0) {
-        int error = errno;
-        free(path);
-        if (error == ENOENT) {
-            return options_fail(p, "mount point '%s' does not exist: make it with mkdir", given);
-        }
-        if (error == ENOTCONN) {
-            return options_fail(
-                p, "mount point '%s' is a mount without its daemon: end it with umount or fusermount3 -u", given);
-        }
-        return options_fail(p, "mount point '%s': %s", given, g_strerror(error));
-    }
-    if (!S_ISDIR(status.st_mode)) {
-        free(path);
-        return options_fail(p, "mount point '%s' is not a directory", given);
-    }
-    p->options->mountpoint = g_strdup(path);
-    free(path);
-    return 0;
+    p->options->mountpoint = mountpoint_resolve(given, p->error, p->error_size);
+    return p->options->mountpoint ? 0 : -EINVAL;
 }
 
 /* What every mount has, whatever was asked for. */
@@ -177,8 +167,8 @@ static int parse_flag(struct options_parse *p, int flag, char *const *argv)
 {
     struct options *o = p->options;
     switch (flag) {
-    case 'f':
-        o->foreground = true;
+    case 'f': /* to mount(8), "fake" */
+        *(p->is_helper ? &o->fake : &o->foreground) = true;
         return 0;
     case 'd':
         return options_word(p, "debug");
@@ -188,17 +178,22 @@ static int parse_flag(struct options_parse *p, int flag, char *const *argv)
     case 'V':
         o->show_version = true;
         return 0;
-    case 'o':
-        return parse_list(p, optarg);
     case 'r':
         return options_fail(p, "-r: a mount cannot be read-only, because locks need writing");
-    case 'n': /* mount(8) may hand these on: no mtab, sloppy, verbose, writable */
     case 's':
+        p->sloppy = true;
+        return 0;
     case 'v':
+        o->verbose = true;
+        return 0;
+    case 'n': /* there is no mtab to write to */
+    case 't': /* the type that mount(8) was asked for */
     case 'w':
         return 0;
+    case 'N':
+        return options_fail(p, "-N %s: use nsenter(1) to mount in another namespace", optarg);
     case ':':
-        return options_fail(p, "-o needs a list of options");
+        return options_fail(p, "-%c needs %s", optopt, optopt == 'o' ? "a list of options" : "an argument");
     default:
         if (optopt) {
             return options_fail(p, "unknown option '-%c': try leasefs --help", optopt);
@@ -207,23 +202,40 @@ static int parse_flag(struct options_parse *p, int flag, char *const *argv)
     }
 }
 
-int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size)
+/* All flags come before any -o list is read, so that -s may stand after it. */
+static int parse_flags(struct options_parse *p, int argc, char **argv)
 {
     static const struct option long_options[] = {
         {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
+    g_autoptr(GPtrArray) lists = g_ptr_array_new();
+    int flag, result = 0;
+    optind = 0; /* GNU: begin anew */
+    opterr = 0;
+    while (result == 0 &&
+           (flag = getopt_long(argc, argv, p->is_helper ? HELPER_FLAGS : FLAGS, long_options, NULL)) != -1) {
+        if (flag == 'o') {
+            g_ptr_array_add(lists, optarg);
+        } else {
+            result = parse_flag(p, flag, argv);
+        }
+    }
+    for (guint i = 0; result == 0 && i < lists->len; i++) {
+        result = parse_list(p, g_ptr_array_index(lists, i));
+    }
+    return result;
+}
+
+int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size)
+{
     struct options_parse p = {.options = options, .error = error, .error_size = error_size};
     *options =
         (struct options){.ttl = LEASE_TTL_DEFAULT, .uid = geteuid(), .gid = getegid(), .redis = {.keepalive = true}};
-    int flag, result = 0;
-
     if (fuse_opt_add_arg(&options->fuse, "leasefs") < 0) {
         return options_fail(&p, "out of memory");
     }
-    optind = 0; /* GNU: begin anew */
-    opterr = 0;
-    while (result == 0 && (flag = getopt_long(argc, argv, ":fdho:nrsvwV", long_options, NULL)) != -1) {
-        result = parse_flag(&p, flag, argv);
-    }
+    g_autofree char *program = g_path_get_basename(argc > 0 ? argv[0] : "leasefs");
+    p.is_helper = g_str_has_prefix(program, "mount.");
+    int result = parse_flags(&p, argc, argv);
     if (result < 0 || options->show_help || options->show_version) {
         return result;
     }
@@ -232,6 +244,10 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     }
     if (argc - optind > 2) {
         return options_fail(&p, "'%s' is one argument too many: " USAGE, argv[optind + 2]);
+    }
+    if (options->remount && !p.has_ttl) {
+        return options_fail(&p,
+                            "remount changes ttl= and nothing else: say remount,ttl=TIME, or unmount and mount anew");
     }
     options->backend = g_strdup(argv[optind]);
     result = find_mountpoint(&p, argv[optind + 1]);

@@ -33,6 +33,9 @@ struct options_redis {
 
 struct options {
     bool foreground; /* -f */
+    bool fake;       /* -f of mount.leasefs: check, but do not mount */
+    bool verbose;    /* -v */
+    bool remount;    /* change the ttl of the mount that is there */
     bool show_help, show_version;
     enum options_kind kind;
     char *backend;   /* "memory", "local", "local:DIR", "redis://HOST" and its like, as given */
@@ -49,8 +52,9 @@ struct options {
 };
 
 /* Parses `leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT` (options may stand
- * anywhere, as mount.fuse3(8) puts them last).  0, or -EINVAL with one line in
- * `error`.  Free with options_clear in both cases. */
+ * anywhere, as mount.fuse3(8) puts them last), or with an argv[0] of
+ * mount.leasefs what mount(8) says to its helpers: there -f means "fake".  0, or
+ * -EINVAL with one line in `error`.  Free with options_clear in both cases. */
 int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size);
 
 /* Frees what it owns; a zeroed or cleared structure is allowed. */

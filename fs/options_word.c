@@ -99,6 +99,7 @@ static int take_ttl(struct options_parse *p, const char *word, const char *value
     if (options_duration(value, strlen(value), &p->options->ttl) < 0) {
         return options_fail(p, "%s: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h", word);
     }
+    p->has_ttl = true;
     return 0;
 }
 
@@ -285,6 +286,20 @@ static int drop(struct options_parse *p, const char *word, const char *value)
     return 0;
 }
 
+static int take_remount(struct options_parse *p, const char *word, const char *value)
+{
+    (void)word, (void)value;
+    p->options->remount = true;
+    return 0;
+}
+
+/* What mount tables show of any FUSE mount, and mount(8) hands back to be remounted. */
+static int take_shown(struct options_parse *p, const char *word, const char *value)
+{
+    (void)value;
+    return p->options->remount || p->sloppy ? 0 : options_fail(p, "%s: this is the kernel's, not yours to set", word);
+}
+
 static int refuse_read_only(struct options_parse *p, const char *word, const char *value)
 {
     (void)value;
@@ -299,6 +314,10 @@ static const struct option_word option_words[] = {
     {"gid=", take_gid, FOR_ALL},
     {"sync=", take_sync, FOR_LOCAL},
     {"ro", refuse_read_only, FOR_ALL},
+    {"remount", take_remount, FOR_ALL},
+    {"user_id=", take_shown, FOR_ALL},
+    {"group_id=", take_shown, FOR_ALL},
+    {"max_read=", take_shown, FOR_ALL},
 
     {"prefix=", take_prefix, FOR_REDIS},
     {"key=", take_key, FOR_REDIS},
@@ -360,6 +379,7 @@ static const struct option_word option_words[] = {
     {"_netdev", drop, FOR_ALL},
     {"comment=", drop, FOR_ALL},
     {"x-", drop, FOR_ALL},
+    {"X-", drop, FOR_ALL},
 };
 
 /* Which backend it is for, is known only after the last word. */
@@ -383,5 +403,5 @@ int options_word(struct options_parse *p, const char *word)
             return option_words[i].take(p, word, word + length);
         }
     }
-    return options_fail(p, "unknown option '%s': see OPTIONS in leasefs(8)", word);
+    return p->sloppy ? 0 : options_fail(p, "unknown option '%s': see OPTIONS in leasefs(8)", word);
 }

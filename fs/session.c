@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "backend/log.h"
 #include "fs.h"
+#include "mountpoint.h"
 
 struct session {
     struct ev_loop *loop;
@@ -79,6 +80,11 @@ static int session_mount(struct session *s, const struct options *options, char 
     if (!s->fuse) {
         snprintf(error, error_size, "the mount options were not accepted by libfuse (see above)");
         return -EINVAL;
+    }
+    /* At the last moment: until the mount is there, the directory below it can be seen. */
+    int result = mountpoint_clear(options->mountpoint, error, error_size);
+    if (result < 0) {
+        return result;
     }
     if (fuse_session_mount(s->fuse, options->mountpoint) != 0) {
         snprintf(error, error_size, "cannot mount at %s (see above): is /dev/fuse there, and may you mount?",

@@ -37,10 +37,10 @@ static void tear_down(void)
     g_free(workdir);
 }
 
-/* Parses `leasefs ARGUMENT...`. */
-static int parse(const char *const *arguments)
+/* Parses `PROGRAM ARGUMENT...`. */
+static int parse(const char *program, const char *const *arguments)
 {
-    char *argv[ARGUMENTS_MAX + 1] = {g_strdup("leasefs")};
+    char *argv[ARGUMENTS_MAX + 1] = {g_strdup(program)};
     int argc = 1;
     options_clear(&options);
     error[0] = '\0';
@@ -57,7 +57,8 @@ static int parse(const char *const *arguments)
     return result;
 }
 
-#define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+#define PARSE(...) parse("leasefs", (const char *const[]){__VA_ARGS__, NULL})
+#define PARSE_HELPER(...) parse("/sbin/mount.leasefs", (const char *const[]){__VA_ARGS__, NULL})
 
 /* `expected` without the default_permissions at the end. */
 static void assert_fuse_arguments(const char *expected)
@@ -303,6 +304,37 @@ START_TEST(wrong_value_is_told_with_what_is_allowed)
 }
 END_TEST
 
+START_TEST(helper_of_mount_8_has_its_flags)
+{
+    ck_assert_int_eq(PARSE_HELPER("memory", mountpoint, "-f", "-n", "-v", "-w", "-t", "leasefs", "-o", "rw"), 0);
+    ck_assert(options.fake && options.verbose && !options.foreground);
+    assert_refused(PARSE_HELPER("memory", mountpoint, "-N", "/proc/1/ns/mnt"),
+                   "-N /proc/1/ns/mnt: use nsenter(1) to mount in another namespace");
+    assert_refused(PARSE("memory", mountpoint, "-N", "/x"), "unknown option '-N': try leasefs --help");
+    ck_assert_int_eq(PARSE("-f", "memory", mountpoint), 0);
+    ck_assert(options.foreground && !options.fake);
+}
+END_TEST
+
+START_TEST(sloppy_drops_what_is_unknown_and_nothing_else)
+{
+    ck_assert_int_eq(PARSE("memory", mountpoint, "-o", "nosuch,ttl=5", "-s"), 0);
+    ck_assert_int_eq(options.ttl, 5000);
+    ck_assert_int_lt(PARSE("-s", "memory", mountpoint, "-o", "ttl=soon"), 0);
+}
+END_TEST
+
+START_TEST(remount_takes_a_ttl_and_what_mount_tables_show)
+{
+    ck_assert_int_eq(PARSE("memory", mountpoint, "-o", "rw,relatime,remount,user_id=0,group_id=0,ttl=5s"), 0);
+    ck_assert(options.remount);
+    ck_assert_int_eq(options.ttl, 5000);
+    assert_refused(PARSE("memory", mountpoint, "-o", "remount,noatime"),
+                   "remount changes ttl= and nothing else: say remount,ttl=TIME, or unmount and mount anew");
+    assert_refused(PARSE("memory", mountpoint, "-o", "user_id=0"), "user_id=0: this is the kernel's, not yours to set");
+}
+END_TEST
+
 START_TEST(unknown_option_is_named)
 {
     static const char *const words[] = {"tll=5s",      "ttl",          "rox",        "xattr",
@@ -434,7 +466,7 @@ START_TEST(mount_point_must_be_a_directory)
     g_free(expected);
     g_free(missing);
     assert_refused(PARSE("memory", "/dev/null"), "mount point '/dev/null' is not a directory");
-    assert_refused(PARSE("memory", "/dev/null/x"), "mount point '/dev/null/x': Not a directory");
+    assert_refused(PARSE("memory", "/dev/null/x"), "mount point '/dev/null/x' is not a directory");
 }
 END_TEST
 
@@ -547,6 +579,9 @@ int main(void)
     tcase_add_test(line, relative_paths_are_taken_from_the_working_directory);
     tcase_add_test(line, help_and_version_need_nothing_else);
     tcase_add_test(line, wrong_value_is_told_with_what_is_allowed);
+    tcase_add_test(line, helper_of_mount_8_has_its_flags);
+    tcase_add_test(line, sloppy_drops_what_is_unknown_and_nothing_else);
+    tcase_add_test(line, remount_takes_a_ttl_and_what_mount_tables_show);
     tcase_add_test(line, unknown_option_is_named);
     tcase_add_test(line, unknown_backend_is_told_with_those_there_are);
     tcase_add_test(line, redis_is_a_backend_of_its_own);
