@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "duration.h"
 #include "options_private.h"
 
 #define PERMISSION_BITS 07777
@@ -34,48 +35,12 @@ int options_duration(const char *text, size_t length, int64_t *ret_ms)
 
 int options_duration_within(const char *text, size_t length, int64_t min, int64_t max, int64_t *ret_ms)
 {
-    static const struct {
-        const char *name;
-        int64_t ms;
-    } units[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}};
-    int64_t whole = 0, fraction = 0, scale = 1;
-    size_t at = 0;
-
-    for (; at < length && g_ascii_isdigit(text[at]); at++) {
-        whole = whole * 10 + (text[at] - '0');
-        if (whole > LEASE_TTL_MAX) {
-            return -EINVAL;
-        }
-    }
-    if (at == 0) {
+    int64_t ms;
+    if (duration_parse(text, length, &ms) != 0 || ms < min || ms > max) {
         return -EINVAL;
     }
-    if (at < length && text[at] == '.') {
-        size_t point = at++;
-        for (; at < length && g_ascii_isdigit(text[at]); at++) {
-            if (scale < 1000000000) { /* finer than a millisecond of a day */
-                fraction = fraction * 10 + (text[at] - '0');
-                scale *= 10;
-            }
-        }
-        if (at == point + 1) {
-            return -EINVAL;
-        }
-    }
-    for (size_t i = 0; i < G_N_ELEMENTS(units); i++) {
-        if (strlen(units[i].name) == length - at && memcmp(text + at, units[i].name, length - at) == 0) {
-            if (whole > LEASE_TTL_MAX / units[i].ms) {
-                return -EINVAL;
-            }
-            int64_t ms = whole * units[i].ms + fraction * units[i].ms / scale;
-            if (ms < min || ms > max) {
-                return -EINVAL;
-            }
-            *ret_ms = ms;
-            return 0;
-        }
-    }
-    return -EINVAL;
+    *ret_ms = ms;
+    return 0;
 }
 
 /* Digits of the base and nothing else, at most `max`. */
