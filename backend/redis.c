@@ -1,0 +1,271 @@
+/* redis: leases in a Redis server.
+ *
+ * The server decides, in scripts (redis_script/); this mount keeps what it needs
+ * to know of its own tickets, and when each is to be seen to again.  A waiter
+ * is told on this mount's channel that it holds, and claims; a lost message
+ * costs it no more than REDIS_REFRESH.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "log.h"
+#include "redis_private.h"
+
+/* --- the connection --- */
+
+static int by_number(gconstpointer a, gconstpointer b)
+{
+    const struct redis_ticket *x = *(struct redis_ticket *const *)a, *y = *(struct redis_ticket *const *)b;
+
+    return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
+}
+
+/* What is held is extended, what waits stands in the queue again, in order. */
+static void on_up(void *context)
+{
+    struct redis *r = context;
+    GPtrArray *tickets = g_ptr_array_new();
+    GHashTableIter each;
+    struct redis_ticket *t;
+
+    if (r->was_up)
+        log_info("the Redis server is there again");
+    r->was_up = true;
+    g_hash_table_iter_init(&each, r->tickets);
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
+        if (t->state != REDIS_ASKED)
+            g_ptr_array_add(tickets, t);
+    g_ptr_array_sort(tickets, by_number);
+    for (guint i = 0; i < tickets->len; i++) {
+        t = tickets->pdata[i];
+        t->place->watched = false;
+        if (t->state == REDIS_HELD)
+            redis_extend(r, t);
+        else
+            redis_refresh(r, t);
+    }
+    g_ptr_array_free(tickets, TRUE);
+}
+
+static void on_down(void *context, const char *why)
+{
+    (void)context;
+    log_warning("the Redis server is away: %s", why);
+}
+
+/* "g TICKET": it holds; "w TICKET": somebody waits for what it holds;
+ * "e TICKET WHY": it has ended. */
+static void on_message(void *context, const char *data, size_t length)
+{
+    struct redis *r = context;
+    char **words, *text = g_strndup(data, length);
+    struct redis_ticket *t;
+
+    words = g_strsplit(text, " ", 3);
+    t = words[0] && words[1] ? redis_ticket_find(r, words[1]) : NULL;
+    if (t && strcmp(words[0], "g") == 0 && t->state != REDIS_HELD) {
+        t->handed = true;
+        if (t->state != REDIS_ASKED)
+            redis_refresh(r, t);
+    } else if (t && strcmp(words[0], "w") == 0 && t->state == REDIS_HELD) {
+        r->events->wanted(r->context, &t->head);
+    } else if (t && strcmp(words[0], "e") == 0 && words[2] && t->state == REDIS_HELD) {
+        enum backend_end why = strcmp(words[2], "broken") == 0     ? BACKEND_BROKEN
+                               : strcmp(words[2], "released") == 0 ? BACKEND_RELEASED
+                               : strcmp(words[2], "expired") == 0  ? BACKEND_EXPIRED
+                                                                   : BACKEND_LOST;
+        redis_ticket_end(r, t, why, false);
+    }
+    g_strfreev(words);
+    g_free(text);
+}
+
+/* Of the tickets that wait at a place only the first needs to ask. */
+static void ask_first(struct redis *r, struct redis_place *place)
+{
+    struct redis_ticket *t, *first = NULL;
+
+    place->watched = false;
+    LIST_FOREACH(t, &place->tickets, link)
+        if (t->state == REDIS_WAITING && (!first || t->head.fence < first->head.fence))
+            first = t;
+    if (first)
+        redis_refresh(r, first);
+}
+
+static void on_changed(void *context, const char *key, size_t length)
+{
+    struct redis *r = context;
+    size_t before = strlen(r->before), behind = strlen(r->behind);
+    GHashTableIter each;
+    struct redis_place *place;
+
+    if (key) {
+        char *name;
+
+        if (length < before + behind)
+            return;
+        name = g_strndup(key + before, length - before - behind);
+        place = g_hash_table_lookup(r->places, name);
+        g_free(name);
+        if (place)
+            ask_first(r, place);
+        return;
+    }
+    g_hash_table_iter_init(&each, r->places);
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
+        ask_first(r, place);
+}
+
+static const struct redis_conn_events conn_events = {
+    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed};
+
+/* --- the backend --- */
+
+static void on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+    (void)loop, (void)revents;
+    redis_ticket_tick(timer->data);
+}
+
+static void redis_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
+{
+    struct redis *r = (struct redis *)b;
+
+    r->loop = loop;
+    r->events = events;
+    r->context = context;
+    ev_init(&r->timer, on_timer);
+    r->timer.data = r;
+    redis_conn_start(r->conn, loop, &conn_events, r);
+}
+
+static void redis_free(struct backend *b)
+{
+    struct redis *r = (struct redis *)b;
+    GHashTableIter each;
+    struct redis_ticket *t;
+
+    if (r->loop)
+        ev_timer_stop(r->loop, &r->timer);
+    while (!LIST_EMPTY(&r->ops))
+        redis_op_free(LIST_FIRST(&r->ops));
+    for (;;) {
+        g_hash_table_iter_init(&each, r->tickets);
+        if (!g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
+            break;
+        redis_ticket_free(r, t);
+    }
+    redis_conn_free(r->conn);
+    g_hash_table_unref(r->tickets);
+    g_hash_table_unref(r->places);
+    g_hash_table_unref(r->queues);
+    skiplist_clear(&r->agenda);
+    g_string_chunk_free(r->arena);
+    g_free(r->before);
+    g_free(r->behind);
+    g_free(r);
+}
+
+static void redis_recover(struct backend *b,
+                          void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
+                          void *arg)
+{
+    (void)b, (void)found, (void)arg;
+}
+
+static struct backend_counts redis_counts(struct backend *b)
+{
+    struct redis *r = (struct redis *)b;
+    struct backend_counts counts = {.waiting = r->waiting};
+    GHashTable *const tables[] = {r->places, r->queues};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
+        GHashTableIter each;
+        struct redis_place *place;
+
+        g_hash_table_iter_init(&each, tables[i]);
+        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
+            counts.locks += place->sequence ? place->held : place->held > 0;
+    }
+    return counts;
+}
+
+static bool redis_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
+{
+    const struct redis_ticket *t = (const struct redis_ticket *)ticket;
+
+    (void)b;
+    return g_strlcpy(buffer, t->place->sequence ? t->name : t->place->name, size) < size;
+}
+
+static const struct backend_operations operations = {
+    .start = redis_start,
+    .free = redis_free,
+    .acquire = redis_acquire,
+    .release = redis_release,
+    .release_range = redis_release_range,
+    .convert = redis_convert,
+    .renew = redis_renew,
+    .set = redis_set,
+    .revoke = redis_revoke,
+    .rename = redis_rename,
+    .test = redis_test,
+    .stat = redis_stat,
+    .list = redis_list,
+    .mkdir = redis_mkdir,
+    .rmdir = redis_rmdir,
+    .set_directory = redis_set_directory,
+    .recover = redis_recover,
+    .counts = redis_counts,
+    .name = redis_name,
+};
+
+/* The order of the agenda. */
+static int compare_next(const void *a, const void *b)
+{
+    const struct redis_ticket *x = a, *y = b;
+
+    if (x->next != y->next)
+        return x->next < y->next ? -1 : 1;
+    return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size)
+{
+    const char *template = options->key ? options->key : REDIS_KEY_DEFAULT, *at = strstr(template, "{n}");
+    struct redis_conn_options conn = options->conn;
+    struct redis *r;
+    guint64 random;
+
+    if (!at) {
+        snprintf(error, error_size, "key=%s: the template must contain {n}, which stands for the lock's name",
+                 template);
+        return -EINVAL;
+    }
+    while (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
+    }
+    r = g_new0(struct redis, 1);
+    r->backend = (struct backend){
+        .operations = &operations,
+        .name = "redis",
+        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE,
+        .safety = BACKEND_SINGLE,
+    };
+    r->before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template);
+    r->behind = g_strdup(at + strlen("{n}"));
+    g_snprintf(r->mount, sizeof r->mount, "lfs:%016" G_GINT64_MODIFIER "x", random);
+    r->tickets = g_hash_table_new(g_str_hash, g_str_equal);
+    r->places = g_hash_table_new(g_str_hash, g_str_equal);
+    r->queues = g_hash_table_new(g_str_hash, g_str_equal);
+    skiplist_init(&r->agenda, compare_next, options->seed);
+    r->arena = g_string_chunk_new(4096);
+    r->armed = CLOCK_NEVER;
+    LIST_INIT(&r->ops);
+    conn.channel = r->mount;
+    r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
+    *ret = &r->backend;
+    return 0;
+}

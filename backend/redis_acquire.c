@@ -1,0 +1,311 @@
+/* redis_acquire: taking a lock, waiting for it, and claiming it.
+ *
+ * One script does all three, so asking again with the same token is always
+ * safe: it renews what is held, gives a word of life for what waits, and claims
+ * what was handed over.  A ticket that waits asks again every REDIS_REFRESH,
+ * when the lock's deadline has come and it is first, when the server has told it
+ * that it holds, and when a foreign holder's key has changed.
+ */
+#include <string.h>
+
+#include "redis_private.h"
+
+static int64_t liveness(const struct redis_ticket *t)
+{
+    return t->place->sequence ? t->head.ttl : MIN(t->head.ttl, REDIS_LIVENESS);
+}
+
+static void fill(struct redis_call *call, struct redis *r, const struct redis_ticket *t, bool test)
+{
+    const char *name = t->place->sequence ? t->name : t->place->name;
+    bool in_root = !strchr(name, '/');
+    const char *leaf;
+    char *directory = redis_parent(name, &leaf);
+
+    redis_call_lock(call, r, REDIS_ACQUIRE, t->place->name, t->place->sequence, NULL);
+    redis_call_key(call, 0, directory);
+    for (const char *letter = redis_is_numbered(leaf) ? "oti" : ""; *letter && !t->place->sequence; letter++)
+        redis_call_key(call, *letter, directory);
+    g_free(directory);
+    redis_call_leaf(call, name, t->place->sequence);
+    redis_call_text(call, in_root ? "0" : "1");
+    redis_call_text(call, t->token);
+    redis_call_text(call, r->mount);
+    redis_call_number(call, t->head.kind);
+    redis_call_number(call, t->head.mode);
+    redis_call_unsigned(call, t->handle);
+    redis_call_unsigned(call, t->party);
+    redis_call_offset(call, t->start);
+    redis_call_offset(call, t->end);
+    redis_call_number(call, t->head.ttl);
+    redis_call_text(call, t->wait ? "1" : "0");
+    redis_call_number(call, (int64_t)t->head.fence);
+    redis_call_text(call, redis_ticket_has_kin(t, t->handle, t->party) ? "1" : "0");
+    redis_call_number(call, liveness(t));
+    redis_call_bytes(call, t->meta);
+    redis_call_bytes(call, t->content);
+    redis_call_text(call, test ? "1" : "0");
+}
+
+/* It could not be had, or not be kept waiting.  Frees it. */
+static void refuse(struct redis *r, struct redis_ticket *t, enum backend_result result,
+                   const struct backend_info *holder)
+{
+    backend_acquired *done = t->acquired;
+    void *arg = t->arg;
+
+    if (!done) {
+        redis_ticket_end(r, t, BACKEND_LOST, true);
+        return;
+    }
+    redis_ticket_free(r, t);
+    done(arg, result, NULL, holder);
+}
+
+static void told(struct redis_ticket *t, enum backend_result result)
+{
+    backend_acquired *done = t->acquired;
+
+    t->acquired = NULL;
+    done(t->arg, result, &t->head, NULL);
+}
+
+static void start_term(struct redis_ticket *t, clock_ms now, clock_ms deadline)
+{
+    t->head.deadline = deadline;
+    t->due = t->due_after > 0 ? now + t->due_after : CLOCK_NEVER;
+}
+
+static void set_given_name(struct redis_ticket *t, const char *leaf)
+{
+    if (!t->place->sequence || !*leaf)
+        return;
+    g_free(t->name);
+    t->name = *t->place->name ? g_strconcat(t->place->name, "/", leaf, NULL) : g_strdup(leaf);
+}
+
+static void on_granted(struct redis *r, struct redis_ticket *t, const struct redis_answer *answer)
+{
+    clock_ms now = clock_now(), deadline = redis_deadline(answer->sent, t->head.ttl);
+    bool first = t->state != REDIS_HELD;
+
+    if (deadline <= now) { /* too late to believe in it */
+        redis_send_release(r, t, "", NULL, NULL);
+        refuse(r, t, BACKEND_UNREACHABLE, NULL);
+        return;
+    }
+    redis_ticket_adopt(r, t, redis_text(answer->reply, 1));
+    t->head.fence = redis_unsigned(answer->reply, 2);
+    redis_ticket_segments(t, redis_text(answer->reply, 3));
+    set_given_name(t, redis_text(answer->reply, 4));
+    t->handed = false;
+    t->refresh = CLOCK_NEVER;
+    redis_ticket_turn(r, t, REDIS_HELD);
+    if (first) {
+        t->head.acquired = now;
+        start_term(t, now, deadline);
+    } else {
+        t->head.deadline = MAX(t->head.deadline, deadline);
+    }
+    redis_ticket_schedule(r, t);
+    if (t->acquired)
+        told(t, BACKEND_OK);
+    else if (first)
+        r->events->granted(r->context, &t->head);
+}
+
+static void on_watched(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis_ticket *t = redis_ticket_find(op->r, op->token);
+    bool there = answer->outcome != REDIS_REPLY || redis_number(answer->reply, 0) != 0;
+
+    if (t && !there && t->state == REDIS_WAITING)
+        redis_refresh(op->r, t);
+    redis_op_free(op);
+}
+
+/* The end of a foreign holder is told by the server. */
+static void watch(struct redis *r, struct redis_ticket *t)
+{
+    char *key = redis_key(r, t->place->name);
+
+    t->place->watched = true;
+    redis_conn_watch(r->conn, key, strlen(key), on_watched, redis_op_new(r, t));
+    g_free(key);
+}
+
+static void on_queued(struct redis *r, struct redis_ticket *t, const struct redis_answer *answer)
+{
+    clock_ms now = clock_now();
+    int64_t rank = redis_number(answer->reply, 2), wait = redis_number(answer->reply, 3);
+    int64_t pause = MIN(REDIS_REFRESH, liveness(t) / 3);
+    bool foreign = redis_number(answer->reply, 4) == 1;
+
+    t->head.fence = redis_unsigned(answer->reply, 1);
+    set_given_name(t, redis_text(answer->reply, 5));
+    redis_ticket_turn(r, t, REDIS_WAITING);
+    if (t->acquired)
+        start_term(t, now, redis_deadline(answer->sent, t->head.ttl));
+    else if (t->extend)
+        t->head.deadline = redis_deadline(answer->sent, t->head.ttl);
+    t->extend = false;
+    if (rank == 0 && wait >= 0)
+        pause = MIN(pause, wait + 1);
+    t->refresh = now + MAX(pause, REDIS_REFRESH_MIN);
+    redis_ticket_schedule(r, t);
+    if (t->acquired && redis_ticket_deadlocked(r, t)) {
+        redis_send_release(r, t, "", NULL, NULL);
+        refuse(r, t, BACKEND_DEADLOCK, NULL);
+        return;
+    }
+    if (rank == 0 && foreign && !t->place->watched)
+        watch(r, t);
+    if (t->handed)
+        redis_refresh(r, t);
+    if (t->acquired)
+        told(t, BACKEND_QUEUED);
+}
+
+static void on_failed(struct redis *r, struct redis_ticket *t, const struct redis_answer *answer)
+{
+    enum backend_result result = redis_failure(r, answer);
+
+    if (t->acquired) {
+        if (answer->outcome == REDIS_UNKNOWN || answer->repeated)
+            redis_send_release(r, t, "", NULL, NULL);
+        refuse(r, t, result, NULL);
+        return;
+    }
+    if (t->state == REDIS_CLAIMED)
+        redis_ticket_turn(r, t, REDIS_WAITING);
+    t->refresh = clock_now() + REDIS_RENEW_RETRY;
+    redis_ticket_schedule(r, t);
+}
+
+static void on_busy(struct redis *r, struct redis_ticket *t, const struct redis_answer *answer)
+{
+    struct backend_info info = {.type = BACKEND_LOCK, .holders = 1};
+
+    redis_describe(r, answer->reply, 1, &info);
+    refuse(r, t, BACKEND_BUSY, &info);
+    redis_info_clear(&info);
+}
+
+static void on_acquired(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+    struct redis_ticket *t = redis_ticket_find(r, op->token);
+    const char *word = redis_text(answer->reply, 0);
+
+    redis_op_free(op);
+    if (!t)
+        return; /* released meanwhile: its release was sent after */
+    t->asking = false;
+    if (answer->outcome != REDIS_REPLY)
+        on_failed(r, t, answer);
+    else if (strcmp(word, "granted") == 0)
+        on_granted(r, t, answer);
+    else if (strcmp(word, "queued") == 0)
+        on_queued(r, t, answer);
+    else if (strcmp(word, "busy") == 0)
+        on_busy(r, t, answer);
+    else
+        refuse(r, t,
+               strcmp(word, "directory") == 0      ? BACKEND_IS_DIRECTORY
+               : strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
+                                                   : BACKEND_MISSING,
+               NULL);
+}
+
+static void ask(struct redis *r, struct redis_ticket *t)
+{
+    struct redis_call call = {0};
+
+    t->asking = true;
+    fill(&call, r, t, false);
+    redis_call_send(&call, 0, on_acquired, redis_op_new(r, t));
+}
+
+void redis_refresh(struct redis *r, struct redis_ticket *t)
+{
+    if (t->asking)
+        return; /* its answer will tell what to do */
+    if (t->handed)
+        redis_ticket_turn(r, t, REDIS_CLAIMED);
+    t->handed = false;
+    ask(r, t);
+}
+
+/* What no backend could take. */
+static enum backend_result check(struct redis *r, const char *name, const struct backend_claim *claim)
+{
+    const char *leaf;
+
+    g_free(redis_parent(name, &leaf));
+    if (!*name)
+        return BACKEND_IS_DIRECTORY;
+    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end)
+        return BACKEND_INVALID;
+    if (claim->sequence && (!g_str_has_suffix(leaf, "-") || strlen(leaf) + 10 > 255))
+        return BACKEND_INVALID;
+    return redis_key_allowed(r, name) ? BACKEND_OK : BACKEND_INVALID;
+}
+
+struct backend_ticket *redis_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
+                                     backend_acquired *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    enum backend_result result = check(r, name, claim);
+    struct redis_ticket *t;
+
+    if (result != BACKEND_OK) {
+        done(arg, result, NULL, NULL);
+        return NULL;
+    }
+    t = redis_ticket_new(r, name, claim);
+    t->acquired = done;
+    t->arg = arg;
+    ask(r, t);
+    return &t->head;
+}
+
+static void on_tested(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+    struct backend_info info = {.type = BACKEND_NOTHING};
+    enum backend_result result = BACKEND_OK;
+
+    if (answer->outcome != REDIS_REPLY) {
+        result = redis_failure(r, answer);
+    } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
+        info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
+        redis_describe(r, answer->reply, 1, &info);
+    }
+    op->known(op->arg, result, result == BACKEND_OK ? &info : NULL);
+    redis_info_clear(&info);
+    redis_op_free(op);
+}
+
+void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct backend_info nothing = {.type = BACKEND_NOTHING};
+    struct redis_call call = {0};
+    struct redis_ticket *t;
+    struct redis_op *op;
+
+    if (check(r, name, claim) != BACKEND_OK || claim->sequence) {
+        done(arg, BACKEND_OK, &nothing);
+        return;
+    }
+    t = redis_ticket_new(r, name, claim); /* for as long as the call is made */
+    fill(&call, r, t, true);
+    op = redis_op_new(r, NULL);
+    op->known = done;
+    op->arg = arg;
+    redis_call_send(&call, 0, on_tested, op);
+    redis_ticket_free(r, t);
+}

@@ -1,0 +1,404 @@
+/* redis_change: what is done to tickets. */
+#include <string.h>
+
+#include "redis_private.h"
+
+static struct redis_op *done_op(struct redis *r, const struct redis_ticket *t, backend_done *done, void *arg)
+{
+    struct redis_op *op = redis_op_new(r, t);
+
+    op->done = done;
+    op->arg = arg;
+    return op;
+}
+
+static void finish(struct redis_op *op, enum backend_result result)
+{
+    if (op->done)
+        op->done(op->arg, result);
+    redis_op_free(op);
+}
+
+static void fill(struct redis_call *call, struct redis *r, enum redis_script_id script, const struct redis_ticket *t)
+{
+    redis_call_lock(call, r, script, t->place->name, t->place->sequence, NULL);
+    redis_call_leaf(call, t->place->sequence ? t->name : t->place->name, t->place->sequence);
+    redis_call_text(call, t->token);
+}
+
+/* --- release --- */
+
+static void on_released(void *arg, const struct redis_answer *answer);
+
+static void send_release(struct redis_op *op, int64_t timeout)
+{
+    struct redis_call call = {0};
+    bool sequence = op->claim.sequence;
+
+    redis_call_lock(&call, op->r, REDIS_RELEASE, op->name, sequence, NULL);
+    redis_call_leaf(&call, op->file, sequence);
+    redis_call_text(&call, op->token);
+    redis_call_text(&call, op->why);
+    redis_call_send(&call, timeout, on_released, op);
+}
+
+/* 0 means that it was gone already: released all the same. */
+static void on_released(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(op->r, answer);
+    int64_t ttl = MIN(op->ttl, REDIS_RELEASE_MAX);
+
+    if (result == BACKEND_OK || ttl <= 0) {
+        finish(op, result);
+        return;
+    }
+    if (op->done)
+        op->done(op->arg, result);
+    op->done = NULL;
+    op->ttl = 0;
+    send_release(op, ttl);
+}
+
+void redis_send_release(struct redis *r, const struct redis_ticket *t, const char *why, backend_done *done, void *arg)
+{
+    struct redis_op *op = done_op(r, t, done, arg);
+
+    op->claim.sequence = t->place->sequence;
+    op->name = g_strdup(t->place->name);
+    op->file = g_strdup(t->place->sequence ? t->name : t->place->name);
+    op->ttl = t->head.ttl;
+    op->why = why;
+    send_release(op, 0);
+}
+
+void redis_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_ticket *t = (struct redis_ticket *)ticket;
+
+    redis_send_release(r, t, "", done, arg);
+    redis_ticket_free(r, t);
+}
+
+static void on_range_released(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+
+    if (answer->outcome != REDIS_REPLY) {
+        finish(op, redis_failure(r, answer));
+        return;
+    }
+    for (size_t i = 0; i + 1 < answer->reply->elements; i += 2) {
+        struct redis_ticket *t = redis_ticket_find(r, redis_text(answer->reply, i));
+        const char *left = redis_text(answer->reply, i + 1);
+
+        if (t && *left)
+            redis_ticket_segments(t, left);
+        else if (t)
+            redis_ticket_free(r, t);
+    }
+    finish(op, BACKEND_OK);
+}
+
+void redis_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
+                         backend_done *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_place *place = g_hash_table_lookup(r->places, name);
+    struct redis_call call = {0};
+    struct redis_ticket *t, *next;
+
+    redis_call_lock(&call, r, REDIS_RELEASE_RANGE, name, false, NULL);
+    redis_call_leaf(&call, name, false);
+    redis_call_text(&call, r->mount);
+    redis_call_unsigned(&call, party);
+    redis_call_offset(&call, start);
+    redis_call_offset(&call, end);
+    redis_call_send(&call, 0, on_range_released, done_op(r, NULL, done, arg));
+    for (t = place && start == 0 && end == BACKEND_RANGE_MAX ? LIST_FIRST(&place->tickets) : NULL; t; t = next) {
+        next = LIST_NEXT(t, link);
+        if (t->party == party && t->state == REDIS_HELD)
+            redis_ticket_free(r, t);
+    }
+}
+
+/* --- convert, set --- */
+
+/* Its end is still to be told. */
+static bool has_ended(const struct redis_ticket *t)
+{
+    return t->head.deadline <= clock_now();
+}
+
+static void change(struct redis_ticket *t, const struct backend_change *c)
+{
+    if (c->set & BACKEND_SET_META) {
+        g_clear_pointer(&t->meta, g_bytes_unref);
+        t->meta = c->meta ? g_bytes_ref(c->meta) : NULL;
+    }
+    if (c->set & BACKEND_SET_CONTENT) {
+        g_clear_pointer(&t->content, g_bytes_unref);
+        t->content = c->content ? g_bytes_ref(c->content) : NULL;
+    }
+}
+
+static void add_change(struct redis_call *call, struct redis_op *op, const struct backend_change *c)
+{
+    redis_call_text(call, c->set & BACKEND_SET_META ? "1" : "0");
+    redis_call_bytes(call, c->meta);
+    redis_call_text(call, c->set & BACKEND_SET_CONTENT ? "1" : "0");
+    redis_call_bytes(call, c->content);
+    op->change.set = c->set;
+    op->change.meta = c->meta ? g_bytes_ref(c->meta) : NULL;
+    op->change.content = c->content ? g_bytes_ref(c->content) : NULL;
+}
+
+static enum backend_result result_of(struct redis *r, const struct redis_answer *answer)
+{
+    static const struct {
+        const char *word;
+        enum backend_result result;
+    } words[] = {
+        {"ok", BACKEND_OK},           {"busy", BACKEND_BUSY},
+        {"stale", BACKEND_STALE},     {"missing", BACKEND_MISSING},
+        {"exists", BACKEND_EXISTS},   {"notempty", BACKEND_NOT_EMPTY},
+        {"invalid", BACKEND_INVALID}, {"directory", BACKEND_IS_DIRECTORY},
+    };
+
+    if (answer->outcome != REDIS_REPLY)
+        return redis_failure(r, answer);
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
+        if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0)
+            return words[i].result;
+    return BACKEND_UNREACHABLE;
+}
+
+static void on_converted(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+    struct redis_ticket *t = redis_ticket_find(r, op->token);
+    enum backend_result result = result_of(r, answer);
+
+    if (t && result == BACKEND_OK) {
+        t->head.user = op->claim.user;
+        t->head.kind = (uint8_t)op->claim.kind;
+        t->head.mode = (uint8_t)op->claim.mode;
+        t->head.ttl = op->claim.ttl;
+        t->handle = op->claim.handle;
+        t->party = op->claim.kind == BACKEND_FCNTL ? op->claim.party : 0;
+        t->start = op->claim.start;
+        t->end = op->claim.end;
+        t->due_after = op->claim.due;
+        t->due = op->claim.due > 0 ? clock_now() + op->claim.due : CLOCK_NEVER;
+        g_clear_pointer(&t->segments, g_array_unref);
+        if (t->party) {
+            struct redis_segment s = {.start = t->start, .end = t->end, .mode = op->claim.mode};
+
+            t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
+        }
+        t->head.deadline = redis_deadline(answer->sent, t->head.ttl);
+        change(t, &op->change);
+        redis_ticket_schedule(r, t);
+    }
+    finish(op, result);
+}
+
+void redis_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
+                   backend_done *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_ticket *t = (struct redis_ticket *)ticket;
+    bool by_party = claim->kind == BACKEND_FCNTL && claim->party;
+    struct backend_change c = {.set =
+                                   (claim->meta ? BACKEND_SET_META : 0u) | (claim->content ? BACKEND_SET_CONTENT : 0u),
+                               .meta = claim->meta,
+                               .content = claim->content};
+    struct redis_call call = {0};
+    struct redis_op *op;
+
+    if (has_ended(t) || (by_party && claim->start > claim->end)) {
+        done(arg, has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
+        return;
+    }
+    op = done_op(r, t, done, arg);
+    op->claim = *claim;
+    op->claim.meta = op->claim.content = NULL;
+    fill(&call, r, REDIS_CONVERT, t);
+    redis_call_number(&call, (int64_t)claim->kind);
+    redis_call_number(&call, (int64_t)claim->mode);
+    redis_call_unsigned(&call, claim->handle);
+    redis_call_unsigned(&call, by_party ? claim->party : 0);
+    redis_call_offset(&call, claim->start);
+    redis_call_offset(&call, claim->end);
+    redis_call_number(&call, claim->ttl);
+    redis_call_text(&call, redis_ticket_has_kin(t, claim->handle, by_party ? claim->party : 0) ? "1" : "0");
+    redis_call_number(&call, t->place->sequence ? claim->ttl : MIN(claim->ttl, REDIS_LIVENESS));
+    add_change(&call, op, &c);
+    redis_call_send(&call, 0, on_converted, op);
+}
+
+static void on_set(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis_ticket *t = redis_ticket_find(op->r, op->token);
+    enum backend_result result = result_of(op->r, answer);
+
+    if (t && result == BACKEND_OK)
+        change(t, &op->change);
+    finish(op, result);
+}
+
+void redis_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *c, backend_done *done,
+               void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_ticket *t = (struct redis_ticket *)ticket;
+    struct redis_call call = {0};
+    struct redis_op *op;
+
+    if (has_ended(t)) {
+        done(arg, BACKEND_STALE);
+        return;
+    }
+    op = done_op(r, t, done, arg);
+    fill(&call, r, REDIS_SET, t);
+    add_change(&call, op, c);
+    redis_call_send(&call, 0, on_set, op);
+}
+
+/* --- renewing --- */
+
+static void on_extended(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+    struct redis_ticket *t = redis_ticket_find(r, op->token);
+    int64_t ttl = op->ttl;
+
+    redis_op_free(op);
+    if (!t || t->state != REDIS_HELD)
+        return;
+    if (answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0) {
+        redis_ticket_end(r, t, BACKEND_LOST, false);
+        return;
+    }
+    if (answer->outcome == REDIS_REPLY) {
+        t->renewing = false;
+        t->head.deadline = redis_deadline(answer->sent, ttl);
+        t->refresh = CLOCK_NEVER;
+    } else {
+        redis_failure(r, answer);
+        t->refresh = clock_now() + REDIS_RENEW_RETRY;
+    }
+    redis_ticket_schedule(r, t);
+}
+
+void redis_extend(struct redis *r, struct redis_ticket *t)
+{
+    struct redis_call call = {0};
+    struct redis_op *op = redis_op_new(r, t);
+
+    t->renewing = true;
+    op->ttl = t->head.ttl;
+    fill(&call, r, REDIS_RENEW, t);
+    redis_call_number(&call, t->head.ttl);
+    redis_call_send(&call, 0, on_extended, op);
+}
+
+void redis_renew(struct backend *b, const struct backend_renewal *renewals, size_t count)
+{
+    struct redis *r = (struct redis *)b;
+    clock_ms now = clock_now();
+
+    for (size_t i = 0; i < count; i++) {
+        struct redis_ticket *t = (struct redis_ticket *)renewals[i].ticket;
+
+        t->head.ttl = renewals[i].ttl;
+        t->due_after = renewals[i].due;
+        t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;
+        if (t->head.deadline <= now) {
+            t->renewing = true; /* too late: the loop tells that it is lost */
+        } else if (t->state == REDIS_HELD) {
+            redis_extend(r, t);
+            t->head.deadline = MIN(t->head.deadline, redis_deadline(now, t->head.ttl));
+        } else {
+            t->extend = true;
+            redis_refresh(r, t);
+        }
+        redis_ticket_schedule(r, t);
+    }
+}
+
+/* --- by name --- */
+
+static void on_revoked(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    enum backend_result result = result_of(op->r, answer);
+
+    if (answer->repeated && (result == BACKEND_STALE || result == BACKEND_MISSING))
+        result = BACKEND_OK; /* the first try, whose answer was lost, has done it */
+    finish(op, result);
+}
+
+void redis_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_call call = {0};
+    char number[24];
+
+    if (!*name || !redis_key_allowed(r, name)) {
+        done(arg, *name ? BACKEND_MISSING : BACKEND_IS_DIRECTORY);
+        return;
+    }
+    g_snprintf(number, sizeof number, "%" G_GUINT64_FORMAT, fence);
+    redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiw");
+    redis_call_leaf(&call, name, false);
+    redis_call_text(&call, number);
+    redis_call_send(&call, 0, on_revoked, done_op(r, NULL, done, arg));
+}
+
+static void on_renamed(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+    struct redis_ticket *t = redis_ticket_find(r, op->token);
+    enum backend_result result = result_of(r, answer);
+
+    if (t && result == BACKEND_OK) {
+        redis_ticket_rename(r, t, op->name);
+        t->head.fence = redis_unsigned(answer->reply, 1);
+    }
+    finish(op, result);
+}
+
+void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_ticket *t = (struct redis_ticket *)ticket;
+    struct redis_call call = {0};
+    struct redis_op *op;
+    const char *leaf;
+
+    if (!*name || !redis_key_allowed(r, name) || t->place->sequence) {
+        done(arg, *name ? BACKEND_INVALID : BACKEND_IS_DIRECTORY);
+        return;
+    }
+    if (has_ended(t)) {
+        done(arg, BACKEND_STALE);
+        return;
+    }
+    op = done_op(r, t, done, arg);
+    op->name = g_strdup(name);
+    redis_call_lock(&call, r, REDIS_RENAME, t->place->name, false, NULL);
+    redis_call_lock(&call, r, REDIS_RENAME, name, false, "i");
+    redis_call_leaf(&call, t->place->name, false);
+    redis_call_text(&call, t->token);
+    g_free(redis_parent(name, &leaf));
+    redis_call_text(&call, leaf);
+    redis_call_text(&call, strchr(name, '/') ? "1" : "0");
+    redis_call_send(&call, 0, on_renamed, op);
+}

@@ -1,0 +1,217 @@
+/* redis_key: names to keys, and calls of scripts.
+ *
+ * The key of a lock is the prefix and the template with its name in place of
+ * {n}.  Its side keys are in the lock's hash slot (the rule of Redis Cluster:
+ * what stands between the first { and the next }): lfs:X: and the key where it
+ * has a tag, else lfs:X: and the key in braces.  A key with a } but without a
+ * tag has no such side keys, so such a name is refused.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+#include "redis_private.h"
+
+#define COMPLAIN_EVERY 1000 /* ms between logged errors of the server */
+
+static bool has_tag(const char *key)
+{
+    const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
+
+    return close && close > open + 1;
+}
+
+char *redis_key(struct redis *r, const char *name)
+{
+    return g_strconcat(r->before, name, r->behind, NULL);
+}
+
+bool redis_key_allowed(struct redis *r, const char *name)
+{
+    char *key = redis_key(r, name);
+    bool allowed = has_tag(key) || !strchr(key, '}');
+
+    g_free(key);
+    return allowed;
+}
+
+char *redis_parent(const char *name, const char **ret_leaf)
+{
+    const char *slash = strrchr(name, '/');
+
+    *ret_leaf = slash ? slash + 1 : name;
+    return g_strndup(name, slash ? (gsize)(slash - name) : 0);
+}
+
+bool redis_is_numbered(const char *leaf)
+{
+    size_t length = strlen(leaf);
+
+    return length > 10 && leaf[length - 11] == '-' && strspn(leaf + length - 10, "0123456789") == 10;
+}
+
+static void add(struct redis_call *call, const char *data, size_t length)
+{
+    g_assert(call->count < G_N_ELEMENTS(call->argument));
+    call->argument[call->count++] = (struct redis_argument){
+        .data = g_string_chunk_insert_len(call->r->arena, data, (gssize)length),
+        .length = length,
+    };
+}
+
+void redis_call_text(struct redis_call *call, const char *text)
+{
+    add(call, text, strlen(text));
+}
+
+void redis_call_number(struct redis_call *call, int64_t number)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRId64, number);
+    redis_call_text(call, text);
+}
+
+void redis_call_unsigned(struct redis_call *call, uint64_t number)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    redis_call_text(call, number ? text : "");
+}
+
+void redis_call_offset(struct redis_call *call, uint64_t offset)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%016" PRIx64, offset);
+    redis_call_text(call, text);
+}
+
+void redis_call_bytes(struct redis_call *call, GBytes *bytes)
+{
+    gsize length = 0;
+    const char *data = bytes ? g_bytes_get_data(bytes, &length) : "";
+
+    add(call, length ? data : "", length);
+}
+
+void redis_call_key(struct redis_call *call, char letter, const char *name)
+{
+    char *key = redis_key(call->r, name), *side = NULL;
+
+    if (letter)
+        side = g_strdup_printf(has_tag(key) ? "lfs:%c:%s" : "lfs:%c:{%s}", letter, key);
+    redis_call_text(call, side ? side : key);
+    call->keys = call->count;
+    g_free(side);
+    g_free(key);
+}
+
+void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script_id script, const char *name,
+                     bool sequence, const char *numbered)
+{
+    const char *leaf = "";
+    char *directory = sequence ? g_strdup(name) : redis_parent(name, &leaf);
+
+    if (call->count == 0)
+        *call = (struct redis_call){.r = r, .script = script};
+    redis_call_key(call, sequence ? 'd' : 0, name); /* a queue has no key of its own */
+    for (const char *letter = "otwif"; *letter; letter++)
+        redis_call_key(call, *letter, name);
+    for (const char *letter = "dlq"; *letter; letter++)
+        redis_call_key(call, *letter, directory);
+    redis_call_key(call, 'd', name);
+    for (const char *letter = numbered && !sequence && redis_is_numbered(leaf) ? numbered : ""; *letter; letter++)
+        redis_call_key(call, *letter, directory);
+    g_free(directory);
+}
+
+void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
+{
+    const char *leaf;
+
+    g_free(redis_parent(name, &leaf));
+    redis_call_text(call, leaf);
+    redis_call_text(call, sequence ? "1" : "0");
+}
+
+uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
+{
+    struct redis *r = call->r;
+    uint64_t id = redis_conn_call(r->conn, &redis_scripts[call->script], call->keys, call->argument, call->count,
+                                  timeout, answered, arg);
+
+    g_string_chunk_clear(r->arena);
+    return id;
+}
+
+/* --- replies --- */
+
+static const redisReply *element(const redisReply *reply, size_t index)
+{
+    return reply && reply->type == REDIS_REPLY_ARRAY && index < reply->elements ? reply->element[index] : NULL;
+}
+
+const char *redis_text(const redisReply *reply, size_t index)
+{
+    const redisReply *e = element(reply, index);
+
+    if (reply && reply->type == REDIS_REPLY_STRING && index == 0)
+        e = reply;
+    return e && (e->type == REDIS_REPLY_STRING || e->type == REDIS_REPLY_STATUS) ? e->str : "";
+}
+
+int64_t redis_number(const redisReply *reply, size_t index)
+{
+    const redisReply *e = element(reply, index);
+
+    if (reply && reply->type == REDIS_REPLY_INTEGER && index == 0)
+        e = reply;
+    if (e && e->type == REDIS_REPLY_INTEGER)
+        return e->integer;
+    return g_ascii_strtoll(redis_text(reply, index), NULL, 10);
+}
+
+uint64_t redis_unsigned(const redisReply *reply, size_t index)
+{
+    const redisReply *e = element(reply, index);
+
+    if (e && e->type == REDIS_REPLY_INTEGER)
+        return (uint64_t)e->integer;
+    return g_ascii_strtoull(redis_text(reply, index), NULL, 10);
+}
+
+uint64_t redis_offset(const redisReply *reply, size_t index)
+{
+    return g_ascii_strtoull(redis_text(reply, index), NULL, 16);
+}
+
+GBytes *redis_bytes(const redisReply *reply, size_t index)
+{
+    const redisReply *e = element(reply, index);
+    bool is_text = e && e->type == REDIS_REPLY_STRING;
+
+    return g_bytes_new(is_text ? e->str : "", is_text ? (gsize)e->len : 0);
+}
+
+enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer)
+{
+    char text[256];
+    const char *error;
+
+    if (answer->outcome != REDIS_ERROR)
+        return BACKEND_UNREACHABLE;
+    error = answer->reply && answer->reply->str ? answer->reply->str : "";
+    if (clock_now() - r->complained >= COMPLAIN_EVERY) {
+        r->complained = clock_now();
+        log_error("the Redis server refuses: %s", log_escape(text, sizeof text, error));
+    }
+    return strstr(error, "OOM ") ? BACKEND_FULL : BACKEND_UNREACHABLE;
+}
+
+clock_ms redis_deadline(clock_ms sent, int64_t ttl)
+{
+    return sent + ttl - (ttl / 100 + 2);
+}

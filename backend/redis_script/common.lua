@@ -1,0 +1,364 @@
+-- common: a lock in the server.  Stands before every script that changes one.
+--
+-- Of a lock (or of the queue of a directory, `sequence`) with the key L:
+--   L      string  the token of its only holder, or a word of ours (below); its
+--                  PX is the deadline.  The lock that other clients know.
+--   ORDER  zset    ticket -> number: holders and waiters
+--   TERM   zset    ticket -> deadline in server ms: of the lease, or of a waiter's liveness
+--   WAIT   zset    ticket -> number: those that do not hold yet
+--   INFO   hash    ticket -> record; c:ticket -> content; s:name -> ticket of a sequence;
+--                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted
+--   FENCE  string  the last number given
+-- Of its directory: DIR (hash: attributes), LIST (zset: names, all of score 0),
+-- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
+-- the name itself a directory.
+--
+-- L is the authority: when it is gone or another's, our holders are gone.
+local L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF = unpack(KEYS)
+local call = redis.call
+
+local SHARED = 'leasefs:held' -- several hold, or one that is not exclusive
+local DELAY = 'leasefs:delay' -- nobody holds: the directory's lock-delay runs
+local CLAIM = 3000            -- ms that who was handed the lock has to claim it
+local FENCE_KEPT = 604800000  -- ms: seven days
+local KEPT = 60000            -- ms that side keys outlive the last deadline
+local FIRST, LAST = '0000000000000000', 'ffffffffffffffff'
+
+local clock = call('TIME')
+local now_us = clock[1] * 1000000 + clock[2]
+local now = math.floor(now_us / 1000)
+
+local leaf, sequence = ARGV[1], ARGV[2] == '1'
+local value, who, tickets, waiting, odd -- see look
+
+local function number_text(x) return string.format('%.0f', x) end
+
+local function load(id)
+  local packed = call('HGET', INFO, id)
+  return packed and cmsgpack.unpack(packed)
+end
+
+local function save(id, t) call('HSET', INFO, id, cmsgpack.pack(t)) end
+
+local function tell(t, what, id, more) call('PUBLISH', t.m, what .. ' ' .. id .. (more or '')) end
+
+local function waits(id) return waiting > 0 and call('ZSCORE', WAIT, id) end
+
+-- --- segments: byte ranges, a flat list start, end, mode, … in order ---
+
+local function step(hex, by)
+  local high, low = tonumber(hex:sub(1, 8), 16), tonumber(hex:sub(9), 16) + by
+  if low < 0 then high, low = high - 1, 4294967295 end
+  if low > 4294967295 then high, low = high + 1, 0 end
+  return string.format('%08x%08x', high, low)
+end
+
+-- Without first..last; then, with a mode, first..last added, neighbours joined.
+local function replace(segments, first, last, mode)
+  local parts = {}
+  for i = 1, #segments, 3 do
+    local a, b, m = segments[i], segments[i + 1], segments[i + 2]
+    if b < first or a > last then
+      parts[#parts + 1] = {a, b, m}
+    else
+      if a < first then parts[#parts + 1] = {a, step(first, -1), m} end
+      if b > last then parts[#parts + 1] = {step(last, 1), b, m} end
+    end
+  end
+  if mode then parts[#parts + 1] = {first, last, mode} end
+  table.sort(parts, function(x, y) return x[1] < y[1] end)
+  local joined = {}
+  for _, part in ipairs(parts) do
+    local n = #joined
+    if n > 0 and joined[n] == part[3] and joined[n - 1] ~= LAST and step(joined[n - 1], 1) == part[1] then
+      joined[n - 1] = part[2]
+    else
+      joined[n + 1], joined[n + 2], joined[n + 3] = part[1], part[2], part[3]
+    end
+  end
+  return joined
+end
+
+local function partial(t) return t.s and not (#t.s == 3 and t.s[1] == FIRST and t.s[2] == LAST) end
+
+local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
+
+-- What of `t` excludes `u`: start, end, mode; or nil.
+local function conflict(t, u)
+  if t.m == u.m and ((t.h and t.h == u.h) or (t.p and t.p == u.p)) then return nil end
+  local a, b = t.s or WHOLE[t.x], u.s or WHOLE[u.x]
+  for i = 1, #a, 3 do
+    for j = 1, #b, 3 do
+      if a[i] <= b[j + 1] and b[j] <= a[i + 1] and (a[i + 2] == 0 or b[j + 2] == 0) then
+        return a[i], a[i + 1], a[i + 2]
+      end
+    end
+  end
+  return nil
+end
+
+-- --- the state of the lock ---
+
+-- Reads it.  `who` has L: 'free', 'ours' (a ticket holds), 'delay' or 'foreign'.
+local function look()
+  value = not sequence and redis.pcall('GET', L)
+  if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then error(value.err) end
+  tickets = call('ZCARD', ORDER)
+  waiting = tickets > 0 and call('ZCARD', WAIT) or 0
+  odd = tickets > 0 and call('HEXISTS', INFO, 'odd') == 1
+  if sequence then
+    who = 'ours'
+  elseif not value then
+    who = 'free'
+  elseif value == DELAY then
+    who = 'delay'
+  elseif value == SHARED then
+    who = tickets > waiting and 'ours' or 'foreign'
+  elseif type(value) == 'string' and tickets > 0 and call('ZSCORE', ORDER, value) then
+    who = 'ours'
+  else
+    who = 'foreign'
+  end
+end
+
+-- ms until L may change by itself; at least 0.
+local function remaining()
+  if sequence then
+    local next = call('ZRANGE', TERM, 0, 0, 'WITHSCORES')
+    return next[2] and math.max(next[2] - now, 0) or 0
+  end
+  return math.max(call('PTTL', L), 0)
+end
+
+local function next_number()
+  local last = tonumber(call('GET', FENCE) or 0)
+  local number = math.max(last + 1, now_us)
+  call('SET', FENCE, number_text(number), 'PX', FENCE_KEPT)
+  return number
+end
+
+-- Holders and waiters in order: id, number, …
+local function each() return call('ZRANGE', ORDER, 0, -1, 'WITHSCORES') end
+
+-- Writes L for a ticket that holds until `deadline`.
+local function hold(id, t, deadline)
+  if sequence then return end
+  local px = deadline - now + t.d
+  if t.x == 0 and not partial(t) and tickets - waiting == 1 then
+    value = id
+  else
+    px = math.max(px, value == SHARED and remaining() or 0)
+    value = SHARED
+  end
+  who = 'ours'
+  call('SET', L, value, 'PX', number_text(px))
+end
+
+-- Takes a ticket out.  The first write is one that a full server permits.
+-- True if it held.
+local function drop(id, t)
+  call('ZREM', ORDER, id)
+  call('ZREM', TERM, id)
+  tickets = tickets - 1
+  local waited = waiting > 0 and call('ZREM', WAIT, id) == 1
+  if waited then
+    waiting = waiting - 1
+    call('ZREM', WAITERS, id)
+  end
+  call('HDEL', INFO, id, 'c:' .. id)
+  if t and t.n then
+    call('HDEL', INFO, 's:' .. t.n)
+    call('ZREM', LIST, t.n)
+  end
+  return not waited
+end
+
+-- Ends a holder against its will; returns for how long the lock-delay keeps
+-- what it held refused.  In a sequence a nameless ticket keeps the place.
+local function lose(id, t, why, since)
+  local delay = t.k ~= 0 and t.d or 0
+  local number = sequence and delay > 0 and call('ZSCORE', ORDER, id)
+  drop(id, t)
+  tell(t, 'e', id, ' ' .. why)
+  if number and t.n then
+    tickets = tickets + 1
+    call('ZADD', ORDER, number, id)
+    call('ZADD', TERM, number_text(since + delay), id)
+    t.n = nil
+    save(id, t)
+  end
+  return since + delay - now
+end
+
+-- After holders were dropped: if none is left, L is let go, or refused for
+-- `delay` ms more.
+local function vacate(delay)
+  if sequence or tickets > waiting or who ~= 'ours' then return end
+  if delay > 0 then
+    call('SET', L, DELAY, 'PX', number_text(delay))
+    who, value = 'delay', DELAY
+  else
+    call('DEL', L)
+    who, value = 'free', false
+  end
+end
+
+-- Ends what is past its deadline, and holders that L does not know any more.
+local function expire()
+  look()
+  if tickets == 0 then return end
+  local stale = who ~= 'ours' and tickets > waiting
+  local dead = call('ZRANGEBYSCORE', TERM, '-inf', number_text(now), 'WITHSCORES', 'LIMIT', 0, 100)
+  local delay, held = 0, false
+  for i = 1, #dead, 2 do
+    local id, t = dead[i], load(dead[i])
+    if not t or waits(id) then
+      drop(id, t)
+    else
+      held = true
+      delay = math.max(delay, lose(id, t, 'expired', tonumber(dead[i + 1])))
+    end
+  end
+  if held then vacate(delay) end
+  if not stale or tickets == waiting then return end
+  local all = each()
+  for i = 1, #all, 2 do
+    local t = load(all[i])
+    if not t then
+      drop(all[i])
+    elseif not waits(all[i]) then
+      lose(all[i], t, 'lost', now)
+    end
+  end
+end
+
+-- --- the rule that grants ---
+
+local function width() return tonumber(call('HGET', DIR, 'width') or 1) end
+
+local function sequence_obstacle(t, id)
+  local rank = id and call('ZRANK', ORDER, id) or tickets
+  if t.x == 0 then return rank >= width() and call('ZRANGE', ORDER, 0, 0)[1] or nil end
+  if rank == 0 then return nil end
+  for _, before in ipairs(call('ZRANGE', ORDER, 0, rank - 1)) do
+    local u = load(before)
+    if u and u.x == 0 or waits(before) then return before end
+  end
+  return nil
+end
+
+-- Where counts do not decide: each is compared.  One that waits for kin of `t`
+-- cannot go on before `t` does, so it does not stand in its way.
+local function odd_obstacle(t, number, id)
+  local all, kin = each(), {}
+  local held = {}
+  for i = 1, #all, 2 do
+    if all[i] ~= id and not waits(all[i]) then
+      local u = load(all[i])
+      local from, to, mode = conflict(u, t)
+      if from then return all[i], from, to, mode end
+      held[#held + 1] = u
+    end
+  end
+  for i = 1, #all, 2 do
+    if all[i] ~= id and waits(all[i]) and (not number or tonumber(all[i + 1]) < number) then
+      local u = load(all[i])
+      local from, to, mode = conflict(u, t)
+      for _, k in ipairs(from and held or {}) do
+        if k.m == t.m and (k.h and k.h == t.h or k.p and k.p == t.p) and conflict(k, u) then from = nil end
+      end
+      if from then return all[i], from, to, mode end
+    end
+  end
+  return nil
+end
+
+-- What stands in the way of `t`, which has that number, or is to be appended:
+-- a ticket, '' for what is not ours, or nil.
+local function obstacle(t, number, id)
+  if sequence then return sequence_obstacle(t, id) end
+  if who == 'foreign' or who == 'delay' then return '' end
+  if odd then return odd_obstacle(t, number, id) end
+  if tickets > waiting and (t.x == 0 or value ~= SHARED) then
+    return value ~= SHARED and value or each()[1]
+  end
+  local first = waiting > 0 and call('ZRANGE', WAIT, 0, 0, 'WITHSCORES')
+  return first and (not number or tonumber(first[2]) < number) and first[1] or nil
+end
+
+local function set_odd()
+  odd = true
+  call('HSET', INFO, 'odd', 1)
+end
+
+-- The number with which a ticket holds: it only grows, though it was overtaken.
+local function granted_number(id, t, number)
+  if t.o or odd and not sequence then
+    local top = tonumber(call('HGET', INFO, 'top') or 0)
+    if t.o or number < top then
+      number = next_number()
+      call('ZADD', ORDER, number_text(number), id)
+    end
+    t.o = nil
+    if odd then call('HSET', INFO, 'top', number_text(number)) end
+  end
+  return number
+end
+
+-- Hands the lock to one that waits, for as long as it may take to claim it.
+local function give(id, t, number)
+  call('ZREM', WAIT, id)
+  call('ZREM', WAITERS, id)
+  waiting = waiting - 1
+  granted_number(id, t, number)
+  t.a = now
+  call('ZADD', TERM, number_text(now + CLAIM), id)
+  save(id, t)
+  if not sequence then call('ZADD', LIST, 0, leaf) end
+  hold(id, t, now + CLAIM)
+  tell(t, 'g', id)
+end
+
+local function grant()
+  local at = 0
+  while waiting > at and who ~= 'foreign' and who ~= 'delay' do
+    local next = call('ZRANGE', WAIT, at, at, 'WITHSCORES')
+    local id, number = next[1], tonumber(next[2])
+    local t = load(id)
+    if not t then
+      drop(id)
+    elseif not obstacle(t, number, id) then
+      give(id, t, number)
+      if odd then at = 0 end
+    elseif odd or sequence and t.x == 1 and call('ZRANK', ORDER, id) < width() then
+      at = at + 1
+    else
+      return
+    end
+  end
+end
+
+-- Leaves the side keys tidy, at the end of each change.
+local function finish()
+  if tickets == 0 then
+    call('DEL', ORDER, TERM, WAIT, INFO)
+    if not sequence and who == 'free' then call('ZREM', LIST, leaf) end
+    return
+  end
+  local last = call('ZRANGE', TERM, -1, -1, 'WITHSCORES')
+  local kept = number_text(last[2] + KEPT)
+  for _, key in ipairs({ORDER, TERM, INFO}) do call('PEXPIREAT', key, kept) end
+  if waiting > 0 then call('PEXPIREAT', WAIT, kept) end
+end
+
+-- Of a ticket, or ('') of a foreign holder: kind, mode, number, age, time left,
+-- ttl, meta, ticket, start, end.
+local function describe(id, first, last, mode)
+  local t = id ~= '' and load(id)
+  if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST} end
+  local s = t.s or WHOLE[t.x]
+  return {
+    t.k, mode or t.x, call('ZSCORE', ORDER, id), now - t.a, call('ZSCORE', TERM, id) - now, t.l, t.i, id,
+    first or s[1], last or s[2],
+  }
+end

@@ -1,0 +1,49 @@
+-- convert: turns a ticket into another claim, in place.
+--
+-- ARGV: leaf, sequence, ticket, kind, mode, handle, party, start, end, ttl, odd (1/0), liveness,
+--       meta set (1/0), meta, content set (1/0), content
+-- → 'ok' | 'busy' | 'stale'
+local _, _, id, kind, mode, handle, party, start, last, ttl, is_odd, liveness, set_meta, meta, set_content, content =
+  unpack(ARGV)
+expire()
+local t = tickets > 0 and load(id)
+if not t or not call('ZSCORE', ORDER, id) then
+  finish()
+  return 'stale'
+end
+local waited = waits(id)
+local was = t.x
+t.k, t.x, t.l = tonumber(kind), tonumber(mode), tonumber(ttl)
+t.h, t.p = handle ~= '' and handle or nil, party ~= '' and party or nil
+t.s = t.p and {start, last, t.x} or nil
+
+-- Whether holders other than this one exclude what it is to become.  In a
+-- sequence those before it leave room for `width` exclusive ones, but none for
+-- one among shared ones.
+local function excluded()
+  local all, exclusive, others = each(), 0, 0
+  for i = 1, #all, 2 do
+    if all[i] ~= id and not waits(all[i]) then
+      local u = load(all[i])
+      if u and not sequence and conflict(u, t) then return true end
+      others = others + 1
+      exclusive = exclusive + (u and u.x == 0 and 1 or 0)
+    end
+  end
+  return sequence and t.x == 0 and was == 1 and not (others == exclusive and others < width())
+end
+
+if not waited and tickets - waiting > 1 and excluded() then
+  finish()
+  return 'busy'
+end
+if not odd and tickets > 1 and (is_odd == '1' or partial(t)) or partial(t) then set_odd() end
+if set_meta == '1' then t.i = meta end
+if set_content == '1' then call('HSET', INFO, 'c:' .. id, content) end
+save(id, t)
+local deadline = now + (waited and liveness or t.l)
+call('ZADD', TERM, number_text(deadline), id)
+if not waited then hold(id, t, deadline) end
+grant()
+finish()
+return 'ok'

@@ -1,0 +1,32 @@
+-- list: names of a directory that are there, in order.
+--
+-- KEYS: LIST, DIR, TERM and INFO of the directory's queue
+-- ARGV: after, max, must exist (1/0), key before a name, key after it, the directory's path with a slash
+-- → {} of the directory is missing; else {'ok', name, type (1 directory, 2 lock), …}
+local LIST, DIR, TERM, INFO = unpack(KEYS)
+local after, max, needed
+after, max, needed, before, behind, path = unpack(ARGV)
+local call = redis.call
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+if needed == '1' and call('EXISTS', DIR) == 0 then return {} end
+local result, count = {'ok'}, 0
+max = tonumber(max)
+local from = after == '' and '-' or '(' .. after
+while count < max do
+  local names = call('ZRANGEBYLEX', LIST, from, '+', 'LIMIT', 0, 128)
+  if #names == 0 then break end
+  for _, name in ipairs(names) do
+    local type = type_of(name, TERM, INFO, now)
+    if type == nil then
+      redis.pcall('ZREM', LIST, name) -- left by a mount that died; a server that may not be written to keeps it
+    elseif type > 0 and count < max then
+      result[#result + 1] = name
+      result[#result + 1] = type
+      count = count + 1
+    end
+  end
+  from = '(' .. names[#names]
+end
+return result

@@ -1,0 +1,18 @@
+-- names: whether a name of a directory is there.  Stands before the scripts that
+-- read a directory.
+local before, behind, path -- of a lock's key, as redis_key.c makes it; set by the script
+
+-- 1: a directory, 2: a lock, 0: a lock that nobody holds but that is refused
+-- still, nil: nothing.  TERM and INFO are of the directory's queue.
+local function type_of(name, TERM, INFO, now)
+  local key = before .. path .. name .. behind
+  local tag = key:match('{([^}]*)}')
+  local side = tag and tag ~= '' and key or '{' .. key .. '}'
+  if redis.call('HEXISTS', 'lfs:d:' .. side, 'made') == 1 then return 1 end
+  local value = redis.pcall('GET', key) -- what is no string is held, too
+  if value then return value ~= 'leasefs:delay' and 2 or 0 end
+  local ticket = redis.call('HGET', INFO, 's:' .. name)
+  local deadline = ticket and redis.call('ZSCORE', TERM, ticket)
+  if deadline and tonumber(deadline) > now then return 2 end
+  return nil
+end

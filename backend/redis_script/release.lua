@@ -1,0 +1,20 @@
+-- release: ends a ticket, whether it holds or waits, and hands the lock on.
+--
+-- ARGV: leaf, sequence, ticket, why ('' by its holder; else against its will: the lock-delay runs)
+-- → 1, or 0 if it was not there (any more)
+local _, _, id, why = unpack(ARGV)
+local t = load(id)
+if t then call('ZREM', WAITERS, id) end -- a write that a full server permits, before those it would refuse
+expire()
+local found = 0
+if t and call('ZSCORE', ORDER, id) then
+  found = 1
+  if waits(id) or why == '' then
+    if drop(id, t) then vacate(0) end
+  else
+    vacate(lose(id, t, why, now))
+  end
+end
+grant()
+finish()
+return found

@@ -1,0 +1,26 @@
+-- renew: extends a ticket that holds.
+--
+-- ARGV: leaf, sequence, ticket, ttl
+-- → 1, or 0 if it does not hold (any more)
+local _, _, id, ttl = unpack(ARGV)
+local t = load(id)
+-- of a full server: a write that it permits goes first
+if t and not sequence then
+  local has = redis.pcall('GET', L)
+  if has == id then
+    call('PEXPIRE', L, number_text(ttl + t.d))
+  elseif has == SHARED then
+    call('PEXPIRE', L, number_text(math.max(ttl + t.d, call('PTTL', L))))
+  end
+end
+expire()
+if not t or not call('ZSCORE', ORDER, id) or waits(id) then
+  grant()
+  finish()
+  return 0
+end
+call('ZADD', TERM, number_text(now + ttl), id)
+t.l = tonumber(ttl)
+save(id, t)
+finish()
+return 1

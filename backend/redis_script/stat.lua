@@ -1,0 +1,37 @@
+-- stat: what is known of a name.  Changes nothing.
+--
+-- ARGV: leaf, sequence (0), root (1/0)
+-- KEYS 11..14: ORDER, TERM, INFO, WAIT of the directory's queue; 15: WAITERS of the name as a directory
+-- → {'lock', describe…, content, holders, waiters, position} | {'directory', ttl, width, delay, sequence, meta,
+--   waiters} | {'nothing', waiters}
+local function of_lock(id, holders, waiters, position)
+  local d = describe(id)
+  d[#d + 1] = id ~= '' and call('HGET', INFO, 'c:' .. id) or ''
+  for _, x in ipairs({holders, waiters, position}) do d[#d + 1] = x end
+  return {'lock', unpack(d)}
+end
+
+local a = call('HMGET', SELF, 'ttl', 'width', 'delay', 'sequence', 'meta', 'made')
+if ARGV[3] == '1' or a[6] then
+  return {
+    'directory', a[1] or '0', a[2] or '1', a[3] or '0', a[4] or '0', a[5] or '',
+    call('ZCOUNT', KEYS[15], number_text(now), '+inf'),
+  }
+end
+look()
+if who == 'foreign' then return of_lock('', 1, waiting, 0) end
+local all = who == 'ours' and call('ZRANGE', ORDER, 0, tickets < 64 and -1 or 63) or {}
+for _, id in ipairs(all) do
+  local deadline = call('ZSCORE', TERM, id)
+  if deadline and tonumber(deadline) > now and not waits(id) then return of_lock(id, tickets - waiting, waiting, 0) end
+end
+local id = KEYS[11] and call('HGET', KEYS[13], 's:' .. leaf)
+if id then
+  ORDER, TERM, INFO, WAIT = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+  local deadline = call('ZSCORE', TERM, id)
+  if deadline and tonumber(deadline) > now then
+    local held = call('ZSCORE', WAIT, id) and 0 or 1
+    return of_lock(id, held, 1 - held, call('ZRANK', ORDER, id))
+  end
+end
+return {'nothing', waiting}
