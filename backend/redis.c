@@ -51,7 +51,9 @@ static void on_up(void *context)
 
 static void on_down(void *context, const char *why)
 {
-    (void)context;
+    struct redis *r = context;
+
+    r->down_since = clock_now();
     log_warning("the Redis server is away: %s", why);
 }
 
@@ -166,6 +168,7 @@ static void redis_free(struct backend *b)
     g_string_chunk_free(r->arena);
     g_free(r->before);
     g_free(r->behind);
+    g_free(r->address);
     g_free(r);
 }
 
@@ -191,6 +194,21 @@ static struct backend_counts redis_counts(struct backend *b)
             counts.locks += place->sequence ? place->held : place->held > 0;
     }
     return counts;
+}
+
+static void redis_status(struct backend *b, struct backend_status *status)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_conn_counts counts = redis_conn_counts(r->conn);
+
+    status->away = !redis_conn_is_up(r->conn);
+    status->since = status->away ? r->down_since : counts.since;
+    status->why = status->away ? g_strdup(redis_conn_error(r->conn)) : NULL;
+    status->address = g_strdup(r->address);
+    status->has_connections = true;
+    status->round_trips = counts.requests;
+    status->reconnects = counts.reconnects;
+    g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
 }
 
 static bool redis_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
@@ -220,6 +238,7 @@ static const struct backend_operations operations = {
     .set_directory = redis_set_directory,
     .recover = redis_recover,
     .counts = redis_counts,
+    .status = redis_status,
     .name = redis_name,
 };
 
@@ -264,6 +283,8 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->arena = g_string_chunk_new(4096);
     r->armed = CLOCK_NEVER;
     LIST_INIT(&r->ops);
+    r->address = redis_uri_show(&conn.uri);
+    r->down_since = clock_now();
     conn.channel = r->mount;
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
     *ret = &r->backend;

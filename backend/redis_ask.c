@@ -4,7 +4,7 @@
 #include "redis_private.h"
 
 /* Element `first` and on: kind, mode, number, age, time left, ttl, meta,
- * ticket, start, end.  An age or time of -1 (or -2) is not known. */
+ * ticket, start, end, mount.  An age or time of -1 (or -2) is not known. */
 void redis_describe(struct redis *r, const redisReply *reply, size_t first, struct backend_info *info)
 {
     clock_ms now = clock_now();
@@ -57,12 +57,12 @@ static void on_stat(void *arg, const struct redis_answer *answer)
 
     if (result == BACKEND_OK && strcmp(word, "lock") == 0) {
         redis_describe(r, reply, 1, &info);
-        info.content = redis_bytes(reply, 11);
-        info.holders = (uint32_t)redis_number(reply, 12);
-        info.waiters = (uint32_t)redis_number(reply, 13);
-        info.position = (uint32_t)redis_number(reply, 14);
-        if (info.ticket && info.ticket->deadline <= clock_now())
-            info.type = BACKEND_NOTHING; /* its end is still to be told */
+        info.content = redis_bytes(reply, 12);
+        info.holders = (uint32_t)redis_number(reply, 13);
+        info.waiters = (uint32_t)redis_number(reply, 14);
+        info.position = (uint32_t)redis_number(reply, 15);
+        if (strcmp(redis_text(reply, 11), r->mount) == 0 && (!info.ticket || info.ticket->deadline <= clock_now()))
+            info.type = BACKEND_NOTHING; /* we have ended it: the server does not know yet, or our user does not */
     } else if (result == BACKEND_OK && strcmp(word, "directory") == 0) {
         info.type = BACKEND_DIRECTORY;
         info.directory = (struct backend_directory){
@@ -115,7 +115,7 @@ static void on_listed(void *arg, const struct redis_answer *answer)
     struct backend_entry *entries = NULL;
 
     if (result == BACKEND_OK && strcmp(redis_text(reply, 0), "ok") != 0)
-        result = BACKEND_MISSING;
+        result = strcmp(redis_text(reply, 0), "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING;
     if (result == BACKEND_OK) {
         entries = g_new(struct backend_entry, reply->elements);
         for (size_t i = 1; i + 1 < reply->elements; i += 2)
@@ -156,6 +156,7 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
     op->arg = arg;
     for (const char *letter = "ldti"; *letter; letter++)
         redis_call_key(&call, *letter, directory);
+    redis_call_key(&call, 0, directory);
     redis_call_text(&call, after);
     redis_call_number(&call, (int64_t)MIN(max, REDIS_LIST_MAX));
     redis_call_text(&call, *directory ? "1" : "0");

@@ -90,7 +90,9 @@ struct redis {
     LIST_HEAD(, redis_op) ops;
     GStringChunk *arena; /* arguments of the call that is being made */
     uint64_t waiting;
+    char *address; /* to show */
     bool was_up;
+    clock_ms down_since;
     clock_ms complained; /* when the last error was logged */
 };
 

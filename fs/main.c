@@ -23,6 +23,7 @@
 #include "backend/backend.h"
 #include "backend/local.h"
 #include "backend/log.h"
+#include "backend/redis.h"
 #include "backend/redis_uri.h"
 #include "mountpoint.h"
 #include "options.h"
@@ -141,9 +142,20 @@ static int open_redis(const struct options *options, struct backend **ret, char 
         result = redis_credentials_read(options->redis.credentials, &user, &password, error, error_size);
     }
     if (result == 0) {
-        (void)ret;
-        g_snprintf(error, error_size, "redis:// is not available in this version of leasefs");
-        result = -EOPNOTSUPP;
+        const struct redis_options redis = {
+            .conn = {.uri = uri,
+                     .user = user,
+                     .password = password,
+                     .timeout = options->redis.timeout,
+                     .command_timeout = options->redis.command_timeout,
+                     .connect_timeout = options->redis.connect_timeout,
+                     .keepalive = options->redis.keepalive,
+                     .seed = g_random_int()},
+            .prefix = options->redis.prefix,
+            .key = options->redis.key,
+            .seed = g_random_int(),
+        };
+        result = redis_new(&redis, ret, error, error_size);
     }
     if (password) {
         explicit_bzero(password, strlen(password));

@@ -352,13 +352,13 @@ local function finish()
 end
 
 -- Of a ticket, or ('') of a foreign holder: kind, mode, number, age, time left,
--- ttl, meta, ticket, start, end.
+-- ttl, meta, ticket, start, end, mount.
 local function describe(id, first, last, mode)
   local t = id ~= '' and load(id)
-  if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST} end
+  if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST, ''} end
   local s = t.s or WHOLE[t.x]
   return {
     t.k, mode or t.x, call('ZSCORE', ORDER, id), now - t.a, call('ZSCORE', TERM, id) - now, t.l, t.i, id,
-    first or s[1], last or s[2],
+    first or s[1], last or s[2], t.m,
   }
 end

@@ -1,16 +1,18 @@
 -- list: names of a directory that are there, in order.
 --
--- KEYS: LIST, DIR, TERM and INFO of the directory's queue
+-- KEYS: LIST, DIR, TERM and INFO of the directory's queue, the key of a lock of its name
 -- ARGV: after, max, must exist (1/0), key before a name, key after it, the directory's path with a slash
--- → {} of the directory is missing; else {'ok', name, type (1 directory, 2 lock), …}
-local LIST, DIR, TERM, INFO = unpack(KEYS)
+-- → {'missing'} | {'notdirectory'} | {'ok', name, type (1 directory, 2 lock), …}
+local LIST, DIR, TERM, INFO, L = unpack(KEYS)
 local after, max, needed
 after, max, needed, before, behind, path = unpack(ARGV)
 local call = redis.call
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-if needed == '1' and call('EXISTS', DIR) == 0 then return {} end
+if needed == '1' and call('EXISTS', DIR) == 0 then
+  return {redis.pcall('EXISTS', L) == 1 and 'notdirectory' or 'missing'}
+end
 local result, count = {'ok'}, 0
 max = tonumber(max)
 local from = after == '' and '-' or '(' .. after
