@@ -24,7 +24,7 @@
 #include "backend/local.h"
 #include "backend/log.h"
 #include "backend/redis.h"
-#include "backend/redis_uri.h"
+#include "backend/redis_check.h"
 #include "mountpoint.h"
 #include "options.h"
 #include "session.h"
@@ -39,6 +39,8 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  local                 locks survive the daemon; kept in /var/lib/leasefs (root)\n"
                            "                        or ~/.local/state/leasefs, one store for each mount point\n"
                            "  local:DIR             the same, kept in DIR\n"
+                           "  redis://HOST[:PORT][/DB], rediss://..., redis+unix:///PATH\n"
+                           "                        locks of all hosts that mount this Redis server\n"
                            "\n"
                            "Options:\n"
                            "  -f                    stay in the foreground and log to stderr\n"
@@ -48,6 +50,10 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  -o owner=user         a lease belongs to all processes of its user\n"
                            "  -o mode=,uid=,gid=    of the top directory\n"
                            "  -o sync=always|no     fsync before a lease is granted (default no)\n"
+                           "  -o credentials=FILE   password, or USER:PASSWORD, for Redis\n"
+                           "  -o prefix=,key=       what the keys of locks in Redis are\n"
+                           "  -o background         mount although the Redis server is away\n"
+                           "  -o timeout=TIME       of a request to Redis (default 5s)\n"
                            "  -o allow_other        other users may use the mount; the other options of FUSE\n"
                            "                        and mount(8) are understood too\n"
                            "  -h, --help            this text\n"
@@ -133,36 +139,52 @@ static int open_local(const struct options *options, struct backend **ret, char 
     return local_new(&store, ret, error, error_size);
 }
 
+/* Looks at the server first, unless it may be away. */
+static int open_server(const struct redis_options *server, bool background, struct backend **ret, char *error,
+                       size_t error_size)
+{
+    GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
+    int result = background ? 0 : redis_check_server(server, warnings, error, error_size);
+    for (guint i = 0; result == 0 && i < warnings->len; i++) {
+        log_warning("the Redis server: %s", (const char *)warnings->pdata[i]);
+    }
+    g_ptr_array_unref(warnings);
+    return result == 0 ? redis_new(server, ret, error, error_size) : result;
+}
+
 static int open_redis(const struct options *options, struct backend **ret, char *error, size_t error_size)
 {
-    struct redis_uri uri;
+    const struct options_redis *given = &options->redis;
+    struct redis_options server = {
+        .conn = {.timeout = given->timeout,
+                 .command_timeout = given->command_timeout,
+                 .connect_timeout = given->connect_timeout,
+                 .keepalive = given->keepalive,
+                 .seed = g_random_int()},
+        .prefix = given->prefix,
+        .key = given->key,
+        .seed = g_random_int(),
+    };
     char *user = NULL, *password = NULL;
-    int result = redis_uri_parse(&uri, options->backend, error, error_size);
-    if (result == 0 && options->redis.credentials) {
-        result = redis_credentials_read(options->redis.credentials, &user, &password, error, error_size);
+    int result = redis_uri_parse(&server.conn.uri, options->backend, error, error_size);
+    if (result == 0 && given->credentials) {
+        result = redis_credentials_read(given->credentials, &user, &password, error, error_size);
+    }
+    if (result == 0 && server.conn.uri.user && !password) {
+        g_snprintf(error, error_size, "the redis URI names a user: give the password with the option credentials=FILE");
+        result = -EINVAL;
     }
     if (result == 0) {
-        const struct redis_options redis = {
-            .conn = {.uri = uri,
-                     .user = user,
-                     .password = password,
-                     .timeout = options->redis.timeout,
-                     .command_timeout = options->redis.command_timeout,
-                     .connect_timeout = options->redis.connect_timeout,
-                     .keepalive = options->redis.keepalive,
-                     .seed = g_random_int()},
-            .prefix = options->redis.prefix,
-            .key = options->redis.key,
-            .seed = g_random_int(),
-        };
-        result = redis_new(&redis, ret, error, error_size);
+        server.conn.user = user;
+        server.conn.password = password;
+        result = open_server(&server, given->background, ret, error, error_size);
     }
     if (password) {
         explicit_bzero(password, strlen(password));
     }
     g_free(password);
     g_free(user);
-    redis_uri_clear(&uri);
+    redis_uri_clear(&server.conn.uri);
     return result;
 }
 

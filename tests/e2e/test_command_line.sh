@@ -105,6 +105,12 @@ refuses "chmod 600" -o "credentials=$TEST_DIR/credentials" redis://127.0.0.1:1 "
 expect_not grep -q hidden-word "$TEST_DIR/refused"
 refuses "$TEST_DIR/none" -o "credentials=$TEST_DIR/none" redis://127.0.0.1:1 "$MNT"
 
+it "a Redis server that cannot be reached is one line that says so, and is not waited for long"
+refuses "cannot connect" redis://127.0.0.1:1 "$MNT"
+refuses "cannot connect" -f "redis+unix://$TEST_DIR/no-socket" "$MNT"
+refuses "cannot be found" redis://nowhere.invalid "$MNT"
+refuses "give the password" redis://ann@127.0.0.1:1 "$MNT"
+
 it "an option of another kind of backend is one line that says whose it is"
 refuses "only for redis://" -o prefix=a: memory "$MNT"
 refuses "only for redis://" -o background "local:$TEST_DIR/never-made" "$MNT"
