@@ -221,8 +221,7 @@ void handle_truncate_at_open(struct request *r, struct hold *hold)
 
 void handle_truncate(struct request *r, off_t size)
 {
-    struct hold *hold = hold_lease(r->node);
-    hold = hold ? hold : hold_first(r->node);
+    struct hold *hold = hold_to_change(r->node);
     r->content.reply = CONTENT_REPLY_ATTRIBUTES;
     r->content.offset = size;
     if (r->handle) {

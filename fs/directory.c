@@ -37,7 +37,8 @@ void directory_load(struct node *node, const struct backend_directory *directory
     }
     *own = *directory;
     own->meta = directory->meta ? g_bytes_ref(directory->meta) : NULL;
-    if (meta_decode(own->meta, &meta)) {
+    /* The top's mode and owner are the mount's. */
+    if (node->parent && meta_decode(own->meta, &meta)) {
         node->uid = meta.uid;
         node->gid = meta.gid;
         node->mode = (uint16_t)meta.mode;
@@ -72,41 +73,48 @@ void directory_store(struct fs *fs, struct node *node, backend_done *done, void 
 
 /* --- mkdir and rmdir --------------------------------------------------------- */
 
+/* The node is taken when the directory is there: until then, and if it is made
+ * elsewhere meanwhile, the name may be another's. */
 static void directory_made(void *arg, enum backend_result result)
 {
     struct request *r = arg;
+    struct node *parent = r->other;
     struct fuse_entry_param entry;
     if (result == BACKEND_OK) {
-        tree_touch(r->node->parent);
+        r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
+        directory_load(r->node, &r->directory);
+        tree_touch(parent);
         handle_entry(r->fs, r->node, &entry);
+    }
+    g_bytes_unref(r->directory.meta);
+    if (result == BACKEND_OK) {
         request_reply_entry(r, &entry);
     } else {
         request_reply(r, result == BACKEND_BUSY ? -EEXIST : fs_error(result));
     }
 }
 
-void directory_make(struct request *r, struct node *parent, const char *name)
+void directory_make(struct request *r, struct node *parent)
 {
     char path[TREE_PATH_MAX];
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
-    struct backend_directory directory = {.width = 1};
-    struct node *there = tree_find(r->fs->tree, parent, name);
-    if (there && (there->directory || hold_first(there) || hold_lease(there))) {
+    struct node *there = tree_find(r->fs->tree, parent, r->name);
+    gid_t gid = parent->mode & S_ISGID ? parent->gid : context->gid;
+    mode_t mode = S_IFDIR | (r->mode & 07777) | (parent->mode & S_ISGID);
+    struct timespec now;
+    if (there && !there->directory && (hold_first(there) || hold_lease(there))) {
         request_reply(r, -EEXIST);
         return;
     }
-    if (!tree_child_path(parent, name, path, sizeof path)) {
+    if (!tree_child_path(parent, r->name, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
         return;
     }
-    r->node = tree_get(r->fs->tree, parent, name, S_IFDIR);
-    r->node->uid = context->uid;
-    r->node->gid = parent->mode & S_ISGID ? parent->gid : context->gid;
-    r->node->mode = (uint16_t)(S_IFDIR | (r->mode & 07777) | (parent->mode & S_ISGID));
-    clock_gettime(CLOCK_REALTIME, &r->node->directory->changed);
-    directory.meta = directory_meta(r->fs, r->node->uid, r->node->gid, r->node->mode, &r->node->directory->changed);
-    r->node->directory->attributes.meta = directory.meta;
-    backend_mkdir(r->fs->backend, path, &directory, directory_made, r);
+    clock_gettime(CLOCK_REALTIME, &now);
+    r->other = tree_ref(parent);
+    r->directory = (struct backend_directory){.width = 1};
+    r->directory.meta = directory_meta(r->fs, context->uid, gid, mode, &now);
+    backend_mkdir(r->fs->backend, path, &r->directory, directory_made, r);
 }
 
 static void directory_removed(void *arg, enum backend_result result)

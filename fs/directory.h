@@ -14,7 +14,8 @@ void directory_load(struct node *node, const struct backend_directory *directory
  * `done` with `arg`. */
 void directory_store(struct fs *fs, struct node *node, backend_done *done, void *arg);
 
-void directory_make(struct request *r, struct node *parent, const char *name);
+/* r->name in `parent`, with r->mode. */
+void directory_make(struct request *r, struct node *parent);
 void directory_remove(struct request *r, struct node *parent, const char *name);
 
 /* Each ends the request.  A listing tells a name that is there all the time

@@ -50,6 +50,12 @@ int64_t fs_wall(struct fs *fs, clock_ms when)
     return when + fs->wall_offset;
 }
 
+struct timespec fs_wall_time(struct fs *fs, clock_ms when)
+{
+    int64_t wall = fs_wall(fs, when);
+    return (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
+}
+
 static void fs_read_identity(struct fs *fs)
 {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -176,6 +182,7 @@ void fs_free(struct fs *fs)
     }
     ev_idle_stop(fs->loop, &fs->interrupts);
     ev_timer_stop(fs->loop, &fs->alarm);
+    hold_end_questions(fs);
     fs_drop_holds(fs);
     while (!LIST_EMPTY(&fs->handles)) {
         handle_drop(fs, LIST_FIRST(&fs->handles));

@@ -4,7 +4,8 @@
  *     request  a kernel request that waits     tree    names and inodes
  *     handle   an open file                    hold    what this mount holds on a name
  *     owner    processes                       lock    flock(2) and fcntl(2)
- *     xattr    the attributes                  notify  telling the kernel what changed
+ *     xattr    the attributes user.lease.*     notify  telling the kernel what changed
+ *     attributes  what stat(2) shows
  */
 #ifndef FS_FS_H
 #define FS_FS_H
@@ -13,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
+#include <time.h>
 
 #include "backend/backend.h"
 #include "options.h"
@@ -28,6 +30,7 @@
 struct directory_cursor;
 struct handle;
 struct hold;
+struct hold_question;
 struct meta;
 struct notify;
 struct request;
@@ -36,6 +39,7 @@ struct tree;
 TAILQ_HEAD(request_queue, request);
 LIST_HEAD(handle_list, handle);
 LIST_HEAD(directory_cursor_list, directory_cursor);
+LIST_HEAD(hold_question_list, hold_question);
 
 struct fs {
     struct ev_loop *loop;
@@ -49,6 +53,7 @@ struct fs {
     char boot_id[40];
     struct handle_list handles;
     struct directory_cursor_list cursors; /* open directories */
+    struct hold_question_list questions;  /* of hold_check_gone */
     uint64_t next_handle;
     int64_t wall_offset;    /* see fs_wall */
     uint32_t requests;      /* not answered yet */
@@ -76,6 +81,7 @@ void fs_free(struct fs *fs);
 /* A moment on the wall clock, in milliseconds since the epoch: the same for the
  * same moment each time, unless the wall clock was set meanwhile. */
 int64_t fs_wall(struct fs *fs, clock_ms when);
+struct timespec fs_wall_time(struct fs *fs, clock_ms when);
 
 /* The negated errno of an outcome, 0 for OK and QUEUED. */
 int fs_error(enum backend_result result);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "attributes.h"
 #include "lock.h"
 #include "sequence.h"
 #include "tree.h"
@@ -290,12 +291,6 @@ void handle_release(struct request *r)
 /* How long the kernel may keep what only it can change. */
 #define HANDLE_KEEP_SECONDS (24.0 * 3600)
 
-static struct timespec handle_wall(struct fs *fs, clock_ms when)
-{
-    int64_t wall = fs_wall(fs, when);
-    return (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
-}
-
 void handle_attributes(struct fs *fs, const struct node *node, struct stat *st)
 {
     struct hold *hold = hold_lease(node);
@@ -317,8 +312,8 @@ void handle_attributes(struct fs *fs, const struct node *node, struct stat *st)
     clock_ms now = clock_now();
     st->st_size = hold ? hold->size : 0;
     st->st_blocks = (st->st_size + 511) / 512;
-    st->st_ctim = handle_wall(fs, ticket ? ticket->acquired : now);
-    st->st_mtim = st->st_atim = handle_wall(fs, ticket ? ticket->deadline - ticket->ttl : now);
+    st->st_ctim = fs_wall_time(fs, ticket ? ticket->acquired : now);
+    st->st_mtim = st->st_atim = fs_wall_time(fs, ticket ? ticket->deadline - ticket->ttl : now);
     if (hold && hold->times) {
         st->st_atim = hold->times[0];
         st->st_mtim = hold->times[1];
@@ -342,6 +337,15 @@ void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ent
     bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE);
     entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
     node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
+}
+
+void handle_entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
+                            struct fuse_entry_param *entry)
+{
+    memset(entry, 0, sizeof *entry);
+    entry->ino = tree_id(fs->tree, node);
+    attributes_elsewhere(fs, node, info, &entry->attr);
+    node->visible = true;
 }
 
 void handle_entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *entry)

@@ -74,6 +74,9 @@ void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*repl
  * keep the name. */
 void handle_attributes(struct fs *fs, const struct node *node, struct stat *ret_attributes);
 void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
+/* The same of a lock that another mount or a client holds: nothing may be kept. */
+void handle_entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
+                            struct fuse_entry_param *ret_entry);
 /* A name that is not there; `node` may be NULL. */
 void handle_entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *ret_entry);
 double handle_attribute_timeout(const struct fs *fs, const struct node *node);

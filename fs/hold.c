@@ -44,6 +44,12 @@ struct hold *hold_first(const struct node *node)
     return NULL;
 }
 
+struct hold *hold_to_change(const struct node *node)
+{
+    struct hold *hold = hold_lease(node);
+    return hold && hold->since ? hold : hold_first(node);
+}
+
 struct hold *hold_party(const struct node *node, uint64_t party)
 {
     struct hold *hold;
@@ -115,9 +121,20 @@ static void hold_leave_handles(struct hold *hold)
     }
 }
 
+void hold_count(struct hold *hold, bool held)
+{
+    if (hold->counted != held) {
+        hold->counted = held;
+        for (const struct node *at = hold->node->parent; at; at = at->parent) {
+            at->directory->held = held ? at->directory->held + 1 : at->directory->held - 1;
+        }
+    }
+}
+
 void hold_free(struct fs *fs, struct hold *hold)
 {
     hold_leave_handles(hold);
+    hold_count(hold, false);
     LIST_REMOVE(hold, link);
     hold->node->parties -= hold->kind == BACKEND_FCNTL;
     hold->ticket = NULL;
@@ -238,6 +255,7 @@ void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
 {
     hold_take_name(fs, hold, kind);
     tree_touch(hold->node->parent);
+    hold_count(hold, true);
     LIST_REMOVE(hold, link);
     LIST_INSERT_HEAD(&hold->node->holds, hold, link);
     hold->node->parties += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
@@ -274,36 +292,22 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
     tree_unref(fs->tree, node);
 }
 
-static void hold_is_known(void *arg, enum backend_result result, const struct backend_info *info)
+bool hold_is_here(const struct node *node)
 {
-    bool *held = arg;
-    *held = result != BACKEND_OK || info->type != BACKEND_NOTHING;
-}
-
-/* Does anything here hold it?  fcntl locks of part of a file are known to the
- * backend alone. */
-static bool hold_is_held(struct fs *fs, const struct node *node)
-{
-    char path[TREE_PATH_MAX];
     const struct hold *hold;
-    bool held = false, parties = false;
+    if (node->directory) {
+        return node->directory->held > 0;
+    }
     LIST_FOREACH(hold, &node->holds, link) {
-        held = held || (hold->ticket && (hold->ticket->held || hold->sequence));
-        parties = parties || hold->kind == BACKEND_FCNTL;
+        if ((hold->ticket && (hold->ticket->held || hold->sequence)) || (hold->kind == BACKEND_FCNTL && hold->since)) {
+            return true;
+        }
     }
-    /* Nor has every grant been told here yet. */
-    if (!held && (parties || !LIST_EMPTY(&node->waiting)) && tree_path(node, path, sizeof path)) {
-        held = true;
-        backend_stat(fs->backend, path, hold_is_known, &held);
-    }
-    return held;
+    return false;
 }
 
-void hold_check_gone(struct fs *fs, struct node *node)
+void hold_gone(struct fs *fs, struct node *node)
 {
-    if (hold_is_held(fs, node)) {
-        return;
-    }
     if (node->visible) {
         node->visible = false;
         node->left = (uint32_t)clock_now();
@@ -313,6 +317,55 @@ void hold_check_gone(struct fs *fs, struct node *node)
     tree_touch(node->parent);
     if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds) && LIST_EMPTY(&node->waiting)) {
         tree_detach(fs->tree, node); /* the next lock of this name is another inode */
+    }
+}
+
+/* A question whether a name is still held, on its way. */
+struct hold_question {
+    LIST_ENTRY(hold_question) link; /* fs->questions */
+    struct fs *fs;
+    struct node *node; /* counted */
+};
+
+static void hold_end_question(struct hold_question *question)
+{
+    LIST_REMOVE(question, link);
+    tree_unref(question->fs->tree, question->node);
+    g_free(question);
+}
+
+void hold_end_questions(struct fs *fs)
+{
+    while (!LIST_EMPTY(&fs->questions)) {
+        hold_end_question(LIST_FIRST(&fs->questions));
+    }
+}
+
+static void hold_answer(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct hold_question *question = arg;
+    if (result == BACKEND_OK && info->type == BACKEND_NOTHING && !hold_first(question->node)) {
+        hold_gone(question->fs, question->node);
+    }
+    hold_end_question(question);
+}
+
+void hold_check_gone(struct fs *fs, struct node *node)
+{
+    char path[TREE_PATH_MAX];
+    if (hold_first(node)) {
+        return;
+    }
+    /* fcntl locks of part of a file are known to the backend alone; nor has every
+     * grant been told here yet. */
+    bool unsure = node->parties || !LIST_EMPTY(&node->waiting);
+    if (unsure && tree_path(node, path, sizeof path)) {
+        struct hold_question *question = g_new(struct hold_question, 1);
+        *question = (struct hold_question){.fs = fs, .node = tree_ref(node)};
+        LIST_INSERT_HEAD(&fs->questions, question, link);
+        backend_stat(fs->backend, path, hold_answer, question);
+    } else {
+        hold_gone(fs, node);
     }
 }
 
@@ -365,8 +418,9 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
     struct fs *fs = context;
     struct hold *hold = ticket->user;
     if (ticket->kind == BACKEND_PROVISIONAL) {
-        /* Not if it was just told to linger. */
-        if (ticket->deadline - clock_now() <= SECOND / 2) {
+        /* Not if it was just told to linger, or is being decided: that ends it, too,
+         * or else its deadline does. */
+        if (!hold->converting && ticket->deadline - clock_now() <= SECOND / 2) {
             hold_release(fs, hold, NULL, NULL);
         }
         return;

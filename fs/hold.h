@@ -48,6 +48,7 @@ struct hold {
     bool closed : 1;     /* the acquirer has closed the file */
     bool settled : 1;    /* the owner is final */
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
+    bool counted : 1;    /* among what is held below its directories */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
 };
 
@@ -58,6 +59,11 @@ struct hold *hold_lease(const struct node *node);
 /* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket
  * in its directory's queue.  (fcntl locks are known by hold_party.) */
 struct hold *hold_first(const struct node *node);
+/* The one whose content and attributes the name shows: the lease, or hold_first. */
+struct hold *hold_to_change(const struct node *node);
+/* Does this mount hold something on the node, or below it if it is a directory?
+ * As far as is known here: of fcntl locks some may have been given back. */
+bool hold_is_here(const struct node *node);
 /* The fcntl locks of one lock owner, or NULL. */
 struct hold *hold_party(const struct node *node, uint64_t party);
 
@@ -144,6 +150,12 @@ int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
 /* After something of the node's ended: if nothing holds it any more, tells the
  * kernel that the name is gone. */
 void hold_check_gone(struct fs *fs, struct node *node);
+/* The backend has said that nobody holds it. */
+void hold_gone(struct fs *fs, struct node *node);
+/* Forgets what was asked of the backend for that and is not answered. */
+void hold_end_questions(struct fs *fs);
+/* Counts it below its directories, or no more: around a rename. */
+void hold_count(struct hold *hold, bool held);
 
 extern const struct backend_events hold_events;
 

@@ -163,6 +163,13 @@ static void lock_flock_go(struct request *r)
     }
 }
 
+/* When another mount may have it.  Unlocking succeeds whatever the backend says. */
+static void lock_flock_ended(void *arg, enum backend_result result)
+{
+    (void)result;
+    request_reply(arg, 0);
+}
+
 void lock_flock(struct request *r, int operation)
 {
     struct handle *h = r->handle;
@@ -174,9 +181,10 @@ void lock_flock(struct request *r, int operation)
     r->resume = NULL;
     if (operation & LOCK_UN) {
         if (h->hold && h->hold->kind == BACKEND_FLOCK) {
-            hold_release(r->fs, h->hold, NULL, NULL);
+            hold_release(r->fs, h->hold, lock_flock_ended, r);
+        } else {
+            request_reply(r, 0);
         }
-        request_reply(r, 0);
     } else {
         lock_flock_go(r);
     }

@@ -37,18 +37,53 @@ static void names_reply_node(struct request *r)
     request_reply_entry(r, &entry);
 }
 
-/* The node of a name that is held.  Who holds it here knows it best: the name may
- * have been taken by a node of another type meanwhile. */
-static struct node *names_held_node(struct request *r, struct node *parent, const struct backend_info *info)
+/* The node of a name that this mount holds; it may have been taken by a node of
+ * another type meanwhile.  False if the mount does not hold it. */
+static bool names_take_held(struct request *r, const struct node *parent, const struct backend_info *info)
 {
-    struct hold *hold = info->ticket ? info->ticket->user : NULL;
-    struct meta meta = {.mode = S_IFREG};
+    struct hold *hold = info && info->ticket ? info->ticket->user : NULL;
+    struct node *node = tree_find(r->fs->tree, parent, r->name);
     if (hold) {
         hold_take_name(r->fs, hold, hold->kind);
-        return tree_ref(hold->node);
+        node = hold->node;
+    } else if (!node || !hold_first(node)) {
+        return false;
     }
+    r->node = tree_ref(node);
+    return true;
+}
+
+static void names_reply_elsewhere(struct request *r, struct node *parent, const struct backend_info *info)
+{
+    struct fuse_entry_param entry;
+    struct meta meta = {.mode = S_IFREG};
     meta_decode(info->meta, &meta);
-    return tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
+    r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
+    r->node->looker = fuse_req_ctx(r->req)->pid;
+    handle_entry_elsewhere(r->fs, r->node, info, &entry);
+    request_reply_entry(r, &entry);
+}
+
+/* It was there until another mount has let go of it. */
+static void names_forget(struct request *r, struct node *node)
+{
+    if (node && node->directory) {
+        tree_detach(r->fs->tree, node);
+    } else if (node && node->visible && !hold_is_here(node)) {
+        hold_gone(r->fs, node);
+    }
+}
+
+/* The backend does not answer: only what this mount holds is there for sure. */
+static void names_reply_unknown(struct request *r, const struct node *parent)
+{
+    struct node *node = tree_find(r->fs->tree, parent, r->name);
+    if (node && hold_is_here(node)) {
+        r->node = tree_ref(node);
+        names_reply_node(r);
+    } else {
+        request_reply(r, -EIO);
+    }
 }
 
 static void names_looked_up(void *arg, enum backend_result result, const struct backend_info *info)
@@ -56,27 +91,27 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
     struct request *r = arg;
     struct node *parent = r->other;
     if (result != BACKEND_OK) {
-        request_reply(r, -EIO);
+        names_reply_unknown(r, parent);
+    } else if (names_take_held(r, parent, info)) {
+        names_reply_node(r);
     } else if (info->type == BACKEND_NOTHING) {
+        names_forget(r, tree_find(r->fs->tree, parent, r->name));
         names_reply_missing(r, tree_find(r->fs->tree, parent, r->name));
     } else if (info->type == BACKEND_DIRECTORY) {
         r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
         directory_load(r->node, &info->directory);
         names_reply_node(r);
     } else {
-        r->node = names_held_node(r, parent, info);
-        names_reply_node(r);
+        names_reply_elsewhere(r, parent, info);
     }
 }
 
 void names_lookup(struct request *r, struct node *directory)
 {
     char path[TREE_PATH_MAX];
-    struct node *node = tree_find(r->fs->tree, directory, r->name);
     if (sequence_is_prefix(r->name)) {
         names_reply_missing(r, NULL); /* always free: the next one is another file */
-    } else if (node && hold_first(node)) {
-        r->node = tree_ref(node);
+    } else if (names_take_held(r, directory, NULL)) {
         names_reply_node(r);
     } else if (tree_child_path(directory, r->name, path, sizeof path)) {
         r->other = tree_ref(directory);
@@ -112,12 +147,29 @@ static struct hold *names_find_releasable(struct request *r, struct node *direct
     return hold;
 }
 
+static void names_release(struct request *r, struct hold *hold)
+{
+    r->node = tree_ref(hold->node);
+    r->node->visible = false; /* the kernel drops the name itself */
+    hold_spend(hold, false);
+    if (hold->kind == BACKEND_FCNTL) {
+        lock_end_party(r->fs, r->node, hold->party);
+        request_reply(r, 0);
+    } else {
+        hold_release(r->fs, hold, request_done, r);
+    }
+}
+
 static void names_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    if (result != BACKEND_OK) {
+    struct hold *hold = names_find_releasable(r, r->other); /* granted meanwhile? */
+    if (hold) {
+        names_release(r, hold);
+    } else if (result != BACKEND_OK) {
         request_reply(r, -ENOLCK);
     } else if (info->type == BACKEND_NOTHING) {
+        names_forget(r, tree_find(r->fs->tree, r->other, r->name));
         request_reply(r, -ENOENT);
     } else {
         request_reply(r, info->type == BACKEND_DIRECTORY ? -EISDIR : -EPERM);
@@ -129,16 +181,9 @@ void names_unlink(struct request *r, struct node *directory)
     char path[TREE_PATH_MAX];
     struct hold *hold = names_find_releasable(r, directory);
     if (hold) {
-        r->node = tree_ref(hold->node);
-        r->node->visible = false; /* the kernel drops the name itself */
-        hold_spend(hold, false);
-        if (hold->kind == BACKEND_FCNTL) {
-            lock_end_party(r->fs, r->node, hold->party);
-            request_reply(r, 0);
-        } else {
-            hold_release(r->fs, hold, request_done, r);
-        }
+        names_release(r, hold);
     } else if (tree_child_path(directory, r->name, path, sizeof path)) {
+        r->other = tree_ref(directory);
         backend_stat(r->fs->backend, path, names_unlink_known, r);
     } else {
         request_reply(r, -ENAMETOOLONG);
@@ -196,7 +241,9 @@ static void names_reply_linked(struct request *r)
 static void names_link_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
+    if (result == BACKEND_OK && info->type == BACKEND_LOCK && !info->ticket) {
+        request_reply(r, -EPERM); /* another mount's */
+    } else if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
         handle_acquire(r, r->other->mode, info->content, names_reply_linked);
     } else {
         request_reply(r, result == BACKEND_OK ? -ESTALE : -EIO);
@@ -241,12 +288,16 @@ static bool names_is_opened_by_others(struct hold *hold)
 static void names_renamed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
-    if (result == BACKEND_OK) {
+    struct hold *hold = hold_lease(r->node);
+    if (result == BACKEND_OK && hold) {
+        hold_count(hold, false);
         tree_rename(r->fs->tree, r->node, r->other, r->name);
+        hold_count(hold, true);
         r->node->moved = true;
         r->node->looker = -1;
     }
-    request_reply(r, fs_error(result));
+    bool taken = result == BACKEND_BUSY && r->file.flags & RENAME_NOREPLACE;
+    request_reply(r, taken ? -EEXIST : fs_error(result));
 }
 
 /* The caller's own lease on the target gives way to the one that moves. */
@@ -279,7 +330,7 @@ static void names_rename_go(struct request *r)
     struct hold *hold = node ? hold_lease(node) : NULL;
     if (flags & ~(unsigned)RENAME_NOREPLACE) {
         request_reply(r, -EINVAL);
-    } else if (hold && hold->converting) {
+    } else if (hold && (hold->converting || !hold->since)) {
         request_park(r, hold_queue(hold), names_rename_go, names_rename_interrupted);
     } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
                !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {

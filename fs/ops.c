@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "attributes.h"
 #include "backend/log.h"
 #include "directory.h"
 #include "fs.h"
@@ -50,14 +51,6 @@ static struct request *ops_opened(fuse_req_t req, fuse_ino_t ino, const struct f
     struct request *r = ops_request(req, ino, file);
     r->handle = handle_of(file);
     return r;
-}
-
-/* An inode whose lock has ended, that nobody has open, and that the kernel looks
- * at through a kept entry: ESTALE makes it look the name up again. */
-static bool ops_is_stale(const struct node *node)
-{
-    return !node->directory && LIST_EMPTY(&node->handles) && !hold_first(node) && LIST_EMPTY(&node->holds) &&
-           LIST_EMPTY(&node->waiting);
 }
 
 /* --- session ------------------------------------------------------------------ */
@@ -112,7 +105,7 @@ static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
         request_reply(r, -EINVAL); /* such a name is never found */
     } else if (r) {
         r->mode = mode;
-        directory_make(r, tree_node(r->fs->tree, parent), name);
+        directory_make(r, tree_node(r->fs->tree, parent));
     }
 }
 
@@ -243,131 +236,15 @@ static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 
 /* --- attributes -------------------------------------------------------------------- */
 
-static void ops_reply_attributes(struct request *r)
-{
-    struct stat st;
-    handle_attributes(r->fs, r->node, &st);
-    request_reply_attr(r, &st, handle_attribute_timeout(r->fs, r->node));
-}
-
-/* For how long, in milliseconds, the kernel may still look at what has gone. */
-#define OPS_LEAVING 50
-
-/* The kernel has been told just now that the name is gone, and may not have heard
- * of it: who has none of the open handles comes by the name, not by fstat(2). */
-static bool ops_has_just_left(struct request *r)
-{
-    const struct node *node = r->node;
-    const struct handle *h;
-    if (node->directory || !node->left || (uint32_t)clock_now() - node->left >= OPS_LEAVING ||
-        !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting)) {
-        return false;
-    }
-    LIST_FOREACH(h, &node->handles, link) {
-        if (h->opener && h->opener == request_caller(r)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
     (void)file;
-    struct request *r = ops_request(req, ino, NULL);
-    if (ops_is_stale(r->node) || ops_has_just_left(r)) {
-        request_reply(r, -ESTALE);
-    } else {
-        ops_reply_attributes(r);
-    }
-}
-
-static void ops_changed(void *arg, enum backend_result result)
-{
-    struct request *r = arg;
-    if (result == BACKEND_OK) {
-        ops_reply_attributes(r);
-    } else {
-        request_reply(r, fs_error(result));
-    }
-}
-
-static void ops_apply(struct request *r, const struct stat *st, int set)
-{
-    struct node *node = r->node;
-    if (set & FUSE_SET_ATTR_MODE) {
-        node->mode = (uint16_t)((node->mode & S_IFMT) | (st->st_mode & 07777));
-    }
-    if (set & FUSE_SET_ATTR_UID) {
-        node->uid = st->st_uid;
-    }
-    if (set & FUSE_SET_ATTR_GID) {
-        node->gid = st->st_gid;
-    }
-    if (node->directory && set & FUSE_SET_ATTR_MTIME) {
-        node->directory->changed = st->st_mtim;
-        if (set & FUSE_SET_ATTR_MTIME_NOW) {
-            clock_gettime(CLOCK_REALTIME, &node->directory->changed);
-        }
-    }
-}
-
-/* Mode and owner.  Of a lock nobody holds they are the handle's to come. */
-static void ops_change(struct request *r, const struct stat *st, int set)
-{
-    struct hold *hold = hold_lease(r->node);
-    hold = hold ? hold : hold_first(r->node);
-    if (r->node->directory) {
-        ops_apply(r, st, set);
-        directory_store(r->fs, r->node, ops_changed, r);
-        return;
-    }
-    if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        request_reply(r, -EPERM);
-        return;
-    }
-    ops_apply(r, st, set);
-    if (hold) {
-        hold->mode = r->node->mode;
-        hold->uid = r->node->uid;
-        hold->gid = r->node->gid;
-        hold_store(r->fs, hold);
-    }
-    ops_reply_attributes(r);
-}
-
-/* A time that is not set stays as it is shown. */
-static void ops_take_times(struct request *r, const struct stat *st, int set)
-{
-    const int both = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
-    const struct hold *hold = hold_first(r->node);
-    bool access = set & FUSE_SET_ATTR_ATIME && !(set & FUSE_SET_ATTR_ATIME_NOW);
-    bool modification = set & FUSE_SET_ATTR_MTIME && !(set & FUSE_SET_ATTR_MTIME_NOW);
-    struct timespec now;
-    struct stat shown;
-    clock_gettime(CLOCK_REALTIME, &now);
-    handle_attributes(r->fs, r->node, &shown);
-    r->times.explicit_times = access || modification || (hold && hold->times && (set & both) != both);
-    r->times.time[0] = access ? st->st_atim : set & FUSE_SET_ATTR_ATIME ? now : shown.st_atim;
-    r->times.time[1] = modification ? st->st_mtim : set & FUSE_SET_ATTR_MTIME ? now : shown.st_mtim;
+    attributes_get(ops_request(req, ino, NULL));
 }
 
 static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
 {
-    const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
-    struct request *r = file ? ops_opened(req, ino, file) : ops_request(req, ino, NULL);
-    if (ops_is_stale(r->node)) {
-        request_reply(r, -ESTALE);
-    } else if (set & FUSE_SET_ATTR_SIZE) {
-        handle_truncate(r, st->st_size);
-    } else if (set & (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) || r->node->directory) {
-        ops_change(r, st, set);
-    } else if (set & times) {
-        ops_take_times(r, st, set);
-        handle_times(r);
-    } else {
-        ops_reply_attributes(r); /* ctime alone: the kernel's own bookkeeping */
-    }
+    attributes_set(file ? ops_opened(req, ino, file) : ops_request(req, ino, NULL), st, set);
 }
 
 static void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)

@@ -77,12 +77,20 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     tree_unref(fs->tree, node);
 }
 
+struct recover_question {
+    struct fs *fs;
+    struct hold *hold; /* counted */
+};
+
 static void recover_size(void *arg, enum backend_result result, const struct backend_info *info)
 {
-    struct hold *hold = arg;
-    if (result == BACKEND_OK && info->content) {
+    struct recover_question *question = arg;
+    struct hold *hold = question->hold;
+    if (result == BACKEND_OK && info->content && info->ticket && info->ticket->user == hold) {
         hold->size = (uint32_t)g_bytes_get_size(info->content);
     }
+    hold_unref(question->fs, hold);
+    g_free(question);
 }
 
 void recover_leases(struct fs *fs)
@@ -94,7 +102,9 @@ void recover_leases(struct fs *fs)
     for (guint i = 0; i < recovery.holds->len; i++) {
         struct hold *hold = g_ptr_array_index(recovery.holds, i);
         if (tree_path(hold->node, path, sizeof path)) {
-            backend_stat(fs->backend, path, recover_size, hold);
+            struct recover_question *question = g_new(struct recover_question, 1);
+            *question = (struct recover_question){fs, hold_ref(hold)};
+            backend_stat(fs->backend, path, recover_size, question);
         }
     }
     g_ptr_array_free(recovery.holds, TRUE);

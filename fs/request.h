@@ -7,6 +7,7 @@
 #ifndef FS_REQUEST_H
 #define FS_REQUEST_H
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "fs.h"
@@ -28,12 +29,13 @@ struct request {
     struct hold *hold;             /* what its backend call is about */
     struct backend_ticket *ticket; /* a claim of its own that is asked for or waits */
     struct request_queue *queue;   /* where it is parked, or NULL */
-    void (*then)(struct request *r, enum backend_result result);    /* after a backend call */
-    void (*decided)(struct request *r, enum backend_result result); /* after hold_decide */
-    void (*resume)(struct request *r);                              /* after the wait it is parked on */
-    void (*cancel)(struct request *r);                              /* must reply EINTR and undo */
-    void (*reply)(struct request *r);                               /* after handle_acquire */
-    char *name;                                                     /* owned */
+    void (*then)(struct request *r, enum backend_result result);           /* after a backend call */
+    void (*decided)(struct request *r, enum backend_result result);        /* after hold_decide */
+    void (*resume)(struct request *r);                                     /* after the wait it is parked on */
+    void (*cancel)(struct request *r);                                     /* must reply EINTR and undo */
+    void (*reply)(struct request *r);                                      /* after handle_acquire */
+    void (*elsewhere)(struct request *r, const struct backend_info *info); /* another mount holds it: attributes.c */
+    char *name;                                                            /* owned */
     struct fuse_file_info file;
     uint32_t references;
     mode_t mode;     /* of what is created */
@@ -70,9 +72,14 @@ struct request {
             enum backend_mode mode;
         } lock;
         struct {
+            struct stat stat;
+            int set;
+        } attributes;
+        struct {
             size_t size;
             off_t offset;
         } read;
+        struct backend_directory directory; /* to be made */
         struct {
             const struct xattr *attribute;
             size_t size;

@@ -29,6 +29,7 @@ struct tree;
 /* What a directory has beyond a name. */
 struct node_directory {
     struct backend_directory attributes; /* meta: see meta.h */
+    uint32_t held;                       /* locks that this mount holds in it and below */
     struct timespec changed;
 };
 

@@ -1,5 +1,5 @@
 /* xattr: the attributes user.lease.* of locks and directories; see xattr.h. */
-#include "xattr.h"
+#include "xattr_private.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,16 +11,6 @@
 #include "handle.h"
 #include "meta.h"
 #include "tree.h"
-
-struct xattr {
-    const char *name;
-    bool on_lock, on_directory;
-    bool of_ticket; /* all that it tells is in the ticket, if that is this mount's */
-    /* The value, or NULL: the lock has none now (ENODATA).  NULL: write only. */
-    GString *(*get)(struct request *r, const struct backend_info *info);
-    /* Ends the request; takes r->xattr.value, NUL-terminated.  NULL: read only. */
-    void (*set)(struct request *r);
-};
 
 static GString *xattr_text(const char *text)
 {
@@ -51,9 +41,7 @@ static bool xattr_caller_waits(struct request *r)
     return false;
 }
 
-/* The hold that the caller is told of: what this mount holds exclusively, or of
- * several that share, its own before its ancestor's.  NULL: none of these. */
-static struct hold *xattr_hold(struct request *r)
+struct hold *xattr_hold(struct request *r)
 {
     struct owner *caller = request_caller(r);
     struct hold *hold, *found = NULL;
@@ -82,11 +70,15 @@ static GString *xattr_get_state(struct request *r, const struct backend_info *in
     return xattr_text(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");
 }
 
-/* The ticket that the node's name is, or NULL. */
-static struct hold *xattr_ticket(const struct node *node)
+/* Is the name that of a ticket in its directory's queue? */
+static bool xattr_is_ticket(const struct node *node, const struct backend_info *info)
 {
-    struct hold *hold = hold_first(node);
-    return hold && hold->sequence ? hold : NULL;
+    const struct hold *hold = hold_first(node);
+    struct meta meta;
+    if (hold) {
+        return hold->sequence;
+    }
+    return info->type == BACKEND_LOCK && meta_decode(info->meta, &meta) && meta.sequence;
 }
 
 static GString *xattr_get_kind(struct request *r, const struct backend_info *info)
@@ -95,7 +87,7 @@ static GString *xattr_get_kind(struct request *r, const struct backend_info *inf
                                         [BACKEND_LEASE] = "lease",
                                         [BACKEND_FLOCK] = "flock",
                                         [BACKEND_FCNTL] = "fcntl"};
-    if (xattr_ticket(r->node)) {
+    if (xattr_is_ticket(r->node, info)) {
         return xattr_text("ticket");
     }
     return info->type == BACKEND_LOCK ? xattr_text(names[info->kind]) : NULL;
@@ -114,7 +106,7 @@ static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t ui
                            log_escape(escaped, sizeof escaped, command));
 }
 
-static GString *xattr_get_owner(struct request *r, const struct backend_info *info)
+GString *xattr_get_owner(struct request *r, const struct backend_info *info)
 {
     GString *text = g_string_new(NULL);
     struct meta meta;
@@ -126,8 +118,11 @@ static GString *xattr_get_owner(struct request *r, const struct backend_info *in
                             owner ? owner_command(owner) : "?");
         }
     }
-    if (!text->len && info->type == BACKEND_LOCK && meta_decode(info->meta, &meta)) {
+    bool elsewhere = info->type == BACKEND_LOCK && (!text->len || !info->ticket);
+    if (elsewhere && meta_decode(info->meta, &meta)) {
         xattr_add_owner(text, meta.host, meta.pid, meta.uid, meta.command);
+    } else if (elsewhere) {
+        xattr_add_owner(text, "?", 0, 0, "?"); /* a client that is no mount */
     }
     if (!text->len) {
         g_string_free(text, TRUE);
@@ -139,7 +134,7 @@ static GString *xattr_get_owner(struct request *r, const struct backend_info *in
 static GString *xattr_get_token(struct request *r, const struct backend_info *info)
 {
     (void)r;
-    if (info->type != BACKEND_LOCK) {
+    if (info->type != BACKEND_LOCK || !info->fence) {
         return NULL;
     }
     GString *text = g_string_new(NULL);
@@ -151,7 +146,7 @@ static GString *xattr_get_token(struct request *r, const struct backend_info *in
 static GString *xattr_get_acquired(struct request *r, const struct backend_info *info)
 {
     (void)r;
-    if (info->type != BACKEND_LOCK) {
+    if (info->type != BACKEND_LOCK || info->acquired == CLOCK_NEVER) {
         return NULL;
     }
     int64_t wall = fs_wall(r->fs, info->acquired);
@@ -168,7 +163,7 @@ static GString *xattr_get_acquired(struct request *r, const struct backend_info 
 static GString *xattr_get_remaining(struct request *r, const struct backend_info *info)
 {
     (void)r;
-    if (info->type != BACKEND_LOCK) {
+    if (info->type != BACKEND_LOCK || info->deadline == CLOCK_NEVER) {
         return NULL;
     }
     int64_t left = MAX(info->deadline - clock_now(), 0);
@@ -186,7 +181,7 @@ static GString *xattr_duration(int64_t ms)
 
 static GString *xattr_get_ttl(struct request *r, const struct backend_info *info)
 {
-    if (!r->node->directory && info->type != BACKEND_LOCK) {
+    if (!r->node->directory && (info->type != BACKEND_LOCK || !info->ttl)) {
         return NULL;
     }
     return xattr_duration(r->node->directory ? hold_directory_ttl(r->fs, r->node) : info->ttl);
@@ -202,7 +197,7 @@ static GString *xattr_get_waiters(struct request *r, const struct backend_info *
 
 static GString *xattr_get_position(struct request *r, const struct backend_info *info)
 {
-    if (!xattr_ticket(r->node)) {
+    if (!xattr_is_ticket(r->node, info)) {
         return NULL;
     }
     GString *text = g_string_new(NULL);
@@ -212,8 +207,7 @@ static GString *xattr_get_position(struct request *r, const struct backend_info 
 
 static GString *xattr_get_name(struct request *r, const struct backend_info *info)
 {
-    (void)info;
-    return xattr_ticket(r->node) ? xattr_text(r->node->name) : NULL;
+    return xattr_is_ticket(r->node, info) ? xattr_text(r->node->name) : NULL;
 }
 
 static GString *xattr_get_delay(struct request *r, const struct backend_info *info)
@@ -228,189 +222,6 @@ static GString *xattr_get_width(struct request *r, const struct backend_info *in
     GString *text = g_string_new(NULL);
     g_string_printf(text, "%u", info->directory.width);
     return text;
-}
-
-/* --- writing ----------------------------------------------------------------- */
-
-/* The value has been used. */
-static void xattr_reply(struct request *r, int error)
-{
-    g_clear_pointer(&r->xattr.value, g_free);
-    request_reply(r, error);
-}
-
-static void xattr_done(void *arg, enum backend_result result)
-{
-    struct request *r = arg;
-    xattr_reply(r, result == BACKEND_MISSING ? -ESTALE : fs_error(result));
-}
-
-/* A directory's attributes are for its owner and root. */
-static void xattr_store_directory(struct request *r, const struct backend_directory *attributes)
-{
-    if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
-        xattr_reply(r, -EPERM);
-        return;
-    }
-    GBytes *meta = r->node->directory->attributes.meta;
-    r->node->directory->attributes = *attributes;
-    r->node->directory->attributes.meta = meta;
-    directory_store(r->fs, r->node, xattr_done, r);
-}
-
-static void xattr_set_directory_ttl(struct request *r, int64_t ttl)
-{
-    struct backend_directory attributes = r->node->directory->attributes;
-    attributes.ttl = ttl;
-    xattr_store_directory(r, &attributes);
-}
-
-/* A count or a fencing token: decimal digits, optionally a newline. */
-static bool xattr_parse_number(const char *text, uint64_t *ret_number)
-{
-    char *end;
-    errno = 0;
-    uint64_t number = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || errno || (*end && strcmp(end, "\n") != 0)) {
-        return false;
-    }
-    *ret_number = number;
-    return true;
-}
-
-static void xattr_set_delay(struct request *r)
-{
-    struct backend_directory attributes = r->node->directory->attributes;
-    const char *text = r->xattr.value;
-    if (strcmp(text, "0") == 0) {
-        attributes.delay = 0;
-    } else if (options_duration(text, strlen(text), &attributes.delay) != 0) {
-        xattr_reply(r, -EINVAL);
-        return;
-    }
-    xattr_store_directory(r, &attributes);
-}
-
-static void xattr_set_width(struct request *r)
-{
-    struct backend_directory attributes = r->node->directory->attributes;
-    uint64_t width;
-    if (!xattr_parse_number(r->xattr.value, &width) || width < 1 || width > UINT32_MAX) {
-        xattr_reply(r, -EINVAL);
-        return;
-    }
-    attributes.width = (uint32_t)width;
-    xattr_store_directory(r, &attributes);
-}
-
-static void xattr_interrupted(struct request *r)
-{
-    xattr_reply(r, -EINTR);
-}
-
-static void xattr_set_ttl(struct request *r)
-{
-    int64_t ttl = 0; /* "auto" */
-    const char *text = r->xattr.value;
-    if (strcmp(text, "auto") != 0 && options_duration(text, strlen(text), &ttl) != 0) {
-        xattr_reply(r, -EINVAL);
-        return;
-    }
-    if (r->node->directory) {
-        xattr_set_directory_ttl(r, ttl);
-        return;
-    }
-    struct hold *hold = hold_lease(r->node);
-    hold = hold ? hold : xattr_hold(r);
-    hold = hold ? hold : hold_first(r->node);
-    if (!hold) {
-        xattr_reply(r, -ESTALE);
-    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        xattr_reply(r, -EPERM);
-    } else if (hold->converting) {
-        request_park(r, hold_queue(hold), xattr_set_ttl, xattr_interrupted);
-    } else if (hold->kind == BACKEND_PROVISIONAL) {
-        xattr_reply(r, -EINVAL); /* it has its second */
-    } else {
-        hold_set_term(r->fs, hold, ttl);
-        xattr_reply(r, 0);
-    }
-}
-
-static void xattr_checked(void *arg, enum backend_result result, const struct backend_info *info)
-{
-    struct request *r = arg;
-    uint64_t token = 0;
-    xattr_parse_number(r->xattr.value, &token);
-    bool current = result == BACKEND_OK && info->type == BACKEND_LOCK && info->fence == token;
-    xattr_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
-}
-
-/* Is it the token of one that holds here?  Who shares has a token of his own. */
-static bool xattr_is_held_here(const struct node *node, uint64_t token)
-{
-    const struct hold *hold;
-    LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->ticket && hold->ticket->held && hold->ticket->fence == token) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void xattr_set_check(struct request *r)
-{
-    char path[TREE_PATH_MAX];
-    uint64_t token;
-    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
-        xattr_reply(r, -EINVAL);
-    } else if (xattr_is_held_here(r->node, token)) {
-        xattr_reply(r, 0);
-    } else {
-        backend_stat(r->fs->backend, path, xattr_checked, r);
-    }
-}
-
-static void xattr_set_release(struct request *r)
-{
-    char path[TREE_PATH_MAX];
-    uint64_t token;
-    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
-        xattr_reply(r, -EINVAL);
-    } else if (token == 0) {
-        xattr_reply(r, -ESTALE);
-    } else {
-        backend_revoke(r->fs->backend, path, token, xattr_done, r);
-    }
-}
-
-static void xattr_log_break(struct request *r, const char *path)
-{
-    char name[512];
-    struct owner *who = request_caller(r);
-    struct hold *hold;
-    log_escape(name, sizeof name, path);
-    LIST_FOREACH(hold, &r->node->holds, link) {
-        struct owner *owner = hold_owner(hold);
-        log_warning("%s: the lock of process %d (%s), uid %u, is broken by process %d (%s), uid %u", name,
-                    owner ? owner_pid(owner) : 0, owner ? owner_command(owner) : "?", hold->uid,
-                    who ? owner_pid(who) : 0, who ? owner_command(who) : "?", request_uid(r));
-    }
-}
-
-static void xattr_set_break(struct request *r)
-{
-    char path[TREE_PATH_MAX];
-    if (strcmp(r->xattr.value, "1") != 0 && strcmp(r->xattr.value, "1\n") != 0) {
-        xattr_reply(r, -EINVAL);
-    } else if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
-        xattr_reply(r, -EPERM);
-    } else if (!tree_path(r->node, path, sizeof path)) {
-        xattr_reply(r, -ENAMETOOLONG);
-    } else {
-        xattr_log_break(r, path);
-        backend_revoke(r->fs->backend, path, 0, xattr_done, r);
-    }
 }
 
 /* --- the table ------------------------------------------------------------------ */
@@ -457,14 +268,32 @@ static void xattr_answer(struct request *r, GString *text)
     g_string_free(text, TRUE);
 }
 
+/* Without the backend: what this mount holds is held, and who has lost it knows. */
+static bool xattr_is_known_here(struct request *r, struct backend_info *ret_info)
+{
+    const struct xattr *attribute = r->xattr.attribute;
+    struct hold *hold = r->node->directory ? NULL : hold_first(r->node);
+    *ret_info = (struct backend_info){.type = hold ? BACKEND_LOCK : BACKEND_NOTHING};
+    ret_info->ticket = hold ? hold->ticket : NULL;
+    return (attribute->get == xattr_get_state && (hold || xattr_caller_lost(r))) ||
+           (attribute->get == xattr_get_owner && hold);
+}
+
 static void xattr_got(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    GString *text = result == BACKEND_OK ? r->xattr.attribute->get(r, info) : NULL;
+    struct backend_info here;
+    bool known = result == BACKEND_OK;
+    if (!known && (known = xattr_is_known_here(r, &here))) {
+        info = &here;
+    } else if (known && r->node->directory && info->type == BACKEND_DIRECTORY) {
+        directory_load(r->node, &info->directory);
+    }
+    GString *text = known ? r->xattr.attribute->get(r, info) : NULL;
     if (text) {
         xattr_answer(r, text);
     } else {
-        request_reply(r, result == BACKEND_OK ? -ENODATA : -EIO);
+        request_reply(r, known ? -ENODATA : -EIO);
     }
 }
 
@@ -531,6 +360,31 @@ void xattr_list(struct request *r, size_t size)
     }
 }
 
+static void xattr_directory_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK || info->type != BACKEND_DIRECTORY) {
+        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+    } else {
+        directory_load(r->node, &info->directory);
+        r->xattr.attribute->set(r);
+    }
+}
+
+/* A directory's attributes are written together: those that another mount has set
+ * are to stay. */
+static void xattr_set_now(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (!r->node->directory) {
+        r->xattr.attribute->set(r);
+    } else if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, xattr_directory_known, r);
+    } else {
+        xattr_reply(r, -ENAMETOOLONG);
+    }
+}
+
 void xattr_set(struct request *r, const char *name, const char *value, size_t size)
 {
     const struct xattr *attribute = xattr_find(r->node, name);
@@ -542,7 +396,8 @@ void xattr_set(struct request *r, const char *name, const char *value, size_t si
         request_reply(r, -EINVAL);
     } else {
         r->xattr.value = g_strndup(value, size);
-        attribute->set(r);
+        r->xattr.attribute = attribute;
+        xattr_set_now(r);
     }
 }
 
@@ -551,7 +406,8 @@ void xattr_remove(struct request *r, const char *name)
     const struct xattr *attribute = xattr_find(r->node, name);
     if (attribute && attribute->set == xattr_set_ttl) {
         r->xattr.value = g_strdup("auto");
-        attribute->set(r);
+        r->xattr.attribute = attribute;
+        xattr_set_now(r);
     } else {
         request_reply(r, attribute ? -EPERM : -ENODATA);
     }

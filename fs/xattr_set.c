@@ -1,0 +1,233 @@
+/* xattr_set: setting the attributes user.lease.*; see xattr.h.  A value is taken
+ * when the backend has answered what this mount does not know. */
+#include "xattr_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "directory.h"
+#include "handle.h"
+#include "meta.h"
+#include "tree.h"
+
+/* The value has been used. */
+void xattr_reply(struct request *r, int error)
+{
+    g_clear_pointer(&r->xattr.value, g_free);
+    request_reply(r, error);
+}
+
+static void xattr_done(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    xattr_reply(r, result == BACKEND_MISSING ? -ESTALE : fs_error(result));
+}
+
+/* A directory's attributes are for its owner and root. */
+static void xattr_store_directory(struct request *r, const struct backend_directory *attributes)
+{
+    if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
+        xattr_reply(r, -EPERM);
+        return;
+    }
+    GBytes *meta = r->node->directory->attributes.meta;
+    r->node->directory->attributes = *attributes;
+    r->node->directory->attributes.meta = meta;
+    directory_store(r->fs, r->node, xattr_done, r);
+}
+
+static void xattr_set_directory_ttl(struct request *r, int64_t ttl)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    attributes.ttl = ttl;
+    xattr_store_directory(r, &attributes);
+}
+
+/* A count or a fencing token: decimal digits, optionally a newline. */
+static bool xattr_parse_number(const char *text, uint64_t *ret_number)
+{
+    char *end;
+    errno = 0;
+    uint64_t number = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || errno || (*end && strcmp(end, "\n") != 0)) {
+        return false;
+    }
+    *ret_number = number;
+    return true;
+}
+
+void xattr_set_delay(struct request *r)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    const char *text = r->xattr.value;
+    if (strcmp(text, "0") == 0) {
+        attributes.delay = 0;
+    } else if (options_duration(text, strlen(text), &attributes.delay) != 0) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    xattr_store_directory(r, &attributes);
+}
+
+void xattr_set_width(struct request *r)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    uint64_t width;
+    if (!xattr_parse_number(r->xattr.value, &width) || width < 1 || width > UINT32_MAX) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    attributes.width = (uint32_t)width;
+    xattr_store_directory(r, &attributes);
+}
+
+static void xattr_interrupted(struct request *r)
+{
+    xattr_reply(r, -EINTR);
+}
+
+static void xattr_refused(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK) {
+        xattr_reply(r, fs_error(result));
+    } else {
+        xattr_reply(r, info->type == BACKEND_LOCK ? -EPERM : -ESTALE);
+    }
+}
+
+/* This mount does not hold it: does another? */
+static void xattr_refuse(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, xattr_refused, r);
+    } else {
+        xattr_reply(r, -ENAMETOOLONG);
+    }
+}
+
+void xattr_set_ttl(struct request *r)
+{
+    int64_t ttl = 0; /* "auto" */
+    const char *text = r->xattr.value;
+    if (strcmp(text, "auto") != 0 && options_duration(text, strlen(text), &ttl) != 0) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    if (r->node->directory) {
+        xattr_set_directory_ttl(r, ttl);
+        return;
+    }
+    struct hold *hold = hold_lease(r->node);
+    hold = hold && hold->since ? hold : xattr_hold(r);
+    hold = hold ? hold : hold_first(r->node);
+    if (!hold) {
+        xattr_refuse(r);
+    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        xattr_reply(r, -EPERM);
+    } else if (hold->converting) {
+        request_park(r, hold_queue(hold), xattr_set_ttl, xattr_interrupted);
+    } else if (hold->kind == BACKEND_PROVISIONAL) {
+        xattr_reply(r, -EINVAL); /* it has its second */
+    } else {
+        hold_set_term(r->fs, hold, ttl);
+        xattr_reply(r, 0);
+    }
+}
+
+static void xattr_checked(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    uint64_t token = 0;
+    xattr_parse_number(r->xattr.value, &token);
+    bool current = result == BACKEND_OK && info->type == BACKEND_LOCK && token && info->fence == token;
+    xattr_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
+}
+
+/* Is it the token of one that holds here?  Who shares has a token of his own. */
+static bool xattr_is_held_here(const struct node *node, uint64_t token)
+{
+    const struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->ticket && hold->ticket->held && hold->ticket->fence == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void xattr_set_check(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    uint64_t token;
+    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -EINVAL);
+    } else if (xattr_is_held_here(r->node, token)) {
+        xattr_reply(r, 0);
+    } else {
+        backend_stat(r->fs->backend, path, xattr_checked, r);
+    }
+}
+
+void xattr_set_release(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    uint64_t token;
+    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -EINVAL);
+    } else if (token == 0) {
+        xattr_reply(r, -ESTALE);
+    } else {
+        backend_revoke(r->fs->backend, path, token, xattr_done, r);
+    }
+}
+
+static void xattr_log_break(struct request *r, const char *path, const struct backend_info *info)
+{
+    char name[512];
+    struct owner *who = request_caller(r);
+    GString *holders = xattr_get_owner(r, info);
+    log_escape(name, sizeof name, path);
+    for (char *at = holders->str; (at = strchr(at, '\n'));) {
+        *at = ',';
+    }
+    log_warning("%s: the lock of %s (host, process, uid, command) is broken by process %d (%s), uid %u", name,
+                holders->str, who ? owner_pid(who) : 0, who ? owner_command(who) : "?", request_uid(r));
+    g_string_free(holders, TRUE);
+}
+
+static void xattr_break_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    char path[TREE_PATH_MAX];
+    struct meta meta;
+    if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
+        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+        return;
+    }
+    bool here = hold_is_here(r->node);
+    bool known = here || meta_decode(info->meta, &meta);
+    if (request_uid(r) != 0 && (!known || request_uid(r) != (here ? r->node->uid : meta.uid))) {
+        xattr_reply(r, -EPERM);
+    } else if (!tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -ENAMETOOLONG);
+    } else {
+        xattr_log_break(r, path, info);
+        backend_revoke(r->fs->backend, path, 0, xattr_done, r);
+    }
+}
+
+void xattr_set_break(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (strcmp(r->xattr.value, "1") != 0 && strcmp(r->xattr.value, "1\n") != 0) {
+        xattr_reply(r, -EINVAL);
+    } else if (!tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -ENAMETOOLONG);
+    } else {
+        backend_stat(r->fs->backend, path, xattr_break_known, r);
+    }
+}
