@@ -283,6 +283,8 @@ static void on_tested(void *arg, const struct redis_answer *answer)
     } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
         info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
         redis_describe(r, answer->reply, 1, &info);
+        if (redis_is_over(r, answer->reply, 1, &info))
+            info.type = BACKEND_NOTHING;
     }
     op->known(op->arg, result, result == BACKEND_OK ? &info : NULL);
     redis_info_clear(&info);

@@ -30,6 +30,12 @@ void redis_describe(struct redis *r, const redisReply *reply, size_t first, stru
     }
 }
 
+bool redis_is_over(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info)
+{
+    return strcmp(redis_text(reply, first + 10), r->mount) == 0 &&
+           (!info->ticket || info->ticket->deadline <= clock_now());
+}
+
 void redis_info_clear(struct backend_info *info)
 {
     g_clear_pointer(&info->meta, g_bytes_unref);
@@ -61,8 +67,8 @@ static void on_stat(void *arg, const struct redis_answer *answer)
         info.holders = (uint32_t)redis_number(reply, 13);
         info.waiters = (uint32_t)redis_number(reply, 14);
         info.position = (uint32_t)redis_number(reply, 15);
-        if (strcmp(redis_text(reply, 11), r->mount) == 0 && (!info.ticket || info.ticket->deadline <= clock_now()))
-            info.type = BACKEND_NOTHING; /* we have ended it: the server does not know yet, or our user does not */
+        if (redis_is_over(r, reply, 1, &info))
+            info.type = BACKEND_NOTHING;
     } else if (result == BACKEND_OK && strcmp(word, "directory") == 0) {
         info.type = BACKEND_DIRECTORY;
         info.directory = (struct backend_directory){

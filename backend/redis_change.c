@@ -69,6 +69,15 @@ void redis_send_release(struct redis *r, const struct redis_ticket *t, const cha
     op->file = g_strdup(t->place->sequence ? t->name : t->place->name);
     op->ttl = t->head.ttl;
     op->why = why;
+    if (t->moving) { /* it is under one name or the other */
+        struct redis_op *other = done_op(r, t, NULL, NULL);
+
+        other->name = g_strdup(t->moving);
+        other->file = g_strdup(t->moving);
+        other->ttl = t->head.ttl;
+        other->why = why;
+        send_release(other, 0);
+    }
     send_release(op, 0);
 }
 
@@ -368,6 +377,8 @@ static void on_renamed(void *arg, const struct redis_answer *answer)
     struct redis_ticket *t = redis_ticket_find(r, op->token);
     enum backend_result result = result_of(r, answer);
 
+    if (t)
+        g_clear_pointer(&t->moving, g_free);
     if (t && result == BACKEND_OK) {
         redis_ticket_rename(r, t, op->name);
         t->head.fence = redis_unsigned(answer->reply, 1);
@@ -393,6 +404,8 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
     }
     op = done_op(r, t, done, arg);
     op->name = g_strdup(name);
+    g_free(t->moving);
+    t->moving = g_strdup(name);
     redis_call_lock(&call, r, REDIS_RENAME, t->place->name, false, NULL);
     redis_call_lock(&call, r, REDIS_RENAME, name, false, "i");
     redis_call_leaf(&call, t->place->name, false);

@@ -53,7 +53,8 @@ struct redis_ticket {
     LIST_ENTRY(redis_ticket) link; /* place->tickets */
     struct redis_place *place;
     char token[REDIS_TOKEN_SIZE];
-    char *name; /* of a sequence ticket: as asked for, then as given */
+    char *name;   /* of a sequence ticket: as asked for, then as given */
+    char *moving; /* the name that a rename, not answered yet, gives it; or NULL */
     enum redis_state state;
     bool handed; /* the server has told that it holds */
     bool asking; /* an acquire of it is not answered */
@@ -228,6 +229,8 @@ void redis_set_directory(struct backend *b, const char *name, const struct backe
                          backend_done *done, void *arg);
 /* `reply` from element `first` on is what describe of common.lua tells. */
 void redis_describe(struct redis *r, const redisReply *reply, size_t first, struct backend_info *info);
+/* It was ours, and is over: the server did not know that yet when it answered. */
+bool redis_is_over(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);
 
 #endif

@@ -7,39 +7,49 @@
 /* clang-format off */
 const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
+#include "redis_script/head.inc"
+#include "redis_script/acquire_free.inc"
 #include "redis_script/common.inc"
 #include "redis_script/acquire.inc"
     },
     [REDIS_RELEASE] = {"release",
+#include "redis_script/head.inc"
+#include "redis_script/release_lone.inc"
 #include "redis_script/common.inc"
 #include "redis_script/release.inc"
     },
     [REDIS_RELEASE_RANGE] = {"release_range",
+#include "redis_script/head.inc"
 #include "redis_script/common.inc"
 #include "redis_script/release_range.inc"
     },
     [REDIS_RENEW] = {"renew",
+#include "redis_script/head.inc"
 #include "redis_script/common.inc"
 #include "redis_script/renew.inc"
     },
     [REDIS_CONVERT] = {"convert",
+#include "redis_script/head.inc"
 #include "redis_script/common.inc"
 #include "redis_script/convert.inc"
     },
     [REDIS_SET] = {"set",
+#include "redis_script/head.inc"
 #include "redis_script/common.inc"
 #include "redis_script/set.inc"
     },
     [REDIS_REVOKE] = {"revoke",
+#include "redis_script/head.inc"
 #include "redis_script/common.inc"
 #include "redis_script/revoke.inc"
     },
     [REDIS_RENAME] = {"rename",
+#include "redis_script/head.inc"
 #include "redis_script/common.inc"
 #include "redis_script/rename.inc"
     },
     [REDIS_STAT] = {"stat",
-#include "redis_script/common.inc"
+#include "redis_script/head.inc"
 #include "redis_script/stat.inc"
     },
     [REDIS_LIST] = {"list",
@@ -47,6 +57,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "redis_script/list.inc"
     },
     [REDIS_DIRECTORY] = {"directory",
+#include "redis_script/head.inc"
 #include "redis_script/common.inc"
 #include "redis_script/names.inc"
 #include "redis_script/directory.inc"

@@ -136,6 +136,7 @@ void redis_ticket_free(struct redis *r, struct redis_ticket *t)
     g_clear_pointer(&t->content, g_bytes_unref);
     g_clear_pointer(&t->segments, g_array_unref);
     g_free(t->name);
+    g_free(t->moving);
     g_free(t);
 }
 

@@ -155,9 +155,13 @@ static int open_server(const struct redis_options *server, bool background, stru
 static int open_redis(const struct options *options, struct backend **ret, char *error, size_t error_size)
 {
     const struct options_redis *given = &options->redis;
+    /* a connection that went silent must be given up while leases can still be renewed */
+    int64_t third = MAX(options->ttl / 3, REDIS_TIME_MIN);
+    int64_t command_timeout =
+        given->command_timeout ? given->command_timeout : MIN(third, REDIS_COMMAND_TIMEOUT_DEFAULT);
     struct redis_options server = {
         .conn = {.timeout = given->timeout,
-                 .command_timeout = given->command_timeout,
+                 .command_timeout = command_timeout,
                  .connect_timeout = given->connect_timeout,
                  .keepalive = given->keepalive,
                  .seed = g_random_int()},

@@ -1,20 +1,16 @@
 -- acquire: takes the lock, or a place in its queue.  Repeating it does no harm:
 -- a ticket that is there is renewed.
 --
--- ARGV: leaf, sequence, directory must exist (1/0), ticket, mount, kind, mode, handle, party, start, end,
---       ttl, wait (1/0), number (of one that queued before; 0), odd (1/0), liveness, meta, content,
---       test (1: only what stands in the way)
--- KEYS 11: the key of a lock of the directory's name; 12..14: ORDER, TERM, INFO of the directory's queue, where the leaf may be one of its names
+-- ARGV (acquire_free.lua, which stands before it, has read them):
+--       leaf, sequence, directory must exist (1/0), ticket, mount, kind, mode, handle, party, start, end, ttl, wait (1/0),
+--       number (of one that queued before; 0), odd (1/0), liveness, meta, content, test (1: only what stands in the way)
+-- KEYS 11: the key of a lock of the directory's name; 12..14: ORDER, TERM, INFO of the directory's queue, where
+--       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
 --   | {'busy', describe…} | {'free'} | {'missing'} | {'notdirectory'} | {'directory'}
-local _, _, needed, id, mount, kind, mode, handle, party, start, finish_at, ttl, wait, number, is_odd, liveness, meta,
-  content, test = unpack(ARGV)
-kind, mode, ttl, liveness, number = tonumber(kind), tonumber(mode), tonumber(ttl), tonumber(liveness), tonumber(number)
-
 local function queued(at, name)
-  return {
-    'queued', number_text(at), call('ZRANK', WAIT, id) or 0, sequence and remaining() or call('PTTL', L), who == 'foreign' and 1 or 0, name or '',
-  }
+  local left = sequence and remaining() or call('PTTL', L)
+  return {'queued', number_text(at), call('ZRANK', WAIT, id) or 0, left, who == 'foreign' and 1 or 0, name or ''}
 end
 
 -- What a party holds is one ticket: the one that holds already, if any, and it.
@@ -71,10 +67,6 @@ local function new_name(prefix)
   return name
 end
 
-if needed == '1' and call('EXISTS', DIR) == 0 then
-  return {redis.pcall('EXISTS', KEYS[11]) == 1 and 'notdirectory' or 'missing'}
-end
-if not sequence and call('EXISTS', SELF) == 1 then return {'directory'} end
 expire()
 local t = tickets > 0 and load(id)
 if t then return again(t) end

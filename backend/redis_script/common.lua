@@ -1,48 +1,9 @@
--- common: a lock in the server.  Stands before every script that changes one.
---
--- Of a lock (or of the queue of a directory, `sequence`) with the key L:
---   L      string  the token of its only holder, or a word of ours (below); its
---                  PX is the deadline.  The lock that other clients know.
---   ORDER  zset    ticket -> number: holders and waiters
---   TERM   zset    ticket -> deadline in server ms: of the lease, or of a waiter's liveness
---   WAIT   zset    ticket -> number: those that do not hold yet
---   INFO   hash    ticket -> record; c:ticket -> content; s:name -> ticket of a sequence;
---                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted
---   FENCE  string  the last number given
--- Of its directory: DIR (hash: attributes), LIST (zset: names, all of score 0),
--- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
--- the name itself a directory.
---
--- L is the authority: when it is gone or another's, our holders are gone.
-local L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF = unpack(KEYS)
-local call = redis.call
-
-local SHARED = 'leasefs:held' -- several hold, or one that is not exclusive
-local DELAY = 'leasefs:delay' -- nobody holds: the directory's lock-delay runs
-local CLAIM = 3000            -- ms that who was handed the lock has to claim it
-local FENCE_KEPT = 604800000  -- ms: seven days
-local KEPT = 60000            -- ms that side keys outlive the last deadline
-local FIRST, LAST = '0000000000000000', 'ffffffffffffffff'
-
-local clock = call('TIME')
-local now_us = clock[1] * 1000000 + clock[2]
-local now = math.floor(now_us / 1000)
-
-local leaf, sequence = ARGV[1], ARGV[2] == '1'
-local value, who, tickets, waiting, odd -- see look
-
-local function number_text(x) return string.format('%.0f', x) end
-
-local function load(id)
-  local packed = call('HGET', INFO, id)
-  return packed and cmsgpack.unpack(packed)
-end
+-- common: the rule that grants, and what changes a lock.  Stands between
+-- head.lua and a script that changes one.
 
 local function save(id, t) call('HSET', INFO, id, cmsgpack.pack(t)) end
 
 local function tell(t, what, id, more) call('PUBLISH', t.m, what .. ' ' .. id .. (more or '')) end
-
-local function waits(id) return waiting > 0 and call('ZSCORE', WAIT, id) end
 
 -- --- segments: byte ranges, a flat list start, end, mode, … in order ---
 
@@ -81,8 +42,6 @@ end
 
 local function partial(t) return t.s and not (#t.s == 3 and t.s[1] == FIRST and t.s[2] == LAST) end
 
-local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
-
 -- What of `t` excludes `u`: start, end, mode; or nil.
 local function conflict(t, u)
   if t.m == u.m and ((t.h and t.h == u.h) or (t.p and t.p == u.p)) then return nil end
@@ -99,28 +58,6 @@ end
 
 -- --- the state of the lock ---
 
--- Reads it.  `who` has L: 'free', 'ours' (a ticket holds), 'delay' or 'foreign'.
-local function look()
-  value = not sequence and redis.pcall('GET', L)
-  if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then error(value.err) end
-  tickets = call('ZCARD', ORDER)
-  waiting = tickets > 0 and call('ZCARD', WAIT) or 0
-  odd = tickets > 0 and call('HEXISTS', INFO, 'odd') == 1
-  if sequence then
-    who = 'ours'
-  elseif not value then
-    who = 'free'
-  elseif value == DELAY then
-    who = 'delay'
-  elseif value == SHARED then
-    who = tickets > waiting and 'ours' or 'foreign'
-  elseif type(value) == 'string' and tickets > 0 and call('ZSCORE', ORDER, value) then
-    who = 'ours'
-  else
-    who = 'foreign'
-  end
-end
-
 -- ms until L may change by itself; at least 0.
 local function remaining()
   if sequence then
@@ -128,13 +65,6 @@ local function remaining()
     return next[2] and math.max(next[2] - now, 0) or 0
   end
   return math.max(call('PTTL', L), 0)
-end
-
-local function next_number()
-  local last = tonumber(call('GET', FENCE) or 0)
-  local number = math.max(last + 1, now_us)
-  call('SET', FENCE, number_text(number), 'PX', FENCE_KEPT)
-  return number
 end
 
 -- Holders and waiters in order: id, number, …
@@ -349,16 +279,4 @@ local function finish()
   local kept = number_text(last[2] + KEPT)
   for _, key in ipairs({ORDER, TERM, INFO}) do call('PEXPIREAT', key, kept) end
   if waiting > 0 then call('PEXPIREAT', WAIT, kept) end
-end
-
--- Of a ticket, or ('') of a foreign holder: kind, mode, number, age, time left,
--- ttl, meta, ticket, start, end, mount.
-local function describe(id, first, last, mode)
-  local t = id ~= '' and load(id)
-  if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST, ''} end
-  local s = t.s or WHOLE[t.x]
-  return {
-    t.k, mode or t.x, call('ZSCORE', ORDER, id), now - t.a, call('ZSCORE', TERM, id) - now, t.l, t.i, id,
-    first or s[1], last or s[2], t.m,
-  }
 end

@@ -2,7 +2,6 @@
 --
 -- ARGV: leaf, sequence, ticket, why ('' by its holder; else against its will: the lock-delay runs)
 -- → 1, or 0 if it was not there (any more)
-local _, _, id, why = unpack(ARGV)
 local t = load(id)
 if t then call('ZREM', WAITERS, id) end -- a write that a full server permits, before those it would refuse
 expire()

@@ -1,0 +1,87 @@
+-- head: a lock in the server, and how it is read.  Stands before every script.
+-- What follows is kept short, since a script makes its functions anew at each
+-- call: what only a contended lock needs is in common.lua, behind the short ways
+-- of acquire_free.lua and release_lone.lua.
+--
+-- Of a lock (or of the queue of a directory, `sequence`) with the key L:
+--   L      string  the token of its only holder, or a word of ours (below); its
+--                  PX is the deadline.  The lock that other clients know.
+--   ORDER  zset    ticket -> number: holders and waiters
+--   TERM   zset    ticket -> deadline in server ms: of the lease, or of a waiter's liveness
+--   WAIT   zset    ticket -> number: those that do not hold yet
+--   INFO   hash    ticket -> record; c:ticket -> content; s:name -> ticket of a sequence;
+--                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted
+--   FENCE  string  the last number given
+-- Of its directory: DIR (hash: attributes), LIST (zset: names, all of score 0),
+-- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
+-- the name itself a directory.
+--
+-- L is the authority: when it is gone or another's, our holders are gone.
+local L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF = unpack(KEYS)
+local call = redis.call
+
+local SHARED = 'leasefs:held' -- several hold, or one that is not exclusive
+local DELAY = 'leasefs:delay' -- nobody holds: the directory's lock-delay runs
+local CLAIM = 3000            -- ms that who was handed the lock has to claim it
+local FENCE_KEPT = 604800000  -- ms: seven days
+local KEPT = 60000            -- ms that side keys outlive the last deadline
+local FIRST, LAST = '0000000000000000', 'ffffffffffffffff'
+
+local clock = call('TIME')
+local now_us = clock[1] * 1000000 + clock[2]
+local now = math.floor(now_us / 1000)
+
+local leaf, sequence = ARGV[1], ARGV[2] == '1'
+local value, who, tickets, waiting, odd -- see look
+
+local function number_text(x) return string.format('%.0f', x) end
+
+local function load(id)
+  local packed = call('HGET', INFO, id)
+  return packed and cmsgpack.unpack(packed)
+end
+
+local function waits(id) return waiting > 0 and call('ZSCORE', WAIT, id) end
+
+local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
+
+-- Reads it.  `who` has L: 'free', 'ours' (a ticket holds), 'delay' or 'foreign'.
+local function look()
+  value = not sequence and redis.pcall('GET', L)
+  if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then error(value.err) end
+  tickets = call('ZCARD', ORDER)
+  waiting = tickets > 0 and call('ZCARD', WAIT) or 0
+  odd = tickets > 0 and call('HEXISTS', INFO, 'odd') == 1
+  if sequence then
+    who = 'ours'
+  elseif not value then
+    who = 'free'
+  elseif value == DELAY then
+    who = 'delay'
+  elseif value == SHARED then
+    who = tickets > waiting and 'ours' or 'foreign'
+  elseif type(value) == 'string' and tickets > 0 and call('ZSCORE', ORDER, value) then
+    who = 'ours'
+  else
+    who = 'foreign'
+  end
+end
+
+local function next_number()
+  local last = tonumber(call('GET', FENCE) or 0)
+  local number = math.max(last + 1, now_us)
+  call('SET', FENCE, number_text(number), 'PX', FENCE_KEPT)
+  return number
+end
+
+-- Of a ticket, or ('') of a foreign holder: kind, mode, number, age, time left,
+-- ttl, meta, ticket, start, end, mount.
+local function describe(id, first, last, mode)
+  local t = id ~= '' and load(id)
+  if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST, ''} end
+  local s = t.s or WHOLE[t.x]
+  return {
+    t.k, mode or t.x, call('ZSCORE', ORDER, id), now - t.a, call('ZSCORE', TERM, id) - now, t.l, t.i, id,
+    first or s[1], last or s[2], t.m,
+  }
+end
