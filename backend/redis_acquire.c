@@ -147,9 +147,6 @@ static void on_queued(struct redis *r, struct redis_ticket *t, const struct redi
     redis_ticket_turn(r, t, REDIS_WAITING);
     if (t->acquired)
         start_term(t, now, redis_deadline(answer->sent, t->head.ttl));
-    else if (t->extend)
-        t->head.deadline = redis_deadline(answer->sent, t->head.ttl);
-    t->extend = false;
     if (rank == 0 && wait >= 0)
         pause = MIN(pause, wait + 1);
     t->refresh = now + MAX(pause, REDIS_REFRESH_MIN);

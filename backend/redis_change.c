@@ -334,8 +334,7 @@ void redis_renew(struct backend *b, const struct backend_renewal *renewals, size
             redis_extend(r, t);
             t->head.deadline = MIN(t->head.deadline, redis_deadline(now, t->head.ttl));
         } else {
-            t->extend = true;
-            redis_refresh(r, t);
+            t->head.deadline = now + t->head.ttl; /* its life in the server is another matter: see redis_refresh */
         }
         redis_ticket_schedule(r, t);
     }

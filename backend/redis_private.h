@@ -59,7 +59,6 @@ struct redis_ticket {
     bool handed; /* the server has told that it holds */
     bool asking; /* an acquire of it is not answered */
     bool wait;   /* it may queue */
-    bool extend; /* the next word of its life extends its term here, too */
     bool renewing;
     uint64_t handle, party, start, end;
     GArray *segments;  /* struct redis_segment; what an FCNTL ticket holds; NULL: nothing known */

@@ -200,7 +200,6 @@ void redis_ticket_end(struct redis *r, struct redis_ticket *t, enum backend_end 
     if (t->acquired) { /* its user does not have it yet */
         t->acquired(t->arg, BACKEND_UNREACHABLE, NULL, NULL);
     } else {
-        t->head.held = false;
         r->events->ended(r->context, &t->head, why);
     }
     redis_ticket_free(r, t);
