@@ -261,6 +261,7 @@ struct backend_ticket *redis_acquire(struct backend *b, const char *name, const 
         done(arg, result, NULL, NULL);
         return NULL;
     }
+    redis_ticket_tell_over(r, name);
     t = redis_ticket_new(r, name, claim);
     t->acquired = done;
     t->arg = arg;

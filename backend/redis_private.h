@@ -59,6 +59,7 @@ struct redis_ticket {
     bool handed; /* the server has told that it holds */
     bool asking; /* an acquire of it is not answered */
     bool wait;   /* it may queue */
+    bool over;   /* past its deadline, and the server knows */
     bool renewing;
     uint64_t handle, party, start, end;
     GArray *segments;  /* struct redis_segment; what an FCNTL ticket holds; NULL: nothing known */
@@ -181,6 +182,8 @@ void redis_ticket_adopt(struct redis *r, struct redis_ticket *t, const char *tok
 void redis_ticket_schedule(struct redis *r, struct redis_ticket *t);
 /* Tells its end, and forgets it; `release`: the server may not know of it yet. */
 void redis_ticket_end(struct redis *r, struct redis_ticket *t, enum backend_end why, bool release);
+/* Lets the server know what is past its deadline at a place, before its end is told here. */
+void redis_ticket_tell_over(struct redis *r, const char *name);
 /* What the script says that it holds: "start end mode …". */
 void redis_ticket_segments(struct redis_ticket *t, const char *text);
 /* Whether another ticket of this mount at its place is of its handle or party. */

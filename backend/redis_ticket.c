@@ -195,7 +195,7 @@ void redis_ticket_schedule(struct redis *r, struct redis_ticket *t)
 
 void redis_ticket_end(struct redis *r, struct redis_ticket *t, enum backend_end why, bool release)
 {
-    if (release)
+    if (release && !t->over)
         redis_send_release(r, t, why == BACKEND_EXPIRED ? "expired" : "lost", NULL, NULL);
     if (t->acquired) { /* its user does not have it yet */
         t->acquired(t->arg, BACKEND_UNREACHABLE, NULL, NULL);
@@ -203,6 +203,19 @@ void redis_ticket_end(struct redis *r, struct redis_ticket *t, enum backend_end 
         r->events->ended(r->context, &t->head, why);
     }
     redis_ticket_free(r, t);
+}
+
+void redis_ticket_tell_over(struct redis *r, const char *name)
+{
+    struct redis_place *place = g_hash_table_lookup(r->places, name);
+    struct redis_ticket *t;
+
+    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
+        if (t->state == REDIS_HELD && !t->over && t->head.deadline <= clock_now()) {
+            redis_send_release(r, t, "expired", NULL, NULL);
+            t->over = true;
+        }
+    }
 }
 
 void redis_ticket_segments(struct redis_ticket *t, const char *text)
