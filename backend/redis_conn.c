@@ -52,19 +52,20 @@ static void log_failure(struct redis_conn *conn, bool was_up)
     g_strlcpy(conn->logged, conn->error, sizeof(conn->logged));
 }
 
-/* When and where the next attempt is made. */
-static void plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
+/* When and where the next attempt is made.  False: on another address, at once. */
+static bool plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
 {
     if (was_up && now - conn->counts.since >= REDIS_RETRY_MAX)
         conn->attempts = 0; /* else it comes and goes */
     conn->retry_at = now;
     if (!was_up && conn->addresses && ++conn->address < conn->addresses->len)
-        return;
+        return false;
     conn->retry_at += pause_after(conn);
     conn->attempts++;
     if (conn->addresses)
         g_array_unref(conn->addresses);
     conn->addresses = NULL;
+    return true;
 }
 
 void redis_conn_fail(struct redis_conn *conn, const char *format, ...)
@@ -80,8 +81,8 @@ void redis_conn_fail(struct redis_conn *conn, const char *format, ...)
     redis_link_close(&conn->pubsub.link);
     redis_link_close(&conn->command.link);
     redis_conn_request_lost(conn);
-    plan_attempt(conn, was_up, clock_now());
-    log_failure(conn, was_up);
+    if (plan_attempt(conn, was_up, clock_now()))
+        log_failure(conn, was_up);
     conn->state = REDIS_CONN_PAUSE;
     conn->counts.since = 0;
     conn->probing = conn->tracking = false;
@@ -365,7 +366,7 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options, cons
     struct redis_conn *conn = g_new0(struct redis_conn, 1);
 
     conn->options = copy_options(options);
-    log_escape(conn->where, sizeof(conn->where), options->uri.path ? options->uri.path : options->uri.host);
+    conn->where = redis_uri_show(&options->uri);
     conn->scripts = scripts;
     conn->script_count = script_count;
     conn->hashes = g_new0(char *, script_count + 1);
@@ -413,6 +414,7 @@ void redis_conn_free(struct redis_conn *conn)
     g_byte_array_unref(conn->pubsub.steps);
     g_byte_array_unref(conn->command.steps);
     g_rand_free(conn->random);
+    g_free(conn->where);
     g_strfreev(conn->hashes);
     g_free(conn->options.uri.host);
     g_free(conn->options.uri.path);

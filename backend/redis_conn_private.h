@@ -55,7 +55,7 @@ TAILQ_HEAD(redis_requests, redis_request);
 
 struct redis_conn {
     struct redis_conn_options options;
-    char where[128]; /* the server, for logs */
+    char *where; /* the server, for logs */
     const struct redis_script *scripts;
     size_t script_count;
     char **hashes; /* SHA-1 of each script */
