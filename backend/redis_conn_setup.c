@@ -30,8 +30,8 @@ static void say_who(struct redis_peer *peer)
 {
     const struct redis_conn_options *options = &peer->conn->options;
 
-    if (options->password && options->user)
-        SAY(peer, REDIS_STEP_AUTH, "AUTH", options->user, options->password);
+    if (options->user) /* who may have no password */
+        SAY(peer, REDIS_STEP_AUTH, "AUTH", options->user, options->password ? options->password : "");
     else if (options->password)
         SAY(peer, REDIS_STEP_AUTH, "AUTH", options->password);
     SAY(peer, REDIS_STEP_NAME, "CLIENT", "SETNAME", "leasefs");
@@ -42,8 +42,10 @@ static void say_for_commands(struct redis_peer *peer)
     struct redis_conn *conn = peer->conn;
     char number[32];
 
-    g_snprintf(number, sizeof(number), "%d", conn->options.uri.database);
-    SAY(peer, REDIS_STEP_SELECT, "SELECT", number);
+    if (conn->options.uri.database) {
+        g_snprintf(number, sizeof(number), "%d", conn->options.uri.database);
+        SAY(peer, REDIS_STEP_SELECT, "SELECT", number);
+    }
     for (size_t i = 0; i < conn->script_count; i++)
         SAY(peer, REDIS_STEP_SCRIPT, "SCRIPT", "LOAD", conn->scripts[i].text);
     if (conn->may_track) {

@@ -1,6 +1,7 @@
 /* check_redis_conn: a redis_conn with a real server.  What a real one does not do
  * when asked is in check_redis_conn_faults. */
 #include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,25 +31,47 @@ static void open_up(void)
 
 /* --- coming up --- */
 
-/* A host with two addresses that refuse before the one that is the server's. */
 int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found);
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found);
 
-int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found)
+static pthread_mutex_t slowness = PTHREAD_MUTEX_INITIALIZER;
+
+/* A host with two addresses that refuse before the one that is the server's. */
+static int find_many(const char *port, const struct addrinfo *hints, struct addrinfo **found)
 {
     static const char *const addresses[] = {"127.0.0.2", "::1", "127.0.0.1"};
-    struct addrinfo **end = found;
 
-    if (strcmp(host, "many.test") != 0 || (hints->ai_flags & AI_NUMERICHOST))
-        return __real_getaddrinfo(host, port, hints, found);
     for (size_t i = 0; i < G_N_ELEMENTS(addresses); i++) {
-        int r = __real_getaddrinfo(addresses[i], port, hints, end);
+        int r = __real_getaddrinfo(addresses[i], port, hints, found);
 
         if (r)
             return r;
-        end = &(*end)->ai_next;
+        found = &(*found)->ai_next;
     }
     return 0;
+}
+
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found)
+{
+    if ((hints->ai_flags & AI_NUMERICHOST) || !g_str_has_suffix(host, ".test"))
+        return __real_getaddrinfo(host, port, hints, found);
+    if (strcmp(host, "slow.test") == 0) {
+        pthread_mutex_lock(&slowness);
+        pthread_mutex_unlock(&slowness);
+        return __real_getaddrinfo("127.0.0.1", port, hints, found);
+    }
+    return strcmp(host, "many.test") == 0 ? find_many(port, hints, found) : EAI_NONAME;
+}
+
+static unsigned count_threads(void)
+{
+    GDir *tasks = g_dir_open("/proc/self/task", 0, NULL);
+    unsigned count = 0;
+
+    while (g_dir_read_name(tasks))
+        count++;
+    g_dir_close(tasks);
+    return count;
 }
 
 START_TEST(comes_up_over_a_socket)
@@ -80,16 +103,39 @@ END_TEST
 
 START_TEST(unknown_host_is_told_and_tried_again)
 {
-    conn_open_host("nowhere.invalid", 1);
-    CONN_UNTIL(g_str_has_prefix(redis_conn_error(conn), "cannot find the host"));
+    conn_open_host("nowhere.test", 1);
+    CONN_UNTIL(g_str_has_prefix(redis_conn_error(conn), "cannot find the host: "));
     ck_assert_uint_eq(conn_told.downs, 0);
 }
 END_TEST
 
-START_TEST(free_while_the_host_is_looked_up)
+START_TEST(slow_look_up_does_not_hold_up_the_loop)
 {
-    conn_open_host("nowhere.invalid", 1);
-    ev_run(conn_loop, EVRUN_NOWAIT);
+    struct conn_answer answer = {0};
+
+    conn_options.timeout = 100;
+    pthread_mutex_lock(&slowness);
+    conn_open_host("slow.test", redis_server_port(server));
+    conn_command(&answer, "PING");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_NOT_SENT);
+    pthread_mutex_unlock(&slowness);
+    conn_until_up();
+}
+END_TEST
+
+START_TEST(free_does_not_wait_for_a_slow_look_up)
+{
+    pthread_mutex_lock(&slowness);
+    conn_open_host("slow.test", 1);
+    while (count_threads() == 1)
+        ev_run(conn_loop, EVRUN_NOWAIT);
+    redis_conn_free(conn);
+    conn = NULL;
+    ck_assert_uint_eq(count_threads(), 2);
+    pthread_mutex_unlock(&slowness);
+    while (count_threads() > 1)
+        g_usleep(1000);
 }
 END_TEST
 
@@ -147,6 +193,15 @@ START_TEST(goes_by_a_user)
     redis_server_do(server, "ACL SETUSER me on >word ~* &* +@all");
     conn_options.user = "me";
     conn_options.password = "word";
+    open_up();
+    ck_assert_str_eq(conn_get("ACL WHOAMI").text, "me");
+}
+END_TEST
+
+START_TEST(goes_by_a_user_without_a_password)
+{
+    redis_server_do(server, "ACL SETUSER me on nopass ~* &* +@all");
+    conn_options.uri.user = "me";
     open_up();
     ck_assert_str_eq(conn_get("ACL WHOAMI").text, "me");
 }
@@ -450,12 +505,14 @@ static Suite *conn_suite(void)
         comes_up_over_a_port,
         tries_all_addresses_of_a_name,
         unknown_host_is_told_and_tried_again,
-        free_while_the_host_is_looked_up,
+        slow_look_up_does_not_hold_up_the_loop,
+        free_does_not_wait_for_a_slow_look_up,
         comes_up_when_the_server_appears,
         selects_its_database,
         waits_while_the_password_is_wrong,
         missing_password_is_told,
         goes_by_a_user,
+        goes_by_a_user_without_a_password,
         does_without_tracking_where_it_is_not_permitted,
     };
     const TTest *const requests[] = {
