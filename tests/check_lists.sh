@@ -6,7 +6,7 @@ cd "${top_srcdir:-$(dirname "$0")/..}"
 
 missing=$(
     find fs backend tests man -type f ! -name '.*' \
-        \( -name '*.c' -o -name '*.h' -o -name '*.sh' -o -name '*.py' -o -name '*.[78]' \) | sort |
+        \( -name '*.c' -o -name '*.h' -o -name '*.sh' -o -name '*.py' -o -name '*.[178]' \) | sort |
         while read -r file; do
             grep -qE "(^|[[:space:]=])$file([[:space:]]|\$)" Makefile.am || echo "$file"
         done
