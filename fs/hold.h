@@ -47,6 +47,7 @@ struct hold {
     bool fixed : 1;      /* its term was set: not renewed automatically */
     bool closed : 1;     /* the acquirer has closed the file */
     bool settled : 1;    /* the owner is final */
+    bool inherited : 1;  /* the owner is another than the acquirer */
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
     bool counted : 1;    /* among what is held below its directories */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */

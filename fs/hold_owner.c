@@ -36,6 +36,7 @@ struct owner *hold_owner(struct hold *hold)
         struct hold_heirs *heirs = hold->heirs;
         owner_unref(hold->owner);
         hold->owner = heirs->heir[0];
+        hold->inherited = true;
         memmove(heirs->heir, heirs->heir + 1, --heirs->count * sizeof *heirs->heir);
     }
     return hold->owner;
@@ -43,13 +44,10 @@ struct owner *hold_owner(struct hold *hold)
 
 void hold_settle(struct fs *fs, struct hold *hold)
 {
-    struct owner *acquirer = hold->owner ? owner_ref(hold->owner) : NULL;
     hold_owner(hold);
-    bool inherited = hold->owner != acquirer;
-    owner_unref(acquirer);
     hold_drop_heirs(hold);
     hold->settled = true;
-    if (inherited) {
+    if (hold->inherited) {
         hold_store(fs, hold);
     }
 }

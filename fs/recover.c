@@ -37,6 +37,15 @@ static struct node *recover_node(struct fs *fs, const char *name, mode_t type)
     return node;
 }
 
+/* Was the owner final when the last daemon ended?  At the end of the first second
+ * it renews what is in use; what it did not get to is to be settled now, or the
+ * lease of a touch would belong to nobody.  A fixed term shows no renewal. */
+static bool recover_settled(const struct backend_ticket *ticket, bool fixed)
+{
+    clock_ms renewed = fixed ? clock_now() : ticket->deadline - ticket->ttl;
+    return renewed - ticket->acquired >= SECOND;
+}
+
 static void recover_lease(void *arg, const char *name, struct backend_ticket *ticket, GBytes *bytes)
 {
     struct recovery *recovery = arg;
@@ -58,7 +67,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     hold->fixed = meta.fixed;
     hold->sequence = meta.sequence;
     hold->closed = true;
-    hold->settled = !here || clock_now() - ticket->acquired >= SECOND;
+    hold->settled = !here || recover_settled(ticket, meta.fixed);
     if (meta.has_times) {
         hold->times = g_new(struct timespec, 2);
         for (int i = 0; i < 2; i++) {
@@ -101,6 +110,9 @@ void recover_leases(struct fs *fs)
     backend_recover(fs->backend, recover_lease, &recovery);
     for (guint i = 0; i < recovery.holds->len; i++) {
         struct hold *hold = g_ptr_array_index(recovery.holds, i);
+        if (!hold->settled && clock_now() - hold->since >= SECOND) {
+            hold_settle(fs, hold);
+        }
         if (tree_path(hold->node, path, sizeof path)) {
             struct recover_question *question = g_new(struct recover_question, 1);
             *question = (struct recover_question){fs, hold_ref(hold)};
