@@ -30,13 +30,25 @@
 
 #define LEASEFS_TYPE "fuse.leasefs"
 #define PROBE_LIMIT 5000 /* milliseconds until a mount is said not to answer */
-#define LAYERS_MAX 16    /* dead mounts on top of each other */
+#define STAGE "/run/leasefs.XXXXXX"
+#define LAYERS_MAX 16 /* dead mounts on top of each other */
+
+#ifndef MOVE_MOUNT_BENEATH /* Linux 6.5 */
+#define MOVE_MOUNT_BENEATH 0x00000200
+#endif
 
 /* The fields of a line of /proc/self/mountinfo up to the optional ones, and those after the dash. */
-enum { MOUNTINFO_ID, MOUNTINFO_POINT = 4, MOUNTINFO_FIXED = 6 };
+enum { MOUNTINFO_ID, MOUNTINFO_PARENT, MOUNTINFO_POINT = 4, MOUNTINFO_FIXED = 6 };
 enum { MOUNTINFO_TYPE = 1, MOUNTINFO_SUPER = 3, MOUNTINFO_AFTER };
 
-enum mountpoint_state { MOUNTPOINT_ALIVE, MOUNTPOINT_DEAD, MOUNTPOINT_SILENT };
+struct mountpoint_mount {
+    long parent;
+    char *point;
+    uid_t user;
+    bool is_leasefs;
+};
+
+enum mountpoint_state { MOUNTPOINT_ALIVE, MOUNTPOINT_DEAD, MOUNTPOINT_SILENT, MOUNTPOINT_FOREIGN };
 
 static char *mountpoint_descriptor(int fd, const char *kind)
 {
@@ -77,30 +89,44 @@ static long mountpoint_id(int fd)
     return field ? strtol(field + strlen("mnt_id:"), NULL, 10) : -1;
 }
 
-/* Is the mount with this id one of leasefs, and `path` its top?  Its user, then. */
-static bool mountpoint_is_leasefs(long id, const char *path, uid_t *ret_user)
+/* One line of mountinfo: is it this mount? */
+static bool mountpoint_parse(const char *line, long id, struct mountpoint_mount *ret)
 {
+    const char *dash = strstr(line, " - ");
+    if (!dash || strtol(line, NULL, 10) != id) {
+        return false;
+    }
+    g_auto(GStrv) before = g_strsplit(line, " ", MOUNTINFO_FIXED);
+    g_auto(GStrv) after = g_strsplit(dash + 1, " ", MOUNTINFO_AFTER);
+    if (g_strv_length(before) < MOUNTINFO_FIXED || g_strv_length(after) < MOUNTINFO_AFTER) {
+        return false;
+    }
+    const char *user = strstr(after[MOUNTINFO_SUPER], "user_id=");
+    ret->parent = strtol(before[MOUNTINFO_PARENT], NULL, 10);
+    ret->point = g_strcompress(before[MOUNTINFO_POINT]); /* \040 and the like */
+    ret->user = user ? (uid_t)strtoul(user + strlen("user_id="), NULL, 10) : 0;
+    ret->is_leasefs = strcmp(after[MOUNTINFO_TYPE], LEASEFS_TYPE) == 0;
+    return true;
+}
+
+/* Is the mount with this id a leasefs, and `path` its top? */
+static bool mountpoint_is_leasefs(long id, const char *path, uid_t *ret_user, long *ret_parent)
+{
+    struct mountpoint_mount mount = {0};
     g_autofree char *text = NULL;
     if (!g_file_get_contents("/proc/self/mountinfo", &text, NULL, NULL)) {
         return false;
     }
     g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
-    for (size_t i = 0; lines[i]; i++) {
-        char *dash = strstr(lines[i], " - ");
-        if (!dash || strtol(lines[i], NULL, 10) != id) {
-            continue;
-        }
-        g_auto(GStrv) before = g_strsplit(lines[i], " ", MOUNTINFO_FIXED);
-        g_auto(GStrv) after = g_strsplit(dash + 1, " ", MOUNTINFO_AFTER);
-        if (g_strv_length(before) < MOUNTINFO_FIXED || g_strv_length(after) < MOUNTINFO_AFTER) {
-            return false;
-        }
-        g_autofree char *point = g_strcompress(before[MOUNTINFO_POINT]); /* \040 and the like */
-        const char *user = strstr(after[MOUNTINFO_SUPER], "user_id=");
-        *ret_user = user ? (uid_t)strtoul(user + strlen("user_id="), NULL, 10) : 0;
-        return strcmp(point, path) == 0 && strcmp(after[MOUNTINFO_TYPE], LEASEFS_TYPE) == 0;
+    size_t i = 0;
+    while (lines[i] && !mountpoint_parse(lines[i], id, &mount)) {
+        i++;
     }
-    return false;
+    bool is_leasefs = mount.is_leasefs && strcmp(mount.point, path) == 0;
+    *ret_user = mount.user;
+    *ret_parent = mount.parent;
+    g_free(mount.point);
+    return is_leasefs;
 }
 
 /* Asks for what only the daemon knows; in a child, which may never come back. */
@@ -158,18 +184,33 @@ static int mountpoint_detach(const char *path, const char *link, char *error, si
     return result;
 }
 
-/* A leasefs at `path`, by its link in /proc: 1 if it was dead and is detached. */
-static int mountpoint_remove(const char *path, const char *link, char *error, size_t error_size)
+/* What is on top at `path`: 1 if it is a dead leasefs of this user, with a
+ * descriptor of it; 0 if it is none. */
+static int mountpoint_top(const char *path, int *ret_fd, bool *ret_on_another, char *error, size_t error_size)
 {
-    int result;
-    switch (mountpoint_probe(link)) {
-    case MOUNTPOINT_DEAD:
-        result = mountpoint_detach(path, link, error, error_size);
-        if (result == 0) {
-            log_info("detached the mount at %s, whose daemon had been killed", path);
-            result = 1;
+    uid_t user = 0;
+    long parent = 0;
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || !mountpoint_is_leasefs(mountpoint_id(fd), path, &user, &parent)) {
+        if (fd >= 0) {
+            close(fd);
         }
-        return result;
+        return 0; /* if there is no such directory, the mount will tell */
+    }
+    g_autofree char *link = mountpoint_descriptor(fd, "fd");
+    enum mountpoint_state state = user == geteuid() ? mountpoint_probe(link) : MOUNTPOINT_FOREIGN;
+    if (state == MOUNTPOINT_DEAD) {
+        *ret_on_another = mountpoint_is_leasefs(parent, path, &user, &parent) && user == geteuid();
+        *ret_fd = fd;
+        return 1;
+    }
+    close(fd);
+    switch (state) {
+    case MOUNTPOINT_FOREIGN: /* its state is told to that user only */
+        snprintf(error, error_size,
+                 "user %u has a leasefs at mount point '%s': unmount that first, with umount -l if it has no daemon",
+                 (unsigned)user, path);
+        return -EBUSY;
     case MOUNTPOINT_SILENT:
         snprintf(error, error_size, "the leasefs mounted at '%s' does not answer: is its daemon stopped?", path);
         return -ETIMEDOUT;
@@ -179,49 +220,103 @@ static int mountpoint_remove(const char *path, const char *link, char *error, si
     }
 }
 
-/* One layer: 1 if one was detached, 0 if there is nothing in the way. */
-static int mountpoint_clear_one(const char *path, char *error, size_t error_size)
+/* Detaches dead mounts from the top, all of them or all but the lowest, which
+ * keeps the directory below covered.  1 if that one is left. */
+static int mountpoint_peel(const char *path, bool all, char *error, size_t error_size)
 {
-    uid_t user = 0;
-    int result = 0;
-    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0; /* the mount will tell */
-    }
-    if (mountpoint_is_leasefs(mountpoint_id(fd), path, &user)) {
+    int result = 0, fd = -1;
+    bool on_another = false;
+    for (int layer = 0; layer < LAYERS_MAX; layer++) {
+        result = mountpoint_top(path, &fd, &on_another, error, error_size);
+        if (result <= 0) {
+            return result;
+        }
         g_autofree char *link = mountpoint_descriptor(fd, "fd");
-        if (user == geteuid()) {
-            result = mountpoint_remove(path, link, error, error_size);
-        } else { /* whose state only that user is told */
-            snprintf(
-                error, error_size,
-                "user %u has a leasefs at mount point '%s': unmount that first, with umount -l if it has no daemon",
-                (unsigned)user, path);
-            result = -EBUSY;
+        if (all || on_another) {
+            result = mountpoint_detach(path, link, error, error_size);
+        }
+        close(fd);
+        if (result < 0 || (!all && !on_another)) {
+            return result;
         }
     }
-    close(fd);
-    return result;
+    snprintf(error, error_size, "more than %d mounts without a daemon are at '%s': unmount them", LAYERS_MAX, path);
+    return -ELOOP;
+}
+
+int mountpoint_check(const char *path, bool *ret_dead, char *error, size_t error_size)
+{
+    int result = mountpoint_peel(path, false, error, error_size);
+    *ret_dead = result == 1;
+    return result < 0 ? result : 0;
 }
 
 int mountpoint_clear(const char *path, char *error, size_t error_size)
 {
-    int result = 1;
-    for (int layer = 0; result == 1 && layer < LAYERS_MAX; layer++) {
-        result = mountpoint_clear_one(path, error, error_size);
+    return mountpoint_peel(path, true, error, error_size);
+}
+
+char *mountpoint_stage(char *error, size_t error_size)
+{
+    char *stage = g_strdup(STAGE);
+    if (!mkdtemp(stage)) {
+        snprintf(error, error_size, "cannot make a directory %s: %s", STAGE, g_strerror(errno));
+        g_free(stage);
+        return NULL;
     }
-    return result < 0 ? result : 0;
+    return stage;
+}
+
+/* Below the dead one, which is then detached; or, before Linux 6.5, on top of it. */
+static int mountpoint_move(int tree, const char *path, const char *dead, char *error, size_t error_size)
+{
+    if (move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_BENEATH) == 0) {
+        return mountpoint_detach(path, dead, error, error_size);
+    }
+    if (move_mount(tree, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0) {
+        int result = -errno;
+        snprintf(error, error_size, "cannot mount at %s, where there is a mount without its daemon: %s", path,
+                 g_strerror(-result));
+        return result;
+    }
+    return 0;
+}
+
+int mountpoint_replace(const char *stage, const char *path, char *error, size_t error_size)
+{
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int tree = open_tree(AT_FDCWD, stage, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    int result = fd < 0 || tree < 0 ? -errno : 0;
+    umount2(stage, MNT_DETACH);
+    rmdir(stage);
+    if (result < 0) {
+        snprintf(error, error_size, "cannot move the mount to %s: %s", path, g_strerror(-result));
+    } else {
+        g_autofree char *dead = mountpoint_descriptor(fd, "fd");
+        result = mountpoint_move(tree, path, dead, error, error_size);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (tree >= 0) {
+        close(tree);
+    }
+    if (result == 0) {
+        log_info("mounted at %s in place of a mount whose daemon had been killed", path);
+    }
+    return result;
 }
 
 int mountpoint_set_ttl(const char *path, int64_t ttl, char *error, size_t error_size)
 {
     char value[32];
     uid_t user;
+    long parent;
     int result = 0;
     int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     g_autofree char *link = mountpoint_descriptor(fd, "fd");
     snprintf(value, sizeof value, "%" PRId64 "ms", ttl);
-    if (fd < 0 || !mountpoint_is_leasefs(mountpoint_id(fd), path, &user) ||
+    if (fd < 0 || !mountpoint_is_leasefs(mountpoint_id(fd), path, &user, &parent) ||
         mountpoint_probe(link) != MOUNTPOINT_ALIVE) {
         snprintf(error, error_size, "no leasefs that answers is mounted at '%s': mount it, without remount", path);
         result = -EINVAL;

@@ -1,7 +1,14 @@
-/* mountpoint: what is mounted where we are to mount, or are mounted already. */
+/* mountpoint: what is mounted where we are to mount, or are mounted already.
+ *
+ * A daemon that is killed leaves its mount behind.  That is as well: it answers
+ * everything with ENOTCONN, while the directory below would let everybody make
+ * plain files that look like locks.  So it is only taken away when the next mount
+ * covers that directory already.
+ */
 #ifndef FS_MOUNTPOINT_H
 #define FS_MOUNTPOINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,10 +17,21 @@
  * one line in `error`.  Free with g_free. */
 char *mountpoint_resolve(const char *given, char *error, size_t error_size);
 
-/* Makes way for a mount at `path`, as mountpoint_resolve gave it: detaches what
- * leasefs daemons of this user left there when they were killed.  Touches
- * nothing else: a mount that is alive or another user's is an error, and one of
- * another file system is no obstacle.  0, or -errno with one line in `error`. */
+/* May leasefs mount at `path`, as mountpoint_resolve gave it?  A leasefs that is
+ * alive there, or another user's, is an error, and what is there of other file
+ * systems no obstacle.  `*ret_dead` tells whether a killed daemon of this user
+ * left its mount there.  0, or -errno with one line in `error`. */
+int mountpoint_check(const char *path, bool *ret_dead, char *error, size_t error_size);
+
+/* For root: a directory to mount on first; mountpoint_replace moves that mount to
+ * `path`, where there is a dead one, and takes the dead one and the directory
+ * away.  There is no moment when `path` shows the directory below.  Before Linux
+ * 6.5 the new mount covers the dead one, which stays.  NULL, or -errno, with one
+ * line in `error`; free with g_free. */
+char *mountpoint_stage(char *error, size_t error_size);
+int mountpoint_replace(const char *stage, const char *path, char *error, size_t error_size);
+
+/* Detaches what killed daemons of this user left at `path`, and nothing else. */
 int mountpoint_clear(const char *path, char *error, size_t error_size);
 
 /* Gives the leasefs that is mounted at `path` another TTL, in milliseconds.

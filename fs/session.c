@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/backend.h"
 #include "backend/log.h"
@@ -21,7 +22,8 @@ struct session {
     struct fuse_buf buffer;
     ev_io io;
     ev_signal signals[3];
-    int error; /* why the kernel could no longer be read; 0 after an unmount */
+    bool staged; /* mounted elsewhere and then moved */
+    int error;   /* why the kernel could no longer be read; 0 after an unmount */
 };
 
 /* One request at a time: the backend's events come between two of them. */
@@ -69,6 +71,33 @@ static void session_unwatch(struct session *s)
     }
 }
 
+/* Mounts; in place of what a killed daemon left, if there is such a mount.  An
+ * ordinary user has only fusermount3, which cannot but unmount it first. */
+static int session_mount_at(struct session *s, const char *path, char *error, size_t error_size)
+{
+    bool dead;
+    g_autofree char *stage = NULL;
+    int result = mountpoint_check(path, &dead, error, error_size);
+    if (result == 0 && dead && geteuid() == 0) {
+        stage = mountpoint_stage(error, error_size);
+        result = stage ? 0 : -EIO;
+    } else if (result == 0 && dead) {
+        result = mountpoint_clear(path, error, error_size);
+    }
+    if (result < 0) {
+        return result;
+    }
+    if (fuse_session_mount(s->fuse, stage ? stage : path) != 0) {
+        snprintf(error, error_size, "cannot mount at %s (see above): is /dev/fuse there, and may you mount?", path);
+        if (stage) {
+            rmdir(stage);
+        }
+        return -EIO;
+    }
+    s->staged = stage != NULL;
+    return stage ? mountpoint_replace(stage, path, error, error_size) : 0;
+}
+
 static int session_mount(struct session *s, const struct options *options, char *error, size_t error_size)
 {
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
@@ -81,19 +110,29 @@ static int session_mount(struct session *s, const struct options *options, char 
         snprintf(error, error_size, "the mount options were not accepted by libfuse (see above)");
         return -EINVAL;
     }
-    /* At the last moment: until the mount is there, the directory below it can be seen. */
-    int result = mountpoint_clear(options->mountpoint, error, error_size);
-    if (result < 0) {
-        return result;
+    int result = session_mount_at(s, options->mountpoint, error, error_size);
+    if (result == 0) {
+        int fd = fuse_session_fd(s->fuse);
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     }
-    if (fuse_session_mount(s->fuse, options->mountpoint) != 0) {
-        snprintf(error, error_size, "cannot mount at %s (see above): is /dev/fuse there, and may you mount?",
-                 options->mountpoint);
-        return -EIO;
+    return result;
+}
+
+/* Of a mount that was moved libfuse does not know the place.  It only lets go of a
+ * mount that seems to be gone: by a descriptor that polls like a pipe that nobody reads. */
+static void session_unmount(struct session *s, const char *path)
+{
+    char error[1024];
+    int ends[2];
+    if (s->staged && pipe2(ends, O_CLOEXEC) == 0) {
+        close(ends[0]);
+        dup2(ends[1], fuse_session_fd(s->fuse)); /* and with it the mount is a dead one */
+        close(ends[1]);
+        if (mountpoint_clear(path, error, sizeof error) < 0) {
+            log_warning("%s", error);
+        }
     }
-    int fd = fuse_session_fd(s->fuse);
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-    return 0;
+    fuse_session_unmount(s->fuse);
 }
 
 int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop, void (*ready)(void *arg),
@@ -115,9 +154,9 @@ int session_run(const struct options *options, struct backend *backend, struct e
             snprintf(error, error_size, "lost the connection to the kernel: %s", strerror(-s.error));
             result = s.error;
         }
-        fuse_session_unmount(s.fuse);
     }
     if (s.fuse) {
+        session_unmount(&s, options->mountpoint);
         fuse_session_destroy(s.fuse);
     }
     fs_free(s.fs);

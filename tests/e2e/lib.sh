@@ -325,6 +325,8 @@ device_of() { timeout -s KILL 10 stat -c %d "$1" 2>/dev/null; }
 
 answering() { # MOUNTPOINT
     local device
+    # the kernel may know the attributes of a mount whose daemon is dead, but not this
+    timeout -s KILL 10 stat -f "$1/." >/dev/null 2>&1 || return
     device=$(device_of "$1/.") && [ "$device" != "$(stat -c %d "$1/..")" ]
 }
 
