@@ -146,6 +146,9 @@ static int complain_of(struct probe *p, const char *command, const char *answer)
         {"ERR max number of clients", "it has as many clients as it allows: raise its setting maxclients"},
     };
     char text[ANSWER_MAX];
+    if (g_str_has_prefix(answer, "WRONGPASS") && !p->options->conn.password) {
+        return fail(p, -EACCES, "it does not let this user in without a password: use the option credentials=FILE");
+    }
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         if (g_str_has_prefix(answer, known[i].begin)) {
             return fail(p, -EACCES, "%s", known[i].words);
@@ -216,19 +219,22 @@ static int introduce(struct probe *p, redisReply *reply, const char *command, co
     return result;
 }
 
+/* As redis_conn does it. */
 static int log_in(struct probe *p)
 {
     const struct redis_conn_options *o = &p->options->conn;
+    const char *user = o->user ? o->user : o->uri.user, *password = o->password ? o->password : "";
     char database[16];
     int result = 0;
-    const char *user = o->user ? o->user : o->uri.user;
-    if (o->password) {
-        result = introduce(p, user ? ASK(p, "AUTH", user, o->password) : ASK(p, "AUTH", o->password), "AUTH", "+auth");
+    if (user) {
+        result = introduce(p, ASK(p, "AUTH", user, password), "AUTH", "+auth");
+    } else if (o->password) {
+        result = introduce(p, ASK(p, "AUTH", password), "AUTH", "+auth");
     }
     if (result == 0) {
         result = introduce(p, ASK(p, "PING"), "PING", "+ping");
     }
-    if (result == 0) {
+    if (result == 0 && o->uri.database) {
         g_snprintf(database, sizeof database, "%d", o->uri.database);
         result = introduce(p, ASK(p, "SELECT", database), "SELECT", "+select");
     }

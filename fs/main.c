@@ -174,10 +174,6 @@ static int open_redis(const struct options *options, struct backend **ret, char 
     if (result == 0 && given->credentials) {
         result = redis_credentials_read(given->credentials, &user, &password, error, error_size);
     }
-    if (result == 0 && server.conn.uri.user && !password) {
-        g_snprintf(error, error_size, "the redis URI names a user: give the password with the option credentials=FILE");
-        result = -EINVAL;
-    }
     if (result == 0) {
         server.conn.user = user;
         server.conn.password = password;

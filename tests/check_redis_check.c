@@ -257,6 +257,18 @@ START_TEST(wrong_password_or_user_is_told)
     options.conn.user = NULL;
     options.conn.uri.user = (char *)"default";
     assert_accepted();
+    options.conn.password = NULL;
+    assert_refused("it does not let this user in without a password");
+}
+END_TEST
+
+START_TEST(user_without_a_password_is_let_in)
+{
+    redis_server_do(server, "ACL SETUSER ann on nopass ~* &* +@all -select");
+    options.conn.uri.user = (char *)"ann";
+    assert_accepted(); /* in database 0 nothing is selected */
+    options.conn.uri.database = 1;
+    assert_refused("run there ACL SETUSER ann +select (see");
 }
 END_TEST
 
@@ -317,6 +329,7 @@ START_TEST(every_permission_of_the_manual_is_needed_and_named)
                                           "+auth", "+info",         NULL};
     char **acl = manual_acl();
     options.prefix = "app:";
+    options.conn.uri.database = 1;
     for (char **word = acl; *word; word++) {
         if (**word == '>' || g_strv_contains(untried, *word)) {
             continue;
@@ -512,6 +525,7 @@ int main(void)
     tcase_set_timeout(real, 60);
     tcase_add_test(real, good_server_is_accepted_and_left_as_it_was);
     tcase_add_test(real, wrong_password_or_user_is_told);
+    tcase_add_test(real, user_without_a_password_is_let_in);
     tcase_add_test(real, wrong_database_is_told);
     tcase_add_test(real, user_of_the_manual_is_accepted);
     tcase_add_test(other, manual_permits_what_the_scripts_call);

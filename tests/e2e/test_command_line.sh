@@ -109,7 +109,6 @@ it "a Redis server that cannot be reached is one line that says so, and is not w
 refuses "cannot connect" redis://127.0.0.1:1 "$MNT"
 refuses "cannot connect" -f "redis+unix://$TEST_DIR/no-socket" "$MNT"
 refuses "cannot be found" redis://nowhere.invalid "$MNT"
-refuses "give the password" redis://ann@127.0.0.1:1 "$MNT"
 
 it "an option of another kind of backend is one line that says whose it is"
 refuses "only for redis://" -o prefix=a: memory "$MNT"
