@@ -169,14 +169,8 @@ static void redis_free(struct backend *b)
     g_free(r->before);
     g_free(r->behind);
     g_free(r->address);
+    g_free(r->identity);
     g_free(r);
-}
-
-static void redis_recover(struct backend *b,
-                          void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
-                          void *arg)
-{
-    (void)b, (void)found, (void)arg;
 }
 
 static struct backend_counts redis_counts(struct backend *b)
@@ -283,6 +277,14 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->arena = g_string_chunk_new(4096);
     r->armed = CLOCK_NEVER;
     LIST_INIT(&r->ops);
+    if (options->identity) {
+        char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, options->identity, -1);
+
+        r->identity = g_strndup(digest, 32);
+        g_free(digest);
+    } else {
+        r->identity = g_strdup("");
+    }
     r->address = redis_uri_show(&conn.uri);
     r->down_since = clock_now();
     conn.channel = r->mount;

@@ -18,6 +18,8 @@ struct redis_options {
     const char *prefix;             /* before every key of a lock; NULL: "" */
     const char *key;                /* template of a lock's key, with {n} for its name; NULL: the default */
     uint32_t seed;
+    const char *identity; /* of the mount, the same when it starts again on the same host, and no other's: by
+                             it leases are found again; NULL: they are not */
 };
 
 /* 0 or -EINVAL with one line in `error`: a key template without {n}.  Connects

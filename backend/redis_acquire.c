@@ -45,6 +45,8 @@ static void fill(struct redis_call *call, struct redis *r, const struct redis_ti
     redis_call_bytes(call, t->meta);
     redis_call_bytes(call, t->content);
     redis_call_text(call, test ? "1" : "0");
+    redis_call_text(call, r->identity);
+    redis_call_text(call, t->place->name);
 }
 
 /* It could not be had, or not be kept waiting.  Frees it. */

@@ -39,6 +39,8 @@ static void send_release(struct redis_op *op, int64_t timeout)
     redis_call_leaf(&call, op->file, sequence);
     redis_call_text(&call, op->token);
     redis_call_text(&call, op->why);
+    redis_call_text(&call, op->lease ? op->r->identity : "");
+    redis_call_text(&call, op->name);
     redis_call_send(&call, timeout, on_released, op);
 }
 
@@ -69,6 +71,7 @@ void redis_send_release(struct redis *r, const struct redis_ticket *t, const cha
     op->file = g_strdup(t->place->sequence ? t->name : t->place->name);
     op->ttl = t->head.ttl;
     op->why = why;
+    op->lease = t->head.kind == BACKEND_LEASE;
     if (t->moving) { /* it is under one name or the other */
         struct redis_op *other = done_op(r, t, NULL, NULL);
 
@@ -412,5 +415,6 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
     g_free(redis_parent(name, &leaf));
     redis_call_text(&call, leaf);
     redis_call_text(&call, strchr(name, '/') ? "1" : "0");
+    redis_call_text(&call, name);
     redis_call_send(&call, 0, on_renamed, op);
 }

@@ -6,6 +6,7 @@
  * redis_acquire.c taking, waiting and claiming
  * redis_change.c what is done to tickets
  * redis_ask.c    questions, and directories
+ * redis_recover.c the leases of a mount that starts again
  */
 #ifndef BACKEND_REDIS_PRIVATE_H
 #define BACKEND_REDIS_PRIVATE_H
@@ -91,7 +92,8 @@ struct redis {
     LIST_HEAD(, redis_op) ops;
     GStringChunk *arena; /* arguments of the call that is being made */
     uint64_t waiting;
-    char *address; /* to show */
+    char *identity; /* of redis_options, digested; "": none */
+    char *address;  /* to show */
     bool was_up;
     clock_ms down_since;
     clock_ms complained; /* when the last error was logged */
@@ -108,6 +110,7 @@ struct redis_op {
     struct backend_change change; /* of convert and set: references */
     int64_t ttl;                  /* of renew and release */
     const char *why;              /* of release */
+    bool lease;                   /* of release: the server keeps it for a mount that starts again */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;
@@ -234,5 +237,10 @@ void redis_describe(struct redis *r, const redisReply *reply, size_t first, stru
 /* It was ours, and is over: the server did not know that yet when it answered. */
 bool redis_is_over(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);
+
+/* --- redis_recover.c --- */
+
+void redis_recover(struct backend *b,
+                   void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg);
 
 #endif

@@ -62,5 +62,8 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "redis_script/names.inc"
 #include "redis_script/directory.inc"
     },
+    [REDIS_RECOVER] = {"recover",
+#include "redis_script/recover.inc"
+    },
 };
 /* clang-format on */

@@ -19,6 +19,7 @@ enum redis_script_id {
     REDIS_STAT,
     REDIS_LIST,
     REDIS_DIRECTORY,
+    REDIS_RECOVER,
     REDIS_SCRIPTS
 };
 

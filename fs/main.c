@@ -152,6 +152,19 @@ static int open_server(const struct redis_options *server, bool background, stru
     return result == 0 ? redis_new(server, ret, error, error_size) : result;
 }
 
+/* What tells this mount from all others, and is the same when it starts again: a
+ * process that holds a lease must be found by its pid. */
+static char *mount_identity(const struct options *options)
+{
+    char *boot = NULL, *pids = g_file_read_link("/proc/self/ns/pid", NULL);
+    g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL);
+    char *identity =
+        boot && pids ? g_strdup_printf("%s %s %u %s", g_strstrip(boot), pids, getuid(), options->mountpoint) : NULL;
+    g_free(pids);
+    g_free(boot);
+    return identity;
+}
+
 static int open_redis(const struct options *options, struct backend **ret, char *error, size_t error_size)
 {
     const struct options_redis *given = &options->redis;
@@ -177,7 +190,10 @@ static int open_redis(const struct options *options, struct backend **ret, char 
     if (result == 0) {
         server.conn.user = user;
         server.conn.password = password;
+        char *identity = mount_identity(options);
+        server.identity = identity;
         result = open_server(&server, given->background, ret, error, error_size);
+        g_free(identity);
     }
     if (password) {
         explicit_bzero(password, strlen(password));

@@ -3,7 +3,8 @@
 --
 -- ARGV (acquire_free.lua, which stands before it, has read them):
 --       leaf, sequence, directory must exist (1/0), ticket, mount, kind, mode, handle, party, start, end, ttl, wait (1/0),
---       number (of one that queued before; 0), odd (1/0), liveness, meta, content, test (1: only what stands in the way)
+--       number (of one that queued before; 0), odd (1/0), liveness, meta, content, test (1: only what stands in the way),
+--       identity of the mount ('': none), name of the lock or of the sequence's directory
 -- KEYS 11: the key of a lock of the directory's name; 12..14: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
@@ -81,6 +82,7 @@ grant()
 t = {
   m = mount, k = kind, x = mode, h = handle ~= '' and handle or nil, p = party ~= '' and party or nil, l = ttl, a = now,
   d = tonumber(call('HGET', DIR, 'delay') or 0), i = meta, s = party ~= '' and {start, finish_at, mode} or nil,
+  b = identity ~= '' and identity or nil, f = identity ~= '' and path or nil,
 }
 if tickets > 0 and not odd and (is_odd == '1' or partial(t)) then set_odd() end
 local blocker, first, last, how = obstacle(t)
@@ -105,6 +107,7 @@ if sequence then
 end
 call('ZADD', LIST, 0, t.n or leaf)
 if content ~= '' then call('HSET', INFO, 'c:' .. id, content) end
+remember(id, t)
 if not blocker then
   local holder, merged = merge(t)
   if holder ~= id then

@@ -96,6 +96,7 @@ local function drop(id, t)
     call('ZREM', WAITERS, id)
   end
   call('HDEL', INFO, id, 'c:' .. id)
+  if t then forget(id, t) end
   if t and t.n then
     call('HDEL', INFO, 's:' .. t.n)
     call('ZREM', LIST, t.n)

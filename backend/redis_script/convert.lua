@@ -12,7 +12,7 @@ if not t or not call('ZSCORE', ORDER, id) then
   return 'stale'
 end
 local waited = waits(id)
-local was = t.x
+local was, kind_was = t.x, t.k
 t.k, t.x, t.l = tonumber(kind), tonumber(mode), tonumber(ttl)
 t.h, t.p = handle ~= '' and handle or nil, party ~= '' and party or nil
 t.s = t.p and {start, last, t.x} or nil
@@ -41,6 +41,8 @@ if not odd and tickets > 1 and (is_odd == '1' or partial(t)) or partial(t) then 
 if set_meta == '1' then t.i = meta end
 if set_content == '1' then call('HSET', INFO, 'c:' .. id, content) end
 save(id, t)
+if kind_was ~= t.k then forget(id, {k = kind_was, b = t.b, f = t.f}) end
+remember(id, t)
 local deadline = now + (waited and liveness or t.l)
 call('ZADD', TERM, number_text(deadline), id)
 if not waited then hold(id, t, deadline) end

@@ -36,6 +36,18 @@ local value, who, tickets, waiting, odd -- see look
 
 local function number_text(x) return string.format('%.0f', x) end
 
+-- What a mount that starts again finds its leases by: a set of `ticket kind name`,
+-- kept with the lease (t.b the mount's identity, t.f the name).
+local function remember(id, t)
+  if not t.b or t.k ~= 1 then return end
+  call('SADD', 'lfs:m:' .. t.b, id .. (sequence and ' s ' or ' l ') .. t.f)
+  call('PEXPIRE', 'lfs:m:' .. t.b, FENCE_KEPT)
+end
+
+local function forget(id, t)
+  if t.b and t.k == 1 then call('SREM', 'lfs:m:' .. t.b, id .. (sequence and ' s ' or ' l ') .. t.f) end
+end
+
 local function load(id)
   local packed = call('HGET', INFO, id)
   return packed and cmsgpack.unpack(packed)

@@ -1,10 +1,9 @@
 -- rename: moves a ticket that holds to another name, which must be free.
 --
--- ARGV: leaf, sequence, ticket, new leaf, the new name's directory must exist (1/0), the name's kind of the
---       ticket's own new lock-delay comes from its new directory
+-- ARGV: leaf, sequence, ticket, new leaf, the new name's directory must exist (1/0), new name
 -- KEYS 11..20: as 1..10, of the new name; 21: INFO of the new directory's queue, where the leaf may be a name in it
 -- → {'ok', number} | {'busy'} | {'stale'} | {'missing'} | {'directory'} | {'invalid'}
-local _, _, id, new_leaf, needed = unpack(ARGV)
+local _, _, id, new_leaf, needed, new_path = unpack(ARGV)
 expire()
 local t = tickets > 0 and load(id)
 local new = {unpack(KEYS, 11, 20)}
@@ -39,11 +38,14 @@ end
 local number = math.max(next_number(), past + 1)
 call('SET', FENCE, number_text(number), 'PX', FENCE_KEPT)
 tickets = 1
+local old_path = t.f
+t.f = t.b and new_path
 t.d = tonumber(call('HGET', DIR, 'delay') or 0)
 call('ZADD', ORDER, number_text(number), id)
 call('ZADD', TERM, number_text(deadline), id)
 call('ZADD', LIST, 0, new_leaf)
 save(id, t)
+remember(id, t)
 if content then call('HSET', INFO, 'c:' .. id, content) end
 if partial(t) then set_odd() end
 hold(id, t, deadline)
@@ -51,6 +53,7 @@ finish()
 
 turn(old, first_leaf)
 look()
+t.f = old_path
 drop(id, t)
 vacate(0)
 grant()
