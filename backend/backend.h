@@ -174,6 +174,7 @@ struct backend_status {
 struct backend_events {
     void (*granted)(void *context, struct backend_ticket *ticket);
     void (*due)(void *context, struct backend_ticket *ticket);
+    /* `held` tells whether it held */
     void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
     /* somebody began to wait for what this ticket holds */
     void (*wanted)(void *context, struct backend_ticket *ticket);

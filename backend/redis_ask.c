@@ -16,7 +16,7 @@ void redis_describe(struct redis *r, const redisReply *reply, size_t first, stru
     info->kind = (enum backend_kind)redis_number(reply, first);
     info->mode = redis_number(reply, first + 1) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
     info->fence = redis_unsigned(reply, first + 2);
-    info->acquired = age >= 0 ? now - age : 0;
+    info->acquired = age >= 0 ? now - age : CLOCK_NEVER;
     info->deadline = left >= 0 ? now + left : CLOCK_NEVER;
     info->ttl = ttl >= 0 ? ttl : left >= 0 ? left : 0;
     info->meta = redis_bytes(reply, first + 6);
