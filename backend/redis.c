@@ -246,6 +246,16 @@ static int compare_next(const void *a, const void *b)
     return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
+/* Whether it gives keys that locks can have; most names do not matter for that. */
+static bool is_template(const char *prefix, const char *template, const char *at)
+{
+    char *key = g_strdup_printf("%s%.*sname%s", prefix, (int)(at - template), template, at + strlen("{n}"));
+    bool possible = redis_key_possible(key);
+
+    g_free(key);
+    return possible;
+}
+
 int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size)
 {
     const char *template = options->key ? options->key : REDIS_KEY_DEFAULT, *at = strstr(template, "{n}");
@@ -256,6 +266,10 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     if (!at) {
         snprintf(error, error_size, "key=%s: the template must contain {n}, which stands for the lock's name",
                  template);
+        return -EINVAL;
+    }
+    if (!is_template(options->prefix ? options->prefix : "", template, at)) {
+        snprintf(error, error_size, "prefix= and key= give keys with a } that ends no {tag}, which no lock can have");
         return -EINVAL;
     }
     while (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {

@@ -27,10 +27,15 @@ char *redis_key(struct redis *r, const char *name)
     return g_strconcat(r->before, name, r->behind, NULL);
 }
 
+bool redis_key_possible(const char *key)
+{
+    return has_tag(key) || !strchr(key, '}');
+}
+
 bool redis_key_allowed(struct redis *r, const char *name)
 {
     char *key = redis_key(r, name);
-    bool allowed = has_tag(key) || !strchr(key, '}');
+    bool allowed = redis_key_possible(key);
 
     g_free(key);
     return allowed;

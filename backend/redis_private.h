@@ -129,7 +129,9 @@ struct redis_call {
     struct redis_argument argument[48];
 };
 
-/* Whether a name can be a key: see redis_key.c. */
+/* Whether there can be side keys in its slot: see redis_key.c. */
+bool redis_key_possible(const char *key);
+/* Whether a name can be a key. */
 bool redis_key_allowed(struct redis *r, const char *name);
 /* The key of a lock; a new string. */
 char *redis_key(struct redis *r, const char *name);

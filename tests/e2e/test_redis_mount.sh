@@ -66,6 +66,7 @@ touch "$MNT/named"
 expect redis_key app:named
 expect_is "$(redis_cli KEYS '*' | grep -v -e '^app:' -e '^lfs:')" "" "other keys"
 redis_cli SET app:foreign token PX 60000 >/dev/null
+expect exists foreign
 expect_not touch "$MNT/foreign" 2>/dev/null
 unmount "$MNT"
 
@@ -74,6 +75,14 @@ refused 'ACL SETUSER leasefs ~lock:*:mutex' "$REDIS_URI" "key=lock:{n}:mutex,cre
 mount_redis 'prefix=other:,key=lock:{n}:mutex'
 touch "$MNT/job"
 expect redis_key other:lock:job:mutex
+unmount "$MNT"
+
+it "keys that no lock can have are refused at the mount"
+refused 'a } that ends no {tag}' "$REDIS_URI" 'key=a}{n}'
+refused 'a } that ends no {tag}' "$REDIS_URI" 'prefix={},key={n}'
+mount_redis 'key=a}{{n}}'
+expect touch "$MNT/tagged"
+expect redis_key 'a}{tagged}'
 unmount "$MNT"
 
 it "a mount over a Unix socket, with a database"
