@@ -2,7 +2,7 @@
  * thread of its own.
  *
  * The thread is started by the first sync, so a process may still fork after
- * journal_open.  It does nothing but fdatasync, fsync and close; everything
+ * journal_open, and by the first one after journal_rest.  It does nothing but fdatasync, fsync and close; everything
  * else, failing included, is decided by the caller's thread.
  */
 #include "journal.h"
@@ -352,16 +352,23 @@ static void close_file(struct journal_file *file)
         g_byte_array_unref(file->batch);
 }
 
-void journal_close(struct journal *j)
+void journal_rest(struct journal *j)
 {
-    if (!j)
+    if (!j->threaded)
         return;
     pthread_mutex_lock(&j->mutex);
     j->stop = true;
     pthread_cond_signal(&j->work);
     pthread_mutex_unlock(&j->mutex);
-    if (j->threaded)
-        pthread_join(j->thread, NULL);
+    pthread_join(j->thread, NULL);
+    j->threaded = j->stop = false;
+}
+
+void journal_close(struct journal *j)
+{
+    if (!j)
+        return;
+    journal_rest(j);
     journal_compact_abort(j);
     for (guint i = 0; i < j->retired->len; i++)
         close(g_array_index(j->retired, int, i));

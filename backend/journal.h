@@ -42,6 +42,11 @@ typedef int journal_replay(void *arg, uint8_t type, const void *payload, size_t 
 int journal_open(const char *directory, journal_replay *replay, void *arg, struct journal **ret_journal,
                  uint64_t *ret_cut, char *error, size_t error_size);
 
+/* Ends the journal's thread, which the next sync starts again.  What is committed
+ * must be synced.  So for a moment the caller's thread is the only one: some
+ * rights can be given up by each thread only for itself. */
+void journal_rest(struct journal *j);
+
 /* Closes without a sync.  NULL is allowed. */
 void journal_close(struct journal *j);
 

@@ -15,7 +15,8 @@ struct local_options {
 
 /* Reads the store back and returns it, to be started with backend_start.
  * 0, or -errno with one line in `error` that says what is wrong and what to do.
- * Fork before, not after: the store belongs to the process that opened it. */
+ * Fork before, not after: the store belongs to the process that opened it.  No
+ * thread of its own runs before it is started. */
 int local_new(const struct local_options *options, struct backend **ret_backend, char *error, size_t error_size);
 
 #endif

@@ -529,6 +529,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
         local_store_close(store);
         return r;
     }
+    journal_rest(store->journal);
     *ret_store = store;
     return 0;
 }

@@ -107,13 +107,13 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     root->uid = options->uid;
     root->gid = options->gid;
     clock_gettime(CLOCK_REALTIME, &root->directory->changed);
-    backend_start(backend, loop, &hold_events, fs);
-    recover_leases(fs);
     return fs;
 }
 
-void fs_notify_through(struct fs *fs, struct fuse_session *session)
+void fs_start(struct fs *fs, struct fuse_session *session)
 {
+    backend_start(fs->backend, fs->loop, &hold_events, fs);
+    recover_leases(fs); /* the kernel knows none of them yet */
     notify_free(fs->notify);
     fs->session = session;
     fs->notify = notify_new(session, fs->loop);

@@ -68,11 +68,12 @@ struct fs {
 };
 
 /* Everything but the session: for session.c and for tests without a mount.
- * Takes over the leases that the backend kept.  `loop`, `backend` and `options`
- * stay the caller's and outlive it. */
+ * Starts no thread.  `loop`, `backend` and `options` stay the caller's and outlive
+ * it. */
 struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options);
-/* Tells the kernel of changes through this session from now on. */
-void fs_notify_through(struct fs *fs, struct fuse_session *session);
+/* Starts the backend, takes over the leases that it kept, and tells the kernel of
+ * changes through this session from now on. */
+void fs_start(struct fs *fs, struct fuse_session *session);
 /* While the mount still answers: ends the notifications, and answers whoever
  * waits with ENOLCK. */
 void fs_stop(struct fs *fs);

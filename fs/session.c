@@ -145,7 +145,7 @@ int session_run(const struct options *options, struct backend *backend, struct e
     s.fs->ready_arg = arg;
     int result = session_mount(&s, options, error, error_size);
     if (result == 0) {
-        fs_notify_through(s.fs, s.fuse);
+        fs_start(s.fs, s.fuse);
         session_watch(&s);
         ev_run(s.loop, 0);
         fs_stop(s.fs);

@@ -288,6 +288,37 @@ START_TEST(memory_keeps_nothing)
 }
 END_TEST
 
+static int threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int count = 0;
+
+    ck_assert_ptr_nonnull(tasks);
+    for (struct dirent *entry; (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+START_TEST(no_thread_runs_before_it_is_started)
+{
+    char *new = scratch_new();
+    const char *const boots[] = {"one", "one", "another"};
+
+    backend_free(contract_backend);
+    for (size_t i = 0; i < G_N_ELEMENTS(boots); i++) {
+        struct backend *b;
+
+        local_options.boot_id = boots[i];
+        b = local_open_at(new);
+        ck_assert_int_eq(threads(), 1);
+        backend_free(b);
+    }
+    scratch_free(new);
+    contract_start(local_open_at(local_directory));
+}
+END_TEST
+
 static Suite *local_suite(void)
 {
     Suite *suite = suite_create("local");
@@ -314,6 +345,7 @@ static Suite *local_suite(void)
     tcase_set_timeout(idle, 30);
     tcase_add_test(idle, alarm_is_set_for_the_earliest_deadline_and_off_when_nothing_is_held);
     tcase_add_test(idle, memory_keeps_nothing);
+    tcase_add_test(idle, no_thread_runs_before_it_is_started);
     suite_add_tcase(suite, idle);
     return suite;
 }

@@ -411,7 +411,7 @@ static struct wire *wire_new_on(unsigned features, const struct fake_backend *st
     fuse_opt_free_args(&args);
     ck_assert_ptr_nonnull(w->session);
     ck_assert_int_eq(fuse_session_custom_io(w->session, &io, ends[1]), 0);
-    fs_notify_through(w->fs, w->session);
+    fs_start(w->fs, w->session);
     wire_greet(w);
     return w;
 }
