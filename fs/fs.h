@@ -6,6 +6,7 @@
  *     owner    processes                       lock    flock(2) and fcntl(2)
  *     xattr    the attributes user.lease.*     notify  telling the kernel what changed
  *     attributes  what stat(2) shows
+ *     sandbox  rights given up
  */
 #ifndef FS_FS_H
 #define FS_FS_H
@@ -19,6 +20,7 @@
 #include "backend/backend.h"
 #include "options.h"
 #include "owner.h"
+#include "sandbox.h"
 
 /* The first second of a lease, the provisional second of a handle: SECOND in
  * milliseconds. */
@@ -63,6 +65,7 @@ struct fs {
     ev_idle interrupts;
     struct request_queue sleeping; /* the first to wake first */
     ev_timer alarm;
+    struct sandbox sandbox;   /* what was given up */
     void (*ready)(void *arg); /* told once, when the kernel has greeted */
     void *ready_arg;
 };

@@ -28,6 +28,7 @@
 #include "mountpoint.h"
 #include "options.h"
 #include "session.h"
+#include "unmounter.h"
 
 #define NOBODY_WAITS (-1)
 
@@ -54,6 +55,7 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  -o prefix=,key=       what the keys of locks in Redis are\n"
                            "  -o background         mount although the Redis server is away\n"
                            "  -o timeout=TIME       of a request to Redis (default 5s)\n"
+                           "  -o sandbox=yes|no     give up what the daemon does not need (default yes)\n"
                            "  -o allow_other        other users may use the mount; the other options of FUSE\n"
                            "                        and mount(8) are understood too\n"
                            "  -h, --help            this text\n"
@@ -165,7 +167,10 @@ static char *mount_identity(const struct options *options)
     return identity;
 }
 
-static int open_redis(const struct options *options, struct backend **ret, char *error, size_t error_size)
+/* Which servers are used is known here only, so what the sandbox leaves open to
+ * them is noted here. */
+static int open_redis(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                      char *error, size_t error_size)
 {
     const struct options_redis *given = &options->redis;
     /* a connection that went silent must be given up while leases can still be renewed */
@@ -194,6 +199,8 @@ static int open_redis(const struct options *options, struct backend **ret, char 
         server.identity = identity;
         result = open_server(&server, given->background, ret, error, error_size);
         g_free(identity);
+        ret_policy->network = !server.conn.uri.path;
+        ret_policy->ports[ret_policy->port_count++] = server.conn.uri.port;
     }
     if (password) {
         explicit_bzero(password, strlen(password));
@@ -204,27 +211,44 @@ static int open_redis(const struct options *options, struct backend **ret, char 
     return result;
 }
 
-static int open_backend(const struct options *options, struct backend **ret, char *error, size_t error_size)
+static int open_backend(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                        char *error, size_t error_size)
 {
-    return options->kind == OPTIONS_REDIS ? open_redis(options, ret, error, error_size)
+    *ret_policy = (struct sandbox_policy){.directory = options->directory};
+    return options->kind == OPTIONS_REDIS ? open_redis(options, ret, ret_policy, error, error_size)
                                           : open_local(options, ret, error, error_size);
 }
 
-static int serve(const struct options *options, int waiting)
+static int serve_confined(const struct options *options, int waiting, struct unmounter *unmounter)
 {
     char error[1024] = "";
-    struct backend *backend;
-    int result = open_backend(options, &backend, error, sizeof error);
+    struct backend *backend = NULL;
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct session_sandbox sandbox = {.unmounter = unmounter};
+    int result = open_backend(options, &backend, &sandbox.policy, error, sizeof error);
     if (result == 0) {
-        struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
-        result = session_run(options, backend, loop, detach, &waiting, error, sizeof error);
-        backend_free(backend);
-        ev_loop_destroy(loop);
+        result =
+            session_run(options, backend, loop, unmounter ? &sandbox : NULL, detach, &waiting, error, sizeof error);
     }
+    backend_free(backend);
+    unmounter_free(unmounter);
+    ev_loop_destroy(loop);
     if (result < 0) {
         log_error("%s", error);
     }
     return result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* The process that will unmount is made before there is a store to share. */
+static int serve(const struct options *options, int waiting)
+{
+    struct unmounter *unmounter = NULL;
+    int result = options->sandbox ? unmounter_start(options->mountpoint, &unmounter) : 0;
+    if (result < 0) {
+        log_error("cannot start the process that unmounts: %s", g_strerror(-result));
+        return EXIT_FAILURE;
+    }
+    return serve_confined(options, waiting, unmounter);
 }
 
 static int serve_in_background(const struct options *options)

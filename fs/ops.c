@@ -70,6 +70,9 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
     if (fs->ready) {
         fs->ready(fs->ready_arg);
     }
+    if (fs->sandbox.text[0]) {
+        (fs->sandbox.complete ? log_info : log_warning)("sandbox: %s", fs->sandbox.text);
+    }
 }
 
 /* --- names ---------------------------------------------------------------------- */

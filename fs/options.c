@@ -228,8 +228,13 @@ static int parse_flags(struct options_parse *p, int argc, char **argv)
 int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size)
 {
     struct options_parse p = {.options = options, .error = error, .error_size = error_size};
-    *options =
-        (struct options){.ttl = LEASE_TTL_DEFAULT, .uid = geteuid(), .gid = getegid(), .redis = {.keepalive = true}};
+    *options = (struct options){
+        .ttl = LEASE_TTL_DEFAULT,
+        .uid = geteuid(),
+        .gid = getegid(),
+        .sandbox = true,
+        .redis = {.keepalive = true},
+    };
     if (fuse_opt_add_arg(&options->fuse, "leasefs") < 0) {
         return options_fail(&p, "out of memory");
     }

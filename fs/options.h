@@ -48,6 +48,7 @@ struct options {
     uid_t uid;        /* of the root directory (default: the daemon's) */
     gid_t gid;
     bool sync_always;
+    bool sandbox;          /* sandbox=yes, the default */
     struct fuse_args fuse; /* argv[0] and the -o options that are FUSE's own */
 };
 

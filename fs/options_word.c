@@ -86,6 +86,15 @@ static int take_sync(struct options_parse *p, const char *word, const char *valu
     return 0;
 }
 
+static int take_sandbox(struct options_parse *p, const char *word, const char *value)
+{
+    if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0) {
+        return options_fail(p, "%s: sandbox= takes yes or no", word);
+    }
+    p->options->sandbox = strcmp(value, "yes") == 0;
+    return 0;
+}
+
 static int take_mode(struct options_parse *p, const char *word, const char *value)
 {
     unsigned long mode;
@@ -278,6 +287,7 @@ static const struct option_word option_words[] = {
     {"uid=", take_uid, FOR_ALL},
     {"gid=", take_gid, FOR_ALL},
     {"sync=", take_sync, FOR_LOCAL},
+    {"sandbox=", take_sandbox, FOR_ALL},
     {"ro", refuse_read_only, FOR_ALL},
     {"remount", take_remount, FOR_ALL},
     {"user_id=", take_shown, FOR_ALL},

@@ -14,6 +14,7 @@
 #include "backend/log.h"
 #include "fs.h"
 #include "mountpoint.h"
+#include "unmounter.h"
 
 struct session {
     struct ev_loop *loop;
@@ -22,8 +23,9 @@ struct session {
     struct fuse_buf buffer;
     ev_io io;
     ev_signal signals[3];
-    bool staged; /* mounted elsewhere and then moved */
-    int error;   /* why the kernel could no longer be read; 0 after an unmount */
+    bool staged;    /* mounted elsewhere and then moved */
+    bool unmounted; /* by somebody else */
+    int error;      /* why the kernel could no longer be read; 0 after an unmount */
 };
 
 /* One request at a time: the backend's events come between two of them. */
@@ -35,7 +37,8 @@ static void session_readable(struct ev_loop *loop, ev_io *io, int events)
     if (size > 0) {
         fuse_session_process_buf(s->fuse, &s->buffer);
     } else if (size != -EINTR && size != -EAGAIN) {
-        s->error = size == -ENODEV ? 0 : size; /* 0 and ENODEV: unmounted */
+        s->unmounted = size == 0 || size == -ENODEV;
+        s->error = s->unmounted ? 0 : size;
         ev_break(loop, EVBREAK_ALL);
         return;
     }
@@ -118,25 +121,45 @@ static int session_mount(struct session *s, const struct options *options, char 
     return result;
 }
 
-/* Of a mount that was moved libfuse does not know the place.  It only lets go of a
- * mount that seems to be gone: by a descriptor that polls like a pipe that nobody reads. */
-static void session_unmount(struct session *s, const char *path)
+/* Of a mount that was moved libfuse does not know the place, and from the sandbox
+ * it cannot unmount.  It only lets go of a mount that seems to be gone: by a
+ * descriptor that polls like a pipe that nobody reads. */
+static void session_unmount(struct session *s, const char *path, struct unmounter *unmounter)
 {
     char error[1024];
-    int ends[2];
-    if (s->staged && pipe2(ends, O_CLOEXEC) == 0) {
+    int ends[2], fd = fuse_session_fd(s->fuse), result = 0;
+    if ((s->staged || unmounter) && fd >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
         close(ends[0]);
-        dup2(ends[1], fuse_session_fd(s->fuse)); /* and with it the mount is a dead one */
+        dup2(ends[1], fd); /* and with it the mount is a dead one */
         close(ends[1]);
-        if (mountpoint_clear(path, error, sizeof error) < 0) {
+        if (unmounter && !s->unmounted) {
+            result = unmounter_unmount(unmounter, error, sizeof error);
+        } else if (!unmounter) {
+            result = mountpoint_clear(path, error, sizeof error);
+        }
+        if (result < 0) {
             log_warning("%s", error);
         }
     }
     fuse_session_unmount(s->fuse);
 }
 
-int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop, void (*ready)(void *arg),
-                void *arg, char *error, size_t error_size)
+static int session_serve(struct session *s, char *error, size_t error_size)
+{
+    fs_start(s->fs, s->fuse);
+    session_watch(s);
+    ev_run(s->loop, 0);
+    fs_stop(s->fs);
+    session_unwatch(s);
+    if (s->error) {
+        snprintf(error, error_size, "lost the connection to the kernel: %s", strerror(-s->error));
+    }
+    return s->error;
+}
+
+int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop,
+                const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg, char *error,
+                size_t error_size)
 {
     struct session s = {.loop = loop};
     signal(SIGPIPE, SIG_IGN);
@@ -145,18 +168,15 @@ int session_run(const struct options *options, struct backend *backend, struct e
     s.fs->ready_arg = arg;
     int result = session_mount(&s, options, error, error_size);
     if (result == 0) {
-        fs_start(s.fs, s.fuse);
-        session_watch(&s);
-        ev_run(s.loop, 0);
-        fs_stop(s.fs);
-        session_unwatch(&s);
-        if (s.error) {
-            snprintf(error, error_size, "lost the connection to the kernel: %s", strerror(-s.error));
-            result = s.error;
+        if (sandbox) {
+            result = sandbox_apply(&sandbox->policy, &s.fs->sandbox, error, error_size);
+        }
+        if (result == 0) {
+            result = session_serve(&s, error, error_size);
         }
     }
     if (s.fuse) {
-        session_unmount(&s, options->mountpoint);
+        session_unmount(&s, options->mountpoint, sandbox ? sandbox->unmounter : NULL);
         fuse_session_destroy(s.fuse);
     }
     fs_free(s.fs);

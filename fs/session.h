@@ -7,15 +7,24 @@
 #define FS_SESSION_H
 
 #include "options.h"
+#include "sandbox.h"
 
 struct backend;
 struct ev_loop;
+struct unmounter;
 
-/* Mounts, serves until SIGTERM, SIGINT, SIGHUP or an unmount, and unmounts.
- * `ready` is called once, when the mount answers.  0 after a clean end, or
- * -errno with one line in `error`.  The backend stays the caller's, and so does
- * the loop, which the backend uses until it is freed. */
-int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop, void (*ready)(void *arg),
-                void *arg, char *error, size_t error_size);
+struct session_sandbox {
+    struct sandbox_policy policy;
+    struct unmounter *unmounter; /* unmounts, which the session cannot do then */
+};
+
+/* Mounts, goes into the sandbox unless that is NULL, serves until SIGTERM,
+ * SIGINT, SIGHUP or an unmount, and unmounts.  `ready` is called once, when the
+ * mount answers.  0 after a clean end, or -errno with one line in `error`.  The
+ * backend stays the caller's, and so do the loop, which the backend uses until it
+ * is freed, and the unmounter. */
+int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop,
+                const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg, char *error,
+                size_t error_size);
 
 #endif

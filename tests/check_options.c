@@ -90,6 +90,7 @@ START_TEST(plain_mount_has_the_defaults)
     ck_assert(!options.foreground);
     ck_assert(!options.owner_user);
     ck_assert(!options.sync_always);
+    ck_assert(options.sandbox);
     ck_assert_int_eq(options.ttl, 30000);
     ck_assert_uint_eq(options.mode, 0755);
     ck_assert_uint_eq(options.uid, geteuid());
@@ -100,12 +101,13 @@ END_TEST
 
 START_TEST(own_options_are_taken)
 {
-    ck_assert_int_eq(
-        PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770", "-o", "uid=12,gid=34,sync=always", "memory", mountpoint),
-        0);
+    ck_assert_int_eq(PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770,sandbox=no", "-o", "uid=12,gid=34,sync=always",
+                           "memory", mountpoint),
+                     0);
     ck_assert(options.foreground);
     ck_assert_int_eq(options.ttl, 1500);
     ck_assert(options.owner_user);
+    ck_assert(!options.sandbox);
     ck_assert_uint_eq(options.mode, 02770);
     ck_assert_uint_eq(options.uid, 12);
     ck_assert_uint_eq(options.gid, 34);
@@ -279,6 +281,7 @@ START_TEST(wrong_value_is_told_with_what_is_allowed)
         {"ttl=", "ttl=: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"},
         {"owner=me", "owner=me: owner= takes process or user"},
         {"sync=yes", "sync=yes: sync= takes always or no"},
+        {"sandbox=1", "sandbox=1: sandbox= takes yes or no"},
         {"mode=888", "mode=888: mode= takes permissions in octal, such as 0755 or 1777"},
         {"mode=17777", "mode=17777: mode= takes permissions in octal, such as 0755 or 1777"},
         {"mode=", "mode=: mode= takes permissions in octal, such as 0755 or 1777"},

@@ -14,7 +14,7 @@ fi
 daemon_of() { # MOUNTPOINT
     local proc
     for proc in /proc/[0-9]*; do
-        [ "$(readlink "$proc/exe")" = "$LEASEFS" ] || continue
+        [ "$(readlink "$proc/exe")" = "$LEASEFS" ] && [ "$(cat "$proc/comm")" != leasefs-umount ] || continue
         tr '\0' '\n' <"$proc/cmdline" 2>/dev/null | grep -qxF "$1" && { echo "${proc#/proc/}"; return; }
     done
     return 1
@@ -286,9 +286,7 @@ it "a mount point given as a relative path works"
 mkdir "$TEST_DIR/relative"
 expect bash -c 'cd "$1" && "$0" memory relative' "$LEASEFS" "$TEST_DIR"
 MNT=$TEST_DIR/relative
-for proc in /proc/[0-9]*; do
-    [ "$(readlink "$proc/exe")" = "$LEASEFS" ] && tr '\0' '\n' <"$proc/cmdline" 2>/dev/null | grep -qx relative && DAEMON=${proc#/proc/}
-done
+DAEMON=$(daemon_of relative)
 started+=("$DAEMON")
 remember "$MNT" "$DAEMON" /dev/null
 expect touch "$MNT/l"
