@@ -91,7 +91,7 @@ START_TEST(server_that_cannot_keep_leases_is_an_error)
                 "it is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount a "
                 "server with one master",
                 NULL);
-    assert_info("redis_mode:cluster\r\ncluster_enabled:1\r\n",
+    assert_info("cluster_enabled:1\r\n",
                 "it belongs to a Redis Cluster, which is not supported: mount a server of its own", NULL);
     assert_info("redis_mode:sentinel\r\n", "it is a Sentinel, which keeps no keys: mount the server that it watches",
                 NULL);
