@@ -278,6 +278,7 @@ int redis_credentials_read(const char *path, char **ret_user, char **ret_passwor
     ssize_t got = read_whole(fd, text, CREDENTIALS_BYTES_MAX);
     close(fd);
     if (got < 0) {
+        explicit_bzero(text, sizeof text); /* what was read before */
         return complain(&complaint, (int)got, "credentials file '%s': %s", path, g_strerror((int)-got));
     }
     text[got] = '\0';
