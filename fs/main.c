@@ -27,6 +27,7 @@
 #include "backend/redis_check.h"
 #include "mountpoint.h"
 #include "options.h"
+#include "sdnotify.h"
 #include "session.h"
 #include "unmounter.h"
 
@@ -106,11 +107,21 @@ static int await_child(pid_t child, int fd)
     return EXIT_FAILURE;
 }
 
+/* Who is told that the mount answers. */
+struct audience {
+    const struct options *options;
+    int waiting; /* the parent's pipe, or NOBODY_WAITS */
+    int manager; /* see sdnotify.h */
+};
+
 /* session_run's `ready`: the caller has waited long enough. */
 static void detach(void *arg)
 {
-    int *waiting = arg;
+    struct audience *audience = arg;
+    int *waiting = &audience->waiting;
     if (*waiting == NOBODY_WAITS) {
+        const struct options *options = audience->options;
+        sdnotify_ready(audience->manager, "%s mounted on %s", options->backend, options->mountpoint);
         return;
     }
     setsid();
@@ -225,10 +236,18 @@ static int serve_confined(const struct options *options, int waiting, struct unm
     struct backend *backend = NULL;
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
     struct session_sandbox sandbox = {.unmounter = unmounter};
+    struct audience audience = {.options = options, .waiting = waiting, .manager = -1};
+    if (options->foreground) { /* else the manager waits for the parent */
+        audience.manager = sdnotify_open();
+    }
     int result = open_backend(options, &backend, &sandbox.policy, error, sizeof error);
     if (result == 0) {
         result =
-            session_run(options, backend, loop, unmounter ? &sandbox : NULL, detach, &waiting, error, sizeof error);
+            session_run(options, backend, loop, unmounter ? &sandbox : NULL, detach, &audience, error, sizeof error);
+        sdnotify_stopping(audience.manager);
+    }
+    if (audience.manager >= 0) {
+        close(audience.manager);
     }
     backend_free(backend);
     unmounter_free(unmounter);

@@ -132,7 +132,7 @@ static void session_unmount(struct session *s, const char *path, struct unmounte
         close(ends[0]);
         dup2(ends[1], fd); /* and with it the mount is a dead one */
         close(ends[1]);
-        if (unmounter && !s->unmounted) {
+        if (unmounter && (!s->unmounted || s->staged)) { /* a dead one may be below */
             result = unmounter_unmount(unmounter, error, sizeof error);
         } else if (!unmounter) {
             result = mountpoint_clear(path, error, sizeof error);

@@ -1,0 +1,89 @@
+#!/bin/bash
+# Completion in bash: sourced, and asked as readline asks.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+SOURCES=$(cd "$(dirname "$0")/../.." && pwd)
+# shellcheck source=../../fs/leasefs.bash-completion
+. "$SOURCES/fs/leasefs.bash-completion"
+
+mkdir "$TEST_DIR/here"
+cd "$TEST_DIR/here" || exit 1
+mkdir mountpoint store
+: >somefile
+
+# completes LINE: what readline would offer at its end, sorted, in one line.  It breaks
+# words at = and : as well, which the functions must cope with.
+completes() {
+    local line=$1 function
+    local COMP_LINE=$line COMP_POINT=${#line} COMP_CWORD COMP_WORDS
+    line=${line//=/ = }
+    read -ra COMP_WORDS <<<"${line//:/ : }"
+    line=$1
+    [[ $line != *' ' ]] || COMP_WORDS+=('')
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    function=$(complete -p "${COMP_WORDS[0]}" | sed 's/.*-F \([^ ]*\).*/\1/')
+    COMPREPLY=()
+    "$function" "${COMP_WORDS[0]}" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    printf '%s\n' "${COMPREPLY[@]}" | sort -u | paste -sd ' '
+}
+
+offers() { # LINE PATTERN
+    expect_is "$(completes "$1")" "$2" "after '$1'"
+}
+
+it "sourcing it says nothing, and it needs no package"
+expect_is "$(env -i bash --norc -uc ". '$SOURCES/fs/leasefs.bash-completion'" 2>&1)" ""
+expect complete -p leasefs mount.leasefs leaserun >/dev/null
+
+it "backends, and the directory of a local store"
+offers 'leasefs ' 'local local: memory redis+unix:// redis:// rediss://'
+offers 'leasefs me' memory
+offers 'leasefs local:' 'mountpoint store'
+offers 'leasefs local:st' store
+offers 'leasefs redis:' //
+COMP_WORDBREAKS=${COMP_WORDBREAKS//[=:]/} offers 'leasefs local:st' local:store
+
+it "mount points are directories, wherever the options stand"
+offers 'leasefs memory ' 'mountpoint store'
+offers 'leasefs -f -o ttl=5s memory mo' mountpoint
+offers 'mount.leasefs local mo' mountpoint
+offers 'leasefs memory mountpoint x' ''
+
+it "options of the command line and of -o lists, with their values"
+offers 'leasefs --v' --version
+offers 'leasefs -' '*-f*-o*'
+offers 'leasefs -o allow' 'allow_other allow_root'
+offers 'leasefs -o tt' 'ttl='
+offers 'leasefs -o allow_other,ow' 'allow_other,owner=process allow_other,owner=user'
+offers 'leasefs -o owner=' 'process user'
+offers 'leasefs -o ttl=5s,sync=a' always
+offers 'leasefs memory mountpoint -o noat' noatime
+offers 'leasefs -o credentials=some' somefile
+offers 'leasefs -o ttl=1' '10s 1h 1m'
+
+it "every option of the daemon is offered, and each that is offered is one"
+all=$(sed -n 's/^    {"\([a-z_]*=*\)", \(take\|pass\)_.*/\1/p' "$SOURCES/fs/options_word.c" | grep -v '^user_id=\|^group_id=\|^max_read=')
+expect_between 20 "$(wc -w <<<"$all")" 100 "options found"
+for word in $all; do
+    expect_is " $(completes "leasefs -o ${word%=}") " "* ${word}* *" "$word"
+done
+for word in $(completes 'leasefs -o '); do
+    expect grep -q "{\"${word%%=*}[=\"]" "$SOURCES/fs/options_word.c"
+done
+
+it "leaserun: its options, then a lock, then a command and its arguments"
+offers 'leaserun --nonb' --nonblock
+offers 'leaserun -w 1' '10s 1m'
+offers 'leaserun some' somefile
+offers 'leaserun -n somefile mkfif' mkfifo
+offers 'leaserun -n somefile -- mkfif' mkfifo
+offers 'leaserun somefile cat some' somefile
+offers 'leaserun -' '*--ttl*'
+
+it "leaserun: mount points of leasefs are offered as the place of locks"
+mount_memory
+offers "leaserun ${MNT%?}" "*$MNT/*"
+expect touch "$MNT/job"
+offers "leaserun $MNT/j" "$MNT/job"
+
+finish
