@@ -55,8 +55,8 @@ static void log_failure(struct redis_conn *conn, bool was_up)
 /* When and where the next attempt is made.  False: on another address, at once. */
 static bool plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
 {
-    if (was_up && now - conn->counts.since >= REDIS_RETRY_MAX)
-        conn->attempts = 0; /* else it comes and goes */
+    if (was_up && now - conn->counts.since >= REDIS_STEADY)
+        conn->attempts = 0;
     conn->retry_at = now;
     if (!was_up && conn->addresses && ++conn->address < conn->addresses->len)
         return false;

@@ -35,6 +35,7 @@ struct redis_conn;
 #define REDIS_CONNECT_TIMEOUT_DEFAULT 2000
 #define REDIS_RETRY_MIN 20 /* before the second connection attempt, doubled for each, ±50 % */
 #define REDIS_RETRY_MAX 2000
+#define REDIS_STEADY 200 /* up for so long, the pauses begin anew */
 
 struct redis_conn_options {
     struct redis_uri uri; /* copied */

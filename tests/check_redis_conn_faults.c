@@ -87,7 +87,7 @@ START_TEST(reply_after_its_time_is_passed_over)
     conn_options.timeout = 100;
     conn_options.command_timeout = 5000;
     open_up();
-    fake_redis_rule(fake, "INCR a", FAKE_REDIS_SILENT, 1);
+    fake_redis_rule(fake, "INCR a", FAKE_REDIS_LATE, 1);
     conn_command(&late, "INCR a");
     CONN_UNTIL(late.times);
     ck_assert_int_eq(late.outcome, REDIS_UNKNOWN);
@@ -368,6 +368,28 @@ START_TEST(refusals_are_met_with_longer_and_longer_pauses)
 }
 END_TEST
 
+START_TEST(connection_that_was_steady_is_made_again_at_once)
+{
+    clock_ms away = 0;
+
+    open_up();
+    fake_redis_rule(fake, "INCR", FAKE_REDIS_CLOSE, ALWAYS);
+    for (unsigned i = 1; i <= 7; i++) {
+        struct conn_answer answer = {0};
+        uint64_t id;
+
+        conn_pass(220);
+        id = conn_command(&answer, "INCR a");
+        CONN_UNTIL(conn_told.downs == i);
+        redis_conn_forget(conn, id);
+        away -= clock_now();
+        conn_until_up();
+        away += clock_now();
+    }
+    ck_assert_int_lt(away, 700); /* pauses that grew would come to 1 s at least */
+}
+END_TEST
+
 START_TEST(password_that_a_server_repeats_is_not_told)
 {
     conn_options.password = "secret";
@@ -486,6 +508,7 @@ static Suite *faults_suite(void)
         server_that_loads_is_waited_for,
         silence_while_coming_up_is_an_end,
         refusals_are_met_with_longer_and_longer_pauses,
+        connection_that_was_steady_is_made_again_at_once,
         password_that_a_server_repeats_is_not_told,
         server_without_tracking_and_names_is_used_all_the_same,
         message_in_the_midst_of_the_set_up_does_no_harm,

@@ -14,7 +14,8 @@ struct ev_loop;
 struct fake_redis;
 
 /* What a rule may do besides sending the bytes of a reply. */
-extern const char FAKE_REDIS_SILENT[]; /* no answer */
+extern const char FAKE_REDIS_SILENT[]; /* no answer, nor to anything after it on this connection */
+extern const char FAKE_REDIS_LATE[];   /* no answer; it comes with another rule's bytes */
 extern const char FAKE_REDIS_CLOSE[];  /* ends the connection */
 extern const char FAKE_REDIS_RESET[];  /* the same with RST */
 extern const char FAKE_REDIS_HALF[];   /* half of the usual answer, then the end */
