@@ -1,4 +1,4 @@
-/* log: one line per event, to stderr or to syslog(3).
+/* log: one line per event, to stderr or to syslog(3); see log.h.
  *
  * A line goes out with a single write, so that those of two daemons never mix.
  */
@@ -7,16 +7,59 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+/* Of one kind of line, in this time, so many are told. */
+#define LOG_PERIOD 10000 /* milliseconds */
+#define LOG_BURST 100
+#define LOG_KINDS 32 /* remembered; with more the one that began first gives way */
+
+/* A kind of line is where it comes from: the address of its format. */
+struct log_kind {
+    const char *format;
+    clock_ms began;
+    unsigned told;
+    unsigned long left_out;
+    enum log_level level;
+};
 
 static struct {
     enum log_level level;
     bool syslog;
-} sink = {LOG_LEVEL_INFO, false};
+    bool journal; /* stderr is read by systemd-journald */
+    struct log_kind kinds[LOG_KINDS];
+} sink = {.level = LOG_LEVEL_INFO};
 
 void log_set_level(enum log_level level)
 {
     sink.level = level;
+}
+
+bool log_wants(enum log_level level)
+{
+    return level <= sink.level;
+}
+
+bool log_parse_level(const char *name, enum log_level *ret_level)
+{
+    static const char *const names[] = {[LOG_LEVEL_ERROR] = "error",
+                                        [LOG_LEVEL_WARNING] = "warning",
+                                        [LOG_LEVEL_INFO] = "info",
+                                        [LOG_LEVEL_DEBUG] = "debug"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *ret_level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
 }
 
 void log_to_syslog(const char *ident)
@@ -25,7 +68,19 @@ void log_to_syslog(const char *ident)
     sink.syslog = true;
 }
 
-static void __attribute__((format(printf, 2, 0))) emit(enum log_level level, const char *format, va_list arguments)
+/* systemd.exec(5): JOURNAL_STREAM names the device and inode of the stream. */
+void log_to_stderr(void)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    unsigned long long device, inode;
+    struct stat st;
+
+    sink.syslog = false;
+    sink.journal = stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(STDERR_FILENO, &st) == 0 &&
+                   st.st_dev == device && st.st_ino == inode;
+}
+
+static void write_line(enum log_level level, const char *line)
 {
     static const struct {
         int priority;
@@ -36,15 +91,107 @@ static void __attribute__((format(printf, 2, 0))) emit(enum log_level level, con
         [LOG_LEVEL_INFO] = {LOG_INFO, ""},
         [LOG_LEVEL_DEBUG] = {LOG_DEBUG, "debug: "},
     };
-    char line[2048];
 
-    if (level > sink.level)
-        return;
-    vsnprintf(line, sizeof(line), format, arguments);
     if (sink.syslog)
         syslog(levels[level].priority, "%s%s", levels[level].prefix, line);
+    else if (sink.journal)
+        fprintf(stderr, "<%d>%s\n", levels[level].priority, line);
     else
         fprintf(stderr, "leasefs: %s%s\n", levels[level].prefix, line);
+}
+
+/* --- lines that repeat --- */
+
+static void tell_left_out(struct log_kind *kind)
+{
+    char line[128];
+
+    if (!kind->left_out)
+        return;
+    snprintf(line, sizeof(line), "%lu more lines like \"%.40s\" were left out", kind->left_out, kind->format);
+    write_line(kind->level, line);
+    kind->left_out = 0;
+}
+
+/* Tells of those whose time is over. */
+static void end_periods(clock_ms now)
+{
+    for (size_t i = 0; i < LOG_KINDS; i++) {
+        struct log_kind *kind = &sink.kinds[i];
+
+        if (kind->format && (now - kind->began >= LOG_PERIOD || now < kind->began)) {
+            tell_left_out(kind);
+            *kind = (struct log_kind){0};
+        }
+    }
+}
+
+static struct log_kind *find_kind(const char *format, enum log_level level, clock_ms now)
+{
+    struct log_kind *found = &sink.kinds[0];
+
+    for (size_t i = 0; i < LOG_KINDS; i++) {
+        struct log_kind *kind = &sink.kinds[i];
+
+        if (kind->format == format)
+            return kind;
+        if (found->format && (!kind->format || kind->began < found->began))
+            found = kind;
+    }
+    tell_left_out(found);
+    *found = (struct log_kind){.format = format, .began = now, .level = level};
+    return found;
+}
+
+/* Is this one line too many?  The first of those is told, as a warning of them. */
+static bool is_too_many(enum log_level level, const char *format)
+{
+    clock_ms now = clock_now();
+    struct log_kind *kind;
+    char line[128];
+
+    end_periods(now);
+    kind = find_kind(format, level, now);
+    if (kind->told++ < LOG_BURST)
+        return false;
+    if (kind->left_out++ == 0) {
+        snprintf(line, sizeof(line), "more lines like \"%.40s\" are left out for up to %d seconds", format,
+                 LOG_PERIOD / 1000);
+        write_line(level, line);
+    }
+    return true;
+}
+
+void log_flush(void)
+{
+    for (size_t i = 0; i < LOG_KINDS; i++)
+        tell_left_out(&sink.kinds[i]);
+}
+
+static void __attribute__((format(printf, 2, 0))) emit(enum log_level level, const char *format, va_list arguments)
+{
+    char line[2048];
+
+    vsnprintf(line, sizeof(line), format, arguments);
+    write_line(level, line);
+}
+
+static void __attribute__((format(printf, 2, 0)))
+emit_limited(enum log_level level, const char *format, va_list arguments)
+{
+    if (level > sink.level || (level < LOG_LEVEL_DEBUG && is_too_many(level, format)))
+        return;
+    emit(level, format, arguments);
+}
+
+void log_audit(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    if (sink.level >= LOG_LEVEL_WARNING)
+        emit(LOG_LEVEL_WARNING, format, arguments);
+    va_end(arguments);
 }
 
 #define DEFINE_LOG(name, level)                                                                                        \
@@ -53,7 +200,7 @@ static void __attribute__((format(printf, 2, 0))) emit(enum log_level level, con
         va_list arguments;                                                                                             \
                                                                                                                        \
         va_start(arguments, format);                                                                                   \
-        emit(level, format, arguments);                                                                                \
+        emit_limited(level, format, arguments);                                                                        \
         va_end(arguments);                                                                                             \
     }
 

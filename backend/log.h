@@ -1,18 +1,34 @@
 /* log: one line per event that is worth an operator's attention.
  *
- * To stderr until log_to_syslog() is called.  Names that came from users are
+ * To stderr until log_to_syslog() is called.  A line that is repeated, but for its
+ * arguments, more than 100 times in ten seconds is left out for the rest of them;
+ * how many were is told with the next line that is due, whatever it is, or by
+ * log_flush.  (Not at level debug, which is for those who want to see all.)
+ *
+ * Names that came from users are
  * to be passed through log_escape().  Library-like modules (skiplist,
  * lockspace, journal) do not log; they return errors.
  */
 #ifndef BACKEND_LOG_H
 #define BACKEND_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /* Drop messages above this level.  The default is LOG_LEVEL_INFO. */
 void log_set_level(enum log_level level);
+
+/* Are messages of this level shown? */
+bool log_wants(enum log_level level);
+
+/* "error", "warning", "info" or "debug". */
+bool log_parse_level(const char *name, enum log_level *ret_level);
+
+/* To stderr; with the prefixes of sd-daemon(3), which carry the level, if that is
+ * a stream to systemd's journal, as $JOURNAL_STREAM says. */
+void log_to_stderr(void);
 
 /* From now on to syslog(3) under this identity (facility daemon). */
 void log_to_syslog(const char *ident);
@@ -21,6 +37,13 @@ void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* At level warning, and never left out as a repetition: for what must be told each
+ * time, such as who broke whose lock. */
+void log_audit(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Tells what was left out; at the end. */
+void log_flush(void);
 
 /* Writes `text` to `buffer` (always terminated, cut to fit) with control
  * characters, backslash and bytes above 0x7e as \xNN.  Returns `buffer`. */

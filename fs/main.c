@@ -57,6 +57,7 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  -o background         mount although the Redis server is away\n"
                            "  -o timeout=TIME       of a request to Redis (default 5s)\n"
                            "  -o sandbox=yes|no     give up what the daemon does not need (default yes)\n"
+                           "  -o log=LEVEL          error, warning, info (default) or debug\n"
                            "  -o allow_other        other users may use the mount; the other options of FUSE\n"
                            "                        and mount(8) are understood too\n"
                            "  -h, --help            this text\n"
@@ -331,14 +332,17 @@ int main(int argc, char **argv)
     struct options options;
     int status = EXIT_SUCCESS;
     open_standard_descriptors();
+    log_to_stderr();
     signal(SIGPIPE, SIG_IGN);
     raise_descriptor_limit();
     if (options_parse(&options, argc, argv, error, sizeof error) < 0) {
         log_error("%s", error);
         status = EXIT_FAILURE;
     } else {
+        log_set_level(options.log);
         status = act(&options);
     }
     options_clear(&options);
+    log_flush();
     return status;
 }

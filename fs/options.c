@@ -233,6 +233,7 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
         .uid = geteuid(),
         .gid = getegid(),
         .sandbox = true,
+        .log = LOG_LEVEL_INFO,
         .redis = {.keepalive = true},
     };
     if (fuse_opt_add_arg(&options->fuse, "leasefs") < 0) {

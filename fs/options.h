@@ -10,6 +10,8 @@
 #define FUSE_USE_VERSION 31
 #include <fuse_lowlevel.h>
 
+#include "backend/log.h"
+
 #define LEASE_TTL_MIN 100LL                           /* milliseconds */
 #define LEASE_TTL_MAX (10LL * 365 * 24 * 3600 * 1000) /* ten years */
 #define LEASE_TTL_DEFAULT 30000LL
@@ -48,7 +50,8 @@ struct options {
     uid_t uid;        /* of the root directory (default: the daemon's) */
     gid_t gid;
     bool sync_always;
-    bool sandbox;          /* sandbox=yes, the default */
+    bool sandbox; /* sandbox=yes, the default */
+    enum log_level log;
     struct fuse_args fuse; /* argv[0] and the -o options that are FUSE's own */
 };
 

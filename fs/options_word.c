@@ -95,6 +95,14 @@ static int take_sandbox(struct options_parse *p, const char *word, const char *v
     return 0;
 }
 
+static int take_log(struct options_parse *p, const char *word, const char *value)
+{
+    if (!log_parse_level(value, &p->options->log)) {
+        return options_fail(p, "%s: log= takes error, warning, info or debug", word);
+    }
+    return 0;
+}
+
 static int take_mode(struct options_parse *p, const char *word, const char *value)
 {
     unsigned long mode;
@@ -288,6 +296,7 @@ static const struct option_word option_words[] = {
     {"gid=", take_gid, FOR_ALL},
     {"sync=", take_sync, FOR_LOCAL},
     {"sandbox=", take_sandbox, FOR_ALL},
+    {"log=", take_log, FOR_ALL},
     {"ro", refuse_read_only, FOR_ALL},
     {"remount", take_remount, FOR_ALL},
     {"user_id=", take_shown, FOR_ALL},

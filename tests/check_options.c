@@ -101,8 +101,8 @@ END_TEST
 
 START_TEST(own_options_are_taken)
 {
-    ck_assert_int_eq(PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770,sandbox=no", "-o", "uid=12,gid=34,sync=always",
-                           "memory", mountpoint),
+    ck_assert_int_eq(PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770,sandbox=no", "-o",
+                           "uid=12,gid=34,sync=always,log=debug", "memory", mountpoint),
                      0);
     ck_assert(options.foreground);
     ck_assert_int_eq(options.ttl, 1500);
@@ -112,6 +112,7 @@ START_TEST(own_options_are_taken)
     ck_assert_uint_eq(options.uid, 12);
     ck_assert_uint_eq(options.gid, 34);
     ck_assert(options.sync_always);
+    ck_assert_int_eq(options.log, LOG_LEVEL_DEBUG);
     assert_fuse_arguments("leasefs -o fsname=memory -o subtype=leasefs");
 }
 END_TEST
@@ -282,6 +283,8 @@ START_TEST(wrong_value_is_told_with_what_is_allowed)
         {"owner=me", "owner=me: owner= takes process or user"},
         {"sync=yes", "sync=yes: sync= takes always or no"},
         {"sandbox=1", "sandbox=1: sandbox= takes yes or no"},
+        {"log=loud", "log=loud: log= takes error, warning, info or debug"},
+        {"log=", "log=: log= takes error, warning, info or debug"},
         {"mode=888", "mode=888: mode= takes permissions in octal, such as 0755 or 1777"},
         {"mode=17777", "mode=17777: mode= takes permissions in octal, such as 0755 or 1777"},
         {"mode=", "mode=: mode= takes permissions in octal, such as 0755 or 1777"},
