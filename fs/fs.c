@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "control.h"
 #include "directory.h"
 #include "handle.h"
 #include "hold.h"
@@ -107,13 +108,16 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     root->uid = options->uid;
     root->gid = options->gid;
     clock_gettime(CLOCK_REALTIME, &root->directory->changed);
+    fs->metrics = g_new0(struct metrics, 1);
+    fs->control = control_new(fs);
     return fs;
 }
 
 void fs_start(struct fs *fs, struct fuse_session *session)
 {
     backend_start(fs->backend, fs->loop, &hold_events, fs);
-    recover_leases(fs); /* the kernel knows none of them yet */
+    recover_leases(fs);                                             /* the kernel knows none of them yet */
+    memset(fs->metrics->acquired, 0, sizeof fs->metrics->acquired); /* not by this daemon */
     notify_free(fs->notify);
     fs->session = session;
     fs->notify = notify_new(session, fs->loop);
@@ -143,6 +147,7 @@ void fs_stop(struct fs *fs)
 {
     notify_finish(fs->notify);
     fs_refuse_all(&fs->sleeping);
+    control_stop(fs);
     GPtrArray *nodes = fs_nodes(fs);
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
@@ -188,10 +193,12 @@ void fs_free(struct fs *fs)
         handle_drop(fs, LIST_FIRST(&fs->handles));
     }
     directory_close_all(fs);
+    control_free(fs);
     notify_free(fs->notify);
     tree_free(fs->tree);
     owner_table_free(fs->owners);
     g_clear_pointer(&fs->last_meta_bytes, g_bytes_unref);
     g_free(fs->last_meta);
+    g_free(fs->metrics);
     g_free(fs);
 }

@@ -6,7 +6,8 @@
  *     owner    processes                       lock    flock(2) and fcntl(2)
  *     xattr    the attributes user.lease.*     notify  telling the kernel what changed
  *     attributes  what stat(2) shows
- *     sandbox  rights given up
+ *     sandbox  rights given up               control  the directory .leasefs
+ *     metrics  counters and histograms
  */
 #ifndef FS_FS_H
 #define FS_FS_H
@@ -29,11 +30,13 @@
 #define NAME_BYTES_MAX 255
 #define CONTENT_BYTES_MAX 65536
 
+struct control;
 struct directory_cursor;
 struct handle;
 struct hold;
 struct hold_question;
 struct meta;
+struct metrics;
 struct notify;
 struct request;
 struct tree;
@@ -49,6 +52,8 @@ struct fs {
     struct owner_table *owners;
     struct tree *tree;
     struct notify *notify;
+    struct control *control;
+    struct metrics *metrics;
     struct fuse_session *session;
     const struct options *options;
     char host[256];

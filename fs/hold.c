@@ -5,17 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "backend/log.h"
 #include "handle.h"
 #include "meta.h"
 #include "notify.h"
 #include "tree.h"
-
-static const char *hold_log_name(const struct hold *hold, char *buffer, size_t size)
-{
-    char path[TREE_PATH_MAX];
-    return log_escape(buffer, size, tree_path(hold->node, path, sizeof path) ? path : "?");
-}
 
 /* --- finding ------------------------------------------------------------- */
 
@@ -135,6 +128,7 @@ void hold_free(struct fs *fs, struct hold *hold)
 {
     hold_leave_handles(hold);
     hold_count(hold, false);
+    control_gone(fs, hold);
     LIST_REMOVE(hold, link);
     hold->node->parties -= hold->kind == BACKEND_FCNTL;
     hold->ticket = NULL;
@@ -259,6 +253,7 @@ void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
     LIST_REMOVE(hold, link);
     LIST_INSERT_HEAD(&hold->node->holds, hold, link);
     hold->node->parties += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
+    control_granted(fs, hold, kind);
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
     hold->node->uid = hold->uid;
@@ -460,6 +455,8 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
     struct request *r = hold_request(hold, ticket);
     if (!hold->sequence) {
         hold_granted(context, hold, ticket->kind);
+    } else {
+        control_granted(context, hold, ticket->kind);
     }
     while (r) {
         request_unpark(r);
@@ -491,28 +488,13 @@ void hold_spend(struct hold *hold, bool lost)
     }
 }
 
-static void hold_log_end(const struct hold *hold, enum backend_end why)
-{
-    char name[512];
-    pid_t pid = hold->owner ? owner_pid(hold->owner) : 0;
-    const char *command = hold->owner ? owner_command(hold->owner) : "?";
-    hold_log_name(hold, name, sizeof name);
-    if (why == BACKEND_LOST) {
-        log_warning("%s: the lock of process %d (%s), uid %u, was lost: it could not be renewed in time", name, pid,
-                    command, hold->uid);
-    } else {
-        log_debug("%s: the lock of process %d (%s), uid %u, %s", name, pid, command, hold->uid,
-                  why == BACKEND_EXPIRED ? "expired" : "was taken back");
-    }
-}
-
 static void hold_ended_event(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
     struct fs *fs = context;
     struct hold *hold = ticket->user;
     struct node *node = tree_ref(hold->node);
     struct request *r = ticket->held ? NULL : hold_request(hold, ticket);
-    hold_log_end(hold, why);
+    control_ended(fs, hold, why);
     if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
         hold_spend(hold, why != BACKEND_RELEASED);
     }

@@ -11,6 +11,7 @@
 #ifndef FS_HOLD_H
 #define FS_HOLD_H
 
+#include "control.h"
 #include "fs.h"
 #include "request.h"
 
@@ -27,6 +28,7 @@ struct hold_heirs {
 
 struct hold {
     LIST_ENTRY(hold) link;         /* node->holds or node->waiting */
+    struct control_link listed;    /* on `list` */
     struct node *node;             /* counted */
     struct backend_ticket *ticket; /* NULL while it is asked for, and for FCNTL */
     struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
@@ -50,6 +52,8 @@ struct hold {
     bool inherited : 1;  /* the owner is another than the acquirer */
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
     bool counted : 1;    /* among what is held below its directories */
+    bool ended : 1;      /* it was taken: control_ended */
+    uint8_t list : 2;    /* enum control_list; control.c's */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
 };
 

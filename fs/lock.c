@@ -227,6 +227,7 @@ void lock_end_party(struct fs *fs, struct node *node, uint64_t party)
         if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
             hold_free(fs, hold);
         } else {
+            control_gone(fs, hold);
             hold->since = 0; /* another thread of it waits still, and may get nothing */
         }
         hold_check_gone(fs, node);
@@ -277,6 +278,7 @@ static void lock_set_done(void *arg, enum backend_result result, struct backend_
     (void)holder;
     if (result == BACKEND_QUEUED) {
         r->ticket = ticket;
+        r->queued = true;
         return;
     }
     request_unpark(r);

@@ -8,6 +8,7 @@
 
 #include "attributes.h"
 #include "backend/log.h"
+#include "control.h"
 #include "directory.h"
 #include "fs.h"
 #include "handle.h"
@@ -24,32 +25,55 @@ static struct fs *ops_fs(fuse_req_t req)
     return fuse_req_userdata(req);
 }
 
-static struct request *ops_request(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *file)
+static struct request *ops_request(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
+                                   const struct fuse_file_info *file)
 {
     struct fs *fs = ops_fs(req);
-    struct request *r = request_new(fs, req, tree_node(fs->tree, ino));
+    struct request *r = request_new(fs, req, operation, tree_node(fs->tree, ino));
     if (file) {
         r->file = *file;
     }
     return r;
 }
 
-/* A request about a name in a directory; NULL and answered if it is too long. */
-static struct request *ops_named(fuse_req_t req, const char *name)
+/* A request about a name in a directory; NULL and answered if it is too long, or is
+ * .leasefs or in it. */
+static struct request *ops_named(fuse_req_t req, enum metrics_operation operation, fuse_ino_t parent, const char *name)
 {
+    struct fs *fs = ops_fs(req);
+    struct node *directory = tree_node(fs->tree, parent);
+    struct request *r = request_new(fs, req, operation, NULL);
     if (strlen(name) > NAME_BYTES_MAX) {
-        fuse_reply_err(req, ENAMETOOLONG);
+        request_reply(r, -ENAMETOOLONG);
         return NULL;
     }
-    struct request *r = request_new(ops_fs(req), req, NULL);
     r->name = g_strdup(name);
+    if (!control_owns(fs, directory, name)) {
+        return r;
+    }
+    if (operation == METRICS_LOOKUP) {
+        control_lookup(r, directory);
+    } else {
+        control_refuse(r);
+    }
+    return NULL;
+}
+
+static struct request *ops_opened(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
+                                  const struct fuse_file_info *file)
+{
+    struct request *r = ops_request(req, operation, ino, file);
+    r->handle = r->node->control ? NULL : handle_of(file);
     return r;
 }
 
-static struct request *ops_opened(fuse_req_t req, fuse_ino_t ino, const struct fuse_file_info *file)
+/* The same request, if it is about locks; NULL and refused if it is about .leasefs. */
+static struct request *ops_of_locks(struct request *r)
 {
-    struct request *r = ops_request(req, ino, file);
-    r->handle = handle_of(file);
+    if (r->node->control) {
+        control_refuse(r);
+        return NULL;
+    }
     return r;
 }
 
@@ -79,7 +103,7 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
 
 static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct request *r = ops_named(req, name);
+    struct request *r = ops_named(req, METRICS_LOOKUP, parent, name);
     if (r) {
         names_lookup(r, tree_node(r->fs->tree, parent));
     }
@@ -103,7 +127,7 @@ static void ops_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_da
 
 static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-    struct request *r = ops_named(req, name);
+    struct request *r = ops_named(req, METRICS_MKDIR, parent, name);
     if (r && sequence_is_prefix(name)) {
         request_reply(r, -EINVAL); /* such a name is never found */
     } else if (r) {
@@ -114,7 +138,7 @@ static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct request *r = ops_named(req, name);
+    struct request *r = ops_named(req, METRICS_RMDIR, parent, name);
     if (r) {
         directory_remove(r, tree_node(r->fs->tree, parent), name);
     }
@@ -122,7 +146,7 @@ static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-    struct request *r = ops_named(req, name);
+    struct request *r = ops_named(req, METRICS_UNLINK, parent, name);
     if (r) {
         names_unlink(r, tree_node(r->fs->tree, parent));
     }
@@ -130,7 +154,7 @@ static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-    struct request *r = ops_named(req, name);
+    struct request *r = ops_named(req, METRICS_SYMLINK, parent, name);
     if (r) {
         names_symlink(r, tree_node(r->fs->tree, parent), target);
     }
@@ -138,13 +162,15 @@ static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, c
 
 static void ops_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-    names_readlink(ops_request(req, ino, NULL));
+    names_readlink(ops_request(req, METRICS_READLINK, ino, NULL));
 }
 
 static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
-    struct request *r = ops_named(req, name);
-    if (r) {
+    struct request *r = ops_named(req, METRICS_LINK, parent, name);
+    if (r && tree_node(r->fs->tree, ino)->control) {
+        control_refuse(r);
+    } else if (r) {
         names_link(r, tree_node(r->fs->tree, parent), tree_node(r->fs->tree, ino));
     }
 }
@@ -152,15 +178,17 @@ static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const ch
 static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
                        unsigned flags)
 {
-    struct request *r = ops_named(req, new_name);
-    if (r) {
+    struct request *r = ops_named(req, METRICS_RENAME, new_parent, new_name);
+    if (r && control_owns(r->fs, tree_node(r->fs->tree, parent), name)) {
+        control_refuse(r);
+    } else if (r) {
         names_rename(r, tree_node(r->fs->tree, new_parent), tree_node(r->fs->tree, parent), name, flags);
     }
 }
 
 static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *file)
 {
-    struct request *r = ops_named(req, name);
+    struct request *r = ops_named(req, METRICS_CREATE, parent, name);
     if (r) {
         r->file = *file;
         r->mode = S_IFREG | (mode & 07777);
@@ -171,7 +199,7 @@ static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode
 static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
 {
     (void)device;
-    struct request *r = ops_named(req, name);
+    struct request *r = ops_named(req, METRICS_MKNOD, parent, name);
     if (r) {
         r->mode = mode;
         names_mknod(r, tree_node(r->fs->tree, parent));
@@ -182,7 +210,11 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    struct request *r = ops_request(req, ino, file);
+    struct request *r = ops_request(req, METRICS_OPEN, ino, file);
+    if (r->node->control) {
+        control_open(r);
+        return;
+    }
     if (LIST_EMPTY(&r->node->handles)) {
         tree_attach(r->fs->tree, r->node); /* its lock has ended since it was looked up */
     }
@@ -199,42 +231,63 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 
 static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
 {
-    struct request *r = ops_opened(req, ino, file);
+    struct request *r = ops_opened(req, METRICS_READ, ino, file);
     r->read.size = size;
     r->read.offset = offset;
-    handle_read(r);
+    if (r->node->control) {
+        control_read(r);
+    } else {
+        handle_read(r);
+    }
 }
 
 static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
                       struct fuse_file_info *file)
 {
-    struct request *r = ops_opened(req, ino, file);
-    r->content.bytes = g_bytes_new(data, size);
-    r->content.offset = offset;
-    r->content.append = file->flags & O_APPEND;
-    handle_write(r);
+    struct request *r = ops_of_locks(ops_opened(req, METRICS_WRITE, ino, file));
+    if (r) {
+        r->content.bytes = g_bytes_new(data, size);
+        r->content.offset = offset;
+        r->content.append = file->flags & O_APPEND;
+        handle_write(r);
+    }
 }
 
 static void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    handle_flush(ops_opened(req, ino, file));
+    struct request *r = ops_opened(req, METRICS_FLUSH, ino, file);
+    if (r->node->control) {
+        request_reply(r, 0);
+    } else {
+        handle_flush(r);
+    }
 }
 
 static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    handle_release(ops_opened(req, ino, file));
+    struct request *r = ops_opened(req, METRICS_RELEASE, ino, file);
+    if (r->node->control) {
+        control_release(r);
+    } else {
+        handle_release(r);
+    }
 }
 
 static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *file)
 {
     (void)datasync;
-    struct request *r = ops_opened(req, ino, file);
-    request_reply(r, r->handle->lost ? -ESTALE : 0);
+    struct request *r = ops_opened(req, METRICS_FSYNC, ino, file);
+    request_reply(r, r->handle && r->handle->lost ? -ESTALE : 0);
 }
 
 static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct fuse_pollhandle *poll)
 {
-    handle_poll(ops_opened(req, ino, file), poll);
+    struct request *r = ops_opened(req, METRICS_POLL, ino, file);
+    if (r->node->control) {
+        control_poll(r, poll);
+    } else {
+        handle_poll(r, poll);
+    }
 }
 
 /* --- attributes -------------------------------------------------------------------- */
@@ -242,39 +295,63 @@ static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
 static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
     (void)file;
-    attributes_get(ops_request(req, ino, NULL));
+    struct request *r = ops_request(req, METRICS_GETATTR, ino, NULL);
+    if (r->node->control) {
+        control_getattr(r);
+    } else {
+        attributes_get(r);
+    }
 }
 
 static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
 {
-    attributes_set(file ? ops_opened(req, ino, file) : ops_request(req, ino, NULL), st, set);
+    struct request *r =
+        ops_of_locks(file ? ops_opened(req, METRICS_SETATTR, ino, file) : ops_request(req, METRICS_SETATTR, ino, NULL));
+    if (r) {
+        attributes_set(r, st, set);
+    }
 }
 
 static void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
     (void)flags;
-    xattr_set(ops_request(req, ino, NULL), name, value, size);
+    struct request *r = ops_of_locks(ops_request(req, METRICS_SETXATTR, ino, NULL));
+    if (r) {
+        xattr_set(r, name, value, size);
+    }
 }
 
 static void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
-    xattr_get(ops_request(req, ino, NULL), name, size);
+    struct request *r = ops_of_locks(ops_request(req, METRICS_GETXATTR, ino, NULL));
+    if (r) {
+        xattr_get(r, name, size);
+    }
 }
 
 static void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
-    xattr_list(ops_request(req, ino, NULL), size);
+    struct request *r = ops_request(req, METRICS_LISTXATTR, ino, NULL);
+    if (r->node->control) {
+        r->xattr.size = size;
+        control_listxattr(r);
+    } else {
+        xattr_list(r, size);
+    }
 }
 
 static void ops_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
-    xattr_remove(ops_request(req, ino, NULL), name);
+    struct request *r = ops_of_locks(ops_request(req, METRICS_REMOVEXATTR, ino, NULL));
+    if (r) {
+        xattr_remove(r, name);
+    }
 }
 
 /* Locks held are files used; there is always room for more. */
 static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-    struct request *r = ops_request(req, ino, NULL);
+    struct request *r = ops_request(req, METRICS_STATFS, ino, NULL);
     struct backend_counts counts = backend_counts(r->fs->backend);
     struct statvfs st = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = NAME_BYTES_MAX};
     st.f_ffree = st.f_favail = UINT32_MAX;
@@ -287,34 +364,60 @@ static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
 
 static void ops_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    directory_open(ops_request(req, ino, file));
+    struct request *r = ops_request(req, METRICS_OPENDIR, ino, file);
+    if (r->node->control) {
+        control_open(r);
+    } else {
+        directory_open(r);
+    }
 }
 
 static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
 {
-    directory_read(ops_request(req, ino, file), size, offset);
+    struct request *r = ops_request(req, METRICS_READDIR, ino, file);
+    if (r->node->control) {
+        r->read.size = size;
+        r->read.offset = offset;
+        control_readdir(r);
+    } else {
+        directory_read(r, size, offset);
+    }
 }
 
 static void ops_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    directory_close(ops_request(req, ino, file));
+    struct request *r = ops_request(req, METRICS_RELEASEDIR, ino, file);
+    if (r->node->control) {
+        control_release(r);
+    } else {
+        directory_close(r);
+    }
 }
 
 /* --- handle locks ----------------------------------------------------------------------- */
 
 static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, int operation)
 {
-    lock_flock(ops_opened(req, ino, file), operation);
+    struct request *r = ops_of_locks(ops_opened(req, METRICS_FLOCK, ino, file));
+    if (r) {
+        lock_flock(r, operation);
+    }
 }
 
 static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock, int sleep)
 {
-    lock_set(ops_opened(req, ino, file), lock, sleep);
+    struct request *r = ops_of_locks(ops_opened(req, METRICS_SETLK, ino, file));
+    if (r) {
+        lock_set(r, lock, sleep);
+    }
 }
 
 static void ops_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock)
 {
-    lock_get(ops_opened(req, ino, file), lock);
+    struct request *r = ops_of_locks(ops_opened(req, METRICS_GETLK, ino, file));
+    if (r) {
+        lock_get(r, lock);
+    }
 }
 
 const struct fuse_lowlevel_ops ops_table = {

@@ -6,13 +6,15 @@
 #include "handle.h"
 #include "tree.h"
 
-struct request *request_new(struct fs *fs, fuse_req_t req, struct node *node)
+struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node)
 {
     struct request *r = g_new0(struct request, 1);
     r->fs = fs;
     r->req = req;
     r->node = node ? tree_ref(node) : NULL;
     r->references = 1;
+    r->operation = (uint8_t)operation;
+    r->since = metrics_clock();
     fs->requests++;
     return r;
 }
@@ -44,10 +46,17 @@ uid_t request_uid(const struct request *r)
     return fuse_req_ctx(r->req)->uid;
 }
 
-/* The kernel has answered for it: nothing of it may be used again. */
-static void request_end(struct request *r)
+static void request_measure(const struct request *r, int error)
+{
+    bool inside = r->node && r->node->control;
+    metrics_count(r->fs->metrics, inside ? METRICS_CONTROL : r->operation, error, r->since, r->queued);
+}
+
+/* The kernel has been answered: nothing of the request may be used again. */
+static void request_end(struct request *r, int error)
 {
     struct fs *fs = r->fs;
+    request_measure(r, error);
     request_unpark(r);
     if (r->is_interrupted) {
         TAILQ_REMOVE(&fs->interrupted, r, interrupted);
@@ -90,6 +99,9 @@ void request_park(struct request *r, struct request_queue *queue, void (*resume)
     r->resume = resume;
     r->cancel = cancel;
     TAILQ_INSERT_TAIL(queue, r, parked);
+    if (r->ticket) {
+        control_asks(r);
+    }
     fuse_req_interrupt_func(r->req, request_interrupted, r);
 }
 
@@ -138,6 +150,9 @@ void request_unpark(struct request *r)
         TAILQ_REMOVE(r->queue, r, parked);
         r->queue = NULL;
     }
+    if (r->asks) {
+        control_asks_no_more(r);
+    }
 }
 
 void request_resume_all(struct request_queue *queue)
@@ -171,7 +186,7 @@ void request_cancel_interrupted(struct fs *fs)
 void request_reply(struct request *r, int error)
 {
     fuse_reply_err(r->req, -error);
-    request_end(r);
+    request_end(r, error);
 }
 
 /* -ENOENT from libfuse says that the caller is gone and the kernel will send
@@ -195,26 +210,26 @@ void request_reply_open(struct request *r)
     if (result != -ENOENT) {
         r->opens = false;
     }
-    request_end(r);
+    request_end(r, 0);
 }
 
 bool request_reply_opendir(struct request *r)
 {
     bool taken = fuse_reply_open(r->req, &r->file) != -ENOENT;
-    request_end(r);
+    request_end(r, 0);
     return taken;
 }
 
 void request_reply_statfs(struct request *r, const struct statvfs *filesystem)
 {
     fuse_reply_statfs(r->req, filesystem);
-    request_end(r);
+    request_end(r, 0);
 }
 
 void request_reply_poll(struct request *r, unsigned events)
 {
     fuse_reply_poll(r->req, events);
-    request_end(r);
+    request_end(r, 0);
 }
 
 void request_reply_entry(struct request *r, const struct fuse_entry_param *entry)
@@ -225,43 +240,43 @@ void request_reply_entry(struct request *r, const struct fuse_entry_param *entry
     if (fuse_reply_entry(r->req, entry) == -ENOENT && entry->ino) {
         tree_forget(r->fs->tree, r->node, 1);
     }
-    request_end(r);
+    request_end(r, entry->ino ? 0 : -ENOENT);
 }
 
 void request_reply_attr(struct request *r, const struct stat *attributes, double timeout)
 {
     fuse_reply_attr(r->req, attributes, timeout);
-    request_end(r);
+    request_end(r, 0);
 }
 
 void request_reply_buffer(struct request *r, const char *buffer, size_t size)
 {
     fuse_reply_buf(r->req, buffer, size);
-    request_end(r);
+    request_end(r, 0);
 }
 
 void request_reply_write(struct request *r, size_t count)
 {
     fuse_reply_write(r->req, count);
-    request_end(r);
+    request_end(r, 0);
 }
 
 void request_reply_lock(struct request *r, const struct flock *lock)
 {
     fuse_reply_lock(r->req, lock);
-    request_end(r);
+    request_end(r, 0);
 }
 
 void request_reply_xattr_size(struct request *r, size_t size)
 {
     fuse_reply_xattr(r->req, size);
-    request_end(r);
+    request_end(r, 0);
 }
 
 void request_reply_readlink(struct request *r, const char *target)
 {
     fuse_reply_readlink(r->req, target);
-    request_end(r);
+    request_end(r, 0);
 }
 
 void request_done(void *arg, enum backend_result result)

@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "control.h"
 #include "fs.h"
+#include "metrics.h"
 
 struct handle;
 struct node;
@@ -20,6 +22,7 @@ enum content_reply { CONTENT_REPLY_WRITTEN, CONTENT_REPLY_OPEN, CONTENT_REPLY_AT
 struct request {
     TAILQ_ENTRY(request) parked;      /* in the queue it waits in */
     TAILQ_ENTRY(request) interrupted; /* in fs->interrupted */
+    struct control_link asking;       /* of one that asks */
     struct fs *fs;
     fuse_req_t req;
     struct owner *caller;          /* see request_caller */
@@ -37,6 +40,8 @@ struct request {
     void (*elsewhere)(struct request *r, const struct backend_info *info); /* another mount holds it: attributes.c */
     char *name;                                                            /* owned */
     struct fuse_file_info file;
+    uint64_t since;    /* metrics_clock */
+    uint8_t operation; /* enum metrics_operation */
     uint32_t references;
     mode_t mode;     /* of what is created */
     bool opens;      /* `handle` is new: freed unless the reply hands it to the kernel */
@@ -45,6 +50,8 @@ struct request {
     bool awaits;     /* is to wait for one of another mount: `awaited` */
     bool blocks;     /* a lock request that waits */
     bool busy_young; /* refused by a lease in its first second */
+    bool queued;     /* has waited for a lock */
+    bool asks;       /* is on CONTROL_ASKING */
     bool is_interrupted;
     bool has_caller;
     clock_ms wake; /* of one that sleeps */
@@ -89,7 +96,7 @@ struct request {
 };
 
 /* `node` may be NULL; gets a reference of its own. */
-struct request *request_new(struct fs *fs, fuse_req_t req, struct node *node);
+struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node);
 
 /* Keeps the structure (not the request) alive over a call that may reply. */
 struct request *request_ref(struct request *r);

@@ -151,6 +151,7 @@ static void sequence_asked(struct request *r, enum backend_result result)
         request_reply(r, -EAGAIN);
     } else {
         r->then = sequence_turn;
+        r->queued = true;
         request_park(r, hold_queue(hold), sequence_resumed, sequence_interrupted);
     }
 }

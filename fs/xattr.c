@@ -106,7 +106,7 @@ static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t ui
                            log_escape(escaped, sizeof escaped, command));
 }
 
-GString *xattr_get_owner(struct request *r, const struct backend_info *info)
+static GString *xattr_get_owner(struct request *r, const struct backend_info *info)
 {
     GString *text = g_string_new(NULL);
     struct meta meta;

@@ -19,8 +19,6 @@ struct xattr {
 /* The hold that the caller is told of: what this mount holds exclusively, or of
  * several that share, its own before its ancestor's.  NULL: none of these. */
 struct hold *xattr_hold(struct request *r);
-/* user.lease.owner: the holders here, and of those elsewhere the first; or NULL. */
-GString *xattr_get_owner(struct request *r, const struct backend_info *info);
 
 /* The value has been used. */
 void xattr_reply(struct request *r, int error);

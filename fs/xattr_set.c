@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/log.h"
 #include "directory.h"
 #include "handle.h"
 #include "meta.h"
+#include "report.h"
 #include "tree.h"
 
 /* The value has been used. */
@@ -185,18 +185,15 @@ void xattr_set_release(struct request *r)
     }
 }
 
-static void xattr_log_break(struct request *r, const char *path, const struct backend_info *info)
+/* The value is by now who held it. */
+static void xattr_broken(void *arg, enum backend_result result)
 {
-    char name[512];
-    struct owner *who = request_caller(r);
-    GString *holders = xattr_get_owner(r, info);
-    log_escape(name, sizeof name, path);
-    for (char *at = holders->str; (at = strchr(at, '\n'));) {
-        *at = ',';
+    struct request *r = arg;
+    char path[TREE_PATH_MAX];
+    if (result == BACKEND_OK && tree_path(r->node, path, sizeof path)) {
+        report_broken(r, path, r->xattr.value);
     }
-    log_warning("%s: the lock of %s (host, process, uid, command) is broken by process %d (%s), uid %u", name,
-                holders->str, who ? owner_pid(who) : 0, who ? owner_command(who) : "?", request_uid(r));
-    g_string_free(holders, TRUE);
+    xattr_done(r, result);
 }
 
 static void xattr_break_known(void *arg, enum backend_result result, const struct backend_info *info)
@@ -215,8 +212,9 @@ static void xattr_break_known(void *arg, enum backend_result result, const struc
     } else if (!tree_path(r->node, path, sizeof path)) {
         xattr_reply(r, -ENAMETOOLONG);
     } else {
-        xattr_log_break(r, path, info);
-        backend_revoke(r->fs->backend, path, 0, xattr_done, r);
+        g_free(r->xattr.value);
+        r->xattr.value = report_holders(r->fs, r->node, info);
+        backend_revoke(r->fs->backend, path, 0, xattr_broken, r);
     }
 }
 

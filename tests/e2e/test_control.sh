@@ -1,0 +1,160 @@
+#!/bin/bash
+# The directory .leasefs and the log: what people and monitors see.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+command -v setpriv >/dev/null || skip_all "no setpriv"
+
+control() { "$PYTHON" "$E2E_DIR/control.py" "$@" 2>&1; }
+fact() { sed -n "s/^$1: //p" "$MNT/.leasefs/status"; }
+held() { grep -c "^$1"$'\t' "$MNT/.leasefs/locks"; }
+metric() { control value "$MNT/.leasefs/metrics" "$@"; }
+error_of() { LC_ALL=C "$@" 2>&1 >/dev/null | sed 's/.*: //'; }
+in_log() { grep -qE -- "$1" "$LOG"; }
+
+mount_memory ttl=1s
+actor A
+actor B
+[ -n "$PYTHON" ] || skip_all "no python3"
+
+it ".leasefs is not listed, and is found by its name"
+expect_is "$(ls -A "$MNT")" ""
+expect_is "$(ls "$MNT/.leasefs")" "locks
+metrics
+status
+waiters"
+expect_is "$(find "$MNT")" "$MNT"
+
+it "status tells version, mount point, backend, pid and counts"
+expect_is "$(fact mount)" "$MNT"
+expect_is "$(fact pid)" "$DAEMON"
+expect_is "$(fact backend)" memory
+expect_is "$(fact state)" connected
+expect_is "$(fact held)" 0
+expect_is "$(fact ttl)" 1.000
+expect_is "leasefs $(fact version)" "$("$LEASEFS" --version | sed 's/ (.*//')"
+
+it "nothing in there is made, changed, removed or locked, and no lock has its name"
+expect_is "$(error_of touch "$MNT/.leasefs/new")" "Operation not permitted"
+expect_is "$(error_of rm "$MNT/.leasefs/status")" "Operation not permitted"
+expect_is "$(error_of chmod 777 "$MNT/.leasefs/status")" "Operation not permitted"
+expect_is "$(error_of rmdir "$MNT/.leasefs")" "Operation not permitted"
+expect_is "$(error_of mkdir "$MNT/.leasefs")" "File exists"
+says A 'os.open(path(".leasefs/status"), os.O_WRONLY)' EPERM
+says A 'os.open(path(".leasefs"), os.O_CREAT | os.O_EXCL)' EEXIST
+says A 'fcntl.flock(os.open(path(".leasefs/status"), os.O_RDONLY), fcntl.LOCK_EX)' ENOLCK
+says A 'acquire("mine"); os.rename(path("mine"), path(".leasefs/mine"))' EPERM
+says A 'rm("mine")' ok
+
+it "locks tells who holds what; names with newline, tab and backslash stay one line"
+says A 'acquire("a\nb\tc\\")' ok
+says A 'acquire("plain")' ok
+expect_is "$(wc -l <"$MNT/.leasefs/locks")" 3
+line=$(grep '^a\\x0ab\\x09c\\x5c'$'\t' "$MNT/.leasefs/locks")
+expect_is "$line" "*"$'\t'"lease"$'\t'"exclusive"$'\t'"$(uname -n)"$'\t'"${actor_pid[A]}"$'\t'"0"$'\t'"*"
+expect_is "$(fact held)" 2
+says A 'rm("plain")' ok
+expect_is "$(held plain)" 0
+says A 'rm("a\nb\tc\\")' ok
+
+it "waiters tells who waits, and the holder's line how many"
+says A 'f = op("queue", "RDONLY|CREAT"); fcntl.flock(f, fcntl.LOCK_EX)' ok
+start flock "$MNT/queue" true
+waiter=$STARTED
+expect eventually 5 grep -q "^queue"$'\t'"flock"$'\t'"exclusive"$'\t'"[^	]*"$'\t'"$waiter"$'\t' "$MNT/.leasefs/waiters"
+expect_is "$(sed -n 's/^queue\t.*\t//p' "$MNT/.leasefs/locks")" 1
+expect_is "$(fact waiting)" 1
+says A 'close(f)' ok
+expect eventually 5 gone "$waiter"
+expect_is "$(wc -l <"$MNT/.leasefs/waiters")" 1
+
+it "locks is right while it is read slowly and leases come and go"
+expect_is "$(control slowly "$MNT" 2000)" ok
+
+it "seek, head, tail and grep work on the files"
+expect_is "$(head -c 8 "$MNT/.leasefs/status")" version:
+expect_is "$(tail -n 1 "$MNT/.leasefs/status")" "owner: process"
+expect_is "$(dd if="$MNT/.leasefs/status" bs=1 skip=9 count=1 2>/dev/null)" "[0-9]"
+expect_is "$(dd if="$MNT/.leasefs/status" bs=1 skip=1000000 count=1 2>/dev/null)" ""
+
+if "$PYTHON" -c 'import prometheus_client.parser' 2>/dev/null; then
+    it "metrics is Prometheus' text format, with help and type for each"
+    expect_is "$(control check "$MNT/.leasefs/metrics")" "ok *"
+
+    it "metrics counts right: acquired, refused, released, requests, waits"
+    acquired=$(metric leasefs_acquired_total kind=lease) released=$(metric leasefs_released_total kind=lease)
+    refused=$(metric leasefs_refused_total) flocks=$(metric leasefs_requests_total operation=flock result=ok)
+    waits=$(metric leasefs_wait_seconds_count)
+    for i in 1 2 3 4 5; do says A "acquire('count$i')" ok; done
+    says B 'fcntl.flock(op("count1", "RDONLY"), fcntl.LOCK_EX | fcntl.LOCK_NB)' EAGAIN
+    says B 'fcntl.flock(op("other", "RDONLY|CREAT"), fcntl.LOCK_EX)' ok
+    for i in 1 2 3; do says A "rm('count$i')" ok; done
+    expect_is "$(metric leasefs_acquired_total kind=lease)" $((acquired + 5))
+    expect_is "$(metric leasefs_released_total kind=lease)" $((released + 3))
+    expect_is "$(metric leasefs_held kind=lease)" 2
+    expect_is "$(metric leasefs_refused_total)" $((refused + 1))
+    expect_is "$(metric leasefs_requests_total operation=flock result=ok)" $((flocks + 1))
+    expect_is "$(metric leasefs_wait_seconds_count)" "$waits"
+    expect_is "$(metric leasefs_connected)" 1
+    says A 'rm("count4"); rm("count5")' ok
+fi
+
+it "the log says who broke whose lock"
+says A 'acquire("bro\nken")' ok
+says B 'put("bro\nken", "break", "1")' ok
+expect eventually 5 in_log "bro.x0aken: the lock of process ${actor_pid[A]} \(.*\) on $(uname -n), uid 0, was broken by process ${actor_pid[B]} \(.*\), uid 0"
+
+it "the log says whose lease ran out since its owner had died"
+actor C
+dead=${actor_pid[C]}
+says C 'acquire("orphan")' ok
+pause 1.2 # after its first second nobody inherits it
+end_actor C
+expect eventually 10 absent orphan
+expect eventually 5 in_log "orphan: the lease of process $dead \(.*, has expired: that process is gone"
+expect_is "$(grep '^leasefs_expired_total{kind="lease"}' "$MNT/.leasefs/metrics")" '* 1'
+
+it "the log warns of locks that ran out while the daemon was stopped"
+says A 'g = op("stopped", "RDONLY|CREAT"); fcntl.flock(g, fcntl.LOCK_EX)' ok
+kill -STOP "$DAEMON"
+pause 1.5
+kill -CONT "$DAEMON"
+expect eventually 5 in_log "warning: stopped: the lock of process ${actor_pid[A]} "
+
+it "log=error leaves the rest out, log=debug tells more"
+end_actor A
+end_actor B
+unmount "$MNT"
+mount_memory log=error
+says_nothing() { [ ! -s "$LOG" ]; }
+actor D
+says D 'acquire("x"); put("x", "break", "1")' ok
+expect absent x
+expect says_nothing
+unmount "$MNT"
+mount_memory log=debug
+actor E
+says E 'acquire("y"); put("y", "ttl", "100ms")' ok
+expect eventually 5 in_log "debug: y: the lock of process ${actor_pid[E]} \(.*, ended with its term"
+expect_is "$("$LEASEFS" -f -o log=loud memory "$MNT" 2>&1)" "*log= takes error, warning, info or debug"
+unmount "$MNT"
+
+it "whoever may read the root may read .leasefs, others may not"
+mount_memory allow_other,mode=0700
+expect_is "$(error_of setpriv --reuid=65534 --clear-groups cat "$MNT/.leasefs/status")" "Permission denied"
+chmod 711 "$MNT"
+expect_is "$(error_of setpriv --reuid=65534 --clear-groups cat "$MNT/.leasefs/status")" "Permission denied"
+chmod 755 "$MNT"
+expect_is "$(setpriv --reuid=65534 --clear-groups sed -n 's/^backend: //p' "$MNT/.leasefs/status")" memory
+expect_is "$(error_of setpriv --reuid=65534 --clear-groups touch "$MNT/.leasefs/x")" "Permission denied"
+unmount "$MNT"
+
+it "a local store shows its directory and its journal"
+mount_local "$TEST_DIR/store"
+expect_is "$(fact address)" "local:$TEST_DIR/store"
+expect_is "$(fact sync)" no
+before=$(fact journal-bytes)
+touch "$MNT/z"
+expect [ "$(fact journal-bytes)" -gt "$before" ]
+rm "$MNT/z"
+
+finish
