@@ -94,8 +94,8 @@ struct backend_claim {
     bool wait;       /* queue when it cannot be granted at once */
     bool sequence;   /* name is DIR/prefix-: a ticket in DIR's queue, named
                         prefix-NNNNNNNNNN; never BUSY */
-    uint64_t handle; /* tickets of one handle never exclude each other; 0: none */
-    uint64_t party;  /* nor those of one party (a POSIX lock owner); 0: none.
+    uint64_t handle; /* tickets of one handle exclude each other only as two parties; 0: none */
+    uint64_t party;  /* those of one party (a POSIX lock owner) never do; 0: none.
                         All FCNTL tickets of one party on one name have the
                         same `user`. */
     uint64_t start;  /* FCNTL: first and last byte, inclusive */

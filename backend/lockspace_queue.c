@@ -158,6 +158,13 @@ void lockspace_leave(struct lockspace *space, struct ticket *t)
     }
 }
 
+/* A process that was forked has a party of its own on the handles it inherited. */
+static bool is_kin(const struct scope *x, const struct scope *y)
+{
+    bool handle = x->handle && x->handle == y->handle && !(x->party && y->party);
+    return handle || (x->party && x->party == y->party);
+}
+
 bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b)
 {
     if (lockspace_shared(a) && lockspace_shared(b)) {
@@ -167,10 +174,7 @@ bool lockspace_conflict(const struct entry *place, const struct ticket *a, const
     if (!x || !y || place->type == ENTRY_DIRECTORY) {
         return true;
     }
-    if ((x->handle && x->handle == y->handle) || (x->party && x->party == y->party)) {
-        return false;
-    }
-    return x->start <= y->end && y->start <= x->end;
+    return !is_kin(x, y) && x->start <= y->end && y->start <= x->end;
 }
 
 static struct group *kin_of(struct lockspace *space, const struct entry *place, const struct ticket *t,
@@ -244,7 +248,7 @@ static bool outranks(struct lockspace *space, const struct entry *place, const s
     for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
         struct group *group = kin_of(space, place, t, kind);
         for (struct ticket *k = group ? group->first : NULL; k; k = k->scope->next[kind]) {
-            if (k->head.held && k != t && lockspace_conflict(place, k, waiter)) {
+            if (k->head.held && k != t && is_kin(k->scope, t->scope) && lockspace_conflict(place, k, waiter)) {
                 return true;
             }
         }

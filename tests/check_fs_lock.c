@@ -343,6 +343,19 @@ START_TEST(flock_and_fcntl_of_one_handle_do_not_exclude_each_other)
 }
 END_TEST
 
+/* A child that was forked has it on the same handle, under a lock owner of its own. */
+START_TEST(fcntl_locks_of_two_owners_on_one_handle_exclude_each_other)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 2, F_WRLCK, 5, 14, false)), EAGAIN);
+    uint64_t waiting = wire_setlk(w, a, 2, F_WRLCK, 5, 14, true);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
 START_TEST(fcntl_conversion_of_a_provisional_open_interrupted_or_not_is_answered_once)
 {
     w->pid = alice;
@@ -522,6 +535,7 @@ int main(void)
     tcase_add_test(cases, any_close_by_the_process_gives_back_its_fcntl_locks);
     tcase_add_test(cases, deadlock_is_told);
     tcase_add_test(cases, flock_and_fcntl_of_one_handle_do_not_exclude_each_other);
+    tcase_add_test(cases, fcntl_locks_of_two_owners_on_one_handle_exclude_each_other);
     tcase_add_test(cases, fcntl_conversion_of_a_provisional_open_interrupted_or_not_is_answered_once);
     tcase_add_test(cases, poll_tells_the_holder_that_somebody_waits);
     tcase_add_test(cases, poll_tells_the_holder_that_it_lost);

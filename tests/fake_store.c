@@ -76,7 +76,8 @@ static bool fake_same_queue(const struct fake_ticket *a, const struct fake_ticke
 
 static bool fake_is_kin(const struct fake_ticket *a, const struct fake_ticket *b)
 {
-    return a->mount == b->mount && ((a->handle && a->handle == b->handle) || (a->party && a->party == b->party));
+    bool handle = a->handle && a->handle == b->handle && !(a->party && b->party);
+    return a->mount == b->mount && (handle || (a->party && a->party == b->party));
 }
 
 static bool fake_conflicts(const struct fake_ticket *a, const struct fake_ticket *b)

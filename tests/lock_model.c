@@ -71,7 +71,8 @@ unsigned lock_model_views(const struct lock_model *m, unsigned lock, bool held, 
 
 static bool kin(const struct model_ticket *a, const struct model_ticket *b)
 {
-    return (a->handle && a->handle == b->handle) || (a->party && a->party == b->party);
+    bool handle = a->handle && a->handle == b->handle && !(a->party && b->party);
+    return handle || (a->party && a->party == b->party);
 }
 
 static bool conflict(const struct model_ticket *a, const struct model_ticket *b)

@@ -42,9 +42,14 @@ end
 
 local function partial(t) return t.s and not (#t.s == 3 and t.s[1] == FIRST and t.s[2] == LAST) end
 
+-- Of one handle, though not as two parties, or of one party.
+local function kin(t, u)
+  return t.m == u.m and ((t.h and t.h == u.h and not (t.p and u.p)) or (t.p and t.p == u.p))
+end
+
 -- What of `t` excludes `u`: start, end, mode; or nil.
 local function conflict(t, u)
-  if t.m == u.m and ((t.h and t.h == u.h) or (t.p and t.p == u.p)) then return nil end
+  if kin(t, u) then return nil end
   local a, b = t.s or WHOLE[t.x], u.s or WHOLE[u.x]
   for i = 1, #a, 3 do
     for j = 1, #b, 3 do
@@ -196,7 +201,7 @@ local function odd_obstacle(t, number, id)
       local u = load(all[i])
       local from, to, mode = conflict(u, t)
       for _, k in ipairs(from and held or {}) do
-        if k.m == t.m and (k.h and k.h == t.h or k.p and k.p == t.p) and conflict(k, u) then from = nil end
+        if kin(k, t) and conflict(k, u) then from = nil end
       end
       if from then return all[i], from, to, mode end
     end

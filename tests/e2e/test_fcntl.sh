@@ -105,6 +105,7 @@ closed
 it "two handles of one process do not exclude each other, a child is another process"
 opened proc
 says A 'record(a, "SETLK", "WRLCK", 0, 10)' ok
+says A 'child("record(a, \"SETLK\", \"WRLCK\", 0, 10)")' 'E@(AGAIN|ACCES)' # by the very descriptor, too
 says A 'd = op("proc", "RDWR"); record(d, "SETLK", "WRLCK", 5, 10)' ok
 says A 'child("record(a, \"SETLK\", \"WRLCK\", 0, 10)")' 'E@(AGAIN|ACCES)'
 says A 'child("record(a, \"GETLK\", \"WRLCK\", 0, 10)")' "WRLCK * ${actor_pid[A]}"
