@@ -81,6 +81,8 @@ static void attributes_known(void *arg, enum backend_result result, const struct
         }
     } else if (hold_first(node)) {
         r->resume(r); /* ours meanwhile */
+    } else if (node->directory && info->type == BACKEND_NOTHING) {
+        request_reply(r, -ENOENT); /* also to who is in it */
     } else if (attributes_are_of_another(node, info)) {
         request_reply(r, -ESTALE);
     } else if (info->type == BACKEND_LOCK && !info->ticket) {
