@@ -46,6 +46,7 @@ struct hold {
     uint32_t references;
     uint16_t mode;
     uint8_t kind;        /* enum backend_kind */
+    uint8_t becomes;     /* the kind that it is converted to */
     bool fixed : 1;      /* its term was set: not renewed automatically */
     bool closed : 1;     /* the acquirer has closed the file */
     bool settled : 1;    /* the owner is final */

@@ -151,7 +151,8 @@ static void hold_converted(void *arg, enum backend_result result)
         result = BACKEND_STALE; /* it ended meanwhile */
         r->hold = NULL;
     } else if (result == BACKEND_OK) {
-        hold_granted(fs, hold, hold->ticket->kind);
+        /* Not the ticket's: if it is a lock owner's now, another claim of that may have taken it in. */
+        hold_granted(fs, hold, hold->becomes);
     }
     r->then(r, result);
     hold_resume_parked(fs, hold);
@@ -163,6 +164,7 @@ void hold_convert(struct request *r, const struct backend_claim *claim,
 {
     r->then = then;
     hold_ref(r->hold)->converting = true;
+    r->hold->becomes = (uint8_t)claim->kind;
     backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
 }
 

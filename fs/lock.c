@@ -337,8 +337,8 @@ static void lock_set_converted(struct request *r, enum backend_result result)
         return;
     }
     if (hold_party(r->node, r->lock.party)) {
-        hold_release(r->fs, hold, NULL, NULL); /* another thread of it was faster: one hold for each owner */
-        lock_set_new(r);
+        hold_free(r->fs, hold); /* another thread of it was faster: one hold for each owner */
+        lock_set_answer(r, result);
         return;
     }
     /* From here on its tickets are the lock owner's, by range. */

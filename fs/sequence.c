@@ -140,6 +140,39 @@ static void sequence_interrupted(struct request *r)
     request_reply(r, -EINTR);
 }
 
+/* It does not hold as far as has been told here.  One that holds in the store has
+ * its grant on the way. */
+static void sequence_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct fs *fs = r->fs;
+    struct hold *hold = r->hold;
+    if (!hold->ticket) {
+        request_reply(r, -ESTALE);
+    } else if (hold->ticket->held) {
+        request_reply(r, 0);
+    } else if (result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+    } else if (info->ticket == hold->ticket && info->holders) {
+        r->then = sequence_turn;
+        request_park(r, hold_queue(hold), sequence_resumed, sequence_interrupted);
+    } else {
+        request_reply(r, -EAGAIN);
+    }
+    hold_unref(fs, hold);
+}
+
+static void sequence_ask(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (tree_path(r->node, path, sizeof path)) {
+        hold_ref(r->hold);
+        backend_stat(r->fs->backend, path, sequence_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
 static void sequence_asked(struct request *r, enum backend_result result)
 {
     struct hold *hold = r->hold;
@@ -148,7 +181,7 @@ static void sequence_asked(struct request *r, enum backend_result result)
     } else if (hold->ticket->held) {
         request_reply(r, 0);
     } else if (!r->blocks) {
-        request_reply(r, -EAGAIN);
+        sequence_ask(r);
     } else {
         r->then = sequence_turn;
         r->queued = true;

@@ -402,7 +402,11 @@ static void meddle_from_afar(void)
     } else if (!fake_backend_holders(fake, name) && !fake_backend_waiters(fake, name) && !strchr(name, '-') &&
                strlen(name) == 1) {
         g_hash_table_add(z->occupied, (char *)name);
-        fake_backend_occupy(fake, name, (enum backend_kind)pick(4), (enum backend_mode)pick(2));
+        if (chance(4)) {
+            fake_backend_occupy_plainly(fake, name, "some token");
+        } else {
+            fake_backend_occupy(fake, name, (enum backend_kind)pick(4), (enum backend_mode)pick(2));
+        }
     }
 }
 
@@ -474,11 +478,11 @@ static void step(void)
 
 /* --- runs --------------------------------------------------------------------------------------- */
 
-static void set_up(void)
+static void set_up_with(unsigned features)
 {
     log_set_level(LOG_LEVEL_ERROR);
     z = g_new0(struct fuzz, 1);
-    z->w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
+    z->w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | features);
     z->nodes = g_array_new(FALSE, FALSE, sizeof(struct fuzz_node));
     z->files = g_array_new(FALSE, FALSE, sizeof(struct wire_file));
     z->requests = g_array_new(FALSE, FALSE, sizeof(struct fuzz_request));
@@ -487,6 +491,17 @@ static void set_up(void)
     for (int i = 0; i < FUZZ_PEOPLE; i++) {
         z->people[i] = wire_child(z->w);
     }
+}
+
+static void set_up(void)
+{
+    set_up_with(BACKEND_SOLE_AUTHORITY);
+}
+
+/* Other mounts change the store, too. */
+static void set_up_shared(void)
+{
+    set_up_with(0);
 }
 
 static void tear_down(void)
@@ -563,6 +578,11 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_set_timeout(cases, 120);
     tcase_add_loop_test(cases, every_request_is_answered_once_whatever_happens, 0, FUZZ_RUNS);
+    TCase *shared = tcase_create("shared");
+    tcase_add_checked_fixture(shared, set_up_shared, tear_down);
+    tcase_set_timeout(shared, 120);
+    tcase_add_loop_test(shared, every_request_is_answered_once_whatever_happens, 0, FUZZ_RUNS);
     suite_add_tcase(suite, cases);
+    suite_add_tcase(suite, shared);
     return check_main(suite);
 }
