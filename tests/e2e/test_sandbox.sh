@@ -59,6 +59,9 @@ it "the log says what was given up"
 expect grep -q '^leasefs: .*sandbox: no capabilities, no_new_privs' "$LOG"
 say "$(grep sandbox: "$LOG")"
 
+it "and so does .leasefs/status, which is read from inside the sandbox"
+expect grep -q '^sandbox: no capabilities, no_new_privs' "$MNT/.leasefs/status"
+
 it "the process that unmounts has two capabilities, and no descriptor of the daemon's"
 helper=$(unmounter_of "$first")
 expect_is "$(status "$helper" CapPrm)" 0000000000200004
@@ -180,7 +183,7 @@ confined "$DAEMON"
 expect eventually 10 grep -q "leasefs\[$DAEMON\]: .*sandbox: no capabilities" "$TEST_DIR/syslog"
 expect touch "$point/l"
 expect setfattr -n user.lease.break -v 1 "$point/l"
-expect eventually 10 grep -q "leasefs\[$DAEMON\]: .*is broken by" "$TEST_DIR/syslog"
+expect eventually 10 grep -q "leasefs\[$DAEMON\]: .*was broken by" "$TEST_DIR/syslog"
 expect_is "$(refused "$DAEMON")" "" "system calls refused"
 unmount "$point"
 
