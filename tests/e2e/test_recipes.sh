@@ -1,7 +1,8 @@
 #!/bin/bash
 # The recipes that the documentation quotes, each with participants that are killed.
 #
-# Environment: E2E_FULL, when set: 100 processes sell the stock instead of 20; STRESS_SEED.
+# Environment: E2E_STORE: local (default), or redis: two mounts of one server, and participants alternate between them;
+# E2E_FULL, when set: 100 processes sell the stock instead of 20; STRESS_SEED.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 SEED=${STRESS_SEED:-$((SRANDOM % 32768))}
@@ -42,8 +43,8 @@ begin() {
     : >"$TEST_DIR/log"
     rm -f "$TEST_DIR"/inside.*
 }
-join() { # COMMAND…: in a process group of its own
-    start setsid "$@"
+join() { # COMMAND…: in a process group of its own, and on the next mount
+    start setsid "${@/#"$MNT"/${mounts[joined++ % ${#mounts[@]}]}}"
     crowd+=("$STARTED")
 }
 kill_group() { # PID
@@ -72,7 +73,18 @@ all_others_succeed() {
     expect_is "$(logged overlap)" 0 overlaps
 }
 
-mount_local "$TEST_DIR/store"
+joined=0
+if [ "${E2E_STORE:-local}" = redis ]; then
+    # shellcheck source=redis.sh
+    . "$E2E_DIR/redis.sh"
+    redis_start
+    mount_two
+    MNT=$MOUNT_A
+    mounts=("$MOUNT_A" "$MOUNT_B")
+else
+    mount_local "$TEST_DIR/store"
+    mounts=("$MNT")
+fi
 say "seed: STRESS_SEED=$SEED"
 
 it "mutex: one at a time, and who dies hands on"

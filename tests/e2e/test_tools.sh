@@ -14,7 +14,13 @@ if [ -n "${top_builddir:-}" ] && [ $# -eq 0 ]; then
     mkdir -p "$top_builddir/tests/e2e"
     results=$top_builddir/tests/e2e/tools.tsv
 fi
-if [ -z "${MOUNT_A:-}" ]; then
+if [ "${E2E_STORE:-}" = redis ]; then
+    results=$TEST_DIR/tools.tsv
+    # shellcheck source=redis.sh
+    . "$E2E_DIR/redis.sh"
+    redis_start
+    mount_two allow_other
+elif [ -z "${MOUNT_A:-}" ]; then
     mount_memory allow_other # for tools that are set-group-ID
     MOUNT_A=$MNT
 fi
@@ -49,7 +55,7 @@ it "all of the matrix was gone through"
 expect [ "$status" -eq 0 ]
 expect [ "$trials" -gt 0 ]
 
-if [ $# -eq 0 ] && [ -n "${top_srcdir:-}" ]; then
+if [ $# -eq 0 ] && [ -z "${E2E_STORE:-}" ] && [ -n "${top_srcdir:-}" ]; then
     it "README.md and leasefs(7) show what was seen (else: tools/table --into)"
     expect "$PYTHON" "$E2E_DIR/tools/table" --markdown --check "$top_srcdir/README.md" "$results"
     expect "$PYTHON" "$E2E_DIR/tools/table" --mdoc --check "$top_srcdir/man/leasefs.7" "$results"
