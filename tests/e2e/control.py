@@ -3,11 +3,9 @@
     control.py value FILE SAMPLE [LABEL=VALUE…]   the sum of the samples that match
     control.py check FILE                         is it good exposition format, with help and type everywhere
     control.py slowly MOUNT COUNT                 reads `locks` a little at a time while leases come and go
-    control.py longest MOUNT SECONDS              the longest time that another request took, in milliseconds
 """
 import os
 import sys
-import time
 
 
 def families(path):
@@ -99,17 +97,6 @@ def slowly(mount, count):
     print("ok")
 
 
-def longest(mount, seconds):
-    end = time.monotonic() + float(seconds)
-    worst = 0
-    while time.monotonic() < end:
-        begin = time.monotonic()
-        make(mount, "probe")
-        os.unlink(os.path.join(mount, "probe"))
-        worst = max(worst, time.monotonic() - begin)
-    print("%.2f" % (worst * 1000))
-
-
 if __name__ == "__main__":
-    commands = {"value": value, "check": check, "slowly": slowly, "longest": longest}
+    commands = {"value": value, "check": check, "slowly": slowly}
     commands[sys.argv[1]](*sys.argv[2:])
