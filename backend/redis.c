@@ -73,12 +73,15 @@ static void on_message(void *context, const char *data, size_t length)
             redis_refresh(r, t);
     } else if (t && strcmp(words[0], "w") == 0 && t->state == REDIS_HELD) {
         r->events->wanted(r->context, &t->head);
-    } else if (t && strcmp(words[0], "e") == 0 && words[2] && t->state == REDIS_HELD) {
+    } else if (t && strcmp(words[0], "e") == 0 && words[2]) {
         enum backend_end why = strcmp(words[2], "broken") == 0     ? BACKEND_BROKEN
                                : strcmp(words[2], "released") == 0 ? BACKEND_RELEASED
                                : strcmp(words[2], "expired") == 0  ? BACKEND_EXPIRED
                                                                    : BACKEND_LOST;
-        redis_ticket_end(r, t, why, false);
+        bool by_name = t->place->sequence && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
+
+        if (t->state == REDIS_HELD || (t->state != REDIS_ASKED && by_name))
+            redis_ticket_end(r, t, why, false); /* one that waits asks again, if it was not meant by its name */
     }
     g_strfreev(words);
     g_free(text);

@@ -9,7 +9,7 @@ local t = tickets > 0 and load(id)
 local new = {unpack(KEYS, 11, 20)}
 if needed == '1' and call('EXISTS', new[7]) == 0 then return {'missing'} end
 if t and t.n then return {'invalid'} end
-if new[1] == L then return t and {'ok', call('ZSCORE', ORDER, id)} or {'stale'} end
+if new[1] == L then return t and not waits(id) and {'ok', call('ZSCORE', ORDER, id)} or {'stale'} end
 if not t then
   local moved = call('ZSCORE', new[2], id) -- a repetition
   return moved and {'ok', moved} or {'stale'}

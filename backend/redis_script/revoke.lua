@@ -18,7 +18,7 @@ expire()
 local all, found, held, delay = each(), false, false, 0
 for i = 1, #all, 2 do
   local id = all[i]
-  if (not only or id == only) and not waits(id) then
+  if only == id or not only and not waits(id) then
     local t = load(id)
     if t and (t.n or not sequence) then
       held = true

@@ -31,7 +31,7 @@ if id then
   local deadline = call('ZSCORE', TERM, id)
   if deadline and tonumber(deadline) > now then
     local held = call('ZSCORE', WAIT, id) and 0 or 1
-    return of_lock(id, held, 1 - held, call('ZRANK', ORDER, id))
+    return of_lock(id, held, 0, call('ZRANK', ORDER, id))
   end
 end
 return {'nothing', waiting}
