@@ -247,36 +247,63 @@ bool redis_ticket_has_kin(const struct redis_ticket *t, uint64_t handle, uint64_
 
 /* --- cycles of waits, as fcntl(2) EDEADLK knows them --- */
 
-static bool blocks(const struct redis_ticket *holder, const struct redis_ticket *t)
+static bool excludes(uint64_t start, uint64_t end, enum backend_mode mode, const struct redis_ticket *t)
 {
-    if (holder->state != REDIS_HELD || !holder->segments || holder->party == t->party)
+    return start <= t->end && t->start <= end && (mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE);
+}
+
+static bool holds_against(const struct redis_ticket *holder, const struct redis_ticket *t)
+{
+    if (holder->state != REDIS_HELD || !holder->segments)
         return false;
     for (guint i = 0; i < holder->segments->len; i++) {
         const struct redis_segment *s = &g_array_index(holder->segments, struct redis_segment, i);
 
-        if (s->start <= t->end && t->start <= s->end &&
-            (s->mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE))
+        if (excludes(s->start, s->end, s->mode, t))
             return true;
     }
     return false;
 }
 
-/* Whether `t` waits, in the end, for `party`. */
+/* Whether `t` has to wait for `other`: it holds, or stands before it and does not
+ * itself wait for what t's party holds. */
+static bool blocks(const struct redis_ticket *other, const struct redis_ticket *t)
+{
+    const struct redis_ticket *k;
+
+    if (!other->party || other->party == t->party)
+        return false;
+    if (other->state != REDIS_WAITING)
+        return holds_against(other, t);
+    if (other->head.fence > t->head.fence || !excludes(other->start, other->end, other->head.mode, t))
+        return false;
+    LIST_FOREACH(k, &t->place->tickets, link)
+        if (k->party == t->party && holds_against(k, other))
+            return false;
+    return true;
+}
+
+/* Whether `t` waits, in the end, for what `party` holds: who holds goes on only
+ * when what it waits for elsewhere does, who waits when it holds. */
 static bool reaches(struct redis *r, const struct redis_ticket *t, uint64_t party, GHashTable *seen)
 {
-    struct redis_ticket *holder, *next;
+    struct redis_ticket *other, *next;
     GHashTableIter tickets;
 
     if (!g_hash_table_add(seen, (gpointer)t))
         return false;
-    LIST_FOREACH(holder, &t->place->tickets, link) {
-        if (!blocks(holder, t))
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        if (!blocks(other, t))
             continue;
-        if (holder->party == party)
+        if (other->state == REDIS_WAITING && reaches(r, other, party, seen))
+            return true;
+        if (other->state == REDIS_WAITING)
+            continue;
+        if (other->party == party)
             return true;
         g_hash_table_iter_init(&tickets, r->tickets);
         while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&next))
-            if (next->party == holder->party && next->state == REDIS_WAITING && reaches(r, next, party, seen))
+            if (next->party == other->party && next->state == REDIS_WAITING && reaches(r, next, party, seen))
                 return true;
     }
     return false;
