@@ -11,6 +11,7 @@
 #include <sys/random.h>
 
 #include "log.h"
+#include "redis_check.h"
 #include "redis_private.h"
 
 /* --- the connection --- */
@@ -20,6 +21,35 @@ static int by_number(gconstpointer a, gconstpointer b)
     const struct redis_ticket *x = *(struct redis_ticket *const *)a, *y = *(struct redis_ticket *const *)b;
 
     return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
+}
+
+static void on_info(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+    GPtrArray *problems, *warnings;
+
+    redis_op_free(op);
+    if (answer->outcome != REDIS_REPLY || !answer->reply->str)
+        return; /* INFO may not be permitted: the mount has been told */
+    problems = g_ptr_array_new_with_free_func(g_free);
+    warnings = g_ptr_array_new_with_free_func(g_free);
+    redis_check_info(answer->reply->str, problems, warnings);
+    g_ptr_array_extend_and_steal(problems, warnings);
+    for (guint i = 0; r->told && i < problems->len; i++)
+        if (!g_ptr_array_find_with_equal_func(r->warnings, problems->pdata[i], g_str_equal, NULL))
+            log_warning("the Redis server: %s", (const char *)problems->pdata[i]);
+    g_ptr_array_unref(r->warnings);
+    r->warnings = problems;
+    r->told = true;
+}
+
+/* It may be another server, or another configuration, than before. */
+static void ask_info(struct redis *r)
+{
+    const struct redis_argument info = {.data = "INFO", .length = strlen("INFO")};
+
+    redis_conn_command(r->conn, &info, 1, 0, on_info, redis_op_new(r, NULL));
 }
 
 /* What is held is extended, what waits stands in the queue again, in order. */
@@ -47,6 +77,7 @@ static void on_up(void *context)
             redis_refresh(r, t);
     }
     g_ptr_array_free(tickets, TRUE);
+    ask_info(r);
 }
 
 static void on_down(void *context, const char *why)
@@ -172,6 +203,7 @@ static void redis_free(struct backend *b)
     g_free(r->before);
     g_free(r->behind);
     g_free(r->address);
+    g_ptr_array_unref(r->warnings);
     g_free(r->identity);
     g_free(r);
 }
@@ -205,6 +237,8 @@ static void redis_status(struct backend *b, struct backend_status *status)
     status->has_connections = true;
     status->round_trips = counts.requests;
     status->reconnects = counts.reconnects;
+    for (guint i = 0; i < r->warnings->len; i++)
+        g_ptr_array_add(status->warnings, g_strdup(r->warnings->pdata[i]));
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
 }
 
@@ -304,6 +338,9 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     }
     r->address = redis_uri_show(&conn.uri);
     r->down_since = clock_now();
+    r->told = !options->checked;
+    r->timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
+    r->warnings = g_ptr_array_new_with_free_func(g_free);
     conn.channel = r->mount;
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
     *ret = &r->backend;

@@ -18,6 +18,7 @@ struct redis_options {
     const char *prefix;             /* before every key of a lock; NULL: "" */
     const char *key;                /* template of a lock's key, with {n} for its name; NULL: the default */
     uint32_t seed;
+    bool checked;         /* redis_check_server has told its warnings */
     const char *identity; /* of the mount, the same when it starts again on the same host, and no other's: by
                              it leases are found again; NULL: they are not */
 };

@@ -145,6 +145,10 @@ void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
 {
     struct redis *r = call->r;
+
+    /* who asks when the server has long been away is not kept as long */
+    if (timeout == 0 && !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout)
+        timeout = MIN(r->timeout, REDIS_TIMEOUT_AWAY);
     uint64_t id = redis_conn_call(r->conn, &redis_scripts[call->script], call->keys, call->argument, call->count,
                                   timeout, answered, arg);
 

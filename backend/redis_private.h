@@ -23,6 +23,7 @@
 #define REDIS_LIVENESS 6000 /* ms that a waiter counts as alive without a word from its mount */
 #define REDIS_REFRESH 2000  /* how often it gives one */
 #define REDIS_REFRESH_MIN 20
+#define REDIS_TIMEOUT_AWAY 500 /* ms of a request while the server is away for longer than requests take */
 #define REDIS_LIST_MAX 1000
 #define REDIS_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
 #define REDIS_RENEW_RETRY 250   /* after a renewal that failed while the server is there */
@@ -96,6 +97,9 @@ struct redis {
     char *address;  /* to show */
     bool was_up;
     clock_ms down_since;
+    int64_t timeout;     /* of a request */
+    GPtrArray *warnings; /* of INFO, as of when it came up */
+    bool told;           /* those of the first time were logged by whoever looked before the mount, or are logged */
     clock_ms complained; /* when the last error was logged */
 };
 

@@ -163,7 +163,9 @@ static int open_server(const struct redis_options *server, bool background, stru
         log_warning("the Redis server: %s", (const char *)warnings->pdata[i]);
     }
     g_ptr_array_unref(warnings);
-    return result == 0 ? redis_new(server, ret, error, error_size) : result;
+    struct redis_options checked = *server;
+    checked.checked = !background;
+    return result == 0 ? redis_new(&checked, ret, error, error_size) : result;
 }
 
 /* What tells this mount from all others, and is the same when it starts again: a
