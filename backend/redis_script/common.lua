@@ -186,7 +186,7 @@ end
 -- Where counts do not decide: each is compared.  One that waits for kin of `t`
 -- cannot go on before `t` does, so it does not stand in its way.
 local function odd_obstacle(t, number, id)
-  local all, kin = each(), {}
+  local all = each()
   local held = {}
   for i = 1, #all, 2 do
     if all[i] ~= id and not waits(all[i]) then
