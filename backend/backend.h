@@ -295,7 +295,8 @@ void backend_set(struct backend *b, struct backend_ticket *ticket, const struct 
                  backend_done *done, void *arg);
 
 /* Ends the holders of a name, whoever they are: the one whose fencing token is
- * `fence` (event: RELEASED; STALE if none has it), or with 0 all (BROKEN). */
+ * `fence` (event: RELEASED; STALE if none has it), or with 0 all (BROKEN).  The
+ * name of a sequence ticket may be one that waits. */
 void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg);
 
 /* Moves a ticket that holds to another name, which must be free, with its token

@@ -326,6 +326,26 @@ START_TEST(ticket_that_expires_in_the_queue_is_passed_over)
 }
 END_TEST
 
+START_TEST(ticket_that_waits_is_broken_by_its_name)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_ticket *ticket[3];
+    char name[64];
+
+    if (!can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    for (int i = 0; i < 3; i++)
+        ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &log[i]);
+    ck_assert(backend_name(contract_backend, ticket[1], name, sizeof(name)));
+    ck_assert_int_eq(contract_revoke(name, 0), BACKEND_OK);
+    CONTRACT_UNTIL(log[1].ended);
+    ck_assert(ticket[0]->held);
+    ck_assert_int_eq(contract_release(ticket[0]), BACKEND_OK);
+    CONTRACT_UNTIL(log[2].granted);
+}
+END_TEST
+
 START_TEST(queue_is_listed_in_order)
 {
     struct contract_log log = {0};
@@ -373,6 +393,7 @@ TCase *contract_sequence_case(void)
     tcase_add_test(tcase, as_many_hold_as_the_directory_is_wide);
     tcase_add_test(tcase, shared_tickets_hold_while_only_shared_ones_stand_before);
     tcase_add_test(tcase, ticket_that_expires_in_the_queue_is_passed_over);
+    tcase_add_test(tcase, ticket_that_waits_is_broken_by_its_name);
     tcase_add_test(tcase, queue_is_listed_in_order);
     return tcase;
 }
