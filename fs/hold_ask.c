@@ -151,7 +151,9 @@ static void hold_converted(void *arg, enum backend_result result)
         result = BACKEND_STALE; /* it ended meanwhile */
         r->hold = NULL;
     } else if (result == BACKEND_OK) {
-        /* Not the ticket's: if it is a lock owner's now, another claim of that may have taken it in. */
+        if (hold->becomes == BACKEND_FCNTL) {
+            hold->ticket = NULL; /* a lock owner's, by range: another claim of that may have taken it in */
+        }
         hold_granted(fs, hold, hold->becomes);
     }
     r->then(r, result);

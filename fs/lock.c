@@ -344,7 +344,6 @@ static void lock_set_converted(struct request *r, enum backend_result result)
     /* From here on its tickets are the lock owner's, by range. */
     lock_take_from_others(r, hold);
     hold->party = r->lock.party;
-    hold->ticket = NULL;
     r->handle->hold = NULL;
     hold_resume_parked(r->fs, hold);
     lock_set_answer(r, result);

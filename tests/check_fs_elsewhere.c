@@ -231,7 +231,7 @@ static bool lists(struct wire *w, const char *name)
     ck_assert_int_eq(wire_result(w, asked), 0);
     size_t size;
     const char *data = wire_data(w, asked, &size);
-    bool found = memmem(data, size, name, strlen(name)) != NULL;
+    bool found = size && memmem(data, size, name, strlen(name)) != NULL;
     struct fuse_release_in release = {.fh = fh};
     ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
     return found;
