@@ -397,6 +397,8 @@ unmount() {
     if mounted_as "$1" "${mount_devices[i]}"; then umount "$1" 2>/dev/null || umount -l "$1"; fi
     if ! eventually 20 gone "$pid"; then
         fail "the daemon of $1 did not end when it was unmounted"
+        say "it waits in: $(cat "/proc/$pid"/task/*/wchan 2>&1)"
+        tail -10 "${mount_logs[i]}" | sed 's/^/# /'
         end_process "$pid"
         status=1
     elif [ "${parent// /}" = $$ ]; then

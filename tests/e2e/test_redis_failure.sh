@@ -1,0 +1,440 @@
+#!/bin/bash
+# What becomes of locks when Redis is away, slow, full, read-only, emptied or in an administrator's hands.  Two rules stand
+# above all: no call hangs, and nothing says that a lock is free, or still held, that is not known to be.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=redis.sh
+. "$(dirname "$0")/redis.sh"
+SEED=${STRESS_SEED:-$((SRANDOM % 32768))}
+
+TTL=2000      # milliseconds of every lease here
+PATIENCE=700  # of a request to the server, with all its tries
+OPTIONS=ttl=${TTL}ms,timeout=${PATIENCE}ms,command_timeout=300ms,connect_timeout=300ms
+# A call may need some requests, one after the other: look-up, create, and undoing what was not confirmed.
+CALL=$((3 * PATIENCE + SLACK))
+
+# promptly NAME EXPRESSION PATTERN: answers so, and in time.
+promptly() {
+    local began
+    now
+    began=$NOW
+    says "$@"
+    now
+    [ $((NOW - began)) -le "$CALL" ] || fail "$1: $2: took $((NOW - began)) ms"
+}
+
+waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
+quiet() { ! read -r -t 0 -u "${actor_out[$1]}"; } # NAME: it has not answered yet
+lost() { answers "$1" "get($2, 'state')" lost; }  # ACTOR HANDLE
+
+told_lost() { # ACTOR HANDLE [LIMIT]: it has lost what it held, and every call through the handle says so
+    expect eventually "${3:-10}" lost "$1" "$2"
+    promptly "$1" "read($2)" ESTALE
+    promptly "$1" "write($2, 'late')" ESTALE
+    promptly "$1" "os.fsync($2)" ESTALE
+    promptly "$1" "poll($2, 'IN')" '*ERR*HUP*'
+}
+
+# The service is away for A: every call ends in time with an error, and none says that something is free.
+away_for() { # ACTOR HANDLE NAME: a handle on something else, and a name that another holds
+    promptly "$1" "acquire('$3')" '@(ENOLCK|EIO|EEXIST)'
+    promptly "$1" 'acquire("fresh")' '@(ENOLCK|EIO)'
+    promptly "$1" "flock($2, 'EX|NB')" ENOLCK
+    promptly "$1" "flock($2, 'EX')" ENOLCK
+    promptly "$1" 'ls()' EIO
+    promptly "$1" "stat('$3', 'size')" '@(EIO|[0-9]*)'
+    promptly "$1" 'stat("fresh", "size")' EIO
+}
+
+usable() { # ACTOR: it can take locks (again)
+    expect eventually 10 answers "$1" 'acquire("probe")' ok
+    says "$1" 'ls()' '*probe*'
+    says "$1" 'rm("probe")' ok
+}
+
+leasefs_fails() { # PATTERN URI [OPTIONS]: it does not mount, in time, and says why
+    local point=$TEST_DIR/nowhere began said status=0
+    mkdir -p "$point"
+    now
+    began=$NOW
+    said=$(timeout -s KILL 20 "$LEASEFS" -o "$OPTIONS${3:+,$3}" "$2" "$point" 2>&1) || status=$?
+    now
+    expect_is "$status" 1 "exit status"
+    expect_is "$said" "$1" "the error"
+    expect_is "$(grep -c . <<<"$said")" 1 "lines of the error"
+    expect [ $((NOW - began)) -le "$CALL" ]
+    if answering "$point"; then
+        fail "it is mounted"
+        umount -l "$point"
+    fi
+}
+
+# --- mounting ---
+
+redis_start --enable-debug-command yes
+proxy_start "$SEED"
+say "seed: STRESS_SEED=$SEED"
+
+it "a server that is away when mounting is an error that says where it was looked for"
+proxy refuse on
+leasefs_fails "*127.0.0.1:$PROXY_PORT*" "$PROXY_URI"
+leasefs_fails "*$TEST_DIR/no-such-socket*" "redis+unix://$TEST_DIR/no-such-socket"
+proxy refuse off
+proxy pause # takes connections and says nothing
+leasefs_fails "*127.0.0.1:$PROXY_PORT*" "$PROXY_URI"
+proxy resume
+
+it "-o background mounts all the same; calls are errors until the server is there, and work then"
+proxy refuse on
+mount_backend "$PROXY_URI" "$OPTIONS,background"
+actor A
+promptly A 'ls()' EIO
+promptly A 'acquire("early")' '@(ENOLCK|EIO)'
+proxy refuse off
+usable A
+end_actor A
+
+# A's mount reaches the server through the proxy, B's does not.
+mount_backend "$PROXY_URI" "$OPTIONS"
+actor A
+actor A2
+mount_redis "$OPTIONS"
+DIRECT=$MNT
+actor B
+
+# --- away ---
+
+it "connections are reset while locks are held and waited for: nothing is lost, and the wait goes on"
+says A 'f = op("short", "RDWR|CREAT|EXCL"); write(f, "text")' ok
+says A 'g = op("short-flock", "RDWR|CREAT"); flock(g, "EX")' ok
+says A2 'w = op("short-wait", "RDWR|CREAT")' ok
+says B 'f = op("short-wait", "RDWR|CREAT"); flock(f, "EX")' ok
+tell A2 'flock(w, "EX")'
+expect eventually 5 waiters short-wait 1
+for i in 1 2 3; do
+    proxy drop
+    pause 0.1
+done
+now
+T=$NOW
+while [ "$NOW" -lt $((T + 2 * TTL)) ]; do # longer than their terms: they are renewed
+    expect_is "$(ask A 'get(f, "state")') $(ask A 'get(g, "state")')" "held held"
+    says B 'acquire("short")' EEXIST
+    pause 0.2
+    now
+done
+expect quiet A2
+says B 'flock(f, "UN")' ok
+expect_is "$(hear A2)" ok
+says A2 'close(w)' ok
+says A 'read(f)' text
+says A 'rm("short")' ok
+says A 'close(f)' ok
+says A 'flock(g, "UN")' ok
+says A 'close(g)' ok
+says B 'acquire("short")' ok
+says B 'rm("short")' ok
+
+it "away while idle: each call ends in time with ENOLCK or EIO, and all works when it is back"
+says A 'idle = op("idle", "RDWR|CREAT"); flock(idle, "EX"); flock(idle, "UN")' ok
+says B 'f = op("theirs", "RDWR|CREAT|EXCL")' ok
+proxy refuse on
+proxy drop
+away_for A idle theirs
+proxy refuse off
+usable A
+says A 'acquire("theirs")' EEXIST
+says A 'flock(idle, "EX|NB")' ok
+says A 'close(idle)' ok
+says B 'rm("theirs")' ok
+says B 'close(f)' ok
+
+it "away for longer than the TTL: holders are told that they lost, before another can have it; who waits has its turn later"
+says A 'f = op("long", "RDWR|CREAT|EXCL"); write(f, "text")' ok
+says A 'g = op("long-flock", "RDWR|CREAT"); flock(g, "EX")' ok
+says A2 'w = op("long-wait", "RDWR|CREAT")' ok
+says B 'f = op("long-wait", "RDWR|CREAT"); flock(f, "EX")' ok
+tell A2 'flock(w, "EX")'
+expect eventually 5 waiters long-wait 1
+proxy refuse on
+proxy drop
+until [ "$(ask B 'acquire("long")')" = ok ]; do # the moment at which another has it
+    now
+    pause 0.002
+done
+expect lost A f
+expect eventually 5 answers B 'acquire("long-flock")' ok
+expect lost A g
+told_lost A f
+told_lost A g
+promptly A 'close(f)' ok
+promptly A 'flock(g, "UN")' ok
+promptly A 'rm("long")' 'E@(PERM|IO|NOLCK)'
+expect quiet A2
+proxy refuse off
+usable A
+says B 'rm("long")' ok
+says B 'rm("long-flock")' ok
+says A 'flock(g, "EX|NB")' ok
+says A 'close(g)' ok
+says B 'flock(f, "UN")' ok
+expect_is "$(hear A2)" ok
+says A2 'close(w)' ok
+says B 'close(f)' ok
+
+# --- slow and unsure ---
+
+it "slow: calls succeed, later"
+proxy delay both 40 20 exponential
+says A 'acquire("slow")' ok
+says B 'acquire("slow")' EEXIST
+says A 'rm("slow")' ok
+says B 'acquire("slow")' ok
+says B 'rm("slow")' ok
+proxy clear
+
+it "a reply that is lost decides nothing: an acquire is granted or nothing is held, a release has released"
+for cut in 0 1 5; do
+    proxy cut $cut EVAL
+    outcome=$(ask A "f = op('unsure', 'RDWR|CREAT|EXCL')")
+    case $outcome in
+    ok)
+        says B 'acquire("unsure")' EEXIST
+        proxy cut $cut EVAL
+        promptly A 'rm("unsure")' ok
+        says A 'close(f)' ok
+        ;;
+    *) expect_is "$outcome" '@(ENOLCK|EIO)' ;;
+    esac
+    expect eventually 5 answers B 'acquire("unsure")' ok
+    says B 'rm("unsure")' ok
+done
+proxy clear
+
+it "slower than the time that a call has: it ends with an error, and what came of it in the end is undone"
+proxy delay down $((CALL + 1000))
+promptly A 'acquire("too-slow")' '@(ENOLCK|EIO)'
+promptly A 'ls()' EIO
+proxy clear
+proxy drop
+usable A
+expect eventually 5 answers B 'acquire("too-slow")' ok
+says B 'rm("too-slow")' ok
+
+it "silence, with the connection standing: no call hangs, and all works when the network is whole again"
+proxy loss both 1
+promptly A 'acquire("silent")' '@(ENOLCK|EIO)'
+promptly A 'ls()' EIO
+proxy clear
+usable A
+expect eventually 5 answers B 'acquire("silent")' ok
+says B 'rm("silent")' ok
+
+it "a bad network, by chance: whoever was told that it has the lock has it, and no call hangs"
+proxy delay both 5 5 exponential
+proxy break both 0.05
+for i in {1..15}; do
+    outcome=$(ask A "acquire('chance')")
+    case $outcome in
+    ok)
+        says B 'acquire("chance")' EEXIST
+        outcome=$(ask A 'rm("chance")')
+        expect_is "$outcome" '@(ok|EIO|ENOLCK|EPERM|ENOENT)'
+        ;;
+    *) expect_is "$outcome" '@(ENOLCK|EIO|EEXIST)' ;;
+    esac
+done
+proxy clear
+usable A
+expect eventually 5 answers B 'acquire("chance")' ok
+says B 'rm("chance")' ok
+
+# --- standing still ---
+
+it "a server that stands still for less than the TTL costs nobody a lock"
+says A 'f = op("still", "RDWR|CREAT|EXCL")' ok
+redis_pause
+pause 0.5
+redis_resume
+expect constantly $((2 * TTL)) answers A 'get(f, "state")' held
+expect_is "$(redis_cli DEBUG SLEEP 0.5)" OK
+expect constantly $TTL answers A 'get(f, "state")' held
+says B 'acquire("still")' EEXIST
+
+it "a server that stands still for longer: no call hangs, holders are told at their deadline, nothing is granted twice"
+says A 'idle = op("idle2", "RDWR|CREAT"); flock(idle, "EX"); flock(idle, "UN")' ok
+redis_pause
+now
+T=$NOW
+expect eventually $((TTL / 1000 + 2)) lost A f
+now
+expect [ $((NOW - T)) -le $((TTL + SLACK)) ]
+told_lost A f
+away_for A idle still
+promptly A 'close(f)' ok
+redis_resume
+usable A
+usable B
+expect eventually 10 answers B 'acquire("still")' ok
+says B 'rm("still")' ok
+says A 'close(idle)' ok
+
+# --- restarted ---
+
+it "restarted without its data: every holder is told that it lost; tokens go on growing"
+says A 'f = op("empty", "RDWR|CREAT|EXCL")' ok
+says B 'g = op("empty-flock", "RDWR|CREAT"); flock(g, "EX")' ok
+token=$(ask A 'get("empty", "token")')
+redis_restart
+told_lost A f
+told_lost B g
+usable A
+expect eventually 5 answers B 'acquire("empty")' ok
+expect [ "$(ask B 'get("empty", "token")')" -gt "$token" ]
+says B 'rm("empty")' ok
+says A 'close(f)' ok
+says B 'close(g)' ok
+
+it "restarted with its data (appendonly), within the TTL: nothing is lost"
+redis_start --appendonly yes --appendfsync always
+mount_two "$OPTIONS"
+MNT=$MOUNT_A
+actor K
+MNT=$MOUNT_B
+actor L
+actor L2
+says K 'f = op("kept", "RDWR|CREAT|EXCL"); write(f, "text")' ok
+says L 'g = op("kept-flock", "RDWR|CREAT"); flock(g, "EX")' ok
+says L2 'w = op("kept-flock", "RDWR|CREAT")' ok
+tell L2 'flock(w, "EX")'
+expect eventually 5 waiters kept-flock 1
+redis_kill
+redis_again
+expect constantly $((2 * TTL)) eval '[ "$(ask K "get(f, \"state\")") $(ask L "get(g, \"state\")")" = "held held" ]'
+expect quiet L2
+says L 'acquire("kept")' EEXIST
+says L 'flock(g, "UN")' ok
+expect_is "$(hear L2)" ok
+says K 'rm("kept")' ok
+says L2 'close(w)' ok
+expect eventually 5 absent kept-flock
+for name in K L L2; do end_actor $name; done
+redis_use 0
+MNT=$DIRECT
+
+# --- full, read-only ---
+
+it "full (maxmemory, noeviction): acquiring is ENOSPC or ENOLCK; what is held can be released, and stays held until then"
+says A 'f = op("full", "RDWR|CREAT|EXCL")' ok
+says A 'g = op("full-flock", "RDWR|CREAT"); flock(g, "EX")' ok
+redis_cli CONFIG SET maxmemory-policy noeviction maxmemory 1 >/dev/null
+promptly B 'acquire("more")' '@(ENOSPC|ENOLCK)'
+promptly B 'acquire("full")' EEXIST
+expect exists full
+promptly A 'rm("full")' ok
+promptly A 'flock(g, "UN")' ok
+expect absent full
+expect absent full-flock
+redis_cli CONFIG SET maxmemory 0 >/dev/null
+usable B
+says A 'close(f)' ok
+says A 'close(g)' ok
+
+it "full: what cannot be renewed is lost at its deadline, or renewed; never in doubt"
+says A 'f = op("full2", "RDWR|CREAT|EXCL")' ok
+redis_cli CONFIG SET maxmemory 1 >/dev/null
+pause $((TTL / 500)).0
+if [ "$(ask A 'get(f, "state")')" = held ]; then
+    expect redis_key full2
+    expect exists full2
+else
+    expect_not redis_key full2
+    told_lost A f
+fi
+redis_cli CONFIG SET maxmemory 0 >/dev/null
+promptly A 'close(f)' ok
+says A 'exists("full2") and rm("full2")' '@(ok|False|E*)'
+
+it "read-only (it has become a replica): calls end in time with errors; all works when it is a master again"
+says A 'idle = op("idle3", "RDWR|CREAT"); flock(idle, "EX"); flock(idle, "UN")' ok
+redis_cli REPLICAOF 127.0.0.1 1 >/dev/null
+promptly A 'acquire("readonly")' '@(ENOLCK|EIO)'
+promptly A 'flock(idle, "EX|NB")' ENOLCK
+redis_cli REPLICAOF NO ONE >/dev/null
+usable A
+usable B
+says A 'close(idle)' ok
+
+# --- an administrator ---
+
+it "SCRIPT FLUSH is not noticed"
+says A 'acquire("flushed")' ok
+redis_cli SCRIPT FLUSH >/dev/null
+says B 'acquire("flushed")' EEXIST
+redis_cli SCRIPT FLUSH >/dev/null
+says A 'rm("flushed")' ok
+says B 'acquire("flushed")' ok
+says B 'rm("flushed")' ok
+
+it "the key of a lock is deleted: its holder is told within the TTL, and the name is free at once"
+says A 'f = op("deleted", "RDWR|CREAT|EXCL")' ok
+redis_cli DEL deleted >/dev/null
+expect eventually 2 answers B 'acquire("deleted")' ok
+told_lost A f 3
+says A 'close(f)' ok
+says A 'rm("deleted")' EPERM
+says B 'rm("deleted")' ok
+
+it "FLUSHALL: every holder is told; who waited has its turn"
+says A 'f = op("flushall", "RDWR|CREAT"); flock(f, "EX")' ok
+says B 'f = op("flushall", "RDWR|CREAT")' ok
+tell B 'flock(f, "EX")'
+expect eventually 5 waiters flushall 1
+redis_cli FLUSHALL >/dev/null
+told_lost A f 3
+expect_is "$(hear B)" ok
+says A 'close(f)' ok
+says B 'close(f)' ok
+usable A
+
+it "a key of another type is somebody else's lock: it is there, refused, and left as it is"
+redis_cli RPUSH list x >/dev/null
+promptly A 'acquire("list")' EEXIST
+expect exists list
+promptly A 'rm("list")' EPERM
+promptly A 'content("list")' '*'
+expect_is "$(redis_cli LRANGE list 0 -1)" x
+redis_cli DEL list >/dev/null
+expect eventually 2 answers A 'acquire("list")' ok
+says A 'rm("list")' ok
+
+it "the key of a held lock is put another type in its place: its holder is told"
+says A 'f = op("typed", "RDWR|CREAT|EXCL")' ok
+redis_cli DEL typed >/dev/null
+redis_cli RPUSH typed x >/dev/null
+told_lost A f 3
+expect_is "$(redis_cli LRANGE typed 0 -1)" x
+says A 'close(f)' ok
+redis_cli DEL typed >/dev/null
+
+# --- passwords and rights ---
+
+it "a wrong password, and none where one is asked for, are told when mounting"
+redis_start --requirepass secret
+leasefs_fails '*asks for a password*' "$REDIS_URI"
+printf 'wrong\n' >"$TEST_DIR/credentials"
+chmod 600 "$TEST_DIR/credentials"
+leasefs_fails '*does not know this user with this password*' "$REDIS_URI" "credentials=$TEST_DIR/credentials"
+printf 'secret\n' >"$TEST_DIR/credentials"
+mount_redis "$OPTIONS,credentials=$TEST_DIR/credentials"
+actor P
+usable P
+expect_not grep -rq secret "$LOG" "/proc/$DAEMON/cmdline" /proc/self/mountinfo
+
+it "a user who may too little is told when mounting what is missing"
+export REDISCLI_AUTH=secret
+redis_cli ACL SETUSER narrow on '>narrow' '~*' '&*' +@connection +get +info +role >/dev/null
+printf 'narrow:narrow\n' >"$TEST_DIR/credentials"
+leasefs_fails '*narrow lacks permissions: *+evalsha*' "$REDIS_URI" "credentials=$TEST_DIR/credentials"
+
+finish
