@@ -2,8 +2,9 @@
  *
  * Two holds of one name exclude each other unless both are shared or their bytes
  * do not meet.  Fencing tokens grow from one exclusive hold of a whole name to
- * the next, unless that is the same one, converted.  What a holder of less reads is the token of one of the holders:
- * that never goes back either, except where byte ranges are granted out of order.
+ * the next, unless that is the same one, converted.  Who shares reads a token of its own,
+ * which is not behind that of an exclusive hold before, except where byte ranges are
+ * granted out of order; those who share are granted together, so among them it may be.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -110,7 +111,7 @@ static void history_check_overlaps(const struct history_hold *holds, size_t coun
     }
 }
 
-/* Each token against the largest that had been read before its hold began. */
+/* Each token against the largest of an exclusive hold that had been read before its hold began. */
 static void history_check_tokens(const struct history_hold *holds, size_t count, const struct history_hold **reads,
                                  struct history_verdict *verdict, FILE *out)
 {
@@ -128,7 +129,7 @@ static void history_check_tokens(const struct history_hold *holds, size_t count,
         const struct history_hold *hold = &holds[i];
         bool alone = hold->mode == HISTORY_EXCLUSIVE && history_is_whole(hold);
         for (; past < n && reads[past]->token_at <= hold->acquired; past++) {
-            if (!largest || reads[past]->token > largest->token) {
+            if (reads[past]->mode == HISTORY_EXCLUSIVE && (!largest || reads[past]->token > largest->token)) {
                 largest = reads[past];
             }
         }

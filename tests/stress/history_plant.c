@@ -156,18 +156,18 @@ static const struct history_case history_cases[] = {
      2,
      {HOLD(1, LEASE, EXCLUSIVE, 10, 20, 9, 0, HISTORY_RANGE_MAX),
       HOLD(2, FLOCK, EXCLUSIVE, 30, 40, 9, 0, HISTORY_RANGE_MAX)}},
-    {"a shared holder's reading that goes back is found",
+    {"a shared holder's token that goes back is found",
      0,
      1,
      2,
-     {HOLD(1, FLOCK, SHARED, 10, 20, 9, 0, HISTORY_RANGE_MAX),
+     {HOLD(1, FLOCK, EXCLUSIVE, 10, 20, 9, 0, HISTORY_RANGE_MAX),
       HOLD(2, FLOCK, SHARED, 30, 40, 8, 0, HISTORY_RANGE_MAX)}},
-    {"readings at the same time may come in any order",
+    {"those who share may be told in any order",
      0,
      0,
      2,
-     {HOLD(1, FLOCK, SHARED, 10, 50, 9, 0, HISTORY_RANGE_MAX),
-      HOLD(2, FLOCK, SHARED, 10, 40, 8, 0, HISTORY_RANGE_MAX)}},
+     {HOLD(1, FLOCK, SHARED, 10, 20, 9, 0, HISTORY_RANGE_MAX),
+      HOLD(2, FLOCK, SHARED, 30, 40, 8, 0, HISTORY_RANGE_MAX)}},
 };
 
 int history_self_test(void)
