@@ -188,7 +188,7 @@ says a 'read(f)' ESTALE
 says a 'write(f, "y")' ESTALE
 says a 'get(f, "state")' lost
 says a 'close(f)' ok
-expect grep -q "^[^:]*: warning: broken: the lock of .* is broken by" "$LOG_B"
+expect grep -q "^[^:]*: warning: broken: the lock of .* was broken by" "$LOG_B"
 
 it "fcntl locks exclude each other across hosts, and F_GETLK tells no pid of the other"
 says a 'f = op("record", "RDWR|CREAT")' ok
