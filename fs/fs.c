@@ -121,6 +121,7 @@ void fs_start(struct fs *fs, struct fuse_session *session)
     notify_free(fs->notify);
     fs->session = session;
     fs->notify = notify_new(session, fs->loop);
+    tree_rest_for(fs->tree, fs->notify);
 }
 
 /* The nodes with holds: those found by name, and those only handles have; each
@@ -194,6 +195,7 @@ void fs_free(struct fs *fs)
     }
     directory_close_all(fs);
     control_free(fs);
+    tree_rest_for(fs->tree, NULL);
     notify_free(fs->notify);
     tree_free(fs->tree);
     owner_table_free(fs->owners);

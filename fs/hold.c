@@ -306,7 +306,7 @@ void hold_gone(struct fs *fs, struct node *node)
     if (node->visible) {
         node->visible = false;
         node->left = (uint32_t)clock_now();
-        notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name);
+        node->told = notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name);
     }
     tree_unlink(fs->tree, node);
     tree_touch(node->parent);

@@ -14,6 +14,8 @@ struct notify {
     GThread *thread; /* NULL: notifications are dropped */
     ev_async ended;
     bool has_ended; /* the loop's */
+    uint64_t sent;  /* the loop's, too */
+    _Atomic uint64_t told;
 };
 
 struct notify_message {
@@ -38,6 +40,7 @@ static void *notify_run(void *arg)
             fuse_lowlevel_notify_inval_entry(notify->session, message->parent, message->name, strlen(message->name));
         }
         g_free(message);
+        notify->told++;
     }
     ev_async_send(notify->loop, &notify->ended);
     return NULL;
@@ -76,6 +79,7 @@ static void notify_send(struct notify *notify, uint64_t parent, uint64_t child, 
         message->child = child;
         message->last = last;
         memcpy(message->name, name, size);
+        notify->sent++;
         g_async_queue_push(notify->queue, message);
     }
 }
@@ -104,9 +108,15 @@ void notify_free(struct notify *notify)
     }
 }
 
-void notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name)
+uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name)
 {
     notify_send(notify, parent, child, name, false);
+    return notify->thread ? notify->sent : 0;
+}
+
+uint64_t notify_told(struct notify *notify)
+{
+    return notify->thread ? notify->told : UINT64_MAX;
 }
 
 void notify_changed(struct notify *notify, uint64_t parent, const char *name)

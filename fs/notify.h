@@ -24,8 +24,13 @@ void notify_finish(struct notify *notify);
 /* Finishes if need be.  NULL is allowed. */
 void notify_free(struct notify *notify);
 
-/* The name is gone: its entry is dropped and inotify tells DELETE_SELF. */
-void notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name);
+/* The name is gone: its entry is dropped and inotify tells DELETE_SELF.  Returns
+ * the number of the notification, 0 if it is dropped. */
+uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name);
+
+/* The number of the last one that the kernel was told: until then it may still be
+ * told of those that came after it. */
+uint64_t notify_told(struct notify *notify);
 
 /* What is remembered of the name ("not there") is no longer so. */
 void notify_changed(struct notify *notify, uint64_t parent, const char *name);

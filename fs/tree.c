@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "notify.h"
 #include "options.h"
 
 struct tree {
@@ -14,7 +15,9 @@ struct tree {
     GHashTable *links; /* ino -> how many names share it, when more than one did */
     uint64_t next_ino;
     GHashTable *unnamed; /* a set of nodes, by address: those not in `names` */
-    GPtrArray *strays;   /* those of them that are used; mostly there are none */
+    struct notify *notify;
+    GQueue resting;    /* freed when the kernel was told of their end, in the order of that */
+    GPtrArray *strays; /* those of them that are used; mostly there are none */
 };
 
 struct tree_key {
@@ -73,6 +76,11 @@ struct tree *tree_new(void)
     return tree;
 }
 
+void tree_rest_for(struct tree *tree, struct notify *notify)
+{
+    tree->notify = notify;
+}
+
 static void tree_node_free(struct node *node)
 {
     if (node->directory && node->directory->attributes.meta) {
@@ -100,6 +108,9 @@ void tree_free(struct tree *tree)
             tree_node_free(node);
         }
         g_hash_table_destroy(sets[i]);
+    }
+    while (!g_queue_is_empty(&tree->resting)) {
+        tree_node_free(g_queue_pop_head(&tree->resting));
     }
     g_hash_table_destroy(tree->links);
     g_ptr_array_free(tree->strays, TRUE);
@@ -203,6 +214,20 @@ struct node *tree_ref(struct node *node)
     return node;
 }
 
+static void tree_lay_to_rest(struct tree *tree, struct node *node)
+{
+    uint64_t told = tree->notify ? notify_told(tree->notify) : UINT64_MAX;
+    struct node *first;
+    if (node->told > told) {
+        g_queue_push_tail(&tree->resting, node);
+    } else {
+        tree_node_free(node);
+    }
+    while ((first = g_queue_peek_head(&tree->resting)) && first->told <= told) {
+        tree_node_free(g_queue_pop_head(&tree->resting));
+    }
+}
+
 static void tree_reap(struct tree *tree, struct node *node)
 {
     while (node->references == 0 && node->lookups == 0 && node != tree->root) {
@@ -210,7 +235,7 @@ static void tree_reap(struct tree *tree, struct node *node)
         g_hash_table_remove(node->hashed ? tree->names : tree->unnamed, node);
         tree_set_stray(tree, node, false);
         tree_unlink(tree, node);
-        tree_node_free(node);
+        tree_lay_to_rest(tree, node);
         parent->references--;
         node = parent;
     }

@@ -24,6 +24,7 @@
 struct fs;
 struct handle;
 struct hold;
+struct notify;
 struct tree;
 
 /* What a directory has beyond a name. */
@@ -41,6 +42,7 @@ struct node {
     struct node_directory *directory; /* NULL for a lock */
     uint64_t ino;
     uint64_t lookups;
+    uint64_t told; /* the last notification of its end: see notify_deleted */
     uint32_t references;
     uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
     uint32_t parties; /* holds of lock owners (fcntl), in both lists */
@@ -59,6 +61,9 @@ struct node {
 };
 
 struct tree *tree_new(void);
+/* Nodes of whose end the kernel is still to be told are kept until it was: their
+ * number would be that of another node else. */
+void tree_rest_for(struct tree *tree, struct notify *notify);
 void tree_free(struct tree *tree);
 struct node *tree_root(struct tree *tree);
 

@@ -255,6 +255,32 @@ START_TEST(forgetting_everything_leaves_no_node)
 }
 END_TEST
 
+/* Else the kernel would take the new lock for the one of whose end it hears late. */
+START_TEST(number_of_a_node_is_free_when_the_kernel_was_told_of_its_end)
+{
+    uint64_t gone[26];
+    for (int i = 0; i < 26; i++) {
+        gone[i] = lease_of(alice, (char[]){(char)('A' + i), '\0'});
+        ck_assert_int_eq(wire_result(w, wire_setxattr(w, gone[i], "user.lease.ttl", "1s")), 0);
+    }
+    wire_hold_deletions(true);
+    wire_advance(w, 2 * SECOND);
+    for (int i = 0; i < 26; i++) {
+        wire_forget(w, gone[i], GPOINTER_TO_SIZE(g_hash_table_lookup(w->lookups, GSIZE_TO_POINTER(gone[i]))));
+    }
+    wire_turn(w);
+    for (char name[] = "a"; name[0] <= 'z'; name[0]++) {
+        uint64_t node = wire_node(w, wire_symlink(w, name, "t"));
+        for (int i = 0; i < 26; i++) {
+            ck_assert_uint_ne(node, gone[i]);
+        }
+    }
+    wire_hold_deletions(false);
+    while (!wire_was_told(w, FUSE_NOTIFY_DELETE, "Z")) {
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: names");
@@ -273,6 +299,7 @@ int main(void)
     tcase_add_test(cases, names_are_at_most_255_bytes);
     tcase_add_test(cases, directories_are_made_and_removed);
     tcase_add_test(cases, forgetting_everything_leaves_no_node);
+    tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_told_of_its_end);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

@@ -4,7 +4,9 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -24,6 +26,7 @@
 /* The whole program's: clock_now has no other way to it. */
 static clock_ms wire_clock = 1000000;
 static uint64_t wire_lost_caller;
+static atomic_bool wire_deletions_held;
 
 /* In place of backend/clock.c. */
 clock_ms clock_now(void)
@@ -42,6 +45,9 @@ static ssize_t wire_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
     const struct fuse_out_header *header = iov[0].iov_base;
     (void)userdata;
+    while (!header->unique && header->error == FUSE_NOTIFY_DELETE && wire_deletions_held) {
+        sched_yield(); /* the thread that tells */
+    }
     if (header->unique && header->unique == wire_lost_caller) {
         errno = ENOENT; /* as the kernel says when nobody waits for it */
         return -1;
@@ -277,6 +283,11 @@ bool wire_was_told(struct wire *w, int code, const char *name)
         }
     }
     return false;
+}
+
+void wire_hold_deletions(bool hold)
+{
+    wire_deletions_held = hold;
 }
 
 void wire_lose_caller(struct wire *w, uint64_t unique)

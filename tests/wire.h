@@ -97,6 +97,9 @@ uint64_t wire_node(struct wire *w, uint64_t unique);
 /* Has the kernel been told that? `name` NULL: any. */
 bool wire_was_told(struct wire *w, int code, const char *name);
 
+/* From now on the kernel is told late that names have gone (or no more). */
+void wire_hold_deletions(bool hold);
+
 /* The answer to this request finds nobody: its caller is gone. */
 void wire_lose_caller(struct wire *w, uint64_t unique);
 
