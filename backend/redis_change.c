@@ -289,15 +289,20 @@ static void on_extended(void *arg, const struct redis_answer *answer)
     struct redis *r = op->r;
     struct redis_ticket *t = redis_ticket_find(r, op->token);
     int64_t ttl = op->ttl;
+    bool gone = answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0;
+    /* a rename may have been carried out before, though its answer is still to come */
+    bool moved = t && (t->moving || strcmp(t->place->name, op->name) != 0);
 
     redis_op_free(op);
     if (!t || t->state != REDIS_HELD)
         return;
-    if (answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0) {
+    if (gone && !moved) {
         redis_ticket_end(r, t, BACKEND_LOST, false);
         return;
     }
-    if (answer->outcome == REDIS_REPLY) {
+    if (gone) {
+        t->refresh = clock_now() + REDIS_RENEW_RETRY;
+    } else if (answer->outcome == REDIS_REPLY) {
         t->renewing = false;
         t->head.deadline = redis_deadline(answer->sent, ttl);
         t->refresh = CLOCK_NEVER;
@@ -315,6 +320,7 @@ void redis_extend(struct redis *r, struct redis_ticket *t)
 
     t->renewing = true;
     op->ttl = t->head.ttl;
+    op->name = g_strdup(t->place->name);
     fill(&call, r, REDIS_RENEW, t);
     redis_call_number(&call, t->head.ttl);
     redis_call_send(&call, 0, on_extended, op);
@@ -379,7 +385,7 @@ static void on_renamed(void *arg, const struct redis_answer *answer)
     struct redis_ticket *t = redis_ticket_find(r, op->token);
     enum backend_result result = result_of(r, answer);
 
-    if (t)
+    if (t && answer->outcome != REDIS_UNKNOWN)
         g_clear_pointer(&t->moving, g_free);
     if (t && result == BACKEND_OK) {
         redis_ticket_rename(r, t, op->name);

@@ -56,7 +56,7 @@ struct redis_ticket {
     struct redis_place *place;
     char token[REDIS_TOKEN_SIZE];
     char *name;   /* of a sequence ticket: as asked for, then as given */
-    char *moving; /* the name that a rename, not answered yet, gives it; or NULL */
+    char *moving; /* the name that a rename gives it whose outcome is not known (yet); or NULL */
     enum redis_state state;
     bool handed; /* the server has told that it holds */
     bool asking; /* an acquire of it is not answered */
@@ -108,7 +108,7 @@ struct redis_op {
     LIST_ENTRY(redis_op) link;
     struct redis *r;
     char token[REDIS_TOKEN_SIZE]; /* of the ticket that it is about; "" if none */
-    char *name;                   /* of a release or rename: the place's; of the new place */
+    char *name;                   /* of a release, renewal or rename: the place's; of the new place */
     char *file;                   /* of a release: the ticket's own name */
     struct backend_claim claim;   /* of convert, without meta and content */
     struct backend_change change; /* of convert and set: references */

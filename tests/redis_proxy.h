@@ -1,0 +1,27 @@
+/* redis_proxy: stands between mounts and their Redis server, on the check's loop,
+ * and loses what the server says.
+ */
+#ifndef TESTS_REDIS_PROXY_H
+#define TESTS_REDIS_PROXY_H
+
+#include <stdbool.h>
+
+struct ev_loop;
+struct redis_proxy;
+
+/* Listens in a scratch directory, and leads to the server's socket. */
+struct redis_proxy *redis_proxy_new(struct ev_loop *loop, const char *server);
+void redis_proxy_free(struct redis_proxy *proxy);
+const char *redis_proxy_socket(const struct redis_proxy *proxy);
+
+/* The next `times` pieces of output of the server, on any connection, that contain
+ * `text` are lost; `close`: and the connection with them.  Borrowed; it is the
+ * only rule. */
+void redis_proxy_lose(struct redis_proxy *proxy, const char *text, unsigned times, bool close);
+/* The next `times` requests that contain `text` are carried out, their answers
+ * are lost, and the connection with them. */
+void redis_proxy_lose_answer(struct redis_proxy *proxy, const char *text, unsigned times);
+/* How often a rule was applied. */
+unsigned redis_proxy_lost(const struct redis_proxy *proxy);
+
+#endif
