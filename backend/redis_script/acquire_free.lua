@@ -11,7 +11,7 @@ end
 if not sequence then
   if call('EXISTS', SELF) == 1 then return {'directory'} end
   look()
-  if who == 'free' and tickets == 0 and party == '' and number == 0 and test == '0' and not KEYS[12] then
+  if who == 'free' and tickets == 0 and not broken and party == '' and number == 0 and test == '0' and not KEYS[12] then
     local at, deadline = number_text(next_number()), now + ttl
     local delay = tonumber(call('HGET', DIR, 'delay') or 0)
     local t = {m = mount, k = kind, x = mode, h = handle ~= '' and handle or nil, l = ttl, a = now, d = delay, i = meta, c = 1}

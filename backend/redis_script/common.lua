@@ -139,10 +139,39 @@ local function vacate(delay)
   end
 end
 
+-- Where side keys are gone, who held is lost: L, if it is there, runs out as
+-- another client's would.  Who waits asks again.
+local function give_up()
+  for _, id in ipairs(call('ZRANGE', ORDER, 0, -1)) do
+    local t = load(id)
+    if t then
+      forget(id, t)
+      tell(t, 'e', id, ' lost')
+    end
+  end
+  call('DEL', ORDER, TERM, WAIT, INFO)
+  look()
+end
+
+-- Puts those that wait back into WAIT, where it was deleted: it is seen by a lock
+-- with one exclusive holder, and by the ticket that asks again.
+local function wait_again()
+  local all = each()
+  for i = 1, #all, 2 do
+    local t = load(all[i])
+    if t and not t.g and not t.c and not waits(all[i]) then
+      call('ZADD', WAIT, all[i + 1], all[i])
+      waiting = waiting + 1
+    end
+  end
+end
+
 -- Ends what is past its deadline, and holders that L does not know any more.
 local function expire()
   look()
+  if broken then give_up() end
   if tickets == 0 then return end
+  if who == 'ours' and not sequence and value ~= SHARED and tickets - waiting > 1 then wait_again() end
   local stale = who ~= 'ours' and tickets > waiting
   local dead = call('ZRANGEBYSCORE', TERM, '-inf', number_text(now), 'WITHSCORES', 'LIMIT', 0, 100)
   local delay, held = 0, false
@@ -247,7 +276,7 @@ local function give(id, t, number)
   call('ZREM', WAITERS, id)
   waiting = waiting - 1
   granted_number(id, t, number)
-  t.a = now
+  t.a, t.g = now, 1
   call('ZADD', TERM, number_text(now + CLAIM), id)
   save(id, t)
   if not sequence then call('ZADD', LIST, 0, leaf) end

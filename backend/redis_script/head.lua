@@ -32,7 +32,7 @@ local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
 
 local leaf, sequence = ARGV[1], ARGV[2] == '1'
-local value, who, tickets, waiting, odd -- see look
+local value, who, tickets, waiting, odd, broken -- see look
 
 local function number_text(x) return string.format('%.0f', x) end
 
@@ -58,12 +58,18 @@ local function waits(id) return waiting > 0 and call('ZSCORE', WAIT, id) end
 local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
 
 -- Reads it.  `who` has L: 'free', 'ours' (a ticket holds), 'delay' or 'foreign'.
+-- `broken`: some of the side keys were deleted, or evicted, and others were not.
 local function look()
   value = not sequence and redis.pcall('GET', L)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then error(value.err) end
   tickets = call('ZCARD', ORDER)
   waiting = tickets > 0 and call('ZCARD', WAIT) or 0
   odd = tickets > 0 and call('HEXISTS', INFO, 'odd') == 1
+  if tickets > 0 then
+    broken = call('ZCARD', TERM) ~= tickets or waiting > tickets
+  else
+    broken = call('EXISTS', TERM, WAIT, INFO) > 0
+  end
   if sequence then
     who = 'ours'
   elseif not value then
@@ -93,7 +99,7 @@ local function describe(id, first, last, mode)
   if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST, ''} end
   local s = t.s or WHOLE[t.x]
   return {
-    t.k, mode or t.x, call('ZSCORE', ORDER, id), now - t.a, call('ZSCORE', TERM, id) - now, t.l, t.i, id,
+    t.k, mode or t.x, call('ZSCORE', ORDER, id) or '0', now - t.a, (call('ZSCORE', TERM, id) or now) - now, t.l, t.i, id,
     first or s[1], last or s[2], t.m,
   }
 end
