@@ -23,6 +23,7 @@ static void restore(struct recovery *recovery, const struct redis_answer *answer
     const redisReply *reply = answer->reply;
     const char *path = redis_text(reply, at), *leaf = redis_text(reply, at + 9);
     bool sequence = redis_number(reply, at + 1) == 1;
+    bool waits = redis_number(reply, at + 10) == 1;
     GBytes *meta = redis_bytes(reply, at + 8);
     struct backend_claim claim = {
         .kind = BACKEND_LEASE,
@@ -35,10 +36,13 @@ static void restore(struct recovery *recovery, const struct redis_answer *answer
     struct redis_ticket *t = redis_ticket_new(r, name, &claim);
 
     redis_ticket_adopt(r, t, redis_text(reply, at + 2));
-    redis_ticket_turn(r, t, REDIS_HELD);
+    redis_ticket_turn(r, t, waits ? REDIS_WAITING : REDIS_HELD);
+    t->wait = true;
+    t->refresh = waits ? clock_now() + REDIS_REFRESH_MIN : CLOCK_NEVER;
     t->head.fence = redis_unsigned(reply, at + 3);
     t->head.deadline = answer->sent + redis_number(reply, at + 4) - (claim.ttl / 100 + 2);
     t->head.acquired = clock_now() - redis_number(reply, at + 5);
+    t->due = clock_now(); /* so that it is renewed, if it is to be */
     redis_ticket_schedule(r, t);
     recovery->found(recovery->arg, name, &t->head, meta);
     g_bytes_unref(meta);
@@ -55,7 +59,7 @@ static void on_recovered(void *arg, const struct redis_answer *answer)
         log_warning("the server does not tell which leases this mount held before: they will run out");
         return;
     }
-    for (size_t i = 0; i + 9 < answer->reply->elements; i += 10)
+    for (size_t i = 0; i + 10 < answer->reply->elements; i += 11)
         restore(recovery, answer, i);
 }
 

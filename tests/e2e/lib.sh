@@ -377,8 +377,26 @@ mount_at() { # MOUNTPOINT BACKEND OPTIONS [PREFIX COMMAND…]
     remember "$MNT" "$DAEMON" "$LOG"
 }
 
-mount_memory() { mount_backend memory "${1:-}"; }
-mount_local() { mount_backend "local:$1" "${2:-}"; } # DIRECTORY [OPTIONS]
+# STORE is the backend, to mount it again with mount_at.  With E2E_STORE=redis both are a mount of a Redis server, one for each DIRECTORY.
+mount_memory() { mount_store "" "${1:-}"; }
+mount_local() { mount_store "$1" "${2:-}"; } # DIRECTORY [OPTIONS]
+
+declare -A store_servers=()
+mount_store() { # DIRECTORY OPTIONS
+    if [ "${E2E_STORE:-}" != redis ]; then
+        STORE=${1:+local:$1}
+        mount_backend "${STORE:=memory}" "$2"
+        return
+    fi
+    if [ -n "$1" ] && [ -n "${store_servers[$1]:-}" ]; then
+        redis_use "${store_servers[$1]}"
+    else
+        redis_start
+        [ -z "$1" ] || store_servers[$1]=$REDIS
+    fi
+    STORE=$REDIS_URI
+    mount_redis "$2"
+}
 
 mount_index() {
     local i
@@ -501,3 +519,6 @@ trap 'exit 99' INT TERM HUP
 trap : PIPE # an actor that died makes its case fail, not the whole test
 watch_over $$ >/dev/null 2>&1 </dev/null &
 watchdog=$!
+
+# shellcheck source=redis.sh
+[ "${E2E_STORE:-}" != redis ] || . "${BASH_SOURCE%/*}/redis.sh"

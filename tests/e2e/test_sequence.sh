@@ -97,9 +97,9 @@ rm "$MNT"/q/*-*
 it "numbers grow across a crash of the daemon and a restart, with and without tickets that survive"
 memory=$MNT
 mkdir -m 700 "$TEST_DIR/store"
-mount_local "$TEST_DIR/store"
+mount_local "$TEST_DIR/store" ${E2E_STORE:+ttl=2} # what is gone with the daemon ends in a server with its term
 point=$MNT
-again() { crash "$point" && mount_at "$point" "local:$TEST_DIR/store" ""; }
+again() { crash "$point" && mount_at "$point" "$STORE" ""; }
 mkdir "$MNT/q" "$MNT/empty"
 touch "$MNT/q/job-" "$MNT/q/job-" "$MNT/empty/job-"
 rm "$MNT/empty/job-0000000000"
@@ -107,6 +107,7 @@ exec {fd}<>"$MNT/q/job-"
 expect exists q/job-0000000002
 again
 exec {fd}>&-
+expect eventually 6 absent q/job-0000000002
 expect_is "$(queue q)" "job-0000000000 job-0000000001"
 expect_is "$(cat "$MNT/q/job-0000000001")" job-0000000001
 expect_is "$(position q/job-0000000001)" 1
