@@ -5,7 +5,9 @@
 local _, _, id, ttl = unpack(ARGV)
 local t = load(id)
 -- of a full server: a write that it permits goes first
-if t and not sequence then
+if sequence then
+  call('ZREM', WAITERS, '')
+elseif t then
   local has = redis.pcall('GET', L)
   if has == id then
     call('PEXPIRE', L, number_text(ttl + t.d))
