@@ -34,13 +34,13 @@ void redis_conn_wake(struct redis_conn *conn)
 /* How long to wait after this many rounds that failed. */
 static int64_t pause_after(struct redis_conn *conn)
 {
-    int64_t pause = REDIS_RETRY_MIN;
+    int64_t pause = REDIS_RETRY_MIN, most = conn->options.retry_max ? conn->options.retry_max : REDIS_RETRY_MAX;
 
     if (conn->attempts == 0)
         return 0;
-    for (unsigned i = 1; i < conn->attempts && pause < REDIS_RETRY_MAX; i++)
+    for (unsigned i = 1; i < conn->attempts && pause < most; i++)
         pause *= 2;
-    return (int64_t)((double)MIN(pause, REDIS_RETRY_MAX) * g_rand_double_range(conn->random, 0.5, 1.5));
+    return (int64_t)((double)MIN(pause, most) * g_rand_double_range(conn->random, 0.5, 1.5));
 }
 
 static void log_failure(struct redis_conn *conn, bool was_up)

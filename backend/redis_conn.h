@@ -44,6 +44,7 @@ struct redis_conn_options {
     int64_t timeout;      /* 0: the defaults above */
     int64_t command_timeout;
     int64_t connect_timeout;
+    int64_t retry_max;   /* between two attempts to connect; 0: REDIS_RETRY_MAX */
     bool keepalive;      /* TCP keepalive (15 s) */
     const char *channel; /* this mount's, subscribed; copied */
     uint32_t seed;       /* of the jitter */

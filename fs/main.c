@@ -187,7 +187,7 @@ static int open_redis(const struct options *options, struct backend **ret, struc
                       char *error, size_t error_size)
 {
     const struct options_redis *given = &options->redis;
-    /* a connection that went silent must be given up while leases can still be renewed */
+    /* a connection that went silent must be given up, and made again, while leases can still be renewed */
     int64_t third = MAX(options->ttl / 3, REDIS_TIME_MIN);
     int64_t command_timeout =
         given->command_timeout ? given->command_timeout : MIN(third, REDIS_COMMAND_TIMEOUT_DEFAULT);
@@ -195,6 +195,7 @@ static int open_redis(const struct options *options, struct backend **ret, struc
         .conn = {.timeout = given->timeout,
                  .command_timeout = command_timeout,
                  .connect_timeout = given->connect_timeout,
+                 .retry_max = MIN(MAX(third / 2, REDIS_RETRY_MIN), REDIS_RETRY_MAX),
                  .keepalive = given->keepalive,
                  .seed = g_random_int()},
         .prefix = given->prefix,
