@@ -86,9 +86,10 @@ static void set_given_name(struct redis_ticket *t, const char *leaf)
     t->name = *t->place->name ? g_strconcat(t->place->name, "/", leaf, NULL) : g_strdup(leaf);
 }
 
-static void on_granted(struct redis *r, struct redis_ticket *t, const struct redis_answer *answer)
+/* `ttl` was asked for; it may have been changed since. */
+static void on_granted(struct redis *r, struct redis_ticket *t, const struct redis_answer *answer, int64_t ttl)
 {
-    clock_ms now = clock_now(), deadline = redis_deadline(answer->sent, t->head.ttl);
+    clock_ms now = clock_now(), deadline = redis_deadline(answer->sent, MIN(ttl, t->head.ttl));
     bool first = t->state != REDIS_HELD;
 
     if (deadline <= now) { /* too late to believe in it */
@@ -110,6 +111,8 @@ static void on_granted(struct redis *r, struct redis_ticket *t, const struct red
         t->head.deadline = MAX(t->head.deadline, deadline);
     }
     redis_ticket_schedule(r, t);
+    if (ttl != t->head.ttl)
+        redis_extend(r, t);
     if (t->acquired)
         told(t, BACKEND_OK);
     else if (first)
@@ -197,6 +200,7 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
     struct redis *r = op->r;
     struct redis_ticket *t = redis_ticket_find(r, op->token);
     const char *word = redis_text(answer->reply, 0);
+    int64_t ttl = op->ttl;
 
     redis_op_free(op);
     if (!t)
@@ -205,7 +209,7 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
     if (answer->outcome != REDIS_REPLY)
         on_failed(r, t, answer);
     else if (strcmp(word, "granted") == 0)
-        on_granted(r, t, answer);
+        on_granted(r, t, answer, ttl);
     else if (strcmp(word, "queued") == 0)
         on_queued(r, t, answer);
     else if (strcmp(word, "busy") == 0)
@@ -221,10 +225,12 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
 static void ask(struct redis *r, struct redis_ticket *t)
 {
     struct redis_call call = {0};
+    struct redis_op *op = redis_op_new(r, t);
 
     t->asking = true;
+    op->ttl = t->head.ttl;
     fill(&call, r, t, false);
-    redis_call_send(&call, 0, on_acquired, redis_op_new(r, t));
+    redis_call_send(&call, 0, on_acquired, op);
 }
 
 void redis_refresh(struct redis *r, struct redis_ticket *t)

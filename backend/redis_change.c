@@ -304,7 +304,7 @@ static void on_extended(void *arg, const struct redis_answer *answer)
         t->refresh = clock_now() + REDIS_RENEW_RETRY;
     } else if (answer->outcome == REDIS_REPLY) {
         t->renewing = false;
-        t->head.deadline = redis_deadline(answer->sent, ttl);
+        t->head.deadline = redis_deadline(answer->sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
         t->refresh = CLOCK_NEVER;
     } else {
         redis_failure(r, answer);

@@ -112,7 +112,7 @@ struct redis_op {
     char *file;                   /* of a release: the ticket's own name */
     struct backend_claim claim;   /* of convert, without meta and content */
     struct backend_change change; /* of convert and set: references */
-    int64_t ttl;                  /* of renew and release */
+    int64_t ttl;                  /* of acquire, renew and release */
     const char *why;              /* of release */
     bool lease;                   /* of release: the server keeps it for a mount that starts again */
     backend_done *done;

@@ -53,7 +53,7 @@ local function again(t)
     if waits(id) then return queued(at, t.n) end
     t = load(id)
   end
-  if who == 'ours' and not sequence then call('PEXPIRE', L, number_text(ttl + t.d)) end
+  if who == 'ours' and not sequence then call('PEXPIRE', L, number_text(math.max(ttl + t.d, value == SHARED and remaining() or 0))) end
   local holder, merged = merge(t)
   if holder ~= id then drop(id, t) end
   return granted(holder, merged)

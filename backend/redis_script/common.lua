@@ -75,14 +75,15 @@ end
 -- Holders and waiters in order: id, number, …
 local function each() return call('ZRANGE', ORDER, 0, -1, 'WITHSCORES') end
 
--- Writes L for a ticket that holds until `deadline`.
+-- Writes L for a ticket that holds until `deadline`: it lasts as long as the
+-- longest of those that hold.
 local function hold(id, t, deadline)
   if sequence then return end
   local px = deadline - now + t.d
   if t.x == 0 and not partial(t) and tickets - waiting == 1 then
     value = id
   else
-    px = math.max(px, value == SHARED and remaining() or 0)
+    if tickets - waiting > 1 and who == 'ours' then px = math.max(px, remaining()) end
     value = SHARED
   end
   who = 'ours'

@@ -1,0 +1,77 @@
+/* check_redis_kept: the term that a ticket keeps while others, or its own, are
+ * changed.
+ */
+#include "check_main.h"
+#include "hosts_fixture.h"
+
+START_TEST(term_that_was_changed_before_the_answer_is_the_servers)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 5000);
+    struct told *told;
+    struct backend_renewal renewal = {.ttl = 600000};
+
+    hosts_until_up(0);
+    told = hosts_ask(0, "L", &claim);
+    renewal.ticket = told->ticket;
+    ck_assert_ptr_nonnull(told->ticket);
+    backend_renew(hosts_mount(0), &renewal, 1);
+    HOSTS_UNTIL(told->answered);
+    ck_assert_int_le(told->ticket->deadline - clock_now(), redis_server_do(hosts_server, "PTTL h:L"));
+    HOSTS_UNTIL(told->ticket->deadline - clock_now() > 500000); /* and then it is as wanted */
+    ck_assert_int_le(told->ticket->deadline - clock_now(), redis_server_do(hosts_server, "PTTL h:L"));
+}
+END_TEST
+
+/* The server's key lasts as long as the longest term of those that share it. */
+START_TEST(shorter_term_of_who_joins_does_not_shorten_the_others)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    struct told *holder, *waiter, *joins;
+
+    claim.mode = BACKEND_SHARED;
+    holder = hosts_acquire(0, "L", &claim);
+    ck_assert_int_eq(holder->result, BACKEND_OK);
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    joins = hosts_queue(2, "L", BACKEND_SHARED, 1000);
+    hosts_release(waiter);
+    HOSTS_UNTIL(joins->granted);
+    ck_assert_int_ge(redis_server_do(hosts_server, "PTTL h:L"), HOSTS_LONG - 5000);
+    joins->renews = false;
+    HOSTS_UNTIL(joins->ended);
+    ck_assert_int_ge(redis_server_do(hosts_server, "PTTL h:L"), HOSTS_LONG - 5000);
+    ck_assert_int_eq(hosts_acquire(1, "L", &(struct backend_claim){.kind = BACKEND_LEASE, .ttl = 1000})->result,
+                     BACKEND_BUSY);
+    ck_assert_uint_eq(holder->ended, 0);
+}
+END_TEST
+
+/* The same of a handle, whose locks do not exclude each other. */
+START_TEST(shorter_term_of_the_same_handle_does_not_shorten_the_other)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+
+    claim.handle = 7;
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    claim.ttl = 1000;
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    ck_assert_int_ge(redis_server_do(hosts_server, "PTTL h:L"), HOSTS_LONG - 5000);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("redis_kept");
+    TCase *tcase = tcase_create("kept");
+
+    if (!redis_server_exists()) {
+        puts("1..0 # SKIP no redis-server");
+        return EXIT_SUCCESS;
+    }
+    tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, term_that_was_changed_before_the_answer_is_the_servers);
+    tcase_add_test(tcase, shorter_term_of_who_joins_does_not_shorten_the_others);
+    tcase_add_test(tcase, shorter_term_of_the_same_handle_does_not_shorten_the_other);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}
