@@ -1,8 +1,62 @@
-/* check_redis_kept: the term that a ticket keeps while others, or its own, are
- * changed.
+/* check_redis_kept: what a ticket keeps while the Redis server, or its own term,
+ * changes: its term on a server that is full, its name where its queue was
+ * deleted, and never more time than the server gave it.
  */
 #include "check_main.h"
 #include "hosts_fixture.h"
+
+/* A place in the queue of d; it must have that name. */
+static struct told *take_place(unsigned mount, int64_t ttl, enum backend_result result, const char *name)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, ttl);
+    struct told *told;
+    char given[64];
+
+    claim.sequence = claim.wait = true;
+    told = hosts_acquire(mount, "d/s-", &claim);
+    ck_assert_int_eq(told->result, result);
+    ck_assert(backend_name(hosts_mount(mount), told->ticket, given, sizeof(given)));
+    ck_assert_str_eq(given, name);
+    return told;
+}
+
+START_TEST(place_in_a_queue_is_renewed_by_a_full_server)
+{
+    enum { TTL = 1500 };
+    struct backend_directory directory = {.width = 1};
+    struct told *told;
+    clock_ms begun;
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    told = take_place(0, TTL, BACKEND_OK, "d/s-0000000000");
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
+    begun = clock_now();
+    while (clock_now() - begun < 2 * TTL) {
+        struct backend_renewal renewal = {.ticket = told->ticket, .ttl = TTL};
+
+        ck_assert_msg(told->ended == 0, "lost after %d ms", (int)(clock_now() - begun));
+        backend_renew(hosts_mount(0), &renewal, 1);
+        hosts_pass(TTL / 3);
+    }
+    ck_assert_uint_eq(told->ended, 0);
+}
+END_TEST
+
+START_TEST(place_that_waits_keeps_its_name_where_the_queue_was_deleted)
+{
+    struct backend_directory directory = {.width = 1};
+    struct told *waiter;
+    char name[64];
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    take_place(1, HOSTS_LONG, BACKEND_OK, "d/s-0000000000");
+    waiter = take_place(0, HOSTS_LONG, BACKEND_QUEUED, "d/s-0000000001");
+    redis_server_do(hosts_server, "DEL lfs:o:{h:d} lfs:t:{h:d} lfs:w:{h:d} lfs:i:{h:d}");
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert(backend_name(hosts_mount(0), waiter->ticket, name, sizeof(name)));
+    ck_assert_str_eq(name, "d/s-0000000001");
+}
+END_TEST
 
 START_TEST(term_that_was_changed_before_the_answer_is_the_servers)
 {
@@ -69,6 +123,8 @@ int main(void)
     }
     tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
     tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, place_in_a_queue_is_renewed_by_a_full_server);
+    tcase_add_test(tcase, place_that_waits_keeps_its_name_where_the_queue_was_deleted);
     tcase_add_test(tcase, term_that_was_changed_before_the_answer_is_the_servers);
     tcase_add_test(tcase, shorter_term_of_who_joins_does_not_shorten_the_others);
     tcase_add_test(tcase, shorter_term_of_the_same_handle_does_not_shorten_the_other);

@@ -104,7 +104,13 @@ else
   number = next_number()
 end
 if sequence then
-  t.n = new_name(leaf)
+  if not t.o then
+    t.n = new_name(leaf)
+  elseif call('HEXISTS', INFO, 's:' .. leaf) == 0 then
+    t.n = leaf -- given before its queue was lost
+  else
+    t.n = new_name(leaf:sub(1, -11))
+  end
   call('HSET', INFO, 's:' .. t.n, id)
 end
 call('ZADD', LIST, 0, t.n or leaf)
