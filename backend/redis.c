@@ -186,14 +186,14 @@ static void redis_free(struct backend *b)
 
     if (r->loop)
         ev_timer_stop(r->loop, &r->timer);
-    while (!LIST_EMPTY(&r->ops))
-        redis_op_free(LIST_FIRST(&r->ops));
     for (;;) {
         g_hash_table_iter_init(&each, r->tickets);
         if (!g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
             break;
         redis_ticket_free(r, t);
     }
+    while (!LIST_EMPTY(&r->ops))
+        redis_op_free(LIST_FIRST(&r->ops));
     redis_conn_free(r->conn);
     g_hash_table_unref(r->tickets);
     g_hash_table_unref(r->places);

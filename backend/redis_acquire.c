@@ -203,9 +203,7 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
     int64_t ttl = op->ttl;
 
     redis_op_free(op);
-    if (!t)
-        return; /* released meanwhile: its release was sent after */
-    t->asking = false;
+    t->asked = NULL;
     if (answer->outcome != REDIS_REPLY)
         on_failed(r, t, answer);
     else if (strcmp(word, "granted") == 0)
@@ -227,15 +225,15 @@ static void ask(struct redis *r, struct redis_ticket *t)
     struct redis_call call = {0};
     struct redis_op *op = redis_op_new(r, t);
 
-    t->asking = true;
+    t->asked = op;
     op->ttl = t->head.ttl;
     fill(&call, r, t, false);
-    redis_call_send(&call, 0, on_acquired, op);
+    t->request = redis_call_send(&call, 0, on_acquired, op);
 }
 
 void redis_refresh(struct redis *r, struct redis_ticket *t)
 {
-    if (t->asking)
+    if (t->asked)
         return; /* its answer will tell what to do */
     if (t->handed)
         redis_ticket_turn(r, t, REDIS_CLAIMED);

@@ -58,10 +58,11 @@ struct redis_ticket {
     char *name;   /* of a sequence ticket: as asked for, then as given */
     char *moving; /* the name that a rename gives it whose outcome is not known (yet); or NULL */
     enum redis_state state;
-    bool handed; /* the server has told that it holds */
-    bool asking; /* an acquire of it is not answered */
-    bool wait;   /* it may queue */
-    bool over;   /* past its deadline, and the server knows */
+    bool handed;            /* the server has told that it holds */
+    struct redis_op *asked; /* its acquire that is not answered; or NULL */
+    uint64_t request;       /* of that */
+    bool wait;              /* it may queue */
+    bool over;              /* past its deadline, and the server knows */
     bool renewing;
     uint64_t handle, party, start, end;
     GArray *segments;  /* struct redis_segment; what an FCNTL ticket holds; NULL: nothing known */

@@ -128,6 +128,10 @@ struct redis_ticket *redis_ticket_new(struct redis *r, const char *name, const s
 
 void redis_ticket_free(struct redis *r, struct redis_ticket *t)
 {
+    if (t->asked) { /* not to be made again, after its release */
+        redis_conn_forget(r->conn, t->request);
+        redis_op_free(t->asked);
+    }
     count_waiting(r, t->state, REDIS_HELD);
     skiplist_remove(&r->agenda, t);
     g_hash_table_remove(r->tickets, t->token);
@@ -312,7 +316,7 @@ static bool reaches(struct redis *r, const struct redis_ticket *t, uint64_t part
 bool redis_ticket_deadlocked(struct redis *r, const struct redis_ticket *t)
 {
     GHashTable *seen = g_hash_table_new(NULL, NULL);
-    bool found = t->party && reaches(r, t, t->party, seen);
+    bool found = t->party && r->waiting > 1 && reaches(r, t, t->party, seen);
 
     g_hash_table_unref(seen);
     return found;

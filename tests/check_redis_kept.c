@@ -1,7 +1,10 @@
 /* check_redis_kept: what a ticket keeps while the Redis server, or its own term,
  * changes: its term on a server that is full, its name where its queue was
- * deleted, and never more time than the server gave it.
+ * deleted, and never more time than the server gave it; and that nothing is kept
+ * of what was given up.
  */
+#include <hiredis/hiredis.h>
+
 #include "check_main.h"
 #include "hosts_fixture.h"
 
@@ -112,6 +115,51 @@ START_TEST(shorter_term_of_the_same_handle_does_not_shorten_the_other)
 }
 END_TEST
 
+/* The server is busy with a script, and no more when the claim is given up. */
+START_TEST(claim_that_was_refused_for_the_time_being_and_given_up_is_not_made)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    redisContext *context, *second;
+    struct told *told;
+
+    hosts_until_up(0);
+    redis_server_do(hosts_server, "CONFIG SET lua-time-limit 1");
+    context = redisConnectUnix(redis_server_socket(hosts_server));
+    second = redisConnectUnix(redis_server_socket(hosts_server));
+    ck_assert(context && !context->err && second && !second->err);
+    redisAppendCommand(context, "EVAL %s 0", "while true do end");
+    for (int done = 0; !done;)
+        ck_assert_int_eq(redisBufferWrite(context, &done), REDIS_OK);
+    hosts_pass(20);
+    told = hosts_ask(0, "L", &claim);
+    hosts_pass(20);
+    freeReplyObject(redisCommand(second, "SCRIPT KILL"));
+    hosts_let_go(told);
+    hosts_pass(200);
+    ck_assert(!hosts_exists("h:L"));
+    redisFree(context);
+    redisFree(second);
+}
+END_TEST
+
+START_TEST(who_waits_is_counted_for_as_long_as_it_waits)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, 10 * HOSTS_LONG);
+    struct backend_directory directory = {.width = 1};
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    hosts_acquire(0, "d/s-", &claim);
+    hosts_acquire(0, "d/s-", &claim);
+    hosts_get(0, "d/L", HOSTS_LONG);
+    hosts_queue(1, "d/L", BACKEND_EXCLUSIVE, 1000);
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:q:{h:d}"), 9 * HOSTS_LONG);
+    redis_server_do(hosts_server, "DEL lfs:q:{h:d}");
+    HOSTS_UNTIL(hosts_exists("lfs:q:{h:d}"));
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:q:{h:d}"), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_kept");
@@ -128,6 +176,8 @@ int main(void)
     tcase_add_test(tcase, term_that_was_changed_before_the_answer_is_the_servers);
     tcase_add_test(tcase, shorter_term_of_who_joins_does_not_shorten_the_others);
     tcase_add_test(tcase, shorter_term_of_the_same_handle_does_not_shorten_the_other);
+    tcase_add_test(tcase, claim_that_was_refused_for_the_time_being_and_given_up_is_not_made);
+    tcase_add_test(tcase, who_waits_is_counted_for_as_long_as_it_waits);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -40,14 +40,20 @@ local function granted(holder, t)
   return {'granted', holder, call('ZSCORE', ORDER, holder), t.s and table.concat(t.s, ' ') or '', t.n or ''}
 end
 
+-- It lives, and waits: until when it counts as that.
+local function keep_waiting()
+  call('ZADD', TERM, number_text(now + liveness), id)
+  call('ZADD', WAITERS, number_text(now + liveness), id)
+  call('PEXPIRE', WAITERS, number_text(math.max(liveness + KEPT, call('PTTL', WAITERS))))
+end
+
 -- One that is here already: a claim after the hand-over, a refresh, a repetition.
 local function again(t)
   local at = tonumber(call('ZSCORE', ORDER, id))
   call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
   if not t.g and not t.c and not waits(id) then wait_again() end
   if waits(id) then
-    call('ZADD', TERM, number_text(now + liveness), id)
-    call('ZADD', WAITERS, number_text(now + liveness), id)
+    keep_waiting()
     grant()
     finish()
     if waits(id) then return queued(at, t.n) end
@@ -130,10 +136,8 @@ end
 tickets, waiting = tickets + 1, waiting + 1
 call('ZADD', ORDER, number_text(number), id)
 call('ZADD', WAIT, number_text(number), id)
-call('ZADD', TERM, number_text(now + liveness), id)
 call('ZREMRANGEBYSCORE', WAITERS, '-inf', number_text(now))
-call('ZADD', WAITERS, number_text(now + liveness), id)
-call('PEXPIRE', WAITERS, number_text(liveness + KEPT))
+keep_waiting()
 save(id, t)
 if partial(t) and not odd then set_odd() end
 local wanted = blocker ~= '' and load(blocker)
