@@ -377,15 +377,15 @@ mount_at() { # MOUNTPOINT BACKEND OPTIONS [PREFIX COMMAND…]
     remember "$MNT" "$DAEMON" "$LOG"
 }
 
-# STORE is the backend, to mount it again with mount_at.  With E2E_STORE=redis both are a mount of a Redis server, one for each DIRECTORY.
+# BACKEND is what was mounted, to mount it again with mount_at.  With E2E_STORE=redis both are a mount of a Redis server, one for each DIRECTORY.
 mount_memory() { mount_store "" "${1:-}"; }
 mount_local() { mount_store "$1" "${2:-}"; } # DIRECTORY [OPTIONS]
 
 declare -A store_servers=()
 mount_store() { # DIRECTORY OPTIONS
     if [ "${E2E_STORE:-}" != redis ]; then
-        STORE=${1:+local:$1}
-        mount_backend "${STORE:=memory}" "$2"
+        BACKEND=${1:+local:$1}
+        mount_backend "${BACKEND:=memory}" "$2"
         return
     fi
     if [ -n "$1" ] && [ -n "${store_servers[$1]:-}" ]; then
@@ -394,7 +394,7 @@ mount_store() { # DIRECTORY OPTIONS
         redis_start
         [ -z "$1" ] || store_servers[$1]=$REDIS
     fi
-    STORE=$REDIS_URI
+    BACKEND=$REDIS_URI
     mount_redis "$2"
 }
 

@@ -261,7 +261,7 @@ actor L
 says L 'acquire("lease"); a = op("flock", "RDWR|CREAT"); flock(a, "EX")' ok
 point=$MNT
 crash "$point"
-mount_at "$point" "$STORE" ""
+mount_at "$point" "$BACKEND" ""
 expect exists lease
 expect eventually 6 absent flock
 says L 'b = op("flock", "RDWR|CREAT"); flock(b, "EX|NB")' ok

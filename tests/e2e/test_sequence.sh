@@ -99,7 +99,7 @@ memory=$MNT
 mkdir -m 700 "$TEST_DIR/store"
 mount_local "$TEST_DIR/store" ${E2E_STORE:+ttl=2} # what is gone with the daemon ends in a server with its term
 point=$MNT
-again() { crash "$point" && mount_at "$point" "$STORE" ""; }
+again() { crash "$point" && mount_at "$point" "$BACKEND" ""; }
 mkdir "$MNT/q" "$MNT/empty"
 touch "$MNT/q/job-" "$MNT/q/job-" "$MNT/empty/job-"
 rm "$MNT/empty/job-0000000000"
