@@ -88,8 +88,8 @@ static void on_down(void *context, const char *why)
     log_warning("the Redis server is away: %s", why);
 }
 
-/* "g TICKET": it holds; "w TICKET": somebody waits for what it holds;
- * "e TICKET WHY": it has ended. */
+/* "g TICKET": it holds; "a TICKET": it waits, and is to ask again; "w TICKET":
+ * somebody waits for what it holds; "e TICKET WHY": it has ended. */
 static void on_message(void *context, const char *data, size_t length)
 {
     struct redis *r = context;
@@ -102,6 +102,8 @@ static void on_message(void *context, const char *data, size_t length)
         t->handed = true;
         if (t->state != REDIS_ASKED)
             redis_refresh(r, t);
+    } else if (t && strcmp(words[0], "a") == 0 && t->state == REDIS_WAITING) {
+        redis_refresh(r, t);
     } else if (t && strcmp(words[0], "w") == 0 && t->state == REDIS_HELD) {
         r->events->wanted(r->context, &t->head);
     } else if (t && strcmp(words[0], "e") == 0 && words[2]) {

@@ -140,6 +140,14 @@ local function vacate(delay)
   end
 end
 
+-- A lock-delay that begins before the deadline which the first waiter knows of
+-- may end before it, too.
+local function tell_delay(delay)
+  local id = delay > 0 and waiting > 0 and call('ZRANGE', WAIT, 0, 0)[1]
+  local t = id and load(id)
+  if t then tell(t, 'a', id) end
+end
+
 -- Where side keys are gone, who held is lost: L, if it is there, runs out as
 -- another client's would.  Who waits asks again.
 local function give_up()

@@ -12,7 +12,9 @@ if t and call('ZSCORE', ORDER, id) then
   if waits(id) or why == '' then
     if drop(id, t) then vacate(0) end
   else
-    vacate(lose(id, t, why, now))
+    local delay = lose(id, t, why, now)
+    vacate(delay)
+    tell_delay(delay)
   end
 end
 grant()

@@ -36,6 +36,7 @@ for i = 1, #all, 2 do
 end
 if found then
   vacate(delay)
+  tell_delay(delay)
 elseif who == 'foreign' and fence == '0' then
   found = true
   call('DEL', L)
