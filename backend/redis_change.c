@@ -187,6 +187,66 @@ static enum backend_result result_of(struct redis *r, const struct redis_answer 
     return BACKEND_UNREACHABLE;
 }
 
+static void on_converted(void *arg, const struct redis_answer *answer);
+
+static void send_convert(struct redis_op *op, struct redis_ticket *t, const struct backend_claim *claim,
+                         int64_t timeout)
+{
+    bool by_party = claim->kind == BACKEND_FCNTL && claim->party;
+    struct backend_change c = {.set =
+                                   (claim->meta ? BACKEND_SET_META : 0u) | (claim->content ? BACKEND_SET_CONTENT : 0u),
+                               .meta = claim->meta,
+                               .content = claim->content};
+    struct redis_call call = {0};
+
+    op->claim = *claim;
+    op->claim.meta = op->claim.content = NULL;
+    fill(&call, op->r, REDIS_CONVERT, t);
+    redis_call_number(&call, (int64_t)claim->kind);
+    redis_call_number(&call, (int64_t)claim->mode);
+    redis_call_unsigned(&call, claim->handle);
+    redis_call_unsigned(&call, by_party ? claim->party : 0);
+    redis_call_offset(&call, claim->start);
+    redis_call_offset(&call, claim->end);
+    redis_call_number(&call, claim->ttl);
+    redis_call_text(&call, redis_ticket_has_kin(t, claim->handle, by_party ? claim->party : 0) ? "1" : "0");
+    redis_call_number(&call, t->place->sequence ? claim->ttl : MIN(claim->ttl, REDIS_LIVENESS));
+    add_change(&call, op, &c);
+    redis_call_send(&call, timeout, on_converted, op);
+}
+
+/* Its user was told that nothing has changed, so the server must not think that
+ * it is shared, say, while it is taken for exclusive here.  The parts that a party
+ * holds cannot be told again in one. */
+static void convert_back(struct redis *r, struct redis_ticket *t)
+{
+    int64_t left = t->head.deadline == CLOCK_NEVER ? REDIS_RELEASE_MAX : t->head.deadline - clock_now();
+    struct backend_claim claim = {
+        .user = t->head.user,
+        .kind = (enum backend_kind)t->head.kind,
+        .mode = (enum backend_mode)t->head.mode,
+        .handle = t->handle,
+        .party = t->party,
+        .start = t->start,
+        .end = t->end,
+        .ttl = t->head.ttl,
+        .due = t->due_after,
+        .meta = t->meta,
+        .content = t->content,
+    };
+    struct redis_op *op;
+
+    if (left <= 0)
+        return; /* it is about to end */
+    if (t->party) {
+        redis_ticket_end(r, t, BACKEND_LOST, true);
+        return;
+    }
+    op = done_op(r, t, NULL, NULL);
+    op->back = true;
+    send_convert(op, t, &claim, left);
+}
+
 static void on_converted(void *arg, const struct redis_answer *answer)
 {
     struct redis_op *op = arg;
@@ -194,7 +254,11 @@ static void on_converted(void *arg, const struct redis_answer *answer)
     struct redis_ticket *t = redis_ticket_find(r, op->token);
     enum backend_result result = result_of(r, answer);
 
-    if (t && result == BACKEND_OK) {
+    if (t && answer->outcome == REDIS_UNKNOWN) {
+        convert_back(r, t);
+    } else if (t && result != BACKEND_OK && op->back) {
+        redis_ticket_end(r, t, BACKEND_LOST, true);
+    } else if (t && result == BACKEND_OK) {
         t->head.user = op->claim.user;
         t->head.kind = (uint8_t)op->claim.kind;
         t->head.mode = (uint8_t)op->claim.mode;
@@ -224,32 +288,12 @@ void redis_convert(struct backend *b, struct backend_ticket *ticket, const struc
     struct redis *r = (struct redis *)b;
     struct redis_ticket *t = (struct redis_ticket *)ticket;
     bool by_party = claim->kind == BACKEND_FCNTL && claim->party;
-    struct backend_change c = {.set =
-                                   (claim->meta ? BACKEND_SET_META : 0u) | (claim->content ? BACKEND_SET_CONTENT : 0u),
-                               .meta = claim->meta,
-                               .content = claim->content};
-    struct redis_call call = {0};
-    struct redis_op *op;
 
     if (has_ended(t) || (by_party && claim->start > claim->end)) {
         done(arg, has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
         return;
     }
-    op = done_op(r, t, done, arg);
-    op->claim = *claim;
-    op->claim.meta = op->claim.content = NULL;
-    fill(&call, r, REDIS_CONVERT, t);
-    redis_call_number(&call, (int64_t)claim->kind);
-    redis_call_number(&call, (int64_t)claim->mode);
-    redis_call_unsigned(&call, claim->handle);
-    redis_call_unsigned(&call, by_party ? claim->party : 0);
-    redis_call_offset(&call, claim->start);
-    redis_call_offset(&call, claim->end);
-    redis_call_number(&call, claim->ttl);
-    redis_call_text(&call, redis_ticket_has_kin(t, claim->handle, by_party ? claim->party : 0) ? "1" : "0");
-    redis_call_number(&call, t->place->sequence ? claim->ttl : MIN(claim->ttl, REDIS_LIVENESS));
-    add_change(&call, op, &c);
-    redis_call_send(&call, 0, on_converted, op);
+    send_convert(done_op(r, t, done, arg), t, claim, 0);
 }
 
 static void on_set(void *arg, const struct redis_answer *answer)
@@ -291,13 +335,13 @@ static void on_extended(void *arg, const struct redis_answer *answer)
     int64_t ttl = op->ttl;
     bool gone = answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0;
     /* a rename may have been carried out before, though its answer is still to come */
-    bool moved = t && (t->moving || strcmp(t->place->name, op->name) != 0);
+    bool moved = t && (t->renaming || strcmp(t->place->name, op->name) != 0);
 
     redis_op_free(op);
     if (!t || t->state != REDIS_HELD)
         return;
     if (gone && !moved) {
-        redis_ticket_end(r, t, BACKEND_LOST, false);
+        redis_ticket_end(r, t, BACKEND_LOST, t->moving != NULL);
         return;
     }
     if (gone) {
@@ -385,6 +429,8 @@ static void on_renamed(void *arg, const struct redis_answer *answer)
     struct redis_ticket *t = redis_ticket_find(r, op->token);
     enum backend_result result = result_of(r, answer);
 
+    if (t)
+        t->renaming = false;
     if (t && answer->outcome != REDIS_UNKNOWN)
         g_clear_pointer(&t->moving, g_free);
     if (t && result == BACKEND_OK) {
@@ -414,6 +460,7 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
     op->name = g_strdup(name);
     g_free(t->moving);
     t->moving = g_strdup(name);
+    t->renaming = true;
     redis_call_lock(&call, r, REDIS_RENAME, t->place->name, false, NULL);
     redis_call_lock(&call, r, REDIS_RENAME, name, false, "i");
     redis_call_leaf(&call, t->place->name, false);

@@ -55,8 +55,9 @@ struct redis_ticket {
     LIST_ENTRY(redis_ticket) link; /* place->tickets */
     struct redis_place *place;
     char token[REDIS_TOKEN_SIZE];
-    char *name;   /* of a sequence ticket: as asked for, then as given */
-    char *moving; /* the name that a rename gives it whose outcome is not known (yet); or NULL */
+    char *name;    /* of a sequence ticket: as asked for, then as given */
+    char *moving;  /* the name that a rename gives it whose outcome is not known (yet); or NULL */
+    bool renaming; /* that is not answered */
     enum redis_state state;
     bool handed;            /* the server has told that it holds */
     struct redis_op *asked; /* its acquire that is not answered; or NULL */
@@ -116,6 +117,7 @@ struct redis_op {
     int64_t ttl;                  /* of acquire, renew and release */
     const char *why;              /* of release */
     bool lease;                   /* of release: the server keeps it for a mount that starts again */
+    bool back;                    /* of convert: to what it was before one whose outcome is unknown */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;

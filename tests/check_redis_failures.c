@@ -6,7 +6,7 @@
 #include "check_main.h"
 #include "hosts_fixture.h"
 
-enum { SHORT = 100, LONG = 1200 };
+enum { SHORT = 100, LONG = 1000 };
 
 static struct backend_claim lease;
 
@@ -151,6 +151,49 @@ START_TEST(release_of_unknown_outcome_is_done_when_the_server_is_back)
     redis_server_resume(hosts_server);
     HOSTS_UNTIL(waiter->granted);
     hosts_release(waiter);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+/* An old connection may carry it out when the server goes on, whatever was told. */
+START_TEST(rename_of_unknown_outcome_leaves_one_name_or_none)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+
+    redis_server_pause(hosts_server);
+    ck_assert_int_eq(hosts_rename(told, "M"), BACKEND_UNREACHABLE);
+    hosts_pass(_i == 0 ? 0 : LONG);
+    resume();
+    HOSTS_UNTIL(told->ended || hosts_exists("h:L"));
+    if (told->ended) {
+        ck_assert_int_eq(told->why, BACKEND_LOST);
+        HOSTS_UNTIL(!hosts_exists("h:L"));
+    } else {
+        hosts_release(told);
+    }
+    HOSTS_UNTIL(!hosts_exists("h:M"));
+}
+END_TEST
+
+START_TEST(convert_of_unknown_outcome_leaves_it_as_it_was)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct backend_claim shared = lease;
+    struct hosts_done done = {0};
+
+    shared.mode = BACKEND_SHARED;
+    shared.user = told;
+    redis_server_pause(hosts_server);
+    backend_convert(hosts_mount(0), told->ticket, &shared, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(told->ticket->mode, BACKEND_EXCLUSIVE);
+    hosts_pass(_i == 0 ? 0 : LONG);
+    resume();
+    HOSTS_UNTIL(told->ended || !hosts_is("h:L", "leasefs:held"));
+    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_int_eq(hosts_acquire(1, "L", &shared)->result, BACKEND_BUSY);
+    hosts_release(told);
     ck_assert(!hosts_exists("h:L"));
 }
 END_TEST
@@ -300,6 +343,8 @@ int main(void)
     tcase_add_test(tcase, pause_longer_than_the_term_loses_what_is_held_in_time_and_no_place);
     tcase_add_loop_test(tcase, acquire_of_unknown_outcome_leaves_nothing, 0, 2);
     tcase_add_loop_test(tcase, release_of_unknown_outcome_is_done_when_the_server_is_back, 0, 2);
+    tcase_add_loop_test(tcase, rename_of_unknown_outcome_leaves_one_name_or_none, 0, 2);
+    tcase_add_loop_test(tcase, convert_of_unknown_outcome_leaves_it_as_it_was, 0, 2);
     tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
     tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);
     tcase_add_test(tcase, server_that_became_a_replica_is_unreachable_until_it_is_none);
