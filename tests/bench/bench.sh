@@ -3,7 +3,7 @@
 # calls its functions; what it mounted and started is gone when it ends.
 #
 # Environment: LEASEFS, the daemon (default: leasefs of the current directory);
-# BUILT, where `make bench` and `make check` put the programs (default: the
+# BUILT, where `make bench-programs` and `make check` put the programs (default: the
 # current directory); BENCH_DISK and BENCH_TMPFS, where stores are made (default:
 # $TMPDIR or /var/tmp, and /dev/shm).
 
@@ -25,7 +25,7 @@ bench_die() {
 
 # bench_program NAME: its path, as $BUILT/tests/NAME.
 bench_program() {
-    [ -x "$BUILT/tests/$1" ] || bench_die "$BUILT/tests/$1 is missing: run make bench, or set BUILT"
+    [ -x "$BUILT/tests/$1" ] || bench_die "$BUILT/tests/$1 is missing: run make bench-programs, or set BUILT"
     echo "$BUILT/tests/$1"
 }
 
