@@ -9,6 +9,7 @@
 #include <ev.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "check_main.h"
 #include "local.h"
@@ -431,6 +432,8 @@ static void close_all(void)
     g_string_free(history, TRUE);
     g_rand_free(random_source);
     redis_server_free(server);
+    memset(pairs, 0, sizeof(pairs)); /* for the next run, where checks do not fork */
+    memset(parties, 0, sizeof(parties));
 }
 
 static void run(guint32 seed, bool ranges)
