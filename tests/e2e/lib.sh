@@ -416,6 +416,7 @@ unmount() {
     if ! eventually 20 gone "$pid"; then
         fail "the daemon of $1 did not end when it was unmounted"
         say "it waits in: $(cat "/proc/$pid"/task/*/wchan 2>&1)"
+        say "still mounted for: $(grep -ls " $1 " /proc/[0-9]*/mountinfo | head -5 | tr '\n' ' ')" # in another namespace
         tail -10 "${mount_logs[i]}" | sed 's/^/# /'
         end_process "$pid"
         status=1
