@@ -157,7 +157,9 @@ static void hold_converted(void *arg, enum backend_result result)
         hold_granted(fs, hold, hold->becomes);
     }
     r->then(r, result);
-    hold_resume_parked(fs, hold);
+    if (hold->kind != BACKEND_FCNTL) { /* else `then` has, and who is parked since then waits for a grant */
+        hold_resume_parked(fs, hold);
+    }
     hold_unref(fs, hold);
 }
 

@@ -336,11 +336,6 @@ static void lock_set_converted(struct request *r, enum backend_result result)
         lock_set_new(r);
         return;
     }
-    if (hold_party(r->node, r->lock.party)) {
-        hold_free(r->fs, hold); /* another thread of it was faster: one hold for each owner */
-        lock_set_answer(r, result);
-        return;
-    }
     /* From here on its tickets are the lock owner's, by range. */
     lock_take_from_others(r, hold);
     hold->party = r->lock.party;
@@ -349,11 +344,26 @@ static void lock_set_converted(struct request *r, enum backend_result result)
     lock_set_answer(r, result);
 }
 
+/* One that becomes a record lock: until it is, it is not known what its lock owner
+ * holds, and another thread of that would make a second hold. */
+static struct hold *lock_becoming(const struct node *node)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->converting && hold->becomes == BACKEND_FCNTL) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
 static void lock_set_go(struct request *r)
 {
     struct hold *ticket = sequence_ticket(r);
-    struct hold *hold = lock_convertible(r);
-    if (ticket) {
+    struct hold *hold = lock_convertible(r), *becoming = lock_becoming(r->node);
+    if (becoming) {
+        request_park(r, hold_queue(becoming), lock_resumed, lock_interrupted);
+    } else if (ticket) {
         sequence_await_turn(r, ticket);
     } else if (r->handle->ticket) {
         request_reply(r, -ESTALE); /* its place in the queue is gone */
