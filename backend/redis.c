@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "log.h"
 #include "redis_check.h"
@@ -162,10 +164,14 @@ static const struct redis_conn_events conn_events = {
 
 /* --- the backend --- */
 
-static void on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
+static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
 {
+    uint64_t times;
+
     (void)loop, (void)revents;
-    redis_ticket_tick(timer->data);
+    if (read(alarm->fd, &times, sizeof times) < 0)
+        return; /* it was set anew meanwhile */
+    redis_ticket_tick(alarm->data);
 }
 
 static void redis_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
@@ -175,8 +181,7 @@ static void redis_start(struct backend *b, struct ev_loop *loop, const struct ba
     r->loop = loop;
     r->events = events;
     r->context = context;
-    ev_init(&r->timer, on_timer);
-    r->timer.data = r;
+    ev_io_start(loop, &r->alarm);
     redis_conn_start(r->conn, loop, &conn_events, r);
 }
 
@@ -187,7 +192,8 @@ static void redis_free(struct backend *b)
     struct redis_ticket *t;
 
     if (r->loop)
-        ev_timer_stop(r->loop, &r->timer);
+        ev_io_stop(r->loop, &r->alarm);
+    close(r->alarm.fd);
     for (;;) {
         g_hash_table_iter_init(&each, r->tickets);
         if (!g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
@@ -301,6 +307,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     struct redis_conn_options conn = options->conn;
     struct redis *r;
     guint64 random;
+    int alarm;
 
     if (!at) {
         snprintf(error, error_size, "key=%s: the template must contain {n}, which stands for the lock's name",
@@ -310,6 +317,12 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     if (!is_template(options->prefix ? options->prefix : "", template, at)) {
         snprintf(error, error_size, "prefix= and key= give keys with a } that ends no {tag}, which no lock can have");
         return -EINVAL;
+    }
+    alarm = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (alarm < 0) {
+        alarm = -errno;
+        snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-alarm));
+        return alarm;
     }
     while (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
@@ -328,6 +341,8 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->queues = g_hash_table_new(g_str_hash, g_str_equal);
     skiplist_init(&r->agenda, compare_next, options->seed);
     r->arena = g_string_chunk_new(4096);
+    ev_io_init(&r->alarm, on_alarm, alarm, EV_READ);
+    r->alarm.data = r;
     r->armed = CLOCK_NEVER;
     LIST_INIT(&r->ops);
     if (options->identity) {

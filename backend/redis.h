@@ -23,8 +23,8 @@ struct redis_options {
                              it leases are found again; NULL: they are not */
 };
 
-/* 0 or -EINVAL with one line in `error`: a key template without {n}, or that no
- * lock can have.  Connects when started.  Copies the options. */
+/* 0, or -errno with one line in `error`: -EINVAL for a key template without {n}, or
+ * that no lock can have.  Connects when started.  Copies the options. */
 int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size);
 
 #endif

@@ -19,7 +19,7 @@ void redis_describe(struct redis *r, const redisReply *reply, size_t first, stru
     info->acquired = age >= 0 ? now - age : CLOCK_NEVER;
     info->deadline = left >= 0 ? now + left : CLOCK_NEVER;
     info->ttl = ttl >= 0 ? ttl : left >= 0 ? left : 0;
-    info->meta = redis_bytes(reply, first + 6);
+    info->meta = *redis_text(reply, first + 7) ? redis_bytes(reply, first + 6) : NULL; /* no mount's has none */
     info->start = redis_offset(reply, first + 8);
     info->end = redis_offset(reply, first + 9);
     if (t && t->state != REDIS_ASKED) {

@@ -83,8 +83,8 @@ struct redis {
     struct ev_loop *loop;
     const struct backend_events *events;
     void *context;
-    ev_timer timer;
-    clock_ms armed;        /* what the timer is set to; CLOCK_NEVER: nothing */
+    ev_io alarm;           /* a timerfd on CLOCK_BOOTTIME, which goes on while suspended */
+    clock_ms armed;        /* when it will go off; CLOCK_NEVER: not */
     char *before, *behind; /* of a lock's key: around the name */
     char mount[24];        /* "lfs:" and 64 random bits: the mount's channel */
     GHashTable *tickets;   /* token -> struct redis_ticket */
@@ -202,7 +202,7 @@ void redis_ticket_segments(struct redis_ticket *t, const char *text);
 bool redis_ticket_has_kin(const struct redis_ticket *t, uint64_t handle, uint64_t party);
 /* A cycle of waits of parties of this mount that begins with this one. */
 bool redis_ticket_deadlocked(struct redis *r, const struct redis_ticket *t);
-/* For redis.c's timer. */
+/* For redis.c's alarm. */
 void redis_ticket_tick(struct redis *r);
 
 /* --- redis_acquire.c --- */

@@ -4,11 +4,14 @@
  *       └───────────────────────granted──────────────────────────────────┘
  *                          ◀──passed over, or the claim is unknown──┘
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/timerfd.h>
 
+#include "log.h"
 #include "redis_private.h"
 
 static void make_token(char *token)
@@ -176,6 +179,21 @@ void redis_ticket_adopt(struct redis *r, struct redis_ticket *t, const char *tok
     g_hash_table_insert(r->tickets, t->token, t);
 }
 
+static void set_alarm(struct redis *r)
+{
+    const struct redis_ticket *first = skiplist_item(skiplist_first(&r->agenda));
+    clock_ms next = first ? MAX(first->next, 1) : CLOCK_NEVER; /* 0 would stop it */
+    struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
+
+    /* a later one is set when this one has gone off */
+    if (next >= r->armed)
+        return;
+    if (timerfd_settime(r->alarm.fd, TFD_TIMER_ABSTIME, &at, NULL) == 0)
+        r->armed = next;
+    else
+        log_error("cannot set a timer: %s", g_strerror(errno));
+}
+
 void redis_ticket_schedule(struct redis *r, struct redis_ticket *t)
 {
     clock_ms next = MIN(MIN(t->due, t->refresh), t->head.deadline);
@@ -185,16 +203,7 @@ void redis_ticket_schedule(struct redis *r, struct redis_ticket *t)
         t->next = next;
         skiplist_insert(&r->agenda, t);
     }
-    const struct redis_ticket *first = skiplist_item(skiplist_first(&r->agenda));
-    if (first->next == r->armed)
-        return;
-    ev_timer_stop(r->loop, &r->timer);
-    r->armed = first->next;
-    if (r->armed == CLOCK_NEVER)
-        return;
-    ev_now_update(r->loop);
-    ev_timer_set(&r->timer, (double)MAX(r->armed - clock_now(), 0) / 1e3, 0.);
-    ev_timer_start(r->loop, &r->timer);
+    set_alarm(r);
 }
 
 void redis_ticket_end(struct redis *r, struct redis_ticket *t, enum backend_end why, bool release)
@@ -359,7 +368,5 @@ void redis_ticket_tick(struct redis *r)
             break;
         see_to(r, t, now);
     }
-    struct redis_ticket *t = skiplist_item(skiplist_first(&r->agenda));
-    if (t)
-        redis_ticket_schedule(r, t);
+    set_alarm(r);
 }
