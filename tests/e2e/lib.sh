@@ -413,10 +413,13 @@ unmount() {
     i=$INDEX pid=${mount_daemons[i]}
     parent=$(ps -o ppid= -p "$pid")
     if mounted_as "$1" "${mount_devices[i]}"; then umount "$1" 2>/dev/null || umount -l "$1"; fi
+    if ! eventually 20 gone "$pid" && grep -qs " $1 " /proc/[0-9]*/mountinfo; then
+        say "$1 is still mounted in a mount namespace that somebody has made meanwhile"
+        kill -TERM "$pid"
+    fi
     if ! eventually 20 gone "$pid"; then
         fail "the daemon of $1 did not end when it was unmounted"
         say "it waits in: $(cat "/proc/$pid"/task/*/wchan 2>&1)"
-        say "still mounted for: $(grep -ls " $1 " /proc/[0-9]*/mountinfo | head -5 | tr '\n' ' ')" # in another namespace
         tail -10 "${mount_logs[i]}" | sed 's/^/# /'
         end_process "$pid"
         status=1

@@ -82,6 +82,7 @@ for how in 'rm("watched2")' 'put("watched2", "break", "1")' 'put("watched2", "re
 done
 
 it "inotifywait on the directory sees a lease come and be released"
+: >"$TEST_DIR/inotify.err"
 inotifywait -m -e create,delete "$MNT/sub" >"$TEST_DIR/inotify.dir" 2>"$TEST_DIR/inotify.err" &
 watcher=$!
 started+=("$watcher")
