@@ -223,6 +223,35 @@ START_TEST(lock_without_one_of_its_side_keys_goes_on)
 }
 END_TEST
 
+START_TEST(sequence_without_one_of_its_keys_has_no_second_holder_for_long)
+{
+    static const char *const keys[] = {"lfs:o:{h:d}", "lfs:t:{h:d}", "lfs:i:{h:d}", "lfs:w:{h:d}"};
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *holder, *waiter;
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    holder = hosts_acquire(0, "d/s-", &claim); /* asks nothing of itself for long */
+    claim = hosts_claim(BACKEND_LEASE, 1500);
+    claim.sequence = claim.wait = true;
+    waiter = hosts_acquire(1, "d/s-", &claim);
+    ck_assert_int_eq(waiter->result, BACKEND_QUEUED);
+    ck_assert_int_eq(redis_server_do(hosts_server, "DEL %s", keys[_i]), 1);
+    while (!waiter->granted && holder->ticket && clock_now() < holder->at + 1800)
+        hosts_turn();
+    if (waiter->granted && holder->ticket)
+        hosts_pass(100); /* the message is on its way */
+    ck_assert_msg(!waiter->granted || !holder->ticket, "without %s two hold", keys[_i]);
+    if (holder->ticket)
+        hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted || waiter->ended);
+    if (waiter->ticket)
+        hosts_release(waiter);
+    hosts_release(hosts_acquire(0, "d/s-", &claim));
+}
+END_TEST
+
 START_TEST(lock_without_all_its_side_keys_is_lost_and_runs_out)
 {
     struct told *holder = hosts_get(0, "L", 600);
@@ -284,6 +313,7 @@ int main(void)
     tcase_add_test(administrator, deleted_lock_goes_to_those_that_wait);
     tcase_add_test(administrator, overwritten_lock_is_lost_and_stays_the_others);
     tcase_add_loop_test(administrator, lock_without_one_of_its_side_keys_goes_on, 0, G_N_ELEMENTS(sides));
+    tcase_add_loop_test(administrator, sequence_without_one_of_its_keys_has_no_second_holder_for_long, 0, 4);
     tcase_add_test(administrator, lock_without_all_its_side_keys_is_lost_and_runs_out);
     tcase_add_test(administrator, flush_while_held_and_while_waiting_begins_anew);
     suite_add_tcase(suite, administrator);

@@ -151,7 +151,7 @@ end
 -- Where side keys are gone, who held is lost: L, if it is there, runs out as
 -- another client's would.  Who waits asks again.
 local function give_up()
-  for _, id in ipairs(call('ZRANGE', ORDER, 0, -1)) do
+  for _, id in ipairs(call('ZRANGE', tickets > 0 and ORDER or TERM, 0, -1)) do
     local t = load(id)
     if t then
       forget(id, t)

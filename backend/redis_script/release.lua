@@ -7,9 +7,9 @@ local t = load(id)
 if t then call('ZREM', WAITERS, id) end -- a write that a full server permits, before those it would refuse
 expire()
 local found = 0
-if t and call('ZSCORE', ORDER, id) then
+if call('ZSCORE', ORDER, id) then
   found = 1
-  if waits(id) or why == '' then
+  if not t or waits(id) or why == '' then
     if drop(id, t) then vacate(0) end
   else
     local delay = lose(id, t, why, now)

@@ -17,6 +17,7 @@ elseif t then
 end
 expire()
 if not t or not call('ZSCORE', ORDER, id) or waits(id) then
+  if not t and call('ZSCORE', ORDER, id) and drop(id) then vacate(0) end -- what INFO said of it was deleted
   grant()
   finish()
   return 0
