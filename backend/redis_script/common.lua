@@ -182,7 +182,7 @@ local function expire()
   if tickets == 0 then return end
   if who == 'ours' and not sequence and value ~= SHARED and tickets - waiting > 1 then wait_again() end
   local stale = who ~= 'ours' and tickets > waiting
-  local dead = call('ZRANGEBYSCORE', TERM, '-inf', number_text(now), 'WITHSCORES', 'LIMIT', 0, 100)
+  local dead = call('ZRANGEBYSCORE', TERM, '-inf', number_text(now), 'WITHSCORES')
   local delay, held = 0, false
   for i = 1, #dead, 2 do
     local id, t = dead[i], load(dead[i])

@@ -105,7 +105,7 @@ done
 it "the cached content and size of an earlier lease are not shown for a later one"
 actor B
 for i in {1..10}; do
-    says A "acquire('c', 'first $i'); put('c', 'ttl', '100ms')" ok
+    says A "acquire('c', 'first $i'); put('c', 'ttl', '300ms')" ok
     expect_is "$(cat "$MNT/c")" "first $i"
     expect eventually 3 answers B "acquire('c', 'the second $i')" ok
     expect_is "$(cat "$MNT/c")" "the second $i"
