@@ -272,10 +272,27 @@ void hold_resume_parked(struct fs *fs, struct hold *hold)
 
 /* --- ending ---------------------------------------------------------------- */
 
+/* Somebody of this mount stands in the queue, as the backend has told: what one
+ * holder lets go of is then another's, here or elsewhere, and the name stays. */
+static bool hold_is_awaited(const struct node *node)
+{
+    const struct hold *hold;
+    if (node->parties) {
+        return false; /* its range may be another than the one that is waited for */
+    }
+    LIST_FOREACH(hold, &node->waiting, link) {
+        if (hold->ticket && hold->ticket->fence) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
 {
     struct backend_ticket *ticket = hold->ticket;
     struct node *node = tree_ref(hold->node);
+    bool sequence = hold->sequence;
     hold->ticket = NULL;
     if (ticket) {
         backend_release(fs->backend, ticket, done, arg);
@@ -283,7 +300,9 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
         done(arg, BACKEND_STALE);
     }
     hold_free(fs, hold);
-    hold_check_gone(fs, node);
+    if (sequence || !hold_is_awaited(node)) {
+        hold_check_gone(fs, node);
+    }
     tree_unref(fs->tree, node);
 }
 

@@ -483,6 +483,24 @@ START_TEST(release_without_flush_lets_the_waiting_open_on)
 }
 END_TEST
 
+/* A question would stand between the release and the claim of the next. */
+START_TEST(release_to_a_waiter_asks_the_backend_nothing)
+{
+    ck_assert_int_eq(wire_result(w, ask(FLOCK, &a)), 0);
+    uint64_t waiter = ask(FLOCK, &b);
+    ck_assert(wire_waits(w, waiter));
+    unsigned asked = fake_backend_count(w->fake, FAKE_STAT);
+    fake_backend_hold_events(w->fake, true);
+    ck_assert_int_eq(give_back(FLOCK, &a), 0);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_STAT), asked);
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, waiter), 0);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_STAT), asked);
+    ck_assert_int_eq(give_back(FLOCK, &b), 0);
+    check_free(FLOCK);
+}
+END_TEST
+
 START_TEST(interrupted_nonblocking_flock_leaves_the_outcome_alone)
 {
     w->pid = carol;
@@ -531,6 +549,7 @@ int main(void)
     tcase_add_test(cases, interrupt_that_crosses_the_decision_is_ignored);
     tcase_add_test(cases, interrupt_of_one_waiting_open_leaves_the_others);
     tcase_add_test(cases, release_without_flush_lets_the_waiting_open_on);
+    tcase_add_test(cases, release_to_a_waiter_asks_the_backend_nothing);
     tcase_add_test(cases, interrupted_nonblocking_flock_leaves_the_outcome_alone);
     suite_add_tcase(suite, cases);
     return check_main(suite);
