@@ -65,6 +65,31 @@ START_TEST(lock_that_is_handed_over_and_not_claimed_goes_on)
 }
 END_TEST
 
+START_TEST(who_waited_behind_one_that_queued_again_gets_a_larger_token_too)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG), *again, *next;
+    uint64_t number, fence;
+
+    again = hosts_queue(0, "L", BACKEND_EXCLUSIVE, 600);
+    redis_proxy_lose(proxy, "", UINT_MAX, true); /* cut off for longer than it counts as alive */
+    hosts_pass(1000);
+    next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_uint_eq(hosts_stat(1, "L").waiters, 1);
+    number = next->ticket->fence;
+    redis_proxy_lose(proxy, "", 0, false);
+    hosts_until_up(0);
+    HOSTS_UNTIL(hosts_stat(1, "L").waiters == 2);
+    hosts_release(holder);
+    HOSTS_UNTIL(again->granted); /* it has its place, and a number of its own */
+    ck_assert_uint_eq(next->granted, 0);
+    fence = again->ticket->fence;
+    ck_assert_uint_gt(fence, number);
+    hosts_release(again);
+    HOSTS_UNTIL(next->granted);
+    ck_assert_uint_gt(next->ticket->fence, fence);
+}
+END_TEST
+
 START_TEST(claim_whose_answer_is_lost_is_granted_once)
 {
     struct told *holder = hosts_get(1, "L", HOSTS_LONG), *waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
@@ -199,6 +224,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, lost_message_costs_a_waiter_no_more_than_the_refresh);
     tcase_add_test(tcase, lock_that_is_handed_over_and_not_claimed_goes_on);
+    tcase_add_test(tcase, who_waited_behind_one_that_queued_again_gets_a_larger_token_too);
     tcase_add_test(tcase, claim_whose_answer_is_lost_is_granted_once);
     tcase_add_test(tcase, acquire_whose_answer_is_lost_is_granted_once);
     tcase_add_test(tcase, queued_claim_whose_answer_is_lost_stands_in_the_queue_once);

@@ -267,14 +267,16 @@ end
 
 -- The number with which a ticket holds: it only grows, though it was overtaken.
 local function granted_number(id, t, number)
-  if t.o or odd and not sequence then
-    local top = tonumber(call('HGET', INFO, 'top') or 0)
+  if t.o or not sequence and (odd or number < top) then
     if t.o or number < top then
       number = next_number()
       call('ZADD', ORDER, number_text(number), id)
     end
     t.o = nil
-    if odd then call('HSET', INFO, 'top', number_text(number)) end
+    if not sequence then
+      top = number
+      call('HSET', INFO, 'top', number_text(number))
+    end
   end
   return number
 end

@@ -32,7 +32,7 @@ local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
 
 local leaf, sequence = ARGV[1], ARGV[2] == '1'
-local value, who, tickets, waiting, odd, broken -- see look
+local value, who, tickets, waiting, odd, top, broken -- see look
 
 local function number_text(x) return string.format('%.0f', x) end
 
@@ -58,13 +58,15 @@ local function waits(id) return waiting > 0 and call('ZSCORE', WAIT, id) end
 local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
 
 -- Reads it.  `who` has L: 'free', 'ours' (a ticket holds), 'delay' or 'foreign'.
+-- `top`: the largest number that was granted out of order, which later ones exceed.
 -- `broken`: some of the side keys were deleted, or evicted, and others were not.
 local function look()
   value = not sequence and redis.pcall('GET', L)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then error(value.err) end
   tickets = call('ZCARD', ORDER)
   waiting = tickets > 0 and call('ZCARD', WAIT) or 0
-  odd = tickets > 0 and call('HEXISTS', INFO, 'odd') == 1
+  local marks = tickets > 0 and call('HMGET', INFO, 'odd', 'top') or {}
+  odd, top = marks[1] == '1', tonumber(marks[2] or 0)
   if tickets > 0 then
     broken = call('ZCARD', TERM) ~= tickets or waiting > tickets
   else
