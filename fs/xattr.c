@@ -41,21 +41,27 @@ static bool xattr_caller_waits(struct request *r)
     return false;
 }
 
+/* The caller's own, if it has one: a store that forgot may have granted it beside another.  NULL also when that is of
+ * bytes, whose ticket only the store knows. */
 struct hold *xattr_hold(struct request *r)
 {
     struct owner *caller = request_caller(r);
-    struct hold *hold, *found = NULL;
+    struct hold *hold, *found = NULL, *kin = NULL;
     LIST_FOREACH(hold, &r->node->holds, link) {
+        if (!hold->ticket && hold->kind == BACKEND_FCNTL && hold->since && hold_is_owner(hold, caller)) {
+            return NULL;
+        }
         if (!hold->ticket || !hold->ticket->held) {
             continue;
         }
-        if (hold->ticket->mode == BACKEND_EXCLUSIVE || hold_is_owner(hold, caller)) {
+        if (hold_is_owner(hold, caller)) {
             return hold;
         }
-        struct owner *owner = found ? NULL : hold_owner(hold);
-        found = owner && caller && owner_descends(caller, owner) ? hold : found;
+        found = !found && hold->ticket->mode == BACKEND_EXCLUSIVE ? hold : found;
+        struct owner *owner = kin ? NULL : hold_owner(hold);
+        kin = owner && caller && owner_descends(caller, owner) ? hold : kin;
     }
-    return found;
+    return found ? found : kin;
 }
 
 static GString *xattr_get_state(struct request *r, const struct backend_info *info)
