@@ -1,0 +1,394 @@
+/* faults_client: one process that takes a lock, works under its protection, and gives
+ * it up, again and again; see faults.h.
+ *
+ * A careful holder checks before each step and goes no further when it lost the
+ * lock; a careless one believes what it was told when it acquired.  Both show
+ * their token to guarded files.  Whoever does not know whether a lease of its own
+ * is left behind dies, as only that lets it run out.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/time.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "faults.h"
+
+#define FUSE_SUPER_MAGIC 0x65735546
+
+static const char *const operation_names[] = {
+    [FAULTS_DIRECTORY] = "open directory",
+    [FAULTS_EXCL] = "open(O_EXCL)",
+    [FAULTS_OPEN] = "open",
+    [FAULTS_FLOCK] = "flock",
+    [FAULTS_FLOCK_TRY] = "flock NB",
+    [FAULTS_FCNTL] = "F_SETLKW",
+    [FAULTS_FCNTL_TRY] = "F_SETLK",
+    [FAULTS_TTL] = "set ttl",
+    [FAULTS_STATE] = "get state",
+    [FAULTS_TOKEN] = "get token",
+    [FAULTS_REMAINING] = "get remaining",
+    [FAULTS_READ] = "read",
+    [FAULTS_CHECK] = "check token",
+    [FAULTS_RELEASE] = "release by token",
+    [FAULTS_UNLINK] = "unlink",
+    [FAULTS_UNLOCK] = "unlock",
+    [FAULTS_CLOSE] = "close",
+};
+
+const char *faults_operation_name(unsigned operation)
+{
+    return operation_names[operation];
+}
+
+struct holder {
+    struct faults *faults;
+    struct faults_log *log;
+    struct stress_random random;
+    uint32_t client, grants, name;
+    int directory, fd; /* of the mount, as it was when the lock was taken; of the lock */
+    enum history_kind kind;
+    enum history_mode mode;
+    struct history_hold *hold;
+    int64_t token; /* 0: never read while it was certainly held */
+    bool lost;
+};
+
+/* --- system calls, noted -------------------------------------------------------- */
+
+static void begin(struct holder *h, enum faults_operation operation)
+{
+    atomic_store(&h->log->doing, operation);
+    atomic_store(&h->log->doing_name, h->name);
+    atomic_store(&h->log->since, stress_now());
+}
+
+static bool end(struct holder *h, enum faults_operation operation, int64_t result)
+{
+    int error = result < 0 ? errno : 0;
+    atomic_store(&h->log->since, 0);
+    h->log->outcome[operation][error < HISTORY_ERRNO_MAX ? error : HISTORY_ERRNO_MAX - 1]++;
+    errno = error;
+    return result >= 0;
+}
+
+static bool attribute(struct holder *h, enum faults_operation operation, const char *name, char value[64])
+{
+    begin(h, operation);
+    ssize_t size = fgetxattr(h->fd, name, value, 63);
+    value[size < 0 ? 0 : size] = '\0';
+    return end(h, operation, size);
+}
+
+/* "1.234" as ns, less the last digit's worth. */
+static int64_t seconds(const char *text)
+{
+    return (int64_t)(strtod(text, NULL) * 1000) * STRESS_MS - STRESS_MS;
+}
+
+/* --- checks ------------------------------------------------------------------------ */
+
+/* The state is asked last: a handle that has lost stays lost, so what was read before was its own. */
+static bool holder_ask(struct holder *h)
+{
+    char remaining[64], token[64], state[64];
+    int64_t before = stress_now();
+    bool known = attribute(h, FAULTS_REMAINING, "user.lease.remaining", remaining) &&
+                 attribute(h, FAULTS_TOKEN, "user.lease.token", token) &&
+                 attribute(h, FAULTS_STATE, "user.lease.state", state);
+    if (!known || strcmp(state, "held") != 0) {
+        return false;
+    }
+    int64_t promised = before + seconds(remaining);
+    h->token = strtoll(token, NULL, 10);
+    if (!h->hold->token) {
+        h->hold->token_at = stress_now();
+        h->hold->token = h->token;
+    }
+    if (promised > h->hold->released) {
+        h->hold->released = promised;
+    }
+    return true;
+}
+
+/* Held when it was asked: by the handle, or by the token. */
+static bool holder_ask_once(struct holder *h)
+{
+    char byte, value[32];
+    int64_t before = stress_now();
+    bool held;
+    if (stress_chance(&h->random, 50) || h->mode == HISTORY_SHARED) {
+        begin(h, FAULTS_READ);
+        held = end(h, FAULTS_READ, pread(h->fd, &byte, 1, 0));
+    } else {
+        snprintf(value, sizeof value, "%lld", (long long)h->token);
+        begin(h, FAULTS_CHECK);
+        held = end(h, FAULTS_CHECK, fsetxattr(h->fd, "user.lease.check", value, strlen(value), 0));
+    }
+    if (held && before > h->hold->released) {
+        h->hold->released = before;
+    }
+    return held;
+}
+
+static bool holder_check(struct holder *h)
+{
+    if (h->token && stress_chance(&h->random, 30) ? holder_ask_once(h) : holder_ask(h)) {
+        return true;
+    }
+    h->log->lost += !h->lost;
+    h->lost = true;
+    return false;
+}
+
+/* --- acquiring ---------------------------------------------------------------------- */
+
+/* Only on a leasefs: between two mounts there is an ordinary directory. */
+static bool holder_enter(struct holder *h)
+{
+    const struct faults_options *o = &h->faults->options;
+    struct statfs st;
+    begin(h, FAULTS_DIRECTORY);
+    h->directory = open(o->mounts[h->client % o->mount_count], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (!end(h, FAULTS_DIRECTORY, h->directory)) {
+        return false;
+    }
+    if (fstatfs(h->directory, &st) != 0 || st.f_type != FUSE_SUPER_MAGIC) {
+        close(h->directory);
+        return false;
+    }
+    return true;
+}
+
+static void alarm_after(int64_t ns)
+{
+    struct timeval every = {.tv_sec = ns / STRESS_SECOND, .tv_usec = ns % STRESS_SECOND / 1000};
+    struct itimerval timer = {.it_value = every, .it_interval = every};
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static bool holder_lock(struct holder *h, bool wait)
+{
+    bool shared = h->mode == HISTORY_SHARED;
+    struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
+    enum faults_operation operation =
+        h->kind == HISTORY_FLOCK ? (wait ? FAULTS_FLOCK : FAULTS_FLOCK_TRY) : (wait ? FAULTS_FCNTL : FAULTS_FCNTL_TRY);
+    int commands[2][2] = {{F_SETLK, F_SETLKW}, {F_OFD_SETLK, F_OFD_SETLKW}}, result;
+    begin(h, operation);
+    if (wait) {
+        alarm_after((20 + stress_below(&h->random, 2000)) * STRESS_MS);
+    }
+    if (h->kind == HISTORY_FLOCK) {
+        result = flock(h->fd, (shared ? LOCK_SH : LOCK_EX) | (wait ? 0 : LOCK_NB));
+    } else {
+        result = fcntl(h->fd, commands[h->kind == HISTORY_OFD][wait], &range);
+    }
+    int error = errno;
+    if (wait) {
+        alarm_after(0);
+    }
+    errno = error;
+    return end(h, operation, result);
+}
+
+static bool holder_close(struct holder *h)
+{
+    begin(h, FAULTS_CLOSE);
+    return end(h, FAULTS_CLOSE, close(h->fd));
+}
+
+static void holder_note(struct holder *h)
+{
+    uint32_t n = atomic_load(&h->log->holds);
+    if (n >= FAULTS_HOLDS_MAX) {
+        stress_die("client %u: no room for more than %u holds", h->client, n);
+    }
+    h->hold = &h->log->hold[n];
+    *h->hold = (struct history_hold){.acquired = stress_now(),
+                                     .end = HISTORY_RANGE_MAX,
+                                     .name = (uint16_t)h->name,
+                                     .client = (uint16_t)h->client,
+                                     .grant = ++h->grants,
+                                     .kind = (uint8_t)h->kind,
+                                     .mode = (uint8_t)h->mode};
+    atomic_store(&h->log->holds, n + 1);
+    h->log->acquired++;
+    h->token = 0;
+    h->lost = false;
+}
+
+static bool holder_acquire(struct holder *h)
+{
+    static const enum history_kind kinds[] = {HISTORY_FLOCK, HISTORY_FLOCK, HISTORY_FLOCK, HISTORY_POSIX,
+                                              HISTORY_OFD,   HISTORY_LEASE, HISTORY_LEASE};
+    char name[32];
+    h->name = stress_below(&h->random, h->faults->options.names);
+    /* the token of byte ranges is what the store has for the name, which may be another's if it forgot */
+    h->kind = kinds[stress_below(&h->random, 7)];
+    if (h->faults->options.forgetful && (h->kind == HISTORY_POSIX || h->kind == HISTORY_OFD)) {
+        h->kind = HISTORY_FLOCK;
+    }
+    h->mode = h->kind != HISTORY_LEASE && stress_chance(&h->random, 20) ? HISTORY_SHARED : HISTORY_EXCLUSIVE;
+    bool lease = h->kind == HISTORY_LEASE;
+    enum faults_operation operation = lease ? FAULTS_EXCL : FAULTS_OPEN;
+    snprintf(name, sizeof name, "n%u", h->name);
+    begin(h, operation);
+    h->fd = openat(h->directory, name, O_RDWR | O_CREAT | O_CLOEXEC | (lease ? O_EXCL : 0), 0666);
+    if (!end(h, operation, h->fd)) {
+        if (lease && errno != EEXIST) {
+            h->log->open++;
+            exit(0); /* it may be there: see above */
+        }
+        return false;
+    }
+    if (!lease && !holder_lock(h, stress_chance(&h->random, 60))) {
+        h->log->open += errno != EAGAIN && errno != EINTR;
+        holder_close(h);
+        return false;
+    }
+    holder_note(h);
+    return true;
+}
+
+/* --- giving up ------------------------------------------------------------------------ */
+
+static void holder_let_go(struct holder *h)
+{
+    int64_t now = stress_now();
+    if (h->hold->released > now) {
+        h->hold->released = now;
+    }
+}
+
+/* A lease: by its name while it is known to be there, else by its token, which harms no other's. */
+static void holder_release_lease(struct holder *h)
+{
+    char name[32], path[4096], value[32];
+    const struct faults_options *o = &h->faults->options;
+    snprintf(name, sizeof name, "n%u", h->name);
+    snprintf(path, sizeof path, "%s/%s", o->mounts[h->client % o->mount_count], name);
+    snprintf(value, sizeof value, "%lld", (long long)h->token);
+    if (!h->lost && stress_chance(&h->random, 50)) {
+        begin(h, FAULTS_UNLINK);
+        if (end(h, FAULTS_UNLINK, unlinkat(h->directory, name, 0)) || errno == ENOENT || errno == EPERM) {
+            return;
+        }
+    }
+    if (h->token) {
+        begin(h, FAULTS_RELEASE);
+        if (end(h, FAULTS_RELEASE, setxattr(path, "user.lease.release", value, strlen(value), 0)) || errno == ESTALE ||
+            errno == ENOENT) {
+            return;
+        }
+    }
+    exit(0);
+}
+
+static void holder_release(struct holder *h)
+{
+    struct flock range = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+    holder_let_go(h);
+    if (h->kind == HISTORY_LEASE) {
+        holder_release_lease(h);
+    } else if (stress_chance(&h->random, 50)) {
+        begin(h, FAULTS_UNLOCK);
+        end(h, FAULTS_UNLOCK,
+            h->kind == HISTORY_FLOCK ? flock(h->fd, LOCK_UN)
+                                     : fcntl(h->fd, h->kind == HISTORY_OFD ? F_OFD_SETLK : F_SETLK, &range));
+    }
+    holder_close(h);
+}
+
+/* --- work ------------------------------------------------------------------------------- */
+
+/* What a guarded file said to a holder: to refuse one that holds, before and after, is a fault. */
+static void holder_count(struct holder *h, enum guard_answer answer)
+{
+    int64_t token = h->token;
+    h->log->accepted += answer == GUARD_ACCEPTED;
+    h->log->reused += answer == GUARD_REUSED;
+    if (answer == GUARD_STALE) {
+        bool held = holder_ask(h) && h->token == token;
+        h->log->refused += held;
+        h->log->stale += !held;
+    }
+}
+
+static void holder_step(struct holder *h, int64_t guarded, int64_t plain)
+{
+    uint32_t dice = stress_below(&h->random, 100);
+    int64_t owner = (int64_t)h->client << 32 | h->grants;
+    int64_t pause = dice < 80 ? 1 + stress_below(&h->random, 20) : 50 + stress_below(&h->random, 400);
+    stress_sleep(pause * STRESS_MS);
+    holder_count(h, guard_write(h->faults, h->name, h->token, owner, guarded));
+    guard_plain_write(h->faults, h->name, plain);
+}
+
+/* Reads once, and counts on from that, as whoever holds a lock may. */
+static void holder_work(struct holder *h)
+{
+    bool careless = stress_chance(&h->random, 40);
+    uint32_t steps = stress_below(&h->random, 10) + (careless ? 10 : 0);
+    int64_t owner = (int64_t)h->client << 32 | h->grants, guarded = 0;
+    if (!holder_check(h)) {
+        return;
+    }
+    if (h->mode == HISTORY_SHARED) {
+        for (uint32_t i = 0; i < steps && holder_check(h); i++) {
+            stress_sleep(stress_below(&h->random, 50) * STRESS_MS);
+        }
+        return;
+    }
+    int64_t plain = guard_plain_read(h->faults, h->name);
+    enum guard_answer answer = guard_begin(h->faults, h->name, h->token, owner, &guarded);
+    if (answer != GUARD_ACCEPTED) {
+        holder_count(h, answer);
+        return;
+    }
+    for (uint32_t i = 1; i <= steps && (careless || holder_check(h)); i++) {
+        holder_step(h, guarded + i, plain + i);
+    }
+}
+
+/* A term that is not renewed: a process that is stopped for longer has lost it. */
+static void holder_fix_term(struct holder *h)
+{
+    if (h->kind == HISTORY_LEASE && stress_chance(&h->random, 50)) {
+        begin(h, FAULTS_TTL);
+        end(h, FAULTS_TTL, fsetxattr(h->fd, "user.lease.ttl", "500ms", 5, 0));
+    }
+}
+
+static void wake(int signal)
+{
+    (void)signal;
+}
+
+void faults_client_run(struct faults *faults, uint32_t client)
+{
+    struct faults_log *log = &faults->logs[client];
+    uint32_t incarnation = atomic_fetch_add(&log->incarnations, 1);
+    struct holder h = {.faults = faults, .log = log, .client = client, .grants = incarnation << 16};
+    struct sigaction action = {.sa_handler = wake}; /* no SA_RESTART: waits end with EINTR */
+    sigaction(SIGALRM, &action, NULL);
+    h.random = stress_seed(faults->options.seed, (uint64_t)incarnation << 16 | client);
+    while (!atomic_load(faults->ending)) {
+        if (!holder_enter(&h)) {
+            stress_sleep(20 * STRESS_MS);
+            continue;
+        }
+        if (holder_acquire(&h)) {
+            holder_fix_term(&h);
+            holder_work(&h);
+            holder_release(&h);
+        }
+        close(h.directory);
+        stress_sleep(stress_below(&h.random, 20) * STRESS_MS);
+    }
+}
