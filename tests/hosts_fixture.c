@@ -125,6 +125,7 @@ struct backend *hosts_mount(unsigned mount)
         hosts_options.seed++;
         ck_assert_msg(redis_new(&hosts_options, &mounts[mount], error, sizeof(error)) == 0, "%s", error);
         backend_start(mounts[mount], hosts_loop, &events, NULL);
+        hosts_until_up(mount); /* its requests have short times */
     }
     return mounts[mount];
 }

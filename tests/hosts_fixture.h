@@ -44,7 +44,7 @@ void hosts_setup(void);
 void hosts_setup_aof(void);
 void hosts_teardown(void);
 
-/* Opened when it is first named, or after hosts_close, with the hosts_options of that time. */
+/* Opened when it is first named, or after hosts_close, with the hosts_options of that time; it is up then. */
 struct backend *hosts_mount(unsigned mount);
 /* Frees it; its tickets stay in the server unless they were released before. */
 void hosts_close(unsigned mount);
