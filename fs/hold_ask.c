@@ -156,6 +156,7 @@ static void hold_converted(void *arg, enum backend_result result)
         }
         hold_granted(fs, hold, hold->becomes);
     }
+    /* First, as those that are parked may make something else of it. */
     r->then(r, result);
     if (hold->kind != BACKEND_FCNTL) { /* else `then` has, and who is parked since then waits for a grant */
         hold_resume_parked(fs, hold);
@@ -172,16 +173,6 @@ void hold_convert(struct request *r, const struct backend_claim *claim,
     backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
 }
 
-static void hold_decided(struct request *r, enum backend_result result)
-{
-    struct hold *hold = r->hold;
-    void (*decided)(struct request *, enum backend_result) = r->decided;
-    if (hold && result == BACKEND_OK) {
-        hold_resume_parked(r->fs, hold);
-    }
-    decided(r, result);
-}
-
 void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result))
 {
     struct backend_claim claim;
@@ -192,7 +183,6 @@ void hold_decide(struct request *r, GBytes *content, void (*then)(struct request
     }
     claim.mode = r->hold->ticket->mode;
     r->hold->closed = false;
-    r->decided = then;
-    hold_convert(r, &claim, hold_decided);
+    hold_convert(r, &claim, then);
     g_bytes_unref(claim.meta);
 }

@@ -33,7 +33,6 @@ struct request {
     struct backend_ticket *ticket; /* a claim of its own that is asked for or waits */
     struct request_queue *queue;   /* where it is parked, or NULL */
     void (*then)(struct request *r, enum backend_result result);           /* after a backend call */
-    void (*decided)(struct request *r, enum backend_result result);        /* after hold_decide */
     void (*resume)(struct request *r);                                     /* after the wait it is parked on */
     void (*cancel)(struct request *r);                                     /* must reply EINTR and undo */
     void (*reply)(struct request *r);                                      /* after handle_acquire */

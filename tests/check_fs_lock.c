@@ -273,6 +273,23 @@ START_TEST(lock_owner_that_asks_while_its_open_is_converted_is_one_owner)
 }
 END_TEST
 
+START_TEST(lock_owner_that_asks_while_a_write_decides_has_what_it_got)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_RDWR);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t written = wire_write(w, file, 0, "x", 1), range = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, written));
+    ck_assert(wire_waits(w, range));
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    ck_assert_int_eq(wire_result(w, range), 0);
+    ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+}
+END_TEST
+
 START_TEST(flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart)
 {
     w->pid = alice;
@@ -530,6 +547,7 @@ int main(void)
     tcase_add_test(cases, two_threads_that_wait_for_one_owner_are_both_answered);
     tcase_add_test(cases, close_while_another_thread_waits_leaves_no_lock_owner_behind);
     tcase_add_test(cases, lock_owner_that_asks_while_its_open_is_converted_is_one_owner);
+    tcase_add_test(cases, lock_owner_that_asks_while_a_write_decides_has_what_it_got);
     tcase_add_test(cases, flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart);
     tcase_add_test(cases, owner_of_open_file_description_lets_go_at_release);
     tcase_add_test(cases, any_close_by_the_process_gives_back_its_fcntl_locks);
