@@ -120,7 +120,7 @@ void directory_make(struct request *r, struct node *parent)
 static void directory_removed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
-    if (result == BACKEND_OK && r->node) {
+    if (result == BACKEND_OK && r->node && r->node->directory) { /* a lock may have moved on since */
         tree_touch(r->node->parent);
         tree_detach(r->fs->tree, r->node);
     }

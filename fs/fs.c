@@ -124,18 +124,6 @@ void fs_start(struct fs *fs, struct fuse_session *session)
     tree_rest_for(fs->tree, fs->notify);
 }
 
-/* The nodes with holds: those found by name, and those only handles have; each
- * with a new reference, some more than once. */
-static GPtrArray *fs_nodes(struct fs *fs)
-{
-    GPtrArray *nodes = tree_all(fs->tree);
-    struct handle *handle;
-    LIST_FOREACH(handle, &fs->handles, all) {
-        g_ptr_array_add(nodes, tree_ref(handle->node));
-    }
-    return nodes;
-}
-
 static void fs_refuse_all(struct request_queue *queue)
 {
     struct request *r;
@@ -149,7 +137,7 @@ void fs_stop(struct fs *fs)
     notify_finish(fs->notify);
     fs_refuse_all(&fs->sleeping);
     control_stop(fs);
-    GPtrArray *nodes = fs_nodes(fs);
+    GPtrArray *nodes = tree_all(fs->tree);
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
         struct hold *hold;
@@ -167,7 +155,7 @@ void fs_stop(struct fs *fs)
 /* What is held stays in the backend: handle locks end with it, leases do not. */
 static void fs_drop_holds(struct fs *fs)
 {
-    GPtrArray *nodes = fs_nodes(fs);
+    GPtrArray *nodes = tree_all(fs->tree);
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
         while (!LIST_EMPTY(&node->holds)) {

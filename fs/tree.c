@@ -199,11 +199,14 @@ struct node *tree_make(struct tree *tree, struct node *parent, const char *name,
 GPtrArray *tree_all(struct tree *tree)
 {
     GPtrArray *all = g_ptr_array_new();
-    GHashTableIter iter;
-    gpointer node;
-    g_hash_table_iter_init(&iter, tree->names);
-    while (g_hash_table_iter_next(&iter, &node, NULL)) {
-        g_ptr_array_add(all, tree_ref(node));
+    GHashTable *sets[] = {tree->names, tree->unnamed};
+    for (size_t i = 0; i < G_N_ELEMENTS(sets); i++) {
+        GHashTableIter iter;
+        gpointer node;
+        g_hash_table_iter_init(&iter, sets[i]);
+        while (g_hash_table_iter_next(&iter, &node, NULL)) {
+            g_ptr_array_add(all, tree_ref(node));
+        }
     }
     return all;
 }

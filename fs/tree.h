@@ -86,7 +86,8 @@ struct node *tree_get(struct tree *tree, struct node *parent, const char *name, 
 /* A new node that is not found by its name until tree_attach or tree_rename. */
 struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type);
 
-/* All nodes that are found by name, each with a new reference. */
+/* All nodes but the root, those that are not found by name too, each with a new
+ * reference. */
 GPtrArray *tree_all(struct tree *tree);
 
 struct node *tree_ref(struct node *node);

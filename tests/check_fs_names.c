@@ -59,6 +59,20 @@ static void check_content(struct wire_file file, const char *expected)
     ck_assert_mem_eq(data, expected, size);
 }
 
+/* Without .leasefs and what is in it. */
+static unsigned count_nodes(void)
+{
+    GPtrArray *nodes = tree_all(w->fs->tree);
+    unsigned count = 0;
+    for (guint i = 0; i < nodes->len; i++) {
+        struct node *node = g_ptr_array_index(nodes, i);
+        count += !node->control;
+        tree_unref(w->fs->tree, node);
+    }
+    g_ptr_array_free(nodes, TRUE);
+    return count;
+}
+
 START_TEST(symbolic_link_is_a_lease_with_its_target)
 {
     uint64_t made = wire_symlink(w, "L", "the target");
@@ -94,6 +108,19 @@ START_TEST(name_is_found_as_what_was_granted)
     ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
+/* Else the mount's end would leave what waits for it unanswered. */
+START_TEST(node_that_gave_way_while_it_is_asked_for_is_among_all)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t linked = wire_symlink(w, "L", "target");
+    ck_assert(wire_waits(w, linked));
+    wire_created(w, "L", O_RDONLY);
+    ck_assert_uint_eq(count_nodes(), 2);
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_uint_eq(wire_node(w, linked), wire_node(w, wire_lookup(w, "L")));
 }
 END_TEST
 
@@ -225,17 +252,6 @@ START_TEST(directories_are_made_and_removed)
 }
 END_TEST
 
-static unsigned count_nodes(void)
-{
-    GPtrArray *nodes = tree_all(w->fs->tree);
-    unsigned count = nodes->len;
-    for (guint i = 0; i < nodes->len; i++) {
-        tree_unref(w->fs->tree, g_ptr_array_index(nodes, i));
-    }
-    g_ptr_array_free(nodes, TRUE);
-    return count;
-}
-
 START_TEST(forgetting_everything_leaves_no_node)
 {
     struct wire_file file = wire_created(w, "L", O_RDONLY);
@@ -289,6 +305,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, symbolic_link_is_a_lease_with_its_target);
     tcase_add_test(cases, name_is_found_as_what_was_granted);
+    tcase_add_test(cases, node_that_gave_way_while_it_is_asked_for_is_among_all);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
     tcase_add_test(cases, link_to_a_held_name_is_refused);
     tcase_add_test(cases, rename_moves_the_callers_own_lease);
