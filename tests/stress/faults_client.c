@@ -56,7 +56,8 @@ struct holder {
     enum history_kind kind;
     enum history_mode mode;
     struct history_hold *hold;
-    int64_t token; /* 0: never read while it was certainly held */
+    int64_t token;  /* 0: never read while it was certainly held */
+    bool by_handle; /* checks by what the handle may do, which asks no server */
     bool lost;
 };
 
@@ -123,7 +124,7 @@ static bool holder_ask_once(struct holder *h)
     char byte, value[32];
     int64_t before = stress_now();
     bool held;
-    if (stress_chance(&h->random, 50) || h->mode == HISTORY_SHARED) {
+    if (stress_chance(&h->random, 80) || h->mode == HISTORY_SHARED) {
         begin(h, FAULTS_READ);
         held = end(h, FAULTS_READ, pread(h->fd, &byte, 1, 0));
     } else {
@@ -139,7 +140,7 @@ static bool holder_ask_once(struct holder *h)
 
 static bool holder_check(struct holder *h)
 {
-    if (h->token && stress_chance(&h->random, 30) ? holder_ask_once(h) : holder_ask(h)) {
+    if (h->token && h->by_handle ? holder_ask_once(h) : holder_ask(h)) {
         return true;
     }
     h->log->lost += !h->lost;
@@ -220,6 +221,7 @@ static void holder_note(struct holder *h)
     atomic_store(&h->log->holds, n + 1);
     h->log->acquired++;
     h->token = 0;
+    h->by_handle = stress_chance(&h->random, 35);
     h->lost = false;
 }
 
