@@ -201,7 +201,7 @@ void local_forget_party(struct local *l, const char *name, uint64_t party)
             g_ptr_array_add(found, ticket);
     }
     for (guint i = 0; i < found->len; i++)
-        local_forget(l, found->pdata[i]);
+        note_dropped(l, found->pdata[i]);
     g_ptr_array_free(found, TRUE);
 }
 

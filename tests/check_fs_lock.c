@@ -316,6 +316,23 @@ START_TEST(flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart)
 }
 END_TEST
 
+START_TEST(grant_that_ends_before_it_is_told_while_another_thread_closes_is_answered)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    w->pid = bob;
+    uint64_t waiting = wire_setlk(w, b, 2, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, waiting));
+    fake_backend_hold_events(w->fake, true);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
+    fake_backend_end(w->fake, "L", BACKEND_BROKEN);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, b, 2)), 0);
+    ck_assert(wire_waits(w, waiting));
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
 START_TEST(owner_of_open_file_description_lets_go_at_release)
 {
     /* FLUSH carries the process's owner, the lock the description's. */
@@ -549,6 +566,7 @@ int main(void)
     tcase_add_test(cases, lock_owner_that_asks_while_its_open_is_converted_is_one_owner);
     tcase_add_test(cases, lock_owner_that_asks_while_a_write_decides_has_what_it_got);
     tcase_add_test(cases, flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart);
+    tcase_add_test(cases, grant_that_ends_before_it_is_told_while_another_thread_closes_is_answered);
     tcase_add_test(cases, owner_of_open_file_description_lets_go_at_release);
     tcase_add_test(cases, any_close_by_the_process_gives_back_its_fcntl_locks);
     tcase_add_test(cases, deadlock_is_told);

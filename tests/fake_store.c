@@ -206,7 +206,7 @@ void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t part
         }
         if (t->ended) {
             if (!but) {
-                fake_store_free_ticket(fake, t); /* given back: nobody wants to hear of it */
+                fake_drop(fake, t); /* given back: nobody wants to hear of its end */
             }
             continue;
         }

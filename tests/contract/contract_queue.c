@@ -130,6 +130,24 @@ START_TEST(neighbours_that_are_granted_together_are_both_told)
 }
 END_TEST
 
+START_TEST(grant_that_ends_and_is_given_back_before_it_is_told_is_told)
+{
+    struct contract_log held = {0}, waiting = {0};
+    struct backend_claim claim = range(&waiting, 2, 0, 9);
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&held, 1, 0, 99), BACKEND_OK);
+    claim.wait = true;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
+    ck_assert_int_eq(contract_release_range("a", 1, 0, BACKEND_RANGE_MAX), BACKEND_OK);
+    contract_revoke("a", 0);
+    contract_release_range("a", 2, 0, BACKEND_RANGE_MAX);
+    CONTRACT_UNTIL(waiting.granted); /* a request waits for it */
+    ck_assert(!contract_is_busy("a"));
+}
+END_TEST
+
 START_TEST(no_end_is_told_of_what_a_party_has_given_back)
 {
     struct contract_log log = {0}, next = {0};
@@ -377,6 +395,7 @@ TCase *contract_range_case(void)
     tcase_add_test(tcase, party_may_change_the_mode_of_a_part);
     tcase_add_test(tcase, waiter_for_a_range_is_granted_when_all_of_it_is_free);
     tcase_add_test(tcase, neighbours_that_are_granted_together_are_both_told);
+    tcase_add_test(tcase, grant_that_ends_and_is_given_back_before_it_is_told_is_told);
     tcase_add_test(tcase, no_end_is_told_of_what_a_party_has_given_back);
     tcase_add_test(tcase, cycle_of_parties_is_found);
     return tcase;
