@@ -455,7 +455,10 @@ START_TEST(ends_are_counted_by_their_reason)
     (void)files;
     ck_assert_double_eq(metric("leasefs_held{kind=\"lease\"}"), 4);
     ck_assert_double_eq(metric("leasefs_acquired_total{kind=\"lease\"}"), 4);
-    g_autofree char *names[] = {lock_name(0), lock_name(1), lock_name(2), lock_name(3)};
+    g_auto(GStrv) names = g_new0(char *, 5);
+    for (unsigned i = 0; i < 4; i++) {
+        names[i] = lock_name(i);
+    }
     wire_advance(w, 3000);
     ck_assert_int_eq(wire_result(w, wire_unlink(w, names[0])), 0);
     fake_backend_end(w->fake, names[1], BACKEND_EXPIRED);
