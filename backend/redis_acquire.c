@@ -213,11 +213,7 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
     else if (strcmp(word, "busy") == 0)
         on_busy(r, t, answer);
     else
-        refuse(r, t,
-               strcmp(word, "directory") == 0      ? BACKEND_IS_DIRECTORY
-               : strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
-                                                   : BACKEND_MISSING,
-               NULL);
+        refuse(r, t, redis_result(r, answer), NULL);
 }
 
 static void ask(struct redis *r, struct redis_ticket *t)

@@ -174,24 +174,9 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
 
 static void on_directory(void *arg, const struct redis_answer *answer)
 {
-    static const struct {
-        const char *word;
-        enum backend_result result;
-    } words[] = {
-        {"ok", BACKEND_OK},
-        {"exists", BACKEND_EXISTS},
-        {"missing", BACKEND_MISSING},
-        {"notempty", BACKEND_NOT_EMPTY},
-        {"notdirectory", BACKEND_NOT_DIRECTORY},
-    };
     struct redis_op *op = arg;
-    enum backend_result result = BACKEND_UNREACHABLE;
+    enum backend_result result = redis_result(op->r, answer);
 
-    if (answer->outcome != REDIS_REPLY)
-        result = redis_failure(op->r, answer);
-    for (size_t i = 0; answer->outcome == REDIS_REPLY && i < G_N_ELEMENTS(words); i++)
-        if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0)
-            result = words[i].result;
     if (result == BACKEND_MISSING && answer->repeated && op->why)
         result = BACKEND_OK; /* removed by the first try, whose answer was lost */
     op->done(op->arg, result);

@@ -167,26 +167,6 @@ static void add_change(struct redis_call *call, struct redis_op *op, const struc
     op->change.content = c->content ? g_bytes_ref(c->content) : NULL;
 }
 
-static enum backend_result result_of(struct redis *r, const struct redis_answer *answer)
-{
-    static const struct {
-        const char *word;
-        enum backend_result result;
-    } words[] = {
-        {"ok", BACKEND_OK},           {"busy", BACKEND_BUSY},
-        {"stale", BACKEND_STALE},     {"missing", BACKEND_MISSING},
-        {"exists", BACKEND_EXISTS},   {"notempty", BACKEND_NOT_EMPTY},
-        {"invalid", BACKEND_INVALID}, {"directory", BACKEND_IS_DIRECTORY},
-    };
-
-    if (answer->outcome != REDIS_REPLY)
-        return redis_failure(r, answer);
-    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
-        if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0)
-            return words[i].result;
-    return BACKEND_UNREACHABLE;
-}
-
 static void on_converted(void *arg, const struct redis_answer *answer);
 
 static void send_convert(struct redis_op *op, struct redis_ticket *t, const struct backend_claim *claim,
@@ -252,7 +232,7 @@ static void on_converted(void *arg, const struct redis_answer *answer)
     struct redis_op *op = arg;
     struct redis *r = op->r;
     struct redis_ticket *t = redis_ticket_find(r, op->token);
-    enum backend_result result = result_of(r, answer);
+    enum backend_result result = redis_result(r, answer);
 
     if (t && answer->outcome == REDIS_UNKNOWN) {
         convert_back(r, t);
@@ -300,7 +280,7 @@ static void on_set(void *arg, const struct redis_answer *answer)
 {
     struct redis_op *op = arg;
     struct redis_ticket *t = redis_ticket_find(op->r, op->token);
-    enum backend_result result = result_of(op->r, answer);
+    enum backend_result result = redis_result(op->r, answer);
 
     if (t && result == BACKEND_OK)
         change(t, &op->change);
@@ -398,7 +378,7 @@ void redis_renew(struct backend *b, const struct backend_renewal *renewals, size
 static void on_revoked(void *arg, const struct redis_answer *answer)
 {
     struct redis_op *op = arg;
-    enum backend_result result = result_of(op->r, answer);
+    enum backend_result result = redis_result(op->r, answer);
 
     if (answer->repeated && (result == BACKEND_STALE || result == BACKEND_MISSING))
         result = BACKEND_OK; /* the first try, whose answer was lost, has done it */
@@ -427,7 +407,7 @@ static void on_renamed(void *arg, const struct redis_answer *answer)
     struct redis_op *op = arg;
     struct redis *r = op->r;
     struct redis_ticket *t = redis_ticket_find(r, op->token);
-    enum backend_result result = result_of(r, answer);
+    enum backend_result result = redis_result(r, answer);
 
     if (t)
         t->renaming = false;

@@ -220,6 +220,31 @@ enum backend_result redis_failure(struct redis *r, const struct redis_answer *an
     return strstr(error, "OOM ") ? BACKEND_FULL : BACKEND_UNREACHABLE;
 }
 
+enum backend_result redis_result(struct redis *r, const struct redis_answer *answer)
+{
+    static const struct {
+        const char *word;
+        enum backend_result result;
+    } words[] = {
+        {"ok", BACKEND_OK},
+        {"busy", BACKEND_BUSY},
+        {"stale", BACKEND_STALE},
+        {"missing", BACKEND_MISSING},
+        {"exists", BACKEND_EXISTS},
+        {"notempty", BACKEND_NOT_EMPTY},
+        {"invalid", BACKEND_INVALID},
+        {"directory", BACKEND_IS_DIRECTORY},
+        {"notdirectory", BACKEND_NOT_DIRECTORY},
+    };
+
+    if (answer->outcome != REDIS_REPLY)
+        return redis_failure(r, answer);
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
+        if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0)
+            return words[i].result;
+    return BACKEND_UNREACHABLE;
+}
+
 clock_ms redis_deadline(clock_ms sent, int64_t ttl)
 {
     return sent + ttl - (ttl / 100 + 2);

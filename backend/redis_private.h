@@ -174,6 +174,9 @@ GBytes *redis_bytes(const redisReply *reply, size_t index); /* a new reference *
 /* The result of an answer that is not REDIS_REPLY; logs errors of the server. */
 enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer);
 
+/* What an answer's first word says, or its failure. */
+enum backend_result redis_result(struct redis *r, const struct redis_answer *answer);
+
 /* The term as this mount may believe in it: from before it was asked for, less
  * what clocks may differ by (the allowance of Redlock: ttl/100 + 2 ms). */
 clock_ms redis_deadline(clock_ms sent, int64_t ttl);
