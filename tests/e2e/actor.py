@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import threading
+import time
 
 BASE = sys.argv[1]
 ALIASES = {"EDEADLOCK": "EDEADLK", "EWOULDBLOCK": "EAGAIN", "ENOTSUP": "EOPNOTSUPP"}
@@ -153,6 +154,26 @@ def poll(fd, events="IN", milliseconds=0):
     got = poller.poll(milliseconds)
     names = ("IN", "PRI", "OUT", "ERR", "HUP")
     return "|".join(n for n in names if got and got[0][1] & getattr(select, "POLL" + n)) or "none"
+
+
+def boottime():
+    """Microseconds of CLOCK_BOOTTIME."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+
+def believed(fd):
+    """Uses a lock until that is ESTALE: when the last use that succeeded began."""
+    last = 0
+    while True:
+        began = boottime()
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+            return last
+        last = began
+        time.sleep(0.001)
 
 
 def child(expression):

@@ -11,8 +11,11 @@
 # redis_start makes a new server and turns to it: the other functions mean that one, until redis_use turns to another.
 # Its number is in REDIS, and what is known of it in:
 #   REDIS_PORT  REDIS_SOCKET  REDIS_DIR  REDIS_PID  REDIS_URI  REDIS_UNIX_URI
+#
+# redis_within is a prefix of the server's command that executes it (nsenter), for where it is to run.
 
 REDIS=
+declare -a redis_within=()
 declare -a redis_ports=() redis_pids=() redis_arguments=()
 MOUNT_B=
 PROXY_PORT=
@@ -52,8 +55,9 @@ redis_launch() {
     redis_use "$REDIS"
     : >"$REDIS_DIR/log"
     # not in a subshell: a server ends with the thread that started it
-    setpriv --pdeathsig KILL redis-server --bind 127.0.0.1 --port "$REDIS_PORT" --unixsocket "$REDIS_SOCKET" \
-        --unixsocketperm 700 --dir "$REDIS_DIR" --logfile "$REDIS_DIR/log" --daemonize no --save '' "${arguments[@]}" \
+    setpriv --pdeathsig KILL "${redis_within[@]}" redis-server --bind 127.0.0.1 --port "$REDIS_PORT" \
+        --unixsocket "$REDIS_SOCKET" --unixsocketperm 700 --dir "$REDIS_DIR" --logfile "$REDIS_DIR/log" --daemonize no \
+        --save '' "${arguments[@]}" \
         </dev/null >/dev/null 2>&1 &
     REDIS_PID=$!
     redis_pids[REDIS]=$REDIS_PID
