@@ -205,8 +205,8 @@ void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t part
             continue;
         }
         if (t->ended) {
-            if (!but) {
-                fake_drop(fake, t); /* given back: nobody wants to hear of its end */
+            if (!but && start == 0 && end == BACKEND_RANGE_MAX) {
+                fake_drop(fake, t); /* all was given back: nobody wants to hear of its end */
             }
             continue;
         }
