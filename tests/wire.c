@@ -324,7 +324,8 @@ void wire_chain(struct wire *w, pid_t *ret_pids, size_t count)
     int ends[2];
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
+    if (pid < 0) /* and no assertion of the child: it would write among our messages */
+        ck_abort_msg("cannot fork");
     if (pid == 0) {
         close(ends[0]);
         wire_chain_links(ends[1], count);
@@ -340,7 +341,8 @@ void wire_chain(struct wire *w, pid_t *ret_pids, size_t count)
 pid_t wire_child(struct wire *w)
 {
     pid_t pid = fork();
-    ck_assert_int_ge(pid, 0);
+    if (pid < 0) /* and no assertion of the child: it would write among our messages */
+        ck_abort_msg("cannot fork");
     if (pid == 0) {
         wire_sleep();
     }
