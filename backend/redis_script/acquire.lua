@@ -2,9 +2,9 @@
 -- a ticket that is there is renewed.
 --
 -- ARGV (acquire_free.lua, which stands before it, has read them):
---       leaf, sequence, directory must exist (1/0), ticket, mount, kind, mode, handle, party, start, end, ttl, wait (1/0),
---       number (of one that queued before; 0), odd (1/0), liveness, meta, content, test (1: only what stands in the way),
---       identity of the mount ('': none), name of the lock or of the sequence's directory
+--       leaf, sequence, directory must exist (1/0), ticket, mount, kind, mode, handle, party, start, end, ttl,
+--       wait (1/0), number (of one that queued before; 0), odd (1/0), liveness, meta, content, test (1: only what
+--       stands in the way), identity of the mount ('': none), name of the lock or of the sequence's directory
 -- KEYS 11: the key of a lock of the directory's name; 12..14: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
@@ -59,7 +59,6 @@ local function again(t)
     if waits(id) then return queued(at, t.n) end
     t = load(id)
   end
-  if who == 'ours' and not sequence then call('PEXPIRE', L, number_text(math.max(ttl + t.d, value == SHARED and remaining() or 0))) end
   local holder, merged = merge(t)
   if holder ~= id then drop(id, t) end
   return granted(holder, merged)

@@ -14,7 +14,8 @@ if not sequence then
   if who == 'free' and tickets == 0 and not broken and party == '' and number == 0 and test == '0' and not KEYS[12] then
     local at, deadline = number_text(next_number()), now + ttl
     local delay = tonumber(call('HGET', DIR, 'delay') or 0)
-    local t = {m = mount, k = kind, x = mode, h = handle ~= '' and handle or nil, l = ttl, a = now, d = delay, i = meta, c = 1}
+    local t = {m = mount, k = kind, x = mode, l = ttl, a = now, d = delay, i = meta, c = 1}
+    if handle ~= '' then t.h = handle end
     if identity ~= '' then t.b, t.f = identity, path end
     call('SET', L, mode == 0 and id or SHARED, 'PX', number_text(ttl + delay))
     call('ZADD', ORDER, at, id)

@@ -101,7 +101,7 @@ local function describe(id, first, last, mode)
   if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST, ''} end
   local s = t.s or WHOLE[t.x]
   return {
-    t.k, mode or t.x, call('ZSCORE', ORDER, id) or '0', now - t.a, (call('ZSCORE', TERM, id) or now) - now, t.l, t.i, id,
-    first or s[1], last or s[2], t.m,
+    t.k, mode or t.x, call('ZSCORE', ORDER, id) or '0', now - t.a, (call('ZSCORE', TERM, id) or now) - now, t.l, t.i,
+    id, first or s[1], last or s[2], t.m,
   }
 end
