@@ -11,8 +11,10 @@
 #include "request.h"
 #include "tree.h"
 
-/* Entries asked of the backend at once. */
+/* Entries asked of the backend at once; more of them on the way to a place further
+ * on, each part in a turn of the loop of its own: others are served meanwhile. */
 #define DIRECTORY_BATCH 256
+#define DIRECTORY_SKIP 1024
 
 /* Offsets of "." and "..": what the kernel passes to go on after them. */
 enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
@@ -23,7 +25,8 @@ struct directory_cursor {
     LIST_ENTRY(directory_cursor) link;
     GPtrArray *names;
     GArray *types;
-    uint64_t first; /* how many names were told before this batch */
+    uint64_t first;                 /* how many names were told before this batch */
+    char after[NAME_BYTES_MAX + 1]; /* the last name that the backend has listed; "": none */
 };
 
 /* --- attributes ------------------------------------------------------------ */
@@ -216,7 +219,17 @@ static uint64_t directory_told(const struct request *r)
     return (uint64_t)r->read.offset - DIRECTORY_AFTER_PARENT;
 }
 
-static void directory_fetch(struct request *r);
+static void directory_fetch(struct request *r, size_t max);
+
+static void directory_go_on(struct request *r)
+{
+    directory_fetch(r, DIRECTORY_SKIP);
+}
+
+static void directory_interrupted(struct request *r)
+{
+    request_reply(r, -EINTR);
+}
 
 static void directory_fetched(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
 {
@@ -233,23 +246,24 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
         g_ptr_array_add(cursor->names, g_strdup(entries[i].name));
         g_array_append_val(cursor->types, entries[i].type);
     }
+    if (count > 0) {
+        g_strlcpy(cursor->after, entries[count - 1].name, sizeof cursor->after);
+    }
     uint64_t told = directory_told(r);
-    if (told >= cursor->first + cursor->names->len && count == DIRECTORY_BATCH) {
-        directory_fetch(r); /* after a seekdir to further on */
+    if (told >= cursor->first + count && count > 0) {
+        /* After a seekdir to further on. */
+        request_sleep(r, clock_now() + 1, directory_go_on, directory_interrupted);
     } else {
-        directory_reply(r, MIN(told, cursor->first + cursor->names->len));
+        directory_reply(r, MIN(told, cursor->first + count));
     }
 }
 
-static void directory_fetch(struct request *r)
+static void directory_fetch(struct request *r, size_t max)
 {
-    char path[TREE_PATH_MAX], after[NAME_BYTES_MAX + 1] = "";
-    struct directory_cursor *cursor = directory_cursor(r);
-    if (cursor->names->len) {
-        g_strlcpy(after, g_ptr_array_index(cursor->names, cursor->names->len - 1), sizeof after);
-    }
+    char path[TREE_PATH_MAX], after[NAME_BYTES_MAX + 1];
+    g_strlcpy(after, directory_cursor(r)->after, sizeof after);
     if (tree_path(r->node, path, sizeof path)) {
-        backend_list(r->fs->backend, path, after, DIRECTORY_BATCH, directory_fetched, r);
+        backend_list(r->fs->backend, path, after, max, directory_fetched, r);
     } else {
         request_reply(r, -ENAMETOOLONG);
     }
@@ -260,6 +274,7 @@ static void directory_rewind(struct directory_cursor *cursor)
     g_ptr_array_set_size(cursor->names, 0);
     g_array_set_size(cursor->types, 0);
     cursor->first = 0;
+    cursor->after[0] = '\0';
 }
 
 static void directory_read_dots(struct request *r)
@@ -294,6 +309,6 @@ void directory_read(struct request *r, size_t size, off_t offset)
     if (told < cursor->first + cursor->names->len) {
         directory_reply(r, told);
     } else {
-        directory_fetch(r);
+        directory_fetch(r, DIRECTORY_BATCH);
     }
 }

@@ -297,6 +297,48 @@ START_TEST(number_of_a_node_is_free_when_the_kernel_was_told_of_its_end)
 }
 END_TEST
 
+/* READDIR of the top, where the kernel has sought to this offset. */
+static uint64_t read_directory_at(uint64_t fh, uint64_t offset)
+{
+    struct fuse_read_in in = {.fh = fh, .offset = offset, .size = 4096};
+    return wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
+}
+
+static size_t bytes_listed(uint64_t asked)
+{
+    size_t size;
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    wire_data(w, asked, &size);
+    return size;
+}
+
+START_TEST(seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted)
+{
+    lease_of(alice, "A");
+    struct fuse_open_in open = {.flags = O_RDONLY};
+    uint64_t opened = wire_send(w, FUSE_OPENDIR, FUSE_ROOT_ID, &open, sizeof open, NULL, 0);
+    ck_assert_int_eq(wire_result(w, opened), 0);
+    uint64_t fh = ((const struct fuse_open_out *)wire_data(w, opened, NULL))->fh;
+
+    uint64_t far = read_directory_at(fh, UINT64_C(1) << 40);
+    wire_take(w);
+    lease_of(alice, "B");
+    ck_assert(wire_waits(w, far));
+    wire_interrupt(w, far);
+    ck_assert_int_eq(wire_result(w, far), EINTR);
+    far = read_directory_at(fh, UINT64_C(1) << 40);
+    while (wire_waits(w, far)) {
+        wire_advance(w, 1);
+    }
+    ck_assert_uint_eq(bytes_listed(far), 0);
+    ck_assert_uint_eq(bytes_listed(read_directory_at(fh, 4)), 0); /* the end is the end */
+    ck_assert_uint_gt(bytes_listed(read_directory_at(fh, 3)), 0);
+
+    struct fuse_release_in release = {.fh = fh};
+    ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: names");
@@ -317,6 +359,7 @@ int main(void)
     tcase_add_test(cases, directories_are_made_and_removed);
     tcase_add_test(cases, forgetting_everything_leaves_no_node);
     tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_told_of_its_end);
+    tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

@@ -7,6 +7,7 @@ are relative to the directory given as argument.  The calls are made by this
 very process, unless child() or thread() is asked for, so that a test can say
 exactly who does what.
 """
+import ctypes
 import errno
 import fcntl
 import os
@@ -72,6 +73,15 @@ def content(name):
 
 def rm(name):
     os.unlink(path(name))
+
+
+def getdents(fd, size=65536):
+    """How many bytes of entries there are from where the directory was read to; 0: it is at its end."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    count = libc.getdents64(fd, ctypes.create_string_buffer(size), ctypes.c_size_t(size))
+    if count < 0:
+        raise OSError(ctypes.get_errno(), "getdents64")
+    return count
 
 
 def ln(target, name):

@@ -107,6 +107,20 @@ it "readdir of 20,000 names is exact while they change"
 mkdir "$MNT/many"
 expect timeout 200 "$PYTHON" -S -E "$E2E_DIR/listing.py" "$MNT/many" "${E2E_NAMES:-20000}" 5 "${E2E_SEED:-$RANDOM}"
 
+it "a seek far behind the end of a large directory is answered, on a small stack"
+expect mount_index "$MNT"
+expect prlimit --pid "${mount_daemons[INDEX]}" --stack=262144:
+says A "d = os.open(path('many'), os.O_RDONLY); os.lseek(d, 1 << 40, os.SEEK_SET)" ok
+says A '[getdents(d), getdents(d)]' "[[]0, 0[]]"
+says A 'os.lseek(d, 0, os.SEEK_SET)' 0
+says A 'len(os.listdir(d)) >= 20000' True
+expect_not gone "${mount_daemons[INDEX]}"
+
+it "who reads on at the end of a directory is told nothing twice"
+says A 'sum(1 for _ in iter(lambda: getdents(d), 0)) > 10' True
+says A '[getdents(d), getdents(d), getdents(d)]' "[[]0, 0, 0[]]"
+says A 'os.close(d)' ok
+
 it "a directory that is read again from its beginning shows what is there now"
 mkdir "$MNT/rewind"
 says A 'acquire("rewind/1"); d = os.open(path("rewind"), os.O_RDONLY)' ok
