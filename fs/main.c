@@ -46,25 +46,14 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "\n"
                            "Options:\n"
                            "  -f                    stay in the foreground and log to stderr\n"
-                           "  -d, -o debug          show each request; implies -f\n"
-                           "  -o ttl=TIME           how long a lease outlives its owner (default 30s)\n"
-                           "  -o owner=process      a lease belongs to the process that took it (default)\n"
-                           "  -o owner=user         a lease belongs to all processes of its user\n"
-                           "  -o mode=,uid=,gid=    of the top directory\n"
-                           "  -o sync=always|no     fsync before a lease is granted (default no)\n"
-                           "  -o credentials=FILE   password, or USER:PASSWORD, for Redis\n"
-                           "  -o prefix=,key=       what the keys of locks in Redis are\n"
-                           "  -o background         mount although the Redis server is away\n"
-                           "  -o timeout=TIME       of a request to Redis (default 5s)\n"
-                           "  -o sandbox=yes|no     give up what the daemon does not need (default yes)\n"
-                           "  -o log=LEVEL          error, warning, info (default) or debug\n"
-                           "  -o allow_other        other users may use the mount; the other options of FUSE\n"
-                           "                        and mount(8) are understood too\n"
+                           "  -d                    show each request; implies -f\n"
+                           "  -o OPTION[,...]       see below\n"
                            "  -h, --help            this text\n"
                            "  -V, --version         the version\n"
-                           "\n"
-                           "End it with umount MOUNTPOINT or fusermount3 -u MOUNTPOINT.  More in leasefs(8);\n"
-                           "what each system call means is in leasefs(7).\n";
+                           "\n";
+static const char help_end[] = "\n"
+                               "End it with umount MOUNTPOINT or fusermount3 -u MOUNTPOINT.  More in leasefs(8);\n"
+                               "what each system call means is in leasefs(7).\n";
 
 /* Descriptors 0 to 2 must be taken, or the mount would get one of them. */
 static void open_standard_descriptors(void)
@@ -309,7 +298,8 @@ static int remount(const struct options *options)
 static int act(const struct options *options)
 {
     if (options->show_help) {
-        fputs(help, stdout);
+        g_autofree char *words = options_help();
+        printf("%s%s%s", help, words, help_end);
         return EXIT_SUCCESS;
     }
     if (options->show_version) {

@@ -5,7 +5,6 @@
 #include <getopt.h>
 #include <glib.h>
 #include <pwd.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,15 +15,7 @@
 #define USAGE "usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT"
 #define FLAGS ":dfho:nrsvwV"
 #define HELPER_FLAGS FLAGS "N:t:"
-
-int options_fail(struct options_parse *p, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    g_vsnprintf(p->error, p->error_size, format, arguments);
-    va_end(arguments);
-    return -EINVAL;
-}
+#define MODE_UNSET ((mode_t)-1)
 
 /* A comma that follows a backslash belongs to the word, as libfuse reads it. */
 static int parse_list(struct options_parse *p, const char *list)
@@ -141,22 +132,23 @@ static int complete(struct options_parse *p)
     struct options *o = p->options;
     char *name = NULL;
     int result = 0;
-    if (!p->has_mode) {
-        o->mode = p->allow_other && geteuid() == 0 ? 01777 : 0755;
+    if (o->mode == MODE_UNSET) {
+        o->mode = o->allow_other && geteuid() == 0 ? 01777 : 0755;
     }
-    if (!p->has_fsname) {
+    o->ttl = o->ttl ? o->ttl : LEASE_TTL_DEFAULT;
+    if (!o->has_fsname) {
         char *plain = g_strconcat("fsname=", o->backend, NULL);
         result =
             fuse_opt_add_opt_escaped(&name, plain) < 0 ? options_fail(p, "out of memory") : options_add_fuse(p, name);
         g_free(plain);
         free(name);
     }
-    if (result == 0 && !p->has_subtype) {
+    if (result == 0 && !o->has_subtype) {
         result = options_add_fuse(p, "subtype=leasefs");
     }
     /* A mount that root alone can use needs no checks, which would cost the kernel
      * a question about the directory at each step. */
-    if (result == 0 && (p->allow_other || geteuid() != 0)) {
+    if (result == 0 && (o->allow_other || geteuid() != 0)) {
         result = options_add_fuse(p, "default_permissions");
     }
     return result;
@@ -229,7 +221,7 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
 {
     struct options_parse p = {.options = options, .error = error, .error_size = error_size};
     *options = (struct options){
-        .ttl = LEASE_TTL_DEFAULT,
+        .mode = MODE_UNSET,
         .uid = geteuid(),
         .gid = getegid(),
         .sandbox = true,
@@ -251,7 +243,7 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     if (argc - optind > 2) {
         return options_fail(&p, "'%s' is one argument too many: " USAGE, argv[optind + 2]);
     }
-    if (options->remount && !p.has_ttl) {
+    if (options->remount && !options->ttl) {
         return options_fail(&p,
                             "remount changes ttl= and nothing else: say remount,ttl=TIME, or unmount and mount anew");
     }

@@ -34,17 +34,17 @@ struct options_redis {
 };
 
 struct options {
+    enum options_kind kind;
     bool foreground; /* -f */
     bool fake;       /* -f of mount.leasefs: check, but do not mount */
     bool verbose;    /* -v */
     bool remount;    /* change the ttl of the mount that is there */
     bool show_help, show_version;
-    enum options_kind kind;
     char *backend;   /* "memory", "local", "local:DIR", "redis://HOST" and its like, as given */
     char *directory; /* of the local store, absolute; NULL for memory */
     struct options_redis redis;
     char *mountpoint; /* absolute */
-    int64_t ttl;      /* milliseconds */
+    int64_t ttl;      /* milliseconds (default LEASE_TTL_DEFAULT) */
     bool owner_user;  /* owner=user */
     mode_t mode;      /* of the root directory, permission bits (default 1777 for root with allow_other, else 0755) */
     uid_t uid;        /* of the root directory (default: the daemon's) */
@@ -52,6 +52,8 @@ struct options {
     bool sync_always;
     bool sandbox; /* sandbox=yes, the default */
     enum log_level log;
+    bool allow_other;
+    bool has_fsname, has_subtype;
     struct fuse_args fuse; /* argv[0] and the -o options that are FUSE's own */
 };
 
@@ -60,6 +62,9 @@ struct options {
  * mount.leasefs what mount(8) says to its helpers: there -f means "fake".  0, or
  * -EINVAL with one line in `error`.  Free with options_clear in both cases. */
 int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size);
+
+/* The words of -o lists, for --help: a new string of lines. */
+char *options_help(void);
 
 /* Frees what it owns; a zeroed or cleared structure is allowed. */
 void options_clear(struct options *options);

@@ -6,11 +6,8 @@
 
 struct options_parse {
     struct options *options;
-    bool is_helper; /* called as mount.leasefs, by mount(8) */
-    bool sloppy;    /* -s: unknown options are dropped */
-    bool allow_other;
-    bool has_ttl;
-    bool has_mode, has_fsname, has_subtype;
+    bool is_helper;         /* called as mount.leasefs, by mount(8) */
+    bool sloppy;            /* -s: unknown options are dropped */
     const char *only_redis; /* the first option that only redis:// has; or NULL */
     const char *only_local; /* the first that only a local store has */
     char *error;

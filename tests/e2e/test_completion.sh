@@ -61,14 +61,16 @@ offers 'leasefs memory mountpoint -o noat' noatime
 offers 'leasefs -o credentials=some' somefile
 offers 'leasefs -o ttl=1' '10s 1h 1m'
 
-it "every option of the daemon is offered, and each that is offered is one"
-all=$(sed -n 's/^    {"\([a-z_]*=*\)", \(take\|pass\)_.*/\1/p' "$SOURCES/fs/options_word.c" | grep -v '^user_id=\|^group_id=\|^max_read=')
-expect_between 20 "$(wc -w <<<"$all")" 100 "options found"
+it "every option of the daemon is offered and is in the man page, and each that is offered is one"
+all=$("$LEASEFS" --help | sed -n '/^Options after/,/^  without/ { /^  of mount/,/^  without/ { /^  without/d; s/^  of mount(8):\|^ *//; s/, */\n/g; s/^ *//; p; b; }
+    s/^  \([a-z_]*=*\).*/\1/p; }' | grep .)
+expect_between 35 "$(wc -w <<<"$all")" 100 "options found"
 for word in $all; do
     expect_is " $(completes "leasefs -o ${word%=}") " "* ${word}* *" "$word"
+    expect grep -qE "^\.(It )?Cm.* ?${word//_/_}( |\$)|^\.Cm ${word}( |\$)|Cm ${word%=}= Ns" "$SOURCES/man/leasefs.8"
 done
 for word in $(completes 'leasefs -o '); do
-    expect grep -q "{\"${word%%=*}[=\"]" "$SOURCES/fs/options_word.c"
+    expect_is " ${all//$'\n'/ } default_permissions " "* ${word%%=*}@(=|) *" "offered: $word"
 done
 
 it "leaserun: its options, then a lock, then a command and its arguments"
