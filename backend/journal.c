@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -246,13 +247,41 @@ static int open_directory(struct journal *j, char *error, size_t error_size)
     return 0;
 }
 
+/* Opens the path anew, as the next daemon would: the directory's descriptor stays
+ * good when another directory has taken its name. */
+static bool is_at_path(const struct journal *j, const char *name, int fd)
+{
+    char path[PATH_MAX];
+    struct stat ours, there;
+    int found;
+    bool same;
+
+    g_snprintf(path, sizeof(path), "%s/%s", j->path, name);
+    found = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (found < 0)
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM; /* not known: do not accuse anybody */
+    same = fstat(fd, &ours) == 0 && fstat(found, &there) == 0 && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
+    close(found);
+    return same;
+}
+
+bool journal_in_place(const struct journal *j)
+{
+    return is_at_path(j, LOCK_NAME, j->lock) && is_at_path(j, JOURNAL_NAME, j->file.fd);
+}
+
 static int take_lock(struct journal *j, char *error, size_t error_size)
 {
     char pid[16] = "";
     int r;
 
-    j->lock = openat(j->directory, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    j->lock = openat(j->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (j->lock >= 0 && flock(j->lock, LOCK_EX | LOCK_NB) == 0) {
+        if (!is_at_path(j, LOCK_NAME, j->lock)) {
+            g_snprintf(error, error_size, "%s was replaced by somebody while it was opened: try again", j->path);
+            return -ESTALE;
+        }
         int length = g_snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
 
         /* only to be read by people; a full disk must not keep leases from being released */

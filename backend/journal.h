@@ -47,6 +47,11 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
  * rights can be given up by each thread only for itself. */
 void journal_rest(struct journal *j);
 
+/* Whether DIR/lock and DIR/journal still are the files that were opened.  If not,
+ * somebody has removed or replaced them or the directory: another daemon may lock
+ * what is at that path now, and the next one to start will not find this journal. */
+bool journal_in_place(const struct journal *j);
+
 /* Closes without a sync.  NULL is allowed. */
 void journal_close(struct journal *j);
 

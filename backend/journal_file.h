@@ -17,6 +17,7 @@
 #define JOURNAL_RECORD_MIN 17  /* with length and checksum */
 #define JOURNAL_BODY_MAX (16U * 1024 * 1024)
 
+#define LOCK_NAME "lock"
 #define JOURNAL_NAME "journal"
 #define JOURNAL_NEW_NAME "journal.new"
 

@@ -171,6 +171,8 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
 
     if (local_has_ended(l, ticket) || ticket->deadline <= now)
         result = BACKEND_STALE;
+    else if (l->store && !local_store_in_place(l->store))
+        result = BACKEND_UNREACHABLE;
     else if (kept)
         result = keep_conversion(l, now, ticket, claim, &sequence);
     if (result == BACKEND_OK) {

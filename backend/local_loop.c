@@ -275,10 +275,12 @@ static void tell_acquired(struct local *l, const struct local_note *note)
 
 static void tell_granted(struct local *l, const struct local_note *note)
 {
+    bool unsafe =
+        l->store && ((is_kept(l, note->ticket) && local_store_failed(l->store)) || !local_store_in_place(l->store));
     uint64_t sequence;
 
-    if (is_kept(l, note->ticket) && local_store_failed(l->store)) {
-        /* it could not be made safe: nobody must believe in it */
+    if (unsafe) {
+        /* it could not be made safe, or is another's: nobody must believe in it */
         if (!local_has_ended(l, note->ticket))
             local_lose(l, clock_now(), note->ticket);
         local_commit(l, &sequence);

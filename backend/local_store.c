@@ -33,6 +33,9 @@ struct local_store {
     bool pending;    /* the batch is not empty */
     bool reported;   /* that the journal failed, */
     clock_ms failed; /* then */
+    clock_ms looked; /* when the files were last seen in their place */
+    bool displaced;  /* they are not any more, */
+    clock_ms missed; /* as was noticed then */
     GByteArray *record;
     uint64_t fence_step;
     uint64_t reserved;           /* fencing tokens below this may be used */
@@ -218,6 +221,24 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
     return BACKEND_OK;
 }
 
+/* Looked at once in a millisecond: no daemon starts within that. */
+bool local_store_in_place(struct local_store *store)
+{
+    clock_ms now = clock_now();
+
+    if (store->displaced || store->looked == now)
+        return !store->displaced;
+    store->looked = now;
+    store->displaced = !journal_in_place(store->journal);
+    if (store->displaced) {
+        store->missed = now;
+        log_error("%s was removed or replaced under this mount: another leasefs may grant the same names there, so "
+                  "nothing is granted here any more: unmount, and mount again",
+                  store->directory);
+    }
+    return !store->displaced;
+}
+
 bool local_store_failed(const struct local_store *store)
 {
     return journal_failed(store->journal) != 0;
@@ -236,6 +257,10 @@ void local_store_status(struct local_store *store, struct backend_status *status
         status->away = true;
         status->since = store->failed;
         status->why = g_strdup_printf("%s/journal: %s", store->directory, g_strerror(failed));
+    } else if (!local_store_in_place(store)) {
+        status->away = true;
+        status->since = store->missed;
+        status->why = g_strdup_printf("%s was removed or replaced", store->directory);
     }
 }
 
@@ -279,6 +304,8 @@ bool local_store_may_number(struct local_store *store)
 {
     uint64_t next = lockspace_next_fence(store->space);
 
+    if (!local_store_in_place(store))
+        return false;
     if (next + store->fence_step / 2 < store->reserved)
         return true;
     reserve(store, next);

@@ -33,6 +33,11 @@ void local_store_close(struct local_store *store);
  * local_store_step, may have something new; NULL: never again. */
 void local_store_on_synced(struct local_store *store, void (*synced)(void *arg), void *arg);
 
+/* Whether the directory and what is in it are still where the next daemon would
+ * look.  Once they are not, nothing may be granted any more, of any kind: another
+ * daemon may grant the same names. */
+bool local_store_in_place(struct local_store *store);
+
 /* Whether a fencing token may be given out: what is about to be given has been
  * reserved.  Blocks only if half a million tokens went in one sync's time. */
 bool local_store_may_number(struct local_store *store);

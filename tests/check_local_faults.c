@@ -1,6 +1,8 @@
 /* check_local_faults: sync=always, and disks that fail; disk.h makes them. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check_main.h"
 #include "disk.h"
@@ -298,6 +300,97 @@ START_TEST(second_user_of_a_directory_is_told_who_has_it)
 }
 END_TEST
 
+static void rename_in(const char *directory, const char *from, const char *to)
+{
+    char *old = g_build_filename(directory, from, NULL), *new = g_build_filename(directory, to, NULL);
+
+    ck_assert_int_eq(rename(old, new), 0);
+    g_free(old);
+    g_free(new);
+}
+
+static void remove_in(const char *directory, const char *name)
+{
+    char *path = g_build_filename(directory, name, NULL);
+
+    ck_assert_int_eq(unlink(path), 0);
+    g_free(path);
+}
+
+/* As an administrator's mistake, or a second daemon behind it, leaves the files. */
+static void displace(int how, const char *aside)
+{
+    struct local_options at = local_options;
+    struct backend *second;
+
+    at.directory = local_directory;
+    switch (how) {
+    case 0: /* removed */
+        ck_assert_int_eq(rename(local_directory, aside), 0);
+        break;
+    case 1: /* replaced, and used by another */
+        ck_assert_int_eq(rename(local_directory, aside), 0);
+        ck_assert_int_eq(local_new(&at, &second, local_error, sizeof(local_error)), 0);
+        backend_free(second);
+        break;
+    case 2: /* the lock file removed, and used by another */
+        remove_in(local_directory, "lock");
+        ck_assert_int_eq(local_new(&at, &second, local_error, sizeof(local_error)), 0);
+        backend_free(second);
+        break;
+    case 3: /* the journal removed */
+        remove_in(local_directory, "journal");
+        break;
+    default: /* the journal replaced */
+        scratch_write(local_directory, "other", "", 0);
+        rename_in(local_directory, "other", "journal");
+    }
+}
+
+START_TEST(store_that_was_removed_or_replaced_grants_nothing_more)
+{
+    struct contract_log log[5] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
+    struct backend_claim range = contract_claim(BACKEND_FCNTL, &log[0]);
+    struct backend_ticket *lease = contract_get("a", BACKEND_LEASE, &log[1]);
+    struct backend_ticket *flock = contract_get("flock", BACKEND_FLOCK, &log[2]);
+    struct backend_renewal renewal = {.ticket = lease, .ttl = 2 * CONTRACT_LONG};
+    struct backend_status status;
+    char *aside = scratch_new();
+    clock_ms began = clock_now();
+
+    contract_queue("flock", BACKEND_EXCLUSIVE, &log[3]);
+    displace(_i, aside);
+    while (clock_now() == began)
+        continue;
+    range.end = 9;
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
+    claim.kind = BACKEND_FLOCK;
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_acquire("new", &range).result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_convert(lease, &claim), BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_rename(lease, "new"), BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_mkdir("new", NULL), BACKEND_UNREACHABLE);
+
+    backend_status(contract_backend, &status);
+    ck_assert(status.away);
+    ck_assert_int_ge(status.since, began);
+    ck_assert_ptr_nonnull(strstr(status.why, "removed or replaced"));
+    backend_status_clear(&status);
+
+    /* what is held stays so, but nobody follows */
+    backend_renew(contract_backend, &renewal, 1);
+    ck_assert_int_gt(lease->deadline, clock_now() + CONTRACT_LONG);
+    ck_assert_int_eq(contract_release(flock), BACKEND_OK);
+    CONTRACT_UNTIL(log[3].ended);
+    ck_assert_int_eq(log[3].why, BACKEND_LOST);
+    ck_assert_uint_eq(log[3].granted, 0);
+    ck_assert_str_eq(contract_list("", 10), "a");
+    ck_assert_int_eq(contract_release(lease), BACKEND_OK);
+    scratch_free(aside);
+}
+END_TEST
+
 START_TEST(record_of_another_version_is_refused)
 {
     struct local_options at = local_options;
@@ -338,6 +431,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, status_shows_the_journal_and_since_when_and_why_it_failed);
     tcase_add_test(faults, start_on_a_full_disk_says_so);
     tcase_add_test(faults, second_user_of_a_directory_is_told_who_has_it);
+    tcase_add_loop_test(faults, store_that_was_removed_or_replaced_grants_nothing_more, 0, 5);
     tcase_add_test(faults, record_of_another_version_is_refused);
     suite_add_tcase(suite, faults);
     return suite;

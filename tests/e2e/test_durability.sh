@@ -189,4 +189,23 @@ expect_is "$(wc -l <"$TEST_DIR/flip.out")" 1 "lines of the message"
 expect_re "$(cat "$TEST_DIR/flip.out")" '[0-9]+' "the message"
 say "$(cat "$TEST_DIR/flip.out")"
 
+it "a store that is removed under its mount grants nothing more, and says so, while another mount has its path"
+removed=$TEST_DIR/removed
+mount_local "$removed" ttl=20
+first=$MNT log=$LOG
+actor C
+says C 'acquire("L")' ok
+says C 'f = op("f", "RDONLY|CREAT")' ok
+expect rm -r "$removed"
+mount_local "$removed" ttl=20
+expect touch "$MNT/new" "$MNT/f"
+MNT=$first
+says C 'acquire("new")' ENOLCK
+says C 'flock(f, "EX|NB")' ENOLCK
+says C 'os.mkdir(path("d"))' ENOLCK
+says C 'rm("L")' ok
+expect_is "$(grep -c "$removed was removed or replaced" "$log")" 1
+expect_is "$(grep -E '^(state|reason):' "$first/.leasefs/status" | tr '\n' ' ')" "state: away reason: $removed was removed or replaced "
+end_actor C
+
 finish
