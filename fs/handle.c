@@ -236,10 +236,14 @@ static void handle_flush_idle(struct request *r)
     }
 }
 
-void handle_flush(struct request *r)
+static void handle_flush_unlocked(void *arg, enum backend_result result)
 {
+    struct request *r = arg;
     struct handle *h = r->handle;
-    lock_end_party(r->fs, h->node, r->file.lock_owner);
+    if (result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+        return;
+    }
     bool matters =
         h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
     pid_t tid = fuse_req_ctx(r->req)->pid;
@@ -263,6 +267,12 @@ void handle_flush(struct request *r)
     } else {
         handle_flush_idle(r);
     }
+}
+
+/* Any close by a lock owner ends its record locks: closed is when that is done. */
+void handle_flush(struct request *r)
+{
+    lock_end_party(r->fs, r->handle->node, r->file.lock_owner, handle_flush_unlocked, r);
 }
 
 static void handle_released(struct request *r, enum backend_result result)

@@ -163,13 +163,6 @@ static void lock_flock_go(struct request *r)
     }
 }
 
-/* When another mount may have it.  Unlocking succeeds whatever the backend says. */
-static void lock_flock_ended(void *arg, enum backend_result result)
-{
-    (void)result;
-    request_reply(arg, 0);
-}
-
 void lock_flock(struct request *r, int operation)
 {
     struct handle *h = r->handle;
@@ -181,7 +174,7 @@ void lock_flock(struct request *r, int operation)
     r->resume = NULL;
     if (operation & LOCK_UN) {
         if (h->hold && h->hold->kind == BACKEND_FLOCK) {
-            hold_release(r->fs, h->hold, lock_flock_ended, r);
+            hold_release(r->fs, h->hold, request_done, r);
         } else {
             request_reply(r, 0);
         }
@@ -213,26 +206,30 @@ static void lock_forget_party(struct handle *h, uint64_t party)
     }
 }
 
-void lock_end_party(struct fs *fs, struct node *node, uint64_t party)
+void lock_end_party(struct fs *fs, struct node *node, uint64_t party, backend_done *done, void *arg)
 {
     char path[TREE_PATH_MAX];
     struct hold *hold = hold_party(node, party);
     struct handle *handle;
-    if (hold && tree_path(node, path, sizeof path)) {
-        LIST_FOREACH(handle, &node->handles, link) {
-            lock_forget_party(handle, party);
+    if (!hold || !tree_path(node, path, sizeof path)) {
+        if (done) {
+            done(arg, BACKEND_OK);
         }
-        tree_ref(node);
-        backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, NULL, NULL);
-        if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
-            hold_free(fs, hold);
-        } else {
-            control_gone(fs, hold);
-            hold->since = 0; /* another thread of it waits still, and may get nothing */
-        }
-        hold_check_gone(fs, node);
-        tree_unref(fs->tree, node);
+        return;
     }
+    LIST_FOREACH(handle, &node->handles, link) {
+        lock_forget_party(handle, party);
+    }
+    tree_ref(node);
+    if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
+        hold_free(fs, hold);
+    } else {
+        control_gone(fs, hold);
+        hold->since = 0; /* another thread of it waits still, and may get nothing */
+    }
+    backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, done, arg);
+    hold_check_gone(fs, node);
+    tree_unref(fs->tree, node);
 }
 
 void lock_release_parties(struct fs *fs, struct handle *h)
@@ -240,7 +237,7 @@ void lock_release_parties(struct fs *fs, struct handle *h)
     while (h->parties && h->parties->len) {
         uint64_t party = g_array_index(h->parties, uint64_t, 0);
         lock_forget_party(h, party);
-        lock_end_party(fs, h->node, party);
+        lock_end_party(fs, h->node, party, NULL, NULL);
     }
     if (h->parties) {
         g_array_free(h->parties, TRUE);
@@ -416,8 +413,7 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     if (lock->l_type != F_UNLCK) {
         lock_set_go(r);
     } else if (r->lock.start == 0 && r->lock.end >= INT64_MAX) {
-        lock_end_party(r->fs, r->node, r->lock.party);
-        request_reply(r, 0);
+        lock_end_party(r->fs, r->node, r->lock.party, request_done, r);
     } else if (tree_path(r->node, path, sizeof path)) {
         backend_release_range(r->fs->backend, path, r->lock.party, r->lock.start, r->lock.end, lock_unlocked, r);
     } else {

@@ -153,8 +153,7 @@ static void names_release(struct request *r, struct hold *hold)
     r->node->visible = false; /* the kernel drops the name itself */
     hold_spend(hold, false);
     if (hold->kind == BACKEND_FCNTL) {
-        lock_end_party(r->fs, r->node, hold->party);
-        request_reply(r, 0);
+        lock_end_party(r->fs, r->node, hold->party, request_done, r);
     } else {
         hold_release(r->fs, hold, request_done, r);
     }
