@@ -93,13 +93,49 @@ void redis_release(struct backend *b, struct backend_ticket *ticket, backend_don
     redis_ticket_free(r, t);
 }
 
+static void on_range_released(void *arg, const struct redis_answer *answer);
+
+static void send_release_range(struct redis_op *op, int64_t timeout)
+{
+    struct redis_call call = {0};
+
+    redis_call_lock(&call, op->r, REDIS_RELEASE_RANGE, op->name, false, NULL);
+    redis_call_leaf(&call, op->name, false);
+    redis_call_text(&call, op->r->mount);
+    redis_call_unsigned(&call, op->claim.party);
+    redis_call_offset(&call, op->claim.start);
+    redis_call_offset(&call, op->claim.end);
+    redis_call_send(&call, timeout, on_range_released, op);
+}
+
+static bool has_party(struct redis *r, const char *name, uint64_t party)
+{
+    struct redis_place *place = g_hash_table_lookup(r->places, name);
+    struct redis_ticket *t;
+
+    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t && t->party != party; t = LIST_NEXT(t, link)) {
+    }
+    return t;
+}
+
 static void on_range_released(void *arg, const struct redis_answer *answer)
 {
     struct redis_op *op = arg;
     struct redis *r = op->r;
+    int64_t ttl = MIN(op->ttl, REDIS_RELEASE_MAX);
 
     if (answer->outcome != REDIS_REPLY) {
-        finish(op, redis_failure(r, answer));
+        enum backend_result result = redis_failure(r, answer);
+
+        if (op->done)
+            op->done(op->arg, result);
+        op->done = NULL;
+        op->ttl = 0;
+        /* what was forgotten here; unless its party has asked for more since, which may be the same to the server */
+        if (ttl > 0 && !has_party(r, op->name, op->claim.party))
+            send_release_range(op, ttl);
+        else
+            redis_op_free(op);
         return;
     }
     for (size_t i = 0; i + 1 < answer->reply->elements; i += 2) {
@@ -119,20 +155,18 @@ void redis_release_range(struct backend *b, const char *name, uint64_t party, ui
 {
     struct redis *r = (struct redis *)b;
     struct redis_place *place = g_hash_table_lookup(r->places, name);
-    struct redis_call call = {0};
+    struct redis_op *op = done_op(r, NULL, done, arg);
     struct redis_ticket *t, *next;
 
-    redis_call_lock(&call, r, REDIS_RELEASE_RANGE, name, false, NULL);
-    redis_call_leaf(&call, name, false);
-    redis_call_text(&call, r->mount);
-    redis_call_unsigned(&call, party);
-    redis_call_offset(&call, start);
-    redis_call_offset(&call, end);
-    redis_call_send(&call, 0, on_range_released, done_op(r, NULL, done, arg));
+    op->name = g_strdup(name);
+    op->claim = (struct backend_claim){.party = party, .start = start, .end = end};
+    send_release_range(op, 0);
     for (t = place && start == 0 && end == BACKEND_RANGE_MAX ? LIST_FIRST(&place->tickets) : NULL; t; t = next) {
         next = LIST_NEXT(t, link);
-        if (t->party == party && t->state == REDIS_HELD)
+        if (t->party == party && t->state == REDIS_HELD) {
+            op->ttl = MAX(op->ttl, t->head.ttl);
             redis_ticket_free(r, t);
+        }
     }
 }
 

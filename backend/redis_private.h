@@ -112,7 +112,7 @@ struct redis_op {
     char token[REDIS_TOKEN_SIZE]; /* of the ticket that it is about; "" if none */
     char *name;                   /* of a release, renewal or rename: the place's; of the new place */
     char *file;                   /* of a release: the ticket's own name */
-    struct backend_claim claim;   /* of convert, without meta and content */
+    struct backend_claim claim;   /* of convert, without meta and content; of a release what is given back */
     struct backend_change change; /* of convert and set: references */
     int64_t ttl;                  /* of acquire, renew and release */
     const char *why;              /* of release */

@@ -155,6 +155,27 @@ START_TEST(release_of_unknown_outcome_is_done_when_the_server_is_back)
 }
 END_TEST
 
+START_TEST(unlocking_of_unknown_outcome_is_done_when_the_server_is_back)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+    struct hosts_done done = {0};
+    struct told *waiter;
+
+    claim.party = 1;
+    claim.end = BACKEND_RANGE_MAX;
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    redis_server_stop(hosts_server);
+    backend_release_range(hosts_mount(0), "L", 1, 0, BACKEND_RANGE_MAX, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    redis_server_again(hosts_server);
+    HOSTS_UNTIL(waiter->granted);
+    hosts_release(waiter);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
 /* An old connection may carry it out when the server goes on, whatever was told. */
 START_TEST(rename_of_unknown_outcome_leaves_one_name_or_none)
 {
@@ -353,6 +374,7 @@ int main(void)
     tcase_set_timeout(aof, 40);
     tcase_add_checked_fixture(aof, hosts_setup_aof, hosts_teardown);
     tcase_add_test(aof, restarted_server_with_aof_has_lost_nothing);
+    tcase_add_test(aof, unlocking_of_unknown_outcome_is_done_when_the_server_is_back);
     suite_add_tcase(suite, aof);
     return check_main(suite);
 }
