@@ -180,6 +180,8 @@ void lockspace_link(struct lockspace *space, struct ticket *t);
 struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t);
 struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t,
                                        struct way *way);
+/* Of a sequence ticket: those that hold come first, then those that wait. */
+uint32_t lockspace_position(const struct ticket *t);
 /* Tells `wanted` to holders in the way of `t`, which waits. */
 void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t);
 /* Grants what may hold now that something in start..end was freed, then removes

@@ -219,24 +219,39 @@ static struct ticket *obstacle_by_count(const struct queue *q, const struct tick
     return waiter && compare_tickets(waiter, t) < 0 ? waiter : NULL;
 }
 
-/* In a sequence: exclusive holds among the first `width` tickets, shared with
- * only shared ones before it.  If the first waiter is shared, an exclusive
- * holder stands before it. */
+/* How many hold, or wait before `t`, which does not hold. */
+static uint32_t waiting_rank(const struct queue *q, const struct ticket *t)
+{
+    return skiplist_length(&q->holders) + skiplist_rank(&q->waiters, t);
+}
+
+uint32_t lockspace_position(const struct ticket *t)
+{
+    const struct queue *q = lockspace_queue(lockspace_place(t));
+    return t->head.held ? skiplist_rank(&q->holders, t) : waiting_rank(q, t);
+}
+
+/* In a sequence, of a ticket that does not hold: all that hold and all that wait
+ * before it stand in the way of an exclusive one if they are `width` or more.  In
+ * that of a shared one stands who waits before it, an exclusive holder before it,
+ * and one behind it if they are that many.  Holders behind it were let in while
+ * the width, or its own mode, was another. */
 static struct ticket *obstacle_in_sequence(const struct entry *place, const struct ticket *t)
 {
     const struct queue *q = place->directory->queue;
     if (!q) {
         return NULL;
     }
+    bool room = waiting_rank(q, t) < place->directory->attributes.width;
+    struct ticket *waiter = lockspace_ticket(skiplist_first(&q->waiters));
     if (!lockspace_shared(t)) {
-        uint32_t before = skiplist_rank(&q->holders, t) + skiplist_rank(&q->waiters, t);
-        return before < place->directory->attributes.width ? NULL : lockspace_ticket(skiplist_first(&q->holders));
+        struct ticket *holder = lockspace_ticket(skiplist_first(&q->holders));
+        return room ? NULL : holder ? holder : waiter;
     }
     struct ticket *holder = q->exclusive ? first_exclusive(&q->holders) : NULL;
-    if (holder && compare_tickets(holder, t) < 0) {
+    if (holder && (!room || compare_tickets(holder, t) < 0)) {
         return holder;
     }
-    struct ticket *waiter = lockspace_ticket(skiplist_first(&q->waiters));
     return waiter && compare_tickets(waiter, t) < 0 ? waiter : NULL;
 }
 
@@ -346,8 +361,7 @@ static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *
         next = skiplist_next(node);
         if (!lockspace_obstacle(space, place, t)) {
             give(space, now, t);
-        } else if (!lockspace_shared(t) || skiplist_rank(&q->holders, t) + skiplist_rank(&q->waiters, t) >=
-                                               place->directory->attributes.width) {
+        } else if (!lockspace_shared(t) || waiting_rank(q, t) >= place->directory->attributes.width) {
             return; /* all behind it are exclusive and too far, or shared and behind what it is behind */
         }
     }

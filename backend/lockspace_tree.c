@@ -342,7 +342,7 @@ void lockspace_describe(const struct ticket *t, struct backend_info *ret_info)
         .holders = !blocker && t->head.held,
     };
     if (place->type == ENTRY_DIRECTORY) {
-        ret_info->position = skiplist_rank(&q->holders, t) + skiplist_rank(&q->waiters, t);
+        ret_info->position = lockspace_position(t);
     } else if (q) {
         ret_info->holders = skiplist_length(&q->holders) - q->blockers;
         ret_info->waiters = skiplist_length(&q->waiters);

@@ -196,6 +196,29 @@ START_TEST(a_waiting_ticket_becomes_shared_where_it_stands)
 }
 END_TEST
 
+START_TEST(who_was_passed_over_joins_no_more_than_the_width)
+{
+    struct backend_claim exclusive = lock_world_claim("C2", BACKEND_EXCLUSIVE);
+    lock_world_set_width(w, "q", 4);
+    lock_world_hold(w, "q/job-", sh("A"));
+    struct backend_ticket *b = lock_world_hold(w, "q/job-", ex("B"));
+    struct backend_ticket *c = lock_world_wait(w, "q/job-", sh("C"));
+    struct backend_ticket *d = lock_world_hold(w, "q/job-", ex("D"));
+    g_string_truncate(w->log, 0);
+    ck_assert_uint_eq(lock_world_stat(w, "q/job-0000000002").position, 3);
+    ck_assert_uint_eq(lock_world_stat(w, "q/job-0000000003").position, 2);
+    lock_world_set_width(w, "q", 1);
+    lock_world_release(w, b);
+    lock_world_told(w, ""); /* D is exclusive */
+    ck_assert_uint_eq(lock_world_stat(w, "q/job-0000000002").position, 2);
+    lock_world_set_width(w, "q", 2);
+    ck_assert_int_eq(lockspace_convert(w->space, 0, c, &exclusive), BACKEND_OK);
+    lock_world_told(w, "");
+    lock_world_release(w, d);
+    lock_world_told(w, "granted C2; ");
+}
+END_TEST
+
 START_TEST(a_ticket_that_is_not_kept_alive_does_not_stall_the_queue)
 {
     struct backend_claim longer = ex("C");
@@ -397,11 +420,25 @@ struct line {
 
 static bool model_may_hold(const struct line *line, unsigned i)
 {
-    bool behind_exclusive = false;
-    for (unsigned k = 0; k < i; k++) {
-        behind_exclusive |= !line->places[k].shared;
+    unsigned before = 0;
+    bool behind_exclusive = false, exclusive_holds = false;
+    for (unsigned k = 0; k < line->length; k++) {
+        before += k != i && (line->places[k].held || k < i);
+        behind_exclusive |= k < i && !line->places[k].shared;
+        exclusive_holds |= line->places[k].held && !line->places[k].shared;
     }
-    return line->places[i].shared ? !behind_exclusive : i < line->width;
+    bool room = before < line->width;
+    return line->places[i].shared ? !behind_exclusive && (room || !exclusive_holds) : room;
+}
+
+static unsigned model_position(const struct line *line, unsigned i)
+{
+    unsigned position = 0;
+    for (unsigned k = 0; k < line->length; k++) {
+        bool held = line->places[k].held;
+        position += held == line->places[i].held ? k < i : held;
+    }
+    return position;
 }
 
 static void model_grant(struct line *line)
@@ -474,7 +511,7 @@ START_TEST(random_queues_agree_with_an_array)
             char name[64];
             ck_assert_int_eq(line.places[i].real->held, line.places[i].held);
             ck_assert(lockspace_ticket_name(line.places[i].real, name, sizeof(name)));
-            ck_assert_uint_eq(lock_world_stat(w, name).position, i);
+            ck_assert_uint_eq(lock_world_stat(w, name).position, model_position(&line, i));
             held += line.places[i].held;
         }
         ck_assert_uint_eq(lock_world_stat(w, "q").holders, held);
@@ -504,6 +541,7 @@ int main(void)
     SCENARIO(a_width_that_grows_grants_at_once_and_one_that_shrinks_takes_nothing);
     SCENARIO(shared_and_exclusive_tickets_are_a_fair_read_write_lock);
     SCENARIO(a_waiting_ticket_becomes_shared_where_it_stands);
+    SCENARIO(who_was_passed_over_joins_no_more_than_the_width);
     SCENARIO(a_ticket_that_is_not_kept_alive_does_not_stall_the_queue);
     SCENARIO(a_ticket_is_revoked_by_its_token_also_while_it_waits);
     SCENARIO(tickets_are_restored_to_their_places);

@@ -90,6 +90,66 @@ START_TEST(who_waited_behind_one_that_queued_again_gets_a_larger_token_too)
 }
 END_TEST
 
+/* A queue of such a width, of the mode of who is cut off. */
+static const struct {
+    uint32_t width;
+    enum backend_mode mode;
+} queues[] = {{1, BACKEND_EXCLUSIVE}, {2, BACKEND_EXCLUSIVE}, {1, BACKEND_SHARED}};
+
+static struct told *queue_up(unsigned mount, enum backend_mode mode, int64_t ttl)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, ttl);
+
+    claim.sequence = claim.wait = true;
+    claim.mode = mode;
+    return hosts_acquire(mount, "d/s-", &claim);
+}
+
+static struct backend_info stat_of(const struct told *told)
+{
+    char name[64];
+
+    ck_assert(backend_name(hosts_mount(told->mount), told->ticket, name, sizeof(name)));
+    return hosts_stat(1, name);
+}
+
+START_TEST(place_that_is_taken_again_does_not_join_who_was_let_in_meanwhile)
+{
+    struct backend_directory directory = {.width = queues[_i].width};
+    struct told *before[2], *again, *after[2], *last;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    for (unsigned i = 0; i < directory.width; i++)
+        before[i] = queue_up(1, BACKEND_EXCLUSIVE, HOSTS_LONG);
+    again = queue_up(0, queues[_i].mode, 600);
+    for (unsigned i = 0; i < directory.width; i++)
+        after[i] = queue_up(2, BACKEND_EXCLUSIVE, HOSTS_LONG);
+    last = queue_up(1, BACKEND_EXCLUSIVE, HOSTS_LONG);
+    redis_proxy_lose(proxy, "", UINT_MAX, true); /* cut off for longer than it counts as alive */
+    HOSTS_UNTIL(hosts_stat(1, "d").waiters == directory.width + 1);
+    for (unsigned i = 0; i < directory.width; i++)
+        hosts_release(before[i]);
+    HOSTS_UNTIL(after[0]->granted && after[directory.width - 1]->granted);
+    redis_proxy_lose(proxy, "", 0, false);
+    hosts_until_up(0);
+    HOSTS_UNTIL(hosts_stat(1, "d").waiters == 2);
+    ck_assert_uint_eq(stat_of(again).holders, 0);
+    ck_assert_uint_eq(stat_of(again).position, directory.width);
+    ck_assert_uint_eq(stat_of(after[0]).position, 0);
+    hosts_pass(700); /* it has asked again, some times */
+    ck_assert_uint_eq(again->granted, 0);
+    ck_assert_uint_eq(after[0]->ended, 0);
+    hosts_release(after[0]);
+    HOSTS_UNTIL(again->granted); /* it has its place, and a number of its own */
+    ck_assert_uint_eq(last->granted, 0);
+    ck_assert_uint_eq(stat_of(again).position, directory.width - 1);
+    ck_assert_uint_eq(stat_of(last).position, directory.width);
+    hosts_release(again);
+    HOSTS_UNTIL(last->granted);
+    ck_assert_uint_eq(stat_of(last).position, directory.width - 1);
+}
+END_TEST
+
 START_TEST(claim_whose_answer_is_lost_is_granted_once)
 {
     struct told *holder = hosts_get(1, "L", HOSTS_LONG), *waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
@@ -225,6 +285,8 @@ int main(void)
     tcase_add_test(tcase, lost_message_costs_a_waiter_no_more_than_the_refresh);
     tcase_add_test(tcase, lock_that_is_handed_over_and_not_claimed_goes_on);
     tcase_add_test(tcase, who_waited_behind_one_that_queued_again_gets_a_larger_token_too);
+    tcase_add_loop_test(tcase, place_that_is_taken_again_does_not_join_who_was_let_in_meanwhile, 0,
+                        G_N_ELEMENTS(queues));
     tcase_add_test(tcase, claim_whose_answer_is_lost_is_granted_once);
     tcase_add_test(tcase, acquire_whose_answer_is_lost_is_granted_once);
     tcase_add_test(tcase, queued_claim_whose_answer_is_lost_stands_in_the_queue_once);

@@ -92,7 +92,7 @@ t = {
   b = identity ~= '' and identity or nil, f = identity ~= '' and path or nil,
 }
 if tickets > 0 and not odd and (is_odd == '1' or partial(t)) then set_odd() end
-local blocker, first, last, how = obstacle(t)
+local blocker, first, last, how = obstacle(t, number > 0 and number or nil)
 if test == '1' then
   finish()
   return blocker and {'busy', unpack(describe(blocker, first, last, how))} or {'free'}

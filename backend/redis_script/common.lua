@@ -72,13 +72,28 @@ local function remaining()
   return math.max(call('PTTL', L), 0)
 end
 
+-- Walks along a queue, which must not be changed meanwhile: id, number.
+local function in_order(key)
+  local at, part, i = 0, {}, 1
+  return function()
+    if i > #part then
+      part, i, at = call('ZRANGE', key, at, at + 63, 'WITHSCORES'), 1, at + 64
+    end
+    i = i + 2
+    return part[i - 2], tonumber(part[i - 1])
+  end
+end
+
 -- Holders and waiters in order: id, number, …
 local function each() return call('ZRANGE', ORDER, 0, -1, 'WITHSCORES') end
 
 -- Writes L for a ticket that holds until `deadline`: it lasts as long as the
 -- longest of those that hold.
 local function hold(id, t, deadline)
-  if sequence then return end
+  if sequence then
+    if t.x == 0 then call('HDEL', INFO, 'readers') end
+    return
+  end
   local px = deadline - now + t.d
   if t.x == 0 and not partial(t) and tickets - waiting == 1 then
     value = id
@@ -114,7 +129,7 @@ end
 -- what it held refused.  In a sequence a nameless ticket keeps the place.
 local function lose(id, t, why, since)
   local delay = t.k ~= 0 and t.d or 0
-  local number = sequence and delay > 0 and call('ZSCORE', ORDER, id)
+  local number = sequence and delay > 0 and not waits(id) and call('ZSCORE', ORDER, id)
   drop(id, t)
   tell(t, 'e', id, ' ' .. why)
   if number and t.n then
@@ -210,15 +225,31 @@ end
 
 local function width() return tonumber(call('HGET', DIR, 'width') or 1) end
 
-local function sequence_obstacle(t, id)
-  local rank = id and call('ZRANK', ORDER, id) or tickets
-  if t.x == 0 then return rank >= width() and call('ZRANGE', ORDER, 0, 0)[1] or nil end
-  if rank == 0 then return nil end
-  for _, before in ipairs(call('ZRANGE', ORDER, 0, rank - 1)) do
-    local u = load(before)
-    if u and u.x == 0 or waits(before) then return before end
+-- The first exclusive holder of a sequence, and its number.  That there is none
+-- is noted until one is let in, so that many readers are not read each time.
+local function first_exclusive()
+  if tickets == waiting or call('HEXISTS', INFO, 'readers') == 1 then return nil end
+  for id, number in in_order(ORDER) do
+    local u = not waits(id) and load(id)
+    if u and u.x == 0 then return id, number end
   end
+  call('HSET', INFO, 'readers', 1)
   return nil
+end
+
+-- In a sequence, of a ticket that does not hold: all that hold and all that wait
+-- before it stand in the way of an exclusive one if they are `width` or more.  In
+-- that of a shared one stands who waits before it, an exclusive holder before it,
+-- and one behind it if they are that many.  Holders stand behind one that queued
+-- again, with its old number, after they were let in.
+local function sequence_obstacle(t, number)
+  local before = waiting
+  if number and waiting > 0 then before = call('ZCOUNT', WAIT, '-inf', '(' .. number_text(number)) end
+  local room = tickets - waiting + before < width()
+  if t.x == 0 then return not room and call('ZRANGE', ORDER, 0, 0)[1] or nil end
+  if before > 0 then return call('ZRANGE', WAIT, 0, 0)[1] end
+  local exclusive, at = first_exclusive()
+  return exclusive and (not room or not number or at < number) and exclusive or nil
 end
 
 -- Where counts do not decide: each is compared.  One that waits for kin of `t`
@@ -250,35 +281,34 @@ end
 -- What stands in the way of `t`, which has that number, or is to be appended:
 -- a ticket, '' for what is not ours, or nil.
 local function obstacle(t, number, id)
-  if sequence then return sequence_obstacle(t, id) end
+  if sequence then return sequence_obstacle(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
   if odd then return odd_obstacle(t, number, id) end
   if tickets > waiting and (t.x == 0 or value ~= SHARED) then
-    return value ~= SHARED and value or each()[1]
+    return value ~= SHARED and value or call('ZRANGE', ORDER, 0, 0)[1]
   end
   local first = waiting > 0 and call('ZRANGE', WAIT, 0, 0, 'WITHSCORES')
   return first and (not number or tonumber(first[2]) < number) and first[1] or nil
 end
 
 local function set_odd()
+  if sequence then return end -- there counts decide, always
   odd = true
   call('HSET', INFO, 'odd', 1)
 end
 
 -- The number with which a ticket holds: it only grows, though it was overtaken.
 local function granted_number(id, t, number)
-  if t.o or not sequence and (odd or number < top) then
-    if t.o or number < top then
-      number = next_number()
-      call('ZADD', ORDER, number_text(number), id)
-    end
+  local overtaken = t.o or number < top
+  if overtaken then
+    number = next_number()
+    call('ZADD', ORDER, number_text(number), id)
     t.o = nil
-    if not sequence then
-      top = number
-      call('HSET', INFO, 'top', number_text(number))
-    end
   end
-  return number
+  if overtaken or odd then
+    top = number
+    call('HSET', INFO, 'top', number_text(number))
+  end
 end
 
 -- Hands the lock to one that waits, for as long as it may take to claim it.
@@ -306,7 +336,7 @@ local function grant()
     elseif not obstacle(t, number, id) then
       give(id, t, number)
       if odd then at = 0 end
-    elseif odd or sequence and t.x == 1 and call('ZRANK', ORDER, id) < width() then
+    elseif odd or sequence and t.x == 1 and tickets - waiting + at < width() then
       at = at + 1
     else
       return

@@ -10,7 +10,8 @@
 --   TERM   zset    ticket -> deadline in server ms: of the lease, or of a waiter's liveness
 --   WAIT   zset    ticket -> number: those that do not hold yet
 --   INFO   hash    ticket -> record; c:ticket -> content; s:name -> ticket of a sequence;
---                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted
+--                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted;
+--                  readers -> 1 when no exclusive ticket of a sequence holds
 --   FENCE  string  the last number given
 -- Of its directory: DIR (hash: attributes), LIST (zset: names, all of score 0),
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
@@ -66,7 +67,7 @@ local function look()
   tickets = call('ZCARD', ORDER)
   waiting = tickets > 0 and call('ZCARD', WAIT) or 0
   local marks = tickets > 0 and call('HMGET', INFO, 'odd', 'top') or {}
-  odd, top = marks[1] == '1', tonumber(marks[2] or 0)
+  odd, top = marks[1] == '1' and not sequence, tonumber(marks[2] or 0)
   if tickets > 0 then
     broken = call('ZCARD', TERM) ~= tickets or waiting > tickets
   else

@@ -30,8 +30,14 @@ if id then
   ORDER, TERM, INFO, WAIT = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
   local deadline = call('ZSCORE', TERM, id)
   if deadline and tonumber(deadline) > now then
-    local held = call('ZSCORE', WAIT, id) and 0 or 1
-    return of_lock(id, held, 0, call('ZRANK', ORDER, id))
+    local number, waiters = call('ZSCORE', ORDER, id) or '0', call('ZRANK', WAIT, id)
+    local position -- those that hold come first
+    if waiters then
+      position = call('ZCARD', ORDER) - call('ZCARD', WAIT) + waiters
+    else
+      position = (call('ZRANK', ORDER, id) or 0) - call('ZCOUNT', WAIT, '-inf', '(' .. number)
+    end
+    return of_lock(id, waiters and 0 or 1, 0, position)
   end
 end
 return {'nothing', waiting}
