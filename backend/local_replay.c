@@ -232,11 +232,12 @@ static bool restore_lease(const struct local_lease *lease, const struct local_se
     return result == BACKEND_OK || result == BACKEND_QUEUED;
 }
 
-static int compare_fences(const void *a, const void *b)
+static int compare_places(const void *a, const void *b)
 {
     const struct kept_lease *one = a, *other = b;
+    int held = (other->lease.flags & LOCAL_LEASE_HELD) - (one->lease.flags & LOCAL_LEASE_HELD);
 
-    return (one->lease.fence > other->lease.fence) - (one->lease.fence < other->lease.fence);
+    return held ? held : (one->lease.fence > other->lease.fence) - (one->lease.fence < other->lease.fence);
 }
 
 void local_replay_restore(struct local_replay *replay, struct lockspace *space, const struct local_session *now,
@@ -251,8 +252,8 @@ void local_replay_restore(struct local_replay *replay, struct lockspace *space, 
         ret_restored->same_boot &= is_same_boot(&g_array_index(replay->sessions, struct local_session, i), now);
     restore_directories(replay, space, now->boottime);
 
-    /* in the order of their numbers, so that queues come out as they were */
-    leases = g_list_sort(g_hash_table_get_values(replay->leases), compare_fences);
+    /* who held first, then in the order of their numbers, so that queues come out as they were */
+    leases = g_list_sort(g_hash_table_get_values(replay->leases), compare_places);
     for (GList *l = leases; l; l = l->next) {
         const struct kept_lease *kept = l->data;
         const struct local_session *then = &g_array_index(replay->sessions, struct local_session, kept->session);

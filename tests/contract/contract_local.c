@@ -318,6 +318,36 @@ START_TEST(turn_that_comes_with_the_restart_is_kept)
 }
 END_TEST
 
+START_TEST(who_waited_does_not_join_who_held_behind_it)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_directory narrow = {.width = 4};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, NULL);
+    struct backend_ticket *waiter, *holder;
+    GHashTable *all;
+
+    ck_assert_int_eq(contract_mkdir("q", &narrow), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    for (int i = 0; i < 3; i++) {
+        claim.user = &log[i];
+        claim.mode = i == 1 ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        ck_assert_int_eq(contract_acquire("q/job-", &claim).result, i == 1 ? BACKEND_QUEUED : BACKEND_OK);
+        claim.kind = BACKEND_LEASE;
+    }
+    narrow.width = 1;
+    ck_assert_int_eq(contract_set_directory("q", &narrow), BACKEND_OK);
+    restart(); /* the first ends with its handle */
+    all = recover();
+    waiter = g_hash_table_lookup(all, "q/job-0000000001");
+    holder = g_hash_table_lookup(all, "q/job-0000000002");
+    ck_assert(holder->held);
+    ck_assert(!waiter->held);
+    ck_assert_int_eq(contract_release(holder), BACKEND_OK);
+    CONTRACT_UNTIL(((struct contract_log *)waiter->user)->granted);
+    g_hash_table_unref(all);
+}
+END_TEST
+
 static TCase *restart_case(void)
 {
     TCase *tcase = tcase_create("restart");
@@ -336,6 +366,7 @@ static TCase *restart_case(void)
     tcase_add_test(tcase, tokens_go_on_without_a_gap_after_a_clean_end);
     tcase_add_test(tcase, queue_of_leases_comes_back_in_its_order);
     tcase_add_test(tcase, turn_that_comes_with_the_restart_is_kept);
+    tcase_add_test(tcase, who_waited_does_not_join_who_held_behind_it);
     return tcase;
 }
 
