@@ -64,18 +64,6 @@ struct hold *xattr_hold(struct request *r)
     return found ? found : kin;
 }
 
-static GString *xattr_get_state(struct request *r, const struct backend_info *info)
-{
-    if (xattr_caller_lost(r)) {
-        return xattr_text("lost");
-    }
-    if (xattr_caller_waits(r)) {
-        return xattr_text("waiting");
-    }
-    bool waits = info->type == BACKEND_LOCK && info->ticket && !info->ticket->held;
-    return xattr_text(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");
-}
-
 /* Is the name that of a ticket in its directory's queue? */
 static bool xattr_is_ticket(const struct node *node, const struct backend_info *info)
 {
@@ -85,6 +73,20 @@ static bool xattr_is_ticket(const struct node *node, const struct backend_info *
         return hold->sequence;
     }
     return info->type == BACKEND_LOCK && meta_decode(info->meta, &meta) && meta.sequence;
+}
+
+static GString *xattr_get_state(struct request *r, const struct backend_info *info)
+{
+    if (xattr_caller_lost(r)) {
+        return xattr_text("lost");
+    }
+    if (xattr_caller_waits(r)) {
+        return xattr_text("waiting");
+    }
+    /* of a ticket of another mount only the store knows */
+    bool held = info->ticket ? info->ticket->held : info->holders > 0 || !xattr_is_ticket(r->node, info);
+    bool waits = info->type == BACKEND_LOCK && !held;
+    return xattr_text(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");
 }
 
 static GString *xattr_get_kind(struct request *r, const struct backend_info *info)

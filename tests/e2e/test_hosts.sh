@@ -110,6 +110,17 @@ says a 'rm("shown")' ok
 expect there absent shown
 expect_is "$(ls "$B")" "$(ls "$A")"
 
+it "a ticket that waits is shown at the other host as waiting, with its place"
+mkdir "$A/queue"
+says a 'first = op("queue/job-", "RDWR|CREAT"); second = op("queue/job-", "RDWR|CREAT")' ok
+shown_there() { [ "$(there attribute "queue/$1" state),$(there attribute "queue/$1" position)" = "$2" ]; }
+expect shown_there job-0000000000 held,0
+expect shown_there job-0000000001 waiting,1
+says a 'close(first); rm("queue/job-0000000000")' ok
+expect eventually 5 shown_there job-0000000001 held,0
+says a 'close(second); rm("queue/job-0000000001")' ok
+expect rmdir "$A/queue"
+
 it "a symbolic link at one host is one at the other"
 says a 'ln("the/target", "link")' ok
 expect_is "$(readlink "$B/link")" the/target
