@@ -121,7 +121,8 @@ struct backend_directory {
 
 struct backend_info {
     enum backend_type type;
-    /* of a lock: the first holder (or conflicting ticket).  Of one that is no
+    /* of a lock: the first holder (of backend_test: the conflicting one with the
+     * lowest range).  Of one that is no
      * mount's, but another client's of the same store, meta is NULL, kind LEASE
      * and fence 0, and where they are not known acquired and deadline (it has no
      * end) are CLOCK_NEVER and ttl is 0. */

@@ -408,6 +408,18 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     return append(space, now, t, claim, !obstacle);
 }
 
+/* Of those that hold the one with the lowest range, or else the first that waits. */
+static struct ticket *lowest_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t)
+{
+    struct ticket *lowest = lockspace_obstacle(space, place, t), *next;
+    struct way way = {0};
+    while (lowest && lockspace_start(lowest) > 0 && (next = lockspace_next_obstacle(space, place, t, &way)) &&
+           next->head.held) {
+        lowest = lockspace_start(next) < lockspace_start(lowest) ? next : lowest;
+    }
+    return lowest;
+}
+
 void lockspace_test(struct lockspace *space, const char *name, const struct backend_claim *claim,
                     struct backend_info *ret_info)
 {
@@ -427,7 +439,7 @@ void lockspace_test(struct lockspace *space, const char *name, const struct back
     if (entry->type == ENTRY_SEQUENCE) {
         obstacle = lockspace_conflict(entry, entry->ticket, t) ? entry->ticket : NULL;
     } else {
-        obstacle = lockspace_obstacle(space, entry, t);
+        obstacle = lowest_obstacle(space, entry, t);
     }
     if (obstacle) {
         lockspace_describe(obstacle, ret_info);

@@ -351,11 +351,16 @@ void fake_store_test(struct fake_backend *fake, struct fake_pending *p)
                                 .end = p->claim.end};
     asked.head.kind = (uint8_t)p->claim.kind;
     asked.head.mode = (uint8_t)p->claim.mode;
-    for (guint i = 0; i < fake->store->tickets->len && info.type == BACKEND_NOTHING; i++) {
+    const struct fake_ticket *lowest = NULL;
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
-        if (ticket->head.held && fake_same_queue(ticket, &asked) && fake_conflicts(ticket, &asked)) {
-            fake_info(fake, ticket, &info);
+        if (ticket->head.held && fake_same_queue(ticket, &asked) && fake_conflicts(ticket, &asked) &&
+            (!lowest || ticket->start < lowest->start)) {
+            lowest = ticket;
         }
+    }
+    if (lowest) {
+        fake_info(fake, lowest, &info);
     }
     p->known(p->arg, BACKEND_OK, &info);
 }

@@ -64,6 +64,18 @@ local function again(t)
   return granted(holder, merged)
 end
 
+-- Of those that hold and exclude `t` the one with the lowest range: as `obstacle` tells it.
+local function lowest_obstacle(t)
+  local lowest = {}
+  for _, other in ipairs(call('ZRANGE', ORDER, 0, -1)) do
+    local u = not waits(other) and load(other)
+    local from, to, mode
+    if u then from, to, mode = conflict(u, t) end
+    if from and (not lowest[2] or from < lowest[2]) then lowest = {other, from, to, mode} end
+  end
+  return unpack(lowest)
+end
+
 local function new_name(prefix)
   local next = tonumber(call('HGET', DIR, 'sequence') or 0)
   local name
@@ -94,6 +106,7 @@ t = {
 if tickets > 0 and not odd and (is_odd == '1' or partial(t)) then set_odd() end
 local blocker, first, last, how = obstacle(t, number > 0 and number or nil)
 if test == '1' then
+  if odd and blocker and blocker ~= '' and not waits(blocker) then blocker, first, last, how = lowest_obstacle(t) end
   finish()
   return blocker and {'busy', unpack(describe(blocker, first, last, how))} or {'free'}
 end

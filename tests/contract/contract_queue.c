@@ -40,6 +40,34 @@ static uint64_t party_at(uint64_t byte, struct contract_log *first)
     return info.ticket->user == first ? 1 : 2;
 }
 
+START_TEST(test_tells_the_lowest_range_of_several)
+{
+    struct contract_log log[4] = {{0}};
+    struct backend_claim claim = range(NULL, 99, 0, BACKEND_RANGE_MAX);
+    struct backend_info info;
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log[0], 1, 50, 59), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[1], 2, 70, 79), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[2], 3, 20, 29), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log[1], 2, 10, 15), BACKEND_OK);
+    info = contract_test("a", &claim);
+    ck_assert_uint_eq(info.start, 10);
+    ck_assert_uint_eq(info.end, 15);
+    ck_assert_ptr_eq(info.ticket->user, &log[1]);
+    claim.start = 16;
+    info = contract_test("a", &claim);
+    ck_assert_uint_eq(info.start, 20);
+    ck_assert_ptr_eq(info.ticket->user, &log[2]);
+    claim.start = 80;
+    ck_assert_int_eq(contract_test("a", &claim).type, BACKEND_NOTHING);
+    claim.start = 55;
+    claim.mode = BACKEND_SHARED;
+    ck_assert_uint_eq(contract_test("a", &claim).start, 50);
+}
+END_TEST
+
 START_TEST(ranges_that_do_not_overlap_hold_together)
 {
     struct contract_log log[2] = {{0}};
@@ -390,6 +418,7 @@ TCase *contract_range_case(void)
 
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
+    tcase_add_test(tcase, test_tells_the_lowest_range_of_several);
     tcase_add_test(tcase, ranges_that_do_not_overlap_hold_together);
     tcase_add_test(tcase, giving_back_the_middle_splits_a_range);
     tcase_add_test(tcase, party_may_change_the_mode_of_a_part);
