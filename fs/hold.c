@@ -440,6 +440,10 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
         return;
     }
     if (ticket->kind != BACKEND_LEASE) {
+        hold_owner(hold);
+        if (hold->inherited && hold->heirs) {
+            hold_settle(fs, hold); /* who took it has ended */
+        }
         backend_renew(fs->backend,
                       &(struct backend_renewal){.ticket = ticket, .ttl = ticket->ttl, .due = ticket->ttl / 3}, 1);
         return;
@@ -485,8 +489,7 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
     }
 }
 
-/* Does the handle have it, by itself or for a lock owner? */
-static bool hold_is_of(const struct hold *hold, const struct handle *handle)
+bool hold_is_of(const struct hold *hold, const struct handle *handle)
 {
     bool is = handle->hold == hold;
     for (guint i = 0; !is && hold->kind == BACKEND_FCNTL && handle->parties && i < handle->parties->len; i++) {

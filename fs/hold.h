@@ -32,7 +32,7 @@ struct hold {
     struct node *node;             /* counted */
     struct backend_ticket *ticket; /* NULL while it is asked for, and for FCNTL */
     struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
-    struct hold_heirs *heirs;      /* in the first second */
+    struct hold_heirs *heirs;      /* in the first second; of a handle lock: hold_taken */
     struct request_queue *parked;  /* who waits for its outcome or for its grant */
     struct timespec *times;        /* access and modification, as set by the holder; or NULL */
     union {
@@ -76,6 +76,9 @@ struct hold *hold_party(const struct node *node, uint64_t party);
 /* A hold that is still to be asked for, owned by `owner` (may be NULL). */
 struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,
                       gid_t gid, mode_t mode);
+/* Does the handle have it, by itself or for a lock owner? */
+bool hold_is_of(const struct hold *hold, const struct handle *handle);
+
 /* Forgets one: its handles hold nothing, whoever was parked on it goes on. */
 void hold_free(struct fs *fs, struct hold *hold);
 
@@ -119,8 +122,7 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 
 /* --- whose it is: hold_owner.c --- */
 
-/* The present owner: in the first second, the first of acquirer and heirs that
- * lives.  NULL: it has none. */
+/* The present owner: the first of acquirer and heirs that lives.  NULL: it has none. */
 struct owner *hold_owner(struct hold *hold);
 
 /* The first second is over: the owner is final, when it dies nobody inherits. */
@@ -133,8 +135,13 @@ bool hold_in_use(struct hold *hold);
 /* Reads who inherits, if that is not known yet; while the owner is alive. */
 void hold_read_heirs(struct hold *hold);
 
-/* Is `who` the owner itself? */
+/* Is `who` the owner itself; of a handle lock, also the one that opened the handle? */
 bool hold_is_owner(struct hold *hold, struct owner *who);
+
+/* It became a handle lock: of the process that took it and, when that has ended, of
+ * the one that opened the handle, for which flock(1) may have asked.  Either may be
+ * NULL. */
+void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener);
 
 /* May this process unlink it, or change its content and attributes? */
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);

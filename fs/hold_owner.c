@@ -30,6 +30,21 @@ void hold_read_heirs(struct hold *hold)
     }
 }
 
+void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
+{
+    struct owner *before = hold->owner, *owner = taker ? taker : opener;
+    hold->owner = owner ? owner_ref(owner) : NULL;
+    owner_unref(before);
+    hold_drop_heirs(hold);
+    hold->inherited = false;
+    hold->closed = true;
+    if (opener && opener != owner) {
+        hold->heirs = g_new0(struct hold_heirs, 1);
+        hold->heirs->count = 1;
+        hold->heirs->heir[0] = owner_ref(opener);
+    }
+}
+
 struct owner *hold_owner(struct hold *hold)
 {
     while (hold->heirs && hold->closed && hold->heirs->count && !owner_alive(hold->owner)) {
@@ -52,13 +67,29 @@ void hold_settle(struct fs *fs, struct hold *hold)
     }
 }
 
+/* Of a handle lock that a child took: the process that opened the handle. */
+static struct owner *hold_opener(const struct hold *hold)
+{
+    bool handle_lock = hold->kind > BACKEND_LEASE && !hold->sequence;
+    return handle_lock && hold->heirs && hold->heirs->count ? hold->heirs->heir[0] : NULL;
+}
+
+static bool hold_is_same(const struct owner *a, const struct owner *b)
+{
+    return a && b && owner_pid(a) == owner_pid(b) && owner_start(a) == owner_start(b);
+}
+
 bool hold_is_owner(struct hold *hold, struct owner *who)
 {
     if (who && who == hold->owner) {
         return true; /* it asks, so it lives, so nobody has inherited */
     }
-    struct owner *owner = hold_owner(hold);
-    return who && owner && owner_pid(owner) == owner_pid(who) && owner_start(owner) == owner_start(who);
+    return hold_is_same(hold_owner(hold), who) || hold_is_same(hold_opener(hold), who);
+}
+
+static bool hold_descends(struct owner *who, struct owner *ancestor)
+{
+    return who && ancestor && owner_alive(ancestor) && owner_descends(who, ancestor);
 }
 
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
@@ -70,7 +101,7 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
     if ((fs->options->owner_user || !owner || !owner_alive(owner)) && uid == hold->uid) {
         return true;
     }
-    return owner && who && owner_alive(owner) && owner_descends(who, owner);
+    return hold_descends(who, owner) || hold_descends(who, hold_opener(hold));
 }
 
 bool hold_in_use(struct hold *hold)

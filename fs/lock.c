@@ -53,12 +53,18 @@ static void lock_claim(struct request *r, struct hold *hold, enum backend_kind k
     claim->end = r->lock.end;
 }
 
-static void lock_flock_new(struct request *r)
+static struct hold *lock_new(struct request *r, enum backend_kind kind)
 {
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    struct hold *hold = hold_new(r->fs, r->node, kind, NULL, context->uid, context->gid, r->node->mode);
+    hold_taken(hold, request_caller(r), r->handle->opener);
+    return hold;
+}
+
+static void lock_flock_new(struct request *r)
+{
     struct backend_claim claim;
-    /* The owner of a flock is who opened the handle: flock(1) only asks. */
-    r->hold = hold_new(r->fs, r->node, BACKEND_FLOCK, r->handle->opener, context->uid, context->gid, r->node->mode);
+    r->hold = lock_new(r, BACKEND_FLOCK);
     lock_claim(r, r->hold, BACKEND_FLOCK, &claim);
     hold_acquire(r, &claim, lock_flocked);
     g_bytes_unref(claim.meta);
@@ -93,6 +99,7 @@ static void lock_flock_converted(struct request *r, enum backend_result result)
     }
     if (result == BACKEND_OK) {
         lock_take_from_others(r, hold);
+        hold_taken(hold, request_caller(r), r->handle->opener);
         r->handle->hold = hold;
         hold->handle = r->handle;
         hold_resume_parked(r->fs, hold);
@@ -124,15 +131,20 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
                          void (*then)(struct request *, enum backend_result))
 {
     struct backend_claim claim;
+    struct owner *before = hold->owner;
     r->hold = hold;
+    /* The store is to know who took it; here that is so once it is done. */
+    hold->owner = request_caller(r) ? request_caller(r) : before;
     lock_claim(r, hold, kind, &claim);
+    hold->owner = before;
     hold_convert(r, &claim, then);
     g_bytes_unref(claim.meta);
 }
 
 /* What a lock through this handle turns into a handle lock: what the handle has,
- * or the lease of the process that opened it, if that process asks.  NULL: it is
- * a claim of its own. */
+ * or the lease of the process that opened it, whoever asks: flock(1) asks for its
+ * shell.  (Of another pid namespace only the handle is known.)  NULL: it is a
+ * claim of its own. */
 static struct hold *lock_convertible(struct request *r)
 {
     struct handle *h = r->handle;
@@ -143,7 +155,8 @@ static struct hold *lock_convertible(struct request *r)
     if (hold == h->hold && hold->kind != BACKEND_LEASE) {
         return hold;
     }
-    return hold_is_owner(hold, h->opener) && hold_is_owner(hold, request_caller(r)) ? hold : NULL;
+    bool own = hold->owner ? hold_is_owner(hold, h->opener) : hold == h->hold;
+    return own ? hold : NULL;
 }
 
 static void lock_flock_go(struct request *r)
@@ -303,11 +316,10 @@ static void lock_set_lost(struct request *r)
 static void lock_set_new(struct request *r)
 {
     char path[TREE_PATH_MAX];
-    const struct fuse_ctx *context = fuse_req_ctx(r->req);
     struct backend_claim claim;
     struct hold *hold = hold_party(r->node, r->lock.party);
     if (!hold) {
-        hold = hold_new(r->fs, r->node, BACKEND_FCNTL, r->handle->opener, context->uid, context->gid, r->node->mode);
+        hold = lock_new(r, BACKEND_FCNTL);
         hold->party = r->lock.party;
     }
     if (!tree_path(r->node, path, sizeof path)) {
@@ -335,6 +347,7 @@ static void lock_set_converted(struct request *r, enum backend_result result)
     }
     /* From here on its tickets are the lock owner's, by range. */
     lock_take_from_others(r, hold);
+    hold_taken(hold, request_caller(r), r->handle->opener);
     hold->party = r->lock.party;
     r->handle->hold = NULL;
     hold_resume_parked(r->fs, hold);
@@ -421,11 +434,22 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     }
 }
 
+/* A pid means something on its own host only; -1 is what F_GETLK tells of a lock
+ * that no process here has. (fcntl(2)) */
+static pid_t lock_holder_pid(const struct fs *fs, const struct backend_info *info)
+{
+    const struct owner *owner = info->ticket ? hold_owner(info->ticket->user) : NULL;
+    struct meta meta;
+    if (owner) {
+        return owner_pid(owner);
+    }
+    return meta_decode(info->meta, &meta) && meta.pid && strcmp(meta.host, fs->host) == 0 ? meta.pid : -1;
+}
+
 static void lock_got(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     struct flock found = r->lock.range;
-    struct meta meta;
     if (result != BACKEND_OK) {
         request_reply(r, lock_error(result));
         return;
@@ -437,19 +461,43 @@ static void lock_got(void *arg, enum backend_result result, const struct backend
         found.l_start = (off_t)info->start;
         /* 0 is "to the end", however far. */
         found.l_len = info->end >= INT64_MAX ? 0 : (off_t)(info->end - info->start + 1);
-        /* A pid means something on its own host only; -1 is what F_GETLK tells
-         * of a lock that no process here has. (fcntl(2)) */
-        bool here = meta_decode(info->meta, &meta) && strcmp(meta.host, r->fs->host) == 0;
-        found.l_pid = here ? meta.pid : -1;
+        found.l_pid = lock_holder_pid(r->fs, info);
     }
     request_reply_lock(r, &found);
+}
+
+static void lock_get_unheld(struct request *r)
+{
+    r->lock.range.l_type = F_UNLCK;
+    request_reply_lock(r, &r->lock.range);
+}
+
+/* Of a ticket in a queue: somebody else's turn, or its own. */
+static void lock_get_turn(struct request *r, const struct hold *ticket)
+{
+    if (ticket->ticket->held) {
+        lock_get_unheld(r);
+    } else {
+        request_reply_lock(r, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_pid = -1});
+    }
 }
 
 void lock_get(struct request *r, const struct flock *lock)
 {
     char path[TREE_PATH_MAX];
     struct backend_claim claim = {.kind = BACKEND_FCNTL, .handle = r->handle->id};
+    const struct hold *ticket = sequence_ticket(r), *hold = lock_convertible(r);
+    r->handle->locking = true;
+    r->handle->closing = false;
     lock_range(r, lock);
+    if (ticket) {
+        lock_get_turn(r, ticket);
+        return;
+    }
+    if (hold && hold->kind != BACKEND_FLOCK) {
+        lock_get_unheld(r); /* F_SETLK would turn it into the lock asked for; and it is exclusive */
+        return;
+    }
     claim.mode = r->lock.mode;
     claim.party = r->lock.party;
     claim.start = r->lock.start;

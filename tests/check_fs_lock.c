@@ -204,6 +204,7 @@ END_TEST
 
 START_TEST(getlk_tells_who_is_in_the_way)
 {
+    w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 10, 19, false)), 0);
     uint64_t asked = wire_getlk(w, b, 2, F_RDLCK, 0, INT64_MAX);
     ck_assert_int_eq(wire_result(w, asked), 0);
@@ -215,6 +216,160 @@ START_TEST(getlk_tells_who_is_in_the_way)
     asked = wire_getlk(w, b, 2, F_RDLCK, 0, 9);
     ck_assert_int_eq(wire_result(w, asked), 0);
     ck_assert_uint_eq(((const struct fuse_lk_out *)wire_data(w, asked, NULL))->lk.type, F_UNLCK);
+}
+END_TEST
+
+/* What F_GETLK tells. */
+static struct fuse_file_lock told(struct wire_file file, uint64_t owner, uint32_t type, uint64_t start, uint64_t end)
+{
+    uint64_t asked = wire_getlk(w, file, owner, type, start, end);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    return ((const struct fuse_lk_out *)wire_data(w, asked, NULL))->lk;
+}
+
+START_TEST(getlk_tells_the_lowest_range)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 50, 59, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_RDLCK, 30, 39, false)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 20, 29, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 90, 99, false)), 0);
+    struct fuse_file_lock lock = told(c, 3, F_WRLCK, 0, INT64_MAX);
+    ck_assert_uint_eq(lock.start, 20);
+    ck_assert_uint_eq(lock.end, 29);
+    ck_assert_int_eq((pid_t)lock.pid, bob);
+    lock = told(c, 3, F_WRLCK, 30, INT64_MAX);
+    ck_assert_uint_eq(lock.start, 30);
+    ck_assert_uint_eq(lock.type, F_RDLCK);
+    ck_assert_int_eq((pid_t)lock.pid, alice);
+    lock = told(c, 3, F_RDLCK, 30, INT64_MAX);
+    ck_assert_uint_eq(lock.start, 50);
+}
+END_TEST
+
+START_TEST(getlk_tells_of_no_lock_of_its_own)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_WRONLY), reader = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, 9).type, F_UNLCK); /* provisional */
+    ck_assert_uint_eq(told(reader, 1, F_WRLCK, 0, 9).type, F_UNLCK);
+    w->pid = bob;
+    struct fuse_file_lock lock = told(wire_opened(w, file.node, O_RDONLY), 2, F_RDLCK, 0, 9);
+    ck_assert_uint_eq(lock.type, F_WRLCK);
+    ck_assert_int_eq((pid_t)lock.pid, alice);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, 9).type, F_UNLCK); /* a lease */
+    ck_assert_uint_eq(told(reader, 1, F_WRLCK, 0, 9).type, F_UNLCK);
+    w->pid = bob;
+    ck_assert_uint_eq(told(file, 2, F_WRLCK, 0, 9).type, F_UNLCK); /* through what it inherited: as F_SETLK */
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 2, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_uint_eq(told(file, 2, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, INT64_MAX).type, F_WRLCK);
+}
+END_TEST
+
+START_TEST(getlk_of_a_ticket_tells_whether_it_is_its_turn)
+{
+    w->pid = alice;
+    struct wire_file first = wire_created(w, "job-", O_RDWR), second = wire_created(w, "job-", O_RDWR);
+    ck_assert_uint_eq(told(first, 1, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+    ck_assert_uint_eq(told(second, 1, F_WRLCK, 0, INT64_MAX).type, F_WRLCK);
+    ck_assert_int_eq(wire_result(w, wire_release(w, first)), 0);
+    ck_assert_uint_eq(told(second, 1, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+}
+END_TEST
+
+static void check_owner(uint64_t node, pid_t pid)
+{
+    char *owner = wire_xattr(w, node, "user.lease.owner"), *expected = g_strdup_printf("* %d * *", pid);
+    ck_assert_msg(g_pattern_match_simple(expected, owner), "owner: %s, not %s", owner, expected);
+    g_free(expected);
+    g_free(owner);
+}
+
+/* Of a handle that alice opened: before it is asked for, while it is provisional, or a lease. */
+START_TEST(who_took_a_lock_is_told_not_who_opened_the_handle)
+{
+    pid_t child = wire_child(w);
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", _i == 0 ? O_RDONLY : O_WRONLY);
+    if (_i == 2) {
+        ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    }
+    w->pid = child;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 2, F_WRLCK, 0, 9, false)), 0);
+    check_owner(file.node, child);
+    w->pid = bob;
+    ck_assert_int_eq((pid_t)told(file, 3, F_WRLCK, 0, 9).pid, child);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), EPERM);
+    w->pid = child;
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "y", 1)), 0); /* what it holds is its own */
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), 0); /* it opened the handle */
+}
+END_TEST
+
+START_TEST(flock_is_of_who_took_it_and_then_of_who_opened_the_handle)
+{
+    pid_t child = wire_child(w);
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", _i == 0 ? O_RDONLY : O_WRONLY);
+    if (_i == 2) {
+        ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    }
+    w->pid = child;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    check_owner(file.node, child);
+    wire_kill(w, child);
+    check_owner(file.node, alice); /* flock(1) has asked for its shell */
+    wire_advance(w, LEASE_TTL_DEFAULT);
+    check_owner(file.node, alice);
+    w->pid = bob;
+    ck_assert_int_eq((pid_t)told(wire_opened(w, file.node, O_RDONLY), 3, F_WRLCK, 0, 9).pid, alice);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), EPERM);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), 0);
+}
+END_TEST
+
+START_TEST(lock_through_the_owners_handle_turns_its_lease_whoever_asks)
+{
+    pid_t child = wire_child(w);
+    bool record = _i == 1;
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_WRONLY | O_EXCL), reader = wire_opened(w, file.node, O_RDONLY);
+    uint64_t token = fake_backend_holder(w->fake, "M")->fence;
+    w->pid = bob;
+    struct wire_file other = wire_opened(w, file.node, O_RDONLY);
+    uint64_t queued = wire_flock(w, other, LOCK_EX);
+    ck_assert(wire_waits(w, queued));
+    w->pid = child;
+    struct wire_file own = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, own, LOCK_EX | LOCK_NB)), EAGAIN); /* its own: a contender */
+    uint64_t asked = record ? wire_setlk(w, reader, 2, F_WRLCK, 0, INT64_MAX, true) : wire_flock(w, reader, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, record ? BACKEND_FCNTL : BACKEND_FLOCK);
+    ck_assert_uint_eq(fake_backend_holder(w->fake, "M")->fence, token);
+    ck_assert(wire_waits(w, queued));
+    w->pid = alice;
+    ck_assert_int_eq(wire_close(w, file), 0); /* the lease has become a handle lock, and nothing else */
+    ck_assert(wire_waits(w, queued));
+    w->pid = child;
+    asked = record ? wire_flush(w, reader, 2) : wire_flock(w, reader, LOCK_UN);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(wire_result(w, queued), 0);
+}
+END_TEST
+
+START_TEST(lock_through_a_handle_of_another_pid_namespace_turns_the_lease_it_made)
+{
+    w->pid = 0;
+    struct wire_file file = wire_created(w, "M", O_WRONLY | O_EXCL), other = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, other, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, BACKEND_FLOCK);
 }
 END_TEST
 
@@ -505,8 +660,8 @@ START_TEST(each_that_shares_is_told_of_its_own)
     const struct wire_file files[2] = {a, b};
     const pid_t pids[2] = {alice, bob};
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(wire_result(w, wire_flock(w, files[i], LOCK_SH)), 0);
         w->pid = pids[i];
+        ck_assert_int_eq(wire_result(w, wire_flock(w, files[i], LOCK_SH)), 0);
         tokens[i] = number(files[i].node, "user.lease.token");
         wire_advance(w, SECOND);
     }
@@ -561,6 +716,13 @@ int main(void)
     tcase_add_test(cases, two_flocks_at_once_on_one_handle_are_one_lock);
     tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
+    tcase_add_test(cases, getlk_tells_the_lowest_range);
+    tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
+    tcase_add_test(cases, getlk_of_a_ticket_tells_whether_it_is_its_turn);
+    tcase_add_loop_test(cases, who_took_a_lock_is_told_not_who_opened_the_handle, 0, 3);
+    tcase_add_loop_test(cases, flock_is_of_who_took_it_and_then_of_who_opened_the_handle, 0, 3);
+    tcase_add_loop_test(cases, lock_through_the_owners_handle_turns_its_lease_whoever_asks, 0, 2);
+    tcase_add_test(cases, lock_through_a_handle_of_another_pid_namespace_turns_the_lease_it_made);
     tcase_add_test(cases, two_threads_that_wait_for_one_owner_are_both_answered);
     tcase_add_test(cases, close_while_another_thread_waits_leaves_no_lock_owner_behind);
     tcase_add_test(cases, lock_owner_that_asks_while_its_open_is_converted_is_one_owner);
