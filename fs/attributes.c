@@ -284,6 +284,7 @@ void attributes_set(struct request *r, const struct stat *st, int set)
 {
     r->attributes.stat = *st;
     r->attributes.set = set;
+    r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));
     if (attributes_are_known(r)) {
         attributes_set_known(r);
     } else {

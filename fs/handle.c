@@ -88,6 +88,35 @@ struct hold *handle_own_hold(const struct handle *h)
     return NULL;
 }
 
+/* Can closing it make a lease of what it holds? */
+static bool handle_may_decide(const struct handle *h)
+{
+    return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
+}
+
+static void handle_note_refusal(struct handle *h, int error)
+{
+    if (!h->refused && (!h->hold || handle_may_decide(h))) {
+        h->refused = error;
+    }
+}
+
+void handle_refuse(struct request *r, int error)
+{
+    struct handle *h;
+    bool through = r->operation == METRICS_WRITE || r->operation == METRICS_FLUSH || r->operation == METRICS_SETATTR;
+    if (r->handle && through) {
+        handle_note_refusal(r->handle, error);
+    } else if (!r->handle && r->sets_times && request_caller(r)) {
+        /* The kernel does not tell by which descriptor they were set, if by any. */
+        LIST_FOREACH(h, &r->node->handles, link) {
+            if (h->opener == request_caller(r)) {
+                handle_note_refusal(h, error);
+            }
+        }
+    }
+}
+
 /* --- opening --------------------------------------------------------------- */
 
 static void handle_open_interrupted(struct request *r)
@@ -200,12 +229,6 @@ void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*repl
     g_bytes_unref(claim.meta);
 }
 
-/* Can closing it make a lease of what it holds? */
-static bool handle_may_decide(const struct handle *h)
-{
-    return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
-}
-
 /* --- closing ----------------------------------------------------------------- */
 
 static void handle_flushed(struct request *r, enum backend_result result)
@@ -226,6 +249,8 @@ static void handle_flush_idle(struct request *r)
     struct backend_claim claim;
     if (handle_own_hold(h)) {
         request_reply(r, 0);
+    } else if (h->refused) {
+        request_reply(r, h->refused);
     } else if (hold_first(h->node)) {
         request_reply(r, -EBUSY);
     } else {
@@ -254,16 +279,18 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
         return;
     }
     bool exiting = gone || owner_thread_exiting(r->fs->owners, tid);
-    h->closing = !exiting && !h->locking;
+    h->closing = !exiting && !h->locking && !h->refused;
     if (h->hold && h->hold->kind == BACKEND_LEASE) {
         h->hold->closed = !exiting;
-    } else if (h->hold && !exiting) {
+    } else if (h->hold && !exiting && h->closing) {
         /* Now, while it is there for sure: RELEASE may find it gone. */
         hold_read_heirs(h->hold);
         hold_linger(r->fs, h->hold);
     }
-    if (exiting || h->hold) {
+    if (exiting) {
         request_reply(r, 0);
+    } else if (h->hold) {
+        request_reply(r, handle_may_decide(h) && !h->locking ? h->refused : 0);
     } else {
         handle_flush_idle(r);
     }

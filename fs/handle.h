@@ -15,6 +15,10 @@
  * What decides a provisional second: write(2), times, or an explicit close(2)
  * by the process that opened it.  FLUSH is not close: the kernel sends it for
  * each descriptor that goes, also of children and of dying processes.
+ *
+ * A program that was told no must not hold the lock a moment later: a handle
+ * that does not hold and through which a write, times or close was refused
+ * acquires nothing by being closed.  Its close tells the error again.
  */
 #ifndef FS_HANDLE_H
 #define FS_HANDLE_H
@@ -32,8 +36,9 @@ struct handle {
     GArray *parties;         /* lock owners that have used it for fcntl, or NULL */
     struct fuse_pollhandle *poll;
     uint64_t id;
+    int refused; /* the negated errno of the first write, times or close that failed: it acquires nothing by closing */
     bool writable;
-    bool locking; /* flock or fcntl was ever asked on it */
+    bool locking; /* flock or fcntl was ever asked on it, F_GETLK too */
     bool closing; /* explicitly closed once, as far as is known */
     bool spent;
     bool lost;
@@ -53,7 +58,10 @@ static inline struct handle *handle_of(const struct fuse_file_info *file)
     return (struct handle *)(uintptr_t)file->fh;
 }
 
-/* The hold of the process that opened the handle, whichever handle it came by;
+/* The request fails with this error: what it was asked through is refused from now on. */
+void handle_refuse(struct request *r, int error);
+
+/* What the handle has, or the process that opened it, whichever handle it came by;
  * or NULL. */
 struct hold *handle_own_hold(const struct handle *handle);
 

@@ -185,6 +185,9 @@ void request_cancel_interrupted(struct fs *fs)
 
 void request_reply(struct request *r, int error)
 {
+    if (error && error != -EINTR) {
+        handle_refuse(r, error);
+    }
     fuse_reply_err(r->req, -error);
     request_end(r, error);
 }

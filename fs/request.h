@@ -43,6 +43,7 @@ struct request {
     uint8_t operation; /* enum metrics_operation */
     uint32_t references;
     mode_t mode;     /* of what is created */
+    bool sets_times; /* SETATTR of them, and of nothing else */
     bool opens;      /* `handle` is new: freed unless the reply hands it to the kernel */
     bool creates;    /* answered by fuse_reply_create */
     bool waited;     /* has waited for a provisional second once */

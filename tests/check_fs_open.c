@@ -179,6 +179,129 @@ START_TEST(refused_flock_keeps_close_from_acquiring)
 }
 END_TEST
 
+/* The ways to be told no. */
+enum refusal { BY_TIMES, BY_TIMES_OF_THE_PATH, BY_WRITE, BY_CUT, BY_CLOSE, BY_WRITE_OF_A_CHILD, REFUSALS };
+
+static uint64_t ask(enum refusal way, struct wire_file file)
+{
+    struct fuse_setattr_in cut = {.valid = FATTR_SIZE, .size = 1};
+    switch (way) {
+    case BY_TIMES:
+    case BY_TIMES_OF_THE_PATH:
+        return wire_touch(w, file.node, way == BY_TIMES ? &file : NULL);
+    case BY_CUT:
+        return wire_setattr(w, file.node, &file, cut);
+    case BY_CLOSE:
+        return wire_flush(w, file, 1);
+    default:
+        w->pid = way == BY_WRITE ? alice : carol;
+        return wire_write(w, file, 0, "x", 1);
+    }
+}
+
+START_TEST(handle_that_was_refused_acquires_nothing_by_closing)
+{
+    bool elsewhere = _i >= REFUSALS;
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    wire_advance(w, 2 * SECOND);
+    if (elsewhere) {
+        fake_backend_occupy(w->fake, "L", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    } else {
+        w->pid = bob;
+        wire_created(w, "L", O_WRONLY | O_EXCL);
+    }
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, ask((enum refusal)(_i % REFUSALS), file)), EBUSY);
+    if (elsewhere) {
+        fake_backend_vacate(w->fake, "L");
+    } else {
+        w->pid = bob;
+        ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    }
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flush(w, file, 1)), EBUSY); /* a duplicate of it */
+    ck_assert_int_eq(wire_close(w, file), EBUSY);                    /* it was told so, and that is still true */
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(handle_that_was_refused_leaves_another_of_the_process_alone)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    wire_advance(w, 2 * SECOND);
+    w->pid = bob;
+    wire_created(w, "L", O_WRONLY | O_EXCL);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), EBUSY);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    w->pid = alice;
+    ck_assert_int_eq(wire_close(w, wire_created(w, "L", O_WRONLY)), 0);
+    ck_assert(held_as("L", BACKEND_LEASE));
+    ck_assert_int_eq(wire_close(w, file), 0); /* its process holds it by now */
+    ck_assert(held_as("L", BACKEND_LEASE));
+}
+END_TEST
+
+START_TEST(handle_that_was_refused_may_still_acquire_by_asking_again)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    wire_advance(w, 2 * SECOND);
+    fake_backend_occupy(w->fake, "L", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), EBUSY);
+    fake_backend_vacate(w->fake, "L");
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert(held_as("L", BACKEND_LEASE));
+}
+END_TEST
+
+START_TEST(handle_whose_write_failed_acquires_nothing_by_closing)
+{
+    char *large = g_malloc0(CONTENT_BYTES_MAX + 1);
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, large, CONTENT_BYTES_MAX + 1)), EFBIG);
+    ck_assert_int_eq(wire_close(w, file), EFBIG);
+    ck_assert_ptr_null(holder("L"));
+    file = wire_created(w, "L", O_WRONLY);
+    fake_backend_fail(w->fake, FAKE_CONVERT, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), ENOLCK);
+    fake_backend_fail(w->fake, FAKE_CONVERT, BACKEND_OK);
+    ck_assert_int_eq(wire_close(w, file), ENOLCK);
+    ck_assert_ptr_null(holder("L"));
+    g_free(large);
+}
+END_TEST
+
+START_TEST(ticket_whose_write_failed_goes_with_its_close)
+{
+    char *large = g_malloc0(CONTENT_BYTES_MAX + 1);
+    struct wire_file file = wire_created(w, "job-", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, large, CONTENT_BYTES_MAX + 1)), EFBIG);
+    ck_assert_int_eq(wire_close(w, file), EFBIG);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_LEASE), 0);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_FLOCK), 0);
+    g_free(large);
+}
+END_TEST
+
+START_TEST(close_of_a_handle_that_was_only_probed_acquires_nothing)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    uint64_t asked = wire_getlk(w, file, 7, F_WRLCK, 0, 9);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert(held_as("L", BACKEND_PROVISIONAL)); /* the second goes on: a write may decide it */
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_ptr_null(holder("L"));
+    file = wire_created(w, "L", O_WRONLY);
+    wire_advance(w, 2 * SECOND);
+    asked = wire_getlk(w, file, 7, F_WRLCK, 0, 9);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
 START_TEST(write_makes_a_lease_with_its_content)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
@@ -500,6 +623,12 @@ int main(void)
     tcase_add_test(cases, close_of_a_handle_asked_for_flock_acquires_nothing);
     tcase_add_test(cases, close_of_a_handle_asked_for_fcntl_acquires_nothing);
     tcase_add_test(cases, refused_flock_keeps_close_from_acquiring);
+    tcase_add_loop_test(cases, handle_that_was_refused_acquires_nothing_by_closing, 0, 2 * REFUSALS);
+    tcase_add_test(cases, handle_that_was_refused_leaves_another_of_the_process_alone);
+    tcase_add_test(cases, handle_that_was_refused_may_still_acquire_by_asking_again);
+    tcase_add_test(cases, handle_whose_write_failed_acquires_nothing_by_closing);
+    tcase_add_test(cases, ticket_whose_write_failed_goes_with_its_close);
+    tcase_add_test(cases, close_of_a_handle_that_was_only_probed_acquires_nothing);
     tcase_add_test(cases, write_makes_a_lease_with_its_content);
     tcase_add_test(cases, touch_of_an_open_handle_makes_a_lease);
     tcase_add_test(cases, write_after_the_lapse_is_busy_when_another_holds);

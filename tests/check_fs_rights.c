@@ -357,6 +357,11 @@ START_TEST(cutting_through_an_idle_handle_is_busy)
 }
 END_TEST
 
+static uint64_t cut(uint64_t node, const struct wire_file *file, uint64_t size)
+{
+    return wire_setattr(w, node, file, (struct fuse_setattr_in){.valid = FATTR_SIZE, .size = size});
+}
+
 START_TEST(child_writes_through_what_it_inherited_and_is_another_with_its_own)
 {
     w->pid = family[0];
@@ -365,9 +370,15 @@ START_TEST(child_writes_through_what_it_inherited_and_is_another_with_its_own)
     w->pid = family[1];
     ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "child", 5)), 0);
     check_content(file, "childt");
+    ck_assert_int_eq(wire_result(w, wire_open(w, file.node, O_RDWR)), EBUSY); /* the second `touch` */
     wire_advance(w, SECOND);
-    struct wire_file own = wire_opened(w, file.node, O_RDWR);
+    struct wire_file own = wire_opened(w, file.node, O_RDWR | O_TRUNC);
     ck_assert_int_eq(wire_result(w, wire_write(w, own, 0, "x", 1)), EBUSY);
+    ck_assert_int_eq(wire_result(w, cut(file.node, &own, 1)), EBUSY);
+    check_content(file, "childt");
+    ck_assert_int_eq(wire_result(w, cut(file.node, &file, 5)), 0);
+    ck_assert_int_eq(wire_result(w, cut(file.node, NULL, 4)), 0);
+    check_content(file, "chil");
     ck_assert_int_eq(change_mode(file.node, S_IFREG | 0600), 0); /* but it may change what is there */
 }
 END_TEST
