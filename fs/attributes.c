@@ -9,28 +9,22 @@
 #include "handle.h"
 #include "hold.h"
 #include "meta.h"
+#include "rights.h"
 #include "tree.h"
 
-/* What a lock shows whose holder says nothing of itself: the key of a client that
- * is no mount.  Anybody may open it, to wait for it with flock(2); what it holds
- * cannot be changed or removed all the same. */
-#define ATTRIBUTES_FOREIGN_MODE 0666
-
-void attributes_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info, struct stat *st)
+void attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info, struct stat *st)
 {
     struct meta meta;
+    struct rights rights = rights_of(info);
     bool known = meta_decode(info->meta, &meta);
     bool renewed = info->deadline != CLOCK_NEVER && info->ttl;
     clock_ms acquired = info->acquired == CLOCK_NEVER ? clock_now() : info->acquired;
-    node->mode = (uint16_t)((node->mode & S_IFMT) | (known ? meta.mode & 07777 : ATTRIBUTES_FOREIGN_MODE));
-    node->uid = known ? meta.uid : 0;
-    node->gid = known ? meta.gid : 0;
     memset(st, 0, sizeof *st);
     st->st_ino = node->ino;
     st->st_nlink = 1;
-    st->st_mode = node->mode;
-    st->st_uid = node->uid;
-    st->st_gid = node->gid;
+    st->st_mode = (node->mode & S_IFMT) | rights.mode;
+    st->st_uid = rights.uid;
+    st->st_gid = rights.gid;
     st->st_blksize = 4096;
     st->st_size = info->content ? (off_t)g_bytes_get_size(info->content) : 0;
     st->st_blocks = (st->st_size + 511) / 512;
@@ -42,18 +36,42 @@ void attributes_elsewhere(struct fs *fs, struct node *node, const struct backend
     }
 }
 
+/* A handle of the process that asks, the latest, or NULL. */
+static struct handle *attributes_own_handle(struct request *r)
+{
+    struct handle *h;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->opener == request_caller(r) && (h->opener || h->uid == request_uid(r))) {
+            return h;
+        }
+    }
+    return NULL;
+}
+
 static void attributes_reply(struct request *r)
 {
     struct stat st;
+    struct handle *h = r->node->directory || hold_to_change(r->node) ? NULL : attributes_own_handle(r);
     handle_attributes(r->fs, r->node, &st);
+    if (h) { /* nobody holds it: to each what its own handle would bring */
+        st.st_uid = h->uid;
+        st.st_gid = h->gid;
+        st.st_mode = (r->node->mode & S_IFMT) | handle_mode(h);
+    }
     request_reply_attr(r, &st, handle_attribute_timeout(r->fs, r->node));
 }
 
 /* --- asking ---------------------------------------------------------------- */
 
+/* Who has held it longest is known here when nobody else can hold it.  Of byte ranges
+ * the store alone knows who has given back all. */
 static bool attributes_are_known(const struct request *r)
 {
-    return r->fs->backend->features & BACKEND_SOLE_AUTHORITY || hold_first(r->node) != NULL;
+    const struct hold *hold = hold_first(r->node);
+    if (r->fs->backend->features & BACKEND_SOLE_AUTHORITY) {
+        return r->node->parties == 0;
+    }
+    return hold && (hold->sequence || hold->ticket->mode == BACKEND_EXCLUSIVE);
 }
 
 /* The node is not what the backend has under its name now: the kernel looks the
@@ -73,19 +91,26 @@ static void attributes_known(void *arg, enum backend_result result, const struct
 {
     struct request *r = arg;
     struct node *node = r->node;
+    const struct hold *first = hold_first(node);
+    bool lock = result == BACKEND_OK && info->type == BACKEND_LOCK;
+    struct hold *hold = lock && info->ticket ? info->ticket->user : NULL;
+    if (hold && hold->node == node) {
+        hold_is_longest(hold);
+        r->attributes.ticket = info->ticket;
+    }
     if (result != BACKEND_OK) {
         if (hold_is_here(node)) {
             r->resume(r);
         } else {
             request_reply(r, -EIO);
         }
-    } else if (hold_first(node)) {
-        r->resume(r); /* ours meanwhile */
+    } else if (hold || (first && (!lock || first->ticket->mode == BACKEND_EXCLUSIVE))) {
+        r->resume(r); /* ours, or ours meanwhile */
     } else if (node->directory && info->type == BACKEND_NOTHING) {
         request_reply(r, -ENOENT); /* also to who is in it */
     } else if (attributes_are_of_another(node, info)) {
         request_reply(r, -ESTALE);
-    } else if (info->type == BACKEND_LOCK && !info->ticket) {
+    } else if (lock) {
         r->elsewhere(r, info);
     } else {
         if (node->directory) {
@@ -103,6 +128,7 @@ static void attributes_ask(struct request *r, void (*resume)(struct request *),
     char path[TREE_PATH_MAX];
     r->resume = resume;
     r->elsewhere = elsewhere;
+    r->attributes.ticket = NULL;
     if (tree_path(r->node, path, sizeof path)) {
         backend_stat(r->fs->backend, path, attributes_known, r);
     } else {
@@ -179,47 +205,51 @@ static void attributes_stored(void *arg, enum backend_result result)
     }
 }
 
-static void attributes_apply(struct request *r)
+static void attributes_apply(const struct request *r, uint16_t *mode, mode_t settable, uid_t *uid, gid_t *gid)
+{
+    const struct stat *st = &r->attributes.stat;
+    int set = r->attributes.set;
+    if (set & FUSE_SET_ATTR_MODE) {
+        *mode = (uint16_t)((*mode & S_IFMT) | (st->st_mode & settable));
+    }
+    if (set & FUSE_SET_ATTR_UID) {
+        *uid = st->st_uid;
+    }
+    if (set & FUSE_SET_ATTR_GID) {
+        *gid = st->st_gid;
+    }
+}
+
+static void attributes_change_directory(struct request *r)
 {
     struct node *node = r->node;
     const struct stat *st = &r->attributes.stat;
     int set = r->attributes.set;
-    if (set & FUSE_SET_ATTR_MODE) {
-        node->mode = (uint16_t)((node->mode & S_IFMT) | (st->st_mode & 07777));
-    }
-    if (set & FUSE_SET_ATTR_UID) {
-        node->uid = st->st_uid;
-    }
-    if (set & FUSE_SET_ATTR_GID) {
-        node->gid = st->st_gid;
-    }
-    if (node->directory && set & FUSE_SET_ATTR_MTIME) {
+    attributes_apply(r, &node->mode, 07777, &node->uid, &node->gid);
+    if (set & FUSE_SET_ATTR_MTIME) {
         node->directory->changed = st->st_mtim;
         if (set & FUSE_SET_ATTR_MTIME_NOW) {
             clock_gettime(CLOCK_REALTIME, &node->directory->changed);
         }
     }
+    directory_store(r->fs, node, attributes_stored, r);
 }
 
-/* Mode and owner.  Of a lock nobody holds they are the handle's to come. */
+/* Mode and owner: the holder's own.  Where nobody holds, what the caller's handles will bring. */
 static void attributes_change(struct request *r)
 {
     struct hold *hold = hold_to_change(r->node);
-    if (r->node->directory) {
-        attributes_apply(r);
-        directory_store(r->fs, r->node, attributes_stored, r);
-        return;
-    }
+    struct handle *h = hold ? NULL : attributes_own_handle(r);
     if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
         return;
     }
-    attributes_apply(r);
     if (hold) {
-        hold->mode = r->node->mode;
-        hold->uid = r->node->uid;
-        hold->gid = r->node->gid;
-        hold_store(r->fs, hold);
+        attributes_apply(r, &hold->mode, RIGHTS_MODE, &hold->uid, &hold->gid);
+        hold_store_with(r->fs, hold, hold->ticket ? hold->ticket : r->attributes.ticket);
+    } else if (h) {
+        handle_mode(h);
+        attributes_apply(r, &h->mode, RIGHTS_MODE, &h->uid, &h->gid);
     }
     attributes_reply(r);
 }
@@ -252,7 +282,9 @@ static void attributes_set_known(struct request *r)
         request_reply(r, -ESTALE);
     } else if (set & FUSE_SET_ATTR_SIZE) {
         handle_truncate(r, r->attributes.stat.st_size);
-    } else if (set & ATTRIBUTES_OWNER || r->node->directory) {
+    } else if (r->node->directory) {
+        attributes_change_directory(r);
+    } else if (set & ATTRIBUTES_OWNER) {
         attributes_change(r);
     } else if (set & ATTRIBUTES_TIMES) {
         attributes_take_times(r);
@@ -273,6 +305,8 @@ static void attributes_refuse(struct request *r, const struct backend_info *info
     }
     if (r->attributes.set & ATTRIBUTES_OWNER || (r->attributes.set & FUSE_SET_ATTR_SIZE && !r->handle)) {
         request_reply(r, -EPERM);
+    } else if (hold_first(r->node)) {
+        attributes_set_known(r); /* it shares with who has held longer elsewhere: of what it has itself */
     } else if (r->attributes.set & (FUSE_SET_ATTR_SIZE | ATTRIBUTES_TIMES)) {
         request_reply(r, lost ? -ESTALE : -EBUSY);
     } else {
@@ -285,6 +319,7 @@ void attributes_set(struct request *r, const struct stat *st, int set)
     r->attributes.stat = *st;
     r->attributes.set = set;
     r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));
+    r->attributes.ticket = NULL;
     if (attributes_are_known(r)) {
         attributes_set_known(r);
     } else {

@@ -20,9 +20,8 @@ void attributes_get(struct request *r);
 /* `set` of FUSE_SET_ATTR_ */
 void attributes_set(struct request *r, const struct stat *st, int set);
 
-/* Of a lock that another mount holds, or a client that is none; `node` takes its
- * owner and mode over, for a lock of this mount that comes after it. */
-void attributes_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
+/* Of a lock that another mount holds, or a client that is none. */
+void attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
                           struct stat *ret_attributes);
 
 #endif

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "handle.h"
+#include "rights.h"
 #include "tree.h"
 
 /* `length` bytes of `data` at `offset` into `old`, or `old` cut or filled to
@@ -32,12 +33,28 @@ static GBytes *content_splice(GBytes *old, uint64_t offset, const void *data, si
 
 /* --- reading ----------------------------------------------------------------- */
 
+/* Who holds it reads it.  Any other handle may be older than what is held now, or was opened while the kernel still
+ * knew the rights of whoever held it before: its opener is asked about as if it opened L now. */
+static bool content_may_read(const struct handle *h, const struct backend_info *info)
+{
+    struct hold *hold = info->ticket ? info->ticket->user : NULL;
+    if (info->type != BACKEND_LOCK || (hold && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener)))) {
+        return true;
+    }
+    struct rights rights = rights_of(info);
+    return rights_allow(&rights, RIGHTS_READ, h->opener, h->uid, h->gid);
+}
+
 static void content_read(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     gsize size = 0;
     if (result != BACKEND_OK) {
         request_reply(r, -EIO);
+        return;
+    }
+    if (!content_may_read(r->handle, info)) {
+        request_reply(r, -EACCES);
         return;
     }
     const char *data = info->content ? g_bytes_get_data(info->content, &size) : NULL;
@@ -162,9 +179,8 @@ static void content_acquire(struct request *r, struct hold *provisional)
         r->hold = provisional;
         hold_decide(r, next, content_acquired);
     } else {
-        const struct fuse_ctx *context = fuse_req_ctx(r->req);
         struct backend_claim claim;
-        r->hold = hold_new(r->fs, r->node, BACKEND_LEASE, r->handle->opener, context->uid, context->gid, r->node->mode);
+        r->hold = handle_new_hold(r->fs, r->handle, BACKEND_LEASE);
         hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
         claim.content = next;
         r->hold->size = r->content.size;
@@ -301,7 +317,6 @@ static void content_dated_anew(struct request *r, enum backend_result result)
 static void content_date_idle(struct request *r)
 {
     struct handle *h = content_handle_of(r);
-    const struct fuse_ctx *context = fuse_req_ctx(r->req);
     struct backend_claim claim;
     if (!h || h->spent) {
         request_reply(r, -ESTALE);
@@ -309,7 +324,7 @@ static void content_date_idle(struct request *r)
         r->times.explicit_times = false;
         content_dated(r, BACKEND_OK);
     } else {
-        r->hold = hold_new(r->fs, r->node, BACKEND_LEASE, h->opener, context->uid, context->gid, r->node->mode);
+        r->hold = handle_new_hold(r->fs, h, BACKEND_LEASE);
         hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
         hold_acquire(r, &claim, content_dated_anew);
         g_bytes_unref(claim.meta);

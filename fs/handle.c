@@ -10,6 +10,7 @@
 
 #include "attributes.h"
 #include "lock.h"
+#include "rights.h"
 #include "sequence.h"
 #include "tree.h"
 
@@ -18,11 +19,29 @@ struct handle *handle_new(struct request *r, int flags)
     struct handle *h = g_new0(struct handle, 1);
     h->node = tree_ref(r->node);
     h->opener = request_caller(r) ? owner_ref(request_caller(r)) : NULL;
+    h->uid = request_uid(r);
+    h->gid = fuse_req_ctx(r->req)->gid;
+    h->mode = r->creates ? r->mode & RIGHTS_MODE : 0;
+    h->has_mode = r->creates;
     h->writable = (flags & O_ACCMODE) != O_RDONLY;
     h->id = ++r->fs->next_handle;
     LIST_INSERT_HEAD(&h->node->handles, h, link);
     LIST_INSERT_HEAD(&r->fs->handles, h, all);
     return h;
+}
+
+mode_t handle_mode(struct handle *h)
+{
+    if (!h->has_mode) {
+        h->mode = 0666 & ~(h->opener ? owner_umask(h->opener) : OWNER_UMASK_USUAL);
+        h->has_mode = true;
+    }
+    return h->mode;
+}
+
+struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind kind)
+{
+    return hold_new(fs, h->node, kind, h->opener, h->uid, h->gid, S_IFREG | handle_mode(h));
 }
 
 /* Does another handle belong to the same hold? */
@@ -139,10 +158,8 @@ static void handle_opened(struct request *r, enum backend_result result)
 /* The name is free, as far as this mount knows: the provisional second. */
 static void handle_open_provisionally(struct request *r)
 {
-    const struct fuse_ctx *context = fuse_req_ctx(r->req);
     struct backend_claim claim;
-    r->hold = hold_new(r->fs, r->node, BACKEND_PROVISIONAL, r->handle->opener, context->uid, context->gid,
-                       r->creates ? r->mode : r->node->mode);
+    r->hold = handle_new_hold(r->fs, r->handle, BACKEND_PROVISIONAL);
     r->awaits = !r->waited;
     hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
     hold_acquire(r, &claim, handle_opened);
@@ -245,7 +262,6 @@ static void handle_flushed(struct request *r, enum backend_result result)
 static void handle_flush_idle(struct request *r)
 {
     struct handle *h = r->handle;
-    const struct fuse_ctx *context = fuse_req_ctx(r->req);
     struct backend_claim claim;
     if (handle_own_hold(h)) {
         request_reply(r, 0);
@@ -254,7 +270,7 @@ static void handle_flush_idle(struct request *r)
     } else if (hold_first(h->node)) {
         request_reply(r, -EBUSY);
     } else {
-        r->hold = hold_new(r->fs, h->node, BACKEND_PROVISIONAL, h->opener, context->uid, context->gid, h->node->mode);
+        r->hold = handle_new_hold(r->fs, h, BACKEND_PROVISIONAL);
         hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
         hold_acquire(r, &claim, handle_flushed);
         g_bytes_unref(claim.meta);
@@ -328,24 +344,39 @@ void handle_release(struct request *r)
 /* How long the kernel may keep what only it can change. */
 #define HANDLE_KEEP_SECONDS (24.0 * 3600)
 
+/* Whose it is; of what nobody holds, what the last that was opened would bring. */
+static void handle_rights(const struct node *node, const struct hold *hold, struct stat *st)
+{
+    struct handle *h = hold ? NULL : LIST_FIRST(&node->handles);
+    st->st_mode = node->mode & S_IFMT;
+    if (hold) {
+        st->st_uid = hold->uid;
+        st->st_gid = hold->gid;
+        st->st_mode |= hold->mode & RIGHTS_MODE;
+    } else if (h) {
+        st->st_uid = h->uid;
+        st->st_gid = h->gid;
+        st->st_mode |= handle_mode(h);
+    }
+}
+
 void handle_attributes(struct fs *fs, const struct node *node, struct stat *st)
 {
-    struct hold *hold = hold_lease(node);
-    hold = hold ? hold : hold_first(node);
-    hold = hold ? hold : LIST_FIRST(&node->holds); /* fcntl locks have no ticket here */
+    const struct hold *hold = hold_to_change(node);
     memset(st, 0, sizeof *st);
     st->st_ino = node->ino;
     st->st_nlink = tree_links(fs->tree, node);
-    st->st_mode = node->mode;
-    st->st_uid = node->uid;
-    st->st_gid = node->gid;
     st->st_blksize = 4096;
     if (node->directory) {
+        st->st_mode = node->mode;
+        st->st_uid = node->uid;
+        st->st_gid = node->gid;
         st->st_nlink = 2;
         st->st_mtim = st->st_ctim = st->st_atim = node->directory->changed;
         return;
     }
-    struct backend_ticket *ticket = hold ? hold->ticket : NULL;
+    handle_rights(node, hold, st);
+    const struct backend_ticket *ticket = hold ? hold->ticket : NULL;
     clock_ms now = clock_now();
     st->st_size = hold ? hold->size : 0;
     st->st_blocks = (st->st_size + 511) / 512;

@@ -37,6 +37,10 @@ struct handle {
     struct fuse_pollhandle *poll;
     uint64_t id;
     int refused; /* the negated errno of the first write, times or close that failed: it acquires nothing by closing */
+    uid_t uid;   /* what its own open brought: rights of the hold that comes of it */
+    gid_t gid;
+    uint16_t mode;
+    bool has_mode; /* else: see handle_mode */
     bool writable;
     bool locking; /* flock or fcntl was ever asked on it, F_GETLK too */
     bool closing; /* explicitly closed once, as far as is known */
@@ -60,6 +64,12 @@ static inline struct handle *handle_of(const struct fuse_file_info *file)
 
 /* The request fails with this error: what it was asked through is refused from now on. */
 void handle_refuse(struct request *r, int error);
+
+/* A hold to be asked for through the handle: the opener's, with the rights that its open brought. */
+struct hold *handle_new_hold(struct fs *fs, struct handle *handle, enum backend_kind kind);
+/* The permissions of what is taken through it: those of the O_CREAT that made it; else, as the kernel does not tell
+ * them, what the opener's umask leaves of 0666. */
+mode_t handle_mode(struct handle *handle);
 
 /* What the handle has, or the process that opened it, whichever handle it came by;
  * or NULL. */

@@ -8,6 +8,7 @@
 #include "handle.h"
 #include "meta.h"
 #include "notify.h"
+#include "rights.h"
 #include "tree.h"
 
 /* --- finding ------------------------------------------------------------- */
@@ -39,8 +40,23 @@ struct hold *hold_first(const struct node *node)
 
 struct hold *hold_to_change(const struct node *node)
 {
-    struct hold *hold = hold_lease(node);
-    return hold && hold->since ? hold : hold_first(node);
+    struct hold *hold, *longest = NULL;
+    LIST_FOREACH(hold, &node->holds, link) {
+        longest = hold->since ? hold : longest;
+    }
+    return longest;
+}
+
+void hold_is_longest(struct hold *hold)
+{
+    struct hold *last = LIST_FIRST(&hold->node->holds), *next;
+    while ((next = LIST_NEXT(last, link))) {
+        last = next;
+    }
+    if (last != hold && hold->since) {
+        LIST_REMOVE(hold, link);
+        LIST_INSERT_AFTER(last, hold, link);
+    }
 }
 
 struct hold *hold_party(const struct node *node, uint64_t party)
@@ -85,7 +101,7 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
     hold->owner = owner ? owner_ref(owner) : NULL;
     hold->uid = uid;
     hold->gid = gid;
-    hold->mode = (uint16_t)mode;
+    hold->mode = (uint16_t)(mode & (S_IFMT | RIGHTS_MODE));
     node->parties += kind == BACKEND_FCNTL;
     if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
         LIST_INSERT_HEAD(&node->waiting, hold, link);
@@ -250,15 +266,14 @@ void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
     hold_take_name(fs, hold, kind);
     tree_touch(hold->node->parent);
     hold_count(hold, true);
-    LIST_REMOVE(hold, link);
-    LIST_INSERT_HEAD(&hold->node->holds, hold, link);
+    if (!hold->since) { /* else it has held before, as another kind or in another mode */
+        LIST_REMOVE(hold, link);
+        LIST_INSERT_HEAD(&hold->node->holds, hold, link);
+    }
     hold->node->parties += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
     control_granted(fs, hold, kind);
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
-    hold->node->uid = hold->uid;
-    hold->node->gid = hold->gid;
-    hold->node->mode = hold->mode;
 }
 
 void hold_resume_parked(struct fs *fs, struct hold *hold)
@@ -385,14 +400,18 @@ void hold_check_gone(struct fs *fs, struct node *node)
 
 /* --- renewing -------------------------------------------------------------- */
 
-void hold_store(struct fs *fs, struct hold *hold)
+void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
 {
-    if (hold->ticket) {
+    if (ticket) {
         GBytes *meta = hold_meta(fs, hold);
-        backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, NULL,
-                    NULL);
+        backend_set(fs->backend, ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, NULL, NULL);
         g_bytes_unref(meta);
     }
+}
+
+void hold_store(struct fs *fs, struct hold *hold)
+{
+    hold_store_with(fs, hold, hold->ticket);
 }
 
 static void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)

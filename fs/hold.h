@@ -65,8 +65,13 @@ struct hold *hold_lease(const struct node *node);
 /* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket
  * in its directory's queue.  (fcntl locks are known by hold_party.) */
 struct hold *hold_first(const struct node *node);
-/* The one whose content and attributes the name shows: the lease, or hold_first. */
+/* The one whose content and attributes the name shows: of those that hold, or are tickets in their directory's queue,
+ * the one that has held longest.  (Of fcntl locks some may have been given back: hold_is_longest.) */
 struct hold *hold_to_change(const struct node *node);
+/* The store has said that this one holds, and none has held longer. */
+void hold_is_longest(struct hold *hold);
+/* Does the handle have it, by itself or for a lock owner? */
+bool hold_is_of(const struct hold *hold, const struct handle *handle);
 /* Does this mount hold something on the node, or below it if it is a directory?
  * As far as is known here: of fcntl locks some may have been given back. */
 bool hold_is_here(const struct node *node);
@@ -156,6 +161,8 @@ void hold_renew(struct fs *fs, struct hold *hold);
 void hold_linger(struct fs *fs, struct hold *hold);
 /* Writes owner, mode and times to the backend again after a change. */
 void hold_store(struct fs *fs, struct hold *hold);
+/* The same of a hold with the ticket (or NULL) that the store has just told: of a lock owner's. */
+void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket);
 
 /* The default TTL in a directory. */
 int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);

@@ -55,8 +55,7 @@ static void lock_claim(struct request *r, struct hold *hold, enum backend_kind k
 
 static struct hold *lock_new(struct request *r, enum backend_kind kind)
 {
-    const struct fuse_ctx *context = fuse_req_ctx(r->req);
-    struct hold *hold = hold_new(r->fs, r->node, kind, NULL, context->uid, context->gid, r->node->mode);
+    struct hold *hold = handle_new_hold(r->fs, r->handle, kind);
     hold_taken(hold, request_caller(r), r->handle->opener);
     return hold;
 }

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "rights.h"
 
 enum { META_FIXED = 1, META_SEQUENCE = 2 };
 
@@ -62,6 +65,8 @@ bool meta_decode(GBytes *bytes, struct meta *m)
         return false;
     }
     snprintf(m->command, sizeof m->command, "%s", text + used);
+    /* A lock is never what makes a program run as somebody else, whatever is written there. */
+    m->mode &= S_ISDIR(m->mode) ? S_IFMT | 07777 : S_IFMT | RIGHTS_MODE;
     m->fixed = flags & META_FIXED;
     m->sequence = flags & META_SEQUENCE;
     m->has_times = sscanf(times, "%" SCNd64 ",%" SCNd64, &m->times[0], &m->times[1]) == 2;

@@ -243,7 +243,12 @@ static void names_link_known(void *arg, enum backend_result result, const struct
     if (result == BACKEND_OK && info->type == BACKEND_LOCK && !info->ticket) {
         request_reply(r, -EPERM); /* another mount's */
     } else if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
-        handle_acquire(r, r->other->mode, info->content, names_reply_linked);
+        struct hold *hold = info->ticket->user; /* whose content it is */
+        if (hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+            handle_acquire(r, hold->mode, info->content, names_reply_linked);
+        } else {
+            request_reply(r, -EPERM); /* to the user both names would be one file */
+        }
     } else {
         request_reply(r, result == BACKEND_OK ? -ESTALE : -EIO);
     }
@@ -257,7 +262,7 @@ void names_link(struct request *r, struct node *directory, struct node *other)
     if (sequence_is_prefix(r->name)) {
         request_reply(r, -EPERM); /* a ticket is made, not linked */
     } else if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        request_reply(r, -EPERM); /* to the user both names would be one file */
+        request_reply(r, -EPERM);
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else if (!tree_path(other, path, sizeof path)) {
@@ -382,11 +387,6 @@ void names_create(struct request *r, struct node *directory)
     }
     r->node = tree_get(r->fs->tree, directory, r->name, S_IFREG);
     r->creates = r->opens = true;
-    if (!there) {
-        r->node->mode = (uint16_t)r->mode;
-        r->node->uid = request_uid(r);
-        r->node->gid = fuse_req_ctx(r->req)->gid;
-    }
     r->handle = handle_new(r, r->file.flags);
     if (r->file.flags & O_EXCL) {
         handle_acquire(r, r->mode, NULL, request_reply_open);

@@ -446,6 +446,18 @@ bool owner_descends(struct owner *owner, struct owner *ancestor)
     return false;
 }
 
+mode_t owner_umask(struct owner *owner)
+{
+    mode_t mask;
+    bool known = owner_alive(owner) && process_umask(&owner->table->reader, owner->pid, &mask) == 0;
+    return known ? mask : OWNER_UMASK_USUAL;
+}
+
+bool owner_in_group(struct owner *owner, gid_t group)
+{
+    return owner_alive(owner) && process_in_group(&owner->table->reader, owner->pid, group);
+}
+
 bool owner_thread_exiting(struct owner_table *table, pid_t tid)
 {
     int statm = -1;

@@ -56,6 +56,13 @@ size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max);
  * or the same process? */
 bool owner_descends(struct owner *owner, struct owner *ancestor);
 
+/* The umask of a process, as it is now. */
+#define OWNER_UMASK_USUAL 022 /* where the kernel does not tell */
+mode_t owner_umask(struct owner *owner);
+
+/* Is this one of its supplementary groups, now?  False when it has ended. */
+bool owner_in_group(struct owner *owner, gid_t group);
+
 /* Is this thread on its way out: has the kernel taken its memory away?  It does
  * so after setting PF_EXITING, and closes the descriptors next, which is not a
  * close(2) that the program asked for.  True also when it is gone. */

@@ -119,6 +119,36 @@ int process_status(struct process_reader *reader, pid_t tid, struct process_stat
     return 0;
 }
 
+int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask)
+{
+    char text[1024];
+    ssize_t length = process_read(reader, pid, "status", text, sizeof text);
+    const char *mask = length < 0 ? NULL : process_field(text, "\nUmask:\t");
+    if (!mask) {
+        return length < 0 ? (int)length : -EIO;
+    }
+    *ret_mask = (mode_t)strtoul(mask, NULL, 8) & 0777;
+    return 0;
+}
+
+/* A process may have 65536 groups (NGROUPS_MAX), of at most eleven characters each. */
+#define PROCESS_STATUS_MAX (1 << 20)
+
+bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group)
+{
+    g_autofree char *text = g_malloc(PROCESS_STATUS_MAX);
+    ssize_t length = process_read(reader, pid, "status", text, PROCESS_STATUS_MAX);
+    const char *at = length < 0 ? NULL : process_field(text, "\nGroups:\t");
+    while (at && *at >= '0' && *at <= '9') {
+        char *end;
+        if (strtoul(at, &end, 10) == group) {
+            return true;
+        }
+        at = end + (*end == ' ');
+    }
+    return false;
+}
+
 /* From /proc/PID/stat.  0; -ESRCH: it has ended; -EBUSY: it is in execve(2);
  * another -errno. */
 static int process_start_time(struct process_reader *reader, pid_t pid, uint64_t *ret_start)

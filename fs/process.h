@@ -51,6 +51,12 @@ int process_status(struct process_reader *reader, pid_t tid, struct process_stat
  * there is none to spare. */
 int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_start, int *ret_pidfd);
 
+/* 0 or -errno. */
+int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask);
+
+/* Is this one of its supplementary groups? */
+bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group);
+
 bool process_has_ended(int pidfd);
 
 /* Is this thread on its way out, or gone?  1, 0, or -errno: not known.  `statm`

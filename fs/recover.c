@@ -57,7 +57,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     }
     /* After a reboot the pids mean nothing: nobody renews, it runs out. */
     bool here = meta.pid && strcmp(meta.boot, fs->boot_id) == 0 && strcmp(meta.host, fs->host) == 0;
-    struct node *node = recover_node(fs, name, meta.mode & S_IFMT);
+    struct node *node = recover_node(fs, name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
     struct owner *owner = here ? owner_restore(fs->owners, meta.pid, meta.start, meta.command) : NULL;
     struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta.uid, meta.gid, meta.mode);
     hold->ticket = ticket;

@@ -81,6 +81,7 @@ struct request {
         struct {
             struct stat stat;
             int set;
+            struct backend_ticket *ticket; /* of the holder, as the store has told just now; or NULL */
         } attributes;
         struct {
             size_t size;

@@ -10,6 +10,7 @@
 #include "handle.h"
 #include "meta.h"
 #include "report.h"
+#include "rights.h"
 #include "tree.h"
 
 /* The value has been used. */
@@ -172,6 +173,28 @@ void xattr_set_check(struct request *r)
     }
 }
 
+/* Who may write it now: the kernel looked at who held it a moment ago, and a token can be guessed. */
+static void xattr_release_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    char path[TREE_PATH_MAX];
+    uint64_t token = 0;
+    if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
+        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+        return;
+    }
+    struct rights rights = rights_of(info);
+    xattr_parse_number(r->xattr.value, &token);
+    if (!rights_allow(&rights, RIGHTS_WRITE, request_caller(r), context->uid, context->gid)) {
+        xattr_reply(r, -EACCES);
+    } else if (!tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -ENAMETOOLONG);
+    } else {
+        backend_revoke(r->fs->backend, path, token, xattr_done, r);
+    }
+}
+
 void xattr_set_release(struct request *r)
 {
     char path[TREE_PATH_MAX];
@@ -181,7 +204,7 @@ void xattr_set_release(struct request *r)
     } else if (token == 0) {
         xattr_reply(r, -ESTALE);
     } else {
-        backend_revoke(r->fs->backend, path, token, xattr_done, r);
+        backend_stat(r->fs->backend, path, xattr_release_known, r);
     }
 }
 
@@ -196,18 +219,33 @@ static void xattr_broken(void *arg, enum backend_result result)
     xattr_done(r, result);
 }
 
+/* All that hold must be the caller's, here and elsewhere.  The store tells of the first, and how many there are. */
+static bool xattr_may_break(struct request *r, const struct backend_info *info)
+{
+    uid_t uid = request_uid(r);
+    uint32_t known = 1;
+    const struct hold *hold;
+    if (uid == 0 || rights_of(info).uid != uid) {
+        return uid == 0;
+    }
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        if (hold->since && hold->uid != uid) {
+            return false;
+        }
+        known += hold->ticket && hold->ticket->held && hold->ticket != info->ticket;
+    }
+    return r->fs->backend->features & BACKEND_SOLE_AUTHORITY || info->holders <= known;
+}
+
 static void xattr_break_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     char path[TREE_PATH_MAX];
-    struct meta meta;
     if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
         xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
         return;
     }
-    bool here = hold_is_here(r->node);
-    bool known = here || meta_decode(info->meta, &meta);
-    if (request_uid(r) != 0 && (!known || request_uid(r) != (here ? r->node->uid : meta.uid))) {
+    if (!xattr_may_break(r, info)) {
         xattr_reply(r, -EPERM);
     } else if (!tree_path(r->node, path, sizeof path)) {
         xattr_reply(r, -ENAMETOOLONG);

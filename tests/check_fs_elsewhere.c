@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "check_main.h"
+#include "fs/meta.h"
 #include "wire.h"
 
 static struct wire *here, *there; /* the mounts */
@@ -65,6 +66,12 @@ static void check_xattr(struct wire *w, uint64_t node, const char *name, const c
 static int setxattr_result(struct wire *w, uint64_t node, const char *name, const char *value)
 {
     return wire_result(w, wire_setxattr(w, node, name, value));
+}
+
+static void change_mode(struct wire *w, struct wire_file file, uint32_t mode)
+{
+    struct fuse_setattr_in in = {.valid = FATTR_MODE, .mode = S_IFREG | mode};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, file.node, NULL, in)), 0);
 }
 
 /* --- showing ------------------------------------------------------------------- */
@@ -307,6 +314,8 @@ START_TEST(token_checks_and_releases_from_anywhere)
     struct wire_file file = lease_there("L", "x");
     uint64_t node = entry(here, "L").nodeid;
     char *token = wire_xattr(here, node, "user.lease.token");
+    ck_assert_int_eq(setxattr_result(here, node, "user.lease.release", token), EACCES); /* it is not writable */
+    change_mode(there, file, 0666);
     ck_assert_int_eq(setxattr_result(here, node, "user.lease.check", token), 0);
     ck_assert_int_eq(setxattr_result(here, node, "user.lease.check", "1000000"), ESTALE);
     ck_assert_int_eq(setxattr_result(here, node, "user.lease.release", "1000000"), ESTALE);
@@ -316,6 +325,89 @@ START_TEST(token_checks_and_releases_from_anywhere)
     ck_assert_int_eq(setxattr_result(here, node, "user.lease.check", token), ESTALE);
     ck_assert_int_eq(wire_result(there, wire_write(there, file, 0, "y", 1)), ESTALE);
     g_free(token);
+}
+END_TEST
+
+/* Of this mount's user, who shares with who has held it longer on the other. */
+static struct wire_file joined(const char *name, struct wire_file *ret_first)
+{
+    there->mode = 0640;
+    *ret_first = wire_created(there, name, O_RDONLY);
+    ck_assert_int_eq(wire_result(there, wire_flock(there, *ret_first, LOCK_SH)), 0);
+    struct wire_file file = wire_opened(here, entry(here, name).nodeid, O_RDWR);
+    ck_assert_int_eq(wire_result(here, wire_flock(here, file, LOCK_SH)), 0);
+    return file;
+}
+
+START_TEST(who_joins_from_another_mount_does_not_become_the_files_owner)
+{
+    struct wire_file first, second = joined("L", &first);
+    ck_assert_uint_eq(attributes(here, second.node).uid, 1001);
+    ck_assert_uint_eq(attributes(here, second.node).mode, S_IFREG | 0640);
+    ck_assert_uint_eq(attributes(there, first.node).uid, 1001);
+    struct fuse_setattr_in open = {.valid = FATTR_MODE, .mode = S_IFREG | 0666};
+    ck_assert_int_eq(wire_result(here, wire_setattr(here, second.node, NULL, open)), EPERM);
+    ck_assert_uint_eq(attributes(there, first.node).mode, S_IFREG | 0640);
+    ck_assert_int_eq(wire_result(there, wire_flock(there, first, LOCK_UN)), 0);
+    ck_assert_uint_eq(attributes(here, second.node).uid, 1000); /* nobody else holds it now */
+    ck_assert_uint_eq(attributes(there, first.node).uid, 1000);
+}
+END_TEST
+
+START_TEST(who_shares_with_another_mounts_user_may_not_break)
+{
+    struct wire_file first, second = joined("L", &first);
+    ck_assert_int_eq(setxattr_result(here, second.node, "user.lease.break", "1"), EPERM);
+    ck_assert_int_eq(setxattr_result(there, first.node, "user.lease.break", "1"), EPERM);
+    ck_assert_int_eq(wire_result(there, wire_fsync(there, first)), 0);
+    ck_assert_int_eq(wire_result(here, wire_fsync(here, second)), 0);
+    ck_assert_int_eq(wire_result(there, wire_flock(there, first, LOCK_UN)), 0);
+    ck_assert_int_eq(setxattr_result(there, first.node, "user.lease.break", "1"), EPERM);
+    ck_assert_int_eq(setxattr_result(here, second.node, "user.lease.break", "1"), 0);
+}
+END_TEST
+
+START_TEST(older_handle_does_not_read_what_another_mounts_user_keeps_to_himself)
+{
+    here->mode = 0666;
+    struct wire_file old = wire_created(here, "L", O_RDONLY);
+    there->mode = 0600;
+    lease_there("L", "secret");
+    ck_assert_int_eq(wire_result(here, wire_read(here, old, 0, 100)), EACCES);
+    ck_assert_uint_eq(attributes(here, old.node).mode, S_IFREG | 0600);
+}
+END_TEST
+
+static void forged(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                   const struct backend_info *info)
+{
+    (void)info;
+    ck_assert_int_eq(result, BACKEND_OK);
+    *(struct backend_ticket **)arg = ticket;
+}
+
+START_TEST(mode_of_a_lock_is_0777_whatever_the_store_says)
+{
+    struct meta meta = {.host = "h", .boot = "b", .command = "c", .uid = 1001, .mode = S_IFREG | 06755};
+    GBytes *bytes = meta_encode(&meta);
+    struct backend_claim claim = {.kind = BACKEND_LEASE, .ttl = 60000, .meta = bytes};
+    struct backend_ticket *ticket = NULL;
+    backend_acquire(fake_backend_head(there->fake), "L", &claim, forged, &ticket);
+    g_bytes_unref(bytes);
+    ck_assert_uint_eq(attributes(here, entry(here, "L").nodeid).mode, S_IFREG | 0755);
+    backend_release(fake_backend_head(there->fake), ticket, NULL, NULL);
+}
+END_TEST
+
+START_TEST(mode_changed_under_a_byte_range_is_seen_elsewhere)
+{
+    there->mode = 0666;
+    struct wire_file file = wire_created(there, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(there, wire_setlk(there, file, 7, F_RDLCK, 0, 9, false)), 0);
+    ck_assert_uint_eq(attributes(here, entry(here, "L").nodeid).mode, S_IFREG | 0666);
+    change_mode(there, file, 0600);
+    ck_assert_uint_eq(attributes(here, entry(here, "L").nodeid).mode, S_IFREG | 0600);
+    ck_assert(!wire_was_told(there, FUSE_NOTIFY_DELETE, "L"));
 }
 END_TEST
 
@@ -432,6 +524,11 @@ int main(void)
     tcase_add_test(cases, what_another_mount_holds_cannot_be_changed);
     tcase_add_test(cases, own_lease_cannot_move_onto_anothers);
     tcase_add_test(cases, token_checks_and_releases_from_anywhere);
+    tcase_add_test(cases, who_joins_from_another_mount_does_not_become_the_files_owner);
+    tcase_add_test(cases, who_shares_with_another_mounts_user_may_not_break);
+    tcase_add_test(cases, older_handle_does_not_read_what_another_mounts_user_keeps_to_himself);
+    tcase_add_test(cases, mode_of_a_lock_is_0777_whatever_the_store_says);
+    tcase_add_test(cases, mode_changed_under_a_byte_range_is_seen_elsewhere);
     tcase_add_test(cases, break_is_for_root_and_the_holders_user_elsewhere);
     tcase_add_test(cases, flock_waits_for_another_mount);
     tcase_add_test(cases, holders_that_share_are_both_told_of);

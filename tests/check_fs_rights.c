@@ -415,6 +415,215 @@ START_TEST(content_beyond_64_kib_is_efbig)
 }
 END_TEST
 
+/* --- whose it is ------------------------------------------------------------------ */
+
+enum { ALICE = 1000, BOB = 1001 };
+
+static void be(pid_t pid, uid_t uid, uint32_t mode)
+{
+    w->pid = pid;
+    w->uid = uid;
+    w->mode = mode;
+}
+
+static int break_lock(uint64_t node)
+{
+    return wire_result(w, wire_setxattr(w, node, "user.lease.break", "1"));
+}
+
+static void check_owner(uint64_t node, uid_t uid, uint32_t mode)
+{
+    struct fuse_attr seen = attributes(node);
+    ck_assert_uint_eq(seen.uid, uid);
+    ck_assert_uint_eq(seen.gid, uid);
+    ck_assert_uint_eq(seen.mode, S_IFREG | mode);
+}
+
+START_TEST(who_shares_a_lock_does_not_become_the_files_owner)
+{
+    be(alice, ALICE, 0604);
+    struct wire_file first = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_SH)), 0);
+    be(bob, BOB, 0666);
+    struct wire_file second = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, second, LOCK_SH)), 0);
+    check_owner(first.node, ALICE, 0604);
+    ck_assert_int_eq(break_lock(first.node), EPERM);
+    ck_assert_int_eq(change_mode(first.node, S_IFREG | 0666), EPERM);
+    be(alice, ALICE, 0604);
+    ck_assert_int_eq(break_lock(first.node), EPERM);                    /* not all is hers */
+    ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_SH)), 0); /* she has held it longest still */
+    check_owner(first.node, ALICE, 0604);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 2);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_UN)), 0);
+    check_owner(first.node, BOB, 0666);
+    ck_assert_int_eq(break_lock(first.node), EPERM);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(break_lock(first.node), 0);
+}
+END_TEST
+
+START_TEST(who_locks_other_bytes_does_not_become_the_files_owner)
+{
+    be(alice, ALICE, 0604);
+    struct wire_file first = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 7, F_WRLCK, 0, 9, false)), 0);
+    be(bob, BOB, 0666);
+    struct wire_file second = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 8, F_WRLCK, 10, 19, false)), 0);
+    check_owner(first.node, ALICE, 0604);
+    ck_assert_int_eq(break_lock(first.node), EPERM);
+    ck_assert_int_eq(change_mode(first.node, S_IFREG | 0666), EPERM);
+    be(alice, ALICE, 0604);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 7, F_UNLCK, 0, 9, false)), 0);
+    check_owner(first.node, BOB, 0666);
+}
+END_TEST
+
+START_TEST(idle_handle_sets_no_mode)
+{
+    be(bob, BOB, 0666);
+    struct wire_file idle = wire_created(w, "L", O_RDONLY);
+    be(alice, ALICE, 0600);
+    struct wire_file locked = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, locked, LOCK_EX)), 0);
+    ck_assert_uint_eq(locked.node, idle.node);
+    check_owner(locked.node, ALICE, 0600);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(change_mode(idle.node, S_IFREG | 0666), EPERM);
+    be(alice, ALICE, 0600);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, locked, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, locked, 7, F_RDLCK, 0, 9, false)), 0);
+    check_owner(locked.node, ALICE, 0600);
+}
+END_TEST
+
+/* flock(1) only asks for who has opened the file, as it did. */
+START_TEST(lock_is_its_openers_whoever_asks_for_it)
+{
+    be(alice, ALICE, 0600);
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    be(bob, 0, 0666);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    check_owner(file.node, ALICE, 0600);
+}
+END_TEST
+
+START_TEST(mode_of_a_lock_has_permissions_only)
+{
+    be(alice, ALICE, 06755);
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    ck_assert_uint_eq(attributes(file.node).mode, S_IFREG | 0755);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    ck_assert_uint_eq(attributes(file.node).mode, S_IFREG | 0755);
+    ck_assert_int_eq(change_mode(file.node, S_IFREG | 07755), 0);
+    ck_assert_uint_eq(attributes(file.node).mode, S_IFREG | 0755);
+    file = wire_created(w, "M", O_WRONLY | O_EXCL);
+    ck_assert_uint_eq(attributes(file.node).mode, S_IFREG | 0755);
+}
+END_TEST
+
+START_TEST(lock_of_a_handle_that_made_nothing_has_its_openers_umask)
+{
+    be(bob, BOB, 0666);
+    struct wire_file holder = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, holder, LOCK_EX)), 0);
+    mode_t before = umask(027);
+    be(wire_child(w), ALICE, 0666);
+    umask(before);
+    struct wire_file file = wire_opened(w, holder.node, O_RDONLY);
+    uint64_t waits = wire_flock(w, file, LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, holder, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waits), 0);
+    check_owner(file.node, ALICE, 0640);
+}
+END_TEST
+
+START_TEST(mode_changed_through_an_idle_handle_is_its_own)
+{
+    be(bob, BOB, 0666);
+    struct wire_file others = wire_created(w, "L", O_RDONLY);
+    be(alice, ALICE, 0644);
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(change_mode(file.node, S_IFREG | 0600), 0);
+    check_owner(file.node, ALICE, 0600);
+    be(bob, BOB, 0666);
+    check_owner(file.node, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, others, LOCK_EX)), 0);
+    check_owner(file.node, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, others, LOCK_UN)), 0);
+    be(alice, ALICE, 0644);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    check_owner(file.node, ALICE, 0600);
+}
+END_TEST
+
+START_TEST(older_handle_reads_only_what_its_opener_may)
+{
+    be(bob, BOB, 0666);
+    struct wire_file old = wire_created(w, "L", O_RDONLY);
+    be(bob, 0, 0666);
+    struct wire_file roots = wire_created(w, "L", O_RDONLY);
+    be(alice, ALICE, 0600);
+    struct wire_file before = wire_created(w, "L", O_RDONLY);
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "secret", 6)), 0);
+    be(alice, BOB, 0600); /* whoever reads: the handle counts */
+    ck_assert_int_eq(wire_result(w, wire_read(w, old, 0, 100)), EACCES);
+    check_content(file, "secret");
+    check_content(before, "secret");
+    check_content(roots, "secret");
+    be(alice, ALICE, 0600);
+    ck_assert_int_eq(change_mode(file.node, S_IFREG | 0604), 0);
+    check_content(old, "secret");
+    ck_assert_int_eq(change_mode(file.node, S_IFREG | 0000), 0);
+    check_content(file, "secret");
+    ck_assert_int_eq(wire_result(w, wire_read(w, old, 0, 100)), EACCES);
+}
+END_TEST
+
+START_TEST(byte_range_is_read_through_its_own_handle)
+{
+    be(alice, ALICE, 0);
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    be(bob, ALICE, 0); /* a child, which asks through what it inherited */
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    check_content(file, "x");
+}
+END_TEST
+
+START_TEST(token_releases_only_what_the_caller_may_write)
+{
+    be(bob, BOB, 0666);
+    struct wire_file idle = wire_created(w, "L", O_RDONLY);
+    be(alice, ALICE, 0644);
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    char *token = wire_xattr(w, file.node, "user.lease.token");
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, idle.node, "user.lease.release", token)), EACCES);
+    ck_assert_ptr_nonnull(holder("L"));
+    be(alice, ALICE, 0644);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.release", token)), 0);
+    g_free(token);
+}
+END_TEST
+
+START_TEST(content_under_a_byte_range_is_not_linked_by_a_stranger)
+{
+    be(alice, ALICE, 0600);
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "secret", 6)), 0);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_link(w, file.node, "M")), EPERM);
+    ck_assert(!wire_exists(w, "M"));
+}
+END_TEST
+
 /* --- losing ------------------------------------------------------------------------------ */
 
 START_TEST(lost_lease_is_stale_to_its_handle)
@@ -521,6 +730,17 @@ int main(void)
     tcase_add_test(cases, child_writes_through_what_it_inherited_and_is_another_with_its_own);
     tcase_add_test(cases, content_is_spliced_appended_and_cut);
     tcase_add_test(cases, content_beyond_64_kib_is_efbig);
+    tcase_add_test(cases, who_shares_a_lock_does_not_become_the_files_owner);
+    tcase_add_test(cases, who_locks_other_bytes_does_not_become_the_files_owner);
+    tcase_add_test(cases, idle_handle_sets_no_mode);
+    tcase_add_test(cases, lock_is_its_openers_whoever_asks_for_it);
+    tcase_add_test(cases, mode_of_a_lock_has_permissions_only);
+    tcase_add_test(cases, lock_of_a_handle_that_made_nothing_has_its_openers_umask);
+    tcase_add_test(cases, mode_changed_through_an_idle_handle_is_its_own);
+    tcase_add_test(cases, older_handle_reads_only_what_its_opener_may);
+    tcase_add_test(cases, byte_range_is_read_through_its_own_handle);
+    tcase_add_test(cases, token_releases_only_what_the_caller_may_write);
+    tcase_add_test(cases, content_under_a_byte_range_is_not_linked_by_a_stranger);
     tcase_add_test(cases, lost_lease_is_stale_to_its_handle);
     tcase_add_test(cases, lost_handle_does_not_write_to_the_next_holder);
     tcase_add_test(cases, flock_starts_afresh_after_a_loss);

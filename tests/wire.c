@@ -408,7 +408,7 @@ static struct wire *wire_new_on(unsigned features, const struct fake_backend *st
     }
     w->kernel = ends[0];
     w->loop = ev_loop_new(EVFLAG_AUTO);
-    w->options = (struct options){.ttl = LEASE_TTL_DEFAULT, .mode = 01777};
+    w->options = (struct options){.ttl = LEASE_TTL_DEFAULT, .mode = 0777};
     w->fake = fake_backend_new(&wire_clock, features, store);
     w->exchanges = g_hash_table_new_full(NULL, NULL, NULL, wire_exchange_free);
     w->lookups = g_hash_table_new(NULL, NULL);
@@ -417,6 +417,7 @@ static struct wire *wire_new_on(unsigned features, const struct fake_backend *st
     w->children = g_array_new(FALSE, FALSE, sizeof(pid_t));
     w->next_unique = 2;
     w->directory = FUSE_ROOT_ID;
+    w->mode = 0644;
     w->pid = getpid();
     w->fs = fs_new(w->loop, fake_backend_head(w->fake), &w->options);
     fuse_opt_add_arg(&args, "wire");

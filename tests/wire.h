@@ -35,6 +35,7 @@ struct wire {
     /* whom the next requests come from */
     pid_t pid;
     uid_t uid;
+    uint32_t mode; /* of what they create */
 };
 
 struct wire_file {

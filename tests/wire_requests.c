@@ -22,7 +22,7 @@ uint64_t wire_lookup(struct wire *w, const char *name)
 
 uint64_t wire_create(struct wire *w, const char *name, int flags)
 {
-    struct fuse_create_in in = {.flags = (uint32_t)flags | O_CREAT, .mode = S_IFREG | 0644, .umask = 022};
+    struct fuse_create_in in = {.flags = (uint32_t)flags | O_CREAT, .mode = S_IFREG | w->mode, .umask = 022};
     return wire_opening(w, wire_send(w, FUSE_CREATE, w->directory, &in, sizeof in, name, strlen(name) + 1), flags);
 }
 
