@@ -44,7 +44,7 @@ void directory_load(struct node *node, const struct backend_directory *directory
     if (node->parent && meta_decode(own->meta, &meta)) {
         node->uid = meta.uid;
         node->gid = meta.gid;
-        node->mode = (uint16_t)meta.mode;
+        node->mode = (uint16_t)(S_IFDIR | (meta.mode & 07777));
         node->directory->changed = (struct timespec){meta.times[1] / 1000000000, meta.times[1] % 1000000000};
     }
 }
@@ -130,13 +130,33 @@ static void directory_removed(void *arg, enum backend_result result)
     request_done(r, result);
 }
 
+/* A directory is removed by its owner and root, sticky bit or not. */
+static void directory_remove_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    char path[TREE_PATH_MAX];
+    struct meta meta;
+    bool root = request_uid(r) == 0;
+    bool directory = result == BACKEND_OK && info->type == BACKEND_DIRECTORY;
+    if (!root && result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+    } else if (!root && directory && !(meta_decode(info->directory.meta, &meta) && meta.uid == request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (tree_child_path(r->other, r->name, path, sizeof path)) {
+        backend_rmdir(r->fs->backend, path, directory_removed, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
 void directory_remove(struct request *r, struct node *parent, const char *name)
 {
     char path[TREE_PATH_MAX];
     struct node *node = tree_find(r->fs->tree, parent, name);
     r->node = node ? tree_ref(node) : NULL;
+    r->other = tree_ref(parent);
     if (tree_child_path(parent, name, path, sizeof path)) {
-        backend_rmdir(r->fs->backend, path, directory_removed, r);
+        backend_stat(r->fs->backend, path, directory_remove_known, r);
     } else {
         request_reply(r, -ENAMETOOLONG);
     }

@@ -133,7 +133,7 @@ static int complete(struct options_parse *p)
     char *name = NULL;
     int result = 0;
     if (o->mode == MODE_UNSET) {
-        o->mode = o->allow_other && geteuid() == 0 ? 01777 : 0755;
+        o->mode = o->allow_other && geteuid() == 0 ? 0777 : 0755;
     }
     o->ttl = o->ttl ? o->ttl : LEASE_TTL_DEFAULT;
     if (!o->has_fsname) {

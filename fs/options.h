@@ -46,7 +46,7 @@ struct options {
     char *mountpoint; /* absolute */
     int64_t ttl;      /* milliseconds (default LEASE_TTL_DEFAULT) */
     bool owner_user;  /* owner=user */
-    mode_t mode;      /* of the root directory, permission bits (default 1777 for root with allow_other, else 0755) */
+    mode_t mode;      /* of the root directory, permission bits (default 0777 for root with allow_other, else 0755) */
     uid_t uid;        /* of the root directory (default: the daemon's) */
     gid_t gid;
     bool sync_always;

@@ -61,7 +61,7 @@ static const struct option_word option_words[] = {
     {"owner=", OPTION_CHOICE, FOR_ALL, FIELD(owner_user), 0, 0, "process|user", "process or user",
      "whom a lease belongs to (default process)"},
     {"mode=", OPTION_OCTAL, FOR_ALL, FIELD(mode), 0, PERMISSION_BITS, "OCTAL",
-     "permissions in octal, such as 0755 or 1777", "permissions of the top directory"},
+     "permissions in octal, such as 0755 or 0777", "permissions of the top directory"},
     {"uid=", OPTION_ID, FOR_ALL, FIELD(uid), 0, ID_MAX, "NUMBER", "the number of a user", "its owner"},
     {"gid=", OPTION_ID, FOR_ALL, FIELD(gid), 0, ID_MAX, "NUMBER", "the number of a group", "its group"},
     {"sync=", OPTION_CHOICE, FOR_LOCAL, FIELD(sync_always), 0, 0, "no|always", "always or no",

@@ -624,6 +624,25 @@ START_TEST(content_under_a_byte_range_is_not_linked_by_a_stranger)
 }
 END_TEST
 
+START_TEST(directory_is_removed_by_its_owner_and_root)
+{
+    be(alice, ALICE, 0600);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "d")), 0);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "e")), 0);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_rmdir(w, "d")), EPERM);
+    ck_assert(wire_exists(w, "d"));
+    fake_backend_fail(w->fake, FAKE_STAT, BACKEND_UNREACHABLE);
+    ck_assert_int_ne(wire_result(w, wire_rmdir(w, "d")), 0);
+    fake_backend_fail(w->fake, FAKE_STAT, BACKEND_OK);
+    ck_assert_int_eq(wire_result(w, wire_rmdir(w, "none")), ENOENT);
+    be(alice, ALICE, 0600);
+    ck_assert_int_eq(wire_result(w, wire_rmdir(w, "d")), 0);
+    be(bob, 0, 0666);
+    ck_assert_int_eq(wire_result(w, wire_rmdir(w, "e")), 0);
+}
+END_TEST
+
 /* --- losing ------------------------------------------------------------------------------ */
 
 START_TEST(lost_lease_is_stale_to_its_handle)
@@ -741,6 +760,7 @@ int main(void)
     tcase_add_test(cases, byte_range_is_read_through_its_own_handle);
     tcase_add_test(cases, token_releases_only_what_the_caller_may_write);
     tcase_add_test(cases, content_under_a_byte_range_is_not_linked_by_a_stranger);
+    tcase_add_test(cases, directory_is_removed_by_its_owner_and_root);
     tcase_add_test(cases, lost_lease_is_stale_to_its_handle);
     tcase_add_test(cases, lost_handle_does_not_write_to_the_next_holder);
     tcase_add_test(cases, flock_starts_afresh_after_a_loss);

@@ -193,7 +193,7 @@ END_TEST
 START_TEST(allow_other_by_root_opens_the_top_directory)
 {
     ck_assert_int_eq(PARSE("-o", "allow_other", "memory", mountpoint), 0);
-    ck_assert_uint_eq(options.mode, geteuid() == 0 ? 01777 : 0755);
+    ck_assert_uint_eq(options.mode, geteuid() == 0 ? 0777 : 0755);
     ck_assert_int_eq(PARSE("-o", "mode=0700,allow_other", "memory", mountpoint), 0);
     ck_assert_uint_eq(options.mode, 0700);
     ck_assert_int_eq(PARSE("-o", "allow_other,mode=0", "memory", mountpoint), 0);
@@ -285,9 +285,9 @@ START_TEST(wrong_value_is_told_with_what_is_allowed)
         {"sandbox=1", "sandbox=1: sandbox= takes yes or no"},
         {"log=loud", "log=loud: log= takes error, warning, info or debug"},
         {"log=", "log=: log= takes error, warning, info or debug"},
-        {"mode=888", "mode=888: mode= takes permissions in octal, such as 0755 or 1777"},
-        {"mode=17777", "mode=17777: mode= takes permissions in octal, such as 0755 or 1777"},
-        {"mode=", "mode=: mode= takes permissions in octal, such as 0755 or 1777"},
+        {"mode=888", "mode=888: mode= takes permissions in octal, such as 0755 or 0777"},
+        {"mode=17777", "mode=17777: mode= takes permissions in octal, such as 0755 or 0777"},
+        {"mode=", "mode=: mode= takes permissions in octal, such as 0755 or 0777"},
         {"uid=root", "uid=root: uid= takes the number of a user"},
         {"uid=-1", "uid=-1: uid= takes the number of a user"},
         {"uid=4294967295", "uid=4294967295: uid= takes the number of a user"},
