@@ -106,8 +106,8 @@ void recover_leases(struct fs *fs)
 {
     char path[TREE_PATH_MAX];
     struct recovery recovery = {.fs = fs, .holds = g_ptr_array_new()};
+    backend_recover(fs->backend, recover_lease, &recovery); /* before a call that ends those that have expired since */
     backend_stat(fs->backend, "", recover_root, tree_root(fs->tree));
-    backend_recover(fs->backend, recover_lease, &recovery);
     for (guint i = 0; i < recovery.holds->len; i++) {
         struct hold *hold = g_ptr_array_index(recovery.holds, i);
         if (!hold->settled && clock_now() - hold->since >= SECOND) {
