@@ -228,15 +228,14 @@ static int serve_confined(const struct options *options, int waiting, struct unm
     char error[1024] = "";
     struct backend *backend = NULL;
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
-    struct session_sandbox sandbox = {.unmounter = unmounter};
+    struct session_sandbox sandbox = {.wanted = options->sandbox, .unmounter = unmounter};
     struct audience audience = {.options = options, .waiting = waiting, .manager = -1};
     if (options->foreground) { /* else the manager waits for the parent */
         audience.manager = sdnotify_open();
     }
     int result = open_backend(options, &backend, &sandbox.policy, error, sizeof error);
     if (result == 0) {
-        result =
-            session_run(options, backend, loop, unmounter ? &sandbox : NULL, detach, &audience, error, sizeof error);
+        result = session_run(options, backend, loop, &sandbox, detach, &audience, error, sizeof error);
         sdnotify_stopping(audience.manager);
     }
     if (audience.manager >= 0) {
@@ -255,7 +254,7 @@ static int serve_confined(const struct options *options, int waiting, struct unm
 static int serve(const struct options *options, int waiting)
 {
     struct unmounter *unmounter = NULL;
-    int result = options->sandbox ? unmounter_start(options->mountpoint, &unmounter) : 0;
+    int result = unmounter_start(options->mountpoint, &unmounter);
     if (result < 0) {
         log_error("cannot start the process that unmounts: %s", g_strerror(-result));
         return EXIT_FAILURE;

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -29,7 +30,8 @@
 #include "backend/log.h"
 
 #define LEASEFS_TYPE "fuse.leasefs"
-#define PROBE_LIMIT 5000 /* milliseconds until a mount is said not to answer */
+#define PROBE_LIMIT 5000                       /* milliseconds until a mount is said not to answer */
+#define CONNECTIONS "/sys/fs/fuse/connections" /* one directory for each, named after its device */
 #define STAGE "/run/leasefs.XXXXXX"
 #define LAYERS_MAX 16 /* dead mounts on top of each other */
 
@@ -212,7 +214,9 @@ static int mountpoint_top(const char *path, int *ret_fd, bool *ret_on_another, c
                  (unsigned)user, path);
         return -EBUSY;
     case MOUNTPOINT_SILENT:
-        snprintf(error, error_size, "the leasefs mounted at '%s' does not answer: is its daemon stopped?", path);
+        snprintf(error, error_size,
+                 "the leasefs mounted at '%s' does not answer: is its daemon stopped?  As root, umount -f ends it",
+                 path);
         return -ETIMEDOUT;
     default:
         snprintf(error, error_size, "a leasefs is mounted at '%s' already: use that one, or unmount it first", path);
@@ -254,6 +258,43 @@ int mountpoint_check(const char *path, bool *ret_dead, char *error, size_t error
 int mountpoint_clear(const char *path, char *error, size_t error_size)
 {
     return mountpoint_peel(path, true, error, error_size);
+}
+
+/* The control files of all connections, also where they are not mounted, as in
+ * most containers: root can have them without a place. */
+static int mountpoint_open_connections(void)
+{
+    int control = fsopen("fusectl", FSOPEN_CLOEXEC);
+    int tree = control >= 0 && fsconfig(control, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0
+                   ? fsmount(control, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+                   : -1;
+    int error = errno;
+    if (control >= 0) {
+        close(control);
+    }
+    return tree < 0 ? -error : tree;
+}
+
+int mountpoint_open_abort(const char *path)
+{
+    struct statx mount;
+    char name[sizeof CONNECTIONS + 32];
+    if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, 0, &mount) < 0) { /* which asks nothing of the daemon */
+        return -errno;
+    }
+    snprintf(name, sizeof name, CONNECTIONS "/%u/abort", mount.stx_dev_minor);
+    int fd = open(name, O_WRONLY | O_CLOEXEC), result = -errno;
+    if (fd >= 0) {
+        return fd;
+    }
+    int tree = result == -ENOENT ? mountpoint_open_connections() : result;
+    if (tree < 0) {
+        return tree;
+    }
+    fd = openat(tree, name + sizeof CONNECTIONS, O_WRONLY | O_CLOEXEC);
+    result = fd < 0 ? -errno : fd;
+    close(tree);
+    return result;
 }
 
 char *mountpoint_stage(char *error, size_t error_size)

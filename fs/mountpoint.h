@@ -31,6 +31,11 @@ int mountpoint_check(const char *path, bool *ret_dead, char *error, size_t error
 char *mountpoint_stage(char *error, size_t error_size);
 int mountpoint_replace(const char *stage, const char *path, char *error, size_t error_size);
 
+/* A descriptor that ends the connection of the FUSE mount at `path` when "1" is
+ * written to it, and does nothing once that connection has ended.  -errno if there
+ * is none: for an ordinary user /sys/fs/fuse/connections has to be mounted. */
+int mountpoint_open_abort(const char *path);
+
 /* Detaches what killed daemons of this user left at `path`, and nothing else. */
 int mountpoint_clear(const char *path, char *error, size_t error_size);
 

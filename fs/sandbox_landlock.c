@@ -3,6 +3,8 @@
  * Rules name what is there now, with all that is below or comes to be there.
  * What is open already (the store's directory, /dev/fuse, standard error) stays
  * usable.  Sockets with a path, such as syslog's, are not Landlock's affair.
+ * Signals are seccomp's: a scope of them would keep the kernel from telling the
+ * unmounter that we have died.
  *
  * The numbers are the kernel's; a header of an older kernel lacks the later ones.
  */
@@ -26,7 +28,7 @@
 #define LANDLOCK_TRUNCATE (1ULL << 14)
 #define LANDLOCK_BIND_TCP (1ULL << 0)
 #define LANDLOCK_CONNECT_TCP (1ULL << 1)
-#define LANDLOCK_SCOPES 3ULL /* abstract sockets, signals */
+#define LANDLOCK_SCOPES 1ULL /* abstract sockets */
 #define LANDLOCK_VERSION 1U
 #define LANDLOCK_RULE_BENEATH 1
 #define LANDLOCK_RULE_PORT 2

@@ -168,7 +168,8 @@ int session_run(const struct options *options, struct backend *backend, struct e
     s.fs->ready_arg = arg;
     int result = session_mount(&s, options, error, error_size);
     if (result == 0) {
-        if (sandbox) {
+        unmounter_watch(sandbox->unmounter, mountpoint_open_abort(options->mountpoint));
+        if (sandbox->wanted) {
             result = sandbox_apply(&sandbox->policy, &s.fs->sandbox, error, error_size);
         }
         if (result == 0) {
@@ -176,7 +177,7 @@ int session_run(const struct options *options, struct backend *backend, struct e
         }
     }
     if (s.fuse) {
-        session_unmount(&s, options->mountpoint, sandbox ? sandbox->unmounter : NULL);
+        session_unmount(&s, options->mountpoint, sandbox->wanted ? sandbox->unmounter : NULL);
         fuse_session_destroy(s.fuse);
     }
     fs_free(s.fs);

@@ -14,11 +14,12 @@ struct ev_loop;
 struct unmounter;
 
 struct session_sandbox {
+    bool wanted;
     struct sandbox_policy policy;
     struct unmounter *unmounter; /* unmounts, which the session cannot do then */
 };
 
-/* Mounts, goes into the sandbox unless that is NULL, serves until SIGTERM,
+/* Mounts, goes into the sandbox if that is wanted, serves until SIGTERM,
  * SIGINT, SIGHUP or an unmount, and unmounts.  `ready` is called once, when the
  * mount answers.  0 after a clean end, or -errno with one line in `error`.  The
  * backend stays the caller's, and so do the loop, which the backend uses until it

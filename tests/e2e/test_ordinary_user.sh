@@ -129,6 +129,28 @@ mount_at "$MNT" local "" "${user[@]}" env XDG_STATE_HOME="$TEST_DIR/xdg"
 expect [ -d "$TEST_DIR/xdg/leasefs" ]
 unmount "$MNT"
 
+it "a user's daemon that is killed while leases expire leaves nobody hanging"
+[ -e /sys/fs/fuse/connections ] && mount -t fusectl leasefs-e2e /sys/fs/fuse/connections
+install -m 644 "$E2E_DIR/kill_load.py" "$TEST_DIR"
+mkfifo -m 666 "$TEST_DIR/busy"
+exec {busy}<>"$TEST_DIR/busy"
+all_ended() { # a thread may live on when the main one does not
+    gone "$DAEMON" && gone "$loader" && [[ $(find "/proc/$DAEMON/task" -mindepth 1 2>/dev/null | wc -l) -le 1 ]]
+}
+for round in {1..5}; do
+    user_mountpoint
+    mount_at "$MNT" memory "" "${user[@]}"
+    "${user[@]}" "$PYTHON" -S -E "$TEST_DIR/kill_load.py" "$MNT" >&"$busy" &
+    loader=$!
+    started+=("$loader")
+    read -r -t 60 line <&"$busy"
+    expect_is "$line" busy "what the load of round $round says"
+    kill -KILL "$DAEMON"
+    expect eventually 5 all_ended
+    umount -f "$MNT"
+    mount_daemons[-1]=
+done
+
 it "root's default store is in /var/lib/leasefs"
 user=()
 mount_backend local ttl=20

@@ -62,13 +62,15 @@ say "$(grep sandbox: "$LOG")"
 it "and so does .leasefs/status, which is read from inside the sandbox"
 expect grep -q '^sandbox: no capabilities, no_new_privs' "$MNT/.leasefs/status"
 
-it "the process that unmounts has two capabilities, and no descriptor of the daemon's"
+it "the process that unmounts has two capabilities, and of the daemon's descriptors what ends the connection"
 helper=$(unmounter_of "$first")
 expect_is "$(status "$helper" CapPrm)" 0000000000200004
 expect_is "$(status "$helper" CapBnd)" 0000000000200004
 for fd in 0 1 2; do expect_is "$(readlink "/proc/$helper/fd/$fd")" /dev/null "descriptor $fd"; done
 expect_is "$(readlink "/proc/$helper/fd/3")" 'socket:*'
-expect_is "$(find "/proc/$helper/fd" -mindepth 1 | wc -l)" 4
+expect_is "$(readlink "/proc/$helper/fd/4")" '*signalfd*'
+expect_is "$(readlink "/proc/$helper/fd/5")" '*/abort'
+expect_is "$(find "/proc/$helper/fd" -mindepth 1 | wc -l)" 6
 expect_is "$(readlink "/proc/$helper/cwd")" /
 
 it "leases, handle locks, times, content, attributes and directories are as ever"
@@ -236,11 +238,12 @@ expect eventually 20 free_again
 expect_is "$(refused "$DAEMON")" "" "system calls refused"
 unmount "$MNT"
 
-it "sandbox=no keeps all rights, and needs no helper"
+it "sandbox=no keeps all rights, and needs the helper only if it is killed"
 mount_memory sandbox=no
 expect_is "$(status "$DAEMON" CapEff)" "$(awk '$1 == "CapEff:" { print $2 }' /proc/$$/status)"
 expect_is "$(status "$DAEMON" Seccomp)" "$(awk '$1 == "Seccomp:" { print $2 }' /proc/$$/status)"
-expect_is "$(unmounter_of "$DAEMON")" ""
+helper=$(unmounter_of "$DAEMON")
+expect kill -KILL "$helper"
 expect touch "$MNT/l"
 expect_not grep -q sandbox: "$LOG"
 device=${mount_devices[-1]}
