@@ -297,7 +297,9 @@ void backend_set(struct backend *b, struct backend_ticket *ticket, const struct 
 
 /* Ends the holders of a name, whoever they are: the one whose fencing token is
  * `fence` (event: RELEASED; STALE if none has it), or with 0 all (BROKEN).  The
- * name of a sequence ticket may be one that waits. */
+ * name of a sequence ticket may be one that waits.  When it completes with OK, the
+ * events of this mount's tickets have been told, and those of other mounts that
+ * can be reached. */
 void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg);
 
 /* Moves a ticket that holds to another name, which must be free, with its token

@@ -243,7 +243,7 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, ba
     local_tick(l, now);
     result = lockspace_revoke(l->space, now, name, fence);
     local_commit(l, &sequence);
-    local_complete(l, sequence, done, arg, result, result);
+    local_complete_in_turn(l, sequence, done, arg, result, result);
 }
 
 /* The journal failed under a rename: back, or if somebody has been granted the

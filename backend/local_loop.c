@@ -218,21 +218,25 @@ void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket)
         note->why = BACKEND_LOST;
 }
 
-void local_complete(struct local *l, uint64_t sequence, backend_done *done, void *arg, enum backend_result result,
-                    enum backend_result if_lost)
+void local_complete_in_turn(struct local *l, uint64_t sequence, backend_done *done, void *arg,
+                            enum backend_result result, enum backend_result if_lost)
 {
-    struct local_note *note;
+    struct local_note *note = g_new0(struct local_note, 1);
 
-    if (!done)
-        return;
-    if (!sequence || local_store_synced(l->store) >= sequence) {
-        done(arg, result);
-        return;
-    }
-    note = g_new0(struct local_note, 1);
     *note = (struct local_note){
         .sequence = sequence, .flags = NOTE_DONE, .result = result, .if_lost = if_lost, .done = done, .arg = arg};
     place_note(l, note);
+}
+
+void local_complete(struct local *l, uint64_t sequence, backend_done *done, void *arg, enum backend_result result,
+                    enum backend_result if_lost)
+{
+    if (!done)
+        return;
+    if (!sequence || local_store_synced(l->store) >= sequence)
+        done(arg, result);
+    else
+        local_complete_in_turn(l, sequence, done, arg, result, if_lost);
 }
 
 void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquired *done, void *arg,

@@ -68,6 +68,9 @@ void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket);
  * with `if_lost` when that fails.  `done` may be NULL. */
 void local_complete(struct local *l, uint64_t sequence, backend_done *done, void *arg, enum backend_result result,
                     enum backend_result if_lost);
+/* The same, but never at once: behind the events that are to be told by now. */
+void local_complete_in_turn(struct local *l, uint64_t sequence, backend_done *done, void *arg,
+                            enum backend_result result, enum backend_result if_lost);
 /* The same for an acquire that got a ticket. */
 void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquired *done, void *arg,
                             enum backend_result result, struct backend_ticket *ticket);

@@ -91,7 +91,8 @@ static void on_down(void *context, const char *why)
 }
 
 /* "g TICKET": it holds; "a TICKET": it waits, and is to ask again; "w TICKET":
- * somebody waits for what it holds; "e TICKET WHY": it has ended. */
+ * somebody waits for what it holds; "e TICKET WHY": it has ended; "s MOUNT NUMBER":
+ * say to that mount when this is heard; "h NUMBER": it was. */
 static void on_message(void *context, const char *data, size_t length)
 {
     struct redis *r = context;
@@ -109,14 +110,11 @@ static void on_message(void *context, const char *data, size_t length)
     } else if (t && strcmp(words[0], "w") == 0 && t->state == REDIS_HELD) {
         r->events->wanted(r->context, &t->head);
     } else if (t && strcmp(words[0], "e") == 0 && words[2]) {
-        enum backend_end why = strcmp(words[2], "broken") == 0     ? BACKEND_BROKEN
-                               : strcmp(words[2], "released") == 0 ? BACKEND_RELEASED
-                               : strcmp(words[2], "expired") == 0  ? BACKEND_EXPIRED
-                                                                   : BACKEND_LOST;
-        bool by_name = t->place->sequence && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
-
-        if (t->state == REDIS_HELD || (t->state != REDIS_ASKED && by_name))
-            redis_ticket_end(r, t, why, false); /* one that waits asks again, if it was not meant by its name */
+        redis_revoke_told(r, t, words[2]);
+    } else if (words[0] && words[1] && words[2] && strcmp(words[0], "s") == 0) {
+        redis_revoke_asked(r, words[1], words[2]);
+    } else if (words[0] && words[1] && strcmp(words[0], "h") == 0) {
+        redis_revoke_heard(r, words[1]);
     }
     g_strfreev(words);
     g_free(text);
@@ -202,6 +200,7 @@ static void redis_free(struct backend *b)
     }
     while (!LIST_EMPTY(&r->ops))
         redis_op_free(LIST_FIRST(&r->ops));
+    redis_revoke_end_all(r);
     redis_conn_free(r->conn);
     g_hash_table_unref(r->tickets);
     g_hash_table_unref(r->places);
@@ -345,6 +344,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->alarm.data = r;
     r->armed = CLOCK_NEVER;
     LIST_INIT(&r->ops);
+    LIST_INIT(&r->revocations);
     if (options->identity) {
         char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, options->identity, -1);
 

@@ -409,33 +409,6 @@ void redis_renew(struct backend *b, const struct backend_renewal *renewals, size
 
 /* --- by name --- */
 
-static void on_revoked(void *arg, const struct redis_answer *answer)
-{
-    struct redis_op *op = arg;
-    enum backend_result result = redis_result(op->r, answer);
-
-    if (answer->repeated && (result == BACKEND_STALE || result == BACKEND_MISSING))
-        result = BACKEND_OK; /* the first try, whose answer was lost, has done it */
-    finish(op, result);
-}
-
-void redis_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
-{
-    struct redis *r = (struct redis *)b;
-    struct redis_call call = {0};
-    char number[24];
-
-    if (!*name || !redis_key_allowed(r, name)) {
-        done(arg, *name ? BACKEND_MISSING : BACKEND_IS_DIRECTORY);
-        return;
-    }
-    g_snprintf(number, sizeof number, "%" G_GUINT64_FORMAT, fence);
-    redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiw");
-    redis_call_leaf(&call, name, false);
-    redis_call_text(&call, number);
-    redis_call_send(&call, 0, on_revoked, done_op(r, NULL, done, arg));
-}
-
 static void on_renamed(void *arg, const struct redis_answer *answer)
 {
     struct redis_op *op = arg;

@@ -5,6 +5,7 @@
  * redis_ticket.c tickets of this mount, and what is to be done when
  * redis_acquire.c taking, waiting and claiming
  * redis_change.c what is done to tickets
+ * redis_revoke.c ending holders by name, on whichever mount
  * redis_ask.c    questions, and directories
  * redis_recover.c the leases of a mount that starts again
  */
@@ -93,6 +94,7 @@ struct redis {
     struct skiplist agenda;
     uint64_t serials;
     LIST_HEAD(, redis_op) ops;
+    LIST_HEAD(, redis_revocation) revocations;
     GStringChunk *arena; /* arguments of the call that is being made */
     uint64_t waiting;
     char *identity; /* of redis_options, digested; "": none */
@@ -226,13 +228,24 @@ void redis_convert(struct backend *b, struct backend_ticket *ticket, const struc
 void redis_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
 void redis_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
                backend_done *done, void *arg);
-void redis_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg);
 void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg);
 /* Sends the release of a ticket that is (to be) forgotten here, and does not
  * cease before the ticket must have run out.  `why`: as release.lua takes it. */
 void redis_send_release(struct redis *r, const struct redis_ticket *t, const char *why, backend_done *done, void *arg);
 /* Extends one that holds to its ttl from now. */
 void redis_extend(struct redis *r, struct redis_ticket *t);
+
+/* --- redis_revoke.c --- */
+
+void redis_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg);
+/* The server has told that a ticket of this mount ended, and why. */
+void redis_revoke_told(struct redis *r, struct redis_ticket *t, const char *why);
+/* The mount with that channel wants to know when what it has ended is known here. */
+void redis_revoke_asked(struct redis *r, const char *mount, const char *number);
+/* What this mount has ended is known by one more. */
+void redis_revoke_heard(struct redis *r, const char *number);
+/* At the end: completions are not called. */
+void redis_revoke_end_all(struct redis *r);
 
 /* --- redis_ask.c --- */
 

@@ -214,6 +214,56 @@ START_TEST(pubsub_connection_that_is_killed_costs_no_hand_over)
 }
 END_TEST
 
+/* --- revoking --- */
+
+/* How many ends had been told when a revocation was complete. */
+struct seen {
+    struct told *const *of;
+    unsigned count, ended;
+    bool told;
+};
+
+static void on_revoked(void *arg, enum backend_result result)
+{
+    struct seen *seen = arg;
+
+    ck_assert_int_eq(result, BACKEND_OK);
+    seen->told = true;
+    for (unsigned i = 0; i < seen->count; i++)
+        seen->ended += seen->of[i]->ended;
+}
+
+START_TEST(revoking_is_complete_when_the_holders_of_other_mounts_have_been_told)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        struct told *holder = hosts_get(i % 2, "L", HOSTS_LONG);
+        struct seen seen = {.of = &holder, .count = 1};
+
+        backend_revoke(hosts_mount(2), "L", i % 3 ? holder->ticket->fence : 0, on_revoked, &seen);
+        HOSTS_UNTIL(seen.told);
+        ck_assert_uint_eq(seen.ended, 1);
+    }
+}
+END_TEST
+
+START_TEST(breaking_is_complete_when_all_that_shared_have_been_told)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+
+    claim.mode = BACKEND_SHARED;
+    for (unsigned i = 0; i < 30; i++) {
+        struct told *holder[6];
+        struct seen seen = {.of = holder, .count = G_N_ELEMENTS(holder)};
+
+        for (unsigned at = 0; at < G_N_ELEMENTS(holder); at++)
+            holder[at] = hosts_acquire(at % 3, "L", &claim);
+        backend_revoke(hosts_mount(i % 3), "L", 0, on_revoked, &seen);
+        HOSTS_UNTIL(seen.told);
+        ck_assert_uint_eq(seen.ended, G_N_ELEMENTS(holder));
+    }
+}
+END_TEST
+
 /* --- byte ranges --- */
 
 static struct backend_claim range(uint64_t party, uint64_t start, uint64_t end, bool wait)
@@ -311,6 +361,8 @@ int main(void)
     tcase_add_loop_test(tcase, grant_that_crosses_a_cancel_goes_on_to_the_next, 0, 2);
     tcase_add_test(tcase, message_that_it_holds_finds_nobody);
     tcase_add_test(tcase, pubsub_connection_that_is_killed_costs_no_hand_over);
+    tcase_add_test(tcase, revoking_is_complete_when_the_holders_of_other_mounts_have_been_told);
+    tcase_add_test(tcase, breaking_is_complete_when_all_that_shared_have_been_told);
     tcase_add_test(tcase, byte_ranges_exclude_across_mounts);
     tcase_add_test(tcase, wider_directory_lets_those_in_who_wait_elsewhere);
     suite_add_tcase(suite, tcase);

@@ -16,7 +16,7 @@ bool fake_backend_deliver(struct fake_backend *fake)
     struct fake_event *event;
     bool told = false;
     while (!fake->hold_events && (event = g_queue_pop_head(&fake->told))) {
-        struct backend_ticket *ticket = &event->ticket->head;
+        struct backend_ticket *ticket = event->ticket ? &event->ticket->head : NULL;
         told = true;
         switch (event->type) {
         case FAKE_GRANTED:
@@ -34,6 +34,9 @@ bool fake_backend_deliver(struct fake_backend *fake)
         case FAKE_ENDED:
             fake->events->ended(fake->context, ticket, event->why);
             fake_store_free_ticket(fake, event->ticket);
+            break;
+        case FAKE_COMPLETED:
+            event->done(event->arg, event->result);
             break;
         }
         g_free(event);
@@ -95,6 +98,14 @@ static enum backend_result fake_on_ticket(struct fake_backend *fake, struct fake
     return p->call == FAKE_SET ? fake_store_change(p->ticket, &p->change) : fake_store_rename(fake, p->ticket, p->name);
 }
 
+static void fake_revoke(struct fake_backend *fake, const struct fake_pending *p)
+{
+    struct fake_event *event = g_new(struct fake_event, 1);
+    *event = (struct fake_event){
+        .type = FAKE_COMPLETED, .result = fake_store_revoke(fake, p->name, p->fence), .done = p->done, .arg = p->arg};
+    g_queue_push_tail(&fake->told, event);
+}
+
 static void fake_run(struct fake_backend *fake, struct fake_pending *p)
 {
     struct backend_info info;
@@ -108,7 +119,7 @@ static void fake_run(struct fake_backend *fake, struct fake_pending *p)
         fake_complete(fake, p, fake_on_ticket(fake, p));
         break;
     case FAKE_REVOKE:
-        fake_complete(fake, p, fake_store_revoke(fake, p->name, p->fence));
+        fake_revoke(fake, p);
         break;
     case FAKE_STAT:
         fake_store_stat(fake, p->name, &info);

@@ -131,7 +131,7 @@ void fake_store_tell(struct fake_backend *fake, enum fake_event_type type, struc
     (void)fake;
     if (ticket->mount) {
         struct fake_event *event = g_new(struct fake_event, 1);
-        *event = (struct fake_event){type, ticket, why};
+        *event = (struct fake_event){.type = type, .ticket = ticket, .why = why};
         g_queue_push_tail(&ticket->mount->told, event);
     }
 }

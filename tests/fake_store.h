@@ -37,12 +37,15 @@ struct fake_pending {
     void *arg;
 };
 
-enum fake_event_type { FAKE_GRANTED, FAKE_DUE, FAKE_ENDED, FAKE_WANTED };
+enum fake_event_type { FAKE_GRANTED, FAKE_DUE, FAKE_ENDED, FAKE_WANTED, FAKE_COMPLETED };
 
 struct fake_event {
     enum fake_event_type type;
-    struct fake_ticket *ticket;
+    struct fake_ticket *ticket; /* NULL for COMPLETED: a call that is behind the events before it */
     enum backend_end why;
+    enum backend_result result;
+    backend_done *done;
+    void *arg;
 };
 
 /* What all mounts see. */

@@ -1,9 +1,10 @@
 -- revoke: ends holders, whoever they are.
 --
--- ARGV: leaf, sequence, fence (0: all)
+-- ARGV: leaf, sequence, fence (0: all), mount, number of the request
 -- KEYS 11..14: ORDER, TERM, INFO, WAIT of the directory's queue, where the leaf may be one of its names
--- → 'ok' | 'stale' | 'missing' | 'directory'
-local fence = ARGV[3]
+-- → {'ok', how many other mounts will say that they have heard, tickets of this mount that ended…}
+--   | 'stale' | 'missing' | 'directory'
+local fence, mount, number = ARGV[3], ARGV[4], ARGV[5]
 local only
 if call('EXISTS', SELF) == 1 then return 'directory' end
 if KEYS[11] then
@@ -16,6 +17,7 @@ end
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
 expire()
 local all, found, held, delay = each(), false, false, 0
+local result, others = {'ok', 0}, {}
 for i = 1, #all, 2 do
   local id = all[i]
   if only == id or not only and not waits(id) then
@@ -24,6 +26,7 @@ for i = 1, #all, 2 do
       held = true
       if fence == '0' or all[i + 1] == fence then
         found = true
+        if t.m == mount then result[#result + 1] = id else others[t.m] = true end
         if fence == '0' then
           delay = math.max(delay, lose(id, t, 'broken', now))
         else
@@ -44,4 +47,5 @@ elseif who == 'foreign' and fence == '0' then
 end
 grant()
 finish()
-return found and 'ok' or (held or who == 'foreign') and 'stale' or 'missing'
+for other in pairs(others) do result[2] = result[2] + call('PUBLISH', other, 's ' .. mount .. ' ' .. number) end
+return found and result or (held or who == 'foreign') and 'stale' or 'missing'

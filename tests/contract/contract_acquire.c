@@ -302,6 +302,37 @@ START_TEST(revoking_by_token_releases_and_tells_the_holder)
 }
 END_TEST
 
+/* How often the end of a ticket had been told when its revocation was complete. */
+struct seen {
+    const struct contract_log *log;
+    bool told;
+    unsigned ended;
+};
+
+static void on_revoked(void *arg, enum backend_result result)
+{
+    struct seen *seen = arg;
+
+    ck_assert_int_eq(result, BACKEND_OK);
+    seen->told = true;
+    seen->ended = seen->log->ended;
+    contract_end_turn();
+}
+
+START_TEST(revoking_is_complete_when_the_holders_have_been_told)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        struct contract_log log = {0};
+        struct backend_ticket *ticket = contract_get("a", i % 3 ? BACKEND_LEASE : BACKEND_FLOCK, &log);
+        struct seen seen = {.log = &log};
+
+        backend_revoke(contract_backend, "a", i % 2 ? ticket->fence : 0, on_revoked, &seen);
+        CONTRACT_UNTIL(seen.told);
+        ck_assert_uint_eq(seen.ended, 1);
+    }
+}
+END_TEST
+
 START_TEST(breaking_ends_all_holders)
 {
     struct contract_log log[2] = {{0}}, waiting = {0};
@@ -404,6 +435,7 @@ TCase *contract_acquire_case(void)
     tcase_add_test(tcase, converting_keeps_the_token_and_never_lets_go);
     tcase_add_test(tcase, upgrade_is_busy_while_others_share);
     tcase_add_test(tcase, revoking_by_token_releases_and_tells_the_holder);
+    tcase_add_test(tcase, revoking_is_complete_when_the_holders_have_been_told);
     tcase_add_test(tcase, breaking_ends_all_holders);
     tcase_add_test(tcase, ticket_that_has_ended_is_stale_until_its_user_is_told);
     tcase_add_test(tcase, release_of_a_ticket_that_has_ended_silences_its_event);
