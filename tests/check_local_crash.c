@@ -74,7 +74,10 @@ static GBytes *text_of(uint32_t number)
 
 static uint32_t number_of(GBytes *bytes)
 {
-    return bytes ? (uint32_t)g_ascii_strtoull(g_bytes_get_data(bytes, NULL), NULL, 10) : 0;
+    gsize size = 0;
+    const char *text = bytes ? g_bytes_get_data(bytes, &size) : NULL;
+    g_autofree char *copy = g_strndup(text ? text : "", size);
+    return (uint32_t)g_ascii_strtoull(copy, NULL, 10);
 }
 
 /* --- who makes changes --- */

@@ -215,9 +215,10 @@ for signal in HUP INT QUIT TERM USR1 USR2 ALRM WINCH; do
 for s in signal.SIGINT, signal.SIGQUIT: signal.signal(s, signal.SIG_DFL)
 os.execv(sys.argv[1], sys.argv[1:])' "$LEASERUN" "$MNT/d" -- "$PYTHON" -c "
 import os, signal, sys
-signal.signal(signal.SIG$signal, lambda *_: os._exit(42))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIG$signal])
 print('x', file=open('$TEST_DIR/ready', 'w'), flush=True)
-while True: signal.pause()" >/dev/null 2>&1 &
+signal.sigwait([signal.SIG$signal])
+os._exit(42)" >/dev/null 2>&1 &
     RUNNER=$!
     started+=("$RUNNER")
     expect eventually 10 mark ready
