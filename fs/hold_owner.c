@@ -2,7 +2,8 @@
  *
  * A lease belongs to the process that acquired it, unless that was a helper: one
  * that has closed the file and exits within the first second hands it to its
- * parent, and so on (owner_heirs).  After that second the owner is final.
+ * parent, and so on (owner_heirs); one that failed hands nothing on.  After that
+ * second the owner is final.
  */
 #include "handle.h"
 #include "hold.h"
@@ -45,21 +46,42 @@ void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
     }
 }
 
-struct owner *hold_owner(struct hold *hold)
+/* How a helper ended may not be known before its parent has waited for it, which
+ * has time until the second is over.  A handle lock is the opener's all the same
+ * when whoever took it has failed. */
+static bool hold_passes_on(struct hold *hold, bool is_over)
 {
-    while (hold->heirs && hold->closed && hold->heirs->count && !owner_alive(hold->owner)) {
+    enum owner_end end;
+    if (!hold->heirs || !hold->heirs->count || !hold->closed) {
+        return false;
+    }
+    end = owner_end(hold->owner);
+    if (hold->kind == BACKEND_FLOCK || hold->kind == BACKEND_FCNTL) {
+        return end != OWNER_LIVES;
+    }
+    return end == OWNER_EXITED || (end == OWNER_UNREAPED && is_over);
+}
+
+static void hold_pass_on(struct hold *hold, bool is_over)
+{
+    while (hold_passes_on(hold, is_over)) {
         struct hold_heirs *heirs = hold->heirs;
         owner_unref(hold->owner);
         hold->owner = heirs->heir[0];
         hold->inherited = true;
         memmove(heirs->heir, heirs->heir + 1, --heirs->count * sizeof *heirs->heir);
     }
+}
+
+struct owner *hold_owner(struct hold *hold)
+{
+    hold_pass_on(hold, false);
     return hold->owner;
 }
 
 void hold_settle(struct fs *fs, struct hold *hold)
 {
-    hold_owner(hold);
+    hold_pass_on(hold, true);
     hold_drop_heirs(hold);
     hold->settled = true;
     if (hold->inherited) {
@@ -110,7 +132,7 @@ bool hold_in_use(struct hold *hold)
     if (!owner) {
         return false;
     }
-    if (owner_alive(owner)) {
+    if (owner_alive(owner) || hold_passes_on(hold, true)) {
         return true;
     }
     struct handle *handle;

@@ -32,7 +32,7 @@ struct owner {
     struct owner_table *table;
     struct owner *parent; /* as last read, with a reference; NULL: not read, or `rootless` */
     TAILQ_ENTRY(owner) recent;
-    uint64_t start;
+    uint64_t start;      /* 0: not known yet, as it was in execve(2); its pidfd or the table pins it */
     int64_t seen;        /* when it was last known to live */
     int64_t heirs_seen;  /* when `heirs` was counted */
     uint32_t references; /* 0: it is in table->recent */
@@ -41,8 +41,9 @@ struct owner {
     int pidfd;     /* -1: none to spare */
     int statm;     /* -1: not kept */
     uint8_t asked; /* how often for being on its way out */
-    bool rootless; /* its parent is pid 1 or in another pid namespace */
+    bool rootless; /* its parent is in another pid namespace */
     bool dead;
+    bool failed; /* it ended by a signal, or with another status than 0 */
     char command[OWNER_COMMAND_MAX];
 };
 
@@ -60,6 +61,7 @@ struct owner_table {
     struct owner_list recent;
     uint32_t recent_count;
     uint32_t pidfds, pidfds_max, statms;
+    bool first_is_init; /* pid 1 is the machine's, and inherits nothing */
     struct process_reader reader;
     struct owner_thread threads[OWNER_THREADS];
 };
@@ -90,6 +92,15 @@ static struct owner *owner_lookup(struct owner_table *table, pid_t pid)
 
 /* --- coming and going ------------------------------------------------------- */
 
+static void owner_close_pidfd(struct owner *owner)
+{
+    if (owner->pidfd >= 0) {
+        close(owner->pidfd);
+        owner->pidfd = -1;
+        owner->table->pidfds--;
+    }
+}
+
 /* Gives a reference back.  A living owner without any becomes a recent one. */
 static void owner_put(struct owner *owner)
 {
@@ -97,6 +108,7 @@ static void owner_put(struct owner *owner)
         return;
     }
     if (owner->dead) {
+        owner_close_pidfd(owner);
         g_hash_table_remove(owner->table->ended, owner);
         g_free(owner);
     } else {
@@ -115,17 +127,13 @@ static void owner_forget_parent(struct owner *owner)
     }
 }
 
-/* It has ended, or is to be forgotten: gives back what it costs. */
+/* It has ended, or is to be forgotten: gives back what it costs, but for the pidfd
+ * of one whose end is not known yet. */
 static void owner_strip(struct owner *owner)
 {
     struct owner_table *table = owner->table;
     if (owner_lookup(table, owner->pid) == owner) {
         g_hash_table_remove(table->living, GINT_TO_POINTER(owner->pid));
-    }
-    if (owner->pidfd >= 0) {
-        close(owner->pidfd);
-        owner->pidfd = -1;
-        table->pidfds--;
     }
     if (owner->statm >= 0) {
         close(owner->statm);
@@ -141,7 +149,21 @@ static void owner_discard(struct owner *owner)
     TAILQ_REMOVE(&owner->table->recent, owner, recent);
     owner->table->recent_count--;
     owner_strip(owner);
+    owner_close_pidfd(owner);
     g_free(owner);
+}
+
+/* One that is dead: how it ended, once that is known. */
+static void owner_read_end(struct owner *owner)
+{
+    int status;
+    int result = owner->pidfd < 0 ? 0 : process_wait_status(owner->pidfd, &status);
+    if (owner->pidfd >= 0 && result == 0) {
+        owner->failed = status != 0;
+    }
+    if (result != -EAGAIN) {
+        owner_close_pidfd(owner);
+    }
 }
 
 /* Its process has ended.  Without a reference it is freed. */
@@ -151,6 +173,7 @@ static void owner_bury(struct owner *owner)
         owner_discard(owner);
     } else {
         owner_strip(owner);
+        owner_read_end(owner);
         owner->dead = true;
         g_hash_table_add(owner->table->ended, owner);
     }
@@ -175,12 +198,28 @@ static void owner_trim(struct owner_table *table)
     }
 }
 
+/* One that is in execve(2) has the start 0: see owner_learn_start. */
 static int owner_identify(struct owner_table *table, pid_t pid, uint64_t *ret_start, int *ret_pidfd)
 {
     *ret_pidfd = -1;
     int result = process_identify(&table->reader, pid, ret_start, table->pidfds < table->pidfds_max ? ret_pidfd : NULL);
     table->pidfds += *ret_pidfd >= 0;
+    if (result == -EBUSY && *ret_pidfd >= 0) {
+        *ret_start = 0;
+        return 0;
+    }
     return result;
+}
+
+/* A process that was in execve(2) when it was met first: it is the same one as long
+ * as its pidfd says that it lives. */
+static void owner_learn_start(struct owner *owner)
+{
+    uint64_t start;
+    if (!owner->start && !owner->dead && owner->pidfd >= 0 && !process_has_ended(owner->pidfd) &&
+        process_identify(&owner->table->reader, owner->pid, &start, NULL) == 0) {
+        owner->start = start;
+    }
 }
 
 /* The answer of the kernel; what it cannot tell is taken to be unchanged. */
@@ -239,6 +278,7 @@ struct owner_table *owner_table_new(void)
     struct owner_table *table = g_new0(struct owner_table, 1);
     table->living = g_hash_table_new(NULL, NULL);
     table->ended = g_hash_table_new(owner_hash, owner_equal);
+    table->first_is_init = process_first_is_init();
     TAILQ_INIT(&table->recent);
     process_open(&table->reader);
     struct rlimit limit;
@@ -360,8 +400,9 @@ pid_t owner_pid(const struct owner *owner)
     return owner->pid;
 }
 
-uint64_t owner_start(const struct owner *owner)
+uint64_t owner_start(struct owner *owner)
 {
+    owner_learn_start(owner);
     return owner->start;
 }
 
@@ -380,7 +421,21 @@ bool owner_alive(struct owner *owner)
     return !owner->dead;
 }
 
-/* The process that is its parent now; borrowed.  NULL: none that counts. */
+enum owner_end owner_end(struct owner *owner)
+{
+    if (owner_alive(owner)) {
+        return OWNER_LIVES;
+    }
+    if (owner->pidfd >= 0) {
+        owner_read_end(owner);
+    }
+    if (owner->pidfd >= 0) {
+        return OWNER_UNREAPED;
+    }
+    return owner->failed ? OWNER_FAILED : OWNER_EXITED;
+}
+
+/* The process that is its parent now; borrowed.  NULL: none that can be seen. */
 static struct owner *owner_parent(struct owner *owner, int64_t now)
 {
     if (owner->dead || owner->rootless) {
@@ -396,7 +451,7 @@ static struct owner *owner_parent(struct owner *owner, int64_t now)
         if (process_status(&owner->table->reader, owner->pid, &status) != 0 || status.group != owner->pid) {
             return NULL;
         }
-        if (status.parent <= 1) {
+        if (status.parent < 1) {
             owner->rootless = true;
             return NULL;
         }
@@ -405,17 +460,25 @@ static struct owner *owner_parent(struct owner *owner, int64_t now)
     return owner->parent;
 }
 
+/* May one of the chain inherit?  `session` is that of the first of them. */
+static bool owner_may_inherit(struct owner *heir, pid_t session, bool is_first, int64_t now)
+{
+    if (heir->pid == 1) {
+        return !heir->table->first_is_init && (is_first || getsid(1) == session);
+    }
+    const struct owner *parent = is_first ? NULL : owner_parent(heir, now);
+    return !parent || parent->pid != 1 || getsid(heir->pid) == session;
+}
+
 /* How many of the chain of parents inherit. */
 static uint32_t owner_count_heirs(struct owner *owner, int64_t now)
 {
     uint32_t count = 0;
-    pid_t group = getpgid(owner->pid);
-    for (struct owner *heir = owner_parent(owner, now); heir && count < OWNER_CHAIN_MAX;
-         heir = owner_parent(heir, now)) {
-        if (count > 0 && getpgid(heir->pid) != group) {
-            break;
-        }
+    struct owner *heir = owner_parent(owner, now);
+    pid_t session = heir ? getsid(heir->pid) : 0;
+    while (heir && count < OWNER_CHAIN_MAX && owner_may_inherit(heir, session, count == 0, now)) {
         count++;
+        heir = owner_parent(heir, now);
     }
     return count;
 }

@@ -40,16 +40,28 @@ struct owner *owner_ref(struct owner *owner);
 void owner_unref(struct owner *owner); /* NULL is allowed */
 
 pid_t owner_pid(const struct owner *owner);
-uint64_t owner_start(const struct owner *owner); /* means something within one boot */
+uint64_t owner_start(struct owner *owner); /* means something within one boot; 0: not known yet */
 const char *owner_command(const struct owner *owner);
 
 /* Asked of the kernel each time (one system call). */
 bool owner_alive(struct owner *owner);
 
-/* Who inherits a lease when its acquirer exits within the first second, in
- * order: the parent; then each further ancestor as long as it is in the process
- * group of `owner`; never pid 1.  Read now, with new references, at most `max`;
- * returns how many.  Kept from call to call while the first heir lives. */
+enum owner_end {
+    OWNER_LIVES,
+    OWNER_UNREAPED, /* it has ended, and how is told once its parent has waited for it */
+    OWNER_EXITED,   /* with status 0, or the kernel does not tell (before Linux 6.15) */
+    OWNER_FAILED,   /* with another status, or by a signal */
+};
+
+enum owner_end owner_end(struct owner *owner);
+
+/* Who inherits a lease when its acquirer exits within the first second, in order:
+ * its parent, then that one's, across process groups and sessions.  From the
+ * second on not a child of pid 1 that is in another session than the first, as
+ * it lives for ever (cron, sshd, a tmux server), nor anybody above it.  pid 1
+ * only where it is not the machine's init, as the parent or in the parent's
+ * session.  Read now, with new references, at most `max`; returns how many.
+ * Kept from call to call while the first heir lives. */
 size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max);
 
 /* Is `owner` a descendant of `ancestor` (by the chain of parents as it is now),

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -15,6 +16,7 @@
 #include "process.h"
 
 #define PROCESS_PIDFS_MAGIC 0x50494446
+#define PROCESS_INITIAL_NAMESPACE 0xEFFFFFFC /* PROC_PID_INIT_INO of include/linux/proc_ns.h */
 
 static int process_pidfd(pid_t pid)
 {
@@ -209,12 +211,12 @@ int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_sta
     }
     if (result == 0 && !reader->pidfs) {
         result = process_start_time(reader, pid, ret_start);
-        if (result != 0 && fd >= 0) {
+        if (result != 0 && result != -EBUSY && fd >= 0) {
             close(fd);
             fd = -1;
         }
     }
-    if (result == 0 && ret_pidfd) {
+    if ((result == 0 || result == -EBUSY) && ret_pidfd) {
         *ret_pidfd = fd;
     }
     return result;
@@ -226,6 +228,43 @@ bool process_has_ended(int pidfd)
 {
     struct pollfd ready = {.fd = pidfd, .events = POLLIN};
     return poll(&ready, 1, 0) > 0;
+}
+
+/* As in the kernel's header, which older systems lack; of Linux 6.13. */
+struct process_pidfd_info {
+    uint64_t mask, cgroup;
+    uint32_t pid, tgid, ppid, ruid, rgid, euid, egid, suid, sgid, fsuid, fsgid;
+    int32_t exit_code;
+};
+G_STATIC_ASSERT(sizeof(struct process_pidfd_info) == 64);
+G_STATIC_ASSERT(PROCESS_PIDFD_GET_INFO == _IOWR(0xFF, 11, struct process_pidfd_info));
+#define PROCESS_PIDFD_INFO_EXIT 8u /* of Linux 6.15 */
+
+int process_wait_status(int pidfd, int *ret_status)
+{
+    struct process_pidfd_info info = {.mask = PROCESS_PIDFD_INFO_EXIT};
+    if (ioctl(pidfd, PROCESS_PIDFD_GET_INFO, &info) != 0) {
+        return -EOPNOTSUPP; /* a kernel that tells of the dead knows this of each */
+    }
+    if (!(info.mask & PROCESS_PIDFD_INFO_EXIT)) {
+        return -EAGAIN;
+    }
+    *ret_status = info.exit_code;
+    return 0;
+}
+
+bool process_sees_itself(void)
+{
+    char text[16];
+    ssize_t length = readlink("/proc/self", text, sizeof text - 1);
+    text[MAX(length, 0)] = '\0';
+    return atoi(text) == getpid();
+}
+
+bool process_first_is_init(void)
+{
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) != 0 || st.st_ino == PROCESS_INITIAL_NAMESPACE;
 }
 
 int process_keep_statm(struct process_reader *reader, pid_t tid)

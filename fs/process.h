@@ -27,6 +27,9 @@
 
 #define PROCESS_COMMAND_MAX 16 /* TASK_COMM_LEN */
 
+/* _IOWR(PIDFS_IOCTL_MAGIC, 11, struct pidfd_info) of Linux 6.13, which older headers lack. */
+#define PROCESS_PIDFD_GET_INFO 0xC040FF0B
+
 /* By value in its owner; the fields belong to process.c. */
 struct process_reader {
     int proc;  /* /proc */
@@ -46,9 +49,10 @@ void process_close(struct process_reader *reader);
  * another -errno: not known. */
 int process_status(struct process_reader *reader, pid_t tid, struct process_status *ret_status);
 
-/* Which start of `pid` lives now.  0; -ESRCH: none does; another -errno: not
- * known.  On 0 with ret_pidfd, *ret_pidfd is a descriptor to keep, or -1 if
- * there is none to spare. */
+/* Which start of `pid` lives now.  0; -ESRCH: none does; -EBUSY: one does, but
+ * which is not known while it is in execve(2); another -errno: not known.  On 0
+ * and -EBUSY with ret_pidfd, *ret_pidfd is a descriptor to keep, or -1 if there is
+ * none to spare. */
 int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_start, int *ret_pidfd);
 
 /* 0 or -errno. */
@@ -58,6 +62,18 @@ int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask);
 bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group);
 
 bool process_has_ended(int pidfd);
+
+/* How the process of a pidfd ended: its wait status as of waitpid(2).  0; -EAGAIN:
+ * it lives, or nobody has reaped it; -EOPNOTSUPP: the kernel does not tell
+ * (before Linux 6.15).  (ioctl PIDFD_GET_INFO, include/uapi/linux/pidfd.h) */
+int process_wait_status(int pidfd, int *ret_status);
+
+/* Is /proc that of the pid namespace of the caller?  In another one the pids of
+ * requests would be mistaken for those of strangers. */
+bool process_sees_itself(void);
+
+/* Is pid 1 the machine's init: is the caller in the initial pid namespace? */
+bool process_first_is_init(void);
 
 /* Is this thread on its way out, or gone?  1, 0, or -errno: not known.  `statm`
  * is -1 or what process_keep_statm gave for this thread. */

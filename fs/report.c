@@ -23,6 +23,20 @@ static void report_add_hold(struct fs *fs, GString *text, struct hold *hold)
     report_add_holder(text, fs->host, owner ? owner_pid(owner) : 0, owner ? owner_command(owner) : "?", hold->uid);
 }
 
+/* Its owner is gone, and nobody has inherited it.  One that ended well may have
+ * relied on the lease being there for longer. */
+static void report_abandoned(const char *name, struct hold *hold, const char *who)
+{
+    if (owner_end(hold->owner) == OWNER_FAILED) {
+        log_info("%s: the lease of %s, has expired: that process failed", name, who);
+    } else {
+        log_info("%s: the lease of %s, has expired: that process has ended without releasing it; to hold a lock for a "
+                 "command use 'leaserun LOCK COMMAND' or 'flock LOCK COMMAND', for a time 'setfattr -n user.lease.ttl "
+                 "-v TIME LOCK'",
+                 name, who);
+    }
+}
+
 /* It ran out.  Of a fixed term that was to be; of an owner that died it is worth
  * knowing; of one that lives somebody slept for too long. */
 static void report_expired(const char *name, struct hold *hold, const char *who)
@@ -33,7 +47,7 @@ static void report_expired(const char *name, struct hold *hold, const char *who)
     if (hold->fixed || !hold->owner) {
         log_debug("%s: the lock of %s, ended with its term", name, who);
     } else if (hold->kind == BACKEND_LEASE && !hold_in_use(hold)) {
-        log_info("%s: the lease of %s, has expired: that process is gone", name, who);
+        report_abandoned(name, hold, who);
     } else {
         log_warning("%s: the lock of %s, has expired while it was in use: this host or daemon was suspended", name,
                     who);

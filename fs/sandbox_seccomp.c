@@ -9,6 +9,7 @@
  */
 #include "config.h"
 
+#include "process.h"
 #include "sandbox.h"
 
 #ifdef HAVE_LIBSECCOMP
@@ -123,7 +124,7 @@ static const int seccomp_plain[] = {
     /* about itself and the host */
     SCMP_SYS(getpid),
     SCMP_SYS(getppid),
-    SCMP_SYS(getpgid),
+    SCMP_SYS(getsid),
     SCMP_SYS(getuid),
     SCMP_SYS(geteuid),
     SCMP_SYS(getgid),
@@ -179,6 +180,7 @@ static const struct seccomp_rule seccomp_conditional[] = {
     {SCMP_SYS(ioctl), 1, INT_BITS, TCGETS}, /* isatty(3), by stdio */
     {SCMP_SYS(ioctl), 1, INT_BITS, FIONREAD},
     {SCMP_SYS(ioctl), 1, INT_BITS, FIONBIO},
+    {SCMP_SYS(ioctl), 1, INT_BITS, PROCESS_PIDFD_GET_INFO},
     {SCMP_SYS(mprotect), 2, PROT_EXEC, 0},
     {SCMP_SYS(prctl), 0, INT_BITS, PR_SET_NAME},
     {SCMP_SYS(prctl), 0, INT_BITS, PR_SET_VMA},

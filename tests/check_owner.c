@@ -5,6 +5,7 @@
  * without pidfd_open (a seccomp filter refuses it), as under older valgrinds. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <glib.h>
 #include <linux/filter.h>
 #include <linux/sched.h>
@@ -17,9 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,6 +37,8 @@
 
 static struct owner_table *table;
 static bool pretend_no_pidfs;
+static bool pretend_init;       /* pid 1 of this namespace is the machine's */
+static pid_t pretend_in_execve; /* statm of this process tells so */
 
 int fstatfs(int fd, struct statfs *buffer)
 {
@@ -41,6 +47,29 @@ int fstatfs(int fd, struct statfs *buffer)
         buffer->f_type = 0x09041934; /* ANON_INODE_FS_MAGIC */
     }
     return result;
+}
+
+int stat(const char *path, struct stat *buffer)
+{
+    int result = (int)syscall(SYS_newfstatat, AT_FDCWD, path, buffer, 0);
+    if (pretend_init) {
+        buffer->st_ino = 0xEFFFFFFC; /* PROC_PID_INIT_INO */
+    }
+    return result;
+}
+
+int openat(int directory, const char *path, int flags, ...)
+{
+    char statm[32];
+    int fd = (int)syscall(SYS_openat, directory, path, flags, 0);
+    snprintf(statm, sizeof statm, "%d/statm", (int)pretend_in_execve);
+    if (fd >= 0 && strcmp(path, statm) == 0) {
+        close(fd);
+        fd = memfd_create("statm", MFD_CLOEXEC);
+        dprintf(fd, "34 1 1 0 0 34 0\n");
+        lseek(fd, 0, SEEK_SET);
+    }
+    return fd;
 }
 
 static void refuse_pidfd_open(void)
@@ -149,6 +178,16 @@ static int64_t milliseconds(void)
     struct timespec now;
     clock_gettime(CLOCK_BOOTTIME, &now);
     return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* Since Linux 6.15. */
+static bool kernel_tells_ends(void)
+{
+    struct utsname name;
+    int major = 0, minor = 0;
+    ck_assert_int_eq(uname(&name), 0);
+    sscanf(name.release, "%d.%d", &major, &minor);
+    return major > 6 || (major == 6 && minor >= 15);
 }
 
 static struct owner *get(pid_t tid)
@@ -494,8 +533,7 @@ static const char *heirs(struct owner *owner, size_t max)
     for (size_t i = 0; i < count; i++) {
         size_t length = strlen(text);
         snprintf(text + length, sizeof text - length, "%s%d", i ? " " : "", (int)owner_pid(found[i]));
-        ck_assert_int_ne(owner_pid(found[i]), 1);
-        ck_assert(owner_pid(found[i]) == getpid() || owner_start(found[i]) != 0);
+        ck_assert(pretend_in_execve || owner_pid(found[i]) == getpid() || owner_start(found[i]) != 0);
         owner_unref(found[i]);
     }
     return text;
@@ -508,30 +546,204 @@ static const char *pids(int count, pid_t first, pid_t second)
     return text;
 }
 
-START_TEST(the_parent_inherits_and_then_its_parents_of_the_same_group)
+START_TEST(the_parent_inherits_and_then_its_parents_of_any_group)
 {
     begin(_i);
     struct family *family = spawn_family();
     pid_t parent = parent_of(family->child);
     struct owner *owner = get(family->grandchild);
-    ck_assert_str_eq(heirs(owner, 8), pids(2, family->child, parent));
-    ck_assert_str_eq(heirs(owner, 8), pids(2, family->child, parent)); /* as kept */
+    char *three = g_strdup_printf("%d %d %d", (int)family->child, (int)parent, (int)getpid());
+    ck_assert_str_eq(heirs(owner, 3), three);
+    ck_assert_str_eq(heirs(owner, 3), three); /* as kept */
+    ck_assert_str_eq(heirs(owner, 2), pids(2, family->child, parent));
     ck_assert_str_eq(heirs(owner, 1), pids(1, family->child, 0));
     ck_assert_str_eq(heirs(owner, 0), "");
-
-    /* In a group of its own: the parent all the same, nobody further. */
     family->own_group = true;
     AWAIT(family->in_own_group);
-    AWAIT(strcmp(heirs(owner, 8), pids(1, family->child, 0)) == 0);
+    ck_assert_str_eq(heirs(owner, 3), three);
     owner_unref(owner);
-
-    /* Its group ends there too: this process is in another one. */
-    owner = get(parent);
-    ck_assert_str_eq(heirs(owner, 8), pids(1, getpid(), 0));
-    owner_unref(owner);
+    g_free(three);
     kill(family->grandchild, SIGKILL);
     kill(family->child, SIGKILL);
     kill(parent, SIGKILL);
+    end();
+}
+END_TEST
+
+/* --- inheriting in a pid namespace, whose first process makes all of it --- */
+
+/* A child in which `next` goes on, or that rests; nothing of check in it. */
+static pid_t descend(bool new_session, pid_t *ret_child)
+{
+    int ends[2];
+    pid_t child = 0;
+    if (pipe(ends) != 0) {
+        _exit(1);
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (new_session) {
+            setsid();
+        }
+        if (ret_child) { /* with a child of its own, in its session */
+            child = fork();
+            if (child == 0) {
+                rest();
+            }
+        }
+        (void)!write(ends[1], &child, sizeof child);
+        rest();
+    }
+    (void)!read(ends[0], &child, sizeof child);
+    if (ret_child) {
+        *ret_child = child;
+    }
+    close(ends[0]);
+    close(ends[1]);
+    return pid;
+}
+
+/* child of 1 in session A, with a child in session A or B, with a child */
+static pid_t daemon_with(bool job_has_session, pid_t *ret_job, pid_t *ret_helper)
+{
+    pid_t *shared = mmap(NULL, 2 * sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        setsid();
+        shared[0] = descend(job_has_session, &shared[1]);
+        rest();
+    }
+    while (!((volatile pid_t *)shared)[0]) {
+        poll(NULL, 0, 1);
+    }
+    *ret_job = shared[0];
+    *ret_helper = shared[1];
+    return pid;
+}
+
+/* "PID PID": without asserts, which are not for a child of the test. */
+static bool inherit(pid_t pid, const char *expected)
+{
+    struct owner *owner = owner_get(table, pid), *found[8];
+    size_t count = owner_heirs(owner, found, G_N_ELEMENTS(found));
+    GString *text = g_string_new(NULL);
+    for (size_t i = 0; i < count; i++) {
+        g_string_append_printf(text, "%s%d", i ? " " : "", (int)owner_pid(found[i]));
+        owner_unref(found[i]);
+    }
+    owner_unref(owner);
+    bool is_right = strcmp(text->str, expected) == 0;
+    if (!is_right) {
+        fprintf(stderr, "heirs of %d: '%s', not '%s'\n", (int)pid, text->str, expected);
+    }
+    g_string_free(text, TRUE);
+    return is_right;
+}
+
+static bool first_process_is_right(int kind)
+{
+    pid_t job, helper, child;
+    bool right = true;
+    pid_t service = daemon_with(false, &job, &helper);
+    begin(kind);
+    right &= inherit(helper, pids(2, job, service)); /* of one session, as a service's script */
+    service = daemon_with(true, &job, &helper);
+    right &= inherit(helper, pids(1, job, 0)); /* as cron's job: cron lives for ever */
+    service = descend(true, &child);
+    right &= inherit(child, pids(1, service, 0)); /* the parent does, whose child it may be */
+    service = descend(false, &child);
+    right &= inherit(child, pretend_init ? pids(1, service, 0) : pids(2, service, 1));
+    right &= inherit(service, pretend_init ? "" : "1");
+    end();
+    return right;
+}
+
+static void expect_right_as_first_process(int kind)
+{
+    int status;
+    if (geteuid() != 0) {
+        return; /* it needs a namespace */
+    }
+    ck_assert_int_eq(unshare(CLONE_NEWPID | CLONE_NEWNS), 0);
+    pid_t first = fork();
+    if (first == 0) {
+        bool can =
+            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && mount("proc", "/proc", "proc", 0, NULL) == 0;
+        _exit(can && first_process_is_right(kind) ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(first, &status, 0), first);
+    ck_assert_int_eq(status, 0);
+}
+
+START_TEST(a_child_of_the_first_process_inherits_in_its_session_only)
+{
+    pretend_init = true;
+    expect_right_as_first_process(_i);
+}
+END_TEST
+
+START_TEST(the_first_process_inherits_where_it_is_not_the_init_of_the_machine)
+{
+    expect_right_as_first_process(_i);
+}
+END_TEST
+
+/* --- how it ended --- */
+
+START_TEST(how_it_ended_is_known_once_it_was_reaped)
+{
+    static const int signals[] = {0, 0, SIGKILL};
+    static const int statuses[] = {0, 3, 0};
+    static const enum owner_end ends[] = {OWNER_EXITED, OWNER_FAILED, OWNER_FAILED};
+    begin(_i);
+    for (size_t i = 0; i < G_N_ELEMENTS(ends); i++) {
+        int go[2];
+        char byte;
+        ck_assert_int_eq(pipe(go), 0);
+        pid_t pid = spawn();
+        if (pid == 0) {
+            close(go[1]);
+            (void)!read(go[0], &byte, 1);
+            kill(getpid(), signals[i]);
+            _exit(statuses[i]);
+        }
+        struct owner *owner = get(pid);
+        ck_assert_int_eq(owner_end(owner), OWNER_LIVES);
+        close(go[0]);
+        close(go[1]);
+        siginfo_t info;
+        ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+        bool tells = _i < 2 && kernel_tells_ends();
+        ck_assert_int_eq(owner_end(owner), tells ? OWNER_UNREAPED : OWNER_EXITED);
+        reap(pid);
+        ck_assert_int_eq(owner_end(owner), tells ? ends[i] : OWNER_EXITED);
+        ck_assert_int_eq(owner_end(owner), tells ? ends[i] : OWNER_EXITED);
+        owner_unref(owner);
+    }
+    end();
+}
+END_TEST
+
+START_TEST(a_parent_that_is_in_execve_inherits)
+{
+    begin(_i);
+    struct family *family = spawn_family();
+    struct owner *owner = get(family->grandchild);
+    pretend_in_execve = family->child;
+    ck_assert_str_eq(heirs(owner, 1), _i == 2 ? "" : pids(1, family->child, 0));
+    pretend_in_execve = 0;
+    if (_i < 2) {
+        struct owner *heir = get(family->child);
+        ck_assert_uint_ne(owner_start(heir), 0);
+        struct owner *same = owner_restore(table, family->child, owner_start(heir), "x");
+        ck_assert_ptr_eq(same, heir);
+        owner_unref(same);
+        owner_unref(heir);
+    }
+    kill(family->grandchild, SIGKILL);
+    kill(family->child, SIGKILL);
+    kill(parent_of(family->child), SIGKILL);
+    owner_unref(owner);
     end();
 }
 END_TEST
@@ -545,12 +757,12 @@ START_TEST(who_adopts_an_orphan_is_its_parent)
     struct owner *child = get(family->child);
     struct owner *ancestor = get(parent);
     struct owner *self = get(getpid());
-    ck_assert_str_eq(heirs(owner, 8), pids(2, family->child, parent));
+    ck_assert_str_eq(heirs(owner, 2), pids(2, family->child, parent));
     ck_assert(owner_descends(owner, ancestor));
 
     kill(family->child, SIGKILL);
     AWAIT(parent_of(family->grandchild) == getpid()); /* the subreaper */
-    AWAIT(strcmp(heirs(owner, 8), pids(1, getpid(), 0)) == 0);
+    AWAIT(strcmp(heirs(owner, 1), pids(1, getpid(), 0)) == 0);
     ck_assert(!owner_alive(child));
     ck_assert(!owner_descends(owner, child));
     ck_assert(!owner_descends(owner, ancestor));
@@ -561,27 +773,6 @@ START_TEST(who_adopts_an_orphan_is_its_parent)
     owner_unref(child);
     owner_unref(ancestor);
     owner_unref(self);
-    end();
-}
-END_TEST
-
-START_TEST(the_first_process_never_inherits)
-{
-    begin(_i);
-    struct family *family = spawn_family();
-    pid_t parent = parent_of(family->child);
-    ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
-    struct owner *owner = get(family->grandchild);
-    ck_assert_str_ne(heirs(owner, 8), "");
-    kill(family->child, SIGKILL);
-    AWAIT(parent_of(family->grandchild) != family->child);
-    pid_t adopter = parent_of(family->grandchild);
-    /* Some subreaper of where the tests run may be nearer than pid 1. */
-    const char *expected = adopter == 1 ? "" : pids(1, adopter, 0);
-    AWAIT(g_str_has_prefix(heirs(owner, 1), expected) && strlen(heirs(owner, 1)) == strlen(expected));
-    kill(family->grandchild, SIGKILL);
-    kill(parent, SIGKILL);
-    owner_unref(owner);
     end();
 }
 END_TEST
@@ -764,9 +955,12 @@ int main(void)
     tcase_add_loop_test(cases, a_restored_process_is_the_same_only_with_the_same_start, 0, KINDS);
     tcase_add_loop_test(cases, a_thousand_leases_of_one_dead_process_share_it, 0, KINDS);
     tcase_add_loop_test(cases, a_reused_pid_is_another_process, 0, KINDS);
-    tcase_add_loop_test(cases, the_parent_inherits_and_then_its_parents_of_the_same_group, 0, KINDS);
+    tcase_add_loop_test(cases, the_parent_inherits_and_then_its_parents_of_any_group, 0, KINDS);
+    tcase_add_loop_test(cases, a_child_of_the_first_process_inherits_in_its_session_only, 0, KINDS);
+    tcase_add_loop_test(cases, the_first_process_inherits_where_it_is_not_the_init_of_the_machine, 0, KINDS);
+    tcase_add_loop_test(cases, how_it_ended_is_known_once_it_was_reaped, 0, KINDS);
+    tcase_add_loop_test(cases, a_parent_that_is_in_execve_inherits, 0, KINDS);
     tcase_add_loop_test(cases, who_adopts_an_orphan_is_its_parent, 0, KINDS);
-    tcase_add_loop_test(cases, the_first_process_never_inherits, 0, KINDS);
     tcase_add_loop_test(cases, descent_follows_the_parents, 0, KINDS);
     tcase_add_loop_test(cases, asking_often_gives_the_same_answer, 0, KINDS);
     tcase_add_loop_test(cases, short_lived_processes_leave_nothing_behind, 0, KINDS);

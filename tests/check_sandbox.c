@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "check_main.h"
+#include "fs/process.h"
 #include "fs/sandbox.h"
 #include "sandbox_calls.h"
 #include "scratch.h"
@@ -293,7 +294,9 @@ static int attempt_look_at_process(const void *arg)
     if (syscall(SYS_tgkill, 1, 1, 0) < 0 && errno != EPERM) {
         return -1;
     }
-    return syscall(SYS_pidfd_open, 1, 0) < 0 || getpgid(1) < 0 ? -1 : 0;
+    int fd = (int)syscall(SYS_pidfd_open, 1, 0), status;
+    errno = 0;
+    return fd < 0 || getsid(1) < 0 || process_wait_status(fd, &status) == 0 || errno == ENOSYS ? -1 : 0;
 }
 
 static int attempt_wait(const void *arg)
