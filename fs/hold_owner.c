@@ -96,7 +96,7 @@ static struct owner *hold_opener(const struct hold *hold)
     return handle_lock && hold->heirs && hold->heirs->count ? hold->heirs->heir[0] : NULL;
 }
 
-static bool hold_is_same(const struct owner *a, const struct owner *b)
+static bool hold_is_same(struct owner *a, struct owner *b)
 {
     return a && b && owner_pid(a) == owner_pid(b) && owner_start(a) == owner_start(b);
 }

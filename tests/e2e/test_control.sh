@@ -110,7 +110,7 @@ says C 'acquire("orphan")' ok
 pause 1.2 # after its first second nobody inherits it
 end_actor C
 expect eventually 10 absent orphan
-expect eventually 5 in_log "orphan: the lease of process $dead \(.*, has expired: that process failed"
+expect eventually 5 in_log "orphan: the lease of process $dead \(.*, has expired: that process (failed|has ended)"
 expect_is "$(grep '^leasefs_expired_total{kind="lease"}' "$MNT/.leasefs/metrics")" '* 1'
 
 it "the log warns of locks that ran out while the daemon was stopped"
