@@ -288,7 +288,8 @@ void backend_release_range(struct backend *b, const char *name, uint64_t party, 
 void backend_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
                      backend_done *done, void *arg);
 
-/* Extends tickets.  One that cannot be extended in time ends with LOST. */
+/* Extends tickets.  One that cannot be extended in time ends with LOST.  The ttl
+ * stays as it was (ticket->ttl) if the store has no room to note a longer one. */
 void backend_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
 
 /* Replaces meta or content. */

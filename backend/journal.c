@@ -19,6 +19,8 @@
 
 #include "journal_file.h"
 
+#define ROOM_STEP (256 * 1024) /* taken ahead, so that it need not be asked for with each record */
+
 int journal_fail(struct journal *j, int error)
 {
     int none = 0;
@@ -138,8 +140,17 @@ int journal_commit(struct journal *j)
     if (r < 0)
         return r;
     r = journal_file_commit(&j->file);
-    if (r < 0)
+    if (r < 0 && !journal_is_full(r))
         return journal_fail(j, -r);
+    if (r < 0) {
+        j->appended = atomic_load(&j->committed);
+        if (j->next.fd >= 0) { /* it has what was dropped */
+            pthread_mutex_lock(&j->mutex);
+            j->compact_error = -r;
+            pthread_mutex_unlock(&j->mutex);
+        }
+        return r;
+    }
     if (j->next.fd >= 0) {
         r = journal_file_commit(&j->next);
         if (r < 0) {
@@ -150,6 +161,31 @@ int journal_commit(struct journal *j)
     }
     atomic_store(&j->committed, j->appended);
     return 0;
+}
+
+int journal_make_room(struct journal *j, size_t bytes, uint64_t spare)
+{
+    int r = -atomic_load(&j->failed);
+
+    j->spare = spare;
+    if (r < 0 || j->roomless)
+        return r < 0 ? r : 1;
+    if (j->file.size + j->file.batch->len + bytes + spare <= j->file.room)
+        return 0;
+    r = journal_file_make_room(&j->file, bytes + spare + ROOM_STEP);
+    if (journal_is_full(r))
+        r = journal_file_make_room(&j->file, bytes + spare);
+    if (r == -EIO)
+        return journal_fail(j, EIO);
+    j->roomless = r < 0 && !journal_is_full(r) && r != -EFBIG;
+    return j->roomless ? 1 : r;
+}
+
+void journal_give_room_back(struct journal *j)
+{
+    if (journal_failed(j) || ftruncate(j->file.fd, (off_t)j->file.size) < 0)
+        return;
+    j->file.room = 0;
 }
 
 int journal_failed(const struct journal *j)

@@ -16,7 +16,9 @@
  * reported; a bad record with a good one behind it refuses the start and says
  * at which offset.  A failed write or fsync is final: from then on append and
  * commit fail with the same errno (see P. Rebello et al., "Can Applications
- * Recover from fsync Failures?", 2020, for why it is not tried again).
+ * Recover from fsync Failures?", 2020, for why it is not tried again).  A full
+ * disk (ENOSPC, EDQUOT) is not: what did not fit is dropped whole and may be
+ * appended again.
  *
  * A record is safe from the death of the process once journal_commit has
  * returned 0 (it is in the page cache), and from the death of the host once
@@ -59,9 +61,19 @@ void journal_close(struct journal *j);
  * the journal failed. */
 int journal_append(struct journal *j, uint8_t type, const void *payload, size_t length);
 
-/* Writes the batch with one write(2).  0 or -errno; after an error the journal
- * has failed for good, and none of the batch may be told to anybody. */
+/* Writes the batch with one write(2).  0 or -errno; after an error none of the
+ * batch may be told to anybody: it is dropped if the disk is full (-ENOSPC,
+ * -EDQUOT), else the journal has failed for good. */
 int journal_commit(struct journal *j);
+
+/* Takes room on the disk, so that `bytes` more can be appended and `spare` bytes
+ * after them, whatever else fills the disk meanwhile.  0 or -errno; 1 if the
+ * filesystem cannot do that.  What must be written on a full disk needs no
+ * asking: it goes into what was kept spare before. */
+int journal_make_room(struct journal *j, size_t bytes, uint64_t spare);
+
+/* Gives up what was taken ahead: compaction may need it more. */
+void journal_give_room_back(struct journal *j);
 
 /* The errno that ended it (positive), or 0. */
 int journal_failed(const struct journal *j);

@@ -61,6 +61,9 @@ int journal_compact_finish(struct journal *j)
         r = compact_error(j);
     if (r < 0)
         return r;
+    /* Now, if it can be had; else when the old file has made place. */
+    if (!j->roomless)
+        journal_file_make_room(&j->next, j->spare);
     pthread_mutex_lock(&j->mutex);
     r = journal_need_thread(j);
     if (r == 0) {

@@ -84,6 +84,7 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
         return r;
     }
     *file = (struct journal_file){.fd = fd, .salt = salt, .chain = get32(header + 16), .size = sizeof(header)};
+    file->written_chain = file->chain;
     file->batch = g_byte_array_new();
     return 0;
 }
@@ -118,11 +119,38 @@ int journal_file_commit(struct journal_file *file)
     } else {
         g_byte_array_set_size(file->batch, 0);
     }
-    if (r == 0)
+    if (r == 0) {
         file->size += used;
-    else if (ftruncate(file->fd, (off_t)file->size) < 0)
-        return r; /* what was written in part stays: nobody was told of it, and reading cuts it off */
+        file->written_chain = file->chain;
+        file->written_sequence = file->sequence;
+        return 0;
+    }
+    file->chain = file->written_chain;
+    file->sequence = file->written_sequence;
+    file->room = 0;
+    /* what was written in part may stay when the journal ends with it: nobody was
+     * told of it, and reading cuts it off */
+    if (ftruncate(file->fd, (off_t)file->size) < 0 && journal_is_full(r))
+        return -EIO;
     return r;
+}
+
+int journal_file_make_room(struct journal_file *file, uint64_t bytes)
+{
+    uint64_t need = file->size + file->batch->len + bytes;
+
+    if (need <= file->room)
+        return 0;
+    while (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->size, (off_t)(need - file->size)) < 0)
+        if (errno != EINTR)
+            return -errno;
+    file->room = need;
+    return 0;
+}
+
+bool journal_is_full(int error)
+{
+    return error == -ENOSPC || error == -EDQUOT;
 }
 
 /* A window on the file: `length` bytes from `offset` are at `data`. */
@@ -330,6 +358,8 @@ int journal_file_read(struct journal_file *file, const char *path, journal_repla
         if (r > 0)
             r = settle_tail(file, &reader, path, ret_cut, error, error_size);
     }
+    file->written_chain = file->chain;
+    file->written_sequence = file->sequence;
     if (r < 0 && !*error)
         g_snprintf(error, error_size, "%s cannot be read at offset %" PRIu64 ": %s", path, reader.offset,
                    g_strerror(-r));

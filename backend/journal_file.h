@@ -27,6 +27,9 @@ struct journal_file {
     uint32_t chain;    /* checksum of the last record appended */
     uint64_t sequence; /* of the last record appended */
     uint64_t size;     /* bytes written */
+    uint64_t room;     /* bytes of the file, from its beginning, that have their place on the disk; 0: not asked for */
+    uint32_t written_chain; /* both as of the last record written */
+    uint64_t written_sequence;
     GByteArray *batch; /* appended and not yet written */
 };
 
@@ -40,9 +43,15 @@ int journal_file_read(struct journal_file *file, const char *path, journal_repla
 
 int journal_file_append(struct journal_file *file, uint8_t type, const void *payload, size_t length);
 
-/* Writes the batch.  After an error the file is as long as before, if the
- * filesystem lets it. */
+/* Writes the batch.  After an error the batch is dropped and the file as it was
+ * before; if that cannot be, the error is not one of a full disk. */
 int journal_file_commit(struct journal_file *file);
+
+/* Takes room on the disk for so many bytes beyond the batch.  0 or -errno. */
+int journal_file_make_room(struct journal_file *file, uint64_t bytes);
+
+/* Whether room may be there again later: ENOSPC, EDQUOT. */
+bool journal_is_full(int error);
 
 enum journal_compaction {
     JOURNAL_COMPACT_NONE,
@@ -61,6 +70,8 @@ struct journal {
     atomic_uint_fast64_t committed;
     atomic_uint_fast64_t synced;
     atomic_int failed; /* the errno that ended the journal */
+    uint64_t spare;    /* room to be kept behind what is written */
+    bool roomless;     /* the filesystem cannot give room ahead */
 
     pthread_t thread;
     bool threaded;           /* the thread runs */

@@ -36,7 +36,9 @@ static enum backend_result may_give(struct local *l, const char *name, bool kept
         return BACKEND_OK;
     if (kept && local_store_failed(l->store))
         return BACKEND_UNREACHABLE;
-    return local_store_may_number(l->store) ? BACKEND_OK : BACKEND_UNREACHABLE;
+    if (!local_store_may_number(l->store))
+        return BACKEND_UNREACHABLE;
+    return kept ? local_store_may_keep(l->store) : BACKEND_OK;
 }
 
 static void local_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
@@ -82,7 +84,9 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     struct backend_ticket *ticket = NULL;
     struct backend_info holder;
     uint64_t sequence;
-    enum backend_result result = may_give(l, name, is_kept(l, claim->kind)), kept, committed;
+    /* one that may become a lease when it is closed, which cannot be refused any more, too */
+    bool keeps = is_kept(l, claim->kind) || claim->kind == BACKEND_PROVISIONAL;
+    enum backend_result result = may_give(l, name, keeps), kept, committed;
 
     if (result == BACKEND_OK)
         result = lockspace_acquire(l->space, now, name, claim, &ticket, &holder);
@@ -195,13 +199,17 @@ static void local_renew(struct backend *b, const struct backend_renewal *renewal
     struct backend_ticket *kept[256];
     size_t used = 0;
     uint64_t sequence;
+    bool longer = !l->store || local_store_may_renew(l->store, MIN(count, G_N_ELEMENTS(kept)));
 
     for (size_t i = 0; i < count; i++) {
         struct backend_ticket *ticket = renewals[i].ticket;
+        int64_t ttl;
 
         if (local_has_ended(l, ticket))
             continue;
-        lockspace_renew(l->space, now, ticket, renewals[i].ttl, renewals[i].due);
+        /* what cannot be written down must not outlast what is */
+        ttl = longer || !is_kept(l, ticket->kind) ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
+        lockspace_renew(l->space, now, ticket, ttl, renewals[i].due);
         if (is_kept(l, ticket->kind) && !local_has_ended(l, ticket))
             kept[used++] = ticket;
         if (used == G_N_ELEMENTS(kept)) {
@@ -228,7 +236,7 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
         if (result == BACKEND_OK)
             result = local_commit(l, &sequence);
     }
-    if (result == BACKEND_OK)
+    if (result == BACKEND_OK || (result == BACKEND_FULL && !done)) /* nobody is told: written when there is room */
         lockspace_set(l->space, ticket, change);
     local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
 }

@@ -100,7 +100,7 @@ static void note_granted(void *context, struct backend_ticket *ticket)
 
     if (!is_kept(l, ticket))
         return;
-    local_store_put_ticket(l->store, ticket, 0);
+    local_store_put_granted(l->store, ticket);
     if (l->sync_always) {
         unplace_note(l, note);
         note->sequence = UNCOMMITTED;

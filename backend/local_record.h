@@ -15,6 +15,8 @@
  *     DIRECTORY  name, i64 ttl, u32 width, i64 delay, u64 sequence, meta: as it
  *                is now
  *     RMDIR      name
+ *     UNTIMED    of all leases so far: renewals may be missing from here on, so
+ *                after a restart each gets a full term
  */
 #ifndef BACKEND_LOCAL_RECORD_H
 #define BACKEND_LOCAL_RECORD_H
@@ -30,6 +32,7 @@ enum local_record {
     LOCAL_CHANGE,
     LOCAL_DIRECTORY,
     LOCAL_RMDIR,
+    LOCAL_UNTIMED,
 };
 
 enum { LOCAL_LEASE_HELD = 1, LOCAL_LEASE_SEQUENCE = 2, LOCAL_LEASE_SHARED = 4 };

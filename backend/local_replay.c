@@ -7,6 +7,7 @@
 struct kept_lease {
     struct local_lease lease; /* owns name, meta and content */
     guint session;            /* in which its times were written */
+    bool untimed;             /* its deadline may be later than is known */
 };
 
 struct local_replay {
@@ -109,6 +110,7 @@ static void replay_renewals(struct local_replay *replay, struct local_reader *in
         if (kept && !in->bad) {
             kept->lease.ttl = ttl;
             kept->lease.deadline = deadline;
+            kept->untimed = false;
         }
     }
 }
@@ -140,6 +142,16 @@ static void replay_directory(struct local_replay *replay, struct local_reader *i
     const char *name = local_read_directory(in, directory);
 
     g_hash_table_replace(replay->directories, g_strdup(name), directory);
+}
+
+static void replay_untimed(struct local_replay *replay)
+{
+    GHashTableIter iter;
+    gpointer kept;
+
+    g_hash_table_iter_init(&iter, replay->leases);
+    while (g_hash_table_iter_next(&iter, NULL, &kept))
+        ((struct kept_lease *)kept)->untimed = true;
 }
 
 int local_replay_record(void *arg, uint8_t type, const void *payload, size_t length)
@@ -174,6 +186,9 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
     case LOCAL_RMDIR:
         g_hash_table_remove(replay->directories, local_read_string(&in));
         break;
+    case LOCAL_UNTIMED:
+        replay_untimed(replay);
+        break;
     default:
         return -EPROTO;
     }
@@ -203,11 +218,13 @@ static bool is_same_boot(const struct local_session *a, const struct local_sessi
 }
 
 /* Puts one lease back; false if it has ended. */
-static bool restore_lease(const struct local_lease *lease, const struct local_session *then, struct lockspace *space,
+static bool restore_lease(const struct kept_lease *kept, const struct local_session *then, struct lockspace *space,
                           const struct local_session *now, GPtrArray *granted)
 {
+    const struct local_lease *lease = &kept->lease;
     bool same = is_same_boot(then, now);
-    clock_ms deadline = same ? lease->deadline : now->boottime + lease->ttl;
+    clock_ms full = now->boottime + lease->ttl;
+    clock_ms deadline = !same ? full : kept->untimed ? MAX(full, lease->deadline) : lease->deadline;
     clock_ms acquired = lease->acquired;
     enum backend_result result;
     struct backend_ticket *ticket;
@@ -230,6 +247,12 @@ static bool restore_lease(const struct local_lease *lease, const struct local_se
     if (result == BACKEND_OK && claim.wait)
         g_ptr_array_add(granted, ticket);
     return result == BACKEND_OK || result == BACKEND_QUEUED;
+}
+
+static uint64_t lease_size(const struct local_lease *lease)
+{
+    return 96 + strlen(lease->name) + (lease->meta ? g_bytes_get_size(lease->meta) : 0) +
+           (lease->content ? g_bytes_get_size(lease->content) : 0);
 }
 
 static int compare_places(const void *a, const void *b)
@@ -258,8 +281,10 @@ void local_replay_restore(struct local_replay *replay, struct lockspace *space, 
         const struct kept_lease *kept = l->data;
         const struct local_session *then = &g_array_index(replay->sessions, struct local_session, kept->session);
 
-        if (restore_lease(&kept->lease, then, space, now, ret_restored->granted)) {
+        ret_restored->untimed |= kept->untimed;
+        if (restore_lease(kept, then, space, now, ret_restored->granted)) {
             ret_restored->leases++;
+            ret_restored->bytes += lease_size(&kept->lease);
             ret_restored->rebooted += !is_same_boot(then, now);
         } else {
             g_array_append_val(ret_restored->gone, kept->lease.fence);

@@ -26,6 +26,8 @@ struct local_restored {
     GArray *gone;       /* fencing tokens (uint64_t) of those that ended meanwhile */
     uint64_t next;      /* the next fencing token */
     bool same_boot;     /* all was written since the last reboot */
+    bool untimed;       /* renewals are missing, so some of them were given a full term */
+    uint64_t bytes;     /* what the leases take in a journal, about */
 };
 
 /* Fills the lockspace.  `now` is the present session.  Free `granted` and

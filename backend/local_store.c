@@ -19,6 +19,10 @@
 #define FENCE_SPARE 1024 /* at most so many are used by one request */
 #define NUMBER_STEP 1024 /* numbers of sequence tickets reserved at a time */
 #define COMPACT_MIN (1024 * 1024)
+#define SPARE 131072         /* room kept for what is written on a full disk, */
+#define SPARE_END 32         /* with the end of each lease, */
+#define USUAL_LEASE 2048     /* beside a lease that is still to be decided, */
+#define RECORD_FRAME 32      /* and what is around a record */
 #define COMPACT_PART 512     /* tickets copied in one step, */
 #define COMPACT_BYTES 262144 /* unless these are more */
 
@@ -31,6 +35,11 @@ struct local_store {
     char *boot_id;
     bool sync_always;
     bool pending;    /* the batch is not empty */
+    bool full;       /* the last that asked for room found none */
+    bool roomless;   /* the filesystem gives no room ahead: writing tells whether there is any */
+    bool untimed;    /* the journal says that renewals may be missing, and has none since */
+    GArray *ends;    /* uint64_t: fencing tokens of ends not yet written */
+    bool unwritten;  /* they are in no batch */
     bool reported;   /* that the journal failed, */
     clock_ms failed; /* then */
     clock_ms looked; /* when the files were last seen in their place */
@@ -43,7 +52,9 @@ struct local_store {
     uint64_t reserving_sequence; /* once the journal is synced up to here; 0: nothing asked for */
     GHashTable *numbers;         /* directory -> uint64_t: numbers below this are reserved */
     uint64_t compact_min;
-    uint64_t compact_at; /* the journal's size at which compaction begins */
+    uint64_t compact_at;       /* the journal's size at which compaction begins */
+    uint64_t compact_most;     /* the most locks since the last one, */
+    uint64_t compact_sequence; /* and the last record before it */
     enum compacting compacting;
     int compact_error;
     uint64_t compact_bytes; /* copied in this step */
@@ -60,15 +71,71 @@ static void report_failure(struct local_store *store)
         return;
     store->reported = true;
     store->failed = clock_now();
-    log_error("%s/journal: %s: no new lease is granted, and what is released from now on may come back: make room or "
-              "replace the disk, then unmount and mount again",
+    log_error("%s/journal: %s: no new lease is granted, and what is renewed or released from now on is not kept, so it "
+              "may be lost or come back: replace the disk, then unmount and mount again",
               store->directory, g_strerror(failed));
+}
+
+static uint64_t locks(const struct local_store *store)
+{
+    struct backend_counts counts = lockspace_counts(store->space);
+
+    return counts.locks + counts.waiting;
+}
+
+static void set_full(struct local_store *store, int error)
+{
+    if (store->full == (error != 0))
+        return;
+    store->full = error != 0;
+    if (store->full) {
+        log_error("%s/journal: %s: no new lease is granted until there is room again; what is held is renewed and "
+                  "released as before",
+                  store->directory, g_strerror(-error));
+        store->compact_at = 0; /* it may be full of what has ended */
+    } else {
+        log_info("%s/journal has room again: leases are granted", store->directory);
+        if (store->untimed)
+            store->compact_at = 0; /* the deadlines, as they are by now */
+    }
+}
+
+/* Whether a record may be added; what must be written on a full disk keeps its
+ * room behind it, but for the part that is left out. */
+static enum backend_result make_room(struct local_store *store, size_t length, uint64_t part)
+{
+    int r = journal_make_room(store->journal, length + RECORD_FRAME, SPARE + locks(store) * SPARE_END - part);
+
+    if (r < 0 && journal_failed(store->journal)) {
+        report_failure(store);
+        return BACKEND_UNREACHABLE;
+    }
+    store->roomless = r > 0;
+    if (r <= 0)
+        set_full(store, r);
+    return r < 0 ? BACKEND_FULL : BACKEND_OK;
+}
+
+/* Ends that found no room go before anything else. */
+static void put_unwritten(struct local_store *store)
+{
+    if (!store->unwritten)
+        return;
+    store->unwritten = false;
+    for (guint i = 0; i < store->ends->len; i++) {
+        uint64_t fence = GUINT64_TO_LE(g_array_index(store->ends, uint64_t, i));
+
+        journal_append(store->journal, LOCAL_END, &fence, sizeof(fence));
+    }
+    store->pending = true;
 }
 
 static enum backend_result put(struct local_store *store, enum local_record type, const void *payload, size_t length)
 {
-    int r = journal_append(store->journal, (uint8_t)type, payload, length);
+    int r;
 
+    put_unwritten(store);
+    r = journal_append(store->journal, (uint8_t)type, payload, length);
     if (r == -EMSGSIZE)
         return BACKEND_FULL;
     if (r < 0) {
@@ -90,10 +157,52 @@ static enum backend_result put_record(struct local_store *store, enum local_reco
     return put(store, type, store->record->data, store->record->len);
 }
 
+/* One that may be refused. */
+static enum backend_result put_with_room(struct local_store *store, enum local_record type, uint64_t part)
+{
+    enum backend_result result = make_room(store, store->record->len, part);
+
+    if (result == BACKEND_OK)
+        result = put_record(store, type);
+    if (result == BACKEND_OK && (type == LOCAL_LEASE || type == LOCAL_RENEWALS))
+        store->untimed = false; /* of this one it is not true any more, and may be again */
+    return result;
+}
+
+/* Instead of renewals, on a full disk: one does for all that follow. */
+static enum backend_result put_untimed(struct local_store *store)
+{
+    enum backend_result result = BACKEND_OK;
+
+    if (!store->untimed)
+        result = put(store, LOCAL_UNTIMED, "", 0);
+    store->untimed = result == BACKEND_OK;
+    return result;
+}
+
+/* Deadlines: they can do without a record of their own. */
+static enum backend_result put_timed(struct local_store *store, enum local_record type)
+{
+    enum backend_result result = put_with_room(store, type, 0);
+
+    return result == BACKEND_FULL ? put_untimed(store) : result;
+}
+
+enum backend_result local_store_may_keep(struct local_store *store)
+{
+    return make_room(store, USUAL_LEASE, 0);
+}
+
+bool local_store_may_renew(struct local_store *store, size_t count)
+{
+    return make_room(store, count * 3 * sizeof(uint64_t) + RECORD_FRAME, 0) != BACKEND_FULL;
+}
+
+/* It is a lock already: half of the spare room is for those. */
 enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease)
 {
     local_record_lease(fresh_record(store), lease);
-    return put_record(store, LOCAL_LEASE);
+    return put_with_room(store, LOCAL_LEASE, SPARE / 2);
 }
 
 static void describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease)
@@ -123,13 +232,26 @@ enum backend_result local_store_put_ticket(struct local_store *store, const stru
         return BACKEND_INVALID;
     describe_ticket(ticket, name, &lease);
     lease.replaces = replaces;
-    return local_store_put_lease(store, &lease);
+    local_record_lease(fresh_record(store), &lease);
+    return put_with_room(store, LOCAL_LEASE, 0);
+}
+
+/* What is to be found after a restart follows from the queue as it was, too. */
+enum backend_result local_store_put_granted(struct local_store *store, const struct backend_ticket *ticket)
+{
+    enum backend_result result = local_store_put_ticket(store, ticket, 0);
+
+    return result == BACKEND_FULL ? put_untimed(store) : result;
 }
 
 enum backend_result local_store_put_end(struct local_store *store, uint64_t fence)
 {
-    fence = GUINT64_TO_LE(fence);
-    return put(store, LOCAL_END, &fence, sizeof(fence));
+    uint64_t le = GUINT64_TO_LE(fence);
+    enum backend_result result = put(store, LOCAL_END, &le, sizeof(le));
+
+    if (result == BACKEND_OK)
+        g_array_append_val(store->ends, fence);
+    return result;
 }
 
 enum backend_result local_store_put_renewals(struct local_store *store, struct backend_ticket *const *tickets,
@@ -142,7 +264,7 @@ enum backend_result local_store_put_renewals(struct local_store *store, struct b
         local_record_u64(record, (uint64_t)tickets[i]->ttl);
         local_record_u64(record, (uint64_t)tickets[i]->deadline);
     }
-    return put_record(store, LOCAL_RENEWALS);
+    return put_timed(store, LOCAL_RENEWALS);
 }
 
 enum backend_result local_store_put_change(struct local_store *store, uint64_t fence,
@@ -155,7 +277,7 @@ enum backend_result local_store_put_change(struct local_store *store, uint64_t f
     g_byte_array_append(record, &set, 1);
     local_record_bytes(record, change->set & BACKEND_SET_META ? change->meta : NULL);
     local_record_bytes(record, change->set & BACKEND_SET_CONTENT ? change->content : NULL);
-    return put_record(store, LOCAL_CHANGE);
+    return put_with_room(store, LOCAL_CHANGE, 0);
 }
 
 /* The directory as it is to be found after a crash: its numbers go on behind
@@ -174,14 +296,14 @@ enum backend_result local_store_put_directory(struct local_store *store, const c
                                               const struct backend_directory *directory)
 {
     record_directory(store, name, directory);
-    return put_record(store, LOCAL_DIRECTORY);
+    return put_with_room(store, LOCAL_DIRECTORY, 0);
 }
 
 enum backend_result local_store_put_rmdir(struct local_store *store, const char *name)
 {
     g_hash_table_remove(store->numbers, name);
     local_record_string(fresh_record(store), name);
-    return put_record(store, LOCAL_RMDIR);
+    return put_with_room(store, LOCAL_RMDIR, SPARE / 2);
 }
 
 enum backend_result local_store_put_number(struct local_store *store, const struct backend_ticket *ticket)
@@ -191,6 +313,7 @@ enum backend_result local_store_put_number(struct local_store *store, const stru
     const uint64_t *reserved;
     uint64_t next;
     struct backend_info info;
+    enum backend_result result;
 
     if (!lockspace_ticket_name(ticket, name, sizeof(name)))
         return BACKEND_INVALID;
@@ -202,19 +325,35 @@ enum backend_result local_store_put_number(struct local_store *store, const stru
         return BACKEND_OK;
     next = info.directory.sequence + NUMBER_STEP;
     g_hash_table_replace(store->numbers, g_strdup(name), g_memdup2(&next, sizeof(next)));
-    return local_store_put_directory(store, name, &info.directory);
+    result = local_store_put_directory(store, name, &info.directory);
+    if (result != BACKEND_OK)
+        g_hash_table_remove(store->numbers, name); /* to be asked for again */
+    return result;
 }
 
 enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_sequence)
 {
+    int r;
+
     *ret_sequence = 0;
     if (!store->pending)
         return BACKEND_OK;
     store->pending = false;
-    if (journal_commit(store->journal) < 0) {
+    r = journal_commit(store->journal);
+    if (r < 0 && !journal_failed(store->journal)) {
+        store->unwritten = store->ends->len > 0;
+        store->untimed = false;
+        g_hash_table_remove_all(store->numbers);
+        set_full(store, r);
+        return BACKEND_FULL;
+    }
+    g_array_set_size(store->ends, 0);
+    if (r < 0) {
         report_failure(store);
         return BACKEND_UNREACHABLE;
     }
+    if (store->roomless)
+        set_full(store, 0);
     *ret_sequence = journal_sequence(store->journal);
     if (store->sync_always)
         journal_sync(store->journal);
@@ -262,6 +401,14 @@ void local_store_status(struct local_store *store, struct backend_status *status
         status->since = store->missed;
         status->why = g_strdup_printf("%s was removed or replaced", store->directory);
     }
+    local_store_may_keep(store); /* perhaps there is room by now */
+    if (store->full) {
+        g_ptr_array_add(
+            status->warnings,
+            g_strdup_printf("%s/journal: the disk is full: new leases are refused until there is room%s",
+                            store->directory,
+                            store->unwritten ? ", and leases released meanwhile come back after a crash" : ""));
+    }
 }
 
 uint64_t local_store_synced(const struct local_store *store)
@@ -278,10 +425,12 @@ void local_store_on_synced(struct local_store *store, void (*synced)(void *arg),
 
 static int put_fence(struct local_store *store, uint64_t next)
 {
-    uint64_t le = GUINT64_TO_LE(next);
-    int r = journal_append(store->journal, LOCAL_FENCE, &le, sizeof(le));
+    uint64_t le = GUINT64_TO_LE(next), sequence;
+    enum backend_result result = put(store, LOCAL_FENCE, &le, sizeof(le));
 
-    return r == 0 ? journal_commit(store->journal) : r;
+    if (result == BACKEND_OK)
+        result = local_store_commit(store, &sequence);
+    return result == BACKEND_OK ? 0 : result == BACKEND_FULL ? -ENOSPC : -journal_failed(store->journal);
 }
 
 /* Asks for the next step, and takes it over once it is safe. */
@@ -360,6 +509,7 @@ static int begin_compaction(struct local_store *store)
         return r;
     store->cursor[0] = '\0';
     store->compact_error = 0;
+    store->untimed = false; /* the new file does not say so yet */
     local_record_session(fresh_record(store), &session);
     copy_record(store, LOCAL_SESSION);
     g_byte_array_set_size(store->record, 0);
@@ -394,11 +544,37 @@ static void end_compaction(struct local_store *store, int error)
     store->compact_at = 2 * size + store->compact_min;
     if (error < 0) {
         journal_compact_abort(store->journal);
-        log_warning("%s/journal cannot be compacted: %s: it will be tried again when it has doubled", store->directory,
+        if (store->full) /* its room is missed now */
+            store->compact_at = size + store->compact_min;
+        log_warning("%s/journal cannot be compacted: %s: it will be tried again later", store->directory,
                     g_strerror(-error));
     } else {
         log_debug("%s/journal was compacted to %" G_GUINT64_FORMAT " bytes", store->directory, size);
     }
+}
+
+/* It has grown, or much of what made it grow has ended: half, or on a full disk an eighth. */
+static bool wants_compaction(struct local_store *store)
+{
+    uint64_t size = journal_size(store->journal), now = locks(store), part;
+
+    store->compact_most = MAX(store->compact_most, now);
+    part = MAX(store->compact_most / (store->full ? 8 : 2), 1);
+    if (journal_failed(store->journal))
+        return false;
+    return size >= store->compact_at ||
+           ((store->full || size >= store->compact_min) && now + part <= store->compact_most &&
+            journal_sequence(store->journal) - store->compact_sequence >= part);
+}
+
+/* On a full disk the room that is kept spare may be enough for what is left. */
+static int begin_anywhere(struct local_store *store)
+{
+    store->compact_most = locks(store);
+    store->compact_sequence = journal_sequence(store->journal);
+    if (store->full)
+        journal_give_room_back(store->journal);
+    return begin_compaction(store);
 }
 
 bool local_store_step(struct local_store *store)
@@ -408,12 +584,16 @@ bool local_store_step(struct local_store *store)
     report_failure(store);
     switch (store->compacting) {
     case COMPACT_IDLE:
-        if (journal_size(store->journal) < store->compact_at || journal_failed(store->journal))
+        if (!wants_compaction(store))
             return false;
-        r = begin_compaction(store);
+        r = begin_anywhere(store);
         break;
     case COMPACT_COPYING:
         r = copy_part(store);
+        if (r == 0 && store->untimed) { /* behind all deadlines */
+            store->untimed = false;
+            put_untimed(store);
+        }
         if (r == 0) {
             r = journal_compact_finish(store->journal);
             store->compacting = COMPACT_FINISHING;
@@ -486,19 +666,19 @@ static int begin_session(struct local_store *store, const struct local_session *
     int r = 0;
 
     store->reserving = restored->next + store->fence_step;
-    if (restored->same_boot) {
+    if (!restored->same_boot || restored->untimed)
+        r = rewrite(store);
+    if (restored->same_boot && (!restored->untimed || r == -ENOSPC || r == -EDQUOT)) {
+        r = 0;
         local_record_session(fresh_record(store), session);
         if (put_record(store, LOCAL_SESSION) != BACKEND_OK)
             r = -journal_failed(store->journal);
         for (guint i = 0; i < restored->gone->len; i++)
             local_store_put_end(store, g_array_index(restored->gone, uint64_t, i));
         for (guint i = 0; i < restored->granted->len; i++)
-            local_store_put_ticket(store, restored->granted->pdata[i], 0);
-        store->pending = false;
+            local_store_put_granted(store, restored->granted->pdata[i]);
         if (r == 0)
             r = put_fence(store, store->reserving);
-    } else {
-        r = rewrite(store);
     }
     if (r == 0)
         r = journal_sync_wait(store->journal);
@@ -523,8 +703,7 @@ static int restore(struct local_store *store, struct local_replay *replay, uint6
                    "%s/journal cannot be written: %s: make room, or give another directory with "
                    "local:DIR",
                    store->directory, g_strerror(-r));
-    /* a journal just read counts as twice what is alive in it: there is no need to know better */
-    store->compact_at = journal_size(store->journal) + store->compact_min;
+    store->compact_at = 2 * restored.bytes + store->compact_min;
     return r;
 }
 
@@ -543,6 +722,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     store->compact_min = options->compact_min ? options->compact_min : COMPACT_MIN;
     store->fence_step = options->fence_step ? options->fence_step : FENCE_STEP;
     store->record = g_byte_array_new();
+    store->ends = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     store->numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 
     r = journal_open(options->directory, local_replay_record, replay, &store->journal, &cut, error, error_size);
@@ -592,6 +772,7 @@ void local_store_close(struct local_store *store)
     journal_close(store->journal);
     g_hash_table_unref(store->numbers);
     g_byte_array_unref(store->record);
+    g_array_unref(store->ends);
     g_free(store->boot_id);
     g_free(store->directory);
     g_free(store);

@@ -7,6 +7,10 @@
  * A session is one run of the daemon: its boot id tells whether the deadlines
  * (CLOCK_BOOTTIME) in the records after it still mean anything.
  *
+ * A store whose disk is full takes no new lease, BACKEND_FULL, until there is room
+ * again, but goes on: the ends of all leases have their room on the disk
+ * beforehand, and one record says that renewals may be missing from then on.
+ *
  * The local_store_put_ functions only add to a batch; local_store_commit writes
  * it.  Any prefix of a batch must be a state that may be found after a crash.
  */
@@ -42,11 +46,19 @@ bool local_store_in_place(struct local_store *store);
  * reserved.  Blocks only if half a million tokens went in one sync's time. */
 bool local_store_may_number(struct local_store *store);
 
+/* Whether a lease of usual size would find room on the disk. */
+enum backend_result local_store_may_keep(struct local_store *store);
+
+/* Whether the renewals of `count` leases would. */
+bool local_store_may_renew(struct local_store *store, size_t count);
+
 /* BACKEND_OK, or BACKEND_UNREACHABLE once the journal failed, or BACKEND_FULL if
- * the record would be too long. */
+ * the disk is full or the record would be too long.  Never FULL are the end of a
+ * lease, its renewal, and `granted`: its turn in a queue it stands in. */
 enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease);
 enum backend_result local_store_put_ticket(struct local_store *store, const struct backend_ticket *ticket,
                                            uint64_t replaces);
+enum backend_result local_store_put_granted(struct local_store *store, const struct backend_ticket *ticket);
 enum backend_result local_store_put_end(struct local_store *store, uint64_t fence);
 enum backend_result local_store_put_renewals(struct local_store *store, struct backend_ticket *const *tickets,
                                              size_t count);
@@ -60,7 +72,9 @@ enum backend_result local_store_put_rmdir(struct local_store *store, const char 
  * directory's numbers go on after a restart. */
 enum backend_result local_store_put_number(struct local_store *store, const struct backend_ticket *ticket);
 
-/* Writes the batch; BACKEND_OK or BACKEND_UNREACHABLE.  `*ret_sequence` is what
+/* Writes the batch; BACKEND_OK, BACKEND_UNREACHABLE or, if the filesystem can
+ * keep no room, BACKEND_FULL: then ends are written when that is possible again,
+ * before anything else.  `*ret_sequence` is what
  * local_store_synced must reach for all of it to survive the host; 0 if the
  * batch was empty.  With sync_always the sync has been asked for. */
 enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_sequence);

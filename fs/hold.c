@@ -421,11 +421,19 @@ static void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
     backend_renew(fs->backend, &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = due}, 1);
 }
 
-void hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl)
+bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl)
 {
+    bool fixed = hold->fixed;
+    int64_t term = ttl > 0 ? ttl : hold_directory_ttl(fs, hold->node->parent);
     hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
-    hold_extend(fs, hold, ttl > 0 ? ttl : hold_directory_ttl(fs, hold->node->parent));
+    hold_extend(fs, hold, term);
+    if (hold->ticket->ttl < term && hold->ticket->deadline > clock_now()) {
+        hold->fixed = fixed;
+        hold_extend(fs, hold, hold->ticket->ttl);
+        return false;
+    }
     hold_store(fs, hold);
+    return true;
 }
 
 void hold_renew(struct fs *fs, struct hold *hold)

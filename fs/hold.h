@@ -152,8 +152,9 @@ void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener);
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);
 
 /* Its term from now on: of a lease a fixed one, or with 0 automatic renewal; of
- * a handle lock, which is always renewed, what it has left when that stops. */
-void hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl);
+ * a handle lock, which is always renewed, what it has left when that stops.  False
+ * if the store is too full to note it: its term is what it was, begun anew. */
+bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl);
 /* Starts the automatic term anew, as an owner that uses it again does. */
 void hold_renew(struct fs *fs, struct hold *hold);
 /* One that is provisional does not lapse in the next moment: who closes a file

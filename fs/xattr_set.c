@@ -134,8 +134,7 @@ void xattr_set_ttl(struct request *r)
     } else if (hold->kind == BACKEND_PROVISIONAL) {
         xattr_reply(r, -EINVAL); /* it has its second */
     } else {
-        hold_set_term(r->fs, hold, ttl);
-        xattr_reply(r, 0);
+        xattr_reply(r, hold_set_term(r->fs, hold, ttl) ? 0 : -ENOSPC);
     }
 }
 

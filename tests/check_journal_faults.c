@@ -1,12 +1,14 @@
 /* check_journal_faults: full disks and failing disks; see disk.h for how they are
  * made to fail.  Compaction and power cuts are in check_journal_compact. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "check_main.h"
 #include "disk.h"
@@ -110,7 +112,7 @@ static void fill_disk(const char *where, int expected)
         good += r == 0;
     }
     ck_assert_int_eq(r, -expected);
-    ck_assert_int_eq(journal_failed(j), expected);
+    ck_assert_int_eq(journal_failed(j), expected == ENOSPC ? 0 : expected);
     ck_assert_uint_gt(good, 10);
     ck_assert_uint_eq(journal_size(j), size);
     ck_assert_uint_eq(journal_sequence(j), good);
@@ -118,7 +120,7 @@ static void fill_disk(const char *where, int expected)
     ck_assert_uint_eq(records_in(where), good);
 }
 
-START_TEST(full_disk_fails_the_journal_and_loses_nothing_committed)
+START_TEST(full_disk_loses_nothing_committed_and_ends_nothing)
 {
     ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
     ck_assert_int_eq(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
@@ -153,6 +155,54 @@ START_TEST(failed_batch_is_taken_back_whole)
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &old), 0);
     journal_close(j);
     ck_assert_uint_eq(records_in(directory), 0);
+}
+END_TEST
+
+START_TEST(record_that_found_no_room_may_be_written_later)
+{
+    struct journal *j = open_good(directory, ignore, NULL);
+
+    ck_assert_int_eq(put(j, "one"), 0);
+    disk_fail_writes(ENOSPC);
+    ck_assert_int_eq(journal_append(j, 1, "two", 3), 0);
+    ck_assert_int_eq(put(j, "three"), -ENOSPC);
+    ck_assert_int_eq(put(j, "four"), -ENOSPC);
+    ck_assert_uint_eq(journal_sequence(j), 1);
+    disk_fail_writes(0);
+    ck_assert_int_eq(journal_failed(j), 0);
+    ck_assert_int_eq(put(j, "five"), 0);
+    ck_assert_uint_eq(journal_sequence(j), 2);
+    ck_assert_int_eq(journal_sync_wait(j), 0);
+    journal_close(j);
+    ck_assert_uint_eq(records_in(directory), 2);
+}
+END_TEST
+
+/* What is kept spare is there when somebody else has filled the disk. */
+START_TEST(room_that_was_made_is_there_on_a_full_disk)
+{
+    struct journal *j;
+    char *hog = g_build_filename(directory, "hog", NULL), block[4096] = {0};
+    int fd, spare = 20 * 1024;
+
+    ck_assert_int_eq(unshare(CLONE_NEWNS), 0);
+    ck_assert_int_eq(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+    ck_assert_int_eq(mount("tmpfs", directory, "tmpfs", 0, "size=256k,mode=0700"), 0);
+    j = open_good(directory, ignore, NULL);
+    ck_assert_int_eq(journal_make_room(j, 100, (uint64_t)spare), 0);
+    fd = open(hog, O_WRONLY | O_CREAT, 0600);
+    while (write(fd, block, sizeof(block)) > 0)
+        continue;
+    ck_assert_int_eq(journal_make_room(j, 100000, (uint64_t)spare), -ENOSPC);
+    for (int i = 0; i < spare / 32; i++)
+        ck_assert_int_eq(put(j, "an end of a l."), 0);
+    ck_assert_int_eq(ftruncate(fd, 0), 0);
+    ck_assert_int_eq(journal_make_room(j, 100000, (uint64_t)spare), 0);
+    close(fd);
+    journal_close(j);
+    ck_assert_uint_eq(records_in(directory), (guint)spare / 32);
+    ck_assert_int_eq(umount(directory), 0);
+    g_free(hog);
 }
 END_TEST
 
@@ -241,9 +291,12 @@ static Suite *faults_suite(void)
     tcase_add_test(writes, failed_write_is_final_and_what_was_committed_stays);
     tcase_add_test(writes, write_that_ends_in_the_middle_of_a_record_is_taken_back);
     tcase_add_test(writes, failed_batch_is_taken_back_whole);
+    tcase_add_test(writes, record_that_found_no_room_may_be_written_later);
+    if (geteuid() == 0)
+        tcase_add_test(writes, room_that_was_made_is_there_on_a_full_disk);
     tcase_add_test(writes, journal_that_cannot_be_created_says_why);
     if (geteuid() == 0)
-        tcase_add_test(writes, full_disk_fails_the_journal_and_loses_nothing_committed);
+        tcase_add_test(writes, full_disk_loses_nothing_committed_and_ends_nothing);
     suite_add_tcase(suite, writes);
 
     tcase_add_checked_fixture(syncs, setup, teardown);

@@ -225,6 +225,50 @@ START_TEST(tokens_that_could_not_be_reserved_are_not_given)
 }
 END_TEST
 
+/* --- size --- */
+
+static uint64_t journal_bytes(void)
+{
+    struct backend_status status;
+    uint64_t bytes;
+
+    backend_status(contract_backend, &status);
+    bytes = status.journal_bytes;
+    backend_status_clear(&status);
+    return bytes;
+}
+
+START_TEST(journal_shrinks_when_most_was_released)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    char *text = g_strnfill(16384, 'x'), name[16];
+    struct backend_ticket *tickets[400];
+
+    if (_i == 1) { /* as a daemon that did not do so may leave it to the next */
+        local_options.compact_min = UINT64_C(1) << 30;
+        local_restart();
+    }
+    claim.content = contract_bytes(text);
+    for (size_t i = 0; i < G_N_ELEMENTS(tickets); i++) {
+        g_snprintf(name, sizeof(name), "n%zu", i);
+        tickets[i] = contract_acquire(name, &claim).ticket;
+    }
+    ck_assert_uint_gt(journal_bytes(), G_N_ELEMENTS(tickets) * 16384);
+    for (size_t i = 1; i < G_N_ELEMENTS(tickets); i++)
+        ck_assert_int_eq(contract_release(tickets[i]), BACKEND_OK);
+    if (_i == 1) {
+        local_options.compact_min = 0;
+        local_restart();
+    }
+    while (journal_bytes() > 4 * 16384)
+        local_let_time_pass();
+    local_restart();
+    ck_assert_str_eq(contract_list("", 10), "n0");
+    g_free(text);
+}
+END_TEST
+
 /* --- idleness --- */
 
 /* When the process's only timerfd goes off, from /proc: seconds; 0: never. */
@@ -343,6 +387,7 @@ static Suite *local_suite(void)
 
     tcase_add_checked_fixture(idle, local_setup, contract_teardown);
     tcase_set_timeout(idle, 30);
+    tcase_add_loop_test(idle, journal_shrinks_when_most_was_released, 0, 2);
     tcase_add_test(idle, alarm_is_set_for_the_earliest_deadline_and_off_when_nothing_is_held);
     tcase_add_test(idle, memory_keeps_nothing);
     tcase_add_test(idle, no_thread_runs_before_it_is_started);

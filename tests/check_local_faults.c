@@ -125,7 +125,7 @@ END_TEST
 
 /* --- disks that fail --- */
 
-START_TEST(full_disk_refuses_new_leases_and_keeps_what_is_held)
+START_TEST(failed_disk_refuses_new_leases_and_keeps_what_is_held)
 {
     struct contract_log log[5] = {{0}};
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[4]);
@@ -138,10 +138,13 @@ START_TEST(full_disk_refuses_new_leases_and_keeps_what_is_held)
     ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
     flock = contract_get("flock", BACKEND_FLOCK, &log[2]);
     log_set_level(LOG_LEVEL_ERROR);
-    disk_fail_writes(ENOSPC);
+    disk_fail_writes(EIO);
     ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
     disk_fail_writes(0); /* and it stays so: the journal cannot be trusted any more */
     ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
+    claim.kind = BACKEND_PROVISIONAL; /* whose close could not be refused any more */
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
+    claim.kind = BACKEND_LEASE;
     ck_assert_int_eq(contract_convert(flock, &claim), BACKEND_UNREACHABLE);
     ck_assert_int_eq(flock->kind, BACKEND_FLOCK);
     ck_assert_int_eq(contract_set(ticket, &change), BACKEND_UNREACHABLE);
@@ -160,6 +163,124 @@ START_TEST(full_disk_refuses_new_leases_and_keeps_what_is_held)
     ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
     ck_assert_int_eq(contract_release(flock), BACKEND_OK);
     ck_assert_int_eq(contract_release(other), BACKEND_OK);
+}
+END_TEST
+
+/* Takes leases until one is refused because the disk is full; how many. */
+static int fill_up(void)
+{
+    static struct contract_log log;
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct contract_acquired acquired;
+    char name[16];
+    int taken = 0;
+
+    claim.content = contract_bytes("some text that takes room");
+    do {
+        g_snprintf(name, sizeof(name), "fill%d", taken);
+        acquired = contract_acquire(name, &claim);
+        taken += acquired.result == BACKEND_OK;
+    } while (acquired.result == BACKEND_OK);
+    ck_assert_int_eq(acquired.result, BACKEND_FULL);
+    return taken;
+}
+
+START_TEST(full_disk_refuses_new_leases_renews_and_releases_and_recovers)
+{
+    struct contract_log log[5] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[4]);
+    struct backend_ticket *kept, *released, *flock;
+    char *before, *text = g_strnfill(8192, 'x');
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = contract_bytes(text)};
+    struct backend_renewal renewal;
+
+    claim.ttl = 2000;
+    kept = contract_acquire("kept", &claim).ticket;
+    renewal = (struct backend_renewal){.ticket = kept, .ttl = 2000};
+    claim.ttl = CONTRACT_LONG;
+    released = contract_get("released", BACKEND_LEASE, &log[1]);
+    ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
+    flock = contract_get("flock", BACKEND_FLOCK, &log[2]);
+    log_set_level(LOG_LEVEL_ERROR);
+    disk_fail_room(ENOSPC);
+    ck_assert_int_gt(fill_up(), 100);
+    before = g_strdup(contract_list("", 1000));
+
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_FULL);
+    claim.kind = BACKEND_PROVISIONAL;
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_FULL);
+    claim.kind = BACKEND_LEASE;
+    ck_assert_int_eq(contract_set(kept, &change), BACKEND_FULL);
+    ck_assert_int_eq(contract_rename(kept, "new"), BACKEND_FULL);
+    ck_assert_int_eq(contract_mkdir("e", NULL), BACKEND_FULL);
+    ck_assert_str_eq(contract_list("", 1000), before);
+
+    /* renewed past its first deadline; released: both as it is after a crash */
+    for (clock_ms since = clock_now(); clock_now() < since + 2500; local_let_time_pass())
+        backend_renew(contract_backend, &renewal, 1);
+    ck_assert_uint_eq(log[4].ended, 0);
+    renewal.ttl = CONTRACT_LONG; /* a longer term has no room */
+    backend_renew(contract_backend, &renewal, 1);
+    ck_assert_int_eq(kept->ttl, 2000);
+    ck_assert_int_eq(contract_release(released), BACKEND_OK);
+    ck_assert_int_eq(contract_release(flock), BACKEND_OK);
+    local_crash();
+    ck_assert_int_eq(contract_stat("released").type, BACKEND_NOTHING);
+    ck_assert_int_eq(contract_stat("kept").type, BACKEND_LOCK);
+    ck_assert_int_gt(contract_stat("kept").deadline, clock_now() + 1000);
+    ck_assert_int_eq(contract_stat("fill7").type, BACKEND_LOCK);
+
+    disk_fail_room(0);
+    ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_OK);
+    ck_assert_int_eq(contract_mkdir("e", NULL), BACKEND_OK);
+    g_free(before);
+    g_free(text);
+}
+END_TEST
+
+/* All that are held can be released, and come back from no crash. */
+START_TEST(everything_can_be_released_on_a_full_disk)
+{
+    int taken;
+    char name[16];
+
+    disk_fail_room(ENOSPC);
+    taken = fill_up();
+    for (int i = 0; i < taken; i++) {
+        g_snprintf(name, sizeof(name), "fill%d", i);
+        ck_assert_int_eq(contract_revoke(name, 0), BACKEND_OK);
+    }
+    local_crash();
+    ck_assert_str_eq(contract_list("", 10), "");
+    disk_fail_room(0);
+}
+END_TEST
+
+/* A filesystem that gives no room ahead: the ends follow when there is room again. */
+START_TEST(release_that_found_no_room_is_written_later)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[2]);
+    struct backend_ticket *ticket[2];
+    struct backend_status status;
+
+    disk_fail_room(EOPNOTSUPP);
+    for (int i = 0; i < 2; i++)
+        ticket[i] = contract_get(i ? "b" : "a", BACKEND_LEASE, &log[i]);
+    log_set_level(LOG_LEVEL_ERROR);
+    disk_fail_writes(ENOSPC);
+    ck_assert_int_eq(contract_release(ticket[0]), BACKEND_OK);
+    ck_assert_int_eq(contract_release(ticket[1]), BACKEND_OK);
+    ck_assert_int_eq(contract_acquire("c", &claim).result, BACKEND_FULL);
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+    backend_status(contract_backend, &status);
+    ck_assert_uint_eq(status.warnings->len, 1);
+    ck_assert_ptr_nonnull(strstr(g_ptr_array_index(status.warnings, 0), "come back after a crash"));
+    backend_status_clear(&status);
+    disk_fail_writes(0);
+    ck_assert_int_eq(contract_acquire("c", &claim).result, BACKEND_OK);
+    local_crash();
+    ck_assert_str_eq(contract_list("", 10), "c");
 }
 END_TEST
 
@@ -261,13 +382,25 @@ START_TEST(status_shows_the_journal_and_since_when_and_why_it_failed)
     ck_assert_uint_gt(status.journal_records, records);
     backend_status_clear(&status);
 
-    disk_fail_writes(ENOSPC);
+    disk_fail_room(ENOSPC);
+    fill_up();
+    backend_status(contract_backend, &status);
+    ck_assert(!status.away);
+    ck_assert_uint_eq(status.warnings->len, 1);
+    ck_assert_ptr_nonnull(strstr(g_ptr_array_index(status.warnings, 0), "the disk is full"));
+    backend_status_clear(&status);
+    disk_fail_room(0);
+    backend_status(contract_backend, &status);
+    ck_assert_uint_eq(status.warnings->len, 0);
+    backend_status_clear(&status);
+
+    disk_fail_writes(EIO);
     ck_assert_int_eq(contract_acquire("new", &claim).result, BACKEND_UNREACHABLE);
     disk_fail_writes(0);
     backend_status(contract_backend, &status);
     ck_assert(status.away);
     ck_assert_int_ge(status.since, began);
-    ck_assert_ptr_nonnull(strstr(status.why, "No space left"));
+    ck_assert_ptr_nonnull(strstr(status.why, "Input/output error"));
     backend_status_clear(&status);
 }
 END_TEST
@@ -425,7 +558,10 @@ static Suite *local_faults_suite(void)
 
     tcase_add_checked_fixture(faults, local_setup, contract_teardown);
     tcase_set_timeout(faults, 30);
-    tcase_add_test(faults, full_disk_refuses_new_leases_and_keeps_what_is_held);
+    tcase_add_test(faults, failed_disk_refuses_new_leases_and_keeps_what_is_held);
+    tcase_add_test(faults, full_disk_refuses_new_leases_renews_and_releases_and_recovers);
+    tcase_add_test(faults, everything_can_be_released_on_a_full_disk);
+    tcase_add_test(faults, release_that_found_no_room_is_written_later);
     tcase_add_loop_test(faults, call_under_which_the_write_fails_changes_nothing, 0, 7);
     tcase_add_test(faults, turn_that_cannot_be_written_is_lost_not_believed);
     tcase_add_test(faults, status_shows_the_journal_and_since_when_and_why_it_failed);

@@ -1,4 +1,4 @@
-/* disk: write, fdatasync and fsync, wrapped. */
+/* disk: write, fallocate, fdatasync and fsync, wrapped. */
 #include "disk.h"
 
 #include <errno.h>
@@ -7,6 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+int __real_fallocate64(int fd, int mode, off64_t offset, off64_t length);
+int __wrap_fallocate64(int fd, int mode, off64_t offset, off64_t length);
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t length);
 ssize_t __real_write(int fd, const void *data, size_t length);
 int __real_fdatasync(int fd);
 int __real_fsync(int fd);
@@ -19,6 +22,7 @@ static struct {
     pthread_cond_t released;
     int write_error;
     size_t write_at_most;
+    int room_error;
     int sync_error;
     ino_t sync_error_on;
     bool hold;
@@ -35,6 +39,11 @@ void disk_fail_writes(int number)
 void disk_shorten_writes(size_t at_most)
 {
     disk.write_at_most = at_most;
+}
+
+void disk_fail_room(int number)
+{
+    disk.room_error = number;
 }
 
 void disk_fail_syncs(int number, ino_t inode)
@@ -90,6 +99,21 @@ ssize_t __wrap_write(int fd, const void *data, size_t length)
     if (disk.write_at_most && length > disk.write_at_most)
         length = disk.write_at_most;
     return __real_write(fd, data, length);
+}
+
+/* The C library has two names for it: which one is called depends on how off_t was chosen. */
+int __wrap_fallocate64(int fd, int mode, off64_t offset, off64_t length)
+{
+    if (disk.room_error) {
+        errno = disk.room_error;
+        return -1;
+    }
+    return __real_fallocate64(fd, mode, offset, length);
+}
+
+int __wrap_fallocate(int fd, int mode, off_t offset, off_t length)
+{
+    return __wrap_fallocate64(fd, mode, offset, length);
 }
 
 static GBytes *bytes_of(int fd)

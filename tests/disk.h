@@ -1,7 +1,7 @@
 /* disk: a disk that fails on demand, and remembers what a power cut would leave.
  *
- * For programs linked with -Wl,--wrap=write,--wrap=fdatasync,--wrap=fsync: these
- * three go through here, from any thread.
+ * For programs linked with disk_wraps of Makefile.am: write, fallocate, fdatasync
+ * and fsync go through here, from any thread.
  */
 #ifndef TESTS_DISK_H
 #define TESTS_DISK_H
@@ -16,6 +16,10 @@ void disk_fail_writes(int number);
 
 /* No write takes more than so many bytes; 0: any number. */
 void disk_shorten_writes(size_t at_most);
+
+/* Room that is asked for ahead is refused with `number` from now on: ENOSPC on a
+ * full disk, EOPNOTSUPP on one that cannot give any; 0: no more. */
+void disk_fail_room(int number);
 
 /* Syncs of this inode (0: of all) fail with `number`; 0: none does. */
 void disk_fail_syncs(int number, ino_t inode);

@@ -208,4 +208,47 @@ expect_is "$(grep -c "$removed was removed or replaced" "$log")" 1
 expect_is "$(grep -E '^(state|reason):' "$first/.leasefs/status" | tr '\n' ' ')" "state: away reason: $removed was removed or replaced "
 end_actor C
 
+it "a full disk refuses new leases with ENOSPC, by whatever call, and grants handle locks"
+disk=$TEST_DIR/disk
+mkdir "$disk"
+expect mount -t tmpfs -o size=1m,mode=700 tmpfs "$disk"
+STORE=$disk/store
+mount_local "$STORE" ttl=2s
+actor D
+says D 'acquire("kept"); acquire("released"); os.mkdir(path("dir"))' ok
+says D '[acquire("f%d" % i, "x" * 8000) for i in range(10000)]' ENOSPC
+says D '[acquire("g%d" % i) for i in range(100000)]' ENOSPC
+expect_not touch "$MNT/new" 2>/dev/null
+expect_not sh -c ': >"$1"' _ "$MNT/new" 2>/dev/null
+expect_not ln -s x "$MNT/new" 2>/dev/null
+expect absent new
+says D '[put("kept", "ttl", "%d" % (i + 1000)) for i in range(10000)]' ENOSPC
+says D 'put("kept", "ttl", "auto")' ok
+says D 'fd = op("kept", "WRONLY"); os.write(fd, b"x" * 9000)' ENOSPC
+expect flock -n "$MNT/handle" true
+expect_re "$(cat "$MNT/.leasefs/status")" 'state: connected.*warning: .*the disk is full' "the status"
+
+it "there what is held is renewed and released, also for the next daemon after kill -9"
+now
+T=$NOW
+says D 'rm("released")' ok
+until_time $((T + 5000))
+expect exists kept
+expect exists f0
+remount ttl=2s
+expect exists kept
+expect exists f0
+expect absent released
+until_time $((T + 8000))
+expect exists kept
+
+it "when there is room again leases are granted without a remount, and the journal shrinks with what was released"
+says D '[rm(n) for n in os.listdir(BASE) if n[0] in "fg"][0]' '@(None|ok)'
+expect eventually 5 touch "$MNT/new" 2>/dev/null
+small() { [ "$(stat -c %s "$STORE/journal")" -lt 200000 ]; }
+expect eventually 5 small
+says D 'acquire("again", "x" * 8000)' ok
+expect exists kept
+end_actor D
+
 finish
