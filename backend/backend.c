@@ -1,6 +1,8 @@
 /* backend: the calls of backend.h, each passed on to the implementation. */
 #include "backend.h"
 
+#include <string.h>
+
 const char *backend_result_name(enum backend_result result)
 {
     static const char *const names[] = {
@@ -70,7 +72,26 @@ void backend_set(struct backend *b, struct backend_ticket *ticket, const struct 
 
 void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
 {
-    b->operations->revoke(b, name, fence, done, arg);
+    b->operations->revoke(b, name, fence, NULL, done, arg);
+}
+
+void backend_revoke_matching(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+                             backend_done *done, void *arg)
+{
+    b->operations->revoke(b, name, fence, match, done, arg);
+}
+
+bool backend_matches(const struct backend_match *match, GBytes *meta)
+{
+    gsize size = 0, length = strlen(match->text);
+    const char *data = meta ? g_bytes_get_data(meta, &size) : NULL;
+    const char *at = data, *end = data + size;
+    for (unsigned word = 1; at && word < match->word; word++) {
+        at = memchr(at, ' ', (size_t)(end - at));
+        at = at ? at + 1 : NULL;
+    }
+    return at && (size_t)(end - at) >= length && memcmp(at, match->text, length) == 0 &&
+           (at + length == end || at[length] == ' ');
 }
 
 void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg)

@@ -203,6 +203,12 @@ struct backend_renewal {
     int64_t due; /* from now; 0: none */
 };
 
+/* Of the meta of a ticket, as words with single spaces between them: the `word`th (1: the first) is this. */
+struct backend_match {
+    unsigned word;
+    char text[24];
+};
+
 enum { BACKEND_SET_META = 1, BACKEND_SET_CONTENT = 2 };
 
 struct backend_change {
@@ -230,7 +236,8 @@ struct backend_operations {
     void (*convert)(struct backend *, struct backend_ticket *, const struct backend_claim *, backend_done *, void *arg);
     void (*renew)(struct backend *, const struct backend_renewal *, size_t count);
     void (*set)(struct backend *, struct backend_ticket *, const struct backend_change *, backend_done *, void *arg);
-    void (*revoke)(struct backend *, const char *name, uint64_t fence, backend_done *, void *arg);
+    void (*revoke)(struct backend *, const char *name, uint64_t fence, const struct backend_match *, backend_done *,
+                   void *arg);
     void (*rename)(struct backend *, struct backend_ticket *, const char *name, backend_done *, void *arg);
     void (*test)(struct backend *, const char *name, const struct backend_claim *, backend_known *, void *arg);
     void (*stat)(struct backend *, const char *name, backend_known *, void *arg);
@@ -302,6 +309,13 @@ void backend_set(struct backend *b, struct backend_ticket *ticket, const struct 
  * events of this mount's tickets have been told, and those of other mounts that
  * can be reached. */
 void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg);
+
+/* The same if all that would end match, in one step; else BUSY, and nothing ends. */
+void backend_revoke_matching(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+                             backend_done *done, void *arg);
+
+/* For backends: does this meta (may be NULL)? */
+bool backend_matches(const struct backend_match *match, GBytes *meta);
 
 /* Moves a ticket that holds to another name, which must be free, with its token
  * and content.  BUSY if it is not.  The token is raised if the other name has

@@ -241,7 +241,8 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
     local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
 }
 
-static void local_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
+static void local_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+                         backend_done *done, void *arg)
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
@@ -249,6 +250,10 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, ba
     uint64_t sequence;
 
     local_tick(l, now);
+    if (match && !lockspace_revoked_match(l->space, name, fence, match)) {
+        done(arg, BACKEND_BUSY);
+        return;
+    }
     result = lockspace_revoke(l->space, now, name, fence);
     local_commit(l, &sequence);
     local_complete_in_turn(l, sequence, done, arg, result, result);

@@ -265,6 +265,40 @@ void lockspace_release(struct lockspace *space, clock_ms now, struct backend_tic
     lockspace_update(space, now, place, start, end);
 }
 
+/* The holders, or the one whose fencing token is `fence`; a sequence ticket that waits too. */
+static GPtrArray *revoked(const struct entry *entry, uint64_t fence)
+{
+    GPtrArray *found = g_ptr_array_new();
+    struct queue *q = lockspace_queue(entry);
+    struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
+    for (struct ticket *t = q ? lockspace_ticket(node) : entry->ticket; t; t = lockspace_ticket(node)) {
+        if (t->head.kind != LOCKSPACE_BLOCKER && (!fence || t->head.fence == fence)) {
+            g_ptr_array_add(found, t);
+        }
+        node = node ? skiplist_next(node) : NULL;
+    }
+    return found;
+}
+
+bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t fence,
+                             const struct backend_match *match)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    bool located = lockspace_locate(space, name, &directory, &leaf) == BACKEND_OK;
+    struct entry *entry = located ? lockspace_entry_find(directory, leaf) : NULL;
+    bool all = true;
+    if (!entry || entry->type == ENTRY_DIRECTORY) {
+        return true;
+    }
+    GPtrArray *found = revoked(entry, fence);
+    for (guint i = 0; i < found->len; i++) {
+        all = all && backend_matches(match, ((struct ticket *)found->pdata[i])->meta);
+    }
+    g_ptr_array_free(found, TRUE);
+    return all;
+}
+
 enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, const char *name, uint64_t fence)
 {
     struct directory *directory = NULL;
@@ -278,15 +312,7 @@ enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, cons
     if (entry->type == ENTRY_DIRECTORY) {
         return BACKEND_IS_DIRECTORY;
     }
-    GPtrArray *found = g_ptr_array_new();
-    struct queue *q = lockspace_queue(entry);
-    struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
-    for (struct ticket *t = q ? lockspace_ticket(node) : entry->ticket; t; t = lockspace_ticket(node)) {
-        if (t->head.kind != LOCKSPACE_BLOCKER && (!fence || t->head.fence == fence)) {
-            g_ptr_array_add(found, t);
-        }
-        node = node ? skiplist_next(node) : NULL;
-    }
+    GPtrArray *found = revoked(entry, fence);
     result = found->len > 0 ? BACKEND_OK : fence ? BACKEND_STALE : BACKEND_MISSING;
     struct entry *place = found->len > 0 ? lockspace_place(found->pdata[0]) : NULL;
     for (guint i = 0; i < found->len; i++) {

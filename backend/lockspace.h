@@ -92,6 +92,9 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due);
 void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change);
 /* MISSING: nobody holds it.  A sequence ticket ends also while it waits. */
+/* Do all that lockspace_revoke would end match?  True if there are none. */
+bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t fence,
+                             const struct backend_match *match);
 enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, const char *name, uint64_t fence);
 /* The ticket gets the next fencing token, since its new name may have seen any
  * before.  STALE: it does not hold; INVALID: it is a sequence ticket. */

@@ -237,7 +237,8 @@ void redis_extend(struct redis *r, struct redis_ticket *t);
 
 /* --- redis_revoke.c --- */
 
-void redis_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg);
+void redis_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+                  backend_done *done, void *arg);
 /* The server has told that a ticket of this mount ended, and why. */
 void redis_revoke_told(struct redis *r, struct redis_ticket *t, const char *why);
 /* The mount with that channel wants to know when what it has ended is known here. */

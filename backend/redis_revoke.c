@@ -126,7 +126,8 @@ static void on_revoked(void *arg, const struct redis_answer *answer)
     complete_if_heard(v);
 }
 
-void redis_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
+void redis_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+                  backend_done *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
     struct redis_call call = {0};
@@ -151,5 +152,7 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, backend_d
     redis_call_number(&call, (int64_t)fence);
     redis_call_text(&call, r->mount);
     redis_call_number(&call, (int64_t)v->number);
+    redis_call_number(&call, match ? match->word : 0);
+    redis_call_text(&call, match ? match->text : "");
     redis_call_send(&call, 0, on_revoked, v);
 }

@@ -21,6 +21,7 @@
 #include "owner.h"
 
 #define META_HEIRS_MAX 8
+#define META_UID_WORD 5 /* for backend_match */
 
 struct meta {
     char host[256];

@@ -3,6 +3,7 @@
 #include "xattr_private.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,8 @@ void xattr_reply(struct request *r, int error)
 static void xattr_done(void *arg, enum backend_result result)
 {
     struct request *r = arg;
-    xattr_reply(r, result == BACKEND_MISSING ? -ESTALE : fs_error(result));
+    int error = result == BACKEND_MISSING ? -ESTALE : result == BACKEND_BUSY ? -EPERM : fs_error(result);
+    xattr_reply(r, error);
 }
 
 /* A directory's attributes are for its owner and root. */
@@ -172,6 +174,18 @@ void xattr_set_check(struct request *r)
     }
 }
 
+/* Root ends whatever it is; anybody else what is his own, if all of it is. */
+static void xattr_revoke_own(struct request *r, const char *path, uint64_t token, backend_done *done)
+{
+    struct backend_match match = {.word = META_UID_WORD};
+    if (request_uid(r) == 0) {
+        backend_revoke(r->fs->backend, path, token, done, r);
+    } else {
+        snprintf(match.text, sizeof match.text, "%u", request_uid(r));
+        backend_revoke_matching(r->fs->backend, path, token, &match, done, r);
+    }
+}
+
 /* Who may write it now: the kernel looked at who held it a moment ago, and a token can be guessed. */
 static void xattr_release_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
@@ -189,8 +203,10 @@ static void xattr_release_known(void *arg, enum backend_result result, const str
         xattr_reply(r, -EACCES);
     } else if (!tree_path(r->node, path, sizeof path)) {
         xattr_reply(r, -ENAMETOOLONG);
-    } else {
+    } else if (info->fence == token) {
         backend_revoke(r->fs->backend, path, token, xattr_done, r);
+    } else {
+        xattr_revoke_own(r, path, token, xattr_done); /* the rights of L are not those of who has joined */
     }
 }
 
@@ -218,24 +234,6 @@ static void xattr_broken(void *arg, enum backend_result result)
     xattr_done(r, result);
 }
 
-/* All that hold must be the caller's, here and elsewhere.  The store tells of the first, and how many there are. */
-static bool xattr_may_break(struct request *r, const struct backend_info *info)
-{
-    uid_t uid = request_uid(r);
-    uint32_t known = 1;
-    const struct hold *hold;
-    if (uid == 0 || rights_of(info).uid != uid) {
-        return uid == 0;
-    }
-    LIST_FOREACH(hold, &r->node->holds, link) {
-        if (hold->since && hold->uid != uid) {
-            return false;
-        }
-        known += hold->ticket && hold->ticket->held && hold->ticket != info->ticket;
-    }
-    return r->fs->backend->features & BACKEND_SOLE_AUTHORITY || info->holders <= known;
-}
-
 static void xattr_break_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
@@ -244,14 +242,12 @@ static void xattr_break_known(void *arg, enum backend_result result, const struc
         xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
         return;
     }
-    if (!xattr_may_break(r, info)) {
-        xattr_reply(r, -EPERM);
-    } else if (!tree_path(r->node, path, sizeof path)) {
-        xattr_reply(r, -ENAMETOOLONG);
-    } else {
+    if (tree_path(r->node, path, sizeof path)) {
         g_free(r->xattr.value);
         r->xattr.value = report_holders(r->fs, r->node, info);
-        backend_revoke(r->fs->backend, path, 0, xattr_broken, r);
+        xattr_revoke_own(r, path, 0, xattr_broken);
+    } else {
+        xattr_reply(r, -ENAMETOOLONG);
     }
 }
 

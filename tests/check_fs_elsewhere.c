@@ -367,6 +367,16 @@ START_TEST(who_shares_with_another_mounts_user_may_not_break)
 }
 END_TEST
 
+START_TEST(user_breaks_what_is_all_his_on_two_mounts)
+{
+    there->uid = 1000;
+    struct wire_file first, second = joined("L", &first);
+    ck_assert_int_eq(setxattr_result(here, second.node, "user.lease.break", "1"), 0);
+    ck_assert_int_eq(wire_result(there, wire_fsync(there, first)), ESTALE);
+    ck_assert_int_eq(wire_result(here, wire_fsync(here, second)), ESTALE);
+}
+END_TEST
+
 START_TEST(older_handle_does_not_read_what_another_mounts_user_keeps_to_himself)
 {
     here->mode = 0666;
@@ -526,6 +536,7 @@ int main(void)
     tcase_add_test(cases, token_checks_and_releases_from_anywhere);
     tcase_add_test(cases, who_joins_from_another_mount_does_not_become_the_files_owner);
     tcase_add_test(cases, who_shares_with_another_mounts_user_may_not_break);
+    tcase_add_test(cases, user_breaks_what_is_all_his_on_two_mounts);
     tcase_add_test(cases, older_handle_does_not_read_what_another_mounts_user_keeps_to_himself);
     tcase_add_test(cases, mode_of_a_lock_is_0777_whatever_the_store_says);
     tcase_add_test(cases, mode_changed_under_a_byte_range_is_seen_elsewhere);

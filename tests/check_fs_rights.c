@@ -612,6 +612,43 @@ START_TEST(token_releases_only_what_the_caller_may_write)
 }
 END_TEST
 
+START_TEST(token_of_who_joined_is_not_released_by_whose_file_it_is)
+{
+    be(bob, BOB, 0666);
+    struct wire_file first = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_SH)), 0);
+    be(alice, ALICE, 0644);
+    struct wire_file second = wire_opened(w, first.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, second, LOCK_SH)), 0);
+    char *token = wire_xattr(w, second.node, "user.lease.token");
+    be(bob, BOB, 0666);
+    check_owner(first.node, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, first.node, "user.lease.release", token)), EPERM);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 2);
+    be(alice, ALICE, 0644);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, first.node, "user.lease.release", token)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    g_free(token);
+}
+END_TEST
+
+/* What it was of bytes that were given back is nobody's. */
+START_TEST(bytes_given_back_do_not_keep_others_from_breaking_their_own)
+{
+    be(bob, BOB, 0666);
+    struct wire_file first = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 8, F_WRLCK, 0, 9, false)), 0);
+    be(alice, ALICE, 0644);
+    struct wire_file second = wire_opened(w, first.node, O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 7, F_WRLCK, 10, 19, false)), 0);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 8, F_UNLCK, 0, 9, false)), 0);
+    be(alice, ALICE, 0644);
+    ck_assert_int_eq(break_lock(second.node), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
 START_TEST(content_under_a_byte_range_is_not_linked_by_a_stranger)
 {
     be(alice, ALICE, 0600);
@@ -759,6 +796,8 @@ int main(void)
     tcase_add_test(cases, older_handle_reads_only_what_its_opener_may);
     tcase_add_test(cases, byte_range_is_read_through_its_own_handle);
     tcase_add_test(cases, token_releases_only_what_the_caller_may_write);
+    tcase_add_test(cases, token_of_who_joined_is_not_released_by_whose_file_it_is);
+    tcase_add_test(cases, bytes_given_back_do_not_keep_others_from_breaking_their_own);
     tcase_add_test(cases, content_under_a_byte_range_is_not_linked_by_a_stranger);
     tcase_add_test(cases, directory_is_removed_by_its_owner_and_root);
     tcase_add_test(cases, lost_lease_is_stale_to_its_handle);

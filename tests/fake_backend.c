@@ -102,7 +102,7 @@ static void fake_revoke(struct fake_backend *fake, const struct fake_pending *p)
 {
     struct fake_event *event = g_new(struct fake_event, 1);
     *event = (struct fake_event){
-        .type = FAKE_COMPLETED, .result = fake_store_revoke(fake, p->name, p->fence), .done = p->done, .arg = p->arg};
+        .type = FAKE_COMPLETED, .result = fake_store_revoke(fake, p), .done = p->done, .arg = p->arg};
     g_queue_push_tail(&fake->told, event);
 }
 
@@ -248,10 +248,15 @@ static void fake_set(struct backend *b, struct backend_ticket *ticket, const str
             .call = FAKE_SET, .ticket = (struct fake_ticket *)ticket, .change = *change, .done = done, .arg = arg});
 }
 
-static void fake_revoke_call(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
+static void fake_revoke_call(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+                             backend_done *done, void *arg)
 {
-    fake_submit(fake_of(b), &(struct fake_pending){
-                                .call = FAKE_REVOKE, .name = (char *)name, .fence = fence, .done = done, .arg = arg});
+    fake_submit(fake_of(b), &(struct fake_pending){.call = FAKE_REVOKE,
+                                                   .name = (char *)name,
+                                                   .fence = fence,
+                                                   .match = match ? *match : (struct backend_match){0},
+                                                   .done = done,
+                                                   .arg = arg});
 }
 
 static void fake_rename_call(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done,

@@ -477,9 +477,18 @@ enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ti
     return BACKEND_OK;
 }
 
-enum backend_result fake_store_revoke(struct fake_backend *fake, const char *name, uint64_t fence)
+enum backend_result fake_store_revoke(struct fake_backend *fake, const struct fake_pending *p)
 {
     enum backend_result result = BACKEND_MISSING;
+    const char *name = p->name;
+    uint64_t fence = p->fence;
+    for (guint i = 0; p->match.word && i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
+        if (fake_store_is_on(t, name) && (t->head.held || t->sequence) && (!fence || t->head.fence == fence) &&
+            !backend_matches(&p->match, t->meta)) {
+            return BACKEND_BUSY;
+        }
+    }
     for (guint i = fake->store->tickets->len; i-- > 0;) {
         struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         if (!fake_store_is_on(t, name) || !(t->head.held || t->sequence)) {

@@ -27,6 +27,7 @@ struct fake_pending {
     struct backend_change change;
     struct backend_directory directory;
     uint64_t fence;
+    struct backend_match match; /* word 0: none */
     size_t max;
     union {
         backend_done *done;
@@ -90,7 +91,7 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
                                      const struct backend_claim *claim);
 enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ticket *t,
                                        const struct backend_claim *claim);
-enum backend_result fake_store_revoke(struct fake_backend *fake, const char *name, uint64_t fence);
+enum backend_result fake_store_revoke(struct fake_backend *fake, const struct fake_pending *p);
 enum backend_result fake_store_rename(struct fake_backend *fake, struct fake_ticket *t, const char *name);
 enum backend_result fake_store_change(struct fake_ticket *t, const struct backend_change *change);
 void fake_store_free_directory(gpointer pointer);

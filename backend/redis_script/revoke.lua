@@ -1,11 +1,21 @@
 -- revoke: ends holders, whoever they are.
 --
--- ARGV: leaf, sequence, fence (0: all), mount, number of the request
+-- ARGV: leaf, sequence, fence (0: all), mount, number of the request, word of the meta that is to be (0: none), what
 -- KEYS 11..14: ORDER, TERM, INFO, WAIT of the directory's queue, where the leaf may be one of its names
 -- → {'ok', how many other mounts will say that they have heard, tickets of this mount that ended…}
---   | 'stale' | 'missing' | 'directory'
-local fence, mount, number = ARGV[3], ARGV[4], ARGV[5]
+--   | 'stale' | 'missing' | 'directory' | 'busy': not all that would end are so
+local fence, mount, number, word = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local only
+
+local function matches(t)
+  local at = 0
+  for text in t.i:gmatch('%S+') do
+    at = at + 1
+    if at == word then return text == ARGV[7] end
+  end
+  return word == 0
+end
+
 if call('EXISTS', SELF) == 1 then return 'directory' end
 if KEYS[11] then
   only = call('HGET', KEYS[13], 's:' .. leaf)
@@ -17,7 +27,9 @@ end
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
 expire()
 local all, found, held, delay = each(), false, false, 0
+local denied = word > 0 and who == 'foreign' and fence == '0'
 local result, others = {'ok', 0}, {}
+local ends = {}
 for i = 1, #all, 2 do
   local id = all[i]
   if only == id or not only and not waits(id) then
@@ -25,22 +37,27 @@ for i = 1, #all, 2 do
     if t and (t.n or not sequence) then
       held = true
       if fence == '0' or all[i + 1] == fence then
-        found = true
-        if t.m == mount then result[#result + 1] = id else others[t.m] = true end
-        if fence == '0' then
-          delay = math.max(delay, lose(id, t, 'broken', now))
-        else
-          drop(id, t)
-          tell(t, 'e', id, ' released')
-        end
+        ends[#ends + 1] = {id, t}
+        denied = denied or not matches(t)
       end
     end
+  end
+end
+for _, e in ipairs(denied and {} or ends) do
+  local id, t = unpack(e)
+  found = true
+  if t.m == mount then result[#result + 1] = id else others[t.m] = true end
+  if fence == '0' then
+    delay = math.max(delay, lose(id, t, 'broken', now))
+  else
+    drop(id, t)
+    tell(t, 'e', id, ' released')
   end
 end
 if found then
   vacate(delay)
   tell_delay(delay)
-elseif who == 'foreign' and fence == '0' then
+elseif who == 'foreign' and fence == '0' and not denied then
   found = true
   call('DEL', L)
   who, value = 'free', false
@@ -48,4 +65,5 @@ end
 grant()
 finish()
 for other in pairs(others) do result[2] = result[2] + call('PUBLISH', other, 's ' .. mount .. ' ' .. number) end
+if denied then return 'busy' end
 return found and result or (held or who == 'foreign') and 'stale' or 'missing'

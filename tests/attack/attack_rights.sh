@@ -92,6 +92,17 @@ attacks() { # WHERE
     says M 'os.close(j)' ok
     says V 'os.close(s)' ok
 
+    it "the token of who joined is no use to whose file it is ($1)"
+    says M 'j = op("joined", "RDWR|CREAT"); flock(j, "SH")' ok
+    says V 's = op("joined", "RDWR|CREAT"); flock(s, "SH|NB"); t = get("joined", "token")' ok
+    owned_by joined "$mallory" 666
+    says M "put('joined', 'release', $(ask V t))" EPERM
+    says V 'put("joined", "check", t); os.fsync(s)' ok
+    says M 'put("joined", "break", 1)' EPERM
+    says V 'flock(s, "UN")' ok
+    says M 'os.close(j)' ok
+    says V 'os.close(s)' ok
+
     it "a further ticket of a width is its own, and gives nothing of the first ($1)"
     says V 'os.mkdir(path("queue"), 0o777); put("queue", "width", 2)' ok
     says V 's = op("queue/t-", "RDWR|CREAT"); flock(s, "EX|NB"); n = read(s).strip()' ok

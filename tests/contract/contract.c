@@ -260,6 +260,16 @@ enum backend_result contract_revoke(const char *name, uint64_t fence)
     return wait_done(&answer);
 }
 
+enum backend_result contract_revoke_matching(const char *name, uint64_t fence, unsigned word, const char *text)
+{
+    struct answer answer = {0};
+    struct backend_match match = {.word = word};
+
+    g_strlcpy(match.text, text, sizeof match.text);
+    backend_revoke_matching(contract_backend, name, fence, &match, on_done, &answer);
+    return wait_done(&answer);
+}
+
 enum backend_result contract_rename(struct backend_ticket *ticket, const char *name)
 {
     struct answer answer = {0};

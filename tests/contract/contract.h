@@ -89,6 +89,7 @@ enum backend_result contract_release(struct backend_ticket *ticket);
 enum backend_result contract_convert(struct backend_ticket *ticket, const struct backend_claim *claim);
 enum backend_result contract_set(struct backend_ticket *ticket, const struct backend_change *change);
 enum backend_result contract_revoke(const char *name, uint64_t fence);
+enum backend_result contract_revoke_matching(const char *name, uint64_t fence, unsigned word, const char *text);
 enum backend_result contract_rename(struct backend_ticket *ticket, const char *name);
 enum backend_result contract_mkdir(const char *name, const struct backend_directory *directory);
 enum backend_result contract_rmdir(const char *name);

@@ -349,6 +349,43 @@ START_TEST(breaking_ends_all_holders)
 }
 END_TEST
 
+static struct backend_ticket *get_with_meta(const char *meta, struct contract_log *log)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, log);
+
+    claim.mode = BACKEND_SHARED;
+    claim.meta = contract_bytes(meta);
+    struct contract_acquired acquired = contract_acquire("a", &claim);
+    ck_assert_int_eq(acquired.result, BACKEND_OK);
+    return acquired.ticket;
+}
+
+START_TEST(what_matches_ends_if_all_of_it_does)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_ticket *first = get_with_meta("1 red 17 x", &log[0]);
+    struct backend_ticket *second = get_with_meta("1 blue 17", &log[1]);
+
+    ck_assert_int_eq(contract_revoke_matching("a", 0, 2, "red"), BACKEND_BUSY);
+    ck_assert_int_eq(contract_revoke_matching("a", second->fence, 2, "red"), BACKEND_BUSY);
+    ck_assert_int_eq(contract_revoke_matching("a", 0, 2, "1"), BACKEND_BUSY);
+    ck_assert_int_eq(contract_revoke_matching("a", 0, 3, "1"), BACKEND_BUSY);
+    ck_assert_int_eq(contract_revoke_matching("a", 0, 4, "x"), BACKEND_BUSY);
+    ck_assert_uint_eq(log[0].ended + log[1].ended, 0);
+    ck_assert_uint_eq(contract_stat("a").holders, 2);
+    ck_assert_int_eq(contract_revoke_matching("a", second->fence + 1000, 2, "red"), BACKEND_STALE);
+    ck_assert_int_eq(contract_revoke_matching("b", 0, 2, "red"), BACKEND_MISSING);
+    ck_assert_int_eq(contract_revoke_matching("a", first->fence, 2, "red"), BACKEND_OK);
+    CONTRACT_UNTIL(log[0].ended);
+    ck_assert_int_eq(log[0].why, BACKEND_RELEASED);
+    get_with_meta("2 blue 17", &log[2]);
+    ck_assert_int_eq(contract_revoke_matching("a", 0, 3, "17"), BACKEND_OK);
+    CONTRACT_UNTIL(log[1].ended && log[2].ended);
+    ck_assert_int_eq(log[1].why, BACKEND_BROKEN);
+    ck_assert_int_eq(log[2].why, BACKEND_BROKEN);
+}
+END_TEST
+
 static void set_flag(void *arg, enum backend_result result)
 {
     *(int *)arg = (int)result + 1;
@@ -437,6 +474,7 @@ TCase *contract_acquire_case(void)
     tcase_add_test(tcase, revoking_by_token_releases_and_tells_the_holder);
     tcase_add_test(tcase, revoking_is_complete_when_the_holders_have_been_told);
     tcase_add_test(tcase, breaking_ends_all_holders);
+    tcase_add_test(tcase, what_matches_ends_if_all_of_it_does);
     tcase_add_test(tcase, ticket_that_has_ended_is_stale_until_its_user_is_told);
     tcase_add_test(tcase, release_of_a_ticket_that_has_ended_silences_its_event);
     tcase_add_test(tcase, counts_follow);
