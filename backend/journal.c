@@ -265,15 +265,26 @@ static int open_directory(struct journal *j, char *error, size_t error_size)
     int r = *j->path ? make_directories(j->path) : -ENOENT;
 
     if (r == 0) {
-        j->directory = open(j->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        j->directory = open(j->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (j->directory < 0 || fstat(j->directory, &st) < 0)
             r = -errno;
+    }
+    if (r < 0 && g_file_test(j->path, G_FILE_TEST_IS_SYMLINK)) {
+        g_snprintf(error, error_size,
+                   "%s is a symbolic link, which may lead elsewhere tomorrow: give the directory itself", j->path);
+        return r;
     }
     if (r < 0) {
         g_snprintf(error, error_size,
                    "%s cannot be used to keep leases: %s: make it writable, or give another directory with local:DIR",
                    j->path, g_strerror(-r));
         return r;
+    }
+    if (st.st_uid != geteuid()) {
+        g_snprintf(error, error_size,
+                   "%s belongs to user %u, who could forge leases: chown it to user %u, or give another directory",
+                   j->path, (unsigned)st.st_uid, (unsigned)geteuid());
+        return -EACCES;
     }
     if (st.st_mode & (S_IWGRP | S_IWOTH)) {
         g_snprintf(error, error_size, "%s can be written by other users, who could forge leases: chmod 700 %s", j->path,
@@ -305,6 +316,30 @@ static bool is_at_path(const struct journal *j, const char *name, int fd)
 bool journal_in_place(const struct journal *j)
 {
     return is_at_path(j, LOCK_NAME, j->lock) && is_at_path(j, JOURNAL_NAME, j->file.fd);
+}
+
+/* Nothing else may be where our files are: not a link, a pipe, a device, or another user's. */
+static int check_file(const struct journal *j, const char *name, char *error, size_t error_size)
+{
+    struct stat st = {0};
+
+    if (fstatat(j->directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+        return 0;
+    if (S_ISREG(st.st_mode) && st.st_uid == geteuid())
+        return 0;
+    g_snprintf(error, error_size, "%s/%s is not a regular file of user %u: see who put it there, and take it away",
+               j->path, name, (unsigned)geteuid());
+    return -EACCES;
+}
+
+static int check_files(const struct journal *j, char *error, size_t error_size)
+{
+    static const char *const names[] = {LOCK_NAME, JOURNAL_NAME, JOURNAL_NEW_NAME};
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < G_N_ELEMENTS(names); i++)
+        r = check_file(j, names[i], error, error_size);
+    return r;
 }
 
 static int take_lock(struct journal *j, char *error, size_t error_size)
@@ -392,6 +427,8 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
     pthread_cond_init(&j->progress, NULL);
 
     r = open_directory(j, error, error_size);
+    if (r == 0)
+        r = check_files(j, error, error_size);
     if (r == 0)
         r = take_lock(j, error, error_size);
     if (r == 0) {

@@ -62,9 +62,13 @@ bool log_parse_level(const char *name, enum log_level *ret_level)
     return false;
 }
 
-void log_to_syslog(const char *ident)
+void log_connect_syslog(const char *ident)
 {
-    openlog(ident, LOG_PID, LOG_DAEMON);
+    openlog(ident, LOG_PID | LOG_NDELAY, LOG_DAEMON);
+}
+
+void log_to_syslog(void)
+{
     sink.syslog = true;
 }
 

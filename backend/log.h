@@ -30,8 +30,10 @@ bool log_parse_level(const char *name, enum log_level *ret_level);
  * a stream to systemd's journal, as $JOURNAL_STREAM says. */
 void log_to_stderr(void);
 
-/* From now on to syslog(3) under this identity (facility daemon). */
-void log_to_syslog(const char *ident);
+/* Reaches syslog(3), under this identity (facility daemon), while that may be done;
+ * and from now on to there. */
+void log_connect_syslog(const char *ident);
+void log_to_syslog(void);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -118,7 +118,7 @@ static void detach(void *arg)
     if (chdir("/") < 0) {
         log_warning("cannot leave the working directory: %s", g_strerror(errno));
     }
-    log_to_syslog("leasefs");
+    log_to_syslog();
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) {
         dup2(null, fd);
@@ -203,7 +203,7 @@ static int open_redis(const struct options *options, struct backend **ret, struc
         server.identity = identity;
         result = open_server(&server, given->background, ret, error, error_size);
         g_free(identity);
-        ret_policy->network = !server.conn.uri.path;
+        ret_policy->servers = server.conn.uri.path ? SANDBOX_UNIX_SERVERS : SANDBOX_NETWORK_SERVERS;
         ret_policy->ports[ret_policy->port_count++] = server.conn.uri.port;
     }
     if (password) {
@@ -232,6 +232,8 @@ static int serve_confined(const struct options *options, int waiting, struct unm
     struct audience audience = {.options = options, .waiting = waiting, .manager = -1};
     if (options->foreground) { /* else the manager waits for the parent */
         audience.manager = sdnotify_open();
+    } else {
+        log_connect_syslog("leasefs");
     }
     int result = open_backend(options, &backend, &sandbox.policy, error, sizeof error);
     if (result == 0) {

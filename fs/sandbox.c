@@ -10,8 +10,10 @@
 
 #include <cap-ng.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,11 +47,32 @@ static int sandbox_count_threads(void)
     return count;
 }
 
+/* The modules that look up host names are programs, which cannot be loaded later
+ * on.  getaddrinfo(3) finds those that are there already. */
+static void sandbox_load_resolver(void)
+{
+    g_autofree char *text = NULL;
+    if (!g_file_get_contents("/etc/nsswitch.conf", &text, NULL, NULL)) {
+        return;
+    }
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    for (size_t i = 0; lines[i]; i++) {
+        g_auto(GStrv) words = g_strsplit_set(g_strchug(lines[i]), " \t", -1);
+        for (size_t k = 1; words[0] && strcmp(words[0], "hosts:") == 0 && words[k]; k++) {
+            g_autofree char *module = g_strdup_printf("libnss_%s.so.2", words[k]);
+            dlopen(module, RTLD_NOW | RTLD_NODELETE); /* those that are part of libc have no file */
+        }
+    }
+}
+
 /* What is read once and then kept: files that are out of reach later on. */
-static void sandbox_read_ahead(void)
+static void sandbox_read_ahead(enum sandbox_servers servers)
 {
     tzset();                 /* for the times in syslog */
     (void)g_strerror(EPERM); /* the tables of character sets */
+    if (servers == SANDBOX_NETWORK_SERVERS) {
+        sandbox_load_resolver();
+    }
 }
 
 /* The bounding set is only root's to empty; nobody else has anything in the
@@ -100,6 +123,15 @@ static void sandbox_tell(struct sandbox *sandbox, int landlock, int seccomp)
     g_string_free(text, TRUE);
 }
 
+int sandbox_unmounter(void)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
+        return -errno;
+    }
+    int result = SANDBOX_SANITIZED ? 0 : sandbox_seccomp_unmounter();
+    return result < 0 ? result : 0;
+}
+
 int sandbox_apply(const struct sandbox_policy *policy, struct sandbox *ret_sandbox, char *error, size_t error_size)
 {
     int threads = sandbox_count_threads();
@@ -109,7 +141,7 @@ int sandbox_apply(const struct sandbox_policy *policy, struct sandbox *ret_sandb
     if (threads > 1) {
         return sandbox_fail(error, error_size, -EBUSY, "%d threads run already", threads);
     }
-    sandbox_read_ahead();
+    sandbox_read_ahead(policy->servers);
     int result = sandbox_drop_capabilities();
     if (result < 0) {
         return sandbox_fail(error, error_size, result, "capabilities cannot be dropped: %s", g_strerror(-result));

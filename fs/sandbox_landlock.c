@@ -127,10 +127,10 @@ static int landlock_allow(int ruleset, const struct landlock_handled *handled, c
     if (result == 0 && policy->directory) {
         result = landlock_allow_path(ruleset, handled->files, policy->directory, LANDLOCK_STORE);
     }
-    if (result == 0 && policy->network) {
+    if (result == 0 && policy->servers == SANDBOX_NETWORK_SERVERS) {
         result = landlock_allow_resolver(ruleset, handled->files);
     }
-    if (handled->net & LANDLOCK_CONNECT_TCP && policy->network) {
+    if (handled->net & LANDLOCK_CONNECT_TCP && policy->servers == SANDBOX_NETWORK_SERVERS) {
         for (size_t i = 0; result == 0 && i < policy->port_count; i++) {
             result = landlock_allow_port(ruleset, policy->ports[i]);
         }
@@ -149,7 +149,7 @@ int sandbox_landlock(const struct sandbox_policy *policy)
         return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
     }
     size_t size = landlock_known((int)version, &handled);
-    if (policy->network && policy->port_count == 0) {
+    if (policy->servers == SANDBOX_NETWORK_SERVERS && policy->port_count == 0) {
         handled.net &= ~LANDLOCK_CONNECT_TCP;
     }
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &handled, size, 0);

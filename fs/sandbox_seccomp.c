@@ -24,6 +24,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifdef __s390__
@@ -34,6 +36,10 @@
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA 0x53564d41
+#endif
+
+#if defined __x86_64__ || defined __aarch64__ || (defined __riscv && __riscv_xlen == 64)
+#define SECCOMP_OWN_FSTAT /* where the kernel's structure is libc's */
 #endif
 
 /* The often used ones are allowed for any arguments: the kernel remembers that. */
@@ -76,10 +82,11 @@ static const int seccomp_plain[] = {
     SCMP_SYS(open),
     SCMP_SYS(fstat),
     SCMP_SYS(fstat64),
-    SCMP_SYS(stat),
+#ifndef SECCOMP_OWN_FSTAT
     SCMP_SYS(newfstatat),
     SCMP_SYS(fstatat64),
     SCMP_SYS(statx),
+#endif
     SCMP_SYS(fstatfs),
     SCMP_SYS(fstatfs64),
     SCMP_SYS(ftruncate),
@@ -133,11 +140,7 @@ static const int seccomp_plain[] = {
     SCMP_SYS(getrusage),
     SCMP_SYS(sysinfo),
     SCMP_SYS(uname),
-    /* sockets with a path, for syslog or a server on this host; and to the process that unmounts */
-    SCMP_SYS(connect),
-    SCMP_SYS(send),
-    SCMP_SYS(sendto),
-    SCMP_SYS(sendmsg),
+    /* sockets that are connected */
     SCMP_SYS(recvfrom),
     SCMP_SYS(shutdown),
     SCMP_SYS(getsockopt),
@@ -145,12 +148,25 @@ static const int seccomp_plain[] = {
     SCMP_SYS(recv),
 };
 
-/* For hiredis, and for getaddrinfo(3) with its modules. */
+/* For getaddrinfo(3) with its modules, and for OpenSSL. */
 static const int seccomp_network[] = {
-    SCMP_SYS(bind),      SCMP_SYS(getsockname), SCMP_SYS(getpeername), SCMP_SYS(socketpair), SCMP_SYS(recvmsg),
-    SCMP_SYS(recvmmsg),  SCMP_SYS(sendmmsg),    SCMP_SYS(readlinkat),  SCMP_SYS(readlink),   SCMP_SYS(access),
-    SCMP_SYS(faccessat), SCMP_SYS(faccessat2),  SCMP_SYS(getdents64),  SCMP_SYS(statfs),     SCMP_SYS(statfs64),
-    SCMP_SYS(select),    SCMP_SYS(pselect6),
+    SCMP_SYS(getsockname), SCMP_SYS(getpeername), SCMP_SYS(sendmmsg),   SCMP_SYS(readlinkat), SCMP_SYS(readlink),
+    SCMP_SYS(access),      SCMP_SYS(faccessat),   SCMP_SYS(faccessat2), SCMP_SYS(getdents64), SCMP_SYS(statfs),
+    SCMP_SYS(statfs64),    SCMP_SYS(select),      SCMP_SYS(pselect6),   SCMP_SYS(stat),       SCMP_SYS(newfstatat),
+    SCMP_SYS(fstatat64),   SCMP_SYS(statx),
+};
+
+/* For the process that unmounts: it looks at the mount table, lets a child ask the mount, and detaches. */
+static const int seccomp_unmounter[] = {
+    SCMP_SYS(read),        SCMP_SYS(write),          SCMP_SYS(poll),         SCMP_SYS(ppoll),
+    SCMP_SYS(recvmsg),     SCMP_SYS(open),           SCMP_SYS(openat),       SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),  SCMP_SYS(statfs),         SCMP_SYS(statfs64),     SCMP_SYS(close),
+    SCMP_SYS(close_range), SCMP_SYS(pipe2),          SCMP_SYS(umount2),      SCMP_SYS(kill),
+    SCMP_SYS(wait4),       SCMP_SYS(getpid),         SCMP_SYS(gettid),       SCMP_SYS(geteuid),
+    SCMP_SYS(geteuid32),   SCMP_SYS(munmap),         SCMP_SYS(mremap),       SCMP_SYS(brk),
+    SCMP_SYS(madvise),     SCMP_SYS(futex),          SCMP_SYS(futex_time64), SCMP_SYS(rt_sigaction),
+    SCMP_SYS(getrandom),   SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(set_robust_list),
+    SCMP_SYS(rseq),        SCMP_SYS(exit),           SCMP_SYS(exit_group),   SCMP_SYS(restart_syscall),
 };
 
 /* Allowed if (argument & mask) == value. */
@@ -181,17 +197,35 @@ static const struct seccomp_rule seccomp_conditional[] = {
     {SCMP_SYS(ioctl), 1, INT_BITS, FIONREAD},
     {SCMP_SYS(ioctl), 1, INT_BITS, FIONBIO},
     {SCMP_SYS(ioctl), 1, INT_BITS, PROCESS_PIDFD_GET_INFO},
+    {SCMP_SYS(mmap), 2, PROT_EXEC, 0},
+    {SCMP_SYS(mmap2), 2, PROT_EXEC, 0},
     {SCMP_SYS(mprotect), 2, PROT_EXEC, 0},
+    {SCMP_SYS(send), 0, 0, 0},
+    {SCMP_SYS(sendto), 4, ANY_BIT, 0}, /* to whom the socket is connected, nobody else */
     {SCMP_SYS(prctl), 0, INT_BITS, PR_SET_NAME},
     {SCMP_SYS(prctl), 0, INT_BITS, PR_SET_VMA},
     {SCMP_SYS(prlimit64), 2, ANY_BIT, 0}, /* to ask, not to set */
+};
+
+static const struct seccomp_rule seccomp_conditional_unix[] = {
+    {SCMP_SYS(connect), 0, 0, 0},
     {SCMP_SYS(socket), 0, INT_BITS, AF_UNIX},
 };
 
+/* Not AF_NETLINK, by which getaddrinfo(3) asks for our addresses: it does without. */
 static const struct seccomp_rule seccomp_conditional_network[] = {
+    {SCMP_SYS(connect), 0, 0, 0},
     {SCMP_SYS(socket), 0, INT_BITS, AF_INET},
     {SCMP_SYS(socket), 0, INT_BITS, AF_INET6},
-    {SCMP_SYS(socket), 0, INT_BITS, AF_NETLINK}, /* getaddrinfo(3): which addresses are ours */
+};
+
+static const struct seccomp_rule seccomp_conditional_unmounter[] = {
+    {SCMP_SYS(clone), CLONE_FLAGS, CLONE_VM | CLONE_THREAD | NEW_NAMESPACES, 0},
+    {SCMP_SYS(mmap), 2, PROT_EXEC, 0},
+    {SCMP_SYS(mmap2), 2, PROT_EXEC, 0},
+    {SCMP_SYS(mprotect), 2, PROT_EXEC, 0},
+    {SCMP_SYS(fcntl), 1, INT_BITS, F_GETFL},
+    {SCMP_SYS(fcntl), 1, INT_BITS, F_SETFD},
 };
 
 static int seccomp_allow(scmp_filter_ctx filter, const int *calls, size_t count)
@@ -213,43 +247,49 @@ static int seccomp_allow_if(scmp_filter_ctx filter, const struct seccomp_rule *r
     return result;
 }
 
-/* abort(3) signals its own process, and signal 0 asks whether a thread lives.
- * Programs are mapped only by modules of the resolver. */
-static int seccomp_allow_special(scmp_filter_ctx filter, bool network)
+/* abort(3) signals its own process, and signal 0 asks whether a thread lives. */
+static int seccomp_allow_special(scmp_filter_ctx filter)
 {
     struct seccomp_rule own[] = {
         {SCMP_SYS(tgkill), 0, INT_BITS, (uint64_t)getpid()},
         {SCMP_SYS(tgkill), 2, INT_BITS, 0},
-        {SCMP_SYS(mmap), 2, network ? 0 : PROT_EXEC, 0},
-        {SCMP_SYS(mmap2), 2, network ? 0 : PROT_EXEC, 0},
     };
     return seccomp_allow_if(filter, own, G_N_ELEMENTS(own));
 }
 
-static int seccomp_fill(scmp_filter_ctx filter, bool network)
+static int seccomp_fill(scmp_filter_ctx filter, enum sandbox_servers servers)
 {
-    int result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, not a list */
-    if (result == 0) {
-        result = seccomp_allow(filter, seccomp_plain, G_N_ELEMENTS(seccomp_plain));
-    }
+    int result = seccomp_allow(filter, seccomp_plain, G_N_ELEMENTS(seccomp_plain));
     if (result == 0) {
         result = seccomp_allow_if(filter, seccomp_conditional, G_N_ELEMENTS(seccomp_conditional));
     }
     if (result == 0) {
-        result = seccomp_allow_special(filter, network);
+        result = seccomp_allow_special(filter);
     }
-    if (result == 0 && network) {
+    if (result == 0 && servers == SANDBOX_UNIX_SERVERS) {
+        result = seccomp_allow_if(filter, seccomp_conditional_unix, G_N_ELEMENTS(seccomp_conditional_unix));
+    }
+    if (result == 0 && servers == SANDBOX_NETWORK_SERVERS) {
         result = seccomp_allow(filter, seccomp_network, G_N_ELEMENTS(seccomp_network));
     }
-    if (result == 0 && network) {
+    if (result == 0 && servers == SANDBOX_NETWORK_SERVERS) {
         result = seccomp_allow_if(filter, seccomp_conditional_network, G_N_ELEMENTS(seccomp_conditional_network));
     }
-    /* Kernels before 4.14 cannot log; that is all that they lack. */
-    seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);
     return result;
 }
 
-int sandbox_seccomp(const struct sandbox_policy *policy)
+static int seccomp_fill_unmounter(scmp_filter_ctx filter, enum sandbox_servers servers)
+{
+    (void)servers;
+    int result = seccomp_allow(filter, seccomp_unmounter, G_N_ELEMENTS(seccomp_unmounter));
+    return result
+               ? result
+               : seccomp_allow_if(filter, seccomp_conditional_unmounter, G_N_ELEMENTS(seccomp_conditional_unmounter));
+}
+
+/* 1; 0: the kernel has none; or -errno. */
+static int seccomp_confine(int (*fill)(scmp_filter_ctx filter, enum sandbox_servers servers),
+                           enum sandbox_servers servers)
 {
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) < 0 && errno == EINVAL) {
         return 0; /* EFAULT would be a kernel that has them */
@@ -258,7 +298,12 @@ int sandbox_seccomp(const struct sandbox_policy *policy)
     if (!filter) {
         return -ENOMEM;
     }
-    int result = seccomp_fill(filter, policy->network);
+    int result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, not a list */
+    if (result == 0) {
+        result = fill(filter, servers);
+    }
+    /* Kernels before 4.14 cannot log; that is all that they lack. */
+    seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);
     if (result == 0) {
         result = seccomp_load(filter);
     }
@@ -266,7 +311,31 @@ int sandbox_seccomp(const struct sandbox_policy *policy)
     return result == 0 ? 1 : result;
 }
 
+int sandbox_seccomp(const struct sandbox_policy *policy)
+{
+    return seccomp_confine(seccomp_fill, policy->servers);
+}
+
+int sandbox_seccomp_unmounter(void)
+{
+    return seccomp_confine(seccomp_fill_unmounter, SANDBOX_NO_SERVERS);
+}
+
+#ifdef SECCOMP_OWN_FSTAT
+/* Of what is open the daemon may ask, of a path it may not.  The fstat(3) of glibc before 2.39 makes the call that does
+ * both, so this one takes its place, in the libraries too. */
+int fstat(int fd, struct stat *ret_status)
+{
+    return (int)syscall(SYS_fstat, fd, ret_status);
+}
+#endif
+
 #else
+
+int sandbox_seccomp_unmounter(void)
+{
+    return 0;
+}
 
 int sandbox_seccomp(const struct sandbox_policy *policy)
 {

@@ -25,6 +25,7 @@
 
 #include "backend/log.h"
 #include "mountpoint.h"
+#include "sandbox.h"
 
 #define UNMOUNTER_NAME "leasefs-umount" /* as ps(1) shows it */
 #define UNMOUNTER_PATIENCE 10000        /* milliseconds */
@@ -126,6 +127,9 @@ static void G_GNUC_NORETURN unmounter_run(const char *mountpoint, int socket, pi
     unmounter_let_go(socket);
     unmounter_keep_rights();
     int deaths = unmounter_await_death(daemon);
+    if (geteuid() == 0 && sandbox_unmounter() < 0) { /* an ordinary user's needs fusermount3, which is setuid */
+        _exit(EXIT_FAILURE);
+    }
     while (deaths >= 0 && got > 0) {
         struct pollfd ready[] = {{.fd = deaths, .events = POLLIN}, {.fd = UNMOUNTER_SOCKET, .events = POLLIN}};
         poll(ready, G_N_ELEMENTS(ready), -1);

@@ -458,6 +458,70 @@ START_TEST(directory_that_others_may_write_is_refused)
 }
 END_TEST
 
+START_TEST(directory_of_another_user_is_refused)
+{
+    GPtrArray *records = scratch_records();
+    struct journal *j;
+    uint64_t cut;
+
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(directory, 65534, 65534), 0);
+        ck_assert_int_eq(open_at(directory, records, &j, &cut), -EACCES);
+        ck_assert_ptr_nonnull(strstr(error, "belongs to user 65534"));
+    }
+    g_ptr_array_unref(records);
+}
+END_TEST
+
+START_TEST(directory_that_is_a_link_is_refused)
+{
+    GPtrArray *records = scratch_records();
+    char *target = g_build_filename(directory, "target", NULL), *link = g_build_filename(directory, "link", NULL);
+    struct journal *j;
+    uint64_t cut;
+
+    ck_assert_int_eq(g_mkdir(target, 0700), 0);
+    ck_assert_int_eq(symlink(target, link), 0);
+    ck_assert_int_lt(open_at(link, records, &j, &cut), 0);
+    ck_assert_ptr_nonnull(strstr(error, "symbolic link"));
+    ck_assert_int_eq(unlink(link), 0);
+    ck_assert_int_eq(g_rmdir(target), 0);
+    g_free(link);
+    g_free(target);
+    g_ptr_array_unref(records);
+}
+END_TEST
+
+/* A link, a pipe, a directory or a file of somebody else where one of ours should be. */
+START_TEST(what_is_no_regular_file_of_ours_is_refused)
+{
+    static const char *const names[] = {"lock", "journal", "journal.new"};
+    GPtrArray *records = scratch_records();
+    char *path = g_build_filename(directory, names[_i], NULL), *other = g_build_filename(directory, "other", NULL);
+    struct journal *j;
+    uint64_t cut;
+
+    ck_assert_int_eq(symlink(other, path), 0);
+    ck_assert_int_eq(open_at(directory, records, &j, &cut), -EACCES);
+    ck_assert_ptr_nonnull(strstr(error, path));
+    ck_assert(!g_file_test(other, G_FILE_TEST_EXISTS));
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ck_assert_int_eq(open_at(directory, records, &j, &cut), -EACCES);
+    ck_assert_ptr_nonnull(strstr(error, "not a regular file"));
+    ck_assert_int_eq(unlink(path), 0);
+    if (geteuid() == 0) {
+        scratch_write(directory, names[_i], "", 0);
+        ck_assert_int_eq(chown(path, 65534, 65534), 0);
+        ck_assert_int_eq(open_at(directory, records, &j, &cut), -EACCES);
+        ck_assert_int_eq(unlink(path), 0);
+    }
+    g_free(other);
+    g_free(path);
+    g_ptr_array_unref(records);
+}
+END_TEST
+
 START_TEST(path_through_a_file_is_refused)
 {
     GPtrArray *records = scratch_records();
@@ -503,6 +567,9 @@ static Suite *journal_suite(void)
     tcase_add_test(access, second_opener_is_refused_and_told_by_whom);
     tcase_add_test(access, nobody_else_can_read_it);
     tcase_add_test(access, directory_that_others_may_write_is_refused);
+    tcase_add_test(access, directory_of_another_user_is_refused);
+    tcase_add_test(access, directory_that_is_a_link_is_refused);
+    tcase_add_loop_test(access, what_is_no_regular_file_of_ours_is_refused, 0, 3);
     tcase_add_test(access, path_through_a_file_is_refused);
     suite_add_tcase(suite, access);
     return suite;

@@ -66,6 +66,8 @@ it "the process that unmounts has two capabilities, and of the daemon's descript
 helper=$(unmounter_of "$first")
 expect_is "$(status "$helper" CapPrm)" 0000000000200004
 expect_is "$(status "$helper" CapBnd)" 0000000000200004
+expect_is "$(status "$helper" NoNewPrivs)" 1 NoNewPrivs
+[ "$sanitized" -gt 0 ] || grep -q 'without libseccomp' "$LOG" || expect_is "$(status "$helper" Seccomp)" 2 Seccomp
 for fd in 0 1 2; do expect_is "$(readlink "/proc/$helper/fd/$fd")" /dev/null "descriptor $fd"; done
 expect_is "$(readlink "/proc/$helper/fd/3")" 'socket:*'
 expect_is "$(readlink "/proc/$helper/fd/4")" '*signalfd*'
@@ -125,6 +127,7 @@ expect wait "$DAEMON"
 expect_not mounted_as "$point" "$device"
 expect eventually 10 gone "$helper"
 expect_is "$(refused "$DAEMON")" "" "system calls refused"
+expect_is "$(refused "$helper")" "" "system calls of the helper refused"
 mount_daemons[-1]=
 
 it "a signal to its service or terminal, which the helper gets too, ends both, and unmounts"
