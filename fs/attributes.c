@@ -195,6 +195,9 @@ void attributes_get(struct request *r)
 
 /* --- setting ---------------------------------------------------------------- */
 
+#define ATTRIBUTES_TIMES (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)
+#define ATTRIBUTES_OWNER (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)
+
 static void attributes_stored(void *arg, enum backend_result result)
 {
     struct request *r = arg;
@@ -225,6 +228,14 @@ static void attributes_change_directory(struct request *r)
     struct node *node = r->node;
     const struct stat *st = &r->attributes.stat;
     int set = r->attributes.set;
+    if (node->parent && !node->hashed) {
+        request_reply(r, -ESTALE); /* removed; by that name there may be another's */
+        return;
+    }
+    if (set & ATTRIBUTES_OWNER && request_uid(r) != 0 && request_uid(r) != node->uid) {
+        request_reply(r, -EPERM); /* the kernel has looked at whose it was */
+        return;
+    }
     attributes_apply(r, &node->mode, 07777, &node->uid, &node->gid);
     if (set & FUSE_SET_ATTR_MTIME) {
         node->directory->changed = st->st_mtim;
@@ -271,9 +282,6 @@ static void attributes_take_times(struct request *r)
     r->times.time[0] = access ? st->st_atim : set & FUSE_SET_ATTR_ATIME ? now : shown.st_atim;
     r->times.time[1] = modification ? st->st_mtim : set & FUSE_SET_ATTR_MTIME ? now : shown.st_mtim;
 }
-
-#define ATTRIBUTES_TIMES (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)
-#define ATTRIBUTES_OWNER (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)
 
 static void attributes_set_known(struct request *r)
 {

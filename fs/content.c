@@ -127,10 +127,12 @@ static void content_known(void *arg, enum backend_result result, const struct ba
     struct request *r = arg;
     struct hold *hold = r->hold;
     struct backend_ticket *ticket = hold->ticket;
-    if (result == BACKEND_OK && hold->kind == BACKEND_FCNTL && info->ticket && info->ticket->user == hold) {
+    bool first = result == BACKEND_OK && info->ticket && info->ticket->user == hold;
+    if (first && hold->kind == BACKEND_FCNTL) {
         ticket = info->ticket; /* a lock owner's tickets come and go */
     }
-    GBytes *next = ticket && result == BACKEND_OK ? content_next(r, info->content) : NULL;
+    /* Of several that share only the first is shown; nobody builds on what another wrote. */
+    GBytes *next = ticket && result == BACKEND_OK ? content_next(r, first ? info->content : NULL) : NULL;
     if (!next) {
         hold_unref(r->fs, hold);
         if (result != BACKEND_OK || !ticket) {

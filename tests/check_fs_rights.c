@@ -680,6 +680,50 @@ START_TEST(directory_is_removed_by_its_owner_and_root)
 }
 END_TEST
 
+START_TEST(who_shares_a_lock_builds_nothing_on_the_firsts_content)
+{
+    be(bob, BOB, 0666);
+    struct wire_file second = wire_created(w, "L", O_RDWR);
+    wire_advance(w, SECOND); /* idle from now on */
+    be(alice, ALICE, 0600);
+    struct wire_file first = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, first, 0, "secret", 6)), 0);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, second, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, second, 1, "x", 1)), 0);
+    ck_assert_int_eq(wire_result(w, wire_read(w, second, 0, 100)), EACCES);
+    check_content(first, "secret");
+    be(alice, ALICE, 0600);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_UN)), 0);
+    be(bob, BOB, 0666);
+    uint64_t read = wire_read(w, second, 0, 100);
+    size_t size;
+    ck_assert_int_eq(wire_result(w, read), 0);
+    ck_assert_mem_eq(wire_data(w, read, &size), "\0x", 2);
+    ck_assert_uint_eq(size, 2);
+}
+END_TEST
+
+START_TEST(removed_directory_does_not_change_the_next_of_its_name)
+{
+    be(bob, BOB, 0666);
+    uint64_t old = wire_node(w, wire_mkdir(w, "d"));
+    ck_assert_int_eq(wire_result(w, wire_rmdir(w, "d")), 0);
+    be(alice, ALICE, 0600);
+    uint64_t node = wire_node(w, wire_mkdir(w, "d"));
+    be(bob, BOB, 0666);
+    struct fuse_setattr_in in = {.valid = FATTR_MODE, .mode = S_IFDIR | 0777};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, old, NULL, in)), ESTALE);
+    ck_assert_int_ne(wire_result(w, wire_setxattr(w, old, "user.lease.ttl", "1s")), 0);
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, in)), EPERM);
+    ck_assert_uint_eq(attributes(node).mode, S_IFDIR | 0755);
+    ck_assert_uint_eq(attributes(node).uid, ALICE);
+    be(alice, ALICE, 0600);
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, in)), 0);
+}
+END_TEST
+
 /* --- losing ------------------------------------------------------------------------------ */
 
 START_TEST(lost_lease_is_stale_to_its_handle)
@@ -800,6 +844,8 @@ int main(void)
     tcase_add_test(cases, bytes_given_back_do_not_keep_others_from_breaking_their_own);
     tcase_add_test(cases, content_under_a_byte_range_is_not_linked_by_a_stranger);
     tcase_add_test(cases, directory_is_removed_by_its_owner_and_root);
+    tcase_add_test(cases, who_shares_a_lock_builds_nothing_on_the_firsts_content);
+    tcase_add_test(cases, removed_directory_does_not_change_the_next_of_its_name);
     tcase_add_test(cases, lost_lease_is_stale_to_its_handle);
     tcase_add_test(cases, lost_handle_does_not_write_to_the_next_holder);
     tcase_add_test(cases, flock_starts_afresh_after_a_loss);

@@ -174,6 +174,29 @@ attacks() { # WHERE
     says M 'os.chmod(path("dir"), 0o700)' EPERM
     says V 'os.rmdir(path("dir"))' ok
 
+    it "a directory that was removed does not change the next of its name ($1)"
+    says M 'os.mkdir(path("name")); d = os.open(path("name"), os.O_RDONLY); os.rmdir(path("name"))' ok
+    says V 'os.mkdir(path("name"), 0o700)' ok
+    says M 'os.fchmod(d, 0o777)' ESTALE
+    says M 'os.setxattr(d, "user.lease.ttl", b"1s")' 'E@(PERM|ACCES|STALE)'
+    says V 'acquire("name/private")' ok
+    says M 'os.listdir(d)' '\[\]'
+    owned_by name "$alice" 700
+    says M 'os.close(d)' ok
+    says V 'rm("name/private"); os.rmdir(path("name"))' ok
+
+    it "who shares a lock builds nothing on what the first has written ($1)"
+    says M 'j = op("built", "RDWR|CREAT"); None' ok
+    pause 1.1 # it is idle from now on
+    says V 'os.umask(0o077); s = op("built", "RDWR|CREAT"); flock(s, "SH"); write(s, "secret"); os.umask(0) and None' ok
+    says M 'flock(j, "SH|NB"); os.pwrite(j, b"x", 10) and None' ok
+    says M 'read(j)' EACCES
+    says V 'read(s)' secret
+    says V 'flock(s, "UN")' ok
+    says M '"secret" in read(j)' False
+    says M 'os.close(j)' ok
+    says V 'os.close(s)' ok
+
     it "a lock taken from nobody is its taker's, whoever has opened the name before ($1)"
     says V 's = op("later", "RDONLY|CREAT", 0o644); flock(s, "EX|NB")' ok
     says M 'os.umask(0o027); i = op("later", "RDONLY|CREAT", 0o666); flock(i, "SH|NB")' EAGAIN
