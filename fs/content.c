@@ -297,7 +297,8 @@ static struct hold *content_hold_of(struct request *r)
     struct hold *hold;
     LIST_FOREACH(hold, &r->node->holds, link) {
         bool has = hold->kind != BACKEND_FCNTL && hold->ticket && (hold->ticket->held || hold->sequence);
-        if (has && hold_is_owner(hold, request_caller(r))) {
+        bool undecided = hold->kind == BACKEND_PROVISIONAL && !hold->owner && request_is_foreign(r);
+        if (has && (hold_is_owner(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
             return hold;
         }
     }

@@ -46,6 +46,12 @@ LIST_HEAD(handle_list, handle);
 LIST_HEAD(directory_cursor_list, directory_cursor);
 LIST_HEAD(hold_question_list, hold_question);
 
+/* In the log and in .leasefs/status, once a process of a pid namespace that the daemon cannot see has used the mount.
+ */
+#define FS_FOREIGN_WARNING                                                                                             \
+    "processes of another pid namespace use the mount: who takes a lease cannot be told, so touch keeps it for one "   \
+    "TTL only; run leasefs in the host's pid namespace, or hold locks with flock"
+
 struct fs {
     struct ev_loop *loop;
     struct backend *backend;
@@ -70,6 +76,7 @@ struct fs {
     ev_idle interrupts;
     struct request_queue sleeping; /* the first to wake first */
     ev_timer alarm;
+    bool foreign;             /* see FS_FOREIGN_WARNING */
     struct sandbox sandbox;   /* what was given up */
     void (*ready)(void *arg); /* told once, when the kernel has greeted */
     void *ready_arg;

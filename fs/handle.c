@@ -9,14 +9,25 @@
 #include <sys/stat.h>
 
 #include "attributes.h"
+#include "backend/log.h"
 #include "lock.h"
 #include "rights.h"
 #include "sequence.h"
 #include "tree.h"
 
+/* Once, as it concerns the whole mount. */
+static void handle_warn_foreign(struct request *r)
+{
+    if (request_is_foreign(r) && !r->fs->foreign) {
+        r->fs->foreign = true;
+        log_warning("%s", FS_FOREIGN_WARNING);
+    }
+}
+
 struct handle *handle_new(struct request *r, int flags)
 {
     struct handle *h = g_new0(struct handle, 1);
+    handle_warn_foreign(r);
     h->node = tree_ref(r->node);
     h->opener = request_caller(r) ? owner_ref(request_caller(r)) : NULL;
     h->uid = request_uid(r);
@@ -87,9 +98,13 @@ void handle_drop(struct fs *fs, struct handle *h)
     g_free(h);
 }
 
-static bool handle_is_opener(const struct handle *h, const struct owner *who)
+/* Of a pid namespace that cannot be seen any process of the user may be it. */
+static bool handle_is_opener(const struct handle *h, struct request *r)
 {
-    return who && h->opener == who;
+    if (request_is_foreign(r)) {
+        return !h->opener && h->uid == request_uid(r);
+    }
+    return request_caller(r) && h->opener == request_caller(r);
 }
 
 struct hold *handle_own_hold(const struct handle *h)
@@ -237,6 +252,7 @@ void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*repl
         request_reply(r, -EEXIST);
         return;
     }
+    handle_warn_foreign(r);
     r->reply = reply;
     r->hold = hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode);
     hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
@@ -290,11 +306,15 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
     pid_t tid = fuse_req_ctx(r->req)->pid;
     /* One that is on its way out may be past being known. */
     bool gone = !request_caller(r) && h->opener && owner_pid(h->opener) == tid;
-    if (!matters || (!gone && !handle_is_opener(h, request_caller(r)))) {
+    if (!matters || (!gone && !handle_is_opener(h, r))) {
         request_reply(r, 0);
         return;
     }
-    bool exiting = gone || owner_thread_exiting(r->fs->owners, tid);
+    if (request_is_foreign(r) && !h->hold) {
+        request_reply(r, 0); /* perhaps a child's, that has ended */
+        return;
+    }
+    bool exiting = gone || (tid && owner_thread_exiting(r->fs->owners, tid));
     h->closing = !exiting && !h->locking && !h->refused;
     if (h->hold && h->hold->kind == BACKEND_LEASE) {
         h->hold->closed = !exiting;

@@ -129,15 +129,12 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
 bool hold_in_use(struct hold *hold)
 {
     struct owner *owner = hold_owner(hold);
-    if (!owner) {
-        return false;
-    }
-    if (owner_alive(owner) || hold_passes_on(hold, true)) {
+    if (owner && (owner_alive(owner) || hold_passes_on(hold, true))) {
         return true;
     }
     struct handle *handle;
     LIST_FOREACH(handle, &hold->node->handles, link) {
-        if (handle->hold == hold || handle->kin || handle->opener == owner) {
+        if (handle->hold == hold || (owner && (handle->kin || handle->opener == owner))) {
             return true;
         }
     }

@@ -27,6 +27,7 @@
 #include "backend/redis_check.h"
 #include "mountpoint.h"
 #include "options.h"
+#include "process.h"
 #include "sdnotify.h"
 #include "session.h"
 #include "unmounter.h"
@@ -306,6 +307,12 @@ static int act(const struct options *options)
     if (options->show_version) {
         printf("leasefs %s (libfuse %s)\n", PACKAGE_VERSION, fuse_pkgversion());
         return EXIT_SUCCESS;
+    }
+    if (!process_sees_itself()) {
+        log_error(
+            "/proc is not that of this pid namespace, so strangers would be taken for the owners of locks: mount one "
+            "first, as unshare --mount-proc and container engines do");
+        return EXIT_FAILURE;
     }
     if (options->foreground) {
         return serve(options, NOBODY_WAITS);

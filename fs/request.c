@@ -32,6 +32,11 @@ void request_unref(struct request *r)
     }
 }
 
+bool request_is_foreign(const struct request *r)
+{
+    return fuse_req_ctx(r->req)->pid == 0;
+}
+
 struct owner *request_caller(struct request *r)
 {
     if (!r->has_caller) {

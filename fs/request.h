@@ -105,6 +105,9 @@ void request_unref(struct request *r);
 
 /* The process that asked; NULL when it has none here (see owner.h).  Borrowed. */
 struct owner *request_caller(struct request *r);
+/* Is it of a process in a pid namespace that the daemon cannot see? (The kernel
+ * tells pid 0 then; fs/fuse/dev.c, fuse_get_req.) */
+bool request_is_foreign(const struct request *r);
 uid_t request_uid(const struct request *r);
 
 /* Waits at the end of `queue` for its owner to resume it.  Interruptible. */

@@ -240,6 +240,71 @@ START_TEST(lease_without_an_owner_is_not_renewed)
 }
 END_TEST
 
+/* Of another pid namespace: only the handle is known. */
+START_TEST(lease_without_an_owner_is_renewed_while_its_handle_is_open)
+{
+    w->pid = 0;
+    struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL), idle = wire_opened(w, file.node, O_RDONLY);
+    wire_advance(w, 10 * LEASE_TTL_DEFAULT);
+    ck_assert_ptr_nonnull(holder("L"));
+    ck_assert_int_eq(wire_close(w, file), 0);
+    wire_advance(w, LEASE_TTL_DEFAULT + 1);
+    ck_assert_ptr_null(holder("L"));
+    ck_assert_int_eq(wire_close(w, idle), 0);
+}
+END_TEST
+
+START_TEST(touch_of_another_pid_namespace_takes_a_lease)
+{
+    w->pid = 0;
+    struct wire_file gnu = wire_created(w, "gnu", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, gnu, 0)), 0); /* dup2 and close */
+    ck_assert_int_eq(wire_result(w, wire_touch(w, gnu.node, &gnu)), 0);
+    ck_assert_int_eq(wire_close(w, gnu), 0);
+    struct wire_file path = wire_created(w, "path", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, path.node, NULL)), 0);
+    ck_assert_int_eq(wire_close(w, path), 0);
+    struct wire_file busybox = wire_created(w, "busybox", O_RDWR);
+    ck_assert_int_eq(wire_close(w, busybox), 0);
+    wire_advance(w, 2 * SECOND);
+    static const char *const names[] = {"gnu", "path", "busybox"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        ck_assert_msg(holder(names[i]) && holder(names[i])->kind == BACKEND_LEASE, "%s", names[i]);
+    }
+    /* Later they are refused. */
+    struct wire_file late = wire_opened(w, gnu.node, O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, gnu.node, &late)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, gnu.node, NULL)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "gnu")), 0);
+    ck_assert_int_eq(wire_close(w, late), 0);
+    ck_assert_ptr_null(holder("gnu"));
+}
+END_TEST
+
+START_TEST(times_of_another_user_and_namespace_decide_nothing)
+{
+    w->pid = 0;
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    w->uid = 1234;
+    ck_assert_int_ne(wire_result(w, wire_touch(w, file.node, NULL)), 0);
+    w->uid = 0;
+    wire_advance(w, 2 * SECOND);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(child_of_another_pid_namespace_that_ends_takes_nothing)
+{
+    w->pid = 0;
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    wire_advance(w, 2 * SECOND);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, file, 7)), 0);
+    ck_assert_ptr_null(holder("L"));
+    ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
 START_TEST(fixed_term_is_not_renewed_until_it_is_automatic_again)
 {
     uint64_t node = lease_of(alice, "L");
@@ -819,6 +884,10 @@ int main(void)
     tcase_add_test(cases, nobody_inherits_after_the_first_second);
     tcase_add_test(cases, open_handle_of_a_dead_owner_keeps_its_lease);
     tcase_add_test(cases, lease_without_an_owner_is_not_renewed);
+    tcase_add_test(cases, lease_without_an_owner_is_renewed_while_its_handle_is_open);
+    tcase_add_test(cases, touch_of_another_pid_namespace_takes_a_lease);
+    tcase_add_test(cases, times_of_another_user_and_namespace_decide_nothing);
+    tcase_add_test(cases, child_of_another_pid_namespace_that_ends_takes_nothing);
     tcase_add_test(cases, fixed_term_is_not_renewed_until_it_is_automatic_again);
     tcase_add_test(cases, expiry_is_told_to_the_kernel);
     tcase_add_test(cases, stranger_may_not_change_mode_owner_or_size);

@@ -241,22 +241,4 @@ says A 'f = op("renewed"); write(f, "x")' ok
 expect [ "$(remaining renewed)" -gt "$((TTL - 250))" ]
 say "remaining was $before"
 
-it "a process in another pid namespace has no owner: its lease is not renewed"
-home=$MNT
-if unshare --pid --fork --kill-child true 2>/dev/null; then
-    mount_backend memory ttl=1s unshare --pid --fork --kill-child
-    actor N
-    says N 'acquire("unowned")' ok
-    now
-    T=$NOW
-    expect eventually 5 absent unowned
-    now
-    expect_between 900 $((NOW - T)) $((1000 + SLACK)) "milliseconds that it lasted"
-    end_actor N
-else
-    say "no pid namespaces here"
-    pass
-fi
-MNT=$home
-
 finish
