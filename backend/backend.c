@@ -94,9 +94,10 @@ bool backend_matches(const struct backend_match *match, GBytes *meta)
            (at + length == end || at[length] == ' ');
 }
 
-void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg)
+void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+                    backend_done *done, void *arg)
 {
-    b->operations->rename(b, ticket, name, done, arg);
+    b->operations->rename(b, ticket, name, replaced, done, arg);
 }
 
 void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,

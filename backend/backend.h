@@ -238,7 +238,8 @@ struct backend_operations {
     void (*set)(struct backend *, struct backend_ticket *, const struct backend_change *, backend_done *, void *arg);
     void (*revoke)(struct backend *, const char *name, uint64_t fence, const struct backend_match *, backend_done *,
                    void *arg);
-    void (*rename)(struct backend *, struct backend_ticket *, const char *name, backend_done *, void *arg);
+    void (*rename)(struct backend *, struct backend_ticket *, const char *name, struct backend_ticket *replaced,
+                   backend_done *, void *arg);
     void (*test)(struct backend *, const char *name, const struct backend_claim *, backend_known *, void *arg);
     void (*stat)(struct backend *, const char *name, backend_known *, void *arg);
     void (*list)(struct backend *, const char *directory, const char *after, size_t max, backend_listed *, void *arg);
@@ -317,10 +318,15 @@ void backend_revoke_matching(struct backend *b, const char *name, uint64_t fence
 /* For backends: does this meta (may be NULL)? */
 bool backend_matches(const struct backend_match *match, GBytes *meta);
 
-/* Moves a ticket that holds to another name, which must be free, with its token
- * and content.  BUSY if it is not.  The token is raised if the other name has
- * seen a higher one. */
-void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg);
+/* Moves a ticket that holds to another name with its token and content.  The name
+ * must be free, or held by `replaced` (NULL: none) and nobody else: that ends in
+ * the same step (event: RELEASED), and who waits for the name goes on waiting.
+ * BUSY if it is not.  Whatever is told but OK, nothing has changed, a crash in
+ * between included; of an outcome that stays unknown both tickets end as LOST
+ * before UNREACHABLE is told.  The token is raised if the other name has seen a
+ * higher one.  A change of the ticket (backend_set) that crosses it is not lost. */
+void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+                    backend_done *done, void *arg);
 
 /* What stands in the way of this claim (F_GETLK): type BACKEND_NOTHING if it
  * would be granted. */

@@ -259,39 +259,54 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, co
     local_complete_in_turn(l, sequence, done, arg, result, result);
 }
 
-/* The journal failed under a rename: back, or if somebody has been granted the
- * old name meanwhile, the ticket is lost. */
-static void undo_rename(struct local *l, clock_ms now, struct backend_ticket *ticket, const char *old)
+/* Writes down the lease as it will be after the rename, and the end of the one that
+ * it replaces, in one record: a crash leaves both as they were or both changed. */
+static enum backend_result keep_rename(struct local *l, const struct backend_ticket *ticket, const char *name,
+                                       const struct backend_ticket *replaced, uint64_t *ret_sequence)
 {
-    uint64_t sequence;
+    bool over = replaced && is_kept(l, replaced->kind);
+    struct local_lease lease = {
+        .name = name,
+        .fence = lockspace_next_fence(l->space),
+        .replaces = ticket->fence,
+        .over = over ? replaced->fence : 0,
+        .flags = (uint8_t)(LOCAL_LEASE_HELD | (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0) |
+                           (over ? LOCAL_LEASE_OVER : 0)),
+        .ttl = ticket->ttl,
+        .acquired = ticket->acquired,
+        .deadline = ticket->deadline,
+        .meta = lockspace_ticket_meta(ticket),
+        .content = lockspace_ticket_content(ticket),
+    };
+    enum backend_result result = local_store_put_lease(l->store, &lease);
 
-    if (lockspace_rename(l->space, now, ticket, old) != BACKEND_OK)
-        local_lose(l, now, ticket);
-    local_commit(l, &sequence);
+    return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }
 
-static void local_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done,
-                         void *arg)
+static void local_rename(struct backend *b, struct backend_ticket *ticket, const char *name,
+                         struct backend_ticket *replaced, backend_done *done, void *arg)
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
     bool kept = is_kept(l, ticket->kind);
-    uint64_t old_fence = ticket->fence, sequence = 0;
+    uint64_t sequence = 0, after = 0;
     char old[LOCAL_NAME_MAX];
-    enum backend_result result = may_give(l, name, kept), committed;
+    enum backend_result result = may_give(l, name, kept);
 
+    if (replaced && local_has_ended(l, replaced))
+        replaced = NULL;
     if (local_has_ended(l, ticket) || !lockspace_ticket_name(ticket, old, sizeof(old)))
         result = BACKEND_STALE;
     if (result == BACKEND_OK)
-        result = lockspace_rename(l->space, now, ticket, name);
-    if (result == BACKEND_OK && kept && ticket->fence != old_fence)
-        local_store_put_ticket(l->store, ticket, old_fence);
-    committed = local_commit(l, &sequence);
-    if (result == BACKEND_OK && kept && committed != BACKEND_OK) {
-        undo_rename(l, now, ticket, old);
-        result = committed;
+        result = lockspace_may_rename(l->space, now, ticket, name, replaced);
+    if (result == BACKEND_OK && strcmp(old, name) != 0) {
+        if (kept)
+            result = keep_rename(l, ticket, name, replaced, &sequence);
+        if (result == BACKEND_OK)
+            result = lockspace_rename(l->space, now, ticket, name, replaced);
     }
-    local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
+    local_commit(l, &after);
+    local_complete(l, MAX(sequence, after), done, arg, result, BACKEND_UNREACHABLE);
 }
 
 /* --- questions --- */

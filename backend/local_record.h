@@ -8,7 +8,9 @@
  *     SESSION    i64 boottime, i64 wall clock, boot id
  *     FENCE      u64 the next fencing token, or one not yet given out
  *     LEASE      u64 fence, u64 the fence it had before or 0, u8 flags, i64 ttl,
- *                i64 acquired, i64 deadline, name, meta, content: as it is now
+ *                i64 acquired, i64 deadline, name, meta, content: as it is now;
+ *                with LOCAL_LEASE_OVER, u64 fence of the lease that had its name
+ *                and ended with this
  *     END        u64 fence
  *     RENEWALS   any number of: u64 fence, i64 ttl, i64 deadline
  *     CHANGE     u64 fence, u8 enum of backend_set, meta, content
@@ -35,7 +37,7 @@ enum local_record {
     LOCAL_UNTIMED,
 };
 
-enum { LOCAL_LEASE_HELD = 1, LOCAL_LEASE_SEQUENCE = 2, LOCAL_LEASE_SHARED = 4 };
+enum { LOCAL_LEASE_HELD = 1, LOCAL_LEASE_SEQUENCE = 2, LOCAL_LEASE_SHARED = 4, LOCAL_LEASE_OVER = 8 };
 
 struct local_session {
     clock_ms boottime; /* both clocks read together */
@@ -48,6 +50,7 @@ struct local_lease {
     const char *name;
     uint64_t fence;
     uint64_t replaces; /* fencing token under which it was known before; 0: the same */
+    uint64_t over;     /* with LOCAL_LEASE_OVER */
     uint8_t flags;     /* of LOCAL_LEASE_ */
     int64_t ttl;
     clock_ms acquired;

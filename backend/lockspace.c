@@ -570,37 +570,86 @@ void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const
     }
 }
 
-enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
-                                     const char *name)
+/* The first holder of the place, though not `but` while its term lasts. */
+static struct ticket *other_holder(const struct entry *place, clock_ms now, const struct ticket *but)
 {
-    struct ticket *t = (struct ticket *)ticket;
-    struct directory *directory = NULL;
-    const char *leaf = NULL;
-    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
+    const struct queue *q = lockspace_queue(place);
+    struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
+    struct ticket *t = q ? lockspace_ticket(node) : place->ticket;
+    if (t == but && t->head.deadline > now && place->type != ENTRY_SEQUENCE) {
+        return node ? lockspace_ticket(skiplist_next(node)) : NULL;
+    }
+    return t;
+}
+
+/* Where a ticket is to move: *ret_entry is what is there, of which only `replaced`
+ * holds, its own place, or NULL. */
+static enum backend_result find_target(struct lockspace *space, clock_ms now, const struct ticket *t, const char *name,
+                                       const struct ticket *replaced, struct directory **ret_directory,
+                                       const char **ret_leaf, struct entry **ret_entry)
+{
+    enum backend_result result = lockspace_locate(space, name, ret_directory, ret_leaf);
     if (result != BACKEND_OK || t->entry->type == ENTRY_SEQUENCE) {
         return result == BACKEND_OK ? BACKEND_INVALID : result;
     }
     if (!t->head.held || t->head.deadline <= now) {
         return BACKEND_STALE;
     }
-    struct entry *place = t->entry, *target;
-    while ((target = lockspace_entry_find(directory, leaf))) {
-        const struct queue *q = lockspace_queue(target);
-        if (target == place || target->type == ENTRY_DIRECTORY) {
-            return target == place ? BACKEND_OK : BACKEND_IS_DIRECTORY;
+    struct entry *target;
+    while ((target = lockspace_entry_find(*ret_directory, *ret_leaf)) && target != t->entry) {
+        if (target->type == ENTRY_DIRECTORY) {
+            return BACKEND_IS_DIRECTORY;
         }
-        struct ticket *holder = q ? lockspace_ticket(skiplist_first(&q->holders)) : target->ticket;
+        struct ticket *holder = other_holder(target, now, replaced);
+        if (!holder) {
+            break;
+        }
         if (holder->head.deadline > now) {
             return BACKEND_BUSY;
         }
         end_ticket(space, now, holder, BACKEND_EXPIRED);
     }
+    *ret_entry = target;
+    return BACKEND_OK;
+}
+
+enum backend_result lockspace_may_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                         const char *name, const struct backend_ticket *replaced)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    struct entry *target = NULL;
+    return find_target(space, now, (struct ticket *)ticket, name, (const struct ticket *)replaced, &directory, &leaf,
+                       &target);
+}
+
+enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                     const char *name, struct backend_ticket *replaced)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    struct entry *place = t->entry, *target = NULL;
+    enum backend_result result =
+        find_target(space, now, t, name, (const struct ticket *)replaced, &directory, &leaf, &target);
+    if (result != BACKEND_OK || target == place) {
+        return result;
+    }
     uint64_t start = lockspace_start(t), end = lockspace_end(t);
     lockspace_leave(space, t);
-    t->entry = lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
+    t->entry = target ? target : lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
     t->head.fence = space->next_fence++;
     lockspace_join(space, t, true);
-    lockspace_settle(space, t->entry);
+    if (target) {
+        lockspace_expel(space, now, (struct ticket *)replaced, BACKEND_RELEASED);
+        const struct queue *q = lockspace_queue(target);
+        if (q && skiplist_length(&q->waiters) > 0 && space->listener.wanted) {
+            space->listener.wanted(space->context, ticket);
+        }
+        lockspace_update(space, now, target, 0, BACKEND_RANGE_MAX);
+    } else {
+        lockspace_settle(space, t->entry);
+    }
     lockspace_update(space, now, place, start, end);
     return BACKEND_OK;
 }

@@ -97,9 +97,13 @@ bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t
                              const struct backend_match *match);
 enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, const char *name, uint64_t fence);
 /* The ticket gets the next fencing token, since its new name may have seen any
- * before.  STALE: it does not hold; INVALID: it is a sequence ticket. */
+ * before; `replaced` (NULL: none), if it holds that name, `ended` as RELEASED.
+ * STALE: it does not hold; INVALID: it is a sequence ticket. */
 enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
-                                     const char *name);
+                                     const char *name, struct backend_ticket *replaced);
+/* What lockspace_rename would say; what has expired in its way ends. */
+enum backend_result lockspace_may_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                         const char *name, const struct backend_ticket *replaced);
 /* These two do not end what has expired: tick first. */
 void lockspace_test(struct lockspace *space, const char *name, const struct backend_claim *claim,
                     struct backend_info *ret_info);

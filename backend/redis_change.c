@@ -310,12 +310,41 @@ void redis_convert(struct backend *b, struct backend_ticket *ticket, const struc
     send_convert(done_op(r, t, done, arg), t, claim, 0);
 }
 
+/* Whether the ticket may have been under another name than the request said when
+ * that was carried out. */
+static bool has_moved(const struct redis_ticket *t, const struct redis_op *op)
+{
+    return t->renaming || strcmp(t->place->name, op->name) != 0;
+}
+
+static void on_set(void *arg, const struct redis_answer *answer);
+
+static void send_set(struct redis_op *op, const struct redis_ticket *t, const struct backend_change *c)
+{
+    struct redis_call call = {0};
+
+    g_free(op->name);
+    op->name = g_strdup(t->place->name);
+    fill(&call, op->r, REDIS_SET, t);
+    add_change(&call, op, c);
+    redis_call_send(&call, 0, on_set, op);
+}
+
 static void on_set(void *arg, const struct redis_answer *answer)
 {
     struct redis_op *op = arg;
     struct redis_ticket *t = redis_ticket_find(op->r, op->token);
     enum backend_result result = redis_result(op->r, answer);
 
+    if (t && result == BACKEND_STALE && has_moved(t, op) && !has_ended(t)) {
+        struct backend_change change = op->change;
+
+        op->change = (struct backend_change){0};
+        send_set(op, t, &change);
+        g_clear_pointer(&change.meta, g_bytes_unref);
+        g_clear_pointer(&change.content, g_bytes_unref);
+        return;
+    }
     if (t && result == BACKEND_OK)
         change(t, &op->change);
     finish(op, result);
@@ -326,17 +355,11 @@ void redis_set(struct backend *b, struct backend_ticket *ticket, const struct ba
 {
     struct redis *r = (struct redis *)b;
     struct redis_ticket *t = (struct redis_ticket *)ticket;
-    struct redis_call call = {0};
-    struct redis_op *op;
 
-    if (has_ended(t)) {
+    if (has_ended(t))
         done(arg, BACKEND_STALE);
-        return;
-    }
-    op = done_op(r, t, done, arg);
-    fill(&call, r, REDIS_SET, t);
-    add_change(&call, op, c);
-    redis_call_send(&call, 0, on_set, op);
+    else
+        send_set(done_op(r, t, done, arg), t, c);
 }
 
 /* --- renewing --- */
@@ -348,8 +371,7 @@ static void on_extended(void *arg, const struct redis_answer *answer)
     struct redis_ticket *t = redis_ticket_find(r, op->token);
     int64_t ttl = op->ttl;
     bool gone = answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0;
-    /* a rename may have been carried out before, though its answer is still to come */
-    bool moved = t && (t->renaming || strcmp(t->place->name, op->name) != 0);
+    bool moved = t && has_moved(t, op);
 
     redis_op_free(op);
     if (!t || t->state != REDIS_HELD)
@@ -409,28 +431,49 @@ void redis_renew(struct backend *b, const struct backend_renewal *renewals, size
 
 /* --- by name --- */
 
+static void end_as_lost(struct redis *r, const char *token)
+{
+    struct redis_ticket *t = token ? redis_ticket_find(r, token) : NULL;
+
+    if (t)
+        redis_ticket_end(r, t, BACKEND_LOST, true);
+}
+
+/* Where the ticket is when the outcome is unknown is not known either: another may
+ * have the old name by now, or we the new one.  So both are given back. */
 static void on_renamed(void *arg, const struct redis_answer *answer)
 {
     struct redis_op *op = arg;
     struct redis *r = op->r;
     struct redis_ticket *t = redis_ticket_find(r, op->token);
+    struct redis_ticket *replaced = op->replaced ? redis_ticket_find(r, op->replaced) : NULL;
     enum backend_result result = redis_result(r, answer);
+    bool unknown = answer->outcome == REDIS_UNKNOWN ||
+                   (answer->repeated && (answer->outcome == REDIS_ERROR || result == BACKEND_STALE));
 
     if (t)
         t->renaming = false;
-    if (t && answer->outcome != REDIS_UNKNOWN)
+    if (t && !unknown)
         g_clear_pointer(&t->moving, g_free);
     if (t && result == BACKEND_OK) {
         redis_ticket_rename(r, t, op->name);
         t->head.fence = redis_unsigned(answer->reply, 1);
     }
+    if (result == BACKEND_OK && replaced && strcmp(replaced->place->name, op->name) == 0)
+        redis_ticket_end(r, replaced, BACKEND_RELEASED, false);
+    if (unknown) {
+        end_as_lost(r, op->token);
+        end_as_lost(r, op->replaced);
+    }
     finish(op, result);
 }
 
-void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg)
+void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+                  backend_done *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
     struct redis_ticket *t = (struct redis_ticket *)ticket;
+    const struct redis_ticket *over = (const struct redis_ticket *)replaced;
     struct redis_call call = {0};
     struct redis_op *op;
     const char *leaf;
@@ -445,6 +488,7 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
     }
     op = done_op(r, t, done, arg);
     op->name = g_strdup(name);
+    op->replaced = over ? g_strdup(over->token) : NULL;
     g_free(t->moving);
     t->moving = g_strdup(name);
     t->renaming = true;
@@ -456,5 +500,6 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
     redis_call_text(&call, leaf);
     redis_call_text(&call, strchr(name, '/') ? "1" : "0");
     redis_call_text(&call, name);
+    redis_call_text(&call, over ? over->token : "");
     redis_call_send(&call, 0, on_renamed, op);
 }

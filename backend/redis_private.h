@@ -112,8 +112,9 @@ struct redis_op {
     LIST_ENTRY(redis_op) link;
     struct redis *r;
     char token[REDIS_TOKEN_SIZE]; /* of the ticket that it is about; "" if none */
-    char *name;                   /* of a release, renewal or rename: the place's; of the new place */
+    char *name;                   /* of a release, renewal, set or rename: the place's; of the new place */
     char *file;                   /* of a release: the ticket's own name */
+    char *replaced;               /* of rename: the token of the ticket that it is to replace; or NULL */
     struct backend_claim claim;   /* of convert, without meta and content; of a release what is given back */
     struct backend_change change; /* of convert and set: references */
     int64_t ttl;                  /* of acquire, renew and release */
@@ -228,7 +229,8 @@ void redis_convert(struct backend *b, struct backend_ticket *ticket, const struc
 void redis_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
 void redis_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
                backend_done *done, void *arg);
-void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done, void *arg);
+void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+                  backend_done *done, void *arg);
 /* Sends the release of a ticket that is (to be) forgotten here, and does not
  * cease before the ticket must have run out.  `why`: as release.lua takes it. */
 void redis_send_release(struct redis *r, const struct redis_ticket *t, const char *why, backend_done *done, void *arg);

@@ -88,6 +88,7 @@ void redis_op_free(struct redis_op *op)
     g_clear_pointer(&op->change.content, g_bytes_unref);
     g_free(op->name);
     g_free(op->file);
+    g_free(op->replaced);
     g_free(op);
 }
 

@@ -198,10 +198,10 @@ static void work_rename(struct worker *w, uint32_t i)
 {
     uint32_t other = (uint32_t)g_rand_int_range(w->random, 0, NAMES);
 
-    if (w->ticket[other])
+    if (other == i)
         return;
     tell(w, RENAME, false, i, other, &w->lease[i], 0);
-    ck_assert_int_eq(contract_rename(w->ticket[i], name_of(other)), BACKEND_OK);
+    ck_assert_int_eq(contract_rename_over(w->ticket[i], name_of(other), w->ticket[other]), BACKEND_OK);
     w->ticket[other] = w->ticket[i];
     w->lease[other] = w->lease[i];
     w->ticket[i] = NULL;
@@ -328,6 +328,8 @@ static void compare(struct model *m)
     char *copy = scratch_copy(directory);
     struct contract_log log = {0};
     unsigned names = 0, before = 0;
+    bool renames = m->open.change == RENAME, moved;
+    struct lease replaced = renames ? m->lease[m->open.other] : (struct lease){.held = false};
 
     contract_start(open_at(copy, false));
     for (uint32_t i = 0; i < NAMES; i++) {
@@ -341,8 +343,11 @@ static void compare(struct model *m)
         m->lease[i] = found;
         m->fence = MAX(m->fence, found.fence);
     }
-    if (m->open.change == RENAME) /* not two of them, nor none */
-        ck_assert_uint_eq(names, before);
+    moved = renames && !m->lease[m->open.name].held;
+    if (renames) /* not two of them, nor none */
+        ck_assert_uint_eq(names, before - (moved && replaced.held));
+    if (replaced.held) /* both have changed, or neither */
+        ck_assert(moved == (m->lease[m->open.other].fence != replaced.fence));
     m->open = (struct report){.change = NOTHING};
     ck_assert_uint_eq(backend_counts(contract_backend).locks, names);
     ck_assert_uint_gt(contract_get("probe", BACKEND_FLOCK, &log)->fence, m->fence);

@@ -316,7 +316,7 @@ START_TEST(what_has_expired_can_be_neither_renewed_nor_changed)
     struct backend_ticket *a = lock_world_hold(w, "a", ex("A"));
     w->now = WORLD_TTL;
     ck_assert_int_eq(convert(a, ex("A")), BACKEND_STALE);
-    ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "b"), BACKEND_STALE);
+    ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "b", NULL), BACKEND_STALE);
     lock_world_told(w, "");
     lockspace_renew(w->space, w->now, a, WORLD_TTL, 0);
     lock_world_told(w, "ended A lost; ");
@@ -406,7 +406,7 @@ START_TEST(tokens_grow_whatever_happens_to_the_name)
     struct backend_ticket *b = lock_world_hold(w, "b", ex("B"));
     ck_assert_uint_eq(b->fence, 1000);
     lock_world_release(w, b);
-    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "b"), BACKEND_OK);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "b", NULL), BACKEND_OK);
     ck_assert_uint_gt(a->fence, 1000);
 }
 END_TEST

@@ -107,8 +107,8 @@ START_TEST(the_file_of_a_ticket_is_no_free_name)
     ck_assert_int_eq(lockspace_acquire(w->space, 0, "q/job-0000000001", &claim, &ticket, &holder), BACKEND_BUSY);
     ck_assert_ptr_eq(holder.ticket, waiting);
     ck_assert_int_eq(lockspace_mkdir(w->space, "q/job-0000000001", &attributes), BACKEND_EXISTS);
-    ck_assert_int_eq(lockspace_rename(w->space, 0, other, "q/job-0000000001"), BACKEND_BUSY);
-    ck_assert_int_eq(lockspace_rename(w->space, 0, waiting, "free"), BACKEND_INVALID);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, other, "q/job-0000000001", NULL), BACKEND_BUSY);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, waiting, "free", NULL), BACKEND_INVALID);
     lockspace_test(w->space, "q/job-0000000001", &claim, &holder);
     ck_assert_ptr_eq(holder.ticket, waiting);
 }

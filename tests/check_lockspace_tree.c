@@ -131,7 +131,7 @@ START_TEST(a_rename_moves_token_content_and_waiters_stay)
     struct backend_ticket *b = lock_world_wait(w, "a", ex("B"));
     g_string_truncate(w->log, 0);
     uint64_t highest = b->fence;
-    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "d/c"), BACKEND_OK);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "d/c", NULL), BACKEND_OK);
     lock_world_told(w, "granted B; ");
     ck_assert_ptr_eq(lock_world_stat(w, "d/c").ticket, a);
     ck_assert_ptr_eq(lock_world_stat(w, "d/c").content, content);
@@ -149,18 +149,18 @@ START_TEST(a_rename_needs_a_free_name)
     struct backend_ticket *waiter = lock_world_wait(w, "b", ex("C"));
     uint64_t fence = a->fence;
     lock_world_mkdir(w, "d");
-    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "b"), BACKEND_BUSY);
-    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "d"), BACKEND_IS_DIRECTORY);
-    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "x/a"), BACKEND_MISSING);
-    ck_assert_int_eq(lockspace_rename(w->space, 0, waiter, "c"), BACKEND_STALE);
-    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "a"), BACKEND_OK);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "b", NULL), BACKEND_BUSY);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "d", NULL), BACKEND_IS_DIRECTORY);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "x/a", NULL), BACKEND_MISSING);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, waiter, "c", NULL), BACKEND_STALE);
+    ck_assert_int_eq(lockspace_rename(w->space, 0, a, "a", NULL), BACKEND_OK);
     ck_assert_uint_eq(a->fence, fence);
     g_string_truncate(w->log, 0);
     lockspace_renew(w->space, 0, a, 10 * WORLD_TTL, 0);
     lock_world_release(w, waiter);
     ck_assert_ptr_eq(lock_world_stat(w, "b").ticket, b);
     w->now = WORLD_TTL;
-    ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "b"), BACKEND_OK);
+    ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "b", NULL), BACKEND_OK);
     lock_world_told(w, "ended B expired; ");
     ck_assert_str_eq(lock_world_list(w, ""), "b d/ ");
 }

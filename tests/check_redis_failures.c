@@ -236,7 +236,7 @@ START_TEST(release_behind_another_request_leaves_nothing)
     if (!told) {
         told = hosts_ask(0, "L", &claim);
     } else if (what == RENAME) {
-        backend_rename(hosts_mount(0), told->ticket, "M", hosts_on_done, &done);
+        backend_rename(hosts_mount(0), told->ticket, "M", NULL, hosts_on_done, &done);
     } else if (what == CONVERT) {
         claim.mode = BACKEND_SHARED;
         claim.user = told;

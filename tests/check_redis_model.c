@@ -290,7 +290,7 @@ static void rename_one(void)
         return;
     g_string_append_printf(history, "rename %d to %s", (int)(pair - pairs), name);
     for (unsigned i = 0; i < 2; i++)
-        backend_rename(side(i, pair->mount), pair->ticket[i], name, on_done, &answers[i]);
+        backend_rename(side(i, pair->mount), pair->ticket[i], name, NULL, on_done, &answers[i]);
     compare(answers);
 }
 

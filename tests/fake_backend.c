@@ -95,7 +95,8 @@ static enum backend_result fake_on_ticket(struct fake_backend *fake, struct fake
     if (p->call == FAKE_CONVERT) {
         return fake_store_convert(fake, p->ticket, &p->claim);
     }
-    return p->call == FAKE_SET ? fake_store_change(p->ticket, &p->change) : fake_store_rename(fake, p->ticket, p->name);
+    return p->call == FAKE_SET ? fake_store_change(p->ticket, &p->change)
+                               : fake_store_rename(fake, p->ticket, p->name, p->replaced);
 }
 
 static void fake_revoke(struct fake_backend *fake, const struct fake_pending *p)
@@ -259,11 +260,12 @@ static void fake_revoke_call(struct backend *b, const char *name, uint64_t fence
                                                    .arg = arg});
 }
 
-static void fake_rename_call(struct backend *b, struct backend_ticket *ticket, const char *name, backend_done *done,
-                             void *arg)
+static void fake_rename_call(struct backend *b, struct backend_ticket *ticket, const char *name,
+                             struct backend_ticket *replaced, backend_done *done, void *arg)
 {
     fake_submit(fake_of(b), &(struct fake_pending){.call = FAKE_RENAME,
                                                    .ticket = (struct fake_ticket *)ticket,
+                                                   .replaced = (struct fake_ticket *)replaced,
                                                    .name = (char *)name,
                                                    .done = done,
                                                    .arg = arg});

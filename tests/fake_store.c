@@ -150,6 +150,7 @@ void fake_store_free_ticket(struct fake_backend *fake, struct fake_ticket *ticke
     for (guint i = 0; mount && i < mount->pending->len; i++) {
         struct fake_pending *pending = g_ptr_array_index(mount->pending, i);
         pending->ticket = pending->ticket == ticket ? NULL : pending->ticket;
+        pending->replaced = pending->replaced == ticket ? NULL : pending->replaced;
     }
     g_ptr_array_remove(fake->store->tickets, ticket);
     fake_store_replace(&ticket->meta, NULL);
@@ -505,18 +506,24 @@ enum backend_result fake_store_revoke(struct fake_backend *fake, const struct fa
     return result;
 }
 
-enum backend_result fake_store_rename(struct fake_backend *fake, struct fake_ticket *t, const char *name)
+enum backend_result fake_store_rename(struct fake_backend *fake, struct fake_ticket *t, const char *name,
+                                      struct fake_ticket *replaced)
 {
     struct backend_info info;
+    bool over = replaced && !replaced->ended && replaced->head.held && fake_store_is_on(replaced, name);
     fake_store_stat(fake, name, &info);
     if (!fake_parent_directory(fake, name) || info.type == BACKEND_DIRECTORY) {
         return info.type == BACKEND_DIRECTORY ? BACKEND_IS_DIRECTORY : BACKEND_MISSING;
     }
-    if (info.type != BACKEND_NOTHING || info.waiters) {
+    if (over ? info.holders > 1 : info.type != BACKEND_NOTHING || info.waiters) {
         return BACKEND_BUSY;
     }
     g_free(t->name);
     t->name = g_strdup(name);
+    if (over) {
+        t->head.fence = fake->store->next_fence++;
+        fake_store_end(fake, replaced, BACKEND_RELEASED);
+    }
     fake_store_settle(fake);
     return BACKEND_OK;
 }

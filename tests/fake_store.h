@@ -22,7 +22,8 @@ struct fake_ticket {
 struct fake_pending {
     enum fake_call call;
     char *name, *after;
-    struct fake_ticket *ticket; /* NULL if it went meanwhile */
+    struct fake_ticket *ticket;   /* NULL if it went meanwhile */
+    struct fake_ticket *replaced; /* of rename; NULL likewise */
     struct backend_claim claim;
     struct backend_change change;
     struct backend_directory directory;
@@ -92,7 +93,8 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
 enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ticket *t,
                                        const struct backend_claim *claim);
 enum backend_result fake_store_revoke(struct fake_backend *fake, const struct fake_pending *p);
-enum backend_result fake_store_rename(struct fake_backend *fake, struct fake_ticket *t, const char *name);
+enum backend_result fake_store_rename(struct fake_backend *fake, struct fake_ticket *t, const char *name,
+                                      struct fake_ticket *replaced);
 enum backend_result fake_store_change(struct fake_ticket *t, const struct backend_change *change);
 void fake_store_free_directory(gpointer pointer);
 enum backend_result fake_store_mkdir(struct fake_backend *fake, const char *name,

@@ -317,7 +317,7 @@ enum backend_result hosts_rename(struct told *told, const char *name)
 {
     struct hosts_done done = {0};
 
-    backend_rename(mounts[told->mount], told->ticket, name, hosts_on_done, &done);
+    backend_rename(mounts[told->mount], told->ticket, name, NULL, hosts_on_done, &done);
     return wait_for(&done);
 }
 

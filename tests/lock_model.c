@@ -363,21 +363,31 @@ enum backend_result lock_model_revoke(struct lock_model *m, unsigned lock, uint6
     return ended ? BACKEND_OK : holders > 0 ? BACKEND_STALE : BACKEND_MISSING;
 }
 
-enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket *t, unsigned lock)
+enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket *t, unsigned lock,
+                                      struct model_ticket *replaced)
 {
     struct model_view *held = g_new(struct model_view, VIEWS);
     enum backend_result result = t->held && t->deadline > m->now ? BACKEND_OK : BACKEND_STALE;
-    if (result == BACKEND_OK && lock != t->lock) {
-        while (lock_model_views(m, lock, true, held) > 0 && held[0].t.deadline <= m->now) {
-            end(m, &held[0], BACKEND_EXPIRED);
+    bool over = false, again = result == BACKEND_OK && lock != t->lock;
+    while (again) {
+        unsigned holders = lock_model_views(m, lock, true, held);
+        over = holders > 0 && replaced && held[0].origin == replaced && replaced->deadline > m->now;
+        again = holders > over && held[over].t.deadline <= m->now;
+        if (again) {
+            end(m, &held[over], BACKEND_EXPIRED);
             update(m, lock);
+        } else {
+            result = holders > over ? BACKEND_BUSY : BACKEND_OK;
         }
-        result = lock_model_views(m, lock, true, held) > 0 ? BACKEND_BUSY : BACKEND_OK;
     }
     if (result == BACKEND_OK && lock != t->lock) {
         unsigned left = t->lock;
         t->lock = lock;
         t->fence = m->granted[lock] = m->next_fence++;
+        if (over) {
+            end(m, &held[0], BACKEND_RELEASED);
+            update(m, lock);
+        }
         update(m, left);
     }
     g_free(held);

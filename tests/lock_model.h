@@ -66,7 +66,9 @@ void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t part
 enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket *t, const struct model_ticket *wanted);
 void lock_model_renew(struct lock_model *m, struct model_ticket *t, int64_t ttl, int64_t due_after);
 enum backend_result lock_model_revoke(struct lock_model *m, unsigned lock, uint64_t fence);
-enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket *t, unsigned lock);
+/* `replaced`: what gives way if it holds the lock, and nobody else does; NULL: nothing. */
+enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket *t, unsigned lock,
+                                      struct model_ticket *replaced);
 void lock_model_tick(struct lock_model *m);
 
 /* When lock_model_tick has something to do. */

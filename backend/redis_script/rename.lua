@@ -1,9 +1,10 @@
--- rename: moves a ticket that holds to another name, which must be free.
+-- rename: moves a ticket that holds to another name, which must be free, or held by
+-- the ticket to be replaced and no other.  Who waits for it goes on waiting.
 --
--- ARGV: leaf, sequence, ticket, new leaf, the new name's directory must exist (1/0), new name
+-- ARGV: leaf, sequence, ticket, new leaf, the new name's directory must exist (1/0), new name, ticket to be replaced ('')
 -- KEYS 11..20: as 1..10, of the new name; 21: INFO of the new directory's queue, where the leaf may be a name in it
 -- → {'ok', number} | {'busy'} | {'stale'} | {'missing'} | {'directory'} | {'invalid'}
-local _, _, id, new_leaf, needed, new_path = unpack(ARGV)
+local _, _, id, new_leaf, needed, new_path, replaced = unpack(ARGV)
 expire()
 local t = tickets > 0 and load(id)
 local new = {unpack(KEYS, 11, 20)}
@@ -31,13 +32,15 @@ local first_leaf, past = leaf, tonumber(call('GET', FENCE) or 0)
 turn(new, new_leaf)
 expire()
 grant()
-if tickets > 0 or who ~= 'free' then
+local over = who == 'ours' and tickets - waiting == 1 and call('ZSCORE', ORDER, replaced) and not waits(replaced)
+if not over and (tickets > 0 or who ~= 'free') then
   finish()
   return {'busy'}
 end
 local number = math.max(next_number(), past + 1)
 call('SET', FENCE, number_text(number), 'PX', FENCE_KEPT)
-tickets = 1
+if over then drop(replaced, load(replaced)) end
+tickets = tickets + 1
 local old_path = t.f
 t.f = t.b and new_path
 t.d = tonumber(call('HGET', DIR, 'delay') or 0)
@@ -49,6 +52,11 @@ remember(id, t)
 if content then call('HSET', INFO, 'c:' .. id, content) end
 if partial(t) then set_odd() end
 hold(id, t, deadline)
+if waiting > 0 then -- with numbers before this one, and another deadline in mind
+  call('HSET', INFO, 'top', number_text(number))
+  tell(t, 'w', id)
+  tell_delay(1)
+end
 finish()
 
 turn(old, first_leaf)

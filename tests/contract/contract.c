@@ -272,9 +272,15 @@ enum backend_result contract_revoke_matching(const char *name, uint64_t fence, u
 
 enum backend_result contract_rename(struct backend_ticket *ticket, const char *name)
 {
+    return contract_rename_over(ticket, name, NULL);
+}
+
+enum backend_result contract_rename_over(struct backend_ticket *ticket, const char *name,
+                                         struct backend_ticket *replaced)
+{
     struct answer answer = {0};
 
-    backend_rename(contract_backend, ticket, name, on_done, &answer);
+    backend_rename(contract_backend, ticket, name, replaced, on_done, &answer);
     return wait_done(&answer);
 }
 

@@ -91,6 +91,8 @@ enum backend_result contract_set(struct backend_ticket *ticket, const struct bac
 enum backend_result contract_revoke(const char *name, uint64_t fence);
 enum backend_result contract_revoke_matching(const char *name, uint64_t fence, unsigned word, const char *text);
 enum backend_result contract_rename(struct backend_ticket *ticket, const char *name);
+enum backend_result contract_rename_over(struct backend_ticket *ticket, const char *name,
+                                         struct backend_ticket *replaced);
 enum backend_result contract_mkdir(const char *name, const struct backend_directory *directory);
 enum backend_result contract_rmdir(const char *name);
 enum backend_result contract_set_directory(const char *name, const struct backend_directory *directory);

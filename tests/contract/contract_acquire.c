@@ -405,7 +405,7 @@ START_TEST(ticket_that_has_ended_is_stale_until_its_user_is_told)
     backend_revoke(contract_backend, "a", ticket->fence, set_flag, &revoked);
     backend_convert(contract_backend, ticket, &claim, set_flag, &converted);
     backend_set(contract_backend, ticket, &change, set_flag, &set);
-    backend_rename(contract_backend, ticket, "b", set_flag, &renamed);
+    backend_rename(contract_backend, ticket, "b", NULL, set_flag, &renamed);
     backend_renew(contract_backend, &renewal, 1);
     CONTRACT_UNTIL(log.ended && revoked && converted && set && renamed);
     ck_assert_int_eq(revoked - 1, BACKEND_OK);

@@ -224,6 +224,44 @@ START_TEST(changes_are_there_again)
 }
 END_TEST
 
+/* Of a rename over another lease a torn journal shows all or nothing. */
+START_TEST(rename_over_a_lease_is_whole_wherever_the_journal_is_torn)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
+    char *path = g_build_filename(directory, "journal", NULL), *text;
+    gsize before, after;
+    struct backend_ticket *ticket, *replaced;
+    unsigned moved = 0;
+
+    claim.content = contract_bytes("text");
+    ticket = contract_acquire("a", &claim).ticket;
+    replaced = contract_get("b", BACKEND_LEASE, &log[1]);
+    ck_assert(g_file_get_contents(path, &text, &before, NULL));
+    g_free(text);
+    ck_assert_int_eq(contract_rename_over(ticket, "b", replaced), BACKEND_OK);
+    ck_assert(g_file_get_contents(path, &text, &after, NULL));
+    ck_assert_uint_gt(after, before);
+    for (gsize length = before; length <= after; length++) {
+        backend_free(contract_backend);
+        ck_assert(g_file_set_contents(path, text, (gssize)length, NULL));
+        contract_start(open_directory());
+        if (contract_stat("a").type == BACKEND_NOTHING) {
+            ck_assert(contract_equal(contract_stat("b").content, "text"));
+            moved++;
+        } else {
+            ck_assert(contract_equal(contract_stat("a").content, "text"));
+            ck_assert_int_eq(contract_stat("b").type, BACKEND_LOCK);
+            ck_assert_ptr_null(contract_stat("b").content);
+        }
+    }
+    ck_assert_uint_gt(moved, 0);
+    ck_assert_uint_lt(moved, after - before);
+    g_free(text);
+    g_free(path);
+}
+END_TEST
+
 START_TEST(directories_are_there_again)
 {
     struct contract_log log = {0};
@@ -362,6 +400,7 @@ static TCase *restart_case(void)
     tcase_add_test(tcase, lease_expires_at_its_old_deadline_and_is_told);
     tcase_add_test(tcase, recovered_leases_are_due_at_once_and_can_be_renewed);
     tcase_add_test(tcase, changes_are_there_again);
+    tcase_add_test(tcase, rename_over_a_lease_is_whole_wherever_the_journal_is_torn);
     tcase_add_test(tcase, directories_are_there_again);
     tcase_add_test(tcase, tokens_go_on_without_a_gap_after_a_clean_end);
     tcase_add_test(tcase, queue_of_leases_comes_back_in_its_order);

@@ -129,6 +129,112 @@ START_TEST(rename_to_a_held_name_is_busy_and_changes_nothing)
 }
 END_TEST
 
+START_TEST(rename_replaces_a_ticket_that_is_named_and_no_other)
+{
+    struct contract_log log = {0}, mine = {0}, waiting = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct backend_ticket *ticket, *replaced, *waiter;
+    uint64_t seen;
+
+    claim.content = contract_bytes("text");
+    ticket = contract_acquire("a", &claim).ticket;
+    replaced = contract_get("b", BACKEND_LEASE, &mine);
+    waiter = contract_queue("b", BACKEND_EXCLUSIVE, &waiting);
+    seen = MAX(replaced->fence, waiter->fence);
+    ck_assert_int_eq(contract_rename(ticket, "b"), BACKEND_BUSY);
+    ck_assert_int_eq(contract_rename_over(ticket, "b", ticket), BACKEND_BUSY);
+    ck_assert_int_eq(contract_rename_over(ticket, "no/b", replaced), BACKEND_MISSING);
+    ck_assert_ptr_eq(contract_stat("a").ticket, ticket);
+    ck_assert_ptr_eq(contract_stat("b").ticket, replaced);
+
+    ck_assert_int_eq(contract_rename_over(ticket, "b", replaced), BACKEND_OK);
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+    ck_assert_ptr_eq(contract_stat("b").ticket, ticket);
+    ck_assert(contract_equal(contract_stat("b").content, "text"));
+    ck_assert_uint_gt(ticket->fence, seen);
+    ck_assert_uint_eq(contract_stat("b").fence, ticket->fence);
+    CONTRACT_UNTIL(mine.ended);
+    ck_assert_int_eq(mine.why, BACKEND_RELEASED);
+    ck_assert_uint_eq(waiting.granted, 0); /* it waits for the one that has moved there */
+    seen = ticket->fence;
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    CONTRACT_UNTIL(waiting.granted);
+    ck_assert_uint_gt(waiter->fence, seen);
+    ck_assert_uint_eq(log.ended, 0);
+}
+END_TEST
+
+START_TEST(release_of_a_replaced_ticket_silences_its_end)
+{
+    struct contract_log log = {0}, mine = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    struct backend_ticket *replaced = contract_get("b", BACKEND_LEASE, &mine);
+    struct backend_info info;
+
+    ck_assert_int_eq(contract_rename_over(ticket, "b", replaced), BACKEND_OK);
+    if (!mine.ended)
+        ck_assert_int_eq(contract_release(replaced), BACKEND_OK);
+    info = contract_stat("b");
+    ck_assert_ptr_eq(info.ticket, ticket);
+    ck_assert_uint_eq(info.holders, 1);
+    ck_assert_str_eq(contract_list("", 10), "b");
+}
+END_TEST
+
+START_TEST(rename_over_one_of_several_holders_is_busy)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
+    struct backend_ticket *shared = contract_get_shared("b", BACKEND_FLOCK, &log[1]);
+
+    contract_get_shared("b", BACKEND_FLOCK, &log[2]);
+    ck_assert_int_eq(contract_rename_over(ticket, "b", shared), BACKEND_BUSY);
+    ck_assert_uint_eq(contract_stat("b").holders, 2);
+    ck_assert_ptr_eq(contract_stat("a").ticket, ticket);
+    ck_assert_uint_eq(log[1].ended, 0);
+}
+END_TEST
+
+/* The one that is named has gone, and another has come. */
+START_TEST(rename_over_a_ticket_that_is_elsewhere_takes_nothing)
+{
+    struct contract_log log[4] = {{0}};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
+    struct backend_ticket *elsewhere = contract_get("c", BACKEND_LEASE, &log[1]);
+    struct backend_ticket *holder = contract_get("b", BACKEND_LEASE, &log[2]);
+
+    ck_assert_int_eq(contract_rename_over(ticket, "b", elsewhere), BACKEND_BUSY);
+    ck_assert_int_eq(contract_rename_over(ticket, "d", elsewhere), BACKEND_OK);
+    ck_assert_ptr_eq(contract_stat("b").ticket, holder);
+    ck_assert_ptr_eq(contract_stat("c").ticket, elsewhere);
+    ck_assert_ptr_eq(contract_stat("d").ticket, ticket);
+}
+END_TEST
+
+static void count_done(void *arg, enum backend_result result)
+{
+    ck_assert_int_eq(result, BACKEND_OK);
+    ++*(unsigned *)arg;
+    contract_end_turn();
+}
+
+START_TEST(change_that_crosses_a_rename_is_not_lost)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    struct backend_change before = {.set = BACKEND_SET_META, .meta = contract_bytes("meta")},
+                          after = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("content")};
+    unsigned done = 0;
+
+    backend_set(contract_backend, ticket, &before, count_done, &done);
+    backend_rename(contract_backend, ticket, "b", NULL, count_done, &done);
+    backend_set(contract_backend, ticket, &after, count_done, &done);
+    CONTRACT_UNTIL(done == 3);
+    ck_assert(contract_equal(contract_stat("b").meta, "meta"));
+    ck_assert(contract_equal(contract_stat("b").content, "content"));
+}
+END_TEST
+
 START_TEST(token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen)
 {
     struct contract_log log[2] = {{0}};
@@ -189,6 +295,11 @@ TCase *contract_name_case(void)
     tcase_add_test(tcase, listing_tells_what_is_held_in_order_and_in_parts);
     tcase_add_test(tcase, renamed_lease_keeps_content_and_frees_its_name);
     tcase_add_test(tcase, rename_to_a_held_name_is_busy_and_changes_nothing);
+    tcase_add_test(tcase, rename_replaces_a_ticket_that_is_named_and_no_other);
+    tcase_add_test(tcase, release_of_a_replaced_ticket_silences_its_end);
+    tcase_add_test(tcase, rename_over_one_of_several_holders_is_busy);
+    tcase_add_test(tcase, rename_over_a_ticket_that_is_elsewhere_takes_nothing);
+    tcase_add_test(tcase, change_that_crosses_a_rename_is_not_lost);
     tcase_add_test(tcase, token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen);
     tcase_add_test(tcase, name_of_a_ticket_is_told);
     tcase_add_test(tcase, long_names_work_or_are_refused);
