@@ -100,6 +100,26 @@ static void content_end(struct request *r, enum backend_result result)
     content_replied(r, result);
 }
 
+/* While the content is changed the lease is neither moved nor made another kind. */
+static void content_hold_still(struct request *r, struct hold *hold)
+{
+    r->hold = hold_ref(hold);
+    if (hold->kind == BACKEND_LEASE) {
+        hold->converting = true;
+        hold->becomes = BACKEND_LEASE;
+    }
+}
+
+static void content_let_go(struct request *r)
+{
+    struct hold *hold = r->hold;
+    if (hold->kind == BACKEND_LEASE) {
+        hold->converting = false;
+        hold_resume_parked(r->fs, hold);
+    }
+    hold_unref(r->fs, hold);
+}
+
 static void content_stored(void *arg, enum backend_result result)
 {
     struct request *r = arg;
@@ -107,7 +127,7 @@ static void content_stored(void *arg, enum backend_result result)
     if (result == BACKEND_OK) {
         hold->size = r->content.size;
     }
-    hold_unref(r->fs, hold);
+    content_let_go(r);
     content_end(r, result);
 }
 
@@ -130,11 +150,13 @@ static void content_known(void *arg, enum backend_result result, const struct ba
     bool first = result == BACKEND_OK && info->ticket && info->ticket->user == hold;
     if (first && hold->kind == BACKEND_FCNTL) {
         ticket = info->ticket; /* a lock owner's tickets come and go */
+    } else if (hold->kind == BACKEND_LEASE && !first) {
+        ticket = NULL; /* what the name shows is not this lease's content, so it is not held any more */
     }
     /* Of several that share only the first is shown; nobody builds on what another wrote. */
     GBytes *next = ticket && result == BACKEND_OK ? content_next(r, first ? info->content : NULL) : NULL;
     if (!next) {
-        hold_unref(r->fs, hold);
+        content_let_go(r);
         if (result != BACKEND_OK || !ticket) {
             content_end(r, result != BACKEND_OK ? result : BACKEND_STALE);
         } else {
@@ -151,11 +173,11 @@ static void content_known(void *arg, enum backend_result result, const struct ba
 static void content_change(struct request *r, struct hold *hold)
 {
     char path[TREE_PATH_MAX];
-    r->hold = hold_ref(hold);
-    if (tree_path(r->node, path, sizeof path)) {
+    content_hold_still(r, hold);
+    if (tree_path(hold->node, path, sizeof path)) {
         backend_stat(r->fs->backend, path, content_known, r);
     } else {
-        hold_unref(r->fs, hold);
+        content_let_go(r);
         content_end(r, BACKEND_INVALID);
     }
 }
@@ -237,19 +259,29 @@ void handle_truncate_at_open(struct request *r, struct hold *hold)
     content_change(r, hold);
 }
 
-void handle_truncate(struct request *r, off_t size)
+/* By path. */
+static void content_truncate(struct request *r)
 {
     struct hold *hold = hold_to_change(r->node);
+    if (!hold) {
+        request_reply(r, -ESTALE);
+    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (hold->converting) {
+        request_park(r, hold_queue(hold), content_truncate, content_interrupted);
+    } else {
+        content_change(r, hold);
+    }
+}
+
+void handle_truncate(struct request *r, off_t size)
+{
     r->content.reply = CONTENT_REPLY_ATTRIBUTES;
     r->content.offset = size;
     if (r->handle) {
         content_change_through(r);
-    } else if (!hold) {
-        request_reply(r, -ESTALE);
-    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        request_reply(r, -EPERM);
     } else {
-        content_change(r, hold);
+        content_truncate(r);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "handle.h"
 #include "hold.h"
 #include "notify.h"
+#include "opening.h"
 #include "recover.h"
 #include "request.h"
 #include "tree.h"
@@ -95,6 +96,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->owners = owner_table_new();
     fs->tree = tree_new();
     fs->notify = notify_new(NULL, loop);
+    fs->openings = openings_new();
     TAILQ_INIT(&fs->interrupted);
     ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
     ev_set_priority(&fs->interrupts, EV_MAXPRI); /* requests that keep coming do not put it off */
@@ -183,6 +185,7 @@ void fs_free(struct fs *fs)
     }
     directory_close_all(fs);
     control_free(fs);
+    openings_free(fs->openings);
     tree_rest_for(fs->tree, NULL);
     notify_free(fs->notify);
     tree_free(fs->tree);

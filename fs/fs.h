@@ -38,6 +38,7 @@ struct hold_question;
 struct meta;
 struct metrics;
 struct notify;
+struct openings;
 struct request;
 struct tree;
 
@@ -58,6 +59,7 @@ struct fs {
     struct owner_table *owners;
     struct tree *tree;
     struct notify *notify;
+    struct openings *openings;
     struct control *control;
     struct metrics *metrics;
     struct fuse_session *session;

@@ -190,7 +190,9 @@ static void handle_open_own(struct request *r, struct hold *hold)
     if (hold->kind == BACKEND_LEASE) {
         hold_renew(r->fs, hold);
     }
-    if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL) {
+    if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL && hold->converting) {
+        request_park(r, hold_queue(hold), handle_open, handle_open_interrupted);
+    } else if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL) {
         handle_truncate_at_open(r, hold);
     } else {
         request_reply_open(r);
@@ -420,9 +422,10 @@ void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ent
     entry->attr_timeout = handle_attribute_timeout(fs, node);
     handle_attributes(fs, node, &entry->attr);
     /* Only leases and directories stay for long enough to be kept; all else
-     * comes and goes with handles, without the kernel's knowledge. */
+     * comes and goes with handles, without the kernel's knowledge.  A lease that has
+     * moved is looked up before each open: opening.h. */
     struct hold *lease = hold_lease(node);
-    bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE);
+    bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE && !node->moved);
     entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
     node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
 }

@@ -12,6 +12,7 @@
 #include "hold.h"
 #include "lock.h"
 #include "meta.h"
+#include "opening.h"
 #include "request.h"
 #include "sequence.h"
 #include "tree.h"
@@ -22,6 +23,7 @@ static void names_reply_missing(struct request *r, const struct node *node)
 {
     struct fuse_entry_param entry;
     handle_entry_missing(r->fs, node, r->name, &entry);
+    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, NULL);
     if (entry.entry_timeout > 0) {
         request_reply_entry(r, &entry);
     } else {
@@ -32,7 +34,7 @@ static void names_reply_missing(struct request *r, const struct node *node)
 static void names_reply_node(struct request *r)
 {
     struct fuse_entry_param entry;
-    r->node->looker = fuse_req_ctx(r->req)->pid;
+    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
     handle_entry(r->fs, r->node, &entry);
     request_reply_entry(r, &entry);
 }
@@ -59,7 +61,7 @@ static void names_reply_elsewhere(struct request *r, struct node *parent, const 
     struct meta meta = {.mode = S_IFREG};
     meta_decode(info->meta, &meta);
     r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
-    r->node->looker = fuse_req_ctx(r->req)->pid;
+    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
     handle_entry_elsewhere(r->fs, r->node, info, &entry);
     request_reply_entry(r, &entry);
 }
@@ -289,35 +291,70 @@ static bool names_is_opened_by_others(struct hold *hold)
     return LIST_NEXT(LIST_FIRST(&hold->node->holds), link) || !LIST_EMPTY(&hold->node->waiting);
 }
 
+/* The lease of a living process, or one that has no process here: what the dead
+ * leave behind may be removed, but nobody moves it. */
+static bool names_may_move(struct request *r, struct hold *hold)
+{
+    struct owner *owner = hold_owner(hold);
+    bool present = !owner || owner_alive(owner) || r->fs->options->owner_user;
+    return present && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
+}
+
+/* What the caller itself has by the new name, and what gives way: a lease, decided
+ * or not.  NULL: the store knows whether the name is free. */
+static struct hold *names_replaceable(struct request *r, const struct node *there)
+{
+    struct hold *hold = there ? hold_lease(there) : NULL;
+    bool is = hold && hold->since && !hold->sequence && hold->ticket && hold_is_owner(hold, request_caller(r));
+    return is ? hold : NULL;
+}
+
+/* While the store is asked nothing else is made of it: who wants to waits. */
+static struct hold *names_hold_still(struct hold *hold)
+{
+    if (hold) {
+        hold_ref(hold)->converting = true;
+        hold->becomes = hold->kind;
+    }
+    return hold;
+}
+
+static void names_let_go(struct fs *fs, struct hold *hold)
+{
+    if (hold) {
+        hold->converting = false;
+        hold_resume_parked(fs, hold);
+        hold_unref(fs, hold);
+    }
+}
+
+static void names_move(struct request *r, struct hold *hold)
+{
+    hold_count(hold, false);
+    tree_rename(r->fs->tree, r->node, r->other, r->name);
+    hold_count(hold, true);
+    openings_moved(r->fs->openings, r->node);
+}
+
 static void names_renamed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
-    struct hold *hold = hold_lease(r->node);
-    if (result == BACKEND_OK && hold) {
-        hold_count(hold, false);
-        tree_rename(r->fs->tree, r->node, r->other, r->name);
-        hold_count(hold, true);
-        r->node->moved = true;
-        r->node->looker = -1;
-    }
+    struct fs *fs = r->fs;
+    struct hold *hold = r->hold, *replaced = r->replaced;
     bool taken = result == BACKEND_BUSY && r->file.flags & RENAME_NOREPLACE;
+    if (result == BACKEND_OK && hold->ticket) {
+        names_move(r, hold);
+    } else if (result == BACKEND_OK) {
+        result = BACKEND_STALE; /* it ended meanwhile */
+    }
+    if (result == BACKEND_OK && replaced && replaced->ticket) {
+        replaced->node->visible = false; /* the kernel drops the name itself */
+        hold_spend(replaced, false);
+        hold_release(fs, replaced, NULL, NULL);
+    }
     request_reply(r, taken ? -EEXIST : fs_error(result));
-}
-
-/* The caller's own lease on the target gives way to the one that moves. */
-static bool names_rename_replaces(struct request *r, struct node *there)
-{
-    struct hold *hold = there ? hold_first(there) : NULL;
-    if (!hold) {
-        return !there || !there->directory;
-    }
-    if (hold->kind != BACKEND_LEASE || !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        return false;
-    }
-    there->visible = false;
-    hold_spend(hold, false);
-    hold_release(r->fs, hold, NULL, NULL);
-    return true;
+    names_let_go(fs, hold);
+    names_let_go(fs, replaced);
 }
 
 static void names_rename_interrupted(struct request *r)
@@ -331,26 +368,30 @@ static void names_rename_go(struct request *r)
     struct node *node = r->node, *directory = r->other;
     struct node *there = tree_find(r->fs->tree, directory, r->name);
     unsigned flags = (unsigned)r->file.flags;
-    struct hold *hold = node ? hold_lease(node) : NULL;
+    struct hold *hold = node ? hold_lease(node) : NULL, *replaced = names_replaceable(r, there);
     if (flags & ~(unsigned)RENAME_NOREPLACE) {
         request_reply(r, -EINVAL);
     } else if (hold && (hold->converting || !hold->since)) {
         request_park(r, hold_queue(hold), names_rename_go, names_rename_interrupted);
     } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
-               !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+               !names_may_move(r, hold)) {
         request_reply(r, -EPERM);
-    } else if (names_is_opened_by_others(hold)) {
+    } else if (names_is_opened_by_others(hold) || openings_expected(r->fs->openings, node)) {
         request_reply(r, -EBUSY);
     } else if (there == node) {
         request_reply(r, 0);
     } else if (flags & RENAME_NOREPLACE && there && hold_first(there)) {
         request_reply(r, -EEXIST);
-    } else if (!names_rename_replaces(r, there)) {
+    } else if (there && ((hold_first(there) && !replaced) || openings_expected(r->fs->openings, there))) {
         request_reply(r, -EBUSY);
+    } else if (replaced && replaced->converting) {
+        request_park(r, hold_queue(replaced), names_rename_go, names_rename_interrupted);
     } else if (!tree_child_path(directory, r->name, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
     } else {
-        backend_rename(r->fs->backend, hold->ticket, path, names_renamed, r);
+        r->hold = names_hold_still(hold);
+        r->replaced = names_hold_still(replaced);
+        backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
     }
 }
 

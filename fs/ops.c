@@ -15,6 +15,7 @@
 #include "hold.h"
 #include "lock.h"
 #include "names.h"
+#include "opening.h"
 #include "request.h"
 #include "sequence.h"
 #include "tree.h"
@@ -218,9 +219,10 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
     if (LIST_EMPTY(&r->node->handles)) {
         tree_attach(r->fs->tree, r->node); /* its lock has ended since it was looked up */
     }
-    /* Who was on its way here by the name that it had before means another file. */
-    bool meant = !r->node->moved || r->node->looker == fuse_req_ctx(req)->pid;
+    pid_t thread = fuse_req_ctx(req)->pid;
+    bool meant = openings_open(r->fs->openings, thread, r->node);
     if (!meant || (!r->node->hashed && LIST_EMPTY(&r->node->handles))) {
+        openings_refused(r->fs->openings, thread, r->node);
         request_reply(r, -ESTALE); /* the kernel looks the name up again */
         return;
     }

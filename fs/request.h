@@ -88,6 +88,7 @@ struct request {
             off_t offset;
         } read;
         struct backend_directory directory; /* to be made */
+        struct hold *replaced;              /* of a rename: what the caller has by the new name; counted */
         struct {
             const struct xattr *attribute;
             size_t size;

@@ -48,12 +48,11 @@ struct node {
     uint32_t parties; /* holds of lock owners (fcntl), in both lists */
     uid_t uid;
     gid_t gid;
-    pid_t looker;    /* of one that moved: the thread that found it by its new name last; -1: none has */
     uint16_t mode;   /* type and permissions */
     bool hashed;     /* found by its name */
     bool visible;    /* the kernel was told that it exists and not yet that it went */
     bool stray;      /* in use, and another node is found by its name */
-    bool moved;      /* renamed: `looker` */
+    bool moved;      /* renamed: see opening.h */
     uint8_t control; /* enum control_node: .leasefs and what is in it */
     bool linked;     /* shares its ino with the node of another name: tree_link */
     char *name;      /* first in `storage` */

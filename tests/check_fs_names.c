@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "check_main.h"
@@ -213,6 +214,323 @@ START_TEST(rename_whose_lease_ends_meanwhile_is_answered)
 }
 END_TEST
 
+/* --- rename: what is in its way --- */
+
+/* Both are as they were, and so is what was open of them. */
+static void check_both_held(const char *from, const char *to, uint64_t fence)
+{
+    ck_assert(wire_exists(w, from));
+    ck_assert_uint_eq(fake_backend_holders(w->fake, from), 1);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, to), 1);
+    ck_assert_uint_eq(holder(to)->fence, fence);
+}
+
+START_TEST(child_cannot_rename_over_what_its_parent_holds)
+{
+    pid_t family[2];
+    wire_chain(w, family, 2);
+    lease_of(family[0], "parents");
+    lease_of(family[1], "childs");
+    uint64_t fence = holder("parents")->fence;
+    w->pid = family[1];
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "childs", "parents", 0)), EBUSY);
+    check_both_held("childs", "parents", fence);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "parents", "moved", 0)), 0); /* as mv(1) does for a script */
+}
+END_TEST
+
+START_TEST(what_the_dead_leave_is_neither_replaced_nor_moved)
+{
+    pid_t carol = wire_child(w);
+    lease_of(carol, "hers");
+    lease_of(alice, "mine");
+    wire_advance(w, 2 * SECOND);
+    wire_kill(w, carol);
+    uint64_t fence = holder("hers")->fence;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "mine", "hers", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "hers", "free", 0)), EPERM);
+    check_both_held("mine", "hers", fence);
+    ck_assert(!wire_exists(w, "free"));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "hers")), 0);
+}
+END_TEST
+
+/* What the store says: a refusal, and an outcome that it does not know. */
+START_TEST(rename_that_fails_takes_nothing_from_its_target)
+{
+    static const enum backend_result results[] = {BACKEND_BUSY, BACKEND_UNREACHABLE, BACKEND_STALE, BACKEND_FULL};
+    static const int errors[] = {EBUSY, ENOLCK, ESTALE, ENOSPC};
+    lease_of(alice, "from");
+    struct wire_file target = wire_created(w, "to", O_RDWR | O_EXCL);
+    uint64_t fence = holder("to")->fence;
+    fake_backend_fail(w->fake, FAKE_RENAME, results[_i]);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), errors[_i]);
+    fake_backend_fail(w->fake, FAKE_RENAME, BACKEND_OK);
+    check_both_held("from", "to", fence);
+    ck_assert_int_eq(wire_result(w, wire_write(w, target, 0, "still", 5)), 0);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_RELEASE), 0);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, target, 0, "gone", 4)), ESTALE);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "to"), 1);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), 0);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), ENOENT);
+}
+END_TEST
+
+START_TEST(who_waits_for_a_replaced_lease_waits_for_the_one_that_replaced_it)
+{
+    lease_of(alice, "from");
+    uint64_t node = lease_of(alice, "to");
+    wire_advance(w, 2 * SECOND);
+    w->pid = bob;
+    struct wire_file idle = wire_opened(w, node, O_RDWR);
+    uint64_t waits = wire_flock(w, idle, LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert(wire_waits(w, waits));
+    ck_assert_int_eq(holder("to")->kind, BACKEND_LEASE);
+    ck_assert_uint_ne(wire_node(w, wire_lookup(w, "to")), idle.node);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), 0);
+    ck_assert_int_eq(wire_result(w, waits), 0);
+    ck_assert_int_eq(holder("to")->kind, BACKEND_FLOCK);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), idle.node);
+}
+END_TEST
+
+START_TEST(handle_locks_and_tickets_are_neither_replaced_nor_moved)
+{
+    lease_of(alice, "from");
+    struct wire_file file = wire_created(w, "flock", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    uint64_t fence = holder("flock")->fence;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "flock", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "flock", "free", 0)), EPERM);
+    check_both_held("from", "flock", fence);
+    struct wire_file range = wire_created(w, "range", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, range, 7, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "range", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "range", "free", 0)), EPERM);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "range"), 1);
+    wire_close(w, wire_created(w, "t-", O_RDWR));
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "t-0000000001", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "t-", 0)), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "t-0000000001", "free", 0)), EPERM);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "t-0000000001"), 1);
+    ck_assert(!wire_exists(w, "free"));
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), 0);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "D", 0)), EISDIR);
+    ck_assert(wire_exists(w, "from"));
+}
+END_TEST
+
+START_TEST(exchange_is_refused_before_anything_is_done)
+{
+    lease_of(alice, "from");
+    lease_of(alice, "to");
+    uint64_t fence = holder("to")->fence;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", RENAME_EXCHANGE)), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", RENAME_NOREPLACE)), EEXIST);
+    check_both_held("from", "to", fence);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "from", 0)), 0);
+    check_both_held("from", "to", fence);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_RENAME), 0);
+}
+END_TEST
+
+START_TEST(provisional_lease_of_the_caller_gives_way)
+{
+    lease_of(alice, "from");
+    struct wire_file target = wire_created(w, "to", O_WRONLY);
+    ck_assert_int_eq(holder("to")->kind, BACKEND_PROVISIONAL);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_int_eq(holder("to")->kind, BACKEND_LEASE);
+    ck_assert_int_eq(wire_close(w, target), 0); /* as for any handle whose lease has ended */
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "to"), 1);
+}
+END_TEST
+
+START_TEST(linked_names_are_two_locks_of_which_one_can_replace_the_other)
+{
+    uint64_t node = lease_of(alice, "from");
+    wire_node(w, wire_link(w, node, "to"));
+    ck_assert_uint_eq(attributes(node).nlink, 2);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), node);
+    ck_assert_uint_eq(attributes(node).nlink, 1);
+    ck_assert(!wire_exists(w, "from"));
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "to"), 1);
+}
+END_TEST
+
+START_TEST(renamed_lease_counts_in_the_directory_it_is_in)
+{
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), 0);
+    lease_of(alice, "from");
+    lease_of(alice, "to");
+    ck_assert_uint_eq(tree_root(w->fs->tree)->directory->held, 2);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_uint_eq(tree_root(w->fs->tree)->directory->held, 1);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), 0);
+    ck_assert_uint_eq(tree_root(w->fs->tree)->directory->held, 0);
+}
+END_TEST
+
+/* --- rename: what crosses it --- */
+
+START_TEST(write_during_a_rename_keeps_the_old_content)
+{
+    struct wire_file file = wire_created(w, "from", O_RDWR | O_EXCL | O_APPEND);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "one", 3)), 0);
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    uint64_t renamed = wire_rename(w, "from", "to", 0);
+    ck_assert(wire_waits(w, renamed));
+    uint64_t written = wire_write(w, file, 3, "two", 3);
+    uint64_t cut = wire_setattr(w, file.node, NULL, (struct fuse_setattr_in){.valid = FATTR_SIZE, .size = 8});
+    uint64_t reopened = wire_open(w, file.node, O_WRONLY | O_TRUNC);
+    ck_assert(wire_waits(w, written));
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, renamed), 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    ck_assert_int_eq(wire_result(w, cut), 0);
+    wire_file(w, reopened);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "three", 5)), 0);
+    check_content(file, "three");
+    ck_assert_ptr_nonnull(holder("to"));
+}
+END_TEST
+
+START_TEST(append_before_and_after_a_rename_keep_all)
+{
+    struct wire_file file = wire_created(w, "from", O_RDWR | O_EXCL | O_APPEND);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "one", 3)), 0);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    uint64_t written = wire_write(w, file, 3, "two", 3);
+    ck_assert(wire_waits(w, written));
+    uint64_t renamed = wire_rename(w, "from", "to", 0);
+    ck_assert(wire_waits(w, renamed));
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_RENAME), 0); /* not before the write is done */
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    fake_backend_answer(w->fake, FAKE_STAT, 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    ck_assert_int_eq(wire_result(w, renamed), 0);
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    renamed = wire_rename(w, "to", "third", 0);
+    written = wire_write(w, file, 6, "three", 5);
+    ck_assert(wire_waits(w, written));
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, renamed), 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    check_content(file, "onetwothree");
+}
+END_TEST
+
+/* What the name shows is another's: nothing of it becomes ours, nor ours its. */
+START_TEST(write_of_a_lease_that_another_has_by_now_is_stale)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "mine", 4)), 0);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    fake_backend_hold_events(w->fake, true);
+    uint64_t written = wire_write(w, file, 4, "more", 4);
+    ck_assert(wire_waits(w, written));
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    fake_backend_occupy_plainly(w->fake, "L", "theirs");
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    fake_backend_answer(w->fake, FAKE_STAT, 0);
+    ck_assert_int_eq(wire_result(w, written), ESTALE);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_SET), 1); /* that of "mine" */
+    fake_backend_hold_events(w->fake, false);
+}
+END_TEST
+
+START_TEST(link_does_not_give_what_another_holds)
+{
+    w->pid = bob;
+    struct wire_file file = wire_created(w, "his", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "secret", 6)), 0);
+    w->pid = alice;
+    w->uid = 1001;
+    ck_assert_int_eq(wire_result(w, wire_link(w, file.node, "L")), EPERM);
+    ck_assert(!wire_exists(w, "L"));
+}
+END_TEST
+
+/* --- rename: who opens meanwhile --- */
+
+START_TEST(renamed_lease_is_opened_by_all_that_look_it_up_together)
+{
+    uint64_t node = lease_of(alice, "from"), opened[8];
+    pid_t readers[8];
+    wire_advance(w, 2 * SECOND);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 8; i++) {
+            readers[i] = round ? readers[i] : wire_child(w);
+            w->pid = readers[i];
+            ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), node);
+        }
+        for (int i = 0; i < 8; i++) {
+            w->pid = readers[i];
+            opened[i] = wire_open(w, node, O_RDONLY);
+        }
+        for (int i = 0; i < 8; i++) {
+            ck_assert_int_eq(wire_result(w, opened[i]), 0);
+        }
+    }
+}
+END_TEST
+
+START_TEST(opener_on_its_way_by_the_old_name_is_sent_back_once)
+{
+    uint64_t node = lease_of(alice, "from");
+    wire_advance(w, 2 * SECOND);
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "from")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDWR)), ESTALE);
+    w->pid = alice; /* he is about to open it by one of its names */
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), EBUSY);
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), EBUSY);
+    lease_of(alice, "other");
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "other", "to", 0)), EBUSY); /* he would find another inode */
+    w->pid = bob;
+    struct wire_file file = wire_opened(w, node, O_RDONLY);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), 0);
+}
+END_TEST
+
+START_TEST(opener_that_does_not_come_back_holds_up_no_rename)
+{
+    uint64_t node = lease_of(alice, "from");
+    wire_advance(w, 2 * SECOND);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), ESTALE);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), EBUSY);
+    w->pid = bob;
+    ck_assert(!wire_exists(w, "from")); /* he meant that */
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), ESTALE);
+    wire_advance(w, SECOND); /* he was killed */
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "third", "fourth", 0)), 0);
+}
+END_TEST
+
 START_TEST(names_are_at_most_255_bytes)
 {
     char name[NAME_BYTES_MAX + 2];
@@ -355,6 +673,22 @@ int main(void)
     tcase_add_test(cases, rename_onto_ones_own_replaces_it);
     tcase_add_test(cases, rename_of_unknown_outcome_is_enolck);
     tcase_add_test(cases, rename_whose_lease_ends_meanwhile_is_answered);
+    tcase_add_test(cases, child_cannot_rename_over_what_its_parent_holds);
+    tcase_add_test(cases, what_the_dead_leave_is_neither_replaced_nor_moved);
+    tcase_add_loop_test(cases, rename_that_fails_takes_nothing_from_its_target, 0, 4);
+    tcase_add_test(cases, who_waits_for_a_replaced_lease_waits_for_the_one_that_replaced_it);
+    tcase_add_test(cases, handle_locks_and_tickets_are_neither_replaced_nor_moved);
+    tcase_add_test(cases, exchange_is_refused_before_anything_is_done);
+    tcase_add_test(cases, provisional_lease_of_the_caller_gives_way);
+    tcase_add_test(cases, linked_names_are_two_locks_of_which_one_can_replace_the_other);
+    tcase_add_test(cases, renamed_lease_counts_in_the_directory_it_is_in);
+    tcase_add_test(cases, write_during_a_rename_keeps_the_old_content);
+    tcase_add_test(cases, append_before_and_after_a_rename_keep_all);
+    tcase_add_test(cases, write_of_a_lease_that_another_has_by_now_is_stale);
+    tcase_add_test(cases, link_does_not_give_what_another_holds);
+    tcase_add_test(cases, renamed_lease_is_opened_by_all_that_look_it_up_together);
+    tcase_add_test(cases, opener_on_its_way_by_the_old_name_is_sent_back_once);
+    tcase_add_test(cases, opener_that_does_not_come_back_holds_up_no_rename);
     tcase_add_test(cases, names_are_at_most_255_bytes);
     tcase_add_test(cases, directories_are_made_and_removed);
     tcase_add_test(cases, forgetting_everything_leaves_no_node);

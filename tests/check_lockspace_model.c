@@ -231,12 +231,14 @@ static void do_rename(struct world *w)
     if (t) {
         unsigned lock = pick(w, MODEL_LOCKS), old = t->lock;
         struct backend_ticket *real = t->real;
+        uint64_t before = w->highest[lock];
         struct model_ticket *replaced = pick(w, 3) ? random_ticket(w) : NULL;
         struct backend_ticket *really = replaced && replaced != t ? replaced->real : NULL;
         enum backend_result result = lock_model_rename(w->model, t, lock, really ? replaced : NULL);
         ck_assert_int_eq(lockspace_rename(w->space, w->model->now, real, names[lock], really), result);
-        if (result == BACKEND_OK && lock != old) {
-            see_grant(w, lock, real->fence);
+        if (result == BACKEND_OK && lock != old) { /* who waited there may have been granted after it */
+            ck_assert_uint_gt(real->fence, before);
+            w->highest[lock] = MAX(w->highest[lock], real->fence);
         }
     }
 }

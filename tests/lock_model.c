@@ -386,6 +386,9 @@ enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket 
         t->fence = m->granted[lock] = m->next_fence++;
         if (over) {
             end(m, &held[0], BACKEND_RELEASED);
+            if (lock_model_views(m, lock, false, held) > 0) {
+                g_string_append_printf(m->log, "wanted %" G_GUINT64_FORMAT ";", t->fence);
+            }
             update(m, lock);
         }
         update(m, left);

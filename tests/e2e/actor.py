@@ -96,6 +96,12 @@ def mv(old, new):
     os.rename(path(old), path(new))
 
 
+def renameat2(old, new, flags):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(-100, os.fsencode(path(old)), -100, os.fsencode(path(new)), flags) != 0:
+        raise OSError(ctypes.get_errno(), "renameat2")
+
+
 def utime(target, seconds=None):
     if seconds is None:
         os.utime(where(target))  # now, by the daemon's clock, as touch does

@@ -6,6 +6,7 @@
 mount_memory
 actor A
 actor B
+waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 
 it "link(tmp, L) acquires L for the caller with tmp's content; same inode and nlink 2 while both exist"
 says A 'acquire("tmp", "pid 17\n")' ok
@@ -81,6 +82,62 @@ says A 'mv("to", "target")' ok
 expect absent to
 expect_is "$(cat "$MNT/target")" content
 says A 'rm("target")' ok
+
+it "a child cannot rename its lease over its parent's, and nothing changes"
+says A 'acquire("parents", "p")' ok
+token=$(attribute parents token)
+says A 'child("acquire(\"childs\", \"c\"); mv(\"childs\", \"parents\")")' EBUSY
+expect_is "$(attribute parents token) $(cat "$MNT/parents")" "$token p"
+says A 'f = op("parents", "RDWR"); write(f, "P"); close(f)' ok
+expect_is "$(cat "$MNT/parents")" P
+says A 'rm("parents")' ok
+
+it "a rename onto one's own lease that another waits for keeps the name, and the other waiting"
+says A 'acquire("mine", "new"); acquire("wanted", "old")' ok
+pause 1.1 # no longer in its first second
+tell B 'f = op("wanted", "RDWR"); fcntl.flock(f, fcntl.LOCK_EX)'
+expect eventually 5 waiters wanted 1
+says A 'mv("mine", "wanted")' ok
+expect absent mine
+expect_is "$(attribute wanted kind) $(cat "$MNT/wanted")" "lease new"
+expect_is "$(attribute wanted waiters)" 1
+says A 'rm("wanted")' ok
+expect_is "$(hear B)" ok
+expect_is "$(attribute wanted kind)" flock
+says A 'acquire("mine", "new"); mv("mine", "wanted")' EBUSY
+expect_is "$(attribute wanted kind) $(cat "$MNT/mine")" "flock new"
+says B 'close(f)' ok
+says A 'rm("mine")' ok
+
+it "what a dead process holds is neither replaced nor moved before its time is over"
+actor D
+says D 'acquire("left", "d")' ok
+pause 1.1 # nobody inherits it any more
+end_actor D
+says A 'acquire("mine"); mv("mine", "left")' EBUSY
+says A 'mv("left", "free")' EPERM
+expect_is "$(cat "$MNT/left")" d
+expect exists mine
+says A 'rm("left"); rm("mine")' ok
+
+it "RENAME_NOREPLACE is EEXIST, RENAME_EXCHANGE EINVAL, and nothing changes"
+says A 'acquire("x", "1"); acquire("y", "2")' ok
+says A 'renameat2("x", "y", 1)' EEXIST
+says A 'renameat2("x", "y", 2)' EINVAL
+expect_is "$(cat "$MNT/x" "$MNT/y")" 12
+says A 'renameat2("x", "z", 1); rm("z"); rm("y")' ok
+
+it "a lease is not renamed over a handle lock of the same process, nor is that moved"
+says A 'f = op("locked"); fcntl.flock(f, fcntl.LOCK_EX); acquire("mine")' ok
+says A 'mv("mine", "locked")' EBUSY
+says A 'mv("locked", "free")' EPERM
+expect_is "$(attribute locked kind)" flock
+expect exists mine
+says A 'close(f); rm("mine")' ok
+
+it "nobody who opens what is being renamed gets ESTALE"
+told=$("$PYTHON" -S -E "$E2E_DIR/renames.py" "$MNT" "${E2E_SECONDS:-4}" 8 2>"$TEST_DIR/counts")
+expect_re "$told" '^renames [0-9]{2,} opens [0-9]{3,} ESTALE 0$' || sed 's/^/# /' "$TEST_DIR/counts"
 
 it "rename of a free name is ENOENT, into another directory works, onto a directory is EISDIR"
 says A 'mv("nothing", "x")' ENOENT
