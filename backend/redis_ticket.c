@@ -323,10 +323,23 @@ static bool reaches(struct redis *r, const struct redis_ticket *t, uint64_t part
     return false;
 }
 
+/* Nobody waits for a party that holds nothing. */
+static bool party_holds(struct redis *r, uint64_t party)
+{
+    GHashTableIter tickets;
+    const struct redis_ticket *t;
+
+    g_hash_table_iter_init(&tickets, r->tickets);
+    while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t))
+        if (t->party == party && t->state == REDIS_HELD)
+            return true;
+    return false;
+}
+
 bool redis_ticket_deadlocked(struct redis *r, const struct redis_ticket *t)
 {
     GHashTable *seen = g_hash_table_new(NULL, NULL);
-    bool found = t->party && r->waiting > 1 && reaches(r, t, t->party, seen);
+    bool found = t->party && r->waiting > 1 && party_holds(r, t->party) && reaches(r, t, t->party, seen);
 
     g_hash_table_unref(seen);
     return found;

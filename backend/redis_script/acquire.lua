@@ -9,6 +9,8 @@
 --       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
 --   | {'busy', describe…} | {'free'} | {'missing'} | {'notdirectory'} | {'directory'}
+local NAMES_MAX = 1000 -- taken ones that a sequence passes over in one call
+
 local function queued(at, name)
   local left = sequence and remaining() or call('PTTL', L)
   return {'queued', number_text(at), call('ZRANK', WAIT, id) or 0, left, who == 'foreign' and 1 or 0, name or ''}
@@ -16,19 +18,23 @@ end
 
 -- What a party holds is one ticket: the one that holds already, if any, and it.
 local function merge(t)
-  local absorb, into
-  for _, other in ipairs(t.p and odd and call('ZRANGE', ORDER, 0, -1) or {}) do
-    local u = other ~= id and not waits(other) and load(other)
-    if u and u.c and u.p == t.p and u.m == t.m then absorb, into = other, u end
-  end
-  if not into then return id, t end
+  local absorb = t.p and call('HGET', INFO, party_key(t.m, t.p))
+  local into = absorb and absorb ~= id and not waits(absorb) and load(absorb)
+  if not into or not into.c or into.p ~= t.p or into.m ~= t.m then return id, t end
   into.s = replace(into.s or WHOLE[into.x], start, finish_at, mode)
+  if #into.s > 3 * SEGMENTS_MAX then return nil end
   into.x = 1
   for i = 3, #into.s, 3 do if into.s[i] == 0 then into.x = 0 end end
+  forget_looks()
   return absorb, into
 end
 
 local function granted(holder, t)
+  if not holder then
+    grant()
+    finish()
+    return refuse('too many byte ranges of one process')
+  end
   local deadline = now + ttl
   call('ZADD', TERM, number_text(deadline), holder)
   if partial(t) and not odd then set_odd() end
@@ -67,8 +73,8 @@ end
 -- Of those that hold and exclude `t` the one with the lowest range: as `obstacle` tells it.
 local function lowest_obstacle(t)
   local lowest = {}
-  for _, other in ipairs(call('ZRANGE', ORDER, 0, -1)) do
-    local u = not waits(other) and load(other)
+  for other in holders() do
+    local u = load(other)
     local from, to, mode
     if u then from, to, mode = conflict(u, t) end
     if from and (not lowest[2] or from < lowest[2]) then lowest = {other, from, to, mode} end
@@ -78,13 +84,15 @@ end
 
 local function new_name(prefix)
   local next = tonumber(call('HGET', DIR, 'sequence') or 0)
-  local name
-  repeat
+  local name, taken
+  for _ = 1, NAMES_MAX do
     name = prefix .. string.format('%010.0f', next)
     next = next + 1
-  until not call('ZSCORE', LIST, name)
+    taken = call('ZSCORE', LIST, name)
+    if not taken then break end
+  end
   call('HSET', DIR, 'sequence', number_text(next))
-  return name
+  return not taken and name
 end
 
 expire()
@@ -103,8 +111,9 @@ t = {
   d = tonumber(call('HGET', DIR, 'delay') or 0), i = meta, s = party ~= '' and {start, finish_at, mode} or nil,
   b = identity ~= '' and identity or nil, f = identity ~= '' and path or nil,
 }
-if tickets > 0 and not odd and (is_odd == '1' or partial(t)) then set_odd() end
-local blocker, first, last, how = obstacle(t, number > 0 and number or nil)
+local lone = is_odd == '0' and number == 0
+if tickets > 0 and (is_odd == '1' or not odd and partial(t)) then set_odd(is_odd == '1') end
+local blocker, first, last, how = obstacle(t, number > 0 and number or nil, lone and test == '0')
 if test == '1' then
   if odd and blocker and blocker ~= '' and not waits(blocker) then blocker, first, last, how = lowest_obstacle(t) end
   finish()
@@ -129,6 +138,10 @@ if sequence then
   else
     t.n = new_name(leaf:sub(1, -11))
   end
+  if not t.n then
+    finish()
+    return refuse('too many names of the sequence are taken')
+  end
   call('HSET', INFO, 's:' .. t.n, id)
 end
 call('ZADD', LIST, 0, t.n or leaf)
@@ -142,9 +155,11 @@ if not blocker then
     tickets = tickets + 1
     call('ZADD', ORDER, number_text(number), id)
     granted_number(id, t, number)
+    seen_to_hold(id, t, lone)
   end
   return granted(holder, merged)
 end
+if t.o then forget_looks() end -- it does not stand behind all others
 tickets, waiting = tickets + 1, waiting + 1
 call('ZADD', ORDER, number_text(number), id)
 call('ZADD', WAIT, number_text(number), id)

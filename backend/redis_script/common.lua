@@ -1,7 +1,26 @@
 -- common: the rule that grants, and what changes a lock.  Stands between
 -- head.lua and a script that changes one.
 
-local function save(id, t) call('HSET', INFO, id, cmsgpack.pack(t)) end
+local BUDGET = 64         -- what one call does for those that wait: 1 to look at one, more to let it hold
+local GIVE = 4
+local DEAD_MAX = 512      -- tickets past their deadline that one call ends
+local SEGMENTS_MAX = 1000 -- byte ranges of a party
+
+-- Where in INFO the ticket with which a party holds is noted.
+local function party_key(mount, party) return 'p:' .. mount .. ' ' .. party end
+
+local function save(id, t)
+  if t.p and t.c then
+    call('HSET', INFO, id, cmsgpack.pack(t), party_key(t.m, t.p), id)
+  else
+    call('HSET', INFO, id, cmsgpack.pack(t))
+  end
+end
+
+-- What is known of the ranges that are covered is true no more: see look_at.
+local function forget_looks()
+  if odd then call('HDEL', INFO, 'looked') end
+end
 
 local function tell(t, what, id, more) call('PUBLISH', t.m, what .. ' ' .. id .. (more or '')) end
 
@@ -40,6 +59,9 @@ local function replace(segments, first, last, mode)
   return joined
 end
 
+-- Ends a script whose caller wants too much.
+local function refuse(what) return redis.error_reply('ERR leasefs: ' .. what) end
+
 local function partial(t) return t.s and not (#t.s == 3 and t.s[1] == FIRST and t.s[2] == LAST) end
 
 -- Of one handle, though not as two parties, or of one party.
@@ -72,21 +94,6 @@ local function remaining()
   return math.max(call('PTTL', L), 0)
 end
 
--- Walks along a queue, which must not be changed meanwhile: id, number.
-local function in_order(key)
-  local at, part, i = 0, {}, 1
-  return function()
-    if i > #part then
-      part, i, at = call('ZRANGE', key, at, at + 63, 'WITHSCORES'), 1, at + 64
-    end
-    i = i + 2
-    return part[i - 2], tonumber(part[i - 1])
-  end
-end
-
--- Holders and waiters in order: id, number, …
-local function each() return call('ZRANGE', ORDER, 0, -1, 'WITHSCORES') end
-
 -- Writes L for a ticket that holds until `deadline`: it lasts as long as the
 -- longest of those that hold.
 local function hold(id, t, deadline)
@@ -117,6 +124,8 @@ local function drop(id, t)
     call('ZREM', WAITERS, id)
   end
   call('HDEL', INFO, id, 'c:' .. id)
+  if t and t.p and t.c then call('HDEL', INFO, party_key(t.m, t.p)) end
+  forget_looks()
   if t then forget(id, t) end
   if t and t.n then
     call('HDEL', INFO, 's:' .. t.n)
@@ -180,24 +189,25 @@ end
 -- Puts those that wait back into WAIT, where it was deleted: it is seen by a lock
 -- with one exclusive holder, and by the ticket that asks again.
 local function wait_again()
-  local all = each()
-  for i = 1, #all, 2 do
-    local t = load(all[i])
-    if t and not t.g and not t.c and not waits(all[i]) then
-      call('ZADD', WAIT, all[i + 1], all[i])
+  for id, number in in_order(ORDER) do
+    local t = load(id)
+    if t and not t.g and not t.c and not waits(id) then
+      call('ZADD', WAIT, number_text(number), id)
       waiting = waiting + 1
     end
   end
+  forget_looks()
 end
 
--- Ends what is past its deadline, and holders that L does not know any more.
+-- Ends what is past its deadline, and holders that L does not know any more.  Of
+-- very many it ends a part: what is left is refused until a later call has ended it.
 local function expire()
   look()
   if broken then give_up() end
   if tickets == 0 then return end
   if who == 'ours' and not sequence and value ~= SHARED and tickets - waiting > 1 then wait_again() end
   local stale = who ~= 'ours' and tickets > waiting
-  local dead = call('ZRANGEBYSCORE', TERM, '-inf', number_text(now), 'WITHSCORES')
+  local dead = call('ZRANGEBYSCORE', TERM, '-inf', number_text(now), 'WITHSCORES', 'LIMIT', 0, DEAD_MAX)
   local delay, held = 0, false
   for i = 1, #dead, 2 do
     local id, t = dead[i], load(dead[i])
@@ -210,15 +220,16 @@ local function expire()
   end
   if held then vacate(delay) end
   if not stale or tickets == waiting then return end
-  local all = each()
-  for i = 1, #all, 2 do
-    local t = load(all[i])
-    if not t then
-      drop(all[i])
-    elseif not waits(all[i]) then
-      lose(all[i], t, 'lost', now)
-    end
+  local lost = {}
+  for id in holders() do
+    if #lost == DEAD_MAX then break end
+    lost[#lost + 1] = id
   end
+  for _, id in ipairs(lost) do
+    local t = load(id)
+    if t then lose(id, t, 'lost', now) else drop(id) end
+  end
+  if tickets > waiting and who == 'free' then who = 'delay' end
 end
 
 -- --- the rule that grants ---
@@ -229,8 +240,8 @@ local function width() return tonumber(call('HGET', DIR, 'width') or 1) end
 -- is noted until one is let in, so that many readers are not read each time.
 local function first_exclusive()
   if tickets == waiting or call('HEXISTS', INFO, 'readers') == 1 then return nil end
-  for id, number in in_order(ORDER) do
-    local u = not waits(id) and load(id)
+  for id, number in holders() do
+    local u = load(id)
     if u and u.x == 0 then return id, number end
   end
   call('HSET', INFO, 'readers', 1)
@@ -254,36 +265,139 @@ end
 
 -- Where counts do not decide: each is compared.  One that waits for kin of `t`
 -- cannot go on before `t` does, so it does not stand in its way.
-local function odd_obstacle(t, number, id)
-  local all = each()
-  local held = {}
-  for i = 1, #all, 2 do
-    if all[i] ~= id and not waits(all[i]) then
-      local u = load(all[i])
+local function odd_obstacle(t, number)
+  local family = {}
+  for other in holders() do
+    local u = load(other)
+    if u then
       local from, to, mode = conflict(u, t)
-      if from then return all[i], from, to, mode end
-      held[#held + 1] = u
+      if from then return other, from, to, mode end
+      if kin(u, t) then family[#family + 1] = u end
     end
   end
-  for i = 1, #all, 2 do
-    if all[i] ~= id and waits(all[i]) and (not number or tonumber(all[i + 1]) < number) then
-      local u = load(all[i])
-      local from, to, mode = conflict(u, t)
-      for _, k in ipairs(from and held or {}) do
-        if kin(k, t) and conflict(k, u) then from = nil end
-      end
-      if from then return all[i], from, to, mode end
+  for other, at in in_order(WAIT) do
+    if number and at >= number then break end
+    local u = load(other)
+    local from, to, mode
+    if u then from, to, mode = conflict(u, t) end
+    for _, k in ipairs(from and family or {}) do
+      if conflict(k, u) then from = nil end
     end
+    if from then return other, from, to, mode end
   end
   return nil
 end
 
+-- --- what is covered ---
+--
+-- So that not each ticket is compared with all, each is looked at once, those that
+-- hold and then those that wait, in order, and what it covers is kept in INFO:
+--   seen    {by any, by exclusive ones}: lists of {start, end, ticket}, in order and
+--           apart, a byte with the first ticket that covers it
+--   looked  the number of the last one that waits and was looked at; not there: none,
+--           and `seen` is void.  So only who joins behind all others leaves it as it is.
+--   kin     1 when there has been kin, which is compared with all if it is covered
+local seen, seen_of
+
+-- The first of a list that ends at `at` or after it.
+local function find(list, at)
+  local low, high = 1, #list + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if list[middle][2] < at then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+local function cover(list, first, last, id)
+  local i = find(list, first)
+  while first <= last do
+    local part = list[i]
+    if not part or part[1] > first then
+      local stop = (not part or part[1] > last) and last or step(part[1], -1)
+      part = {first, stop, id}
+      table.insert(list, i, part)
+    end
+    if part[2] >= last then return end
+    first, i = step(part[2], 1), i + 1
+  end
+end
+
+local function see(id, t)
+  local s = t.s or WHOLE[t.x]
+  for i = 1, #s, 3 do
+    cover(seen[1], s[i], s[i + 1], id)
+    if s[i + 2] == 0 then cover(seen[2], s[i], s[i + 1], id) end
+  end
+end
+
+-- The first ticket, and bytes, that is seen to be in the way of `t`.
+local function covered(t)
+  local s = t.s or WHOLE[t.x]
+  for i = 1, #s, 3 do
+    local list = seen[s[i + 2] + 1]
+    local part = list[find(list, s[i])]
+    if part and part[1] <= s[i + 1] then return part[3], part[1], part[2], s[i + 2] == 1 and 0 or nil end
+  end
+  return nil
+end
+
+local function keep_looks(number) call('HSET', INFO, 'looked', number, 'seen', cmsgpack.pack(seen)) end
+
+local function looks_kept() return call('HGET', INFO, 'looked') end
+
+local function unpack_looks()
+  if seen_of ~= INFO then seen, seen_of = cmsgpack.unpack(call('HGET', INFO, 'seen')), INFO end
+end
+
+-- Begins anew, with those that hold.
+local function look_at_holders()
+  seen, seen_of = {{}, {}}, INFO
+  for id in holders() do
+    local u = load(id)
+    if u then see(id, u) end
+  end
+  return '-inf'
+end
+
+local function not_looked_at(number, max)
+  return waiting > 0 and call('ZRANGEBYSCORE', WAIT, '(' .. number, '+inf', 'WITHSCORES', 'LIMIT', 0, max) or {}
+end
+
+-- Whether `seen` tells of everybody.
+local function all_seen()
+  local number = looks_kept()
+  if number then
+    unpack_looks()
+  elseif waiting == 0 then
+    number = look_at_holders()
+    keep_looks(number)
+  end
+  return number and #not_looked_at(number, 1) == 0
+end
+
+-- A ticket holds that was not kept waiting.
+local function seen_to_hold(id, t, lone)
+  local number = lone and looks_kept()
+  if number then
+    unpack_looks()
+    see(id, t)
+    keep_looks(number)
+  else
+    forget_looks()
+  end
+end
+
 -- What stands in the way of `t`, which has that number, or is to be appended:
--- a ticket, '' for what is not ours, or nil.
-local function obstacle(t, number, id)
+-- a ticket, '' for what is not ours, or nil.  Of one without kin that is to be
+-- appended, `seen` tells if everybody has been looked at.
+local function obstacle(t, number, lone)
   if sequence then return sequence_obstacle(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
-  if odd then return odd_obstacle(t, number, id) end
+  if odd then
+    if lone and all_seen() then return covered(t) end
+    return odd_obstacle(t, number)
+  end
   if tickets > waiting and (t.x == 0 or value ~= SHARED) then
     return value ~= SHARED and value or call('ZRANGE', ORDER, 0, 0)[1]
   end
@@ -291,10 +405,12 @@ local function obstacle(t, number, id)
   return first and (not number or tonumber(first[2]) < number) and first[1] or nil
 end
 
-local function set_odd()
+local function set_odd(has_kin)
   if sequence then return end -- there counts decide, always
   odd = true
   call('HSET', INFO, 'odd', 1)
+  if has_kin then call('HSET', INFO, 'kin', 1) end
+  forget_looks()
 end
 
 -- The number with which a ticket holds: it only grows, though it was overtaken.
@@ -325,18 +441,64 @@ local function give(id, t, number)
   tell(t, 'g', id)
 end
 
+-- Of a lock with byte ranges, or kin: goes on behind the last one that was looked at.
+local function grant_odd(left)
+  local number = looks_kept()
+  local next = number and not_looked_at(number, BUDGET)
+  if next and #next == 0 then return end
+  if number then
+    unpack_looks()
+  else
+    number, left = look_at_holders(), left - (tickets - waiting)
+    next = not_looked_at(number, BUDGET)
+  end
+  local has_kin = call('HEXISTS', INFO, 'kin') == 1
+  for i = 1, #next, 2 do
+    local id, t = next[i], load(next[i])
+    if not t then
+      drop(id)
+      return
+    end
+    number, left = next[i + 1], left - 1
+    local blocker = covered(t)
+    local u = blocker and has_kin and load(blocker)
+    if u and (waits(blocker) or kin(u, t)) then
+      blocker, left = odd_obstacle(t, tonumber(number)), left - tickets
+    end
+    if not blocker then
+      give(id, t, tonumber(number))
+      left = left - GIVE
+      if has_kin then -- one before it may pass now who waits for it
+        forget_looks()
+        if left > 0 then grant_odd(left) end
+        return
+      end
+    end
+    see(id, t)
+    if blocker and t.x == 0 and not partial(t) and not has_kin then
+      number = '+inf' -- nobody passes this one
+      break
+    end
+    if left <= 0 then break end
+  end
+  keep_looks(number)
+end
+
 local function grant()
-  local at = 0
-  while waiting > at and who ~= 'foreign' and who ~= 'delay' do
+  if waiting == 0 or who == 'foreign' or who == 'delay' then return end
+  if odd then return grant_odd(BUDGET) end
+  local at, left = 0, BUDGET
+  while waiting > at and left > 0 do
     local next = call('ZRANGE', WAIT, at, at, 'WITHSCORES')
     local id, number = next[1], tonumber(next[2])
     local t = load(id)
+    left = left - 1
     if not t then
       drop(id)
-    elseif not obstacle(t, number, id) then
+    elseif not obstacle(t, number) then
       give(id, t, number)
-      if odd then at = 0 end
-    elseif odd or sequence and t.x == 1 and tickets - waiting + at < width() then
+      left = left - GIVE
+    elseif sequence and t.x == 1 and tickets - waiting + at < width() then
       at = at + 1
     else
       return

@@ -13,6 +13,7 @@ if not t or not call('ZSCORE', ORDER, id) then
 end
 local waited = waits(id)
 local was, kind_was = t.x, t.k
+if t.p and t.c then call('HDEL', INFO, party_key(t.m, t.p)) end
 t.k, t.x, t.l = tonumber(kind), tonumber(mode), tonumber(ttl)
 t.h, t.p = handle ~= '' and handle or nil, party ~= '' and party or nil
 t.s = t.p and {start, last, t.x} or nil
@@ -21,23 +22,21 @@ t.s = t.p and {start, last, t.x} or nil
 -- sequence those before it leave room for `width` exclusive ones, but none for
 -- one among shared ones.
 local function excluded()
-  local all, exclusive, others = each(), 0, 0
-  for i = 1, #all, 2 do
-    if all[i] ~= id and not waits(all[i]) then
-      local u = load(all[i])
-      if u and not sequence and conflict(u, t) then return true end
-      others = others + 1
-      exclusive = exclusive + (u and u.x == 0 and 1 or 0)
-    end
+  if sequence and (t.x == 1 or was == 0) then return false end
+  if sequence and tickets - waiting > width() then return true end
+  for other in holders() do
+    local u = other ~= id and load(other)
+    if u and (sequence and u.x == 1 or not sequence and conflict(u, t)) then return true end
   end
-  return sequence and t.x == 0 and was == 1 and not (others == exclusive and others < width())
+  return false
 end
 
 if not waited and tickets - waiting > 1 and excluded() then
   finish()
   return 'busy'
 end
-if not odd and tickets > 1 and (is_odd == '1' or partial(t)) or partial(t) then set_odd() end
+if partial(t) or tickets > 1 and is_odd == '1' then set_odd(is_odd == '1') end
+forget_looks()
 if set_meta == '1' then t.i = meta end
 if set_content == '1' then call('HSET', INFO, 'c:' .. id, content) end
 save(id, t)

@@ -11,7 +11,8 @@
 --   WAIT   zset    ticket -> number: those that do not hold yet
 --   INFO   hash    ticket -> record; c:ticket -> content; s:name -> ticket of a sequence;
 --                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted;
---                  readers -> 1 when no exclusive ticket of a sequence holds
+--                  readers -> 1 when no exclusive ticket of a sequence holds; p:mount party -> the ticket
+--                  with which it holds; kin, looked, seen: what is covered, see common.lua
 --   FENCE  string  the last number given
 -- Of its directory: DIR (hash: attributes), LIST (zset: names, all of score 0),
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
@@ -55,6 +56,34 @@ local function load(id)
 end
 
 local function waits(id) return waiting > 0 and call('ZSCORE', WAIT, id) end
+
+-- Walks along a queue, which must not be changed meanwhile: id, number.
+local function in_order(key)
+  local at, part, i = 0, {}, 1
+  return function()
+    if i > #part then
+      part, i, at = call('ZRANGE', key, at, at + 63, 'WITHSCORES'), 1, at + 64
+    end
+    i = i + 2
+    return part[i - 2], tonumber(part[i - 1])
+  end
+end
+
+-- Walks along those that hold, which must not be changed meanwhile: id, number.
+-- WAIT has the same order, so it says whom to leave out.
+local function holders()
+  local left, next, next_waiter = tickets - waiting, in_order(ORDER), in_order(WAIT)
+  local waiter = next_waiter()
+  return function()
+    local id, number = next()
+    while id and id == waiter do
+      waiter = next_waiter()
+      id, number = next()
+    end
+    left = left - 1
+    if left >= 0 then return id, number end
+  end
+end
 
 local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
 

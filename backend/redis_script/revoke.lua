@@ -26,22 +26,23 @@ if KEYS[11] then
 end
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
 expire()
-local all, found, held, delay = each(), false, false, 0
+local found, held, delay = false, false, 0
 local denied = word > 0 and who == 'foreign' and fence == '0'
 local result, others = {'ok', 0}, {}
 local ends = {}
-for i = 1, #all, 2 do
-  local id = all[i]
-  if only == id or not only and not waits(id) then
-    local t = load(id)
-    if t and (t.n or not sequence) then
-      held = true
-      if fence == '0' or all[i + 1] == fence then
-        ends[#ends + 1] = {id, t}
-        denied = denied or not matches(t)
-      end
-    end
+local function consider(id, at)
+  held = true
+  local t = (fence == '0' or at == fence) and load(id)
+  if t then
+    ends[#ends + 1] = {id, t}
+    denied = denied or not matches(t)
   end
+end
+if only then
+  local at = call('ZSCORE', ORDER, only)
+  if at then consider(only, at) end
+else
+  for id, at in holders() do consider(id, number_text(at)) end
 end
 for _, e in ipairs(denied and {} or ends) do
   local id, t = unpack(e)

@@ -20,10 +20,12 @@ if ARGV[3] == '1' or a[6] then
 end
 look()
 if who == 'foreign' then return of_lock('', 1, waiting, 0) end
-local all = who == 'ours' and call('ZRANGE', ORDER, 0, tickets < 64 and -1 or 63) or {}
-for _, id in ipairs(all) do
+local dead = 0
+for id in holders() do
   local deadline = call('ZSCORE', TERM, id)
-  if deadline and tonumber(deadline) > now and not waits(id) then return of_lock(id, tickets - waiting, waiting, 0) end
+  if who == 'ours' and deadline and tonumber(deadline) > now then return of_lock(id, tickets - waiting, waiting, 0) end
+  dead = dead + 1
+  if dead == 64 then break end
 end
 local id = KEYS[11] and call('HGET', KEYS[13], 's:' .. leaf)
 if id then
