@@ -94,7 +94,8 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     const struct hold *first = hold_first(node);
     bool lock = result == BACKEND_OK && info->type == BACKEND_LOCK;
     struct hold *hold = lock && info->ticket ? info->ticket->user : NULL;
-    if (hold && hold->node == node) {
+    hold = hold && hold->node == node ? hold : NULL; /* else the name is another node's */
+    if (hold) {
         hold_is_longest(hold);
         r->attributes.ticket = info->ticket;
     }

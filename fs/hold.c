@@ -49,11 +49,14 @@ struct hold *hold_to_change(const struct node *node)
 
 void hold_is_longest(struct hold *hold)
 {
-    struct hold *last = LIST_FIRST(&hold->node->holds), *next;
+    struct hold *last = hold, *next;
+    if (!hold->since) {
+        return; /* its grant has not been told here yet */
+    }
     while ((next = LIST_NEXT(last, link))) {
         last = next;
     }
-    if (last != hold && hold->since) {
+    if (last != hold) {
         LIST_REMOVE(hold, link);
         LIST_INSERT_AFTER(last, hold, link);
     }

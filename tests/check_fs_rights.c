@@ -714,6 +714,26 @@ START_TEST(bytes_given_back_do_not_keep_others_from_breaking_their_own)
 }
 END_TEST
 
+/* The store has granted it, and the mount is not told yet. */
+START_TEST(owner_is_asked_for_between_a_grant_and_its_event)
+{
+    be(bob, BOB, 0666);
+    struct wire_file first = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 8, F_WRLCK, 0, 9, false)), 0);
+    be(alice, ALICE, 0644);
+    struct wire_file second = wire_opened(w, first.node, O_RDWR);
+    uint64_t waits = wire_setlk(w, second, 7, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, waits));
+    fake_backend_hold_events(w->fake, true);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 8, F_UNLCK, 0, UINT64_MAX, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, second.node)), 0);
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, waits), 0);
+    check_owner(second.node, ALICE, 0644);
+}
+END_TEST
+
 START_TEST(content_under_a_byte_range_is_not_linked_by_a_stranger)
 {
     be(alice, ALICE, 0600);
@@ -911,6 +931,7 @@ int main(void)
     tcase_add_test(cases, token_releases_only_what_the_caller_may_write);
     tcase_add_test(cases, token_of_who_joined_is_not_released_by_whose_file_it_is);
     tcase_add_test(cases, bytes_given_back_do_not_keep_others_from_breaking_their_own);
+    tcase_add_test(cases, owner_is_asked_for_between_a_grant_and_its_event);
     tcase_add_test(cases, content_under_a_byte_range_is_not_linked_by_a_stranger);
     tcase_add_test(cases, directory_is_removed_by_its_owner_and_root);
     tcase_add_test(cases, who_shares_a_lock_builds_nothing_on_the_firsts_content);

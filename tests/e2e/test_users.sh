@@ -110,6 +110,19 @@ permissions() {
     says V 'acquire("team/m")' EACCES
     says G 'rm("team/l")' ok
 
+    it "a handle that is older than the lock reads it if its opener may, supplementary groups included ($checks)"
+    says G 'f = op("tmp/older", "RDONLY|CREAT"); None' ok
+    says V 'f = op("tmp/older", "RDONLY|CREAT"); None' ok
+    says U 'os.umask(0o027) and None; acquire("tmp/older", "g")' ok
+    says G 'read(f)' g
+    says V 'read(f)' EACCES
+    says U 'os.chmod(path("tmp/older"), 0o604)' ok
+    says G 'read(f)' EACCES
+    says V 'read(f)' g
+    says U 'rm("tmp/older"); os.umask(0o022) and None' ok
+    says G 'os.close(f)' ok
+    says V 'os.close(f)' ok
+
     it "break is for root and the file's owner uid ($checks)"
     says U 'acquire("tmp/b"); os.chmod(path("tmp/b"), 0o666)' ok
     says V 'put("tmp/b", "break", "1")' 'E@(PERM|ACCES)'
