@@ -222,6 +222,45 @@ says A 'acquire("mix")' EEXIST
 says B 'os.close(b)' ok
 expect eventually 2 absent mix
 
+it "random programs of record locks, also through inherited files, get the answers of tmpfs"
+if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then
+    oracle=$(mktemp -d /dev/shm/leasefs.XXXXXX)
+    for seed in 1 2 3; do
+        expect timeout 60 "$PYTHON" "$E2E_DIR/records.py" "$oracle" "$MNT" "$seed" 100
+    done
+    rm -r "$oracle"
+else
+    pass # no tmpfs to ask
+fi
+
+it "F_GETLK by the owner of a lease tells no conflict, and a file that was only probed does not become one"
+says A 'a = op("probe", "WRONLY|CREAT")' ok
+says A 'record(a, "GETLK", "WRLCK")' UNLCK
+says B 'b = op("probe", "RDONLY")' ok
+says B 'record(b, "GETLK", "WRLCK")' "WRLCK 0 0 ${actor_pid[A]}"
+says A 'os.close(a)' ok
+expect eventually 2 absent probe
+expect constantly 300 absent probe
+says A 'a = op("probe", "WRONLY|CREAT|EXCL")' ok
+says A 'record(a, "GETLK", "WRLCK")' UNLCK
+says A 'child("record(a, \"GETLK\", \"WRLCK\")")' UNLCK
+says B 'record(b, "GETLK", "WRLCK")' "WRLCK 0 0 ${actor_pid[A]}"
+says A 'os.close(a)' ok
+says A 'rm("probe")' ok
+says B 'os.close(b)' ok
+
+it "a record lock through the owner's handle turns its lease, also in a child: a POSIX lock ends with it, an OFD lock with the handle"
+says A 'a = op("turn", "WRONLY|CREAT|EXCL")' ok
+says A 'child("record(a, \"SETLKW\", \"WRLCK\")")' ok
+expect eventually 2 absent turn
+says A 'os.close(a)' ok
+says A 'a = op("turn", "WRONLY|CREAT|EXCL")' ok
+says A 'child("record(a, \"SETLKW\", \"WRLCK\", 0, 0, True)")' ok
+expect_is "$(attribute turn kind)" fcntl
+expect constantly 200 exists turn
+says A 'os.close(a)' ok
+expect eventually 2 absent turn
+
 it "lockf(3) as Python's fcntl.lockf and flock --fcntl"
 says A 'a = op("lockf", "RDWR|CREAT"); fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB)' ok
 says B 'b = op("lockf", "RDWR"); fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)' 'E@(AGAIN|ACCES)'

@@ -175,6 +175,37 @@ says A 'flock(a, "UN")' ok
 expect absent turn
 says A 'os.close(a)' ok
 
+it "flock 9 in a script turns the script's own lease, though a child asks for it, and not another's"
+kind='getfattr --only-values --absolute-names -n user.lease.kind "$1"'
+for shell in bash dash "busybox sh"; do
+    command -v "${shell%% *}" >/dev/null || continue
+    for how in 'set -C; exec 9>"$1"' 'touch "$1"; exec 9>"$1"' 'set -C; : >"$1"; exec 9<"$1"'; do
+        expect_is "$(timeout 10 $shell -c "$how; flock 9 && $kind" sh "$MNT/own")" flock "$shell: $how"
+        expect eventually 2 absent own
+    done
+done
+expect timeout 10 bash -c 'set -C; exec 9>"$1"; sh -c "sh -c \"flock 9\""' sh "$MNT/own" # nested scripts
+expect eventually 2 absent own
+expect timeout 10 bash -c 'set -C; exec 9>"$1"; flock 9 & wait $!' sh "$MNT/own" # in the background
+expect eventually 2 absent own
+expect_not timeout 10 bash -c 'set -C; exec 9>"$1"; flock -n "$1" true || exit 1; :' sh "$MNT/own" # a handle of the child's own
+expect rm "$MNT/own" # of a dead owner
+expect_is "$(timeout 10 bash -c 'exec 9>"$1"; flock 9; getfattr --only-values --absolute-names -n user.lease.owner "$1"; echo " $$"' \
+    sh "$MNT/own" | awk '{ print $2 == $NF }')" 1 "flock(1) has asked for its shell"
+expect eventually 2 absent own
+
+it "a child that turns the lease goes before those that wait for it, and they get what it leaves"
+says A 'a = op("line", "WRONLY|CREAT|EXCL")' ok
+says B 'b = op("line", "RDONLY")' ok
+tell B 'flock(b, "EX")'
+expect eventually 5 eval '[ "$(attribute line waiters)" = 1 ]'
+says A 'child("flock(a, \"EX\")")' ok
+expect_is "$(attribute line kind)" flock
+expect_is "$(attribute line waiters)" 1
+says A 'os.close(a)' ok
+expect_is "$(hear B 5)" ok
+says B 'os.close(b)' ok
+
 it "flock on a handle that wrote turns its lease into a handle lock, with its content"
 says A 'a = op("wrote", "RDWR|CREAT"); write(a, "w"); flock(a, "EX|NB")' ok
 expect_is "$(attribute wrote kind)" flock

@@ -39,6 +39,30 @@ says b 'flock(f, "EX|NB")' EAGAIN
 says b 'close(f)' ok # a lock was asked for: it acquires nothing
 says a 'rm("young")' ok
 
+it "who was refused for a lease at the other host does not hold it a moment later, by closing"
+for way in 'utime(f)' 'utime("refused")' 'write(f, "x")' 'truncate(f, 1)' 'close(os.dup(f))'; do
+    says b 'f = op("refused")' ok
+    expect eventually 4 absent refused
+    says a 'acquire("refused")' ok
+    says b "$way" EBUSY
+    says a 'rm("refused")' ok
+    says b 'close(f)' EBUSY
+    expect constantly 100 absent refused
+done
+
+it "flock 9 in a script turns the script's own lease while the other host waits for it, which then gets it"
+says b 'g = op("own", "RDONLY|CREAT")' ok
+start timeout 20 bash -c 'set -C; exec 9>"$1"; : >"$2"; until [ -e "$3" ]; do sleep 0.02; done; flock 9 && : >"$4"; sleep 1' \
+    sh "$A/own" "$TEST_DIR/made" "$TEST_DIR/queued" "$TEST_DIR/turned"
+expect eventually 5 [ -e "$TEST_DIR/made" ]
+tell b 'flock(g, "EX")'
+expect eventually 5 eval '[ "$(attribute own waiters)" = 1 ]'
+: >"$TEST_DIR/queued"
+expect eventually 5 [ -e "$TEST_DIR/turned" ]
+expect_is "$(attribute own kind)" flock
+expect_is "$(hear b 5)" ok
+says b 'close(g)' ok
+
 it "a write-open at the other host waits for the outcome of the provisional second: EBUSY when it became a lease"
 says a 'f = op("wait-lease")' ok
 tell b 'op("wait-lease")'

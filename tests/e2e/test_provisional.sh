@@ -120,6 +120,18 @@ says A 'utime(f)' EBUSY
 says A 'close(f)' EBUSY
 says B 'content("late-busy")' b
 
+it "who was refused does not hold the lock a moment later, by closing"
+for way in 'utime(f)' 'utime("refused")' 'write(f, "x")' 'truncate(f, 1)' 'close(os.dup(f))'; do
+    says A 'f = op("refused")' ok
+    expect eventually 4 absent refused
+    says B 'acquire("refused")' ok
+    says A "$way" EBUSY
+    says B 'rm("refused")' ok
+    says A 'close(os.dup(f))' EBUSY
+    says A 'close(f)' EBUSY
+    expect constantly 100 absent refused
+done
+
 it "exec 9>L by a script that exits at once: L is not left held"
 expect bash -c 'exec 9>"$1"; /bin/true' _ "$MNT/script0"
 expect eventually 2 absent script0
