@@ -352,6 +352,25 @@ START_TEST(stranger_may_not_change_mode_owner_or_size)
 }
 END_TEST
 
+START_TEST(stranger_may_not_change_the_mode_of_a_handle_lock)
+{
+    struct wire_file file = wire_created(w, "L", O_RDONLY), other;
+    w->pid = bob;
+    other = wire_created(w, "L", O_RDONLY);
+    w->pid = alice;
+    uint64_t asked = _i == 0 ? wire_setlk(w, file, 1, F_WRLCK, 0, 9, false) : wire_flock(w, file, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    w->pid = bob;
+    ck_assert_int_eq(change_mode(file.node, S_IFREG | 0600), EPERM);
+    if (_i == 0) {
+        ck_assert_int_eq(wire_result(w, wire_setlk(w, other, 2, F_WRLCK, 20, 29, false)), 0);
+        ck_assert_int_eq(change_mode(file.node, S_IFREG | 0640), EPERM); /* it has joined */
+    }
+    w->pid = alice;
+    ck_assert_int_eq(change_mode(file.node, S_IFREG | 0600), 0);
+}
+END_TEST
+
 START_TEST(setting_times_by_a_stranger_is_busy_also_by_path)
 {
     uint64_t node = lease_of(alice, "L");
@@ -911,6 +930,7 @@ int main(void)
     tcase_add_test(cases, fixed_term_is_not_renewed_until_it_is_automatic_again);
     tcase_add_test(cases, expiry_is_told_to_the_kernel);
     tcase_add_test(cases, stranger_may_not_change_mode_owner_or_size);
+    tcase_add_loop_test(cases, stranger_may_not_change_the_mode_of_a_handle_lock, 0, 2);
     tcase_add_test(cases, setting_times_by_a_stranger_is_busy_also_by_path);
     tcase_add_test(cases, times_are_what_the_holder_set);
     tcase_add_test(cases, setting_one_time_leaves_the_other);

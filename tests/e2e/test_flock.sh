@@ -180,6 +180,7 @@ kind='getfattr --only-values --absolute-names -n user.lease.kind "$1"'
 for shell in bash dash "busybox sh"; do
     command -v "${shell%% *}" >/dev/null || continue
     for how in 'set -C; exec 9>"$1"' 'touch "$1"; exec 9>"$1"' 'set -C; : >"$1"; exec 9<"$1"'; do
+        # shellcheck disable=SC2086 # busybox and its sh are two words
         expect_is "$(timeout 10 $shell -c "$how; flock 9 && $kind" sh "$MNT/own")" flock "$shell: $how"
         expect eventually 2 absent own
     done
