@@ -352,7 +352,10 @@ static void handle_released(struct request *r, enum backend_result result)
 void handle_release(struct request *r)
 {
     struct handle *h = r->handle;
-    if (handle_may_decide(h) && h->closing && !handle_shares_hold(h)) {
+    /* Of several that share a ticket the last decides, of a provisional second the first that is closed: it was told
+     * that it made a lease. */
+    bool another = h->hold && (h->hold->sequence || h->hold->converting) && handle_shares_hold(h);
+    if (handle_may_decide(h) && h->closing && !another) {
         r->hold = h->hold;
         hold_decide(r, NULL, handle_released);
     } else {

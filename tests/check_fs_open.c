@@ -533,7 +533,8 @@ START_TEST(own_further_opens_do_not_wait)
     struct wire_file file = wire_created(w, "L", O_WRONLY);
     struct wire_file second = wire_created(w, "L", O_WRONLY);
     ck_assert_int_eq(wire_close(w, second), 0);
-    ck_assert(held_as("L", BACKEND_PROVISIONAL)); /* decided when the last goes */
+    ck_assert(held_as("L", BACKEND_LEASE)); /* close said so */
+    wire_advance(w, 2 * SECOND);
     ck_assert_int_eq(wire_close(w, file), 0);
     ck_assert(held_as("L", BACKEND_LEASE));
 }
