@@ -453,6 +453,8 @@ static void on_renamed(void *arg, const struct redis_answer *answer)
 
     if (t)
         t->renaming = false;
+    if (replaced)
+        replaced->renaming = false;
     if (t && !unknown)
         g_clear_pointer(&t->moving, g_free);
     if (t && result == BACKEND_OK) {
@@ -473,7 +475,7 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
 {
     struct redis *r = (struct redis *)b;
     struct redis_ticket *t = (struct redis_ticket *)ticket;
-    const struct redis_ticket *over = (const struct redis_ticket *)replaced;
+    struct redis_ticket *over = (struct redis_ticket *)replaced;
     struct redis_call call = {0};
     struct redis_op *op;
     const char *leaf;
@@ -488,7 +490,10 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
     }
     op = done_op(r, t, done, arg);
     op->name = g_strdup(name);
-    op->replaced = over ? g_strdup(over->token) : NULL;
+    if (over) {
+        op->replaced = g_strdup(over->token);
+        over->renaming = true;
+    }
     g_free(t->moving);
     t->moving = g_strdup(name);
     t->renaming = true;

@@ -58,7 +58,7 @@ struct redis_ticket {
     char token[REDIS_TOKEN_SIZE];
     char *name;    /* of a sequence ticket: as asked for, then as given */
     char *moving;  /* the name that a rename gives it whose outcome is not known (yet); or NULL */
-    bool renaming; /* that is not answered */
+    bool renaming; /* that, or one that replaces it, is not answered */
     enum redis_state state;
     bool handed;            /* the server has told that it holds */
     struct redis_op *asked; /* its acquire that is not answered; or NULL */

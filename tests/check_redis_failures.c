@@ -196,6 +196,23 @@ START_TEST(rename_of_unknown_outcome_leaves_one_name_or_none)
 }
 END_TEST
 
+/* Another may have the old name as soon as the server goes on: nothing of the two is
+ * believed in, nor left there. */
+START_TEST(rename_over_a_lease_of_unknown_outcome_gives_both_back)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG), *replaced = hosts_get(0, "M", HOSTS_LONG);
+
+    redis_server_pause(hosts_server);
+    ck_assert_int_eq(hosts_rename_over(told, "M", replaced), BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(told->ended, 1);
+    ck_assert_int_eq(told->why, BACKEND_LOST);
+    ck_assert_uint_eq(replaced->ended, 1);
+    ck_assert_int_eq(replaced->why, BACKEND_LOST);
+    resume();
+    HOSTS_UNTIL(!hosts_exists("h:L") && !hosts_exists("h:M"));
+}
+END_TEST
+
 START_TEST(convert_of_unknown_outcome_leaves_it_as_it_was)
 {
     struct told *told = hosts_get(0, "L", HOSTS_LONG);
@@ -365,6 +382,7 @@ int main(void)
     tcase_add_loop_test(tcase, acquire_of_unknown_outcome_leaves_nothing, 0, 2);
     tcase_add_loop_test(tcase, release_of_unknown_outcome_is_done_when_the_server_is_back, 0, 2);
     tcase_add_loop_test(tcase, rename_of_unknown_outcome_leaves_one_name_or_none, 0, 2);
+    tcase_add_test(tcase, rename_over_a_lease_of_unknown_outcome_gives_both_back);
     tcase_add_loop_test(tcase, convert_of_unknown_outcome_leaves_it_as_it_was, 0, 2);
     tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
     tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);

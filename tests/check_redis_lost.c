@@ -259,6 +259,24 @@ START_TEST(change_whose_answer_is_lost_succeeds)
 }
 END_TEST
 
+START_TEST(rename_over_a_lease_whose_answer_is_lost_is_done_once)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG), *replaced = hosts_get(0, "M", HOSTS_LONG);
+    struct told *waiter = hosts_queue(1, "M", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    ck_assert_int_eq(hosts_rename_over(told, "M", replaced), BACKEND_OK);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_uint_eq(replaced->ended, 1);
+    ck_assert_int_eq(replaced->why, BACKEND_RELEASED);
+    ck_assert_uint_eq(hosts_stat(1, "M").fence, told->ticket->fence);
+    ck_assert(!hosts_exists("h:L"));
+    ck_assert_uint_eq(waiter->granted, 0);
+    hosts_release(told);
+    HOSTS_UNTIL(waiter->granted);
+}
+END_TEST
+
 START_TEST(acquire_that_is_never_answered_leaves_nothing)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
@@ -292,6 +310,7 @@ int main(void)
     tcase_add_test(tcase, queued_claim_whose_answer_is_lost_stands_in_the_queue_once);
     tcase_add_test(tcase, sequence_ticket_whose_answer_is_lost_has_one_name);
     tcase_add_loop_test(tcase, change_whose_answer_is_lost_succeeds, 0, G_N_ELEMENTS(changes));
+    tcase_add_test(tcase, rename_over_a_lease_whose_answer_is_lost_is_done_once);
     tcase_add_test(tcase, acquire_that_is_never_answered_leaves_nothing);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -315,9 +315,14 @@ enum backend_result hosts_revoke(unsigned mount, const char *name, uint64_t fenc
 
 enum backend_result hosts_rename(struct told *told, const char *name)
 {
+    return hosts_rename_over(told, name, NULL);
+}
+
+enum backend_result hosts_rename_over(struct told *told, const char *name, struct told *replaced)
+{
     struct hosts_done done = {0};
 
-    backend_rename(mounts[told->mount], told->ticket, name, NULL, hosts_on_done, &done);
+    backend_rename(mounts[told->mount], told->ticket, name, replaced ? replaced->ticket : NULL, hosts_on_done, &done);
     return wait_for(&done);
 }
 

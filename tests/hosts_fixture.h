@@ -78,6 +78,7 @@ enum backend_result hosts_mkdir(unsigned mount, const char *name, const struct b
 enum backend_result hosts_set_directory(unsigned mount, const char *name, const struct backend_directory *directory);
 enum backend_result hosts_revoke(unsigned mount, const char *name, uint64_t fence);
 enum backend_result hosts_rename(struct told *told, const char *name);
+enum backend_result hosts_rename_over(struct told *told, const char *name, struct told *replaced);
 struct backend_info hosts_stat(unsigned mount, const char *name); /* without meta and content */
 
 /* Does not wait, nor tell. */
