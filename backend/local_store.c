@@ -649,13 +649,13 @@ static char *read_boot_id(const struct local_options *options)
 static void log_restored(struct local_store *store, const struct local_restored *restored, uint64_t cut)
 {
     if (cut)
-        log_warning("%s/journal ended in the middle of a record: %" G_GUINT64_FORMAT " bytes were cut off",
+        log_warning("%s/journal ended in the middle of a record: bytes that were cut off: %" G_GUINT64_FORMAT,
                     store->directory, cut);
     if (restored->leases || restored->gone->len)
-        log_info("%s: %zu leases are there again, %u have ended meanwhile", store->directory, restored->leases,
-                 restored->gone->len);
+        log_info("%s: leases that are there again: %zu; that have ended meanwhile: %u", store->directory,
+                 restored->leases, restored->gone->len);
     if (restored->rebooted)
-        log_info("%s: the host has rebooted, so %zu leases begin a full term", store->directory, restored->rebooted);
+        log_info("%s: the host has rebooted: leases that begin a full term: %zu", store->directory, restored->rebooted);
 }
 
 /* Writes down that a session begins, what has ended since the last one, and

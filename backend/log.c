@@ -26,6 +26,7 @@ struct log_kind {
     clock_ms began;
     unsigned told;
     unsigned long left_out;
+    char example[64]; /* of those that were left out, the first */
     enum log_level level;
 };
 
@@ -112,7 +113,7 @@ static void tell_left_out(struct log_kind *kind)
 
     if (!kind->left_out)
         return;
-    snprintf(line, sizeof(line), "%lu more lines like \"%.40s\" were left out", kind->left_out, kind->format);
+    snprintf(line, sizeof(line), "lines like \"%s\" that were left out: %lu", kind->example, kind->left_out);
     write_line(kind->level, line);
     kind->left_out = 0;
 }
@@ -148,7 +149,8 @@ static struct log_kind *find_kind(const char *format, enum log_level level, cloc
 }
 
 /* Is this one line too many?  The first of those is told, as a warning of them. */
-static bool is_too_many(enum log_level level, const char *format)
+static bool __attribute__((format(printf, 2, 0)))
+is_too_many(enum log_level level, const char *format, va_list arguments)
 {
     clock_ms now = clock_now();
     struct log_kind *kind;
@@ -159,7 +161,8 @@ static bool is_too_many(enum log_level level, const char *format)
     if (kind->told++ < LOG_BURST)
         return false;
     if (kind->left_out++ == 0) {
-        snprintf(line, sizeof(line), "more lines like \"%.40s\" are left out for up to %d seconds", format,
+        vsnprintf(kind->example, sizeof(kind->example), format, arguments);
+        snprintf(line, sizeof(line), "more lines like \"%s\" are left out for up to %d seconds", kind->example,
                  LOG_PERIOD / 1000);
         write_line(level, line);
     }
@@ -183,9 +186,14 @@ static void __attribute__((format(printf, 2, 0))) emit(enum log_level level, con
 static void __attribute__((format(printf, 2, 0)))
 emit_limited(enum log_level level, const char *format, va_list arguments)
 {
-    if (level > sink.level || (level < LOG_LEVEL_DEBUG && is_too_many(level, format)))
+    va_list again;
+
+    if (level > sink.level)
         return;
-    emit(level, format, arguments);
+    va_copy(again, arguments);
+    if (level == LOG_LEVEL_DEBUG || !is_too_many(level, format, again))
+        emit(level, format, arguments);
+    va_end(again);
 }
 
 void log_audit(const char *format, ...)

@@ -151,7 +151,7 @@ static bool run_is_over(const struct run *r)
     }
     size_t left = leaserun_processes_signal(r->keeper->pid, 0, 0);
     if (left && r->phase == RUN_KILLS && clock_now() - r->kill_at > KILL_LIMIT) {
-        warnx("%s: %zu processes of the command could not be killed", r->name, left);
+        warnx("%s: processes of the command that could not be killed: %zu", r->name, left);
         return true;
     }
     return left == 0;
