@@ -103,7 +103,27 @@ struct audience {
     const struct options *options;
     int waiting; /* the parent's pipe, or NOBODY_WAITS */
     int manager; /* see sdnotify.h */
+    struct ev_loop *loop;
+    ev_timer watchdog;
 };
+
+static void tell_alive(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct audience *audience = timer->data;
+    (void)loop;
+    (void)events;
+    sdnotify_alive(audience->manager);
+}
+
+static void start_watchdog(struct audience *audience)
+{
+    double interval = audience->manager >= 0 ? sdnotify_watchdog() : 0;
+    if (interval > 0) {
+        ev_timer_init(&audience->watchdog, tell_alive, interval, interval);
+        audience->watchdog.data = audience;
+        ev_timer_start(audience->loop, &audience->watchdog);
+    }
+}
 
 /* session_run's `ready`: the caller has waited long enough. */
 static void detach(void *arg)
@@ -113,6 +133,7 @@ static void detach(void *arg)
     if (*waiting == NOBODY_WAITS) {
         const struct options *options = audience->options;
         sdnotify_ready(audience->manager, "%s mounted on %s", options->backend, options->mountpoint);
+        start_watchdog(audience);
         return;
     }
     setsid();
@@ -230,7 +251,7 @@ static int serve_confined(const struct options *options, int waiting, struct unm
     struct backend *backend = NULL;
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
     struct session_sandbox sandbox = {.wanted = options->sandbox, .unmounter = unmounter};
-    struct audience audience = {.options = options, .waiting = waiting, .manager = -1};
+    struct audience audience = {.options = options, .waiting = waiting, .manager = -1, .loop = loop};
     if (options->foreground) { /* else the manager waits for the parent */
         audience.manager = sdnotify_open();
     } else {
@@ -240,6 +261,7 @@ static int serve_confined(const struct options *options, int waiting, struct unm
     if (result == 0) {
         result = session_run(options, backend, loop, &sandbox, detach, &audience, error, sizeof error);
         sdnotify_stopping(audience.manager);
+        ev_timer_stop(loop, &audience.watchdog);
     }
     if (audience.manager >= 0) {
         close(audience.manager);

@@ -61,6 +61,20 @@ void sdnotify_ready(int fd, const char *format, ...)
     sdnotify_send(fd, text);
 }
 
+double sdnotify_watchdog(void)
+{
+    const char *interval = g_getenv("WATCHDOG_USEC"), *pid = g_getenv("WATCHDOG_PID");
+    if (!interval || (pid && g_ascii_strtoll(pid, NULL, 10) != getpid())) {
+        return 0;
+    }
+    return (double)g_ascii_strtoull(interval, NULL, 10) / 1e6 / 2; /* one that comes late is still in time */
+}
+
+void sdnotify_alive(int fd)
+{
+    sdnotify_send(fd, "WATCHDOG=1");
+}
+
 void sdnotify_stopping(int fd)
 {
     sdnotify_send(fd, "STOPPING=1\nSTATUS=Ending");

@@ -14,4 +14,8 @@ int sdnotify_open(void);
 void sdnotify_ready(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sdnotify_stopping(int fd);
 
+/* Seconds between two calls of sdnotify_alive, or 0 if nobody watches us. */
+double sdnotify_watchdog(void);
+void sdnotify_alive(int fd);
+
 #endif

@@ -129,6 +129,43 @@ expect_is "$(hears)" "STOPPING=1|*"
 expect wait "$DAEMON"
 mount_daemons[-1]=
 
+it "watched, it tells that it is alive twice in each interval; stopped, it does not"
+WATCHDOG_USEC=400000 run_unit one "$TEST_DIR/first"
+expect_is "$(hears)" "READY=1|*"
+is_running "$TEST_DIR/first"
+now
+from=$NOW
+for i in {1..5}; do expect_is "$(hears)" WATCHDOG=1; done
+now
+expect_between 900 $((NOW - from)) $((1000 + SLACK)) "milliseconds for five"
+kill -STOP "$DAEMON"
+while read -r -t 1 line <&"$told"; do expect_is "$line" WATCHDOG=1; done # those from before
+line=
+read -r -t 1 line <&"$told"
+expect_is "$line" ""
+kill -CONT "$DAEMON"
+expect_is "$(hears)" WATCHDOG=1
+expect umount "$MNT"
+until line=$(hears) && [ "$line" != WATCHDOG=1 ]; do :; done
+expect_is "$line" "STOPPING=1|*"
+expect wait "$DAEMON"
+mount_daemons[-1]=
+
+it "when another process is the one that is watched, or none, it wakes up for nobody"
+for watched in "WATCHDOG_USEC=200000 WATCHDOG_PID=1" ""; do
+    # shellcheck disable=SC2086 # several words
+    run_unit one "$TEST_DIR/first" env $watched
+    expect_is "$(hears)" "READY=1|*"
+    is_running "$TEST_DIR/first"
+    line=
+    read -r -t 0.5 line <&"$told"
+    expect_is "$line" ""
+    expect umount "$MNT"
+    expect_is "$(hears)" "STOPPING=1|*"
+    expect wait "$DAEMON"
+    mount_daemons[-1]=
+done
+
 it "an abstract socket, a mount point with a space"
 manager "@leasefs-e2e-$$"
 printf 'BACKEND=memory\n' >"$TEST_DIR/etc/leasefs/two.conf"
