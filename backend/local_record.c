@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define NO_BYTES UINT32_MAX
+#define TIME_LIMIT (INT64_C(1) << 59) /* milliseconds */
 
 static void put_u8(GByteArray *out, uint8_t value)
 {
@@ -123,9 +124,15 @@ uint64_t local_read_u64(struct local_reader *in)
     return GUINT64_FROM_LE(value);
 }
 
-static int64_t read_i64(struct local_reader *in)
+int64_t local_read_time(struct local_reader *in)
 {
-    return (int64_t)local_read_u64(in);
+    int64_t time = (int64_t)local_read_u64(in);
+
+    if (time < -TIME_LIMIT || time > TIME_LIMIT) {
+        in->bad = true;
+        return 0;
+    }
+    return time;
 }
 
 const char *local_read_string(struct local_reader *in)
@@ -153,8 +160,8 @@ GBytes *local_read_bytes(struct local_reader *in)
 
 void local_read_session(struct local_reader *in, struct local_session *ret_session)
 {
-    ret_session->boottime = read_i64(in);
-    ret_session->wall = read_i64(in);
+    ret_session->boottime = local_read_time(in);
+    ret_session->wall = local_read_time(in);
     ret_session->boot_id = local_read_string(in);
 }
 
@@ -163,9 +170,9 @@ void local_read_lease(struct local_reader *in, struct local_lease *ret_lease)
     ret_lease->fence = local_read_u64(in);
     ret_lease->replaces = local_read_u64(in);
     ret_lease->flags = local_read_u8(in);
-    ret_lease->ttl = read_i64(in);
-    ret_lease->acquired = read_i64(in);
-    ret_lease->deadline = read_i64(in);
+    ret_lease->ttl = local_read_time(in);
+    ret_lease->acquired = local_read_time(in);
+    ret_lease->deadline = local_read_time(in);
     ret_lease->name = local_read_string(in);
     ret_lease->meta = local_read_bytes(in);
     ret_lease->content = local_read_bytes(in);
@@ -176,9 +183,9 @@ const char *local_read_directory(struct local_reader *in, struct backend_directo
 {
     const char *name = local_read_string(in);
 
-    ret_directory->ttl = read_i64(in);
+    ret_directory->ttl = local_read_time(in);
     ret_directory->width = local_read_u32(in);
-    ret_directory->delay = read_i64(in);
+    ret_directory->delay = local_read_time(in);
     ret_directory->sequence = local_read_u64(in);
     ret_directory->meta = local_read_bytes(in);
     return name;

@@ -78,6 +78,8 @@ struct local_reader {
 uint8_t local_read_u8(struct local_reader *in);
 uint32_t local_read_u32(struct local_reader *in);
 uint64_t local_read_u64(struct local_reader *in);
+int64_t
+local_read_time(struct local_reader *in); /* bad if no clock shows it; a sum of some of them does not overflow */
 const char *local_read_string(struct local_reader *in); /* borrowed from the record */
 GBytes *local_read_bytes(struct local_reader *in);      /* a new reference, or NULL */
 /* Strings are borrowed, GBytes are new references. */

@@ -106,7 +106,7 @@ static void replay_renewals(struct local_replay *replay, struct local_reader *in
 {
     while (in->left && !in->bad) {
         uint64_t fence = local_read_u64(in);
-        int64_t ttl = (int64_t)local_read_u64(in), deadline = (int64_t)local_read_u64(in);
+        int64_t ttl = local_read_time(in), deadline = local_read_time(in);
         struct kept_lease *kept = g_hash_table_lookup(replay->leases, &fence);
 
         if (kept && !in->bad) {

@@ -31,8 +31,8 @@ void attributes_elsewhere(struct fs *fs, const struct node *node, const struct b
     st->st_ctim = fs_wall_time(fs, acquired);
     st->st_mtim = st->st_atim = fs_wall_time(fs, renewed ? info->deadline - info->ttl : acquired);
     if (known && meta.has_times) {
-        st->st_atim = (struct timespec){meta.times[0] / 1000000000, meta.times[0] % 1000000000};
-        st->st_mtim = (struct timespec){meta.times[1] / 1000000000, meta.times[1] % 1000000000};
+        st->st_atim = meta.times[0];
+        st->st_mtim = meta.times[1];
     }
 }
 

@@ -45,7 +45,7 @@ void directory_load(struct node *node, const struct backend_directory *directory
         node->uid = meta.uid;
         node->gid = meta.gid;
         node->mode = (uint16_t)(S_IFDIR | (meta.mode & 07777));
-        node->directory->changed = (struct timespec){meta.times[1] / 1000000000, meta.times[1] % 1000000000};
+        node->directory->changed = meta.times[1];
     }
 }
 
@@ -55,7 +55,7 @@ static GBytes *directory_meta(const struct fs *fs, uid_t uid, gid_t gid, mode_t 
     g_strlcpy(meta.host, fs->host, sizeof meta.host);
     g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
     g_strlcpy(meta.command, "-", sizeof meta.command);
-    meta.times[0] = meta.times[1] = changed->tv_sec * 1000000000 + changed->tv_nsec;
+    meta.times[0] = meta.times[1] = *changed;
     return meta_encode(&meta);
 }
 

@@ -215,8 +215,8 @@ static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
     }
     meta.has_times = hold->times != NULL;
-    for (int i = 0; hold->times && i < 2; i++) {
-        meta.times[i] = hold->times[i].tv_sec * 1000000000 + hold->times[i].tv_nsec;
+    if (hold->times) {
+        memcpy(meta.times, hold->times, sizeof meta.times);
     }
     for (size_t i = 0; hold->heirs && i < hold->heirs->count; i++) {
         meta.heir[i].pid = owner_pid(hold->heirs->heir[i]);

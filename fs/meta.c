@@ -9,6 +9,8 @@
 
 #include "rights.h"
 
+#define META_TIMES_MAX 80 /* also in meta_decode */
+
 enum { META_FIXED = 1, META_SEQUENCE = 2 };
 
 GBytes *meta_encode(const struct meta *m)
@@ -19,15 +21,27 @@ GBytes *meta_encode(const struct meta *m)
         length += (size_t)snprintf(heirs + length, sizeof heirs - length, "%s%d:%" PRIu64, i ? "," : "", m->heir[i].pid,
                                    m->heir[i].start);
     }
-    char times[48] = "-";
+    char times[META_TIMES_MAX] = "-";
     if (m->has_times) {
-        snprintf(times, sizeof times, "%" PRId64 ",%" PRId64, m->times[0], m->times[1]);
+        snprintf(times, sizeof times, "%" PRId64 ".%09ld,%" PRId64 ".%09ld", (int64_t)m->times[0].tv_sec,
+                 m->times[0].tv_nsec, (int64_t)m->times[1].tv_sec, m->times[1].tv_nsec);
     }
     char text[1024];
     int size = snprintf(text, sizeof text, "1 %s %d %" PRIu64 " %u %u %o %d %s %s %s %s", m->host, m->pid, m->start,
                         m->uid, m->gid, m->mode, (m->fixed ? META_FIXED : 0) | (m->sequence ? META_SEQUENCE : 0), times,
                         m->boot, heirs, m->command);
     return g_bytes_new(text, (gsize)MIN(size, (int)sizeof text - 1));
+}
+
+static void meta_decode_times(const char *text, struct meta *m)
+{
+    int64_t seconds[2];
+    unsigned nanoseconds[2];
+    m->has_times = sscanf(text, "%" SCNd64 ".%9u,%" SCNd64 ".%9u", &seconds[0], &nanoseconds[0], &seconds[1],
+                          &nanoseconds[1]) == 4;
+    for (int i = 0; i < 2; i++) {
+        m->times[i] = m->has_times ? (struct timespec){seconds[i], nanoseconds[i]} : (struct timespec){0};
+    }
 }
 
 static void meta_decode_heirs(const char *text, struct meta *m)
@@ -51,7 +65,7 @@ bool meta_decode(GBytes *bytes, struct meta *m)
 {
     gsize size = 0;
     const char *data = bytes ? g_bytes_get_data(bytes, &size) : NULL;
-    char text[1024], times[48], heirs[META_HEIRS_MAX * 32 + 2];
+    char text[1024], times[META_TIMES_MAX], heirs[META_HEIRS_MAX * 32 + 2];
     if (!data || size >= sizeof text) {
         return false;
     }
@@ -59,7 +73,7 @@ bool meta_decode(GBytes *bytes, struct meta *m)
     text[size] = '\0';
     unsigned flags;
     int used = 0;
-    int fields = sscanf(text, "1 %255s %d %" SCNu64 " %u %u %o %u %47s %39s %257s %n", m->host, &m->pid, &m->start,
+    int fields = sscanf(text, "1 %255s %d %" SCNu64 " %u %u %o %u %79s %39s %257s %n", m->host, &m->pid, &m->start,
                         &m->uid, &m->gid, &m->mode, &flags, times, m->boot, heirs, &used);
     if (fields != 10 || !used) {
         return false;
@@ -69,7 +83,7 @@ bool meta_decode(GBytes *bytes, struct meta *m)
     m->mode &= S_ISDIR(m->mode) ? S_IFMT | 07777 : S_IFMT | RIGHTS_MODE;
     m->fixed = flags & META_FIXED;
     m->sequence = flags & META_SEQUENCE;
-    m->has_times = sscanf(times, "%" SCNd64 ",%" SCNd64, &m->times[0], &m->times[1]) == 2;
+    meta_decode_times(times, m);
     meta_decode_heirs(heirs, m);
     return true;
 }

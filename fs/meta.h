@@ -7,7 +7,7 @@
  *
  * PID 0 is a holder of another pid namespace.  MODE is octal with the file's
  * type, FLAGS a sum of 1 (fixed term) and 2 (sequence ticket), TIMES access and
- * modification in nanoseconds since the epoch or -, BOOT the boot id that START
+ * modification, each SECONDS.NANOSECONDS since the epoch, or -, BOOT the boot id that START
  * (clock ticks since boot) refers to, HEIRS PID:START,… or -.
  */
 #ifndef FS_META_H
@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "owner.h"
 
@@ -35,7 +36,7 @@ struct meta {
     bool fixed;     /* its term is fixed: not renewed automatically */
     bool sequence;  /* a ticket of its directory's queue */
     bool has_times; /* the holder set them */
-    int64_t times[2];
+    struct timespec times[2];
     size_t heirs;
     struct {
         pid_t pid;

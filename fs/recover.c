@@ -69,10 +69,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     hold->closed = true;
     hold->settled = !here || recover_settled(ticket, meta.fixed);
     if (meta.has_times) {
-        hold->times = g_new(struct timespec, 2);
-        for (int i = 0; i < 2; i++) {
-            hold->times[i] = (struct timespec){meta.times[i] / 1000000000, meta.times[i] % 1000000000};
-        }
+        hold->times = g_memdup2(meta.times, sizeof meta.times);
     }
     if (!hold->settled) {
         hold->heirs = g_new0(struct hold_heirs, 1);

@@ -8,6 +8,7 @@
 #include "disk.h"
 #include "journal.h"
 #include "local_fixture.h"
+#include "local_record.h"
 #include "log.h"
 #include "scratch.h"
 
@@ -543,6 +544,45 @@ START_TEST(record_of_another_version_is_refused)
 }
 END_TEST
 
+/* With these the deadlines after a reboot would be no numbers. */
+START_TEST(record_with_a_time_that_no_clock_shows_is_refused)
+{
+    static const struct local_session sessions[] = {
+        {INT64_MAX, 1, "x"}, {1, INT64_MAX, "x"}, {1, INT64_MIN, "x"}, {1, 1, "x"}};
+    static const struct local_lease leases[] = {
+        {.name = "l", .fence = 7, .flags = LOCAL_LEASE_HELD, .ttl = 1000, .acquired = 1, .deadline = 2000},
+        {.name = "l", .fence = 7, .flags = LOCAL_LEASE_HELD, .ttl = INT64_MAX, .acquired = 1, .deadline = 2000},
+        {.name = "l", .fence = 7, .flags = LOCAL_LEASE_HELD, .ttl = 1000, .acquired = INT64_MIN, .deadline = 2000},
+    };
+    struct local_options at = local_options;
+    struct backend *b;
+    struct journal *j;
+    uint64_t cut;
+    bool good_session = _i == G_N_ELEMENTS(sessions) - 1;
+
+    for (size_t i = 0; i < G_N_ELEMENTS(leases); i++) {
+        char *other = scratch_new();
+        GByteArray *record = g_byte_array_new();
+        int expected = good_session && i == 0 ? 0 : -EPROTO;
+
+        ck_assert_int_eq(journal_open(other, scratch_collect, NULL, &j, &cut, local_error, sizeof(local_error)), 0);
+        local_record_session(record, &sessions[_i]);
+        ck_assert_int_eq(journal_append(j, LOCAL_SESSION, record->data, record->len), 0);
+        g_byte_array_set_size(record, 0);
+        local_record_lease(record, &leases[i]);
+        ck_assert_int_eq(journal_append(j, LOCAL_LEASE, record->data, record->len), 0);
+        ck_assert_int_eq(journal_commit(j), 0);
+        journal_close(j);
+        at.directory = other;
+        ck_assert_int_eq(local_new(&at, &b, local_error, sizeof(local_error)), expected);
+        if (expected == 0)
+            backend_free(b);
+        g_byte_array_unref(record);
+        scratch_free(other);
+    }
+}
+END_TEST
+
 static Suite *local_faults_suite(void)
 {
     Suite *suite = suite_create("local faults");
@@ -569,6 +609,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, second_user_of_a_directory_is_told_who_has_it);
     tcase_add_loop_test(faults, store_that_was_removed_or_replaced_grants_nothing_more, 0, 5);
     tcase_add_test(faults, record_of_another_version_is_refused);
+    tcase_add_loop_test(faults, record_with_a_time_that_no_clock_shows_is_refused, 0, 4);
     suite_add_tcase(suite, faults);
     return suite;
 }

@@ -81,6 +81,20 @@ expect_is "$(milliseconds "$(attribute set ttl)")" 60000
 expect_is "$(cat "$MNT/set")" one
 says A 'rm("set")' ok
 
+it "times of any year are shown as they were set, also by the next daemon"
+years=(-3000000000000000000 -1000000000 500000000 9300000000000000001 1099511627776000000000 -1099511627776000000000) # ns
+says A 'os.mkdir(path("years"))' ok
+for i in "${!years[@]}"; do says A "acquire('years/$i')" ok; done
+shown() { (cd "$MNT/years" && stat -c %.9Y -- *) | tr '\n' ' '; }
+expect touch -d "@1099511627776" "$MNT/years"
+for i in "${!years[@]}"; do says A "os.utime(path('years/$i'), ns=(${years[i]}, ${years[i]}))" ok; done
+expect_is "$(shown)" "-3000000000.000000000 -1.000000000 0.500000000 9300000000.000000001 1099511627776.000000000 -1099511627776.000000000 "
+expect_is "$(stat -c %Y "$MNT/years")" 1099511627776
+remount ttl=20
+expect_is "$(shown)" "-3000000000.000000000 -1.000000000 0.500000000 9300000000.000000001 1099511627776.000000000 -1099511627776.000000000 "
+for i in "${!years[@]}"; do says A "rm('years/$i')" ok; done
+says A 'os.rmdir(path("years"))' ok
+
 it "a fixed term that passes while the daemon is away has passed when it is back"
 says A 'acquire("passes"); put("passes", "ttl", "500ms")' ok
 says A 'acquire("stays"); put("stays", "ttl", "30s")' ok
