@@ -167,6 +167,15 @@ static int sync_file(int fd, int (*real)(int))
     return 0;
 }
 
+#ifdef __SANITIZE_THREAD__
+/* It does not see how GLib counts the references of a GBytes. */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+    return "race:^g_bytes_unref$\n";
+}
+#endif
+
 int __wrap_fdatasync(int fd)
 {
     return sync_file(fd, __real_fdatasync);

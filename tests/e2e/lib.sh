@@ -36,7 +36,7 @@ case_name=
 case_expectations=0
 case_failed=0
 reports_seen=0
-report='ERROR: |runtime error: |^==[0-9]+==ERROR'
+report='ERROR: |runtime error: |^==[0-9]+==ERROR|WARNING: ThreadSanitizer'
 finished=no
 MNT=
 LOG=
@@ -514,6 +514,7 @@ chmod 755 "$TEST_DIR"
 mkdir -m 1777 "$TEST_DIR/sanitizer"
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$TEST_DIR/sanitizer/asan"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:+$UBSAN_OPTIONS:}print_stacktrace=1:log_path=$TEST_DIR/sanitizer/ubsan"
+export TSAN_OPTIONS="${TSAN_OPTIONS:+$TSAN_OPTIONS:}die_after_fork=0:exitcode=0:log_path=$TEST_DIR/sanitizer/tsan"
 install -m 644 "$E2E_DIR/actor.py" "$TEST_DIR" # other users cannot read every checkout
 mkfifo "$TEST_DIR/never"
 exec {never}<>"$TEST_DIR/never"
