@@ -16,13 +16,15 @@ int journal_compact_begin(struct journal *j)
 {
     int r = -atomic_load(&j->failed);
 
-    if (r == 0 && j->compaction != JOURNAL_COMPACT_NONE)
-        r = -EALREADY;
     if (r == 0)
         r = journal_commit(j);
     if (r < 0)
         return r;
     pthread_mutex_lock(&j->mutex);
+    if (j->compaction != JOURNAL_COMPACT_NONE) {
+        pthread_mutex_unlock(&j->mutex);
+        return -EALREADY;
+    }
     r = journal_file_create(&j->next, j->directory, JOURNAL_NEW_NAME);
     if (r == 0) {
         j->compaction = JOURNAL_COMPACT_COPYING;
@@ -35,15 +37,23 @@ int journal_compact_begin(struct journal *j)
     return r;
 }
 
-/* The errno (negative) for which the new file is no good. */
-static int compact_error(struct journal *j)
+/* The errno (negative) for which the new file is no good; else `ret_compaction` is how far it has come. */
+static int compact_look(struct journal *j, enum journal_compaction *ret_compaction)
 {
     int r;
 
     pthread_mutex_lock(&j->mutex);
+    *ret_compaction = j->compaction;
     r = j->compaction == JOURNAL_COMPACT_NONE ? -EINVAL : -j->compact_error;
     pthread_mutex_unlock(&j->mutex);
     return r;
+}
+
+static int compact_error(struct journal *j)
+{
+    enum journal_compaction compaction;
+
+    return compact_look(j, &compaction);
 }
 
 int journal_compact_append(struct journal *j, uint8_t type, const void *payload, size_t length)
@@ -87,11 +97,12 @@ bool journal_compact_ready(const struct journal *j)
 
 int journal_compact_swap(struct journal *j)
 {
+    enum journal_compaction compaction = JOURNAL_COMPACT_NONE;
     int r = journal_commit(j);
 
     if (r == 0)
-        r = compact_error(j);
-    if (r == 0 && j->compaction != JOURNAL_COMPACT_READY)
+        r = compact_look(j, &compaction);
+    if (r == 0 && compaction != JOURNAL_COMPACT_READY)
         r = -EAGAIN;
     if (r == 0 && renameat(j->directory, JOURNAL_NEW_NAME, j->directory, JOURNAL_NAME) < 0)
         r = -errno;
