@@ -278,13 +278,11 @@ static int take_word(struct options_parse *p, const struct option_word *known, c
     switch (known->kind) {
     case OPTION_SET:
     case OPTION_CLEAR:
-        *field = known->kind == OPTION_SET;
-        return 0;
     case OPTION_PASS:
         if (field) {
-            *field = true;
+            *field = known->kind != OPTION_CLEAR;
         }
-        return options_add_fuse(p, word);
+        return known->kind == OPTION_PASS ? options_add_fuse(p, word) : 0;
     case OPTION_DROP:
         return 0;
     case OPTION_SHOWN:

@@ -1,0 +1,22 @@
+#!/bin/sh
+# The version stands in configure.ac; NEWS and the Debian package name the same.
+set -eu
+cd "${top_srcdir:-$(dirname "$0")/..}"
+
+version=$(sed -n 's/^AC_INIT(\[leasefs\], \[\(.*\)\])$/\1/p' configure.ac)
+news=$(sed -n 's/^Version \([0-9.]*\).*/\1/p' NEWS | head -n 1)
+package=$(sed -n '1s/^leasefs (\([0-9.]*\).*/\1/p' debian/changelog)
+
+echo 1..2
+status=0
+tell() { # NUMBER VERSION FILE
+    if [ -n "$version" ] && [ "$2" = "$version" ]; then
+        echo "ok $1 - $3 names the version of configure.ac"
+    else
+        echo "not ok $1 - $3 names '$2', configure.ac '$version'"
+        status=1
+    fi
+}
+tell 1 "$news" NEWS
+tell 2 "$package" debian/changelog
+exit $status
