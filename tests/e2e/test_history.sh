@@ -1,7 +1,8 @@
 #!/bin/bash
-# Many processes take leases, flocks and fcntl locks at random, over the same names,
-# while they are stopped, continued and killed: no two are ever told that they hold
-# what excludes each other, no fencing token goes back, nothing is left behind.
+# Many processes take leases, flocks, fcntl locks and places in queues at random, over
+# the same names, while they are stopped, continued and killed: no two are ever told
+# that they hold what excludes each other, no queue has more holders than it is wide,
+# no fencing token goes back, nothing is left behind.
 #
 # The full size is
 #
@@ -51,9 +52,10 @@ expect_is "${PIPESTATUS[0]}" 3 status
 expect grep -q '^overlap:' "$TEST_DIR/history"
 
 mount_local "$TEST_DIR/store" ttl=1
-it "a history of leases, flocks and fcntl locks with processes stopped and killed is faultless, and leaves nothing behind"
+it "a history of leases, flocks, fcntl locks and queues with processes stopped and killed is faultless, and leaves nothing behind"
 expect history --ttl 1000 --daemon "$DAEMON" "$MNT"
 expect grep -q '[1-9][0-9]* kills, [1-9][0-9]* stops' "$TEST_DIR/history"
+expect grep -q ' [1-9][0-9]* of them beyond a width' "$TEST_DIR/history"
 
 # What histories have shown to be wrong before, one by one.
 actor A

@@ -125,6 +125,10 @@ reported() { grep -qE "$1" "$TEST_DIR/history"; }
 redis_start --appendonly yes --appendfsync always
 host A
 host B
+for width in 1 2; do # semaphores, whose waiters lose their place with their mount's connection
+    mkdir "${at[A]}/q$width"
+    setfattr -n user.lease.width -v "$width" "${at[A]}/q$width"
+done
 
 it "$FAULTS faults of two hosts and their server (seed $SEED): no validity overlaps, no token goes back, what is left comes free"
 run_history
@@ -140,6 +144,7 @@ expect test "$STATUS" -ne 1
 expect test "$STATUS" -ne 3
 expect reported '^0 overlaps, 0 fencing tokens that went back'
 expect reported '[1-9][0-9]* kills, [1-9][0-9]* stops'
+expect reported ' [1-9][0-9]* of them beyond a width'
 
 it "guarded files took no stale token, and lost no update"
 expect reported ' [1-9][0-9]* writes accepted, .* 0 updates lost, 0 refused to holders, 0 tokens used twice'

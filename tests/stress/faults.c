@@ -1,7 +1,8 @@
 /* faults: processes on several mounts of one store lock and work, are stopped and
  * killed; when SIGTERM says that it is enough, all of it is judged.  See faults.h.
  *
- *     faults [OPTIONS] SCRATCH MOUNT…     SCRATCH: an empty ordinary directory
+ *     faults [OPTIONS] SCRATCH MOUNT…     SCRATCH: an empty ordinary directory; the store has the
+ *                                         queues q1 and q2 of these widths, unless it forgets
  *
  * Whoever starts it breaks, meanwhile, daemons, connections and servers, and mends
  * them before it says SIGTERM.  Exit status: 0 if all is well; 3 if the history
@@ -151,15 +152,17 @@ static void run(struct faults *f)
 
 /* --- what is left ------------------------------------------------------------------- */
 
-static int count_held(const char *mount, bool print)
+/* Locks (n0, n1, …) or, in a queue, tickets (job-0000000000, …). */
+static int count_held_in(const char *path, bool print)
 {
     int count = 0;
-    DIR *directory = opendir(mount);
+    DIR *directory = opendir(path);
     struct dirent *entry;
     while (directory && (errno = 0, entry = readdir(directory))) {
-        count += entry->d_name[0] == 'n';
-        if (print && entry->d_name[0] == 'n') {
-            printf("FAULT: %s/%s is still held\n", mount, entry->d_name);
+        bool is_held = entry->d_name[0] == 'n' || entry->d_name[0] == 'j';
+        count += is_held;
+        if (print && is_held) {
+            printf("FAULT: %s/%s is still held\n", path, entry->d_name);
         }
     }
     if (!directory || errno) {
@@ -167,6 +170,17 @@ static int count_held(const char *mount, bool print)
     }
     if (directory) {
         closedir(directory);
+    }
+    return count;
+}
+
+static int count_held(const struct faults_options *o, const char *mount, bool print)
+{
+    int count = count_held_in(mount, print);
+    for (int width = 1; width <= FAULTS_QUEUES && !o->forgetful; width++) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/q%d", mount, width);
+        count += count_held_in(path, print);
     }
     return count;
 }
@@ -193,17 +207,17 @@ static uint64_t settle(const struct faults *f)
     int64_t began = stress_now(), limit = began + o->ttl + 8 * STRESS_SECOND;
     uint64_t left = 0;
     for (uint32_t i = 0; i < o->mount_count; i++) {
-        while (count_held(o->mounts[i], false) && stress_now() < limit) {
+        while (count_held(o, o->mounts[i], false) && stress_now() < limit) {
             stress_sleep(10 * STRESS_MS);
         }
-        left += (uint64_t)count_held(o->mounts[i], true);
+        left += (uint64_t)count_held(o, o->mounts[i], true);
     }
     printf("%" PRIu64 " names held %.3f s after the last client\n", left,
            (double)(stress_now() - began) / STRESS_SECOND);
     for (uint32_t i = 0; left == 0 && i < o->mount_count; i++) {
         for (uint32_t name = 0; name < o->names; name++) {
             /* the mount before may still be giving it up */
-            while (count_held(o->mounts[i], false) && stress_now() < limit) {
+            while (count_held(o, o->mounts[i], false) && stress_now() < limit) {
                 stress_sleep(STRESS_MS);
             }
             left += !can_lock(o->mounts[i], name);
@@ -255,7 +269,7 @@ static uint64_t strange_outcomes(const struct faults *f)
 
 static uint64_t judge_holds(const struct faults *f)
 {
-    size_t count = 0, planted;
+    size_t count = 0, planted, crowds;
     for (uint32_t i = 0; i < f->options.clients; i++) {
         count += f->logs[i].holds;
     }
@@ -269,8 +283,8 @@ static uint64_t judge_holds(const struct faults *f)
     printf("%zu overlaps, %zu fencing tokens that went back\n", verdict.overlaps, verdict.tokens);
     uint64_t faults = verdict.tokens + (f->options.forgetful ? 0 : verdict.overlaps);
     if (faults + verdict.overlaps == 0) {
-        size_t found = history_plant(holds, count, f->options.seed, &planted);
-        printf("%zu faults planted into this history, %zu found\n", planted, found);
+        size_t found = history_plant(holds, count, f->options.seed, &planted, &crowds);
+        printf("%zu faults planted into this history, %zu of them beyond a width; %zu found\n", planted, crowds, found);
         faults += planted - found + (planted == 0);
     }
     free(holds);
@@ -288,7 +302,7 @@ static uint64_t judge_files(const struct faults *f, int64_t *ret_bites)
         refused += f->logs[i].refused;
         reused += f->logs[i].reused;
     }
-    for (uint32_t name = 0; name < f->options.names; name++) {
+    for (uint32_t name = 0; name < faults_names(&f->options); name++) {
         int64_t lost = guard_plain_lost(f, name);
         guarded += guard_lost(f, name);
         plain += lost > 0 ? lost : 0;
@@ -399,7 +413,7 @@ int main(int argc, char **argv)
     umask(0);
     f.logs = stress_share(f.options.clients * sizeof *f.logs);
     f.ending = stress_share(sizeof *f.ending);
-    f.unguarded = stress_share(f.options.names * sizeof *f.unguarded);
+    f.unguarded = stress_share(faults_names(&f.options) * sizeof *f.unguarded);
     for (uint32_t i = 0; i < f.options.clients; i++) {
         f.logs[i].hold = stress_share(FAULTS_HOLDS_MAX * sizeof *f.logs[i].hold);
     }

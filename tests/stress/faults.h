@@ -33,6 +33,8 @@ enum faults_operation {
     FAULTS_READ,
     FAULTS_CHECK,
     FAULTS_RELEASE,
+    FAULTS_BREAK,
+    FAULTS_RENAME,
     FAULTS_UNLINK,
     FAULTS_UNLOCK,
     FAULTS_CLOSE,
@@ -61,6 +63,14 @@ struct faults_log {
     uint32_t outcome[FAULTS_OPERATIONS][HISTORY_ERRNO_MAX];
     struct history_hold *hold; /* shared */
 };
+
+/* Behind the names of locks come those of queues; a store that forgets has none. */
+#define FAULTS_QUEUES 2 /* of widths 1 and 2 */
+
+static inline uint32_t faults_names(const struct faults_options *o)
+{
+    return o->names + (o->forgetful ? 0 : FAULTS_QUEUES);
+}
 
 struct faults {
     struct faults_options options;

@@ -37,6 +37,8 @@ static const char *const operation_names[] = {
     [FAULTS_READ] = "read",
     [FAULTS_CHECK] = "check token",
     [FAULTS_RELEASE] = "release by token",
+    [FAULTS_BREAK] = "break (own)",
+    [FAULTS_RENAME] = "rename",
     [FAULTS_UNLINK] = "unlink",
     [FAULTS_UNLOCK] = "unlock",
     [FAULTS_CLOSE] = "close",
@@ -51,8 +53,9 @@ struct holder {
     struct faults *faults;
     struct faults_log *log;
     struct stress_random random;
-    uint32_t client, grants, name;
-    int directory, fd; /* of the mount, as it was when the lock was taken; of the lock */
+    uint32_t client, grants, name, width; /* of the queue; 0: a lock */
+    char file[64];                        /* its name in the mount */
+    int directory, fd;                    /* of the mount, as it was when the lock was taken; of the lock */
     enum history_kind kind;
     enum history_mode mode;
     struct history_hold *hold;
@@ -178,14 +181,15 @@ static bool holder_lock(struct holder *h, bool wait)
 {
     bool shared = h->mode == HISTORY_SHARED;
     struct flock range = {.l_type = shared ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
-    enum faults_operation operation =
-        h->kind == HISTORY_FLOCK ? (wait ? FAULTS_FLOCK : FAULTS_FLOCK_TRY) : (wait ? FAULTS_FCNTL : FAULTS_FCNTL_TRY);
+    enum faults_operation operation = h->kind == HISTORY_FLOCK || h->kind == HISTORY_TICKET
+                                          ? (wait ? FAULTS_FLOCK : FAULTS_FLOCK_TRY)
+                                          : (wait ? FAULTS_FCNTL : FAULTS_FCNTL_TRY);
     int commands[2][2] = {{F_SETLK, F_SETLKW}, {F_OFD_SETLK, F_OFD_SETLKW}}, result;
     begin(h, operation);
     if (wait) {
         alarm_after((20 + stress_below(&h->random, 2000)) * STRESS_MS);
     }
-    if (h->kind == HISTORY_FLOCK) {
+    if (h->kind == HISTORY_FLOCK || h->kind == HISTORY_TICKET) {
         result = flock(h->fd, (shared ? LOCK_SH : LOCK_EX) | (wait ? 0 : LOCK_NB));
     } else {
         result = fcntl(h->fd, commands[h->kind == HISTORY_OFD][wait], &range);
@@ -217,7 +221,8 @@ static void holder_note(struct holder *h)
                                      .client = (uint16_t)h->client,
                                      .grant = ++h->grants,
                                      .kind = (uint8_t)h->kind,
-                                     .mode = (uint8_t)h->mode};
+                                     .mode = (uint8_t)h->mode,
+                                     .width = (uint8_t)h->width};
     atomic_store(&h->log->holds, n + 1);
     h->log->acquired++;
     h->token = 0;
@@ -225,11 +230,53 @@ static void holder_note(struct holder *h)
     h->lost = false;
 }
 
+/* A ticket's file starts with its name, for who made it. */
+static bool holder_read_name(struct holder *h)
+{
+    char name[40];
+    begin(h, FAULTS_READ);
+    ssize_t length = pread(h->fd, name, sizeof name - 1, 0);
+    if (!end(h, FAULTS_READ, length) || length < 2) {
+        return false;
+    }
+    name[length - 1] = '\0';
+    snprintf(h->file, sizeof h->file, "q%u/%s", h->width, name);
+    return true;
+}
+
+/* Most wait, so that what cuts off their mount takes their place away, too. */
+static bool holder_queue_up(struct holder *h)
+{
+    uint32_t queue = stress_below(&h->random, FAULTS_QUEUES);
+    char name[32];
+    h->kind = HISTORY_TICKET;
+    h->name = h->faults->options.names + queue;
+    h->width = queue + 1;
+    h->mode = stress_chance(&h->random, 15) ? HISTORY_SHARED : HISTORY_EXCLUSIVE;
+    snprintf(name, sizeof name, "q%u/job-", h->width);
+    begin(h, FAULTS_OPEN);
+    h->fd = openat(h->directory, name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (!end(h, FAULTS_OPEN, h->fd)) {
+        return false;
+    }
+    if (!holder_lock(h, stress_chance(&h->random, 90)) || !holder_read_name(h)) {
+        h->log->open += errno != EAGAIN && errno != EINTR;
+        holder_close(h);
+        return false;
+    }
+    holder_note(h);
+    return true;
+}
+
 static bool holder_acquire(struct holder *h)
 {
     static const enum history_kind kinds[] = {HISTORY_FLOCK, HISTORY_FLOCK, HISTORY_FLOCK, HISTORY_POSIX,
                                               HISTORY_OFD,   HISTORY_LEASE, HISTORY_LEASE};
     char name[32];
+    if (!h->faults->options.forgetful && stress_chance(&h->random, 30)) {
+        return holder_queue_up(h);
+    }
+    h->width = 0;
     h->name = stress_below(&h->random, h->faults->options.names);
     /* the token of byte ranges is what the store has for the name, which may be another's if it forgot */
     h->kind = kinds[stress_below(&h->random, 7)];
@@ -240,6 +287,7 @@ static bool holder_acquire(struct holder *h)
     bool lease = h->kind == HISTORY_LEASE;
     enum faults_operation operation = lease ? FAULTS_EXCL : FAULTS_OPEN;
     snprintf(name, sizeof name, "n%u", h->name);
+    snprintf(h->file, sizeof h->file, "%s", name);
     begin(h, operation);
     h->fd = openat(h->directory, name, O_RDWR | O_CREAT | O_CLOEXEC | (lease ? O_EXCL : 0), 0666);
     if (!end(h, operation, h->fd)) {
@@ -268,17 +316,60 @@ static void holder_let_go(struct holder *h)
     }
 }
 
+static void holder_path(const struct holder *h, char *path, size_t size)
+{
+    const struct faults_options *o = &h->faults->options;
+    snprintf(path, size, "%s/%s", o->mounts[h->client % o->mount_count], h->file);
+}
+
+/* By its token, which harms no other's; one that nobody shares also by breaking it. */
+static void holder_release_by_name(struct holder *h)
+{
+    char path[4096], value[32];
+    bool breaks = h->kind == HISTORY_TICKET && !h->lost && stress_chance(&h->random, 50);
+    enum faults_operation operation = breaks ? FAULTS_BREAK : FAULTS_RELEASE;
+    holder_path(h, path, sizeof path);
+    snprintf(value, sizeof value, "%lld", (long long)h->token);
+    begin(h, operation);
+    end(h, operation,
+        setxattr(path, breaks ? "user.lease.break" : "user.lease.release", breaks ? "1" : value,
+                 breaks ? 1 : strlen(value), 0));
+}
+
+/* To another name, if that is free: what it protected is not its own any more.  False if nobody knows where it is. */
+static bool holder_rename(struct holder *h)
+{
+    uint32_t name = stress_below(&h->random, h->faults->options.names);
+    char file[64];
+    if (name == h->name) {
+        return true;
+    }
+    snprintf(file, sizeof file, "n%u", name);
+    begin(h, FAULTS_RENAME);
+    if (!end(h, FAULTS_RENAME, renameat(h->directory, h->file, h->directory, file))) {
+        return errno == EBUSY || errno == ENOENT || errno == EPERM || errno == ESTALE;
+    }
+    h->name = name;
+    snprintf(h->file, sizeof h->file, "%s", file);
+    holder_note(h);
+    holder_check(h);
+    holder_let_go(h);
+    return true;
+}
+
 /* A lease: by its name while it is known to be there, else by its token, which harms no other's. */
 static void holder_release_lease(struct holder *h)
 {
-    char name[32], path[4096], value[32];
-    const struct faults_options *o = &h->faults->options;
-    snprintf(name, sizeof name, "n%u", h->name);
-    snprintf(path, sizeof path, "%s/%s", o->mounts[h->client % o->mount_count], name);
+    char path[4096], value[32];
+    if (!h->lost && stress_chance(&h->random, 30) && !holder_rename(h)) {
+        h->log->open++;
+        exit(0);
+    }
+    holder_path(h, path, sizeof path);
     snprintf(value, sizeof value, "%lld", (long long)h->token);
     if (!h->lost && stress_chance(&h->random, 50)) {
         begin(h, FAULTS_UNLINK);
-        if (end(h, FAULTS_UNLINK, unlinkat(h->directory, name, 0)) || errno == ENOENT || errno == EPERM) {
+        if (end(h, FAULTS_UNLINK, unlinkat(h->directory, h->file, 0)) || errno == ENOENT || errno == EPERM) {
             return;
         }
     }
@@ -298,11 +389,15 @@ static void holder_release(struct holder *h)
     holder_let_go(h);
     if (h->kind == HISTORY_LEASE) {
         holder_release_lease(h);
+    } else if (h->token && h->mode == HISTORY_EXCLUSIVE && h->kind != HISTORY_POSIX && h->kind != HISTORY_OFD &&
+               stress_chance(&h->random, 25)) {
+        holder_release_by_name(h);
     } else if (stress_chance(&h->random, 50)) {
         begin(h, FAULTS_UNLOCK);
         end(h, FAULTS_UNLOCK,
-            h->kind == HISTORY_FLOCK ? flock(h->fd, LOCK_UN)
-                                     : fcntl(h->fd, h->kind == HISTORY_OFD ? F_OFD_SETLK : F_SETLK, &range));
+            h->kind == HISTORY_FLOCK || h->kind == HISTORY_TICKET
+                ? flock(h->fd, LOCK_UN)
+                : fcntl(h->fd, h->kind == HISTORY_OFD ? F_OFD_SETLK : F_SETLK, &range));
     }
     holder_close(h);
 }
@@ -341,7 +436,7 @@ static void holder_work(struct holder *h)
     if (!holder_check(h)) {
         return;
     }
-    if (h->mode == HISTORY_SHARED) {
+    if (h->mode == HISTORY_SHARED || h->width > 1) { /* two may hold: no file is theirs alone */
         for (uint32_t i = 0; i < steps && holder_check(h); i++) {
             stress_sleep(stress_below(&h->random, 50) * STRESS_MS);
         }

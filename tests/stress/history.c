@@ -54,6 +54,9 @@ static const int history_allowed[OPERATIONS][6] = {
     [OPERATION_FCNTL_UNLOCK] = {0},
     [OPERATION_CHECK] = {0},
     [OPERATION_LOOK] = {0},
+    [OPERATION_RELEASE] = {0},
+    [OPERATION_BREAK] = {0},
+    [OPERATION_TICKET] = {EINTR},
 };
 
 bool history_allows(unsigned operation, int error)
@@ -305,15 +308,15 @@ static struct history_hold *history_gather(const struct history *h, size_t *ret_
 
 static uint64_t history_judge(const struct history *h)
 {
-    size_t count, planted;
+    size_t count, planted, crowds;
     struct history_hold *holds = history_gather(h, &count);
     struct history_verdict verdict = history_check(holds, count, stdout);
     printf("%zu holds, %zu of them certain, %zu passed on exclusively\n", count, verdict.certain, verdict.handovers);
     printf("%zu overlaps, %zu fencing tokens that went back\n", verdict.overlaps, verdict.tokens);
     uint64_t faults = verdict.overlaps + verdict.tokens;
     if (faults == 0) {
-        size_t found = history_plant(holds, count, h->options.seed, &planted);
-        printf("%zu faults planted into this history, %zu found\n", planted, found);
+        size_t found = history_plant(holds, count, h->options.seed, &planted, &crowds);
+        printf("%zu faults planted into this history, %zu of them beyond a width; %zu found\n", planted, crowds, found);
         faults += planted - found + (planted == 0);
     }
     free(holds);
@@ -348,6 +351,9 @@ static int history_main(const struct history_options *options, pid_t daemon, int
     struct history h = history_new(options);
     int64_t began = stress_now();
     printf("seed %" PRIu64 "\n", options->seed);
+    for (int width = 1; options->fuse && width <= HISTORY_QUEUES; width++) {
+        stress_make_queue(options->directory, width);
+    }
     history_run(&h, options->operations / 10);
     uint64_t faults = history_settle(&h);
     struct stress_usage before = stress_usage(daemon);

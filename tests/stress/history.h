@@ -5,6 +5,8 @@
  * that gave it up (or the moment before its process was killed).  An acquire
  * that was interrupted, refused, or cut short by a kill is no hold.
  *
+ * A queue is a name, too: of the tickets in it as many hold together as it is wide.
+ *
  *     history        runs the processes and kills them    history_client  what one of them does
  *     history_check  judges what they noted               history_plant   faulty histories, to judge the judge
  */
@@ -21,7 +23,10 @@
 
 #define HISTORY_RANGE_MAX INT64_MAX
 
-enum history_kind { HISTORY_LEASE, HISTORY_FLOCK, HISTORY_POSIX, HISTORY_OFD, HISTORY_NOTHING };
+/* Queues: directories of tickets, whose widths are 1, 2, … */
+#define HISTORY_QUEUES 3
+
+enum history_kind { HISTORY_LEASE, HISTORY_FLOCK, HISTORY_POSIX, HISTORY_OFD, HISTORY_TICKET, HISTORY_NOTHING };
 enum history_mode { HISTORY_EXCLUSIVE, HISTORY_SHARED };
 
 struct history_hold {
@@ -36,6 +41,7 @@ struct history_hold {
     uint32_t grant; /* of the client: what was converted without being let go has the same */
     uint8_t kind;
     uint8_t mode;
+    uint8_t width; /* of a ticket: how many hold its queue at most when one of them is exclusive; else 0 */
 };
 
 /* What a client does, for the count of outcomes. */
@@ -59,6 +65,9 @@ enum history_operation {
     OPERATION_FCNTL_UNLOCK,
     OPERATION_CHECK,
     OPERATION_LOOK,
+    OPERATION_RELEASE,
+    OPERATION_BREAK,
+    OPERATION_TICKET,
     OPERATIONS
 };
 
@@ -126,8 +135,9 @@ const char *history_kind_name(unsigned kind);
 struct history_verdict history_check(struct history_hold *holds, size_t count, FILE *out);
 
 /* Changes a history that was found faultless, in many places one by one, so that
- * it is not any more; returns how many changes were found, of *ret_planted. */
-size_t history_plant(struct history_hold *holds, size_t count, uint64_t seed, size_t *ret_planted);
+ * it is not any more; returns how many changes were found, of *ret_planted, of which
+ * *ret_crowds let more hold than a queue is wide. */
+size_t history_plant(struct history_hold *holds, size_t count, uint64_t seed, size_t *ret_planted, size_t *ret_crowds);
 
 /* Small histories of which it is known what is wrong: 0 if all are judged right. */
 int history_self_test(void);

@@ -1,10 +1,10 @@
 /* history_check: finds holds that cannot be true together; see history.h.
  *
  * Two holds of one name exclude each other unless both are shared or their bytes
- * do not meet.  Fencing tokens grow from one exclusive hold of a whole name to
- * the next, unless that is the same one, converted.  Who shares reads a token of its own,
- * which is not behind that of an exclusive hold before, except where byte ranges are
- * granted out of order; those who share are granted together, so among them it may be.
+ * do not meet.  Of a queue no more hold than it is wide, unless all are shared.  Fencing tokens grow from one exclusive
+ * hold of a whole name to the next, unless that is the same one, converted; and so from one exclusive hold of a queue
+ * of width 1 to the next.  Who shares reads a token of its own, which is not behind that of an exclusive hold before,
+ * except where byte ranges are granted out of order; those who share are granted together, so among them it may be.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "history.h"
 
-static const char *const kind_names[] = {"lease", "flock", "fcntl", "OFD", "nothing"};
+static const char *const kind_names[] = {"lease", "flock", "fcntl", "OFD", "ticket", "nothing"};
 
 const char *history_kind_name(unsigned kind)
 {
@@ -26,7 +26,7 @@ static bool history_is_whole(const struct history_hold *hold)
 
 static bool history_exclude(const struct history_hold *a, const struct history_hold *b)
 {
-    return a->client != b->client && (a->mode == HISTORY_EXCLUSIVE || b->mode == HISTORY_EXCLUSIVE) &&
+    return !a->width && a->client != b->client && (a->mode == HISTORY_EXCLUSIVE || b->mode == HISTORY_EXCLUSIVE) &&
            a->start <= b->end && b->start <= a->end;
 }
 
@@ -79,6 +79,16 @@ static int history_by_token_at(const void *left, const void *right)
     return (*a)->token_at < (*b)->token_at ? -1 : (*a)->token_at > (*b)->token_at;
 }
 
+static bool history_one_is_exclusive(const struct history_hold *const *holds, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (holds[i]->mode == HISTORY_EXCLUSIVE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The holds of one name, in the order of `acquired`; `active` has room for all. */
 static void history_check_overlaps(const struct history_hold *holds, size_t count, const struct history_hold **active,
                                    struct history_verdict *verdict, FILE *out)
@@ -104,6 +114,10 @@ static void history_check_overlaps(const struct history_hold *holds, size_t coun
         }
         active[kept] = hold;
         actives = kept + 1;
+        if (hold->width && actives > hold->width && history_one_is_exclusive(active, actives)) {
+            overlaps = true;
+            history_report(verdict->overlaps < TOLD_MAX ? out : NULL, "more than the width", active[0], hold);
+        }
         verdict->overlaps += overlaps;
         verdict->certain++;
         verdict->handovers += hold->mode == HISTORY_EXCLUSIVE && last != UINT32_MAX && last != hold->client;
@@ -119,7 +133,7 @@ static void history_check_tokens(const struct history_hold *holds, size_t count,
     size_t n = 0, past = 0;
     bool ranges = false;
     for (size_t i = 0; i < count; i++) {
-        ranges = ranges || !history_is_whole(&holds[i]);
+        ranges = ranges || !history_is_whole(&holds[i]) || holds[i].width > 1;
         if (holds[i].token) {
             reads[n++] = &holds[i];
         }
@@ -127,7 +141,7 @@ static void history_check_tokens(const struct history_hold *holds, size_t count,
     qsort(reads, n, sizeof *reads, history_by_token_at);
     for (size_t i = 0; i < count; i++) {
         const struct history_hold *hold = &holds[i];
-        bool alone = hold->mode == HISTORY_EXCLUSIVE && history_is_whole(hold);
+        bool alone = hold->mode == HISTORY_EXCLUSIVE && history_is_whole(hold) && hold->width <= 1;
         for (; past < n && reads[past]->token_at <= hold->acquired; past++) {
             if (reads[past]->mode == HISTORY_EXCLUSIVE && (!largest || reads[past]->token > largest->token)) {
                 largest = reads[past];

@@ -37,6 +37,9 @@ static const char *const operation_names[] = {
     [OPERATION_FCNTL_UNLOCK] = "F_UNLCK",
     [OPERATION_CHECK] = "check token",
     [OPERATION_LOOK] = "look",
+    [OPERATION_RELEASE] = "release",
+    [OPERATION_BREAK] = "break (own)",
+    [OPERATION_TICKET] = "open(q/job-)",
 };
 
 const char *history_operation_name(unsigned operation)
@@ -51,7 +54,15 @@ const char *client_path(const struct client *c, uint32_t name)
     static char paths[2][4096];
     static int turn;
     turn = !turn;
-    snprintf(paths[turn], sizeof paths[turn], "%s/n%u", c->options->directory, name);
+    const char *ticket = NULL;
+    for (int i = 0; i < SLOTS; i++) {
+        ticket = c->slots[i].used && c->slots[i].width && c->slots[i].name == name ? c->slots[i].ticket : ticket;
+    }
+    if (ticket) {
+        snprintf(paths[turn], sizeof paths[turn], "%s/%s", c->options->directory, ticket);
+    } else {
+        snprintf(paths[turn], sizeof paths[turn], "%s/n%u", c->options->directory, name);
+    }
     return paths[turn];
 }
 
@@ -116,7 +127,8 @@ struct history_hold *client_note(struct client *c, const struct slot *slot, enum
                                   .client = (uint16_t)c->index,
                                   .grant = slot->grant,
                                   .kind = (uint8_t)slot->kind,
-                                  .mode = (uint8_t)mode};
+                                  .mode = (uint8_t)mode,
+                                  .width = slot->width};
     atomic_store(&c->log->holds, n + 1);
     return hold;
 }
@@ -229,7 +241,12 @@ static void client_look(struct client *c, struct slot *slot)
 
 static void client_release(struct client *c, struct slot *slot)
 {
-    if (slot->kind == HISTORY_LEASE) {
+    if (slot->kind != HISTORY_POSIX && slot->kind != HISTORY_OFD && slot->pieces == 1 && slot->piece[0]->token &&
+        stress_chance(&c->random, 20)) {
+        client_release_by_name(c, slot);
+    } else if (slot->kind == HISTORY_TICKET) {
+        client_release_ticket(c, slot);
+    } else if (slot->kind == HISTORY_LEASE) {
         client_unlink(c, slot);
     } else if (slot->kind == HISTORY_FLOCK) {
         client_release_flock(c, slot);
@@ -248,6 +265,8 @@ static void client_change(struct client *c, struct slot *slot)
         if (c->options->fuse) {
             lease[stress_below(&c->random, 4)](c, slot);
         }
+    } else if (slot->kind == HISTORY_TICKET) {
+        client_look(c, slot);
     } else if (slot->kind == HISTORY_FLOCK) {
         flocks[stress_below(&c->random, 2)](c, slot);
     } else {
@@ -263,7 +282,10 @@ static void client_acquire(struct client *c, struct slot *slot)
         client_acquire_excl,  client_acquire_flock, client_acquire_fcntl, client_acquire_symlink,
         client_acquire_touch, client_acquire_flock, client_acquire_fcntl, client_acquire_excl};
     uint32_t name;
-    if (client_pick_name(c, &name)) {
+    slot->width = 0;
+    if (c->options->fuse && stress_chance(&c->random, 15)) {
+        client_acquire_ticket(c, slot);
+    } else if (client_pick_name(c, &name)) {
         uint32_t way = c->options->fuse ? stress_below(&c->random, 8) : name % 3;
         slot->name = name;
         slot->grant = ++c->grants;

@@ -2,7 +2,7 @@
  * what it was told and when; see history.h.
  *
  *     history_client  notes, and what it does next
- *     history_lease   leases     history_lock  flock(2) and fcntl(2)
+ *     history_lease   leases     history_lock  flock(2) and fcntl(2)    history_ticket  queues
  */
 #ifndef TESTS_STRESS_HISTORY_CLIENT_H
 #define TESTS_STRESS_HISTORY_CLIENT_H
@@ -14,9 +14,11 @@
 
 /* A name that this process holds. */
 struct slot {
-    bool link; /* by a symbolic link, which can have no attributes */
-    uint32_t name;
-    int fd; /* -1: a lease that is not open */
+    bool link;       /* by a symbolic link, which can have no attributes */
+    uint32_t name;   /* of a queue: behind those of the locks */
+    uint8_t width;   /* of a ticket's queue; else 0 */
+    char ticket[64]; /* its path in the mount */
+    int fd;          /* -1: a lease that is not open */
     uint32_t grant;
     bool used;
     enum history_kind kind;
@@ -68,6 +70,8 @@ void client_acquire_symlink(struct client *c, struct slot *slot);
 void client_acquire_touch(struct client *c, struct slot *slot);
 void client_acquire_flock(struct client *c, struct slot *slot);
 void client_acquire_fcntl(struct client *c, struct slot *slot);
+/* A place in a queue, which is left if it does not hold in time. */
+void client_acquire_ticket(struct client *c, struct slot *slot);
 
 /* Ways to change what a slot holds: a lease, */
 void client_link(struct client *c, struct slot *slot);
@@ -85,5 +89,8 @@ void client_split_fcntl(struct client *c, struct slot *slot);
 void client_unlink(struct client *c, struct slot *slot);
 void client_release_flock(struct client *c, struct slot *slot);
 void client_release_fcntl(struct client *c, struct slot *slot);
+void client_release_ticket(struct client *c, struct slot *slot);
+/* By its token, or, if nobody shares it, by breaking it. */
+void client_release_by_name(struct client *c, struct slot *slot);
 
 #endif

@@ -68,6 +68,7 @@ void client_link(struct client *c, struct slot *slot)
     }
     other->name = name;
     other->link = slot->link;
+    other->width = 0;
     other->grant = ++c->grants;
     client_begin(c, OPERATION_LINK, name);
     if (client_end(c, OPERATION_LINK, link(client_path(c, slot->name), client_path(c, name)))) {

@@ -9,7 +9,7 @@
 static bool history_is_alone(const struct history_hold *hold)
 {
     return hold->mode == HISTORY_EXCLUSIVE && hold->start == 0 && hold->end == HISTORY_RANGE_MAX &&
-           hold->released > hold->acquired;
+           hold->released > hold->acquired && hold->width <= 1;
 }
 
 /* The next exclusive hold of the name by another client, or NULL. */
@@ -57,13 +57,44 @@ static bool history_plant_one(struct history_hold *holds, size_t count, const st
     return (token ? verdict.tokens : verdict.overlaps) > 0;
 }
 
-size_t history_plant(struct history_hold *holds, size_t count, uint64_t seed, size_t *ret_planted)
+/* Makes as many exclusive tickets as the queue is wide reach into the next one. */
+static bool history_plant_crowd(struct history_hold *holds, size_t count, const struct history_hold *at, bool *ret_can)
+{
+    size_t n, crowd = 0;
+    const struct history_hold *first = history_of_name(holds, count, at, &n);
+    struct history_hold *copy = malloc(n * sizeof *copy), *last = NULL;
+    memcpy(copy, first, n * sizeof *copy);
+    for (struct history_hold *hold = copy + (at - first); hold < copy + n && crowd <= at->width; hold++) {
+        if (hold->mode == HISTORY_EXCLUSIVE && hold->released > hold->acquired) {
+            last = hold;
+            crowd++;
+        }
+    }
+    *ret_can = crowd > at->width;
+    for (struct history_hold *hold = copy + (at - first); *ret_can && hold < last; hold++) {
+        if (hold->mode == HISTORY_EXCLUSIVE && hold->released > hold->acquired && hold->released <= last->acquired) {
+            hold->released = last->acquired + 1;
+        }
+    }
+    size_t overlaps = *ret_can ? history_check(copy, n, NULL).overlaps : 0;
+    free(copy);
+    return overlaps > 0;
+}
+
+size_t history_plant(struct history_hold *holds, size_t count, uint64_t seed, size_t *ret_planted, size_t *ret_crowds)
 {
     struct stress_random random = stress_seed(seed, 77);
-    size_t planted = 0, found = 0;
+    size_t planted = 0, found = 0, crowds = 0;
     history_check(holds, count, NULL); /* sorts */
     for (int tries = 0; count && tries < 2000 && planted < 200; tries++) {
         struct history_hold *hold = &holds[stress_below(&random, (uint32_t)count)];
+        bool can = false;
+        if (hold->width > 1) {
+            found += history_plant_crowd(holds, count, hold, &can);
+            planted += can;
+            crowds += can;
+            continue;
+        }
         bool token = tries % 2;
         struct history_hold *next = history_is_alone(hold) ? history_next(hold, holds + count) : NULL;
         if (next && (!token || (hold->token && next->token))) {
@@ -72,6 +103,7 @@ size_t history_plant(struct history_hold *holds, size_t count, uint64_t seed, si
         }
     }
     *ret_planted = planted;
+    *ret_crowds = crowds;
     return found;
 }
 
@@ -88,6 +120,12 @@ struct history_case {
         .name = 7, .client = client_, .grant = acquired_, .kind = HISTORY_##kind_, .mode = HISTORY_##mode_,            \
         .acquired = acquired_, .released = released_, .token = token_, .token_at = acquired_ + 1, .start = start_,     \
         .end = end_                                                                                                    \
+    }
+#define TICKET(client_, mode_, acquired_, released_, token_, width_)                                                   \
+    {                                                                                                                  \
+        .name = 7, .client = client_, .grant = acquired_, .kind = HISTORY_TICKET, .mode = HISTORY_##mode_,             \
+        .acquired = acquired_, .released = released_, .token = token_, .token_at = acquired_ + 1,                      \
+        .end = HISTORY_RANGE_MAX, .width = width_                                                                      \
     }
 #define RANGE(client_, mode_, acquired_, released_, start_, end_)                                                      \
     HOLD(client_, POSIX, mode_, acquired_, released_, 0, start_, end_)
@@ -162,6 +200,41 @@ static const struct history_case history_cases[] = {
      2,
      {HOLD(1, FLOCK, EXCLUSIVE, 10, 20, 9, 0, HISTORY_RANGE_MAX),
       HOLD(2, FLOCK, SHARED, 30, 40, 8, 0, HISTORY_RANGE_MAX)}},
+    {"two tickets at once in a queue of width 1 are too many",
+     1,
+     0,
+     2,
+     {TICKET(1, EXCLUSIVE, 10, 20, 1, 1), TICKET(2, EXCLUSIVE, 19, 30, 2, 1)}},
+    {"one client's tickets count as anybody's",
+     1,
+     0,
+     2,
+     {TICKET(1, EXCLUSIVE, 10, 20, 1, 1), TICKET(1, EXCLUSIVE, 19, 30, 2, 1)}},
+    {"as many tickets as the queue is wide may hold",
+     0,
+     0,
+     3,
+     {TICKET(1, EXCLUSIVE, 10, 20, 2, 2), TICKET(2, EXCLUSIVE, 11, 30, 1, 2), TICKET(3, EXCLUSIVE, 20, 40, 3, 2)}},
+    {"one more is found",
+     1,
+     0,
+     3,
+     {TICKET(1, EXCLUSIVE, 10, 21, 1, 2), TICKET(2, EXCLUSIVE, 11, 30, 2, 2), TICKET(3, EXCLUSIVE, 20, 40, 3, 2)}},
+    {"an exclusive one among too many that share is found",
+     1,
+     0,
+     3,
+     {TICKET(1, SHARED, 10, 50, 1, 2), TICKET(2, SHARED, 11, 50, 2, 2), TICKET(3, EXCLUSIVE, 20, 40, 3, 2)}},
+    {"any number of tickets may share",
+     0,
+     0,
+     3,
+     {TICKET(1, SHARED, 10, 50, 1, 1), TICKET(2, SHARED, 11, 50, 2, 1), TICKET(3, SHARED, 20, 40, 3, 1)}},
+    {"a token that goes back in a queue of width 1 is found",
+     0,
+     1,
+     2,
+     {TICKET(1, EXCLUSIVE, 10, 20, 9, 1), TICKET(2, EXCLUSIVE, 30, 40, 8, 1)}},
     {"those who share may be told in any order",
      0,
      0,

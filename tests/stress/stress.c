@@ -158,6 +158,17 @@ static int64_t stress_kernel_waiters(const char *path)
     return count;
 }
 
+void stress_make_queue(const char *directory, int width)
+{
+    char path[4096], value[16];
+    snprintf(path, sizeof path, "%s/q%d", directory, width);
+    snprintf(value, sizeof value, "%d", width);
+    if ((mkdir(path, 0777) != 0 && errno != EEXIST) ||
+        setxattr(path, "user.lease.width", value, strlen(value), 0) != 0) {
+        stress_die("%s: %s", path, strerror(errno));
+    }
+}
+
 int64_t stress_waiters(const char *path)
 {
     int64_t count = stress_attribute(path, "waiters");

@@ -39,6 +39,9 @@ bool stress_is_fuse(const char *directory);
 /* The number that user.lease.NAME reads as; -errno if it cannot be read. */
 int64_t stress_attribute(const char *path, const char *name);
 
+/* The queue "qN" of width N; dies if it cannot be there. */
+void stress_make_queue(const char *directory, int width);
+
 /* How many wait for the lock of a file: the attribute on a FUSE mount, else what
  * /proc/locks tells. */
 int64_t stress_waiters(const char *path);
