@@ -229,6 +229,44 @@ START_TEST(readers_that_get_their_turn_together_are_let_in_in_parts)
 }
 END_TEST
 
+static long long calls(void)
+{
+    return redis_server_do(hosts_server, "EVAL %s 0",
+                           "return tonumber(redis.call('INFO', 'commandstats'):match('cmdstat_evalsha:calls=(%d+)'))");
+}
+
+static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    struct hosts_done *done = arg;
+
+    (void)entries;
+    ck_assert_uint_eq(count, 1);
+    hosts_on_done(done, result);
+}
+
+/* As mounts leave them that die; _i: the directory is removed, or listed. */
+START_TEST(names_that_are_left_over_are_removed_in_parts)
+{
+    struct backend_directory directory = {.width = 1};
+    struct hosts_done done = {0};
+    long long before;
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    redis_server_do(hosts_server, "EVAL %s 0", "for i = 1, 1500 do redis.call('ZADD', 'lfs:l:{h:d}', 0, 'n' .. i) end");
+    if (_i)
+        hosts_get(0, "d/z", HOSTS_LONG);
+    before = calls();
+    if (_i)
+        backend_list(hosts_mount(0), "d", "", 100, on_listed, &done);
+    else
+        backend_rmdir(hosts_mount(0), "d", hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    ck_assert_int_eq(calls() - before, 2);
+    ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:l:{h:d}"), _i);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_crowd");
@@ -241,6 +279,7 @@ int main(void)
     tcase_add_test(tcase, holder_behind_a_crowd_is_seen);
     tcase_add_test(tcase, one_process_has_no_more_ranges_than_a_call_can_bear);
     tcase_add_test(tcase, readers_that_get_their_turn_together_are_let_in_in_parts);
+    tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -190,6 +190,27 @@ START_TEST(lock_delay_keeps_others_off_after_an_end_against_the_holders_will)
 }
 END_TEST
 
+START_TEST(place_that_was_broken_while_it_waited_delays_nobody)
+{
+    struct backend_directory directory = {.width = 1, .delay = 5000};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *holder, *broken, *next;
+    clock_ms released;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    holder = hosts_acquire(0, "d/s-", &claim);
+    broken = hosts_acquire(0, "d/s-", &claim);
+    next = hosts_acquire(1, "d/s-", &claim);
+    ck_assert_int_eq(hosts_revoke(1, "d/s-0000000001", 0), BACKEND_OK);
+    HOSTS_UNTIL(broken->ended);
+    released = clock_now();
+    hosts_release(holder);
+    HOSTS_UNTIL(next->granted);
+    ck_assert_int_lt(next->at - released, 1000);
+}
+END_TEST
+
 /* --- mounts that start again --- */
 
 static GString *found_names;
@@ -287,6 +308,7 @@ int main(void)
     tcase_add_test(tcase, template_makes_the_keys_of_another_client);
     tcase_add_test(tcase, fencing_tokens_are_whole_numbers_to_the_last_digit);
     tcase_add_loop_test(tcase, lock_delay_keeps_others_off_after_an_end_against_the_holders_will, 0, 2 * WAYS);
+    tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
     tcase_add_test(tcase, leases_are_found_again_by_the_mount_of_the_same_identity);
     tcase_add_test(tcase, lease_that_ran_out_is_not_found_again);
     suite_add_tcase(suite, tcase);

@@ -32,9 +32,12 @@ if what == 'make' then
 end
 if root == '0' and not made then return is_lock() and 'notdirectory' or 'missing' end
 if what == 'remove' then
-  for _, name in ipairs(call('ZRANGE', LIST, 0, -1)) do
+  local names = call('ZRANGE', LIST, 0, STALE_MAX - 1)
+  for _, name in ipairs(names) do
     if type_of(name, TERM, INFO, now) then return 'notempty' end
+    call('ZREM', LIST, name)
   end
+  if #names == STALE_MAX then return too_stale() end
   call('DEL', DIR, LIST, WAITERS, ORDER, TERM, WAIT, INFO)
   call('ZREM', NAMES, leaf)
   return 'ok'

@@ -13,7 +13,7 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 if needed == '1' and call('EXISTS', DIR) == 0 then
   return {redis.pcall('EXISTS', L) == 1 and 'notdirectory' or 'missing'}
 end
-local result, count = {'ok'}, 0
+local result, count, stale = {'ok'}, 0, 0
 max = tonumber(max)
 local from = after == '' and '-' or '(' .. after
 while count < max do
@@ -22,13 +22,15 @@ while count < max do
   for _, name in ipairs(names) do
     local type = type_of(name, TERM, INFO, now)
     if type == nil then
-      redis.pcall('ZREM', LIST, name) -- left by a mount that died; a server that may not be written to keeps it
+      -- left by a mount that died; a server that may not be written to keeps it
+      if redis.pcall('ZREM', LIST, name) == 1 then stale = stale + 1 end
     elseif type > 0 and count < max then
       result[#result + 1] = name
       result[#result + 1] = type
       count = count + 1
     end
   end
+  if stale >= STALE_MAX then return too_stale() end
   from = '(' .. names[#names]
 end
 return result

@@ -1,5 +1,8 @@
 -- names: whether a name of a directory is there.  Stands before the scripts that
 -- read a directory.
+local STALE_MAX = 1000 -- names left over that one call removes; the mount asks again, the others are served before
+local function too_stale() return redis.error_reply('TRYAGAIN leasefs: names that are left over are being removed') end
+
 local before, behind, path -- of a lock's key, as redis_key.c makes it; set by the script
 
 -- 1: a directory, 2: a lock, 0: a lock that nobody holds but that is refused
