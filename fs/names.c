@@ -376,13 +376,13 @@ static void names_rename_go(struct request *r)
     } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
                !names_may_move(r, hold)) {
         request_reply(r, -EPERM);
-    } else if (names_is_opened_by_others(hold) || openings_expected(r->fs->openings, node)) {
+    } else if (names_is_opened_by_others(hold) || openings_expected(r->fs->openings, node->parent, node->name)) {
         request_reply(r, -EBUSY);
     } else if (there == node) {
         request_reply(r, 0);
     } else if (flags & RENAME_NOREPLACE && there && hold_first(there)) {
         request_reply(r, -EEXIST);
-    } else if (there && ((hold_first(there) && !replaced) || openings_expected(r->fs->openings, there))) {
+    } else if ((there && hold_first(there) && !replaced) || openings_expected(r->fs->openings, directory, r->name)) {
         request_reply(r, -EBUSY);
     } else if (replaced && replaced->converting) {
         request_park(r, hold_queue(replaced), names_rename_go, names_rename_interrupted);

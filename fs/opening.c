@@ -12,6 +12,8 @@
 struct opening {
     const struct node *node; /* only compared: it may be gone, and its address another's … */
     uint64_t ino;            /* … so with its number */
+    uint64_t directory;      /* its number, and … */
+    guint name;              /* … the hash of the name in it that was found */
     clock_ms since;
     bool again; /* it was told ESTALE */
 };
@@ -59,7 +61,12 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
         openings->pruned = now;
         g_hash_table_foreach_remove(openings->threads, opening_is_old, &now);
     }
-    *opening = (struct opening){.node = node, .ino = node->ino, .since = now, .again = again};
+    *opening = (struct opening){.node = node,
+                                .ino = node->ino,
+                                .directory = node->parent ? node->parent->ino : 0,
+                                .name = g_str_hash(node->name),
+                                .since = now,
+                                .again = again};
     g_hash_table_replace(openings->threads, GINT_TO_POINTER(thread), opening);
 }
 
@@ -87,15 +94,17 @@ void openings_refused(struct openings *openings, pid_t thread, const struct node
     openings_note(openings, thread, node, true);
 }
 
-bool openings_expected(const struct openings *openings, const struct node *node)
+bool openings_expected(const struct openings *openings, const struct node *directory, const char *name)
 {
     clock_ms now = clock_now();
+    guint hash = g_str_hash(name);
     GHashTableIter iter;
     gpointer thread, value;
     g_hash_table_iter_init(&iter, openings->threads);
     while (g_hash_table_iter_next(&iter, &thread, &value)) {
         const struct opening *opening = value;
-        if (opening->again && opening_is_of(opening, node) && !opening_is_old(thread, value, &now)) {
+        if (opening->again && opening->directory == directory->ino && opening->name == hash &&
+            !opening_is_old(thread, value, &now)) {
             return true;
         }
     }

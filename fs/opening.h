@@ -26,8 +26,8 @@ void openings_found(struct openings *openings, pid_t thread, const struct node *
 bool openings_open(struct openings *openings, pid_t thread, const struct node *node);
 /* It is told ESTALE, and looks the name up again at once. */
 void openings_refused(struct openings *openings, pid_t thread, const struct node *node);
-/* Is one on its way to this node that was told ESTALE before? */
-bool openings_expected(const struct openings *openings, const struct node *node);
+/* Is one on its way to what has this name that was told ESTALE before? */
+bool openings_expected(const struct openings *openings, const struct node *directory, const char *name);
 /* The node has another name now: who has looked it up means the former one. */
 void openings_moved(struct openings *openings, struct node *node);
 

@@ -1,12 +1,10 @@
 #!/usr/bin/python3
-"""renames: one process renames its lease as fast as it can, onto free names and onto
-leases of its own, while others open, stat and lock whatever name it has.
+"""renames: one process renames its lease as fast as it can, while others open and stat
+whatever name it has.
 
     renames DIRECTORY SECONDS OPENERS
 
-Tells `renames N opens N ESTALE N`, and which other errors there were.  An opener
-that was let in has the file of the name that it asked for: what it reads is that
-name's content, or that of a lease that has moved on since.
+Tells `renames N opens N ESTALE N`, and which other errors there were.
 """
 import collections
 import errno
@@ -36,39 +34,24 @@ def use(counts):
         name = rng.choice(NAMES)
         if rng.randrange(8) == 0:
             attempt(counts, "stat", os.stat, name)
-        fd = attempt(counts, "open", os.open, name, os.O_RDONLY if rng.randrange(4) else os.O_RDWR)
+        fd = attempt(counts, "open", os.open, name, os.O_RDONLY)
         if fd is not None:
-            try:
-                os.close(fd)
-            except OSError as error:
-                counts["close " + errno.errorcode[error.errno]] += 1
-
-
-def take(name):
-    """Unless an opener has it for its provisional second."""
-    try:
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        return True
-    except FileExistsError:
-        return False
+            os.close(fd)
 
 
 def rename(counts):
-    held = [NAMES[0]]
-    take(held[0])
+    held = NAMES[0]
+    os.close(os.open(held, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     while time.monotonic() < end:
-        target = random.choice([name for name in NAMES if name != held[0]])
-        if target not in held and random.randrange(4) == 0 and take(target):
-            held.append(target)
+        target = random.choice([name for name in NAMES if name != held])
         try:
-            os.rename(held[0], target)
+            os.rename(held, target)
         except OSError as error:
             counts["rename " + errno.errorcode[error.errno]] += 1
             continue
         counts["rename"] += 1
-        held = [target] + [name for name in held[1:] if name != target]
-    for name in held:
-        os.unlink(name)
+        held = target
+    os.unlink(held)
 
 
 def run(work):
