@@ -290,19 +290,20 @@ static int compare_next(const void *a, const void *b)
     return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
-/* Whether it gives keys that locks can have; most names do not matter for that. */
-static bool is_template(const char *prefix, const char *template, const char *at)
+/* What forbids the keys that it gives, as far as it does not depend on the name. */
+static const char *template_fault(const char *prefix, const char *template, const char *at)
 {
     char *key = g_strdup_printf("%s%.*sname%s", prefix, (int)(at - template), template, at + strlen("{n}"));
-    bool possible = redis_key_possible(key);
+    const char *fault = redis_key_fault(key);
 
     g_free(key);
-    return possible;
+    return fault;
 }
 
 int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size)
 {
     const char *template = options->key ? options->key : REDIS_KEY_DEFAULT, *at = strstr(template, "{n}");
+    const char *fault;
     struct redis_conn_options conn = options->conn;
     struct redis *r;
     guint64 random;
@@ -313,8 +314,9 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
                  template);
         return -EINVAL;
     }
-    if (!is_template(options->prefix ? options->prefix : "", template, at)) {
-        snprintf(error, error_size, "prefix= and key= give keys with a } that ends no {tag}, which no lock can have");
+    fault = template_fault(options->prefix ? options->prefix : "", template, at);
+    if (fault) {
+        snprintf(error, error_size, "prefix= and key= give keys %s, which no lock can have", fault);
         return -EINVAL;
     }
     alarm = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);

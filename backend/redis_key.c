@@ -3,8 +3,13 @@
  * The key of a lock is the prefix and the template with its name in place of
  * {n}.  Its side keys are in the lock's hash slot (the rule of Redis Cluster:
  * what stands between the first { and the next }): lfs:X: and the key where it
- * has a tag, else lfs:X: and the key in braces.  A key with a } but without a
- * tag has no such side keys, so such a name is refused.
+ * has a tag, else lfs:X: and the key in braces.  A name is refused whose key
+ * would have its side keys elsewhere (a } but no tag), share those of another
+ * ({a} and a would), or be a side key itself, of whatever lock.
+ *
+ * The root directory has no key that any name could have, under whatever
+ * template: else a name in one mount would be the root of another whose prefix
+ * it is.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,6 +17,8 @@
 
 #include "log.h"
 #include "redis_private.h"
+
+#define SIDE "lfs:" /* what all side keys begin with */
 
 #define COMPLAIN_EVERY 1000 /* ms between logged errors of the server */
 
@@ -24,18 +31,26 @@ static bool has_tag(const char *key)
 
 char *redis_key(struct redis *r, const char *name)
 {
-    return g_strconcat(r->before, name, r->behind, NULL);
+    return *name ? g_strconcat(r->before, name, r->behind, NULL) : g_strconcat(SIDE, r->before, "/", r->behind, NULL);
 }
 
-bool redis_key_possible(const char *key)
+const char *redis_key_fault(const char *key)
 {
-    return has_tag(key) || !strchr(key, '}');
+    const char *close = strchr(key, '}');
+
+    if (close && !has_tag(key))
+        return "with a } that ends no {tag}";
+    if (*key == '{' && close && !close[1])
+        return "that are all {tag}, and have the side keys of what is in the braces";
+    if (g_str_has_prefix(key, SIDE))
+        return "that begin with " SIDE ", as the side keys of locks do";
+    return NULL;
 }
 
 bool redis_key_allowed(struct redis *r, const char *name)
 {
     char *key = redis_key(r, name);
-    bool allowed = redis_key_possible(key);
+    bool allowed = !*name || !redis_key_fault(key);
 
     g_free(key);
     return allowed;

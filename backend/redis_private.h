@@ -139,11 +139,11 @@ struct redis_call {
     struct redis_argument argument[48];
 };
 
-/* Whether there can be side keys in its slot: see redis_key.c. */
-bool redis_key_possible(const char *key);
-/* Whether a name can be a key. */
+/* What forbids such keys, behind "keys"; NULL: nothing.  See redis_key.c. */
+const char *redis_key_fault(const char *key);
+/* Whether a name may be a key; the root may always. */
 bool redis_key_allowed(struct redis *r, const char *name);
-/* The key of a lock; a new string. */
+/* The key of a lock, or what stands for that of the root; a new string. */
 char *redis_key(struct redis *r, const char *name);
 /* "a/b" -> "a" (a new string, "" for what is in the root); *ret_leaf is "b". */
 char *redis_parent(const char *name, const char **ret_leaf);

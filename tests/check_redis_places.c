@@ -1,6 +1,7 @@
 /* check_redis_places: names, keys, terms and identities, as several mounts of a
  * Redis server see them.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "check_main.h"
@@ -73,6 +74,111 @@ START_TEST(name_whose_side_keys_would_be_elsewhere_is_refused)
         ck_assert_int_eq(hosts_mkdir(0, bad[i], &directory), BACKEND_INVALID);
         ck_assert_int_eq(hosts_rename(hosts_get(0, "good", HOSTS_LONG), bad[i]), BACKEND_INVALID);
         hosts_revoke(0, "good", 0);
+    }
+}
+END_TEST
+
+/* --- names that would be keys of ours --- */
+
+/* Nothing can be done with it, and it is not there, whatever the server has. */
+static void refuse_name(unsigned mount, const char *name)
+{
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim handle = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), ticket = lease;
+    char *prefix = g_strconcat(name, "-", NULL);
+    struct told *own = hosts_get(mount, "own", HOSTS_LONG);
+
+    handle.wait = true;
+    ticket.sequence = true;
+    ck_assert_int_eq(hosts_acquire(mount, name, &lease)->result, BACKEND_INVALID);
+    ck_assert_int_eq(hosts_acquire(mount, name, &handle)->result, BACKEND_INVALID);
+    if (!g_str_has_suffix(name, "}"))
+        ck_assert_int_eq(hosts_acquire(mount, prefix, &ticket)->result, BACKEND_INVALID);
+    ck_assert_int_eq(hosts_mkdir(mount, name, &directory), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_set_directory(mount, name, &directory), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_rename(own, name), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_stat(mount, name).type, BACKEND_NOTHING);
+    ck_assert_int_eq(hosts_revoke(mount, name, 0), BACKEND_MISSING);
+    hosts_release(own);
+    g_free(prefix);
+}
+
+START_TEST(name_that_would_be_a_key_of_ours_is_refused)
+{
+    static const char *const bad[] = {"lfs:f:{build}", "lfs:t:{build}", "lfs:o:{build}", "lfs:d:{build}",
+                                      "lfs:d:{lfs:/}", "lfs:m:0123",    "lfs:",          "lfs:f:{private/x}"};
+    struct told *build;
+
+    hosts_options.prefix = NULL;
+    build = hosts_get(0, "build", HOSTS_LONG);
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++)
+        refuse_name(1, bad[i]);
+    hosts_release(build);
+    hosts_release(hosts_get(1, "build", HOSTS_LONG));
+    hosts_options.prefix = "l"; /* what counts is the key */
+    hosts_options.key = "f{n}";
+    refuse_name(2, "s:f:{build}");
+    hosts_release(hosts_get(2, "lfs:f:{build}", HOSTS_LONG));
+}
+END_TEST
+
+START_TEST(name_that_would_have_the_side_keys_of_another_is_refused)
+{
+    struct backend_directory directory = {.width = 1};
+    struct told *hidden;
+
+    hosts_options.prefix = NULL;
+    ck_assert_int_eq(hosts_mkdir(0, "private", &directory), BACKEND_OK);
+    hidden = hosts_get(0, "private/x", HOSTS_LONG);
+    ck_assert_int_eq(hosts_mkdir(1, "{private", &directory), BACKEND_OK);
+    refuse_name(1, "{private/x}");
+    refuse_name(1, "{own}");
+    hosts_release(hidden);
+    ck_assert_int_eq(redis_server_do(hosts_server, "EXISTS private/x {private/x} lfs:o:{private/x}"), 0);
+}
+END_TEST
+
+START_TEST(prefix_under_which_all_names_would_be_keys_of_ours_is_refused)
+{
+    static const struct {
+        const char *prefix, *key, *error;
+    } bad[] = {{"lfs:", NULL, "begin with lfs:"},
+               {"lfs:app:", NULL, "begin with lfs:"},
+               {"l", "fs:{n}", "begin with lfs:"},
+               {NULL, "{{n}}", "all {tag}"}};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        struct backend *backend;
+        char error[256] = "";
+
+        hosts_options.prefix = bad[i].prefix;
+        hosts_options.key = bad[i].key;
+        ck_assert_int_eq(redis_new(&hosts_options, &backend, error, sizeof(error)), -EINVAL);
+        ck_assert_msg(strstr(error, bad[i].error), "%s", error);
+    }
+}
+END_TEST
+
+START_TEST(name_is_not_the_root_of_the_mount_whose_prefix_it_is)
+{
+    static const char *const prefixes[] = {"app:", "app/", "app", "{app}"};
+    struct backend_directory wide = {.width = 9, .ttl = 1234};
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(prefixes); i++) {
+        char *name = g_strdup(prefixes[i]);
+
+        if (g_str_has_suffix(name, "/"))
+            name[strlen(name) - 1] = '\0';
+        hosts_options.prefix = prefixes[i];
+        hosts_until_up(2 + i);
+        hosts_options.prefix = NULL;
+        hosts_mkdir(1, name, &wide); /* may be refused */
+        hosts_set_directory(1, name, &wide);
+        ck_assert_msg(hosts_stat(2 + i, "").directory.width == 1, "%s", prefixes[i]);
+        ck_assert_int_eq(hosts_set_directory(2 + i, "", &wide), BACKEND_OK);
+        ck_assert_uint_eq(hosts_stat(2 + i, "").directory.width, 9);
+        ck_assert_uint_eq(hosts_stat(1, "").directory.width, 1);
+        g_free(name);
     }
 }
 END_TEST
@@ -304,6 +410,10 @@ int main(void)
     tcase_add_loop_test(tcase, any_name_that_can_have_side_keys_is_a_lock, 0, G_N_ELEMENTS(names));
     tcase_add_test(tcase, name_of_255_bytes_is_a_lock);
     tcase_add_test(tcase, name_whose_side_keys_would_be_elsewhere_is_refused);
+    tcase_add_test(tcase, name_that_would_be_a_key_of_ours_is_refused);
+    tcase_add_test(tcase, name_that_would_have_the_side_keys_of_another_is_refused);
+    tcase_add_test(tcase, prefix_under_which_all_names_would_be_keys_of_ours_is_refused);
+    tcase_add_test(tcase, name_is_not_the_root_of_the_mount_whose_prefix_it_is);
     tcase_add_test(tcase, mounts_of_different_prefixes_do_not_see_each_other);
     tcase_add_test(tcase, template_makes_the_keys_of_another_client);
     tcase_add_test(tcase, fencing_tokens_are_whole_numbers_to_the_last_digit);

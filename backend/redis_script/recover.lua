@@ -13,7 +13,7 @@ local result = {}
 
 for _, member in ipairs(call('SMEMBERS', KEYS[1])) do
   local id, kind, path = member:match('^(%x+) (%a) (.*)$')
-  local key = before .. path .. behind
+  local key = path == '' and 'lfs:' .. before .. '/' .. behind or before .. path .. behind
   local tag = key:match('{([^}]*)}')
   local side = tag and tag ~= '' and key or '{' .. key .. '}'
   local packed = call('HGET', 'lfs:i:' .. side, id)
