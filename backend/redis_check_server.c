@@ -10,6 +10,7 @@
 
 #include "log.h"
 #include "redis_check.h"
+#include "redis_link.h"
 #include "redis_tls.h"
 
 #define PROBE "lfs:check"
@@ -39,6 +40,7 @@ static const char probe_script[] =
 struct probe {
     const struct redis_options *options;
     redisContext *context;
+    struct redis_cap cap;
     const char *user; /* as the server knows it */
     char *where;      /* for messages */
     GString *needed;  /* words of ACL SETUSER without which nothing works */
@@ -80,6 +82,7 @@ static int connect_to(struct probe *p)
     if (!p->context) {
         return fail(p, -ENOMEM, "out of memory");
     }
+    redis_cap(&p->cap, p->context);
     if (p->context->err == REDIS_ERR_OTHER) { /* of getaddrinfo(3) */
         return fail(p, -EHOSTUNREACH, "the host's address cannot be found: %s", p->context->errstr);
     }
@@ -173,6 +176,7 @@ static redisReply *ask(struct probe *p, size_t count, const char **words)
         lengths[i] = strlen(words[i]);
     }
     errno = 0;
+    redis_cap_renew(&p->cap);
     reply = redisCommandArgv(p->context, (int)count, words, lengths);
     if (!reply) {
         complain_of_silence(p);
@@ -286,7 +290,9 @@ static int try_script(struct probe *p, const char *key, const char *kind, const 
         result = complain_of(p, "EVAL", reply->str);
     } else if (reply->type == REDIS_REPLY_ARRAY) {
         for (size_t i = 0; i < reply->elements; i++) {
-            need(p->needed, reply->element[i]->str);
+            if (reply->element[i]->type == REDIS_REPLY_STRING) {
+                need(p->needed, reply->element[i]->str);
+            }
         }
     }
     freeReplyObject(reply);

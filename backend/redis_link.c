@@ -10,6 +10,70 @@
 
 #include "redis_tls.h"
 
+/* --- how much a reply may take --- */
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t elements_count;
+#else
+typedef int elements_count;
+#endif
+
+static void *create_array(const redisReadTask *task, elements_count elements)
+{
+    struct redis_cap *cap = task->privdata;
+
+    cap->exceeded = cap->exceeded || (size_t)elements > REDIS_REPLY_ELEMENTS - cap->elements;
+    if (cap->exceeded)
+        return NULL;
+    cap->elements += (size_t)elements;
+    return cap->plain->createArray(task, elements);
+}
+
+static void *create_string(const redisReadTask *task, char *text, size_t length)
+{
+    struct redis_cap *cap = task->privdata;
+
+    cap->exceeded = cap->exceeded || length > REDIS_REPLY_BYTES - cap->bytes;
+    if (cap->exceeded)
+        return NULL;
+    cap->bytes += length;
+    return cap->plain->createString(task, text, length);
+}
+
+void redis_cap(struct redis_cap *cap, redisContext *context)
+{
+    redisReader *reader = context->reader;
+
+    *cap = (struct redis_cap){.plain = reader->fn, .functions = *reader->fn};
+    cap->functions.createArray = create_array;
+    cap->functions.createString = create_string;
+    reader->fn = &cap->functions;
+    reader->privdata = cap;
+}
+
+bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context)
+{
+    const redisReader *reader = context->reader;
+    size_t pending = reader->len - reader->pos;
+
+    /* a string is made when all of it is there: look at what it says of itself, which is a whole line */
+    if (pending > 0) {
+        char *end;
+        int64_t length = g_ascii_strtoll(reader->buf + reader->pos, &end, 10);
+
+        cap->exceeded = cap->exceeded || (*end == '\r' && length > REDIS_REPLY_BYTES);
+    }
+    cap->exceeded = cap->exceeded || pending > REDIS_REPLY_BYTES + 64;
+    return cap->exceeded;
+}
+
+void redis_cap_renew(struct redis_cap *cap)
+{
+    cap->elements = cap->bytes = 0;
+}
+
+/* --- the connection --- */
+
 /* Tells that it is closed, after closing it: the callee may open it again. */
 static void fail(struct redis_link *link, const char *why)
 {
@@ -69,12 +133,16 @@ static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
     (void)loop, (void)events;
     /* what came before the end is heard too */
     do {
-        if (redisReaderGetReply(context->reader, &reply) != REDIS_OK) {
-            fail(link, context->reader->errstr);
+        if (redisReaderGetReply(context->reader, &reply) != REDIS_OK || redis_cap_exceeded(&link->cap, context)) {
+            if (reply)
+                freeReplyObject(reply);
+            fail(link, link->cap.exceeded ? "a reply that is too large" : context->reader->errstr);
             return;
         }
-        if (reply)
+        if (reply) {
+            redis_cap_renew(&link->cap);
             link->events->replied(link->arg, reply);
+        }
     } while (reply && link->context == context);
     if (link->context != context)
         return; /* closed by the callee */
@@ -122,6 +190,7 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
         return -ENOMEM;
     }
     link->context->flags &= ~REDIS_BLOCK;
+    redis_cap(&link->cap, link->context);
     link->tls_name = tls_name;
     link->state = REDIS_LINK_CONNECTING;
     ev_io_init(&link->reading, on_readable, fd, EV_READ);

@@ -23,6 +23,26 @@ struct redis_address {
 
 struct ssl_st;
 
+/* The most that one reply may take: what we ask for is far below that, and whatever it is, the server may be a
+ * stranger, or what a stranger has written there. */
+#define REDIS_REPLY_ELEMENTS 65536
+#define REDIS_REPLY_BYTES (8 << 20)
+
+/* Refuses larger ones before memory is taken for them. */
+struct redis_cap {
+    redisReplyObjectFunctions functions;
+    const redisReplyObjectFunctions *plain;
+    size_t elements, bytes; /* of the reply that is being read */
+    bool exceeded;
+};
+
+/* Caps the replies of a context; the structure must outlive it. */
+void redis_cap(struct redis_cap *cap, redisContext *context);
+/* Whether what has come of a reply is, or says that it will be, too large. */
+bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context);
+/* A reply is complete: the next may take as much. */
+void redis_cap_renew(struct redis_cap *cap);
+
 /* Called from the loop, never from inside a call.  Each may close the link, and
  * open it again. */
 struct redis_link_events {
@@ -41,8 +61,9 @@ struct redis_link {
     void *arg;
     enum redis_link_state state;
     redisContext *context; /* NULL: closed */
-    const char *tls_name;  /* NULL: plain */
-    struct ssl_st *tls;    /* NULL: plain, or not connected yet; belongs to the context */
+    struct redis_cap cap;
+    const char *tls_name; /* NULL: plain */
+    struct ssl_st *tls;   /* NULL: plain, or not connected yet; belongs to the context */
     struct ev_io reading;
     struct ev_io writing; /* active while output waits, or the connection is being made */
 };
