@@ -20,6 +20,7 @@ const char *backend_result_name(enum backend_result result)
         [BACKEND_INVALID] = "invalid",
         [BACKEND_UNREACHABLE] = "unreachable",
         [BACKEND_UNSUPPORTED] = "unsupported",
+        [BACKEND_DAMAGED] = "damaged",
     };
 
     return (size_t)result < G_N_ELEMENTS(names) ? names[result] : "unknown";

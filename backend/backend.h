@@ -45,6 +45,7 @@ enum backend_result {
     BACKEND_INVALID,     /* this backend cannot have such a name */
     BACKEND_UNREACHABLE, /* the service is away; nothing is known or changed */
     BACKEND_UNSUPPORTED, /* this backend has no such feature */
+    BACKEND_DAMAGED,     /* what the store keeps of this name is not what it wrote */
 };
 
 /* One word for a log line or a status page. */
@@ -185,7 +186,7 @@ typedef void backend_done(void *arg, enum backend_result result);
 /* `ticket` for OK and QUEUED; `holder` for BUSY; else NULL. */
 typedef void backend_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
                               const struct backend_info *holder);
-/* OK (with type BACKEND_NOTHING if there is no such name) or UNREACHABLE. */
+/* OK (with type BACKEND_NOTHING if there is no such name), UNREACHABLE or DAMAGED. */
 typedef void backend_known(void *arg, enum backend_result result, const struct backend_info *info);
 typedef void backend_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count);
 

@@ -157,8 +157,26 @@ static void on_changed(void *context, const char *key, size_t length)
         ask_first(r, place);
 }
 
+/* Keys of ours that another client has made something else of. */
+static void on_mended(void *context, const redisReply *reply)
+{
+    struct redis *r = context;
+
+    if (clock_now() - r->complained_of_type < REDIS_COMPLAIN_EVERY)
+        return;
+    r->complained_of_type = clock_now();
+    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+        char text[512];
+
+        log_error("the key %s has the wrong type, so another program has written to it: %s",
+                  log_escape(text, sizeof text, redis_text(reply, i)),
+                  redis_number(reply, i + 1) ? "it was deleted"
+                                             : "what it belongs to gives errors until it is deleted");
+    }
+}
+
 static const struct redis_conn_events conn_events = {
-    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed};
+    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed, .mended = on_mended};
 
 /* --- the backend --- */
 
@@ -361,6 +379,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
     r->warnings = g_ptr_array_new_with_free_func(g_free);
     conn.channel = r->mount;
+    conn.mend = &redis_scripts[REDIS_MEND];
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
     *ret = &r->backend;
     return 0;

@@ -98,7 +98,7 @@ static void on_granted(struct redis *r, struct redis_ticket *t, const struct red
         return;
     }
     redis_ticket_adopt(r, t, redis_text(answer->reply, 1));
-    t->head.fence = redis_unsigned(answer->reply, 2);
+    redis_fence(answer->reply, 2, &t->head.fence);
     redis_ticket_segments(t, redis_text(answer->reply, 3));
     set_given_name(t, redis_text(answer->reply, 4));
     t->handed = false;
@@ -113,6 +113,8 @@ static void on_granted(struct redis *r, struct redis_ticket *t, const struct red
     redis_ticket_schedule(r, t);
     if (ttl != t->head.ttl)
         redis_extend(r, t);
+    if (first && t->head.mode == BACKEND_EXCLUSIVE && t->head.kind != BACKEND_FCNTL && !t->place->sequence)
+        redis_ticket_doubt(r, t->place, t);
     if (t->acquired)
         told(t, BACKEND_OK);
     else if (first)
@@ -147,13 +149,13 @@ static void on_queued(struct redis *r, struct redis_ticket *t, const struct redi
     int64_t pause = MIN(REDIS_REFRESH, liveness(t) / 3);
     bool foreign = redis_number(answer->reply, 4) == 1;
 
-    t->head.fence = redis_unsigned(answer->reply, 1);
+    redis_fence(answer->reply, 1, &t->head.fence);
     set_given_name(t, redis_text(answer->reply, 5));
     redis_ticket_turn(r, t, REDIS_WAITING);
     if (t->acquired)
         start_term(t, now, redis_deadline(answer->sent, t->head.ttl));
-    if (rank == 0 && wait >= 0)
-        pause = MIN(pause, wait + 1);
+    if (rank == 0 && wait >= 0 && wait < pause)
+        pause = wait + 1;
     t->refresh = now + MAX(pause, REDIS_REFRESH_MIN);
     redis_ticket_schedule(r, t);
     if (t->acquired && redis_ticket_deadlocked(r, t)) {
@@ -189,9 +191,33 @@ static void on_busy(struct redis *r, struct redis_ticket *t, const struct redis_
 {
     struct backend_info info = {.type = BACKEND_LOCK, .holders = 1};
 
-    redis_describe(r, answer->reply, 1, &info);
+    redis_describe(r, t->place->name, answer->reply, 1, &info);
     refuse(r, t, BACKEND_BUSY, &info);
     redis_info_clear(&info);
+}
+
+/* A ticket in a sequence is named by what was asked for, and a number. */
+static bool is_given_name(const struct redis_ticket *t, const char *given)
+{
+    const char *leaf;
+
+    g_free(redis_parent(t->name, &leaf));
+    size_t prefix = strlen(leaf) - (redis_is_numbered(leaf) ? 10 : 0);
+    return redis_is_component(given) && strlen(given) == prefix + 10 && strncmp(given, leaf, prefix) == 0 &&
+           redis_is_numbered(given);
+}
+
+/* Whether the script can have given this answer to this ticket. */
+static bool is_credible(struct redis *r, struct redis_ticket *t, const redisReply *reply, bool granted)
+{
+    const char *name = redis_text(reply, granted ? 4 : 5);
+    uint64_t fence;
+
+    if (!redis_fence(reply, granted ? 2 : 1, &fence))
+        return false;
+    if (t->place->sequence && !is_given_name(t, name))
+        return false;
+    return granted ? redis_ticket_may_adopt(r, t, redis_text(reply, 1)) : t->wait;
 }
 
 static void on_acquired(void *arg, const struct redis_answer *answer)
@@ -200,20 +226,31 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
     struct redis *r = op->r;
     struct redis_ticket *t = redis_ticket_find(r, op->token);
     const char *word = redis_text(answer->reply, 0);
+    bool granted = strcmp(word, "granted") == 0, queued = strcmp(word, "queued") == 0;
+    struct redis_answer unknown = {.outcome = REDIS_UNKNOWN, .sent = answer->sent, .repeated = answer->repeated};
+    enum backend_result result;
     int64_t ttl = op->ttl;
 
     redis_op_free(op);
     t->asked = NULL;
-    if (answer->outcome != REDIS_REPLY)
+    if (answer->outcome != REDIS_REPLY) {
         on_failed(r, t, answer);
-    else if (strcmp(word, "granted") == 0)
-        on_granted(r, t, answer, ttl);
-    else if (strcmp(word, "queued") == 0)
-        on_queued(r, t, answer);
-    else if (strcmp(word, "busy") == 0)
+    } else if ((granted || queued) && is_credible(r, t, answer->reply, granted)) {
+        if (granted)
+            on_granted(r, t, answer, ttl);
+        else
+            on_queued(r, t, answer);
+    } else if (strcmp(word, "busy") == 0) {
         on_busy(r, t, answer);
-    else
-        refuse(r, t, redis_result(r, answer), NULL);
+    } else {
+        result = redis_result(r, answer);
+        if (result == BACKEND_MISSING || result == BACKEND_IS_DIRECTORY || result == BACKEND_NOT_DIRECTORY) {
+            refuse(r, t, result, NULL);
+        } else {
+            redis_disbelieve(r, answer);
+            on_failed(r, t, &unknown);
+        }
+    }
 }
 
 static void ask(struct redis *r, struct redis_ticket *t)
@@ -282,7 +319,7 @@ static void on_tested(void *arg, const struct redis_answer *answer)
         result = redis_failure(r, answer);
     } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
         info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
-        redis_describe(r, answer->reply, 1, &info);
+        redis_describe(r, op->name, answer->reply, 1, &info);
         if (redis_is_over(r, answer->reply, 1, &info))
             info.type = BACKEND_NOTHING;
     }
@@ -306,6 +343,7 @@ void redis_test(struct backend *b, const char *name, const struct backend_claim 
     t = redis_ticket_new(r, name, claim); /* for as long as the call is made */
     fill(&call, r, t, true);
     op = redis_op_new(r, NULL);
+    op->name = g_strdup(name);
     op->known = done;
     op->arg = arg;
     redis_call_send(&call, 0, on_tested, op);

@@ -3,26 +3,34 @@
 
 #include "redis_private.h"
 
+/* Whether a ticket is on that name, or may be, after a rename that is not answered. */
+static bool is_of(const struct redis_ticket *t, const char *name)
+{
+    return strcmp(t->place->sequence ? t->name : t->place->name, name) == 0 ||
+           (t->moving && strcmp(t->moving, name) == 0);
+}
+
 /* Element `first` and on: kind, mode, number, age, time left, ttl, meta,
  * ticket, start, end, mount.  An age or time of -1 (or -2) is not known. */
-void redis_describe(struct redis *r, const redisReply *reply, size_t first, struct backend_info *info)
+void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first, struct backend_info *info)
 {
     clock_ms now = clock_now();
-    int64_t age = redis_number(reply, first + 3), left = redis_number(reply, first + 4);
-    int64_t ttl = redis_number(reply, first + 5);
+    int64_t age = redis_time(reply, first + 3), left = redis_time(reply, first + 4);
+    int64_t ttl = redis_time(reply, first + 5), kind = redis_number(reply, first);
     struct redis_ticket *t = redis_ticket_find(r, redis_text(reply, first + 7));
 
     info->type = BACKEND_LOCK;
-    info->kind = (enum backend_kind)redis_number(reply, first);
+    info->kind = kind >= BACKEND_PROVISIONAL && kind <= BACKEND_FCNTL ? (enum backend_kind)kind : BACKEND_LEASE;
     info->mode = redis_number(reply, first + 1) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
-    info->fence = redis_unsigned(reply, first + 2);
+    redis_fence(reply, first + 2, &info->fence);
     info->acquired = age >= 0 ? now - age : CLOCK_NEVER;
     info->deadline = left >= 0 ? now + left : CLOCK_NEVER;
     info->ttl = ttl >= 0 ? ttl : left >= 0 ? left : 0;
-    info->meta = *redis_text(reply, first + 7) ? redis_bytes(reply, first + 6) : NULL; /* no mount's has none */
+    info->meta =
+        *redis_text(reply, first + 7) ? redis_bytes(reply, first + 6, REDIS_META_MAX) : NULL; /* no mount's has none */
     info->start = redis_offset(reply, first + 8);
     info->end = redis_offset(reply, first + 9);
-    if (t && t->state != REDIS_ASKED) {
+    if (t && t->state != REDIS_ASKED && is_of(t, name)) {
         info->ticket = &t->head;
         info->acquired = t->head.acquired;
         info->deadline = t->head.deadline;
@@ -52,6 +60,45 @@ static struct redis_op *known_op(struct redis *r, backend_known *known, void *ar
     return op;
 }
 
+static void on_stat(void *arg, const struct redis_answer *answer);
+
+static void send_stat(struct redis_op *op)
+{
+    struct redis_call call = {0};
+    const char *leaf;
+    char *directory = redis_parent(op->name, &leaf);
+
+    redis_call_lock(&call, op->r, REDIS_STAT, op->name, false, NULL);
+    for (const char *letter = "otiw"; *letter; letter++)
+        redis_call_key(&call, *letter, directory);
+    g_free(directory);
+    redis_call_key(&call, 'q', op->name);
+    redis_call_leaf(&call, op->name, false);
+    redis_call_text(&call, *op->name ? "0" : "1");
+    redis_call_send(&call, 0, on_stat, op);
+}
+
+/* The server says that nobody of this mount holds a name, or another alone: what
+ * is thought to hold here is asked for, and the question put again behind that, so
+ * that whoever asked does not hear of it before those who hold. */
+static bool ask_again(struct redis_op *op, const struct backend_info *info)
+{
+    const char *leaf;
+    char *directory = redis_parent(op->name, &leaf);
+    struct redis_place *place = g_hash_table_lookup(op->r->places, op->name);
+    bool alone = info->type != BACKEND_LOCK || (info->mode == BACKEND_EXCLUSIVE && info->kind != BACKEND_FCNTL);
+
+    if (!place && redis_is_numbered(leaf))
+        place = g_hash_table_lookup(op->r->queues, directory);
+    g_free(directory);
+    if (op->again || info->ticket || !alone || !place || place->held == 0)
+        return false;
+    redis_ticket_doubt(op->r, place, NULL);
+    op->again = true;
+    send_stat(op);
+    return true;
+}
+
 static void on_stat(void *arg, const struct redis_answer *answer)
 {
     struct redis_op *op = arg;
@@ -62,27 +109,32 @@ static void on_stat(void *arg, const struct redis_answer *answer)
     enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(r, answer);
 
     if (result == BACKEND_OK && strcmp(word, "lock") == 0) {
-        redis_describe(r, reply, 1, &info);
-        info.content = redis_bytes(reply, 12);
-        info.holders = (uint32_t)redis_number(reply, 13);
-        info.waiters = (uint32_t)redis_number(reply, 14);
-        info.position = (uint32_t)redis_number(reply, 15);
+        redis_describe(r, op->name, reply, 1, &info);
+        info.content = redis_bytes(reply, 12, REDIS_CONTENT_MAX);
+        info.holders = redis_count(reply, 13);
+        info.waiters = redis_count(reply, 14);
+        info.position = redis_count(reply, 15);
         if (redis_is_over(r, reply, 1, &info))
             info.type = BACKEND_NOTHING;
     } else if (result == BACKEND_OK && strcmp(word, "directory") == 0) {
         info.type = BACKEND_DIRECTORY;
         info.directory = (struct backend_directory){
-            .ttl = redis_number(reply, 1),
-            .width = (uint32_t)MAX(redis_number(reply, 2), 1),
-            .delay = redis_number(reply, 3),
-            .sequence = redis_unsigned(reply, 4),
-            .meta = redis_bytes(reply, 5),
+            .ttl = MAX(redis_time(reply, 1), 0),
+            .width = MAX(redis_count(reply, 2), 1),
+            .delay = MAX(redis_time(reply, 3), 0),
+            .meta = redis_bytes(reply, 5, REDIS_META_MAX),
         };
-        info.waiters = (uint32_t)redis_number(reply, 6);
+        redis_fence(reply, 4, &info.directory.sequence);
+        info.waiters = redis_count(reply, 6);
+    } else if (result == BACKEND_OK && strcmp(word, "nothing") == 0) {
+        info.waiters = redis_count(reply, 1);
     } else if (result == BACKEND_OK) {
-        info.waiters = (uint32_t)redis_number(reply, 1);
-    } else {
+        redis_disbelieve(r, answer);
         result = BACKEND_UNREACHABLE;
+    }
+    if (result == BACKEND_OK && ask_again(op, &info)) {
+        redis_info_clear(&info);
+        return;
     }
     op->known(op->arg, result, result == BACKEND_OK ? &info : NULL);
     redis_info_clear(&info);
@@ -92,8 +144,7 @@ static void on_stat(void *arg, const struct redis_answer *answer)
 void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
-    struct redis_call call = {0};
-    const char *leaf;
+    struct redis_op *op;
 
     if (!redis_key_allowed(r, name)) {
         struct backend_info nothing = {.type = BACKEND_NOTHING};
@@ -101,15 +152,23 @@ void redis_stat(struct backend *b, const char *name, backend_known *done, void *
         done(arg, BACKEND_OK, &nothing);
         return;
     }
-    redis_call_lock(&call, r, REDIS_STAT, name, false, NULL);
-    char *directory = redis_parent(name, &leaf);
-    for (const char *letter = "otiw"; *letter; letter++)
-        redis_call_key(&call, *letter, directory);
-    g_free(directory);
-    redis_call_key(&call, 'q', name);
-    redis_call_leaf(&call, name, false);
-    redis_call_text(&call, *name ? "0" : "1");
-    redis_call_send(&call, 0, on_stat, known_op(r, done, arg));
+    op = known_op(r, done, arg);
+    op->name = g_strdup(name);
+    send_stat(op);
+}
+
+/* A name that may be listed behind `after`. */
+static bool is_listable(struct redis *r, const char *directory, const char *name, const char *after)
+{
+    char *path;
+    bool allowed;
+
+    if (!redis_is_component(name) || strcmp(name, after) <= 0)
+        return false;
+    path = *directory ? g_strconcat(directory, "/", name, NULL) : g_strdup(name);
+    allowed = redis_key_allowed(r, path);
+    g_free(path);
+    return allowed;
 }
 
 static void on_listed(void *arg, const struct redis_answer *answer)
@@ -119,16 +178,21 @@ static void on_listed(void *arg, const struct redis_answer *answer)
     enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(op->r, answer);
     size_t count = 0;
     struct backend_entry *entries = NULL;
+    const char *after = op->file;
 
     if (result == BACKEND_OK && strcmp(redis_text(reply, 0), "ok") != 0)
         result = strcmp(redis_text(reply, 0), "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING;
     if (result == BACKEND_OK) {
         entries = g_new(struct backend_entry, reply->elements);
-        for (size_t i = 1; i + 1 < reply->elements; i += 2)
+        for (size_t i = 1; i + 1 < reply->elements; i += 2) {
+            if (!is_listable(op->r, op->name, redis_text(reply, i), after))
+                continue;
+            after = redis_text(reply, i);
             entries[count++] = (struct backend_entry){
-                .name = redis_text(reply, i),
+                .name = after,
                 .type = redis_number(reply, i + 1) == 1 ? BACKEND_DIRECTORY : BACKEND_LOCK,
             };
+        }
     }
     op->listed(op->arg, result, entries, count);
     g_free(entries);
@@ -160,6 +224,8 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
     op = redis_op_new(r, NULL);
     op->listed = done;
     op->arg = arg;
+    op->name = g_strdup(directory);
+    op->file = g_strdup(after);
     for (const char *letter = "ldti"; *letter; letter++)
         redis_call_key(&call, *letter, directory);
     redis_call_key(&call, 0, directory);

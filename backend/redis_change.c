@@ -142,6 +142,8 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
         struct redis_ticket *t = redis_ticket_find(r, redis_text(answer->reply, i));
         const char *left = redis_text(answer->reply, i + 1);
 
+        if (t && (t->state != REDIS_HELD || t->party != op->claim.party || strcmp(t->place->name, op->name) != 0))
+            continue; /* not one of those that were asked about */
         if (t && *left)
             redis_ticket_segments(t, left);
         else if (t)
@@ -272,6 +274,8 @@ static void on_converted(void *arg, const struct redis_answer *answer)
         convert_back(r, t);
     } else if (t && result != BACKEND_OK && op->back) {
         redis_ticket_end(r, t, BACKEND_LOST, true);
+    } else if (t && result == BACKEND_STALE) {
+        redis_ticket_doubt(r, t->place, NULL);
     } else if (t && result == BACKEND_OK) {
         t->head.user = op->claim.user;
         t->head.kind = (uint8_t)op->claim.kind;
@@ -347,6 +351,8 @@ static void on_set(void *arg, const struct redis_answer *answer)
     }
     if (t && result == BACKEND_OK)
         change(t, &op->change);
+    else if (t && result == BACKEND_STALE)
+        redis_ticket_doubt(op->r, t->place, NULL);
     finish(op, result);
 }
 
@@ -459,7 +465,7 @@ static void on_renamed(void *arg, const struct redis_answer *answer)
         g_clear_pointer(&t->moving, g_free);
     if (t && result == BACKEND_OK) {
         redis_ticket_rename(r, t, op->name);
-        t->head.fence = redis_unsigned(answer->reply, 1);
+        redis_fence(answer->reply, 1, &t->head.fence);
     }
     if (result == BACKEND_OK && replaced && strcmp(replaced->place->name, op->name) == 0)
         redis_ticket_end(r, replaced, BACKEND_RELEASED, false);

@@ -29,7 +29,7 @@ static const char probe_script[] =
     "  {'ZRANK', key, ''}, {'ZCARD', key}, {'ZCOUNT', key, 0, 0}, {'ZRANGE', key, 0, 0},\n"
     "  {'ZRANGEBYSCORE', key, 0, 0}, {'ZRANGEBYLEX', key, '-', '+'}, {'ZREMRANGEBYSCORE', key, 0, 0}, {'SADD', key, "
     "''}, {'SREM', key, ''},\n"
-    "  {'SMEMBERS', key}, {'DEL', key}}\n"
+    "  {'SSCAN', key, 0}, {'DEL', key}}\n"
     "for _, command in ipairs(redis.acl_check_cmd and (ARGV[1] == 'lock' and lock or side) or {}) do\n"
     "  if not redis.acl_check_cmd(unpack(command)) then refused[#refused + 1] = '+' .. command[1]:lower() end\n"
     "end\n"

@@ -44,10 +44,11 @@ struct redis_conn_options {
     int64_t timeout;      /* 0: the defaults above */
     int64_t command_timeout;
     int64_t connect_timeout;
-    int64_t retry_max;   /* between two attempts to connect; 0: REDIS_RETRY_MAX */
-    bool keepalive;      /* TCP keepalive (15 s) */
-    const char *channel; /* this mount's, subscribed; copied */
-    uint32_t seed;       /* of the jitter */
+    int64_t retry_max;               /* between two attempts to connect; 0: REDIS_RETRY_MAX */
+    bool keepalive;                  /* TCP keepalive (15 s) */
+    const char *channel;             /* this mount's, subscribed; copied */
+    uint32_t seed;                   /* of the jitter */
+    const struct redis_script *mend; /* one of the table, or NULL; see redis_conn_call */
 };
 
 /* A script, as one of a static table. */
@@ -67,8 +68,10 @@ enum redis_outcome {
 struct redis_answer {
     enum redis_outcome outcome;
     const redisReply *reply; /* with REPLY and ERROR, else NULL */
-    clock_ms sent;           /* before the try that was answered (or the last) was sent; 0 if never */
-    bool repeated;           /* an earlier try was sent too, and may have been carried out */
+    const char *key;         /* the first of a script, with its length; else NULL */
+    size_t key_length;
+    clock_ms sent; /* before the try that was answered (or the last) was sent; 0 if never */
+    bool repeated; /* an earlier try was sent too, and may have been carried out */
 };
 
 typedef void redis_answered(void *arg, const struct redis_answer *answer);
@@ -84,6 +87,8 @@ struct redis_conn_events {
     /* A key that was watched has changed or is gone (this may come before the
      * answer to the watch); or with NULL: any may have, as after `up`. */
     void (*changed)(void *context, const char *key, size_t length);
+    /* The reply of `mend`. */
+    void (*mended)(void *context, const redisReply *reply);
 };
 
 /* Copies the options.  `scripts` must outlive it. */
@@ -117,7 +122,8 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
  * `arguments` are KEYS then ARGV, by length, copied.  `timeout` in ms, all tries;
  * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, and READONLY (over a new
  * connection: the name may lead to another server by then) are tried again until
- * the time is up.  Returns an id for redis_conn_forget, never 0. */
+ * the time is up.  After WRONGTYPE the script `mend` is called with the same keys,
+ * and this one once more.  Returns an id for redis_conn_forget, never 0. */
 struct redis_argument {
     const char *data;
     size_t length;

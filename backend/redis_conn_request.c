@@ -24,6 +24,7 @@ struct redis_request {
     bool skip;     /* the reply to that is still to come */
     bool whole;    /* sends the script's text: the server has lost it */
     bool repeated; /* a try before the present one may have been carried out */
+    bool mended;   /* it met a key of the wrong type, and is tried once more */
     uint64_t id;
     redis_answered *answered;
     void *arg;
@@ -84,7 +85,14 @@ static void retire(struct redis_conn *conn, struct redis_request *request)
 static void answer(struct redis_conn *conn, struct redis_request *request, enum redis_outcome outcome,
                    const redisReply *reply)
 {
-    const struct redis_answer given = {outcome, reply, request->sent, request->repeated};
+    const struct redis_answer given = {
+        .outcome = outcome,
+        .reply = reply,
+        .key = request->script && request->count > HEAD ? request->arguments[HEAD] : NULL,
+        .key_length = request->script && request->count > HEAD ? request->lengths[HEAD] : 0,
+        .sent = request->sent,
+        .repeated = request->repeated,
+    };
 
     if (!request->live)
         return;
@@ -286,6 +294,40 @@ static bool is_passing(const char *error)
     return false;
 }
 
+static void send_first(struct redis_conn *conn, struct redis_request *request)
+{
+    request->place = WAITING;
+    TAILQ_INSERT_HEAD(&conn->waiting, request, place_link);
+    redis_conn_wake(conn);
+}
+
+static void on_mended(void *arg, const struct redis_answer *answer)
+{
+    struct redis_conn *conn = arg;
+
+    if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY)
+        conn->events->mended(conn->context, answer->reply);
+}
+
+/* The keys of a script are looked at before it is tried once more. */
+static void mend(struct redis_conn *conn, struct redis_request *request)
+{
+    const struct redis_script *script = conn->options.mend;
+    size_t keys = (size_t)g_ascii_strtoull(request->keys, NULL, 10);
+    struct redis_argument *arguments = g_new(struct redis_argument, keys);
+    uint64_t id;
+
+    for (size_t i = 0; i < keys; i++)
+        arguments[i] = (struct redis_argument){request->arguments[HEAD + i], request->lengths[HEAD + i]};
+    id = redis_conn_call(conn, script, keys, arguments, keys, 0, on_mended, conn);
+    g_free(arguments);
+    request->mended = request->repeated = true;
+    send_first(conn, request);
+    request = g_hash_table_lookup(conn->requests, &id);
+    leave(conn, request);
+    send_first(conn, request);
+}
+
 /* Takes the reply and tries again, if that may help. */
 static bool try_again(struct redis_conn *conn, struct redis_request *request, redisReply *reply)
 {
@@ -294,9 +336,12 @@ static bool try_again(struct redis_conn *conn, struct redis_request *request, re
         set_head(request, 0, "EVAL");
         set_head(request, 1, request->script->text);
         freeReplyObject(reply);
-        request->place = WAITING;
-        TAILQ_INSERT_HEAD(&conn->waiting, request, place_link);
-        redis_conn_wake(conn);
+        send_first(conn, request);
+        return true;
+    }
+    if (request->script && !request->mended && conn->options.mend && strstr(reply->str, "WRONGTYPE")) {
+        freeReplyObject(reply);
+        mend(conn, request);
         return true;
     }
     if (!is_passing(reply->str))

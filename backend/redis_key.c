@@ -18,9 +18,11 @@
 #include "log.h"
 #include "redis_private.h"
 
-#define SIDE "lfs:" /* what all side keys begin with */
-
-#define COMPLAIN_EVERY 1000 /* ms between logged errors of the server */
+#define SIDE "lfs:"                    /* what all side keys begin with */
+#define TIME_MAX INT64_C(315576000000) /* ms: 10 years */
+#define FENCE_MAX (UINT64_C(1) << 53)  /* what scripts count to */
+#define NAME_MAX_BYTES 255
+#define PATH_MAX_BYTES 4096
 
 static bool has_tag(const char *key)
 {
@@ -62,6 +64,28 @@ char *redis_parent(const char *name, const char **ret_leaf)
 
     *ret_leaf = slash ? slash + 1 : name;
     return g_strndup(name, slash ? (gsize)(slash - name) : 0);
+}
+
+bool redis_is_component(const char *name)
+{
+    return *name && strlen(name) <= NAME_MAX_BYTES && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
+bool redis_is_path(const char *path)
+{
+    char **parts = g_strsplit(path, "/", -1);
+    bool good = *path && strlen(path) < PATH_MAX_BYTES;
+
+    for (size_t i = 0; parts[i] && good; i++)
+        good = redis_is_component(parts[i]);
+    g_strfreev(parts);
+    return good;
+}
+
+bool redis_is_token(const char *token)
+{
+    return strlen(token) == REDIS_TOKEN_SIZE - 1 && strspn(token, "0123456789abcdef") == REDIS_TOKEN_SIZE - 1;
 }
 
 bool redis_is_numbered(const char *leaf)
@@ -212,27 +236,68 @@ uint64_t redis_offset(const redisReply *reply, size_t index)
     return g_ascii_strtoull(redis_text(reply, index), NULL, 16);
 }
 
-GBytes *redis_bytes(const redisReply *reply, size_t index)
+GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max)
 {
     const redisReply *e = element(reply, index);
     bool is_text = e && e->type == REDIS_REPLY_STRING;
 
-    return g_bytes_new(is_text ? e->str : "", is_text ? (gsize)e->len : 0);
+    return g_bytes_new(is_text ? e->str : "", is_text ? MIN((gsize)e->len, max) : 0);
+}
+
+int64_t redis_time(const redisReply *reply, size_t index)
+{
+    return CLAMP(redis_number(reply, index), -1, TIME_MAX);
+}
+
+uint32_t redis_count(const redisReply *reply, size_t index)
+{
+    return (uint32_t)CLAMP(redis_number(reply, index), 0, INT32_MAX);
+}
+
+bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
+{
+    uint64_t fence = redis_unsigned(reply, index);
+
+    if (fence == 0 || fence > FENCE_MAX)
+        return false;
+    *ret_fence = fence;
+    return true;
+}
+
+static void complain(struct redis *r, const char *what, const struct redis_answer *answer, const char *error)
+{
+    char key[512], text[256], *name = g_strndup(answer->key, answer->key ? answer->key_length : 0);
+
+    if (clock_now() - r->complained >= REDIS_COMPLAIN_EVERY) {
+        r->complained = clock_now();
+        log_error("the Redis server %s%s%s: %s", what, name ? " for " : "",
+                  name ? log_escape(key, sizeof key, name) : "", log_escape(text, sizeof text, error));
+    }
+    g_free(name);
+}
+
+void redis_disbelieve(struct redis *r, const struct redis_answer *answer)
+{
+    complain(r, "gives an answer that cannot be", answer, redis_text(answer->reply, 0));
+}
+
+/* What is kept of a lock is not what scripts wrote: a key of the wrong type, or an error of Lua's own. */
+static bool is_damage(const char *error)
+{
+    return strstr(error, "WRONGTYPE") || strstr(error, " user_script:");
 }
 
 enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer)
 {
-    char text[256];
     const char *error;
 
     if (answer->outcome != REDIS_ERROR)
         return BACKEND_UNREACHABLE;
     error = answer->reply && answer->reply->str ? answer->reply->str : "";
-    if (clock_now() - r->complained >= COMPLAIN_EVERY) {
-        r->complained = clock_now();
-        log_error("the Redis server refuses: %s", log_escape(text, sizeof text, error));
-    }
-    return strstr(error, "OOM ") ? BACKEND_FULL : BACKEND_UNREACHABLE;
+    complain(r, "refuses", answer, error);
+    if (strstr(error, "OOM "))
+        return BACKEND_FULL;
+    return is_damage(error) ? BACKEND_DAMAGED : BACKEND_UNREACHABLE;
 }
 
 enum backend_result redis_result(struct redis *r, const struct redis_answer *answer)

@@ -26,8 +26,12 @@
 #define REDIS_REFRESH_MIN 20
 #define REDIS_TIMEOUT_AWAY 500 /* ms of a request while the server is away for longer than requests take */
 #define REDIS_LIST_MAX 1000
-#define REDIS_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
-#define REDIS_RENEW_RETRY 250   /* after a renewal that failed while the server is there */
+#define REDIS_SEARCH_MAX 100000 /* tickets that a search for cycles looks at */
+#define REDIS_CONTENT_MAX 65536 /* bytes, of what a store says */
+#define REDIS_META_MAX 4096
+#define REDIS_RELEASE_MAX 60000   /* how long a release is tried whose caller has been told that it is unknown */
+#define REDIS_COMPLAIN_EVERY 1000 /* ms between logged errors of one kind */
+#define REDIS_RENEW_RETRY 250     /* after a renewal that failed while the server is there */
 
 /* What a ticket is to the server, as far as this mount knows. */
 enum redis_state {
@@ -105,6 +109,7 @@ struct redis {
     GPtrArray *warnings; /* of INFO, as of when it came up */
     bool told;           /* those of the first time were logged by whoever looked before the mount, or are logged */
     clock_ms complained; /* when the last error was logged */
+    clock_ms complained_of_type;
 };
 
 /* A request that is not answered yet. */
@@ -121,6 +126,7 @@ struct redis_op {
     const char *why;              /* of release */
     bool lease;                   /* of release: the server keeps it for a mount that starts again */
     bool back;                    /* of convert: to what it was before one whose outcome is unknown */
+    bool again;                   /* of stat: asked once more */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;
@@ -147,6 +153,10 @@ bool redis_key_allowed(struct redis *r, const char *name);
 char *redis_key(struct redis *r, const char *name);
 /* "a/b" -> "a" (a new string, "" for what is in the root); *ret_leaf is "b". */
 char *redis_parent(const char *name, const char **ret_leaf);
+/* Whether a store may name this: a component, or a path of such. */
+bool redis_is_component(const char *name);
+bool redis_is_path(const char *path);
+bool redis_is_token(const char *token);
 /* Whether it may be the name of a sequence ticket. */
 bool redis_is_numbered(const char *leaf);
 
@@ -172,10 +182,17 @@ const char *redis_text(const redisReply *reply, size_t index);
 int64_t redis_number(const redisReply *reply, size_t index);
 uint64_t redis_unsigned(const redisReply *reply, size_t index);
 uint64_t redis_offset(const redisReply *reply, size_t index);
-GBytes *redis_bytes(const redisReply *reply, size_t index); /* a new reference */
+GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max); /* a new reference, `max` bytes at most */
+
+/* A reply is what a stranger may have written: numbers within bounds. */
+int64_t redis_time(const redisReply *reply, size_t index);                    /* ms, at most 10 years; -1: not known */
+uint32_t redis_count(const redisReply *reply, size_t index);                  /* 0 and more */
+bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence); /* false: no token can be that */
 
 /* The result of an answer that is not REDIS_REPLY; logs errors of the server. */
 enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer);
+/* An answer that no script gives; the request's outcome is not known. */
+void redis_disbelieve(struct redis *r, const struct redis_answer *answer);
 
 /* What an answer's first word says, or its failure. */
 enum backend_result redis_result(struct redis *r, const struct redis_answer *answer);
@@ -193,6 +210,8 @@ struct redis_ticket *redis_ticket_find(struct redis *r, const char *token);
 /* The only function that changes its state. */
 void redis_ticket_turn(struct redis *r, struct redis_ticket *t, enum redis_state state);
 void redis_ticket_rename(struct redis *r, struct redis_ticket *t, const char *name);
+/* Whether a grant may name that token: its own, or one of its party at its place, which holds. */
+bool redis_ticket_may_adopt(struct redis *r, const struct redis_ticket *t, const char *token);
 /* It is the one that the server knows by that token: another of its party that
  * was is forgotten. */
 void redis_ticket_adopt(struct redis *r, struct redis_ticket *t, const char *token);
@@ -202,12 +221,15 @@ void redis_ticket_schedule(struct redis *r, struct redis_ticket *t);
 void redis_ticket_end(struct redis *r, struct redis_ticket *t, enum backend_end why, bool release);
 /* Lets the server know what is past its deadline at a place, before its end is told here. */
 void redis_ticket_tell_over(struct redis *r, const char *name);
+/* What the server says of a place does not go with what is held there: asks it, as a renewal does, so that what it has
+ * forgotten is lost now.  Not `sure` (may be NULL) and its kin. */
+void redis_ticket_doubt(struct redis *r, struct redis_place *place, const struct redis_ticket *sure);
 /* What the script says that it holds: "start end mode …". */
 void redis_ticket_segments(struct redis_ticket *t, const char *text);
 /* Whether another ticket of this mount at its place is of its handle or party. */
 bool redis_ticket_has_kin(const struct redis_ticket *t, uint64_t handle, uint64_t party);
 /* A cycle of waits of parties of this mount that begins with this one. */
-bool redis_ticket_deadlocked(struct redis *r, const struct redis_ticket *t);
+bool redis_ticket_deadlocked(struct redis *r, struct redis_ticket *t);
 /* For redis.c's alarm. */
 void redis_ticket_tick(struct redis *r);
 
@@ -260,8 +282,9 @@ void redis_mkdir(struct backend *b, const char *name, const struct backend_direc
 void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
 void redis_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
                          backend_done *done, void *arg);
-/* `reply` from element `first` on is what describe of common.lua tells. */
-void redis_describe(struct redis *r, const redisReply *reply, size_t first, struct backend_info *info);
+/* `reply` from element `first` on is what describe of common.lua tells of that name. */
+void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first,
+                    struct backend_info *info);
 /* It was ours, and is over: the server did not know that yet when it answered. */
 bool redis_is_over(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);

@@ -65,5 +65,8 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_RECOVER] = {"recover",
 #include "redis_script/recover.inc"
     },
+    [REDIS_MEND] = {"mend",
+#include "redis_script/mend.inc"
+    },
 };
 /* clang-format on */

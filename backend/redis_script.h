@@ -20,6 +20,7 @@ enum redis_script_id {
     REDIS_LIST,
     REDIS_DIRECTORY,
     REDIS_RECOVER,
+    REDIS_MEND,
     REDIS_SCRIPTS
 };
 

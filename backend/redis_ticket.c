@@ -167,11 +167,22 @@ void redis_ticket_rename(struct redis *r, struct redis_ticket *t, const char *na
     join(r, t, name, false);
 }
 
+bool redis_ticket_may_adopt(struct redis *r, const struct redis_ticket *t, const char *token)
+{
+    const struct redis_ticket *was = redis_ticket_find(r, token);
+
+    if (was == t)
+        return true;
+    if (!t->party || !redis_is_token(token))
+        return false;
+    return !was || (was->place == t->place && was->party == t->party && was->state == REDIS_HELD);
+}
+
 void redis_ticket_adopt(struct redis *r, struct redis_ticket *t, const char *token)
 {
     struct redis_ticket *was = redis_ticket_find(r, token);
 
-    if (was == t || strlen(token) != REDIS_TOKEN_SIZE - 1)
+    if (was == t)
         return;
     if (was)
         redis_ticket_free(r, was);
@@ -229,6 +240,18 @@ void redis_ticket_tell_over(struct redis *r, const char *name)
             redis_send_release(r, t, "expired", NULL, NULL);
             t->over = true;
         }
+    }
+}
+
+void redis_ticket_doubt(struct redis *r, struct redis_place *place, const struct redis_ticket *sure)
+{
+    struct redis_ticket *t;
+
+    LIST_FOREACH(t, &place->tickets, link) {
+        bool kin = sure && ((t->handle && t->handle == sure->handle) || (t->party && t->party == sure->party));
+
+        if (t != sure && !kin && t->state == REDIS_HELD && !t->over && !t->renaming && !t->moving)
+            redis_extend(r, t);
     }
 }
 
@@ -297,30 +320,91 @@ static bool blocks(const struct redis_ticket *other, const struct redis_ticket *
     return true;
 }
 
-/* Whether `t` waits, in the end, for what `party` holds: who holds goes on only
- * when what it waits for elsewhere does, who waits when it holds. */
-static bool reaches(struct redis *r, const struct redis_ticket *t, uint64_t party, GHashTable *seen)
-{
-    struct redis_ticket *other, *next;
-    GHashTableIter tickets;
+/* The way to be looked at: each ticket once, each party's once. */
+struct search {
+    GPtrArray *open;
+    GHashTable *tickets, *parties;
+    GHashTable *waiting; /* party -> GPtrArray of its tickets that wait; NULL until it is needed */
+};
 
-    if (!g_hash_table_add(seen, (gpointer)t))
-        return false;
-    LIST_FOREACH(other, &t->place->tickets, link) {
-        if (!blocks(other, t))
+static void follow(struct search *s, struct redis_ticket *t)
+{
+    if (g_hash_table_add(s->tickets, t))
+        g_ptr_array_add(s->open, t);
+}
+
+static GHashTable *index_waiting(struct redis *r)
+{
+    GHashTable *waiting = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)g_ptr_array_unref);
+    GHashTableIter tickets;
+    struct redis_ticket *t;
+
+    g_hash_table_iter_init(&tickets, r->tickets);
+    while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
+        GPtrArray *of_party;
+
+        if (!t->party || t->state != REDIS_WAITING)
             continue;
-        if (other->state == REDIS_WAITING && reaches(r, other, party, seen))
-            return true;
-        if (other->state == REDIS_WAITING)
-            continue;
-        if (other->party == party)
-            return true;
-        g_hash_table_iter_init(&tickets, r->tickets);
-        while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&next))
-            if (next->party == other->party && next->state == REDIS_WAITING && reaches(r, next, party, seen))
-                return true;
+        of_party = g_hash_table_lookup(waiting, &t->party);
+        if (!of_party) {
+            of_party = g_ptr_array_new();
+            g_hash_table_insert(waiting, &t->party, of_party);
+        }
+        g_ptr_array_add(of_party, t);
     }
-    return false;
+    return waiting;
+}
+
+/* What a party holds it may keep for as long as anything for which it waits. */
+static void follow_party(struct redis *r, struct search *s, struct redis_ticket *holder)
+{
+    GPtrArray *of_party;
+
+    if (!g_hash_table_add(s->parties, &holder->party))
+        return;
+    if (!s->waiting)
+        s->waiting = index_waiting(r);
+    of_party = g_hash_table_lookup(s->waiting, &holder->party);
+    for (guint i = 0; of_party && i < of_party->len; i++)
+        follow(s, of_party->pdata[i]);
+}
+
+/* Whether `t` waits, in the end, for what its party holds: who holds goes on only
+ * when what it waits for elsewhere does, who waits when it holds.  Breadth first,
+ * and no longer than users may make it: a cycle behind more is not found. */
+static bool reaches_itself(struct redis *r, struct redis_ticket *t)
+{
+    struct search s = {
+        .open = g_ptr_array_new(),
+        .tickets = g_hash_table_new(NULL, NULL),
+        .parties = g_hash_table_new(g_int64_hash, g_int64_equal),
+    };
+    unsigned budget = REDIS_SEARCH_MAX;
+    bool found = false;
+
+    follow(&s, t);
+    for (guint i = 0; i < s.open->len && !found && budget > 0; i++) {
+        struct redis_ticket *waiter = s.open->pdata[i], *other;
+
+        LIST_FOREACH(other, &waiter->place->tickets, link) {
+            if (--budget == 0)
+                break;
+            if (!blocks(other, waiter))
+                continue;
+            found = other->state != REDIS_WAITING && other->party == t->party;
+            if (found)
+                break;
+            if (other->state == REDIS_WAITING)
+                follow(&s, other);
+            else
+                follow_party(r, &s, other);
+        }
+    }
+    g_ptr_array_unref(s.open);
+    g_hash_table_unref(s.tickets);
+    g_hash_table_unref(s.parties);
+    g_clear_pointer(&s.waiting, g_hash_table_unref);
+    return found;
 }
 
 /* Nobody waits for a party that holds nothing. */
@@ -336,13 +420,9 @@ static bool party_holds(struct redis *r, uint64_t party)
     return false;
 }
 
-bool redis_ticket_deadlocked(struct redis *r, const struct redis_ticket *t)
+bool redis_ticket_deadlocked(struct redis *r, struct redis_ticket *t)
 {
-    GHashTable *seen = g_hash_table_new(NULL, NULL);
-    bool found = t->party && r->waiting > 1 && party_holds(r, t->party) && reaches(r, t, t->party, seen);
-
-    g_hash_table_unref(seen);
-    return found;
+    return t->party && r->waiting > 1 && party_holds(r, t->party) && reaches_itself(r, t);
 }
 
 /* --- time --- */

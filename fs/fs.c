@@ -36,6 +36,7 @@ int fs_error(enum backend_result result)
         [BACKEND_INVALID] = EINVAL,
         [BACKEND_UNREACHABLE] = ENOLCK,
         [BACKEND_UNSUPPORTED] = EOPNOTSUPP,
+        [BACKEND_DAMAGED] = EIO,
     };
     return -errors[result];
 }

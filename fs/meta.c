@@ -81,6 +81,9 @@ bool meta_decode(GBytes *bytes, struct meta *m)
     snprintf(m->command, sizeof m->command, "%s", text + used);
     /* A lock is never what makes a program run as somebody else, whatever is written there. */
     m->mode &= S_ISDIR(m->mode) ? S_IFMT | 07777 : S_IFMT | RIGHTS_MODE;
+    if (!S_ISDIR(m->mode) && !S_ISLNK(m->mode)) {
+        m->mode = S_IFREG | (m->mode & RIGHTS_MODE);
+    }
     m->fixed = flags & META_FIXED;
     m->sequence = flags & META_SEQUENCE;
     meta_decode_times(times, m);

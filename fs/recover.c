@@ -51,7 +51,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     struct recovery *recovery = arg;
     struct fs *fs = recovery->fs;
     struct meta meta;
-    if (!meta_decode(bytes, &meta)) {
+    if (!meta_decode(bytes, &meta) || S_ISDIR(meta.mode)) {
         memset(&meta, 0, sizeof meta);
         meta.mode = S_IFREG | 0644;
     }

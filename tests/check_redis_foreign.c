@@ -265,6 +265,170 @@ START_TEST(lock_without_all_its_side_keys_is_lost_and_runs_out)
 }
 END_TEST
 
+/* --- what is not ours at our keys --- */
+
+static const char *const of_a_lock[] = {"lfs:o:{h:L}", "lfs:t:{h:L}", "lfs:w:{h:L}", "lfs:i:{h:L}", "lfs:f:{h:L}"};
+
+static enum backend_result try(const char *name)
+{
+    struct told *told = hosts_acquire(0, name, &lease);
+    enum backend_result result = told->result;
+
+    if (told->ticket)
+        hosts_release(told);
+    return result;
+}
+
+START_TEST(side_key_of_the_wrong_type_costs_that_one_lock)
+{
+    const char *key = of_a_lock[_i];
+    bool is_string = strstr(key, ":f:");
+    struct told *other = hosts_get(1, "M", HOSTS_LONG);
+    enum backend_result result;
+
+    redis_server_do(hosts_server, is_string ? "SADD %s theirs" : "SET %s theirs", key);
+    result = try("L"); /* what nobody needs is made anew */
+    ck_assert_msg(result == BACKEND_DAMAGED || (result == BACKEND_OK && !strstr(key, ":o:")), "%s: %s", key,
+                  backend_result_name(result));
+    ck_assert_int_eq(try("N"), BACKEND_OK);
+    hosts_release(other);
+    redis_server_do(hosts_server, "DEL %s h:L", key);
+    ck_assert_int_eq(try("L"), BACKEND_OK);
+}
+END_TEST
+
+START_TEST(key_of_the_wrong_type_that_many_locks_have_in_common_is_made_anew)
+{
+    static const char *const common[] = {"lfs:l:{lfs:h:/}", "lfs:q:{lfs:h:/}", "lfs:d:{lfs:h:/}", "m"};
+    char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "me", -1);
+    char *m = g_strdup_printf("lfs:m:%.32s", digest);
+    struct told *holder, *waiter;
+
+    hosts_close(0);
+    hosts_options.identity = "me";
+    hosts_release(hosts_get(0, "before", HOSTS_LONG));
+    redis_server_do(hosts_server, "SET %s theirs", common[_i][0] == 'm' ? m : common[_i]);
+    holder = hosts_get(0, "L", HOSTS_LONG);
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_int_eq(hosts_stat(0, "").type, BACKEND_DIRECTORY);
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+    hosts_release(waiter);
+    ck_assert_int_eq(try("L"), BACKEND_OK);
+    g_free(digest);
+    g_free(m);
+}
+END_TEST
+
+START_TEST(record_that_we_did_not_write_costs_that_one_lock)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG);
+
+    redis_server_do(hosts_server, "EVAL %s 0",
+                    "redis.call('HSET', 'lfs:i:{h:L}', redis.call('GET', 'h:L'), 'theirs') return 1");
+    ck_assert_int_eq(try("L"), BACKEND_DAMAGED);
+    ck_assert_int_eq(try("M"), BACKEND_OK);
+    hosts_let_go(holder);
+    redis_server_do(hosts_server, "DEL h:L lfs:i:{h:L} lfs:o:{h:L} lfs:t:{h:L}");
+    ck_assert_int_eq(try("L"), BACKEND_OK);
+}
+END_TEST
+
+static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    GString *text = arg;
+
+    ck_assert_int_eq(result, BACKEND_OK);
+    for (size_t i = 0; i < count; i++)
+        g_string_append_printf(text, "%s ", entries[i].name);
+    g_string_append_c(text, '.');
+}
+
+START_TEST(listing_passes_over_what_is_no_name)
+{
+    GString *text = g_string_new(NULL);
+
+    hosts_get(0, "L", HOSTS_LONG);
+    hosts_get(0, "M", HOSTS_LONG);
+    redis_server_do(hosts_server, "EVAL %s 0",
+                    "for i = 1, 3000 do redis.call('ZADD', 'lfs:l:{lfs:h:/}', 0, 'A/' .. i) "
+                    "redis.call('SET', 'h:A/' .. i, 1) end "
+                    "for _, name in ipairs({'', '.', '..', 'B\\0', string.rep('C', 300)}) do "
+                    "redis.call('ZADD', 'lfs:l:{lfs:h:/}', 0, name) redis.call('SET', 'h:' .. name, 1) end return 1");
+    backend_list(hosts_mount(0), "", "", 100, on_listed, text);
+    HOSTS_UNTIL(text->len);
+    ck_assert_str_eq(text->str, "L M .");
+    g_string_free(text, TRUE);
+}
+END_TEST
+
+/* --- who asks finds out --- */
+
+START_TEST(question_finds_out_what_is_lost_before_it_is_answered)
+{
+    static const char *const commands[] = {"DEL h:L", "SET h:L theirs PX 60000", "PEXPIRE h:L 1",
+                                           "DEL h:L lfs:o:{h:L} lfs:t:{h:L} lfs:i:{h:L}"};
+    static const enum backend_kind kinds[] = {BACKEND_LEASE, BACKEND_FLOCK, BACKEND_FCNTL};
+    struct backend_claim claim = hosts_claim(kinds[_i % 3], HOSTS_LONG);
+    struct told *holder, *other = hosts_get(0, "M", HOSTS_LONG);
+
+    claim.party = claim.kind == BACKEND_FCNTL;
+    claim.handle = 7;
+    holder = hosts_acquire(0, "L", &claim);
+    ck_assert_int_eq(holder->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
+    ck_assert_uint_eq(holder->ended, 0);
+    redis_server_do(hosts_server, commands[_i / 3]);
+    HOSTS_UNTIL(_i / 3 != 2 || !hosts_exists("h:L"));
+    ck_assert_int_eq(hosts_stat(0, "L").type, _i / 3 == 1 ? BACKEND_LOCK : BACKEND_NOTHING);
+    ck_assert_uint_eq(holder->ended, 1);
+    ck_assert_int_eq(holder->why, BACKEND_LOST);
+    ck_assert_uint_eq(other->ended, 0);
+}
+END_TEST
+
+START_TEST(lock_whose_end_is_put_off_by_another_client_is_still_its_holders)
+{
+    struct told *holder = hosts_get(0, "L", 900);
+
+    redis_server_do(hosts_server, "PERSIST h:L");
+    ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
+    ck_assert_int_eq(hosts_acquire(1, "L", &lease)->result, BACKEND_BUSY);
+    HOSTS_UNTIL(redis_server_do(hosts_server, "PTTL h:L") > 0); /* renewed */
+    ck_assert_uint_eq(holder->ended, 0);
+    hosts_release(holder);
+    ck_assert_int_eq(try("L"), BACKEND_OK);
+}
+END_TEST
+
+START_TEST(ticket_whose_queue_was_deleted_is_lost_for_who_asks)
+{
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim claim = lease;
+    struct told *holder;
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    claim.sequence = true;
+    holder = hosts_acquire(0, "d/s-", &claim);
+    ck_assert_int_eq(hosts_stat(0, "d/s-0000000000").type, BACKEND_LOCK);
+    redis_server_do(hosts_server, "DEL lfs:o:{h:d} lfs:t:{h:d} lfs:i:{h:d}");
+    ck_assert_int_eq(hosts_stat(0, "d/s-0000000000").type, BACKEND_NOTHING);
+    ck_assert_uint_eq(holder->ended, 1);
+    ck_assert_int_eq(holder->why, BACKEND_LOST);
+}
+END_TEST
+
+START_TEST(grant_to_another_of_the_mount_finds_out_that_the_first_has_lost_it)
+{
+    struct told *first = hosts_get(0, "L", HOSTS_LONG);
+
+    redis_server_do(hosts_server, "DEL h:L");
+    hosts_get(0, "L", HOSTS_LONG);
+    HOSTS_UNTIL(first->ended);
+    ck_assert_int_eq(first->why, BACKEND_LOST);
+}
+END_TEST
+
 static void note(const struct told *told, const char *what)
 {
     g_string_append_printf(history, "%s%llu ", what, (unsigned long long)(told->ticket ? told->ticket->fence : 0));
@@ -316,6 +480,14 @@ int main(void)
     tcase_add_loop_test(administrator, sequence_without_one_of_its_keys_has_no_second_holder_for_long, 0, 4);
     tcase_add_test(administrator, lock_without_all_its_side_keys_is_lost_and_runs_out);
     tcase_add_test(administrator, flush_while_held_and_while_waiting_begins_anew);
+    tcase_add_loop_test(administrator, side_key_of_the_wrong_type_costs_that_one_lock, 0, G_N_ELEMENTS(of_a_lock));
+    tcase_add_loop_test(administrator, key_of_the_wrong_type_that_many_locks_have_in_common_is_made_anew, 0, 4);
+    tcase_add_test(administrator, record_that_we_did_not_write_costs_that_one_lock);
+    tcase_add_test(administrator, listing_passes_over_what_is_no_name);
+    tcase_add_loop_test(administrator, question_finds_out_what_is_lost_before_it_is_answered, 0, 12);
+    tcase_add_test(administrator, lock_whose_end_is_put_off_by_another_client_is_still_its_holders);
+    tcase_add_test(administrator, ticket_whose_queue_was_deleted_is_lost_for_who_asks);
+    tcase_add_test(administrator, grant_to_another_of_the_mount_finds_out_that_the_first_has_lost_it);
     suite_add_tcase(suite, administrator);
     return check_main(suite);
 }

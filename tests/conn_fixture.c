@@ -55,7 +55,8 @@ static void on_changed(void *context, const char *key, size_t length)
     }
 }
 
-static const struct redis_conn_events events = {on_up, on_down, on_message, on_changed};
+static const struct redis_conn_events events = {
+    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed};
 
 void conn_setup(void)
 {

@@ -183,6 +183,11 @@ void hosts_turn(void)
     turn(100);
 }
 
+void hosts_patience(void)
+{
+    patience = clock_now() + PATIENCE;
+}
+
 void hosts_pass(int64_t milliseconds)
 {
     clock_ms end = clock_now() + milliseconds, now;

@@ -50,8 +50,9 @@ struct backend *hosts_mount(unsigned mount);
 void hosts_close(unsigned mount);
 void hosts_until_up(unsigned mount);
 
-/* One turn of the loop; ends the check 20 s after the set-up. */
+/* One turn of the loop; ends the check 20 s after the set-up, or after the last call of hosts_patience. */
 void hosts_turn(void);
+void hosts_patience(void);
 
 #define HOSTS_UNTIL(condition)                                                                                         \
     do {                                                                                                               \

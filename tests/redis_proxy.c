@@ -1,4 +1,4 @@
-/* redis_proxy: loses what a Redis server says. */
+/* redis_proxy: loses or forges what a Redis server says. */
 #include "redis_proxy.h"
 
 #include <check.h>
@@ -27,6 +27,8 @@ struct redis_proxy {
     const char *text, *request;
     unsigned times, request_times, lost;
     bool close;
+    redis_proxy_forge_piece *forge;
+    void *forge_arg;
 };
 
 static struct sockaddr_un address_of(const char *path)
@@ -47,11 +49,11 @@ static void end_pair(struct pair *pair)
     g_free(pair);
 }
 
-/* What a check sends fits into a socket's buffer. */
+/* What a check sends fits into a socket's buffer, and what is forged need not arrive. */
 static bool pass_on(int fd, const char *data, size_t length)
 {
     while (length > 0) {
-        ssize_t n = write(fd, data, length);
+        ssize_t n = send(fd, data, length, MSG_NOSIGNAL | MSG_DONTWAIT);
 
         if (n <= 0)
             return false;
@@ -93,6 +95,13 @@ static void on_answer(struct ev_loop *loop, ev_io *io, int events)
     } else if (n > 0 && pair->deaf) {
         proxy->lost++;
         end_pair(pair);
+    } else if (n > 0 && proxy->forge) {
+        GString *piece = g_string_new_len(data, n);
+
+        proxy->forge(proxy->forge_arg, piece);
+        if (!pass_on(pair->client.fd, piece->str, piece->len))
+            end_pair(pair);
+        g_string_free(piece, TRUE);
     } else if (n <= 0 || !pass_on(pair->client.fd, data, (size_t)n)) {
         end_pair(pair);
     }
@@ -170,6 +179,12 @@ void redis_proxy_lose_answer(struct redis_proxy *proxy, const char *text, unsign
 {
     proxy->request = text;
     proxy->request_times = times;
+}
+
+void redis_proxy_forge(struct redis_proxy *proxy, redis_proxy_forge_piece *forge, void *arg)
+{
+    proxy->forge = forge;
+    proxy->forge_arg = arg;
 }
 
 unsigned redis_proxy_lost(const struct redis_proxy *proxy)

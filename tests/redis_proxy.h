@@ -1,9 +1,10 @@
 /* redis_proxy: stands between mounts and their Redis server, on the check's loop,
- * and loses what the server says.
+ * and loses what the server says, or says something else.
  */
 #ifndef TESTS_REDIS_PROXY_H
 #define TESTS_REDIS_PROXY_H
 
+#include <glib.h>
 #include <stdbool.h>
 
 struct ev_loop;
@@ -21,6 +22,9 @@ void redis_proxy_lose(struct redis_proxy *proxy, const char *text, unsigned time
 /* The next `times` requests that contain `text` are carried out, their answers
  * are lost, and the connection with them. */
 void redis_proxy_lose_answer(struct redis_proxy *proxy, const char *text, unsigned times);
+/* May change each piece of output of the server; NULL: none does. */
+typedef void redis_proxy_forge_piece(void *arg, GString *piece);
+void redis_proxy_forge(struct redis_proxy *proxy, redis_proxy_forge_piece *forge, void *arg);
 /* How often a rule was applied. */
 unsigned redis_proxy_lost(const struct redis_proxy *proxy);
 

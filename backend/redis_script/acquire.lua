@@ -160,10 +160,10 @@ if not blocker then
   return granted(holder, merged)
 end
 if t.o then forget_looks() end -- it does not stand behind all others
+call('ZREMRANGEBYSCORE', WAITERS, '-inf', number_text(now)) -- first: if it is of the wrong type, nothing has changed
 tickets, waiting = tickets + 1, waiting + 1
 call('ZADD', ORDER, number_text(number), id)
 call('ZADD', WAIT, number_text(number), id)
-call('ZREMRANGEBYSCORE', WAITERS, '-inf', number_text(now))
 keep_waiting()
 save(id, t)
 if partial(t) and not odd then set_odd() end

@@ -42,12 +42,17 @@ local function number_text(x) return string.format('%.0f', x) end
 -- kept with the lease (t.b the mount's identity, t.f the name).
 local function remember(id, t)
   if not t.b or t.k ~= 1 then return end
-  call('SADD', 'lfs:m:' .. t.b, id .. (sequence and ' s ' or ' l ') .. t.f)
-  call('PEXPIRE', 'lfs:m:' .. t.b, FENCE_KEPT)
+  local key, member = 'lfs:m:' .. t.b, id .. (sequence and ' s ' or ' l ') .. t.f
+  local added = redis.pcall('SADD', key, member)
+  if type(added) == 'table' then -- what is no set is not ours: it must not refuse all that the mount asks for
+    if added.err:find('WRONGTYPE', 1, true) then call('DEL', key) end
+    call('SADD', key, member)
+  end
+  call('PEXPIRE', key, FENCE_KEPT)
 end
 
 local function forget(id, t)
-  if t.b and t.k == 1 then call('SREM', 'lfs:m:' .. t.b, id .. (sequence and ' s ' or ' l ') .. t.f) end
+  if t.b and t.k == 1 then redis.pcall('SREM', 'lfs:m:' .. t.b, id .. (sequence and ' s ' or ' l ') .. t.f) end
 end
 
 local function load(id)

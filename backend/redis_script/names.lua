@@ -9,13 +9,16 @@ local before, behind, path -- of a lock's key, as redis_key.c makes it; set by t
 -- still, nil: nothing.  TERM and INFO are of the directory's queue.
 local function type_of(name, TERM, INFO, now)
   local key = before .. path .. name .. behind
+  if #name > 255 or name:find('[/%z]') or name == '' or name == '.' or name == '..' or key:sub(1, 4) == 'lfs:' then
+    return nil -- no name that a mount can have
+  end
   local tag = key:match('{([^}]*)}')
   local side = tag and tag ~= '' and key or '{' .. key .. '}'
-  if redis.call('HEXISTS', 'lfs:d:' .. side, 'made') == 1 then return 1 end
+  if redis.pcall('HEXISTS', 'lfs:d:' .. side, 'made') == 1 then return 1 end
   local value = redis.pcall('GET', key) -- what is no string is held, too
   if value then return value ~= 'leasefs:delay' and 2 or 0 end
-  local ticket = redis.call('HGET', INFO, 's:' .. name)
-  local deadline = ticket and redis.call('ZSCORE', TERM, ticket)
-  if deadline and tonumber(deadline) > now then return 2 end
+  local ticket = redis.pcall('HGET', INFO, 's:' .. name)
+  local deadline = type(ticket) == 'string' and redis.pcall('ZSCORE', TERM, ticket)
+  if type(deadline) == 'string' and tonumber(deadline) > now then return 2 end
   return nil
 end

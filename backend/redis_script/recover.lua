@@ -2,31 +2,38 @@
 -- channel from now on.
 --
 -- KEYS 1: the set that remember of head.lua keeps
--- ARGV: mount (the new channel), key before a name, key after it
--- → {name, sequence (1/0), ticket, number, time left, age, ttl, mode, meta, name in the sequence,
---    waits (1/0), …}
-local mount, before, behind = unpack(ARGV)
+-- ARGV: mount (the new channel), key before a name, key after it, what stands for that of the root, cursor (at first 0)
+-- → {the next cursor (0: that was all), then for each name, sequence (1/0), ticket, number, time left, age, ttl, mode,
+--    meta, name in the sequence, waits (1/0), …}
+local mount, before, behind, root, cursor = unpack(ARGV)
 local call = redis.call
 local clock = call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local result = {}
 
-for _, member in ipairs(call('SMEMBERS', KEYS[1])) do
-  local id, kind, path = member:match('^(%x+) (%a) (.*)$')
-  local key = path == '' and 'lfs:' .. before .. '/' .. behind or before .. path .. behind
+-- One lease, or nil; an error if what is kept of it is not what we wrote.
+local function lease(id, kind, path)
+  local key = path == '' and root or before .. path .. behind
   local tag = key:match('{([^}]*)}')
   local side = tag and tag ~= '' and key or '{' .. key .. '}'
   local packed = call('HGET', 'lfs:i:' .. side, id)
   local deadline = tonumber(call('ZSCORE', 'lfs:t:' .. side, id) or 0)
-  if packed and deadline > now then
-    local t = cmsgpack.unpack(packed)
-    t.m = mount
-    call('HSET', 'lfs:i:' .. side, id, cmsgpack.pack(t))
-    local number = call('ZSCORE', 'lfs:o:' .. side, id)
-    for _, x in ipairs({path, kind == 's' and 1 or 0, id, number, deadline - now, now - t.a, t.l, t.x, t.i, t.n or '',
-      call('ZSCORE', 'lfs:w:' .. side, id) and 1 or 0}) do
-      result[#result + 1] = x
-    end
+  if not packed or deadline <= now then return nil end
+  local t = cmsgpack.unpack(packed)
+  t.m = mount
+  local found = {path, kind == 's' and 1 or 0, id, call('ZSCORE', 'lfs:o:' .. side, id), deadline - now, now - t.a, t.l,
+    t.x, t.i, t.n or '', call('ZSCORE', 'lfs:w:' .. side, id) and 1 or 0}
+  call('HSET', 'lfs:i:' .. side, id, cmsgpack.pack(t))
+  return #found == 11 and found
+end
+
+local part = redis.pcall('SSCAN', KEYS[1], cursor, 'COUNT', 500)
+if part.err then return {'0'} end -- of the wrong type: what stood there is lost
+local result = {part[1]}
+for _, member in ipairs(part[2]) do
+  local id, kind, path = member:match('^(%x+) (%a) (.*)$')
+  local sound, found = pcall(lease, id, kind, path or '')
+  if sound and found then
+    for _, x in ipairs(found) do result[#result + 1] = x end
   else
     call('SREM', KEYS[1], member)
   end

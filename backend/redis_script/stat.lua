@@ -6,7 +6,7 @@
 --   waiters} | {'nothing', waiters}
 local function of_lock(id, holders, waiters, position)
   local d = describe(id)
-  d[#d + 1] = id ~= '' and call('HGET', INFO, 'c:' .. id) or ''
+  d[#d + 1] = id ~= '' and (call('HGET', INFO, 'c:' .. id) or ''):sub(1, 65536) or '' -- whoever wrote it
   for _, x in ipairs({holders, waiters, position}) do d[#d + 1] = x end
   return {'lock', unpack(d)}
 end
