@@ -49,8 +49,8 @@ static void content_read(void *arg, enum backend_result result, const struct bac
 {
     struct request *r = arg;
     gsize size = 0;
-    if (result != BACKEND_OK) {
-        request_reply(r, -EIO);
+    if (result != BACKEND_OK || r->handle->lost) { /* or found to be, by asking */
+        request_reply(r, r->handle->lost ? -ESTALE : -EIO);
         return;
     }
     if (!content_may_read(r->handle, info)) {
@@ -71,6 +71,25 @@ void handle_read(struct request *r)
         request_reply(r, -ENAMETOOLONG);
     } else {
         backend_stat(r->fs->backend, path, content_read, r);
+    }
+}
+
+/* Without an answer this mount believes in it until its deadline. */
+static void content_synced(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    (void)result, (void)info;
+    request_reply(r, r->handle->lost ? -ESTALE : 0);
+}
+
+void handle_sync(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    bool sure = r->fs->backend->features & BACKEND_SOLE_AUTHORITY || !hold_is_here(r->node);
+    if (sure || r->handle->lost || !tree_path(r->node, path, sizeof path)) {
+        content_synced(r, BACKEND_OK, NULL);
+    } else {
+        backend_stat(r->fs->backend, path, content_synced, r);
     }
 }
 

@@ -78,6 +78,8 @@ struct hold *handle_own_hold(const struct handle *handle);
 /* The steps of the kernel's requests on an open file; each ends the request. */
 void handle_open(struct request *r);
 void handle_flush(struct request *r);
+/* fsync(2): whether what it held is held still, as the store knows it. */
+void handle_sync(struct request *r);
 void handle_release(struct request *r);
 void handle_read(struct request *r);
 void handle_write(struct request *r); /* takes r->content.bytes over */

@@ -279,7 +279,11 @@ static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_
 {
     (void)datasync;
     struct request *r = ops_opened(req, METRICS_FSYNC, ino, file);
-    request_reply(r, r->handle && r->handle->lost ? -ESTALE : 0);
+    if (r->handle) {
+        handle_sync(r);
+    } else {
+        request_reply(r, 0);
+    }
 }
 
 static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct fuse_pollhandle *poll)
