@@ -99,7 +99,9 @@ expect touch "$MNT/alive"
 ends kill -KILL "$DAEMON"
 
 it "crashed"
-for signal in ABRT SEGV ABRT SEGV ABRT SEGV; do
+signals=(ABRT SEGV ABRT SEGV ABRT SEGV)
+grep -qs '^#define SANDBOX_SANITIZERS' "${top_builddir:-.}/config.h" && signals=(ABRT ABRT) # a SEGV would be its report
+for signal in "${signals[@]}"; do
     again memory ""
     load
     ends kill "-$signal" "$DAEMON" || break
