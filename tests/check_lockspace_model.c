@@ -275,7 +275,7 @@ static void assert_bytes(struct world *w, unsigned lock)
         probe.fence = w->model->next_fence;
         struct backend_claim claim = claim_of(&probe, false);
         lockspace_test(w->space, names[lock], &claim, &info);
-        bool blocked = lock_model_obstacle(w->model, &probe, &obstacle);
+        bool blocked = lock_model_lowest(w->model, &probe, &obstacle);
         ck_assert_int_eq(info.type, blocked ? BACKEND_LOCK : BACKEND_NOTHING);
         if (blocked) {
             ck_assert_uint_eq(info.fence, obstacle.t.fence);

@@ -117,6 +117,25 @@ bool lock_model_obstacle(const struct lock_model *m, const struct model_ticket *
     return count > 0;
 }
 
+static unsigned first_byte(const struct model_view *view)
+{
+    return view->t.kind == BACKEND_FCNTL ? view->t.first : 0;
+}
+
+bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_obstacle)
+{
+    struct model_view *found = g_new(struct model_view, VIEWS), *lowest = found;
+    unsigned count = obstacles(m, t, found);
+    for (unsigned i = 1; i < count && (!found[i].origin || found[i].origin->held); i++) {
+        lowest = first_byte(&found[i]) < first_byte(lowest) ? &found[i] : lowest;
+    }
+    if (count > 0) {
+        *ret_obstacle = *lowest;
+    }
+    g_free(found);
+    return count > 0;
+}
+
 static void start_term(const struct lock_model *m, struct model_ticket *t)
 {
     t->deadline = m->now + t->ttl;
