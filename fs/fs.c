@@ -81,6 +81,13 @@ static void fs_cancel_interrupted(struct ev_loop *loop, ev_idle *idle, int event
     request_cancel_interrupted(fs);
 }
 
+static void fs_reply_told(struct ev_loop *loop, ev_idle *idle, int events)
+{
+    (void)events;
+    ev_idle_stop(loop, idle);
+    request_reply_told(idle->data);
+}
+
 static void fs_wake(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
@@ -105,6 +112,10 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     TAILQ_INIT(&fs->sleeping);
     ev_timer_init(&fs->alarm, fs_wake, 0, 0);
     fs->alarm.data = fs;
+    TAILQ_INIT(&fs->untold);
+    ev_idle_init(&fs->teller, fs_reply_told);
+    ev_set_priority(&fs->teller, EV_MAXPRI);
+    fs->teller.data = fs;
     fs_read_identity(fs);
     struct node *root = tree_root(fs->tree);
     root->mode = (uint16_t)(S_IFDIR | options->mode);
@@ -138,6 +149,7 @@ static void fs_refuse_all(struct request_queue *queue)
 void fs_stop(struct fs *fs)
 {
     notify_finish(fs->notify);
+    request_reply_told(fs);
     fs_refuse_all(&fs->sleeping);
     control_stop(fs);
     GPtrArray *nodes = tree_all(fs->tree);
@@ -178,6 +190,7 @@ void fs_free(struct fs *fs)
         return;
     }
     ev_idle_stop(fs->loop, &fs->interrupts);
+    ev_idle_stop(fs->loop, &fs->teller);
     ev_timer_stop(fs->loop, &fs->alarm);
     hold_end_questions(fs);
     fs_drop_holds(fs);

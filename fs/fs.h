@@ -78,7 +78,9 @@ struct fs {
     ev_idle interrupts;
     struct request_queue sleeping; /* the first to wake first */
     ev_timer alarm;
-    bool foreign;             /* see FS_FOREIGN_WARNING */
+    bool foreign;                /* see FS_FOREIGN_WARNING */
+    struct request_queue untold; /* see request_reply_when_told */
+    ev_idle teller;
     struct sandbox sandbox;   /* what was given up */
     void (*ready)(void *arg); /* told once, when the kernel has greeted */
     void *ready_arg;

@@ -309,7 +309,7 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
     /* One that is on its way out may be past being known. */
     bool gone = !request_caller(r) && h->opener && owner_pid(h->opener) == tid;
     if (!matters || (!gone && !handle_is_opener(h, r))) {
-        request_reply(r, 0);
+        request_reply_when_told(r, 0);
         return;
     }
     if (request_is_foreign(r) && !h->hold) {
@@ -326,7 +326,7 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
         hold_linger(r->fs, h->hold);
     }
     if (exiting) {
-        request_reply(r, 0);
+        request_reply_when_told(r, 0);
     } else if (h->hold) {
         request_reply(r, handle_may_decide(h) && !h->locking ? h->refused : 0);
     } else {
@@ -431,6 +431,7 @@ void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *ent
     bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE && !node->moved);
     entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
     node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
+    node->kept = node->kept || entry->entry_timeout > 0;
 }
 
 void handle_entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,

@@ -343,7 +343,11 @@ void hold_gone(struct fs *fs, struct node *node)
     if (node->visible) {
         node->visible = false;
         node->left = (uint32_t)clock_now();
-        node->told = notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name);
+        node->behind = notify_is_behind(fs->notify, tree_id(fs->tree, node->parent), node->name);
+        node->told = notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name,
+                                    node->kept);
+        node->expired = node->kept ? node->told : node->expired;
+        node->kept = false;
     }
     tree_unlink(fs->tree, node);
     tree_touch(node->parent);

@@ -186,7 +186,7 @@ void lock_flock(struct request *r, int operation)
     r->resume = NULL;
     if (operation & LOCK_UN) {
         if (h->hold && h->hold->kind == BACKEND_FLOCK) {
-            hold_release(r->fs, h->hold, request_done, r);
+            hold_release(r->fs, h->hold, request_released, r);
         } else {
             request_reply(r, 0);
         }
@@ -408,7 +408,7 @@ static void lock_unlocked(void *arg, enum backend_result result)
     struct request *r = arg;
     if (result == BACKEND_OK || result == BACKEND_MISSING) {
         hold_check_gone(r->fs, r->node);
-        request_reply(r, 0);
+        request_reply_when_told(r, 0);
     } else {
         request_reply(r, lock_error(result));
     }
@@ -425,7 +425,7 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     if (lock->l_type != F_UNLCK) {
         lock_set_go(r);
     } else if (r->lock.start == 0 && r->lock.end >= INT64_MAX) {
-        lock_end_party(r->fs, r->node, r->lock.party, request_done, r);
+        lock_end_party(r->fs, r->node, r->lock.party, request_released, r);
     } else if (tree_path(r->node, path, sizeof path)) {
         backend_release_range(r->fs->backend, path, r->lock.party, r->lock.start, r->lock.end, lock_unlocked, r);
     } else {

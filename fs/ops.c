@@ -15,6 +15,7 @@
 #include "hold.h"
 #include "lock.h"
 #include "names.h"
+#include "notify.h"
 #include "opening.h"
 #include "request.h"
 #include "sequence.h"
@@ -92,6 +93,9 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
     connection->want |= FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_ATOMIC_O_TRUNC;
     connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
     connection->max_background = 1024;
+    if (connection->proto_minor >= 38) {
+        notify_can_expire(fs->notify);
+    }
     if (fs->ready) {
         fs->ready(fs->ready_arg);
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "handle.h"
+#include "notify.h"
 #include "tree.h"
 
 struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node)
@@ -197,6 +198,48 @@ void request_reply(struct request *r, int error)
     request_end(r, error);
 }
 
+void request_reply_when_told(struct request *r, int error)
+{
+    struct fs *fs = r->fs;
+    if (!r->node->kept && r->node->expired <= notify_expired(fs->notify)) {
+        request_reply(r, error);
+        return;
+    }
+    r->error = error;
+    TAILQ_INSERT_TAIL(&fs->untold, r, parked);
+    ev_idle_start(fs->loop, &fs->teller); /* the name may go only after this in the call under way */
+}
+
+/* setxattr(2) holds the lock of its file: an earlier notification may stand before
+ * the one that is waited for and need that lock, also if it is of another file that
+ * had the name (fuse_reverse_inval_entry locks whatever has it). */
+static bool request_must_not_wait(const struct request *r)
+{
+    return r->node->behind && r->operation == METRICS_SETXATTR;
+}
+
+static void request_reply_told_again(void *arg)
+{
+    request_reply_told(arg);
+}
+
+void request_reply_told(struct fs *fs)
+{
+    uint64_t expired = notify_expired(fs->notify), next = UINT64_MAX;
+    for (struct request *r = TAILQ_FIRST(&fs->untold), *after; r; r = after) {
+        after = TAILQ_NEXT(r, parked);
+        if (r->node->expired <= expired || request_must_not_wait(r)) {
+            TAILQ_REMOVE(&fs->untold, r, parked);
+            request_reply(r, r->error);
+        } else {
+            next = MIN(next, r->node->expired);
+        }
+    }
+    if (next != UINT64_MAX) {
+        notify_when_expired(fs->notify, next, request_reply_told_again, fs);
+    }
+}
+
 /* -ENOENT from libfuse says that the caller is gone and the kernel will send
  * neither RELEASE nor FORGET for it. */
 void request_reply_open(struct request *r)
@@ -290,4 +333,9 @@ void request_reply_readlink(struct request *r, const char *target)
 void request_done(void *arg, enum backend_result result)
 {
     request_reply(arg, fs_error(result));
+}
+
+void request_released(void *arg, enum backend_result result)
+{
+    request_reply_when_told(arg, fs_error(result));
 }

@@ -42,6 +42,7 @@ struct request {
     uint64_t since;    /* metrics_clock */
     uint8_t operation; /* enum metrics_operation */
     uint32_t references;
+    int error;       /* of request_reply_when_told */
     mode_t mode;     /* of what is created */
     bool sets_times; /* SETATTR of them, and of nothing else */
     bool opens;      /* `handle` is new: freed unless the reply hands it to the kernel */
@@ -132,6 +133,11 @@ void request_cancel_interrupted(struct fs *fs);
 
 /* Replies.  `error` is 0 or a negated errno. */
 void request_reply(struct request *r, int error);
+/* The same when the kernel does not go any more by what it has kept of r->node's
+ * name, if the name has gone.  Not for calls that hold the directory's lock. */
+void request_reply_when_told(struct request *r, int error);
+/* Replies to those of these whose time has come. */
+void request_reply_told(struct fs *fs);
 void request_reply_open(struct request *r);
 /* False when the caller is gone: the kernel will not close it. */
 bool request_reply_opendir(struct request *r);
@@ -147,5 +153,7 @@ void request_reply_readlink(struct request *r, const char *target);
 
 /* The completion of a plain backend call: replies with its outcome. */
 void request_done(void *arg, enum backend_result result);
+/* The same with request_reply_when_told. */
+void request_released(void *arg, enum backend_result result);
 
 #endif

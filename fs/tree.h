@@ -42,7 +42,8 @@ struct node {
     struct node_directory *directory; /* NULL for a lock */
     uint64_t ino;
     uint64_t lookups;
-    uint64_t told; /* the last notification of its end: see notify_deleted */
+    uint64_t told;    /* the last notification of its end: see notify_deleted */
+    uint64_t expired; /* the last that was of a kept entry */
     uint32_t references;
     uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
     uint32_t parties; /* holds of lock owners (fcntl), in both lists */
@@ -51,6 +52,8 @@ struct node {
     uint16_t mode;   /* type and permissions */
     bool hashed;     /* found by its name */
     bool visible;    /* the kernel was told that it exists and not yet that it went */
+    bool kept;       /* and may go by that without asking again */
+    bool behind;     /* when it went the kernel was still to be told of an earlier end of the name */
     bool stray;      /* in use, and another node is found by its name */
     bool moved;      /* renamed: see opening.h */
     uint8_t control; /* enum control_node: .leasefs and what is in it */

@@ -21,11 +21,22 @@ void xattr_reply(struct request *r, int error)
     request_reply(r, error);
 }
 
+static int xattr_error(enum backend_result result)
+{
+    return result == BACKEND_MISSING ? -ESTALE : result == BACKEND_BUSY ? -EPERM : fs_error(result);
+}
+
 static void xattr_done(void *arg, enum backend_result result)
 {
     struct request *r = arg;
-    int error = result == BACKEND_MISSING ? -ESTALE : result == BACKEND_BUSY ? -EPERM : fs_error(result);
-    xattr_reply(r, error);
+    xattr_reply(r, xattr_error(result));
+}
+
+static void xattr_revoked(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    g_clear_pointer(&r->xattr.value, g_free);
+    request_reply_when_told(r, xattr_error(result));
 }
 
 /* A directory's attributes are for its owner and root. */
@@ -204,9 +215,9 @@ static void xattr_release_known(void *arg, enum backend_result result, const str
     } else if (!tree_path(r->node, path, sizeof path)) {
         xattr_reply(r, -ENAMETOOLONG);
     } else if (info->fence == token) {
-        backend_revoke(r->fs->backend, path, token, xattr_done, r);
+        backend_revoke(r->fs->backend, path, token, xattr_revoked, r);
     } else {
-        xattr_revoke_own(r, path, token, xattr_done); /* the rights of L are not those of who has joined */
+        xattr_revoke_own(r, path, token, xattr_revoked); /* the rights of L are not those of who has joined */
     }
 }
 
@@ -231,7 +242,7 @@ static void xattr_broken(void *arg, enum backend_result result)
     if (result == BACKEND_OK && tree_path(r->node, path, sizeof path)) {
         report_broken(r, path, r->xattr.value);
     }
-    xattr_done(r, result);
+    xattr_revoked(r, result);
 }
 
 static void xattr_break_known(void *arg, enum backend_result result, const struct backend_info *info)

@@ -208,6 +208,11 @@ static bool wire_turn_one(struct wire *w)
     ev_run(w->loop, EVRUN_NOWAIT);
     moved |= fake_backend_deliver(w->fake);
     wire_collect(w);
+    while (!wire_deletions_held && !TAILQ_EMPTY(&w->fs->untold)) { /* the thread goes on by itself */
+        moved = true;
+        ev_run(w->loop, EVRUN_ONCE);
+        wire_collect(w);
+    }
     return moved || ev_pending_count(w->loop) || !TAILQ_EMPTY(&w->fs->interrupted);
 }
 
