@@ -17,6 +17,7 @@ const char *backend_result_name(enum backend_result result)
         [BACKEND_STALE] = "stale",
         [BACKEND_DEADLOCK] = "deadlock",
         [BACKEND_FULL] = "full",
+        [BACKEND_QUOTA] = "quota",
         [BACKEND_INVALID] = "invalid",
         [BACKEND_UNREACHABLE] = "unreachable",
         [BACKEND_UNSUPPORTED] = "unsupported",

@@ -42,6 +42,7 @@ enum backend_result {
     BACKEND_STALE,       /* not the present holder, or the wrong token */
     BACKEND_DEADLOCK,    /* waiting would never end */
     BACKEND_FULL,        /* the store has no room */
+    BACKEND_QUOTA,       /* its user has all that a user may have */
     BACKEND_INVALID,     /* this backend cannot have such a name */
     BACKEND_UNREACHABLE, /* the service is away; nothing is known or changed */
     BACKEND_UNSUPPORTED, /* this backend has no such feature */
@@ -351,7 +352,8 @@ void backend_set_directory(struct backend *b, const char *name, const struct bac
                            backend_done *done, void *arg);
 
 /* Calls `found` for each lease that the mount of this store held when it last
- * ended; `found` may set ticket->user, and must not call the backend. */
+ * ended; `found` may set ticket->user, and must not call the backend.  With NULL
+ * for the ticket it is told of each directory, if no other mount makes any. */
 void backend_recover(struct backend *b,
                      void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
                      void *arg);

@@ -475,9 +475,12 @@ struct recovery {
     void *arg;
 };
 
-static void skip_directory(void *arg, const char *name, const struct backend_directory *directory)
+static void recover_directory(void *arg, const char *name, const struct backend_directory *directory)
 {
-    (void)arg, (void)name, (void)directory;
+    struct recovery *recovery = arg;
+
+    if (*name)
+        recovery->found(recovery->arg, name, NULL, directory->meta);
 }
 
 static void recover_lease(void *arg, const char *name, struct backend_ticket *ticket)
@@ -495,7 +498,7 @@ static void local_recover(struct backend *b,
     char cursor[LOCAL_NAME_MAX] = "";
     const size_t part = 1024;
 
-    while (lockspace_visit(local_of(b)->space, cursor, sizeof(cursor), part, skip_directory, recover_lease,
+    while (lockspace_visit(local_of(b)->space, cursor, sizeof(cursor), part, recover_directory, recover_lease,
                            &recovery) == part)
         continue;
 }

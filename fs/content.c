@@ -143,9 +143,7 @@ static void content_stored(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     struct hold *hold = r->hold;
-    if (result == BACKEND_OK) {
-        hold->size = r->content.size;
-    }
+    hold_set_size(r->fs, hold, result == BACKEND_OK ? r->content.size : hold->size);
     content_let_go(r);
     content_end(r, result);
 }
@@ -182,6 +180,12 @@ static void content_known(void *arg, enum backend_result result, const struct ba
             g_clear_pointer(&r->content.bytes, g_bytes_unref);
             request_reply(r, -EFBIG);
         }
+        return;
+    }
+    if (!hold_charge(r->fs, hold, r->content.size)) {
+        g_bytes_unref(next);
+        content_let_go(r);
+        content_end(r, BACKEND_QUOTA);
         return;
     }
     struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = next};

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "hold.h"
+#include "quota.h"
 #include "report.h"
 #include "request.h"
 #include "tree.h"
@@ -23,9 +24,6 @@
 #define CONTROL_CHUNK 65536
 /* The names never change; the attributes follow the root's. */
 #define CONTROL_KEEP_SECONDS 3600.0
-/* Each open file may need the memory of a table. */
-#define CONTROL_OPEN_MAX 64
-
 static const char *const control_names[CONTROL_NODES] = {
     [CONTROL_DIRECTORY] = CONTROL_NAME, [CONTROL_STATUS] = "status",   [CONTROL_LOCKS] = "locks",
     [CONTROL_WAITERS] = "waiters",      [CONTROL_METRICS] = "metrics",
@@ -40,6 +38,7 @@ struct control_chunk {
 /* An open file: the text so far, and where a table goes on. */
 struct control_file {
     TAILQ_ENTRY(control_file) link; /* control->files */
+    uid_t uid;                      /* who opened it */
     GArray *chunks;
     enum control_list lists[2];
     struct control_link *last[2]; /* of each list, when the file was opened; NULL: nothing */
@@ -128,7 +127,7 @@ static void control_begin_table(struct fs *fs, struct control_file *file, const 
     control_write_slice(fs, file, CONTROL_SLICE);
 }
 
-static struct control_file *control_file_new(struct fs *fs, enum control_node what)
+static struct control_file *control_file_new(struct fs *fs, enum control_node what, uid_t uid)
 {
     static const enum control_list held[] = {CONTROL_HELD}, waiting[] = {CONTROL_WAITING, CONTROL_ASKING};
     struct control_file *file = g_new0(struct control_file, 1);
@@ -136,6 +135,8 @@ static struct control_file *control_file_new(struct fs *fs, enum control_node wh
     file->places = g_hash_table_new(NULL, NULL);
     TAILQ_INSERT_TAIL(&fs->control->files, file, link);
     fs->control->open++;
+    file->uid = uid;
+    quota_charge_open(fs->quota, uid, 1);
     GString *text = control_text(file);
     if (what == CONTROL_STATUS) {
         control_add_status(fs, text);
@@ -166,6 +167,7 @@ static void control_file_free(struct fs *fs, struct control_file *file)
     g_hash_table_destroy(file->places);
     TAILQ_REMOVE(&fs->control->files, file, link);
     fs->control->open--;
+    quota_charge_open(fs->quota, file->uid, -1);
     g_free(file);
 }
 
@@ -375,11 +377,11 @@ void control_open(struct request *r)
         request_reply_opendir(r);
     } else if ((r->file.flags & O_ACCMODE) != O_RDONLY || r->file.flags & O_TRUNC) {
         request_reply(r, -EPERM);
-    } else if (r->fs->control->open >= CONTROL_OPEN_MAX) {
-        request_reply(r, -ENFILE);
+    } else if (!quota_allows_open(r->fs->quota, request_uid(r))) {
+        request_reply(r, -EDQUOT);
     } else {
         struct fs *fs = r->fs;
-        struct control_file *file = control_file_new(fs, r->node->control);
+        struct control_file *file = control_file_new(fs, r->node->control, request_uid(r));
         r->file.fh = (uint64_t)(uintptr_t)file;
         if (!request_reply_opendir(r)) {
             control_file_free(fs, file);

@@ -6,6 +6,7 @@
 
 #include "control.h"
 #include "metrics.h"
+#include "quota.h"
 
 static void control_describe(GString *text, const char *name, const char *type, const char *help)
 {
@@ -114,6 +115,27 @@ static void control_add_backend(struct fs *fs, GString *text)
     backend_status_clear(&status);
 }
 
+static void control_add_user_locks(void *arg, const struct quota_used *used)
+{
+    g_string_append_printf(arg, "leasefs_user_locks{uid=\"%u\"} %" PRIu64 "\n", used->uid, used->locks);
+}
+
+static void control_add_user_content(void *arg, const struct quota_used *used)
+{
+    g_string_append_printf(arg, "leasefs_user_content_bytes{uid=\"%u\"} %" PRIu64 "\n", used->uid, used->content);
+}
+
+static void control_add_users(struct fs *fs, GString *text)
+{
+    if (quota_is_unused(fs->quota)) {
+        return; /* a metric has at least one value */
+    }
+    control_describe(text, "leasefs_user_locks", "gauge", "Names, tickets and directories of a user.");
+    quota_each(fs->quota, control_add_user_locks, text);
+    control_describe(text, "leasefs_user_content_bytes", "gauge", "Content of a user's locks.");
+    quota_each(fs->quota, control_add_user_content, text);
+}
+
 void control_add_metrics(struct fs *fs, GString *text)
 {
     int64_t started = fs_wall(fs, fs->control->started);
@@ -124,6 +146,7 @@ void control_add_metrics(struct fs *fs, GString *text)
     g_string_append_printf(text, "leasefs_start_time_seconds %" PRId64 ".%03d\n", started / 1000,
                            (int)(started % 1000));
     control_add_locks(fs, text);
+    control_add_users(fs, text);
     control_add_requests(fs, text);
     control_add_backend(fs, text);
 }

@@ -11,6 +11,7 @@
 
 #include "backend/log.h"
 #include "control.h"
+#include "quota.h"
 #include "tree.h"
 
 static void control_add_fact(GString *text, const char *key, const char *value)
@@ -74,6 +75,12 @@ static uint64_t control_sum(const uint64_t *counts)
     return sum;
 }
 
+static void control_add_user(void *arg, const struct quota_used *used)
+{
+    g_string_append_printf(arg, "user: uid %u, locks %" PRIu64 ", content %" PRIu64 "\n", used->uid, used->locks,
+                           used->content);
+}
+
 void control_add_status(struct fs *fs, GString *text)
 {
     control_add_fact(text, "version", PACKAGE_VERSION);
@@ -91,5 +98,8 @@ void control_add_status(struct fs *fs, GString *text)
     control_add_number(text, "held", control_sum(fs->metrics->held));
     control_add_number(text, "waiting", fs->metrics->waiting);
     g_string_append_printf(text, "ttl: %" PRId64 ".%03d\n", fs->options->ttl / 1000, (int)(fs->options->ttl % 1000));
+    control_add_number(text, "user-locks", fs->options->user_locks);
+    control_add_number(text, "user-content", fs->options->user_content);
+    quota_each(fs->quota, control_add_user, text);
     control_add_fact(text, "owner", fs->options->owner_user ? "user" : "process");
 }

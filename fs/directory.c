@@ -8,6 +8,7 @@
 
 #include "handle.h"
 #include "meta.h"
+#include "quota.h"
 #include "request.h"
 #include "tree.h"
 
@@ -83,11 +84,15 @@ static void directory_made(void *arg, enum backend_result result)
     struct request *r = arg;
     struct node *parent = r->other;
     struct fuse_entry_param entry;
+    char path[TREE_PATH_MAX];
     if (result == BACKEND_OK) {
         r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
         directory_load(r->node, &r->directory);
         tree_touch(parent);
         handle_entry(r->fs, r->node, &entry);
+        if (tree_path(r->node, path, sizeof path)) {
+            quota_add_directory(r->fs->quota, path, r->node->uid);
+        }
     }
     g_bytes_unref(r->directory.meta);
     if (result == BACKEND_OK) {
@@ -113,6 +118,10 @@ void directory_make(struct request *r, struct node *parent)
         request_reply(r, -ENAMETOOLONG);
         return;
     }
+    if (!quota_allows_directory(r->fs->quota, context->uid)) {
+        request_reply(r, -EDQUOT);
+        return;
+    }
     clock_gettime(CLOCK_REALTIME, &now);
     r->other = tree_ref(parent);
     r->directory = (struct backend_directory){.width = 1};
@@ -123,6 +132,10 @@ void directory_make(struct request *r, struct node *parent)
 static void directory_removed(void *arg, enum backend_result result)
 {
     struct request *r = arg;
+    char path[TREE_PATH_MAX];
+    if ((result == BACKEND_OK || result == BACKEND_MISSING) && tree_child_path(r->other, r->name, path, sizeof path)) {
+        quota_drop_directory(r->fs->quota, path);
+    }
     if (result == BACKEND_OK && r->node && r->node->directory) { /* a lock may have moved on since */
         tree_touch(r->node->parent);
         tree_detach(r->fs->tree, r->node);

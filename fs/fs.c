@@ -15,6 +15,7 @@
 #include "hold.h"
 #include "notify.h"
 #include "opening.h"
+#include "quota.h"
 #include "recover.h"
 #include "request.h"
 #include "tree.h"
@@ -33,6 +34,7 @@ int fs_error(enum backend_result result)
         [BACKEND_STALE] = ESTALE,
         [BACKEND_DEADLOCK] = EDEADLK,
         [BACKEND_FULL] = ENOSPC,
+        [BACKEND_QUOTA] = EDQUOT,
         [BACKEND_INVALID] = EINVAL,
         [BACKEND_UNREACHABLE] = ENOLCK,
         [BACKEND_UNSUPPORTED] = EOPNOTSUPP,
@@ -103,6 +105,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->options = options;
     fs->owners = owner_table_new();
     fs->tree = tree_new();
+    fs->quota = quota_new(options->user_locks, options->user_content);
     fs->notify = notify_new(NULL, loop);
     fs->openings = openings_new();
     TAILQ_INIT(&fs->interrupted);
@@ -204,6 +207,7 @@ void fs_free(struct fs *fs)
     notify_free(fs->notify);
     tree_free(fs->tree);
     owner_table_free(fs->owners);
+    quota_free(fs->quota);
     g_clear_pointer(&fs->last_meta_bytes, g_bytes_unref);
     g_free(fs->last_meta);
     g_free(fs->metrics);

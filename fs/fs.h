@@ -39,6 +39,7 @@ struct meta;
 struct metrics;
 struct notify;
 struct openings;
+struct quota;
 struct request;
 struct tree;
 
@@ -62,6 +63,7 @@ struct fs {
     struct openings *openings;
     struct control *control;
     struct metrics *metrics;
+    struct quota *quota;
     struct fuse_session *session;
     const struct options *options;
     char host[256];

@@ -259,7 +259,7 @@ void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*repl
     r->hold = hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode);
     hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
     claim.content = content;
-    r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
+    r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* charged when it is asked for */
     hold_acquire(r, &claim, handle_acquired);
     g_bytes_unref(claim.meta);
 }

@@ -8,6 +8,7 @@
 #include "handle.h"
 #include "meta.h"
 #include "notify.h"
+#include "quota.h"
 #include "rights.h"
 #include "tree.h"
 
@@ -96,9 +97,11 @@ int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory)
 struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,
                       gid_t gid, mode_t mode)
 {
-    (void)fs;
     struct hold *hold = g_new0(struct hold, 1);
     hold->references = 1;
+    hold->account = uid;
+    hold->charged = true;
+    quota_charge(fs->quota, uid, 1, 0);
     hold->node = tree_ref(node);
     hold->kind = (uint8_t)kind;
     hold->owner = owner ? owner_ref(owner) : NULL;
@@ -112,6 +115,33 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
         LIST_INSERT_HEAD(&node->holds, hold, link);
     }
     return hold;
+}
+
+static void hold_charge_bytes(struct fs *fs, struct hold *hold, size_t content)
+{
+    if (hold->charged) {
+        quota_charge(fs->quota, hold->account, 0, (int64_t)content - hold->bytes);
+        hold->bytes = (uint32_t)content;
+    }
+}
+
+bool hold_charge(struct fs *fs, struct hold *hold, size_t content)
+{
+    uint32_t before = hold->bytes;
+    if (content > before) {
+        hold_charge_bytes(fs, hold, content);
+    }
+    if (quota_exceeded(fs->quota, hold->account)) {
+        hold_charge_bytes(fs, hold, before);
+        return false;
+    }
+    return true;
+}
+
+void hold_set_size(struct fs *fs, struct hold *hold, size_t size)
+{
+    hold->size = (uint32_t)size;
+    hold_charge_bytes(fs, hold, size);
 }
 
 static void hold_leave_handles(struct hold *hold)
@@ -148,6 +178,9 @@ void hold_free(struct fs *fs, struct hold *hold)
     hold_leave_handles(hold);
     hold_count(hold, false);
     control_gone(fs, hold);
+    hold_charge_bytes(fs, hold, 0);
+    quota_charge(fs->quota, hold->account, -1, 0);
+    hold->charged = false;
     LIST_REMOVE(hold, link);
     hold->node->parties -= hold->kind == BACKEND_FCNTL;
     hold->ticket = NULL;

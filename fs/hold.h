@@ -42,7 +42,9 @@ struct hold {
     clock_ms since; /* since when it is what it is */
     uid_t uid;
     gid_t gid;
-    uint32_t size; /* of the content */
+    uint32_t size;  /* of the content */
+    uid_t account;  /* which user it is charged to, */
+    uint32_t bytes; /* with so much content */
     uint32_t references;
     uint16_t mode;
     uint8_t kind;        /* enum backend_kind */
@@ -53,6 +55,7 @@ struct hold {
     bool inherited : 1;  /* the owner is another than the acquirer */
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
     bool counted : 1;    /* among what is held below its directories */
+    bool charged : 1;    /* to its account */
     bool ended : 1;      /* it was taken: control_ended */
     uint8_t list : 2;    /* enum control_list; control.c's */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
@@ -72,6 +75,12 @@ struct hold *hold_to_change(const struct node *node);
 void hold_is_longest(struct hold *hold);
 /* Does the handle have it, by itself or for a lock owner? */
 bool hold_is_of(const struct hold *hold, const struct handle *handle);
+/* Charges so much content to its user, now or when it gets that.  False, and nothing
+ * is changed, if the user may not have that much. */
+bool hold_charge(struct fs *fs, struct hold *hold, size_t content);
+/* The content is now this large. */
+void hold_set_size(struct fs *fs, struct hold *hold, size_t size);
+
 /* Does this mount hold something on the node, or below it if it is a directory?
  * As far as is known here: of fcntl locks some may have been given back. */
 bool hold_is_here(const struct node *node);

@@ -131,6 +131,10 @@ void hold_acquire(struct request *r, const struct backend_claim *claim,
         hold_acquired(r, BACKEND_INVALID, NULL, NULL);
         return;
     }
+    if (!hold_charge(r->fs, hold, claim->content ? g_bytes_get_size(claim->content) : 0)) {
+        hold_acquired(r, BACKEND_QUOTA, NULL, NULL);
+        return;
+    }
     request_ref(r);
     struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
     if (ticket && r->req && r->hold == hold && !hold->ticket) {
@@ -178,8 +182,13 @@ void hold_decide(struct request *r, GBytes *content, void (*then)(struct request
     struct backend_claim claim;
     hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
     claim.content = content;
+    if (content && !hold_charge(r->fs, r->hold, g_bytes_get_size(content))) {
+        g_bytes_unref(claim.meta);
+        then(r, BACKEND_QUOTA);
+        return;
+    }
     if (content) {
-        r->hold->size = (uint32_t)g_bytes_get_size(content);
+        hold_set_size(r->fs, r->hold, g_bytes_get_size(content));
     }
     claim.mode = r->hold->ticket->mode;
     r->hold->closed = false;

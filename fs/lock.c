@@ -325,6 +325,10 @@ static void lock_set_new(struct request *r)
         request_reply(r, -ENAMETOOLONG);
         return;
     }
+    if (!hold_charge(r->fs, hold, 0)) {
+        lock_set_answer(r, BACKEND_QUOTA);
+        return;
+    }
     r->then = lock_set_answer;
     lock_claim(r, hold, BACKEND_FCNTL, &claim);
     request_ref(r);

@@ -13,6 +13,7 @@
 #include "lock.h"
 #include "meta.h"
 #include "opening.h"
+#include "quota.h"
 #include "request.h"
 #include "sequence.h"
 #include "tree.h"
@@ -69,7 +70,11 @@ static void names_reply_elsewhere(struct request *r, struct node *parent, const 
 /* It was there until another mount has let go of it. */
 static void names_forget(struct request *r, struct node *node)
 {
+    char path[TREE_PATH_MAX];
     if (node && node->directory) {
+        if (tree_path(node, path, sizeof path)) {
+            quota_drop_directory(r->fs->quota, path);
+        }
         tree_detach(r->fs->tree, node);
     } else if (node && node->visible && !hold_is_here(node)) {
         hold_gone(r->fs, node);

@@ -225,6 +225,8 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
         .uid = geteuid(),
         .gid = getegid(),
         .sandbox = true,
+        .user_locks = USER_LOCKS_DEFAULT,
+        .user_content = USER_CONTENT_DEFAULT,
         .log = LOG_LEVEL_INFO,
         .redis = {.keepalive = true},
     };

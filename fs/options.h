@@ -15,6 +15,8 @@
 #define LEASE_TTL_MIN 100LL                           /* milliseconds */
 #define LEASE_TTL_MAX (10LL * 365 * 24 * 3600 * 1000) /* ten years */
 #define LEASE_TTL_DEFAULT 30000LL
+#define USER_LOCKS_DEFAULT 100000
+#define USER_CONTENT_DEFAULT (64 << 20)
 
 #define REDIS_TIME_MIN 10LL /* of the options timeout= and the like */
 #define REDIS_TIME_MAX (10LL * 60 * 1000)
@@ -52,6 +54,8 @@ struct options {
     bool sync_always;
     bool sandbox; /* sandbox=yes, the default */
     enum log_level log;
+    uint64_t user_locks;   /* how many names, tickets and directories a user may have; 0: any number */
+    uint64_t user_content; /* bytes of content of these; 0: any */
     bool allow_other;
     bool has_fsname, has_subtype;
     struct fuse_args fuse; /* argv[0] and the -o options that are FUSE's own */

@@ -22,6 +22,7 @@ enum option_kind {
     OPTION_TIME,   /* int64_t: milliseconds, from min to max */
     OPTION_OCTAL,  /* mode_t: at most max */
     OPTION_ID,     /* uid_t or gid_t: at most max */
+    OPTION_COUNT,  /* uint64_t, with K, M or G behind it: 2^10, 2^20, 2^30 */
     OPTION_CHOICE, /* bool: whether it is the second word of `argument` */
     OPTION_LEVEL,  /* enum log_level */
     OPTION_TEXT,   /* char *: may have any character */
@@ -52,6 +53,7 @@ struct option_word {
 #define FIELD(name) offsetof(struct options, name)
 #define LEASE_TIME LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME", "a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"
 #define REDIS_TIME REDIS_TIME_MIN, REDIS_TIME_MAX, "TIME", "a time from 10ms to 10m, such as 500ms, 2s or 1m"
+#define COUNT "a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"
 #define ID_MAX (UINT_MAX - 1) /* (uid_t)-1 means "none" everywhere */
 #define READ_ONLY "a mount cannot be read-only, because locks need writing"
 
@@ -64,6 +66,10 @@ static const struct option_word option_words[] = {
      "permissions in octal, such as 0755 or 0777", "permissions of the top directory"},
     {"uid=", OPTION_ID, FOR_ALL, FIELD(uid), 0, ID_MAX, "NUMBER", "the number of a user", "its owner"},
     {"gid=", OPTION_ID, FOR_ALL, FIELD(gid), 0, ID_MAX, "NUMBER", "the number of a group", "its group"},
+    {"user_locks=", OPTION_COUNT, FOR_ALL, FIELD(user_locks), 0, 0, "NUMBER", COUNT,
+     "locks and directories of a user (default 100000)"},
+    {"user_content=", OPTION_COUNT, FOR_ALL, FIELD(user_content), 0, 0, "NUMBER", COUNT,
+     "bytes of content of a user (default 64M)"},
     {"sync=", OPTION_CHOICE, FOR_LOCAL, FIELD(sync_always), 0, 0, "no|always", "always or no",
      "fsync before a lease is granted (default no)"},
     {"sandbox=", OPTION_CHOICE, FOR_ALL, FIELD(sandbox), 0, 0, "no|yes", "yes or no",
@@ -185,6 +191,20 @@ static bool take_number(const char *text, int base, int64_t max, uint32_t *ret_n
     return true;
 }
 
+static bool take_count(const char *text, uint64_t *ret_count)
+{
+    static const char units[] = "KMG";
+    char *end;
+    uint64_t count = g_ascii_strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (!g_ascii_isdigit(text[0]) || (*end && (!unit || end[1])) || count > (uint64_t)INT64_MAX >> shift) {
+        return false;
+    }
+    *ret_count = count << shift;
+    return true;
+}
+
 static bool take_choice(const struct option_word *known, const char *value, bool *ret_second)
 {
     const char *second = strchr(known->argument, '|') + 1;
@@ -247,6 +267,8 @@ static bool take_value(struct options *o, const struct option_word *known, const
         return take_number(value, 8, known->max, field);
     case OPTION_ID:
         return take_number(value, 10, known->max, field);
+    case OPTION_COUNT:
+        return take_count(value, field);
     case OPTION_CHOICE:
         return take_choice(known, value, field);
     case OPTION_LEVEL:

@@ -7,6 +7,7 @@
 #include "directory.h"
 #include "hold.h"
 #include "meta.h"
+#include "quota.h"
 #include "tree.h"
 
 struct recovery {
@@ -51,7 +52,12 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     struct recovery *recovery = arg;
     struct fs *fs = recovery->fs;
     struct meta meta;
-    if (!meta_decode(bytes, &meta) || S_ISDIR(meta.mode)) {
+    bool known = meta_decode(bytes, &meta);
+    if (!ticket) {
+        quota_add_directory(fs->quota, name, known ? meta.uid : 0);
+        return;
+    }
+    if (!known || S_ISDIR(meta.mode)) {
         memset(&meta, 0, sizeof meta);
         meta.mode = S_IFREG | 0644;
     }
@@ -93,7 +99,7 @@ static void recover_size(void *arg, enum backend_result result, const struct bac
     struct recover_question *question = arg;
     struct hold *hold = question->hold;
     if (result == BACKEND_OK && info->content && info->ticket && info->ticket->user == hold) {
-        hold->size = (uint32_t)g_bytes_get_size(info->content);
+        hold_set_size(question->fs, hold, g_bytes_get_size(info->content));
     }
     hold_unref(question->fs, hold);
     g_free(question);

@@ -45,7 +45,7 @@ static void sequence_write_name(struct request *r)
 {
     struct backend_change change = {.set = BACKEND_SET_CONTENT};
     char *line = g_strdup_printf("%s\n", r->node->name);
-    r->hold->size = (uint32_t)strlen(line);
+    hold_set_size(r->fs, r->hold, strlen(line));
     change.content = g_bytes_new_take(line, r->hold->size);
     backend_set(r->fs->backend, r->hold->ticket, &change, sequence_named, r);
     g_bytes_unref(change.content);
@@ -98,6 +98,11 @@ void sequence_create(struct request *r, struct node *directory, mode_t mode, GBy
     hold_claim(r->fs, r->hold, kind, &claim);
     claim.content = content;
     claim.sequence = claim.wait = true;
+    if (!hold_charge(r->fs, r->hold, r->hold->size)) {
+        sequence_created(r, BACKEND_QUOTA, NULL, NULL);
+        g_bytes_unref(claim.meta);
+        return;
+    }
     backend_acquire(r->fs->backend, path, &claim, sequence_created, r);
     g_bytes_unref(claim.meta);
 }

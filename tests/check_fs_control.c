@@ -220,16 +220,25 @@ START_TEST(files_cannot_be_changed_or_locked)
 }
 END_TEST
 
-START_TEST(not_more_than_64_are_open)
+START_TEST(user_has_not_more_than_16_open_and_keeps_nobody_else_out)
 {
-    struct wire_file files[64];
+    struct wire_file files[16];
     uint64_t node = node_of("status");
+    w->uid = 1234;
     for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
         files[i] = wire_opened(w, node, O_RDONLY);
     }
-    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), ENFILE);
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), EDQUOT);
+    w->uid = 1235;
+    wire_opened(w, node, O_RDONLY);
+    w->uid = 0;
+    for (int i = 0; i < 100; i++) {
+        wire_opened(w, node, O_RDONLY);
+    }
+    w->uid = 1234;
     ck_assert_int_eq(wire_close(w, files[5]), 0);
     wire_opened(w, node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), EDQUOT);
 }
 END_TEST
 
@@ -536,7 +545,7 @@ static Suite *control_suite(void)
     tcase_add_test(names, nothing_is_made_moved_or_removed_there);
     tcase_add_test(names, name_is_free_below_the_root);
     tcase_add_test(names, files_cannot_be_changed_or_locked);
-    tcase_add_test(names, not_more_than_64_are_open);
+    tcase_add_test(names, user_has_not_more_than_16_open_and_keeps_nobody_else_out);
     tcase_add_test(names, open_whose_caller_is_gone_is_closed);
     suite_add_tcase(suite, names);
 

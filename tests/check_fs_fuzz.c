@@ -17,6 +17,10 @@
 
 #include "backend/log.h"
 #include "check_main.h"
+#include "fake_store.h"
+#include "fs/hold.h"
+#include "fs/quota.h"
+#include "fs/tree.h"
 #include "wire.h"
 
 #define FUZZ_RUNS 20
@@ -444,6 +448,55 @@ static void move(void)
     settle();
 }
 
+/* --- what users are charged ---------------------------------------------------------------- */
+
+struct fuzz_account {
+    int64_t locks, content;
+};
+
+static void add_used(void *arg, const struct quota_used *used)
+{
+    struct fuzz_account *all = arg;
+    int who = used->uid == 0 ? 0 : used->uid == 1000 ? 1 : 2;
+    all[who].locks += (int64_t)used->locks;
+    all[who].content += (int64_t)used->content;
+}
+
+static void recount(struct fuzz_account *all, const struct hold *hold, bool at_rest)
+{
+    int who = hold->account == 0 ? 0 : hold->account == 1000 ? 1 : 2;
+    all[who].locks--;
+    all[who].content -= hold->bytes;
+    ck_assert(!at_rest || hold->bytes == hold->size);
+}
+
+/* Each user is charged for what there is and nothing else: counted anew. */
+static void check_accounts(bool at_rest)
+{
+    struct fuzz_account all[3] = {0};
+    const struct hold *hold;
+    GPtrArray *nodes = tree_all(z->w->fs->tree);
+    quota_each(z->w->fs->quota, add_used, all);
+    for (guint i = 0; i < nodes->len; i++) {
+        struct node *node = g_ptr_array_index(nodes, i);
+        LIST_FOREACH(hold, &node->holds, link) {
+            recount(all, hold, at_rest);
+        }
+        LIST_FOREACH(hold, &node->waiting, link) {
+            recount(all, hold, at_rest);
+        }
+        tree_unref(z->w->fs->tree, node);
+    }
+    g_ptr_array_free(nodes, TRUE);
+    for (int who = 0; who < 3; who++) {
+        ck_assert_int_eq(all[who].content, 0);
+        ck_assert_int_ge(all[who].locks, 0);
+    }
+    /* what is left are directories, all but the top */
+    ck_assert_int_eq(all[0].locks + all[1].locks + all[2].locks,
+                     (int64_t)g_hash_table_size(z->w->fake->store->directories) - 1);
+}
+
 static void step(void)
 {
     struct wire_file file;
@@ -474,6 +527,7 @@ static void step(void)
         replace_somebody();
     }
     move();
+    check_accounts(false);
 }
 
 /* --- runs --------------------------------------------------------------------------------------- */
@@ -483,6 +537,8 @@ static void set_up_with(unsigned features)
     log_set_level(LOG_LEVEL_ERROR);
     z = g_new0(struct fuzz, 1);
     z->w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | features);
+    quota_free(z->w->fs->quota);
+    z->w->fs->quota = quota_new(8, 600);
     z->nodes = g_array_new(FALSE, FALSE, sizeof(struct fuzz_node));
     z->files = g_array_new(FALSE, FALSE, sizeof(struct wire_file));
     z->requests = g_array_new(FALSE, FALSE, sizeof(struct fuzz_request));
@@ -538,6 +594,7 @@ static void come_to_rest(void)
         settle();
         ck_assert_msg(z->requests->len < before, "a request that is interrupted is not answered");
     }
+    check_accounts(true);
     for (guint i = 0; i < z->directories->len; i++) {
         struct fuse_release_in in = {.fh = g_array_index(z->directories, uint64_t, i)};
         wire_send(z->w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);

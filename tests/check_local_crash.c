@@ -229,6 +229,9 @@ static void worker_found(void *arg, const char *name, struct backend_ticket *tic
 {
     struct worker *w = arg;
     const char *dash = strrchr(name, '-');
+
+    if (!ticket)
+        return; /* a directory */
     uint32_t i = dash ? (uint32_t)g_ascii_strtoull(dash + 1, NULL, 10) : 0;
 
     ticket->user = &worker_log;

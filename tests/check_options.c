@@ -102,7 +102,8 @@ END_TEST
 START_TEST(own_options_are_taken)
 {
     ck_assert_int_eq(PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770,sandbox=no", "-o",
-                           "uid=12,gid=34,sync=always,log=debug", "memory", mountpoint),
+                           "uid=12,gid=34,sync=always,log=debug", "-o", "user_locks=5K,user_content=0", "memory",
+                           mountpoint),
                      0);
     ck_assert(options.foreground);
     ck_assert_int_eq(options.ttl, 1500);
@@ -113,6 +114,8 @@ START_TEST(own_options_are_taken)
     ck_assert_uint_eq(options.gid, 34);
     ck_assert(options.sync_always);
     ck_assert_int_eq(options.log, LOG_LEVEL_DEBUG);
+    ck_assert_uint_eq(options.user_locks, 5 * 1024);
+    ck_assert_uint_eq(options.user_content, 0);
     assert_fuse_arguments("leasefs -o fsname=memory -o subtype=leasefs");
 }
 END_TEST
@@ -281,6 +284,12 @@ START_TEST(wrong_value_is_told_with_what_is_allowed)
         {"ttl=99ms", "ttl=99ms: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"},
         {"ttl=", "ttl=: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"},
         {"owner=me", "owner=me: owner= takes process or user"},
+        {"user_locks=-1", "user_locks=-1: user_locks= takes a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"},
+        {"user_locks=", "user_locks=: user_locks= takes a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"},
+        {"user_content=64MB",
+         "user_content=64MB: user_content= takes a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"},
+        {"user_content=9999999999G",
+         "user_content=9999999999G: user_content= takes a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"},
         {"sync=yes", "sync=yes: sync= takes always or no"},
         {"sandbox=1", "sandbox=1: sandbox= takes yes or no"},
         {"log=loud", "log=loud: log= takes error, warning, info or debug"},

@@ -49,6 +49,9 @@ static void found(void *arg, const char *name, struct backend_ticket *ticket, GB
     GHashTable *all = arg;
 
     (void)meta;
+    if (!ticket) {
+        return; /* a directory */
+    }
     ck_assert_uint_lt(g_hash_table_size(all), G_N_ELEMENTS(log));
     ticket->user = &log[g_hash_table_size(all)];
     memset(ticket->user, 0, sizeof(log[0]));
