@@ -410,6 +410,9 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     if (entry && entry->type == ENTRY_DIRECTORY) {
         return BACKEND_IS_DIRECTORY;
     }
+    if (entry && claim->kind == BACKEND_FCNTL && !lockspace_range_may_grow(space, entry, claim->party)) {
+        return BACKEND_QUOTA;
+    }
     struct ticket *t = NULL;
     struct ticket *obstacle = entry && entry->type == ENTRY_SEQUENCE ? entry->ticket : NULL;
     if (!obstacle) {

@@ -200,6 +200,9 @@ struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uin
 /* Adds to, or takes from, the groups of a ticket; returns by how much the kin of its queue changes. */
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t);
 uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t);
+/* How many ranges a party may hold and wait for on one lock: each change looks at all of them. */
+#define LOCKSPACE_RANGES_MAX 4096
+bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t party);
 /* Replaces what the party of `t`, which was granted, held of its range; true if something was. */
 bool lockspace_range_replace(struct lockspace *space, struct ticket *t);
 /* Whether waiting for what stands in the way of `t` would close a cycle of parties. */

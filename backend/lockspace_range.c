@@ -136,6 +136,12 @@ static GPtrArray *held_ranges(struct lockspace *space, const struct entry *place
     return found;
 }
 
+bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t party)
+{
+    const struct group *g = party ? lockspace_group(space, GROUP_PARTY, party, place) : NULL;
+    return !g || g->count < LOCKSPACE_RANGES_MAX;
+}
+
 static void resize(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
 {
     lockspace_unlink(space, t);
@@ -213,6 +219,13 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
         return result == BACKEND_MISSING ? BACKEND_OK : result;
     }
     GPtrArray *ranges = held_ranges(space, place, party, start, end, NULL);
+    if (ranges->len == 1 && !lockspace_range_may_grow(space, place, party)) {
+        const struct ticket *t = ranges->pdata[0];
+        if (t->scope->start < start && t->scope->end > end) {
+            g_ptr_array_free(ranges, TRUE);
+            return BACKEND_QUOTA; /* it would be two */
+        }
+    }
     for (guint i = 0; i < ranges->len; i++) {
         struct ticket *t = ranges->pdata[i];
         if (t->scope->start <= end && t->scope->end >= start) {

@@ -246,6 +246,29 @@ START_TEST(a_range_is_tested_without_asking_for_it)
 }
 END_TEST
 
+START_TEST(a_party_has_a_limited_number_of_ranges)
+{
+    struct backend_claim one = lock_world_range("A", BACKEND_SHARED, 1, 0, 0);
+    uint64_t count = 0;
+    while (lock_world_try(w, "a", one, NULL) == BACKEND_OK) {
+        ck_assert_uint_le(++count, 100000);
+        one.start = one.end += 10;
+    }
+    ck_assert_uint_ge(count, 1000);
+    ck_assert_int_eq(lock_world_try(w, "a", one, NULL), BACKEND_QUOTA);
+    lock_world_hold(w, "a", lock_world_range("B", BACKEND_SHARED, 2, 0, 9));
+    /* what is given back may be had again, in as many parts */
+    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 0, 100), BACKEND_OK);
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 100));
+    while (lock_world_try(w, "a", one, NULL) == BACKEND_OK) {
+        one.start = one.end += 10;
+    }
+    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 50, 50), BACKEND_QUOTA);
+    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 0, BACKEND_RANGE_MAX), BACKEND_OK);
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 10, BACKEND_RANGE_MAX));
+}
+END_TEST
+
 #define SCENARIO(name) tcase_add_test(tcase, name)
 
 int main(void)
@@ -266,6 +289,7 @@ int main(void)
     SCENARIO(a_party_keeps_what_it_holds_until_its_claim_is_granted);
     SCENARIO(a_range_that_is_downgraded_or_given_back_lets_others_in);
     SCENARIO(a_range_is_tested_without_asking_for_it);
+    SCENARIO(a_party_has_a_limited_number_of_ranges);
     SCENARIO(a_thread_that_waits_is_no_cycle_for_another_of_its_party);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
