@@ -1,5 +1,5 @@
 /* backend: the calls of backend.h, each passed on to the implementation. */
-#include "backend.h"
+#include "backend/backend.h"
 
 #include <string.h>
 

@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "clock.h"
+#include "backend/clock.h"
 
 struct ev_loop;
 struct backend;

@@ -1,5 +1,5 @@
 /* clock: the only place where the backends' time is read. */
-#include "clock.h"
+#include "backend/clock.h"
 
 #include <time.h>
 

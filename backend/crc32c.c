@@ -2,7 +2,7 @@
  *
  * Records are short, so the table is kept small (64 bytes) rather than quick.
  */
-#include "crc32c.h"
+#include "backend/crc32c.h"
 
 #include <string.h>
 

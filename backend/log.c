@@ -2,7 +2,7 @@
  *
  * A line goes out with a single write, so that those of two daemons never mix.
  */
-#include "log.h"
+#include "backend/log.h"
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "backend/clock.h"
 
 /* Of one kind of line, in this time, so many are told. */
 #define LOG_PERIOD 10000 /* milliseconds */

@@ -5,7 +5,7 @@
  * joins.  So the span of a link on the lowest level is always 1 and is not
  * stored, and three quarters of all nodes are three pointers: 32 bytes of heap.
  */
-#include "skiplist.h"
+#include "backend/skiplist.h"
 
 #include <glib.h>
 

@@ -19,9 +19,9 @@
 #include <time.h>
 
 #include "backend/backend.h"
-#include "options.h"
-#include "owner.h"
-#include "sandbox.h"
+#include "fs/options/options.h"
+#include "fs/process/owner.h"
+#include "fs/sandbox/sandbox.h"
 
 /* The first second of a lease, the provisional second of a handle: SECOND in
  * milliseconds. */

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "samples.h"
-#include "stress/stress.h"
+#include "tests/bench/samples.h"
+#include "tests/stress/stress.h"
 
 #define WARM_UP 200
 

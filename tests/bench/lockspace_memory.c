@@ -4,7 +4,7 @@
  * thousand and with a million held; time of a hand-over with ten to ten thousand
  * that wait.  A measurement, not a test: it asserts nothing.
  */
-#include "lockspace.h"
+#include "backend/lockspace/lockspace.h"
 
 #include <inttypes.h>
 #include <malloc.h>

@@ -23,8 +23,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "samples.h"
-#include "stress/stress.h"
+#include "tests/bench/samples.h"
+#include "tests/stress/stress.h"
 
 #define FEW 1000
 #define PROBES 20000

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "samples.h"
-#include "stress/stress.h"
+#include "tests/bench/samples.h"
+#include "tests/stress/stress.h"
 
 #define WARM_UP 200
 #define TTL "30000"

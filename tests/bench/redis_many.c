@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stress/stress.h"
+#include "tests/stress/stress.h"
 
 #define PLACE "redis-many-0000" /* what the lock is called whose requests are given */
 #define TOKEN_LENGTH 32

@@ -1,9 +1,9 @@
 /* samples: see samples.h. */
-#include "samples.h"
+#include "tests/bench/samples.h"
 
 #include <stdlib.h>
 
-#include "stress/stress.h"
+#include "tests/stress/stress.h"
 
 struct samples samples_new(size_t room)
 {

@@ -1,5 +1,5 @@
 /* contract: the loop, the fixtures and the calls of the scenarios. */
-#include "contract.h"
+#include "tests/contract/contract.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 #include <check.h>
 #include <ev.h>
 
-#include "backend.h"
+#include "backend/backend.h"
 
 struct contract {
     const char *name;

@@ -1,5 +1,5 @@
 /* contract_acquire: acquiring, converting, changing and taking away. */
-#include "contract.h"
+#include "tests/contract/contract.h"
 
 START_TEST(free_name_is_granted)
 {

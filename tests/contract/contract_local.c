@@ -2,10 +2,10 @@
  * again when it was ended and is opened again. */
 #include <string.h>
 
-#include "check_main.h"
-#include "contract.h"
-#include "local.h"
-#include "scratch.h"
+#include "backend/local/local.h"
+#include "tests/contract/contract.h"
+#include "tests/support/check_main.h"
+#include "tests/support/scratch.h"
 
 /* contract_local_sync.c is this with sync=always */
 #ifndef LOCAL_SYNC_ALWAYS

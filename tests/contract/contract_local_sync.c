@@ -2,4 +2,4 @@
  * where completions come after the call has returned. */
 #define LOCAL_SYNC_ALWAYS true
 #define LOCAL_NAME "local sync=always"
-#include "contract_local.c"
+#include "tests/contract/contract_local.c"

@@ -1,7 +1,7 @@
 /* contract_memory: the contract, kept by the backend that keeps nothing. */
-#include "check_main.h"
-#include "contract.h"
-#include "local.h"
+#include "backend/local/local.h"
+#include "tests/contract/contract.h"
+#include "tests/support/check_main.h"
 
 static struct backend *open_memory(void)
 {

@@ -1,5 +1,5 @@
 /* contract_name: directories, listings and renaming. */
-#include "contract.h"
+#include "tests/contract/contract.h"
 
 START_TEST(directories_are_made_and_removed)
 {

@@ -1,5 +1,5 @@
 /* contract_queue: byte ranges of parties, and directories of sequence tickets. */
-#include "contract.h"
+#include "tests/contract/contract.h"
 
 #include <string.h>
 

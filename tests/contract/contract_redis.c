@@ -2,10 +2,10 @@
  * one server, and other clients of it, are to each other. */
 #include <stdio.h>
 
-#include "check_main.h"
-#include "contract.h"
-#include "redis.h"
-#include "redis_server.h"
+#include "backend/redis/redis.h"
+#include "tests/contract/contract.h"
+#include "tests/support/check_main.h"
+#include "tests/support/redis_server.h"
 
 static struct redis_server *server;
 

@@ -1,5 +1,5 @@
 /* contract_suite: the list. */
-#include "contract.h"
+#include "tests/contract/contract.h"
 
 Suite *contract_suite(const struct contract *subject)
 {

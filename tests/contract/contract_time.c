@@ -1,5 +1,5 @@
 /* contract_time: terms, renewals, and what happens at their end. */
-#include "contract.h"
+#include "tests/contract/contract.h"
 
 static struct backend_ticket *get_short(const char *name, struct contract_log *log)
 {

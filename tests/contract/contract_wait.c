@@ -1,5 +1,5 @@
 /* contract_wait: the queue of a lock. */
-#include "contract.h"
+#include "tests/contract/contract.h"
 
 START_TEST(waiter_is_granted_when_the_holder_releases)
 {

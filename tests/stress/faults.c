@@ -24,7 +24,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "faults.h"
+#include "tests/stress/faults.h"
 
 /* A call that takes longer than this is taken not to be answered at all. */
 #define ANSWER_LIMIT (30 * STRESS_SECOND)

@@ -13,7 +13,7 @@
 #ifndef TESTS_STRESS_FAULTS_H
 #define TESTS_STRESS_FAULTS_H
 
-#include "history.h"
+#include "tests/stress/history.h"
 
 #define FAULTS_MOUNTS_MAX 8
 #define FAULTS_HOLDS_MAX 20000 /* of one client */

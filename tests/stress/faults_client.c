@@ -18,7 +18,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "faults.h"
+#include "tests/stress/faults.h"
 
 #define FUSE_SUPER_MAGIC 0x65735546
 

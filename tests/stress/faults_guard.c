@@ -10,7 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "faults.h"
+#include "tests/stress/faults.h"
 
 struct guard_record {
     int64_t token, owner;

@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "history.h"
+#include "tests/stress/history.h"
 
 /* A call that takes longer than this is taken not to be answered at all. */
 #define ANSWER_LIMIT (20 * STRESS_SECOND)

@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "stress.h"
+#include "tests/stress/stress.h"
 
 #define HISTORY_RANGE_MAX INT64_MAX
 

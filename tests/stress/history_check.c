@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "history.h"
+#include "tests/stress/history.h"
 
 static const char *const kind_names[] = {"lease", "flock", "fcntl", "OFD", "ticket", "nothing"};
 

@@ -15,7 +15,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "history_client.h"
+#include "tests/stress/history_client.h"
 
 static const char *const operation_names[] = {
     [OPERATION_EXCL] = "open(O_EXCL)",

@@ -7,7 +7,7 @@
 #ifndef TESTS_STRESS_HISTORY_CLIENT_H
 #define TESTS_STRESS_HISTORY_CLIENT_H
 
-#include "history.h"
+#include "tests/stress/history.h"
 
 #define SLOTS 2
 #define PIECES_MAX 6

@@ -6,7 +6,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "history_client.h"
+#include "tests/stress/history_client.h"
 
 /* open(O_CREAT|O_EXCL); the file stays open now and then. */
 void client_acquire_excl(struct client *c, struct slot *slot)

@@ -6,7 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "history_client.h"
+#include "tests/stress/history_client.h"
 
 #define RANGE_BYTES 64
 

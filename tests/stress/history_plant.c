@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "history.h"
+#include "tests/stress/history.h"
 
 /* --- faults planted into a history that happened ----------------------------- */
 

@@ -8,7 +8,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "history_client.h"
+#include "tests/stress/history_client.h"
 
 static bool client_stands_in(const struct client *c, uint32_t name)
 {

@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stress.h"
+#include "tests/stress/stress.h"
 
 #define ERRNO_MAX 1024
 

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "stress.h"
+#include "tests/stress/stress.h"
 
 struct lapse_file {
     char path[4096];

@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stress.h"
+#include "tests/stress/stress.h"
 
 #define STATUS_LOST 75
 #define LIMIT (60 * STRESS_SECOND)

@@ -1,5 +1,5 @@
 /* stress: what the stress programs share; see stress.h. */
-#include "stress.h"
+#include "tests/stress/stress.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -27,7 +27,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "stress.h"
+#include "tests/stress/stress.h"
 
 #define SETTLE_LIMIT (5 * STRESS_SECOND)
 

@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "stress.h"
+#include "tests/stress/stress.h"
 
 #define GRANTED 42
 

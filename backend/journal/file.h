@@ -1,0 +1,101 @@
+/* file: one file of records; see journal.h for its format.
+ *
+ * What journal.c, file.c and compact.c share, and nobody else
+ * includes.
+ */
+#ifndef BACKEND_JOURNAL_FILE_H
+#define BACKEND_JOURNAL_FILE_H
+
+#include <glib.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "backend/journal/journal.h"
+
+#define JOURNAL_HEADER_SIZE 20 /* magic, version, salt, crc32c */
+#define JOURNAL_BODY_MIN 9     /* type and sequence */
+#define JOURNAL_RECORD_MIN 17  /* with length and checksum */
+#define JOURNAL_BODY_MAX (16U * 1024 * 1024)
+
+#define LOCK_NAME "lock"
+#define JOURNAL_NAME "journal"
+#define JOURNAL_NEW_NAME "journal.new"
+
+struct journal_file {
+    int fd;            /* -1: there is none */
+    uint32_t salt;     /* of this file's checksums: user data cannot look like a record */
+    uint32_t chain;    /* checksum of the last record appended */
+    uint64_t sequence; /* of the last record appended */
+    uint64_t size;     /* bytes written */
+    uint64_t room;     /* bytes of the file, from its beginning, that have their place on the disk; 0: not asked for */
+    uint32_t written_chain; /* both as of the last record written */
+    uint64_t written_sequence;
+    GByteArray *batch; /* appended and not yet written */
+};
+
+/* Creates a file with nothing but its header in it.  0 or -errno. */
+int journal_file_create(struct journal_file *file, int directory, const char *name);
+
+/* Reads all records of file->fd and leaves `file` ready to append; a torn tail
+ * is cut off.  0, or -errno with a line in `error` that begins with `path`. */
+int journal_file_read(struct journal_file *file, const char *path, journal_replay *replay, void *arg, uint64_t *ret_cut,
+                      char *error, size_t error_size);
+
+int journal_file_append(struct journal_file *file, uint8_t type, const void *payload, size_t length);
+
+/* Writes the batch.  After an error the batch is dropped and the file as it was
+ * before; if that cannot be, the error is not one of a full disk. */
+int journal_file_commit(struct journal_file *file);
+
+/* Takes room on the disk for so many bytes beyond the batch.  0 or -errno. */
+int journal_file_make_room(struct journal_file *file, uint64_t bytes);
+
+/* Whether room may be there again later: ENOSPC, EDQUOT. */
+bool journal_is_full(int error);
+
+enum journal_compaction {
+    JOURNAL_COMPACT_NONE,
+    JOURNAL_COMPACT_COPYING, /* records go to both files */
+    JOURNAL_COMPACT_SYNCING, /* the new file is complete, the thread is to sync it */
+    JOURNAL_COMPACT_READY,   /* and has; or compact_error says why not */
+};
+
+struct journal {
+    char *path; /* of the directory, for messages */
+    int directory;
+    int lock;
+    struct journal_file file;
+    struct journal_file next; /* the file that compaction writes */
+    uint64_t appended;        /* sequence of the last record appended, over all files */
+    atomic_uint_fast64_t committed;
+    atomic_uint_fast64_t synced;
+    atomic_int failed; /* the errno that ended the journal */
+    uint64_t spare;    /* room to be kept behind what is written */
+    bool roomless;     /* the filesystem cannot give room ahead */
+
+    pthread_t thread;
+    bool threaded;           /* the thread runs */
+    pthread_mutex_t mutex;   /* for all below, and for the fds against the thread */
+    pthread_cond_t work;     /* the thread waits here */
+    pthread_cond_t progress; /* journal_sync_wait waits here */
+    bool stop;
+    uint64_t wanted;      /* sync at least up to here */
+    bool directory_dirty; /* a rename is not yet safe */
+    enum journal_compaction compaction;
+    uint64_t compactions; /* how many have begun */
+    int compact_error;
+    GArray *retired; /* fds for the thread to close, once it does not use them */
+    void (*on_synced)(void *arg);
+    void *on_synced_arg;
+};
+
+/* Fails the journal for good.  Returns -error. */
+int journal_fail(struct journal *j, int error);
+
+/* Starts the thread if it does not run yet; call with the mutex held. */
+int journal_need_thread(struct journal *j);
+
+/* Closes an fd when the thread no longer uses it; call with the mutex held. */
+void journal_retire(struct journal *j, int fd);
+
+#endif

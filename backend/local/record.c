@@ -1,0 +1,192 @@
+/* record: encodes and decodes journal payloads, field by field. */
+#include "backend/local/record.h"
+
+#include <string.h>
+
+#define NO_BYTES UINT32_MAX
+#define TIME_LIMIT (INT64_C(1) << 59) /* milliseconds */
+
+static void put_u8(GByteArray *out, uint8_t value)
+{
+    g_byte_array_append(out, &value, 1);
+}
+
+void local_record_u32(GByteArray *out, uint32_t value)
+{
+    value = GUINT32_TO_LE(value);
+    g_byte_array_append(out, (const guint8 *)&value, sizeof(value));
+}
+
+void local_record_u64(GByteArray *out, uint64_t value)
+{
+    value = GUINT64_TO_LE(value);
+    g_byte_array_append(out, (const guint8 *)&value, sizeof(value));
+}
+
+static void put_i64(GByteArray *out, int64_t value)
+{
+    local_record_u64(out, (uint64_t)value);
+}
+
+void local_record_string(GByteArray *out, const char *text)
+{
+    guint length = (guint)strlen(text) + 1;
+
+    local_record_u32(out, length);
+    g_byte_array_append(out, (const guint8 *)text, length);
+}
+
+void local_record_bytes(GByteArray *out, GBytes *bytes)
+{
+    gsize length;
+    const guint8 *data;
+
+    if (!bytes) {
+        local_record_u32(out, NO_BYTES);
+        return;
+    }
+    data = g_bytes_get_data(bytes, &length);
+    local_record_u32(out, (uint32_t)length);
+    if (length)
+        g_byte_array_append(out, data, (guint)length);
+}
+
+void local_record_session(GByteArray *out, const struct local_session *session)
+{
+    put_i64(out, session->boottime);
+    put_i64(out, session->wall);
+    local_record_string(out, session->boot_id);
+}
+
+void local_record_lease(GByteArray *out, const struct local_lease *lease)
+{
+    local_record_u64(out, lease->fence);
+    local_record_u64(out, lease->replaces);
+    put_u8(out, lease->flags);
+    put_i64(out, lease->ttl);
+    put_i64(out, lease->acquired);
+    put_i64(out, lease->deadline);
+    local_record_string(out, lease->name);
+    local_record_bytes(out, lease->meta);
+    local_record_bytes(out, lease->content);
+    if (lease->flags & LOCAL_LEASE_OVER)
+        local_record_u64(out, lease->over);
+}
+
+void local_record_directory(GByteArray *out, const char *name, const struct backend_directory *directory)
+{
+    local_record_string(out, name);
+    put_i64(out, directory->ttl);
+    local_record_u32(out, directory->width);
+    put_i64(out, directory->delay);
+    local_record_u64(out, directory->sequence);
+    local_record_bytes(out, directory->meta);
+}
+
+/* The next `length` bytes, or NULL. */
+static const uint8_t *take(struct local_reader *in, size_t length)
+{
+    const uint8_t *at = in->at;
+
+    if (in->bad || in->left < length) {
+        in->bad = true;
+        return NULL;
+    }
+    in->at += length;
+    in->left -= length;
+    return at;
+}
+
+uint8_t local_read_u8(struct local_reader *in)
+{
+    const uint8_t *at = take(in, 1);
+
+    return at ? *at : 0;
+}
+
+uint32_t local_read_u32(struct local_reader *in)
+{
+    const uint8_t *at = take(in, 4);
+    uint32_t value = 0;
+
+    if (at)
+        memcpy(&value, at, sizeof(value));
+    return GUINT32_FROM_LE(value);
+}
+
+uint64_t local_read_u64(struct local_reader *in)
+{
+    const uint8_t *at = take(in, 8);
+    uint64_t value = 0;
+
+    if (at)
+        memcpy(&value, at, sizeof(value));
+    return GUINT64_FROM_LE(value);
+}
+
+int64_t local_read_time(struct local_reader *in)
+{
+    int64_t time = (int64_t)local_read_u64(in);
+
+    if (time < -TIME_LIMIT || time > TIME_LIMIT) {
+        in->bad = true;
+        return 0;
+    }
+    return time;
+}
+
+const char *local_read_string(struct local_reader *in)
+{
+    uint32_t length = local_read_u32(in);
+    const uint8_t *at = take(in, length);
+
+    if (!at || !length || memchr(at, '\0', length) != at + length - 1) {
+        in->bad = true;
+        return "";
+    }
+    return (const char *)at;
+}
+
+GBytes *local_read_bytes(struct local_reader *in)
+{
+    uint32_t length = local_read_u32(in);
+    const uint8_t *at;
+
+    if (length == NO_BYTES)
+        return NULL;
+    at = take(in, length);
+    return at ? g_bytes_new(at, length) : NULL;
+}
+
+void local_read_session(struct local_reader *in, struct local_session *ret_session)
+{
+    ret_session->boottime = local_read_time(in);
+    ret_session->wall = local_read_time(in);
+    ret_session->boot_id = local_read_string(in);
+}
+
+void local_read_lease(struct local_reader *in, struct local_lease *ret_lease)
+{
+    ret_lease->fence = local_read_u64(in);
+    ret_lease->replaces = local_read_u64(in);
+    ret_lease->flags = local_read_u8(in);
+    ret_lease->ttl = local_read_time(in);
+    ret_lease->acquired = local_read_time(in);
+    ret_lease->deadline = local_read_time(in);
+    ret_lease->name = local_read_string(in);
+    ret_lease->meta = local_read_bytes(in);
+    ret_lease->content = local_read_bytes(in);
+    ret_lease->over = ret_lease->flags & LOCAL_LEASE_OVER ? local_read_u64(in) : 0;
+}
+
+const char *local_read_directory(struct local_reader *in, struct backend_directory *ret_directory)
+{
+    const char *name = local_read_string(in);
+
+    ret_directory->ttl = local_read_time(in);
+    ret_directory->width = local_read_u32(in);
+    ret_directory->delay = local_read_time(in);
+    ret_directory->sequence = local_read_u64(in);
+    ret_directory->meta = local_read_bytes(in);
+    return name;
+}

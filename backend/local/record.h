@@ -1,0 +1,90 @@
+/* record: the payloads of a local backend's journal records.
+ *
+ * All integers are little-endian; a name or boot id is a u32 length (with the
+ * NUL) and its bytes; a GBytes is a u32 length and its bytes, UINT32_MAX for
+ * NULL.  A record of a type or a length that is not known refuses the start:
+ * it was written by another version.
+ *
+ *     SESSION    i64 boottime, i64 wall clock, boot id
+ *     FENCE      u64 the next fencing token, or one not yet given out
+ *     LEASE      u64 fence, u64 the fence it had before or 0, u8 flags, i64 ttl,
+ *                i64 acquired, i64 deadline, name, meta, content: as it is now;
+ *                with LOCAL_LEASE_OVER, u64 fence of the lease that had its name
+ *                and ended with this
+ *     END        u64 fence
+ *     RENEWALS   any number of: u64 fence, i64 ttl, i64 deadline
+ *     CHANGE     u64 fence, u8 enum of backend_set, meta, content
+ *     DIRECTORY  name, i64 ttl, u32 width, i64 delay, u64 sequence, meta: as it
+ *                is now
+ *     RMDIR      name
+ *     UNTIMED    of all leases so far: renewals may be missing from here on, so
+ *                after a restart each gets a full term
+ */
+#ifndef BACKEND_LOCAL_RECORD_H
+#define BACKEND_LOCAL_RECORD_H
+
+#include "backend/backend.h"
+
+enum local_record {
+    LOCAL_SESSION = 1,
+    LOCAL_FENCE,
+    LOCAL_LEASE,
+    LOCAL_END,
+    LOCAL_RENEWALS,
+    LOCAL_CHANGE,
+    LOCAL_DIRECTORY,
+    LOCAL_RMDIR,
+    LOCAL_UNTIMED,
+};
+
+enum { LOCAL_LEASE_HELD = 1, LOCAL_LEASE_SEQUENCE = 2, LOCAL_LEASE_SHARED = 4, LOCAL_LEASE_OVER = 8 };
+
+struct local_session {
+    clock_ms boottime; /* both clocks read together */
+    int64_t wall;
+    const char *boot_id;
+};
+
+/* A lease as it is written down. */
+struct local_lease {
+    const char *name;
+    uint64_t fence;
+    uint64_t replaces; /* fencing token under which it was known before; 0: the same */
+    uint64_t over;     /* with LOCAL_LEASE_OVER */
+    uint8_t flags;     /* of LOCAL_LEASE_ */
+    int64_t ttl;
+    clock_ms acquired;
+    clock_ms deadline;
+    GBytes *meta;
+    GBytes *content;
+};
+
+/* Writing: appends to `out`. */
+void local_record_u32(GByteArray *out, uint32_t value);
+void local_record_u64(GByteArray *out, uint64_t value);
+void local_record_string(GByteArray *out, const char *text);
+void local_record_bytes(GByteArray *out, GBytes *bytes);
+void local_record_session(GByteArray *out, const struct local_session *session);
+void local_record_lease(GByteArray *out, const struct local_lease *lease);
+void local_record_directory(GByteArray *out, const char *name, const struct backend_directory *directory);
+
+/* Reading: what is not there reads as 0, "" or NULL and sets `bad`. */
+struct local_reader {
+    const uint8_t *at;
+    size_t left;
+    bool bad;
+};
+
+uint8_t local_read_u8(struct local_reader *in);
+uint32_t local_read_u32(struct local_reader *in);
+uint64_t local_read_u64(struct local_reader *in);
+int64_t
+local_read_time(struct local_reader *in); /* bad if no clock shows it; a sum of some of them does not overflow */
+const char *local_read_string(struct local_reader *in); /* borrowed from the record */
+GBytes *local_read_bytes(struct local_reader *in);      /* a new reference, or NULL */
+/* Strings are borrowed, GBytes are new references. */
+void local_read_session(struct local_reader *in, struct local_session *ret_session);
+void local_read_lease(struct local_reader *in, struct local_lease *ret_lease);
+const char *local_read_directory(struct local_reader *in, struct backend_directory *ret_directory);
+
+#endif

@@ -1,0 +1,685 @@
+/* lockspace: what can be asked of tickets; see lockspace.h.
+ *
+ * Every call that takes tickets out or weakens them ends with lockspace_update
+ * on their place, which grants what has become free.
+ */
+#include "backend/lockspace/private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LEAF_MAX = 255 };
+
+_Static_assert(sizeof(struct ticket) <= 88, "a ticket is to fit 96 bytes of heap");
+
+uint32_t lockspace_random(struct lockspace *space)
+{
+    uint32_t x = space->random += 0x9e3779b9u;
+    x = (x ^ (x >> 16)) * 0x85ebca6bu;
+    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
+    return x ^ (x >> 16);
+}
+
+static clock_ms next_event(const struct ticket *t)
+{
+    return MIN(t->due, t->head.deadline);
+}
+
+static int compare_agenda(const void *a, const void *b)
+{
+    const struct ticket *x = a, *y = b;
+    clock_ms s = next_event(x), t = next_event(y);
+    if (s != t) {
+        return s < t ? -1 : 1;
+    }
+    if (x->head.fence != y->head.fence) {
+        return x->head.fence < y->head.fence ? -1 : 1;
+    }
+    uint64_t p = x->scope ? x->scope->part : 0, q = y->scope ? y->scope->part : 0;
+    return (p > q) - (p < q);
+}
+
+struct lockspace *lockspace_new(const struct lockspace_listener *listener, void *context, uint32_t seed)
+{
+    struct lockspace *space = g_new0(struct lockspace, 1);
+    struct backend_directory attributes = {.width = 1};
+    space->listener = *listener;
+    space->context = context;
+    space->random = seed;
+    space->next_fence = 1;
+    space->groups = g_hash_table_new_full(lockspace_group_hash, lockspace_group_equal, g_free, NULL);
+    skiplist_init(&space->agenda, compare_agenda, lockspace_random(space));
+    space->root = lockspace_directory_new(space, NULL, "", &attributes);
+    return space;
+}
+
+void lockspace_free(struct lockspace *space)
+{
+    if (space) {
+        skiplist_clear(&space->agenda);
+        lockspace_tree_free(space);
+        g_hash_table_destroy(space->groups);
+        g_free(space);
+    }
+}
+
+uint64_t lockspace_next_fence(const struct lockspace *space)
+{
+    return space->next_fence;
+}
+
+void lockspace_raise_fence(struct lockspace *space, uint64_t next)
+{
+    space->next_fence = MAX(space->next_fence, next);
+}
+
+struct backend_counts lockspace_counts(const struct lockspace *space)
+{
+    return (struct backend_counts){.locks = space->locks, .waiting = space->waiting};
+}
+
+/* Tickets */
+
+void lockspace_trim_scope(struct ticket *t)
+{
+    const struct scope *s = t->scope;
+    if (s && !s->handle && !s->party && s->start == 0 && s->end == BACKEND_RANGE_MAX && !s->part &&
+        (t->head.held || !s->due)) {
+        g_free(t->scope);
+        t->scope = NULL;
+    }
+}
+
+/* Only while the ticket is not linked. */
+static void set_scope(struct ticket *t, const struct backend_claim *claim)
+{
+    bool ranged = claim->kind == BACKEND_FCNTL && !claim->sequence;
+    if (!t->scope) {
+        t->scope = g_new0(struct scope, 1);
+    }
+    t->scope->handle = claim->handle;
+    t->scope->party = claim->party;
+    t->scope->start = ranged ? claim->start : 0;
+    t->scope->end = ranged ? claim->end : BACKEND_RANGE_MAX;
+    t->scope->due = 0;
+    lockspace_trim_scope(t);
+}
+
+static void set_bytes(GBytes **bytes, GBytes *value)
+{
+    GBytes *old = *bytes;
+    *bytes = value ? g_bytes_ref(value) : NULL;
+    if (old) {
+        g_bytes_unref(old);
+    }
+}
+
+struct ticket *lockspace_ticket_new(const struct backend_claim *claim)
+{
+    struct ticket *t = g_new0(struct ticket, 1);
+    t->head.user = claim->user;
+    t->head.kind = (uint8_t)claim->kind;
+    t->head.mode = (uint8_t)claim->mode;
+    t->due = CLOCK_NEVER;
+    set_bytes(&t->meta, claim->meta);
+    set_bytes(&t->content, claim->content);
+    set_scope(t, claim);
+    return t;
+}
+
+struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct ticket *t, uint64_t start, uint64_t end)
+{
+    struct ticket *piece = g_memdup2(t, sizeof(*t));
+    piece->scope = g_memdup2(t->scope, sizeof(*t->scope));
+    piece->scope->start = start;
+    piece->scope->end = end;
+    piece->scope->part = ++space->next_part;
+    piece->meta = piece->content = NULL;
+    set_bytes(&piece->meta, t->meta);
+    set_bytes(&piece->content, t->content);
+    return piece;
+}
+
+void lockspace_ticket_free(struct backend_ticket *ticket)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    if (!t) {
+        return;
+    }
+    if (t->entry && (t->entry->type == ENTRY_ENDED || t->entry->type == ENTRY_ENDED_SEQUENCE)) {
+        g_free(t->entry);
+    }
+    set_bytes(&t->meta, NULL);
+    set_bytes(&t->content, NULL);
+    g_free(t->scope);
+    g_free(t);
+}
+
+GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket)
+{
+    return ((const struct ticket *)ticket)->meta;
+}
+
+GBytes *lockspace_ticket_content(const struct backend_ticket *ticket)
+{
+    return ((const struct ticket *)ticket)->content;
+}
+
+bool lockspace_ticket_sequence(const struct backend_ticket *ticket)
+{
+    const struct entry *entry = ((const struct ticket *)ticket)->entry;
+    return entry->type == ENTRY_SEQUENCE || entry->type == ENTRY_ENDED_SEQUENCE;
+}
+
+uint64_t lockspace_ticket_party(const struct backend_ticket *ticket)
+{
+    return lockspace_party((const struct ticket *)ticket);
+}
+
+void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t due)
+{
+    t->head.ttl = MIN(ttl, LOCKSPACE_TTL_MAX);
+    t->head.deadline = now + t->head.ttl;
+    t->due = due > 0 ? now + MIN(due, LOCKSPACE_TTL_MAX) : CLOCK_NEVER;
+    if (!t->head.held && due > 0 && !t->scope) {
+        t->scope = g_new0(struct scope, 1);
+        t->scope->end = BACKEND_RANGE_MAX;
+    }
+    if (t->scope) {
+        t->scope->due = due;
+    }
+}
+
+/* Ends */
+
+void lockspace_finish(struct lockspace *space, struct ticket *t)
+{
+    lockspace_leave(space, t);
+    if (t->entry->type == ENTRY_SEQUENCE) {
+        lockspace_entry_free(space, t->entry);
+        t->entry = NULL;
+    }
+    lockspace_ticket_free(&t->head);
+}
+
+/* Takes the place of a ticket that has left, for as long as the directory's delay. */
+static void block(struct lockspace *space, clock_ms now, const struct ticket *lost, int64_t delay)
+{
+    struct ticket *t = g_new0(struct ticket, 1);
+    t->head.kind = LOCKSPACE_BLOCKER;
+    t->head.mode = BACKEND_EXCLUSIVE;
+    t->head.fence = lost->head.fence;
+    t->head.acquired = now;
+    t->head.held = true;
+    t->entry = lockspace_place(lost);
+    set_bytes(&t->meta, lost->meta);
+    if (lost->scope && lost->scope->part) {
+        t->scope = g_new0(struct scope, 1);
+        t->scope->end = BACKEND_RANGE_MAX;
+        t->scope->part = lost->scope->part;
+    }
+    lockspace_start_term(t, now, delay, 0);
+    lockspace_join(space, t, true);
+}
+
+void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
+{
+    struct entry *entry = t->entry;
+    if (t->head.kind == LOCKSPACE_BLOCKER) {
+        lockspace_finish(space, t);
+        return;
+    }
+    int64_t delay = entry->parent->attributes.delay;
+    bool lost = why != BACKEND_RELEASED; /* against the will of its holder */
+    struct entry *ended = lockspace_entry_ended(entry);
+    lockspace_leave(space, t);
+    if (lost && delay > 0 && t->head.held && t->head.kind != BACKEND_PROVISIONAL) {
+        block(space, now, t, delay);
+    }
+    if (entry->type == ENTRY_SEQUENCE) {
+        lockspace_entry_free(space, entry);
+    }
+    t->entry = ended;
+    if (space->listener.ended) {
+        space->listener.ended(space->context, &t->head, why);
+    } else {
+        lockspace_ticket_free(&t->head);
+    }
+}
+
+static void end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
+{
+    struct entry *place = lockspace_place(t);
+    uint64_t start = lockspace_start(t), end = lockspace_end(t);
+    lockspace_expel(space, now, t, why);
+    lockspace_update(space, now, place, start, end);
+}
+
+void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    struct entry *place = lockspace_place(t);
+    uint64_t start = lockspace_start(t), end = lockspace_end(t);
+    lockspace_finish(space, t);
+    lockspace_update(space, now, place, start, end);
+}
+
+/* The holders, or the one whose fencing token is `fence`; a sequence ticket that waits too. */
+static GPtrArray *revoked(const struct entry *entry, uint64_t fence)
+{
+    GPtrArray *found = g_ptr_array_new();
+    struct queue *q = lockspace_queue(entry);
+    struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
+    for (struct ticket *t = q ? lockspace_ticket(node) : entry->ticket; t; t = lockspace_ticket(node)) {
+        if (t->head.kind != LOCKSPACE_BLOCKER && (!fence || t->head.fence == fence)) {
+            g_ptr_array_add(found, t);
+        }
+        node = node ? skiplist_next(node) : NULL;
+    }
+    return found;
+}
+
+bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t fence,
+                             const struct backend_match *match)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    bool located = lockspace_locate(space, name, &directory, &leaf) == BACKEND_OK;
+    struct entry *entry = located ? lockspace_entry_find(directory, leaf) : NULL;
+    bool all = true;
+    if (!entry || entry->type == ENTRY_DIRECTORY) {
+        return true;
+    }
+    GPtrArray *found = revoked(entry, fence);
+    for (guint i = 0; i < found->len; i++) {
+        all = all && backend_matches(match, ((struct ticket *)found->pdata[i])->meta);
+    }
+    g_ptr_array_free(found, TRUE);
+    return all;
+}
+
+enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, const char *name, uint64_t fence)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
+    struct entry *entry = result == BACKEND_OK ? lockspace_entry_find(directory, leaf) : NULL;
+    enum backend_end why = fence ? BACKEND_RELEASED : BACKEND_BROKEN;
+    if (!entry) {
+        return result == BACKEND_OK ? BACKEND_MISSING : result;
+    }
+    if (entry->type == ENTRY_DIRECTORY) {
+        return BACKEND_IS_DIRECTORY;
+    }
+    GPtrArray *found = revoked(entry, fence);
+    result = found->len > 0 ? BACKEND_OK : fence ? BACKEND_STALE : BACKEND_MISSING;
+    struct entry *place = found->len > 0 ? lockspace_place(found->pdata[0]) : NULL;
+    for (guint i = 0; i < found->len; i++) {
+        lockspace_expel(space, now, found->pdata[i], why);
+    }
+    if (place) {
+        lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
+    }
+    g_ptr_array_free(found, TRUE);
+    return result;
+}
+
+/* Claims */
+
+/* What stands in the way of `t`, which is to be appended; what has expired is
+ * ended, not counted.  Sets its number to the next one, and its entry to
+ * the one that has the name, or NULL. */
+static struct ticket *clear_way(struct lockspace *space, clock_ms now, struct directory *directory, const char *leaf,
+                                struct ticket *t)
+{
+    for (;;) {
+        t->head.fence = space->next_fence;
+        t->entry = lockspace_entry_find(directory, leaf);
+        struct ticket *obstacle = t->entry ? lockspace_obstacle(space, lockspace_place(t), t) : NULL;
+        if (!obstacle || obstacle->head.deadline > now) {
+            return obstacle;
+        }
+        end_ticket(space, now, obstacle, BACKEND_EXPIRED);
+    }
+}
+
+/* Puts a ticket in, holding or waiting, and gives it the next number. */
+static enum backend_result append(struct lockspace *space, clock_ms now, struct ticket *t,
+                                  const struct backend_claim *claim, bool held)
+{
+    space->next_fence++;
+    t->head.acquired = now;
+    t->head.held = held;
+    lockspace_start_term(t, now, claim->ttl, claim->due);
+    lockspace_join(space, t, held);
+    if (!held) {
+        lockspace_tell_wanted(space, t);
+        return BACKEND_QUEUED;
+    }
+    struct entry *place = lockspace_place(t);
+    const struct queue *q = lockspace_queue(place);
+    if (lockspace_range_replace(space, t) || (q && q->kin > 0)) {
+        /* what was replaced is free for others, and kin that wait may now pass who waits for this one */
+        lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
+    } else {
+        lockspace_settle(space, place);
+    }
+    return BACKEND_OK;
+}
+
+static enum backend_result acquire_sequence(struct lockspace *space, clock_ms now, struct directory *directory,
+                                            const char *prefix, const struct backend_claim *claim,
+                                            struct backend_ticket **ret_ticket)
+{
+    char leaf[LEAF_MAX + 1];
+    uint64_t number = directory->attributes.sequence;
+    do {
+        int length = snprintf(leaf, sizeof(leaf), "%s%010" PRIu64, prefix, number++);
+        if (length >= (int)sizeof(leaf) || prefix[strlen(prefix) - 1] != '-') {
+            return BACKEND_INVALID;
+        }
+    } while (lockspace_entry_find(directory, leaf));
+    directory->attributes.sequence = number;
+
+    struct ticket *t = lockspace_ticket_new(claim);
+    struct entry *file = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
+    file->ticket = t;
+    struct ticket *obstacle = clear_way(space, now, directory, leaf, t);
+    *ret_ticket = &t->head;
+    return append(space, now, t, claim, !obstacle);
+}
+
+enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, const char *name,
+                                      const struct backend_claim *claim, struct backend_ticket **ret_ticket,
+                                      struct backend_info *ret_holder)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
+    if (result != BACKEND_OK) {
+        return *name ? result : BACKEND_IS_DIRECTORY;
+    }
+    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
+        return BACKEND_INVALID;
+    }
+    if (claim->sequence) {
+        return acquire_sequence(space, now, directory, leaf, claim, ret_ticket);
+    }
+    const struct entry *entry = lockspace_entry_find(directory, leaf);
+    if (entry && entry->type == ENTRY_DIRECTORY) {
+        return BACKEND_IS_DIRECTORY;
+    }
+    if (entry && claim->kind == BACKEND_FCNTL && !lockspace_range_may_grow(space, entry, claim->party)) {
+        return BACKEND_QUOTA;
+    }
+    struct ticket *t = NULL;
+    struct ticket *obstacle = entry && entry->type == ENTRY_SEQUENCE ? entry->ticket : NULL;
+    if (!obstacle) {
+        t = lockspace_ticket_new(claim);
+        obstacle = clear_way(space, now, directory, leaf, t);
+    }
+    if (obstacle && (!t || !claim->wait)) {
+        if (ret_holder) {
+            lockspace_describe(obstacle, ret_holder);
+        }
+        lockspace_ticket_free(t ? &t->head : NULL);
+        return BACKEND_BUSY;
+    }
+    if (obstacle && lockspace_range_deadlock(space, t)) {
+        lockspace_ticket_free(&t->head);
+        return BACKEND_DEADLOCK;
+    }
+    if (!t->entry) {
+        t->entry = lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
+    }
+    *ret_ticket = &t->head;
+    return append(space, now, t, claim, !obstacle);
+}
+
+/* Of those that hold the one with the lowest range, or else the first that waits. */
+static struct ticket *lowest_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t)
+{
+    struct ticket *lowest = lockspace_obstacle(space, place, t), *next;
+    struct way way = {0};
+    while (lowest && lockspace_start(lowest) > 0 && (next = lockspace_next_obstacle(space, place, t, &way)) &&
+           next->head.held) {
+        lowest = lockspace_start(next) < lockspace_start(lowest) ? next : lowest;
+    }
+    return lowest;
+}
+
+void lockspace_test(struct lockspace *space, const char *name, const struct backend_claim *claim,
+                    struct backend_info *ret_info)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    struct entry *entry = NULL;
+    *ret_info = (struct backend_info){.type = BACKEND_NOTHING};
+    if (!claim->sequence && lockspace_locate(space, name, &directory, &leaf) == BACKEND_OK) {
+        entry = lockspace_entry_find(directory, leaf);
+    }
+    if (!entry || entry->type == ENTRY_DIRECTORY) {
+        return;
+    }
+    struct ticket *t = lockspace_ticket_new(claim);
+    struct ticket *obstacle = NULL;
+    t->head.fence = space->next_fence;
+    if (entry->type == ENTRY_SEQUENCE) {
+        obstacle = lockspace_conflict(entry, entry->ticket, t) ? entry->ticket : NULL;
+    } else {
+        obstacle = lowest_obstacle(space, entry, t);
+    }
+    if (obstacle) {
+        lockspace_describe(obstacle, ret_info);
+    }
+    lockspace_ticket_free(&t->head);
+}
+
+/* Changes */
+
+/* A holder besides `t` that the claim excludes. */
+static struct ticket *excluded_holder(const struct ticket *t, const struct ticket *wanted)
+{
+    const struct entry *place = lockspace_place(t);
+    const struct queue *q = lockspace_queue(place);
+    for (struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL; node; node = skiplist_next(node)) {
+        struct ticket *other = lockspace_ticket(node);
+        if (other != t && lockspace_conflict(place, other, wanted)) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+/* Whether holders other than `t` exclude what it is to become.  Those that have
+ * expired are ended.  In a sequence the holders before it leave room for `width`
+ * exclusive ones, but none for one among shared ones. */
+static bool may_convert(struct lockspace *space, clock_ms now, struct ticket *t, const struct backend_claim *claim)
+{
+    const struct entry *place = lockspace_place(t);
+    if (place->type == ENTRY_DIRECTORY) {
+        const struct queue *q = place->directory->queue;
+        uint32_t others = skiplist_length(&q->holders) - 1;
+        return claim->mode == BACKEND_SHARED || !lockspace_shared(t) ||
+               (others == q->exclusive && others < place->directory->attributes.width);
+    }
+    struct ticket *wanted = lockspace_ticket_new(claim);
+    struct ticket *other;
+    while ((other = excluded_holder(t, wanted)) && other->head.deadline <= now) {
+        end_ticket(space, now, other, BACKEND_EXPIRED);
+    }
+    lockspace_ticket_free(&wanted->head);
+    return !other;
+}
+
+enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                      const struct backend_claim *claim)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    struct backend_claim wanted = *claim;
+    wanted.sequence = t->entry->type == ENTRY_SEQUENCE;
+    if (t->head.deadline <= now) {
+        return BACKEND_STALE;
+    }
+    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
+        return BACKEND_INVALID;
+    }
+    if (t->head.held && !may_convert(space, now, t, &wanted)) {
+        return BACKEND_BUSY;
+    }
+    skiplist_remove(&space->agenda, t);
+    lockspace_unlink(space, t);
+    t->head.user = claim->user;
+    t->head.kind = (uint8_t)claim->kind;
+    t->head.mode = (uint8_t)claim->mode;
+    set_scope(t, &wanted);
+    lockspace_start_term(t, now, claim->ttl, claim->due);
+    lockspace_link(space, t);
+    skiplist_insert(&space->agenda, t);
+    struct backend_change change = {.set = (claim->meta ? BACKEND_SET_META : 0u) |
+                                           (claim->content ? BACKEND_SET_CONTENT : 0u),
+                                    .meta = claim->meta,
+                                    .content = claim->content};
+    lockspace_set(space, ticket, &change);
+    if (t->head.held) {
+        lockspace_range_replace(space, t);
+    }
+    lockspace_update(space, now, lockspace_place(t), 0, BACKEND_RANGE_MAX);
+    return BACKEND_OK;
+}
+
+void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    if (t->head.deadline <= now) {
+        end_ticket(space, now, t, BACKEND_LOST);
+        return;
+    }
+    skiplist_remove(&space->agenda, t);
+    lockspace_start_term(t, now, ttl, due);
+    skiplist_insert(&space->agenda, t);
+}
+
+void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    (void)space;
+    if (change->set & BACKEND_SET_META) {
+        set_bytes(&t->meta, change->meta);
+    }
+    if (change->set & BACKEND_SET_CONTENT) {
+        set_bytes(&t->content, change->content);
+    }
+}
+
+/* The first holder of the place, though not `but` while its term lasts. */
+static struct ticket *other_holder(const struct entry *place, clock_ms now, const struct ticket *but)
+{
+    const struct queue *q = lockspace_queue(place);
+    struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
+    struct ticket *t = q ? lockspace_ticket(node) : place->ticket;
+    if (t == but && t->head.deadline > now && place->type != ENTRY_SEQUENCE) {
+        return node ? lockspace_ticket(skiplist_next(node)) : NULL;
+    }
+    return t;
+}
+
+/* Where a ticket is to move: *ret_entry is what is there, of which only `replaced`
+ * holds, its own place, or NULL. */
+static enum backend_result find_target(struct lockspace *space, clock_ms now, const struct ticket *t, const char *name,
+                                       const struct ticket *replaced, struct directory **ret_directory,
+                                       const char **ret_leaf, struct entry **ret_entry)
+{
+    enum backend_result result = lockspace_locate(space, name, ret_directory, ret_leaf);
+    if (result != BACKEND_OK || t->entry->type == ENTRY_SEQUENCE) {
+        return result == BACKEND_OK ? BACKEND_INVALID : result;
+    }
+    if (!t->head.held || t->head.deadline <= now) {
+        return BACKEND_STALE;
+    }
+    struct entry *target;
+    while ((target = lockspace_entry_find(*ret_directory, *ret_leaf)) && target != t->entry) {
+        if (target->type == ENTRY_DIRECTORY) {
+            return BACKEND_IS_DIRECTORY;
+        }
+        struct ticket *holder = other_holder(target, now, replaced);
+        if (!holder) {
+            break;
+        }
+        if (holder->head.deadline > now) {
+            return BACKEND_BUSY;
+        }
+        end_ticket(space, now, holder, BACKEND_EXPIRED);
+    }
+    *ret_entry = target;
+    return BACKEND_OK;
+}
+
+enum backend_result lockspace_may_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                         const char *name, const struct backend_ticket *replaced)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    struct entry *target = NULL;
+    return find_target(space, now, (struct ticket *)ticket, name, (const struct ticket *)replaced, &directory, &leaf,
+                       &target);
+}
+
+enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                     const char *name, struct backend_ticket *replaced)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    struct entry *place = t->entry, *target = NULL;
+    enum backend_result result =
+        find_target(space, now, t, name, (const struct ticket *)replaced, &directory, &leaf, &target);
+    if (result != BACKEND_OK || target == place) {
+        return result;
+    }
+    uint64_t start = lockspace_start(t), end = lockspace_end(t);
+    lockspace_leave(space, t);
+    t->entry = target ? target : lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
+    t->head.fence = space->next_fence++;
+    lockspace_join(space, t, true);
+    if (target) {
+        lockspace_expel(space, now, (struct ticket *)replaced, BACKEND_RELEASED);
+        const struct queue *q = lockspace_queue(target);
+        if (q && skiplist_length(&q->waiters) > 0 && space->listener.wanted) {
+            space->listener.wanted(space->context, ticket);
+        }
+        lockspace_update(space, now, target, 0, BACKEND_RANGE_MAX);
+    } else {
+        lockspace_settle(space, t->entry);
+    }
+    lockspace_update(space, now, place, start, end);
+    return BACKEND_OK;
+}
+
+/* Time */
+
+clock_ms lockspace_next(const struct lockspace *space)
+{
+    const struct ticket *t = lockspace_ticket(skiplist_first(&space->agenda));
+    return t ? next_event(t) : CLOCK_NEVER;
+}
+
+size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)
+{
+    size_t count = 0;
+    for (; count < max && lockspace_next(space) <= now; count++) {
+        struct ticket *t = lockspace_ticket(skiplist_first(&space->agenda));
+        if (t->head.deadline <= now) {
+            end_ticket(space, now, t, BACKEND_EXPIRED);
+            continue;
+        }
+        skiplist_remove(&space->agenda, t);
+        t->due = CLOCK_NEVER;
+        skiplist_insert(&space->agenda, t);
+        if (space->listener.due) {
+            space->listener.due(space->context, &t->head);
+        }
+    }
+    return count;
+}

@@ -1,0 +1,227 @@
+/* private: what the files of the lockspace share.
+ *
+ * lockspace.c        the calls of lockspace.h on tickets, and time
+ * queue.c  the queue of a lock: who stands in whose way, and grants
+ * range.c  byte ranges of a party, and cycles of parties that wait
+ * tree.c   names and directories
+ * store.c  reading back, and a walk through all of it in steps
+ *
+ * Memory decides the shape, for most locks are one lease: an entry, a ticket and
+ * two skiplist nodes.  A queue of its own is made for a lock only while it has a
+ * second ticket, and a scope for a ticket only if it needs one.
+ */
+#ifndef BACKEND_LOCKSPACE_PRIVATE_H
+#define BACKEND_LOCKSPACE_PRIVATE_H
+
+#include "backend/lockspace/lockspace.h"
+#include "backend/skiplist.h"
+
+/* A kind of its own: a ticket of nobody that keeps a name refused for a
+ * directory's `delay`.  It holds, but is never told of nor counted. */
+#define LOCKSPACE_BLOCKER (BACKEND_FCNTL + 1)
+
+/* A search for cycles gives up after it has met this many tickets. */
+#define LOCKSPACE_SEARCH_MAX 100000
+
+#define LOCKSPACE_TTL_MAX (INT64_MAX / 4)
+
+/* Tickets that have something in common, found by hash: those of one handle or
+ * of one party on one lock (its kin), and those of a party that wait anywhere. */
+enum group_kind { GROUP_HANDLE, GROUP_PARTY, GROUP_WAITING, GROUP_KINDS };
+
+struct group {
+    uint64_t id;
+    const struct entry *place; /* NULL for GROUP_WAITING */
+    enum group_kind kind;
+    uint32_t count;       /* members; for GROUP_WAITING all tickets of the party */
+    uint64_t search;      /* the last search for cycles that came by */
+    struct ticket *first; /* linked by scope->next[kind] */
+};
+
+/* What only some tickets have. */
+struct scope {
+    uint64_t handle;
+    uint64_t party;
+    uint64_t start, end; /* 0..BACKEND_RANGE_MAX unless FCNTL */
+    uint64_t part;       /* tells the pieces of a split range apart, which share a fencing token */
+    int64_t due;         /* while it waits: the claim's `due`, which starts anew with the grant */
+    uint64_t search;     /* the last search for cycles that came by */
+    struct ticket *next[GROUP_KINDS];
+};
+
+struct ticket {
+    struct backend_ticket head; /* first: a ticket is passed out as this */
+    struct entry *entry;        /* its lock; its own file, for a sequence ticket */
+    struct scope *scope;        /* NULL: the whole lock, kin to none */
+    GBytes *meta;
+    GBytes *content;
+    clock_ms due; /* CLOCK_NEVER: none, or told */
+};
+
+enum entry_type {
+    ENTRY_DIRECTORY,
+    ENTRY_SINGLE,         /* a lock with one ticket, which holds (or, within a call, none) */
+    ENTRY_QUEUE,          /* a lock with several */
+    ENTRY_SEQUENCE,       /* the file of a sequence ticket */
+    ENTRY_ENDED,          /* not in the tree: remembers the path of a ticket that ended … */
+    ENTRY_ENDED_SEQUENCE, /* … which was one of a sequence */
+};
+
+struct entry {
+    struct directory *parent; /* NULL for the root */
+    union {
+        struct directory *directory;
+        struct ticket *ticket;
+        struct queue *queue;
+    };
+    uint8_t type; /* enum entry_type */
+    bool counted; /* is among the names held */
+    char name[];
+};
+
+/* Tickets by number, those that hold and those that wait apart.  A lock that
+ * has one is its `place`; for sequence tickets that is their directory. */
+struct queue {
+    struct skiplist holders;
+    struct skiplist waiters;
+    uint64_t granted;   /* the highest fencing token that was granted in it */
+    uint32_t exclusive; /* holders that are exclusive */
+    uint32_t partial;   /* tickets that do not cover the whole lock */
+    uint32_t kin;       /* for each group of more than one: how many more */
+    uint32_t blockers;  /* holders that are only there for a delay */
+};
+
+struct directory {
+    struct entry *entry;
+    struct skiplist entries;
+    struct queue *queue; /* of its sequence tickets; NULL without any */
+    uint32_t waiting;    /* tickets that wait for a name in it */
+    struct backend_directory attributes;
+};
+
+struct lockspace {
+    struct lockspace_listener listener;
+    void *context;
+    struct directory *root;
+    struct skiplist agenda; /* tickets by the time of their next event */
+    GHashTable *groups;     /* struct group, as a set */
+    uint64_t next_fence;
+    uint64_t next_part;
+    uint64_t search;
+    uint64_t locks;
+    uint64_t waiting;
+    uint32_t random;
+};
+
+/* Where a walk along the tickets in somebody's way has come to; begins as {0}. */
+struct way {
+    struct skiplist_node *node;
+    enum { WAY_START, WAY_HOLDERS, WAY_WAITERS, WAY_END } at;
+};
+
+static inline struct ticket *lockspace_ticket(struct skiplist_node *node)
+{
+    return skiplist_item(node);
+}
+
+static inline bool lockspace_shared(const struct ticket *t)
+{
+    return t->head.mode == BACKEND_SHARED;
+}
+
+/* The entry whose queue a ticket is in. */
+static inline struct entry *lockspace_place(const struct ticket *t)
+{
+    return t->entry->type == ENTRY_SEQUENCE ? t->entry->parent->entry : t->entry;
+}
+
+static inline uint64_t lockspace_start(const struct ticket *t)
+{
+    return t->scope ? t->scope->start : 0;
+}
+
+static inline uint64_t lockspace_end(const struct ticket *t)
+{
+    return t->scope ? t->scope->end : BACKEND_RANGE_MAX;
+}
+
+static inline uint64_t lockspace_party(const struct ticket *t)
+{
+    return t->scope ? t->scope->party : 0;
+}
+
+/* lockspace.c */
+
+uint32_t lockspace_random(struct lockspace *space);
+/* A ticket that is not in any queue: waiting, without entry, number and times. */
+struct ticket *lockspace_ticket_new(const struct backend_claim *claim);
+/* A copy with another range, to be joined; its fencing token is the same. */
+struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct ticket *t, uint64_t start, uint64_t end);
+/* Takes a ticket out without telling; frees it, and a sequence ticket's file. */
+void lockspace_finish(struct lockspace *space, struct ticket *t);
+/* Takes a ticket out and tells `ended`; may leave a blocker in its place. */
+void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
+/* Starts a term: deadline and due from now. */
+void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t due);
+/* Frees the scope if nothing needs it. */
+void lockspace_trim_scope(struct ticket *t);
+
+/* queue.c.  `place` is an entry that has tickets or may get some. */
+
+struct queue *lockspace_queue(const struct entry *place); /* NULL: it has at most one ticket */
+bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b);
+/* Puts a ticket, whose entry is set, in; takes it out.  No grants. */
+void lockspace_join(struct lockspace *space, struct ticket *t, bool held);
+void lockspace_leave(struct lockspace *space, struct ticket *t);
+/* Before and after a change to handle, party, range, kind or mode of a ticket that is in. */
+void lockspace_unlink(struct lockspace *space, struct ticket *t);
+void lockspace_link(struct lockspace *space, struct ticket *t);
+/* The first ticket, or the next, that keeps `t` from holding; `t` may be in or not. */
+struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t);
+struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                                       struct way *way);
+/* Of a sequence ticket: those that hold come first, then those that wait. */
+uint32_t lockspace_position(const struct ticket *t);
+/* Tells `wanted` to holders in the way of `t`, which waits. */
+void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t);
+/* Grants what may hold now that something in start..end was freed, then removes
+ * the lock if it has no ticket left, or gives back what a lone one needs not. */
+void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end);
+void lockspace_settle(struct lockspace *space, struct entry *place);
+/* The first holder that is no blocker, or NULL. */
+struct ticket *lockspace_first_holder(const struct entry *place);
+void lockspace_queue_free(struct queue *q);
+
+/* range.c */
+
+guint lockspace_group_hash(gconstpointer group);
+gboolean lockspace_group_equal(gconstpointer a, gconstpointer b);
+struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place);
+/* Adds to, or takes from, the groups of a ticket; returns by how much the kin of its queue changes. */
+uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t);
+uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t);
+/* How many ranges a party may hold and wait for on one lock: each change looks at all of them. */
+#define LOCKSPACE_RANGES_MAX 4096
+bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t party);
+/* Replaces what the party of `t`, which was granted, held of its range; true if something was. */
+bool lockspace_range_replace(struct lockspace *space, struct ticket *t);
+/* Whether waiting for what stands in the way of `t` would close a cycle of parties. */
+bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t);
+
+/* tree.c */
+
+/* The directory that a name is in, and its last component.  OK, MISSING, NOT_DIRECTORY or INVALID. */
+enum backend_result lockspace_locate(const struct lockspace *space, const char *name, struct directory **ret_directory,
+                                     const char **ret_leaf);
+struct entry *lockspace_entry_find(const struct directory *directory, const char *leaf);
+struct entry *lockspace_entry_new(struct directory *directory, const char *leaf, enum entry_type type);
+void lockspace_entry_free(struct lockspace *space, struct entry *entry);
+/* An entry outside the tree with the whole path of one in it. */
+struct entry *lockspace_entry_ended(const struct entry *entry);
+struct directory *lockspace_directory_new(struct lockspace *space, struct directory *parent, const char *leaf,
+                                          const struct backend_directory *attributes);
+/* Frees the root and all below it, tickets included, without telling. */
+void lockspace_tree_free(struct lockspace *space);
+void lockspace_describe(const struct ticket *t, struct backend_info *ret_info);
+
+#endif

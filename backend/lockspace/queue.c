@@ -1,0 +1,425 @@
+/* queue: the queue of a lock, and the rule that grants.
+ *
+ * Holders and waiters are two skiplists by number, so that the first waiter is
+ * at hand and ranks are sums.  In most queues no two tickets are kin and at most
+ * one covers a part of the lock.  Such a queue is plain: any two of its tickets
+ * conflict unless both are shared, so counts decide, and the first waiter that
+ * may not hold stops all behind it.  In any other queue each ticket is compared.
+ */
+#include "backend/lockspace/private.h"
+
+/* `wanted` goes to no more holders than these. */
+enum { WANTED_MAX = 64 };
+
+static int compare_tickets(const void *a, const void *b)
+{
+    const struct ticket *x = a, *y = b;
+    if (x->head.fence != y->head.fence) {
+        return x->head.fence < y->head.fence ? -1 : 1;
+    }
+    uint64_t p = x->scope ? x->scope->part : 0, q = y->scope ? y->scope->part : 0;
+    return (p > q) - (p < q);
+}
+
+static bool is_partial(const struct ticket *t)
+{
+    return lockspace_start(t) != 0 || lockspace_end(t) != BACKEND_RANGE_MAX;
+}
+
+struct queue *lockspace_queue(const struct entry *place)
+{
+    switch ((enum entry_type)place->type) {
+    case ENTRY_QUEUE:
+        return place->queue;
+    case ENTRY_DIRECTORY:
+        return place->directory->queue;
+    default:
+        return NULL;
+    }
+}
+
+void lockspace_queue_free(struct queue *q)
+{
+    if (q) {
+        skiplist_clear(&q->holders);
+        skiplist_clear(&q->waiters);
+        g_free(q);
+    }
+}
+
+/* The queue of a place; made, and the ticket that was alone moved to it. */
+static struct queue *obtain_queue(struct lockspace *space, struct entry *place)
+{
+    struct queue *q = lockspace_queue(place);
+    if (q) {
+        return q;
+    }
+    q = g_new0(struct queue, 1);
+    skiplist_init(&q->holders, compare_tickets, lockspace_random(space));
+    skiplist_init(&q->waiters, compare_tickets, lockspace_random(space));
+    if (place->type == ENTRY_DIRECTORY) {
+        place->directory->queue = q;
+        return q;
+    }
+    struct ticket *t = place->ticket;
+    place->queue = q;
+    place->type = ENTRY_QUEUE;
+    skiplist_insert(&q->holders, t);
+    q->granted = t->head.fence;
+    q->exclusive = lockspace_shared(t) ? 0 : 1;
+    q->partial = is_partial(t);
+    q->blockers = t->head.kind == LOCKSPACE_BLOCKER;
+    return q;
+}
+
+static void set_counted(struct lockspace *space, struct entry *entry, bool counted)
+{
+    space->locks += (uint64_t)counted - (uint64_t)entry->counted;
+    entry->counted = counted;
+}
+
+struct ticket *lockspace_first_holder(const struct entry *place)
+{
+    struct queue *q = lockspace_queue(place);
+    struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
+    struct ticket *t = q ? lockspace_ticket(node) : place->type == ENTRY_SINGLE ? place->ticket : NULL;
+    while (t && t->head.kind == LOCKSPACE_BLOCKER) {
+        node = node ? skiplist_next(node) : NULL;
+        t = lockspace_ticket(node);
+    }
+    return t;
+}
+
+void lockspace_link(struct lockspace *space, struct ticket *t)
+{
+    struct queue *q = lockspace_queue(lockspace_place(t));
+    uint32_t kin = lockspace_group_join(space, t);
+    if (q) {
+        q->exclusive += t->head.held && !lockspace_shared(t);
+        q->partial += is_partial(t);
+        q->blockers += t->head.kind == LOCKSPACE_BLOCKER;
+        q->kin += kin;
+    }
+}
+
+void lockspace_unlink(struct lockspace *space, struct ticket *t)
+{
+    struct queue *q = lockspace_queue(lockspace_place(t));
+    uint32_t kin = lockspace_group_leave(space, t);
+    if (q) {
+        q->exclusive -= t->head.held && !lockspace_shared(t);
+        q->partial -= is_partial(t);
+        q->blockers -= t->head.kind == LOCKSPACE_BLOCKER;
+        q->kin -= kin;
+    }
+}
+
+static void count_waiting(struct lockspace *space, const struct ticket *t, int change)
+{
+    struct entry *place = lockspace_place(t);
+    struct directory *directory = place->type == ENTRY_DIRECTORY ? place->directory : place->parent;
+    space->waiting += (uint64_t)change;
+    directory->waiting += (uint32_t)change;
+}
+
+void lockspace_join(struct lockspace *space, struct ticket *t, bool held)
+{
+    struct entry *place = lockspace_place(t);
+    t->head.held = held;
+    if (place->type == ENTRY_SINGLE && !place->ticket) {
+        place->ticket = t; /* nothing that waits is ever alone */
+    } else {
+        struct queue *q = obtain_queue(space, place);
+        skiplist_insert(held ? &q->holders : &q->waiters, t);
+        q->granted = held ? MAX(q->granted, t->head.fence) : q->granted;
+    }
+    lockspace_link(space, t);
+    skiplist_insert(&space->agenda, t);
+    count_waiting(space, t, !held);
+    if (t->entry->type == ENTRY_SEQUENCE) {
+        set_counted(space, t->entry, held);
+    }
+}
+
+void lockspace_leave(struct lockspace *space, struct ticket *t)
+{
+    struct entry *place = lockspace_place(t);
+    struct queue *q = lockspace_queue(place);
+    lockspace_unlink(space, t);
+    skiplist_remove(&space->agenda, t);
+    if (q) {
+        skiplist_remove(t->head.held ? &q->holders : &q->waiters, t);
+    } else {
+        place->ticket = NULL;
+    }
+    count_waiting(space, t, t->head.held ? 0 : -1);
+    if (t->entry->type == ENTRY_SEQUENCE) {
+        set_counted(space, t->entry, false);
+    }
+}
+
+/* A process that was forked has a party of its own on the handles it inherited. */
+static bool is_kin(const struct scope *x, const struct scope *y)
+{
+    bool handle = x->handle && x->handle == y->handle && !(x->party && y->party);
+    return handle || (x->party && x->party == y->party);
+}
+
+bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b)
+{
+    if (lockspace_shared(a) && lockspace_shared(b)) {
+        return false;
+    }
+    const struct scope *x = a->scope, *y = b->scope;
+    if (!x || !y || place->type == ENTRY_DIRECTORY) {
+        return true;
+    }
+    return !is_kin(x, y) && x->start <= y->end && y->start <= x->end;
+}
+
+static struct group *kin_of(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                            enum group_kind kind)
+{
+    uint64_t id = !t->scope ? 0 : kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
+    return id ? lockspace_group(space, kind, id, place) : NULL;
+}
+
+/* Whether counts suffice to judge `t`, which may not be in the queue yet: then
+ * its number is still the next one. */
+static bool is_plain(struct lockspace *space, const struct entry *place, const struct queue *q, const struct ticket *t)
+{
+    if (q->kin > 0 || q->partial > 1) {
+        return false;
+    }
+    if (t->head.fence < space->next_fence) {
+        return true;
+    }
+    return !(q->partial && is_partial(t)) && !kin_of(space, place, t, GROUP_HANDLE) &&
+           !kin_of(space, place, t, GROUP_PARTY);
+}
+
+static struct ticket *first_exclusive(const struct skiplist *list)
+{
+    struct skiplist_node *node = skiplist_first(list);
+    while (node && lockspace_shared(lockspace_ticket(node))) {
+        node = skiplist_next(node);
+    }
+    return lockspace_ticket(node);
+}
+
+static struct ticket *obstacle_by_count(const struct queue *q, const struct ticket *t)
+{
+    struct ticket *holder = !lockspace_shared(t) ? lockspace_ticket(skiplist_first(&q->holders))
+                            : q->exclusive       ? first_exclusive(&q->holders)
+                                                 : NULL;
+    if (holder) {
+        return holder;
+    }
+    struct ticket *waiter = lockspace_ticket(skiplist_first(&q->waiters));
+    return waiter && compare_tickets(waiter, t) < 0 ? waiter : NULL;
+}
+
+/* How many hold, or wait before `t`, which does not hold. */
+static uint32_t waiting_rank(const struct queue *q, const struct ticket *t)
+{
+    return skiplist_length(&q->holders) + skiplist_rank(&q->waiters, t);
+}
+
+uint32_t lockspace_position(const struct ticket *t)
+{
+    const struct queue *q = lockspace_queue(lockspace_place(t));
+    return t->head.held ? skiplist_rank(&q->holders, t) : waiting_rank(q, t);
+}
+
+/* In a sequence, of a ticket that does not hold: all that hold and all that wait
+ * before it stand in the way of an exclusive one if they are `width` or more.  In
+ * that of a shared one stands who waits before it, an exclusive holder before it,
+ * and one behind it if they are that many.  Holders behind it were let in while
+ * the width, or its own mode, was another. */
+static struct ticket *obstacle_in_sequence(const struct entry *place, const struct ticket *t)
+{
+    const struct queue *q = place->directory->queue;
+    if (!q) {
+        return NULL;
+    }
+    bool room = waiting_rank(q, t) < place->directory->attributes.width;
+    struct ticket *waiter = lockspace_ticket(skiplist_first(&q->waiters));
+    if (!lockspace_shared(t)) {
+        struct ticket *holder = lockspace_ticket(skiplist_first(&q->holders));
+        return room ? NULL : holder ? holder : waiter;
+    }
+    struct ticket *holder = q->exclusive ? first_exclusive(&q->holders) : NULL;
+    if (holder && (!room || compare_tickets(holder, t) < 0)) {
+        return holder;
+    }
+    return waiter && compare_tickets(waiter, t) < 0 ? waiter : NULL;
+}
+
+/* Whether `waiter` waits for kin of `t`: it cannot go on before `t` does, so it
+ * does not stand in its way. */
+static bool outranks(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                     const struct ticket *waiter)
+{
+    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
+        struct group *group = kin_of(space, place, t, kind);
+        for (struct ticket *k = group ? group->first : NULL; k; k = k->scope->next[kind]) {
+            if (k->head.held && k != t && is_kin(k->scope, t->scope) && lockspace_conflict(place, k, waiter)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                                       struct way *way)
+{
+    const struct queue *q = lockspace_queue(place);
+    if (!q) {
+        struct ticket *lone = way->at == WAY_START && place->type == ENTRY_SINGLE ? place->ticket : NULL;
+        way->at = WAY_END;
+        return lone && lone != t && lockspace_conflict(place, lone, t) ? lone : NULL;
+    }
+    if (way->at == WAY_START) {
+        *way = (struct way){.at = WAY_HOLDERS, .node = skiplist_first(&q->holders)};
+    }
+    for (;;) {
+        struct ticket *u = lockspace_ticket(way->node);
+        if (!u && way->at == WAY_HOLDERS) {
+            *way = (struct way){.at = WAY_WAITERS, .node = skiplist_first(&q->waiters)};
+            continue;
+        }
+        if (!u || (way->at == WAY_WAITERS && compare_tickets(u, t) >= 0)) {
+            *way = (struct way){.at = WAY_END};
+            return NULL;
+        }
+        way->node = skiplist_next(way->node);
+        if (u != t && lockspace_conflict(place, u, t) && (u->head.held || !outranks(space, place, t, u))) {
+            return u;
+        }
+    }
+}
+
+struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t)
+{
+    if (place->type == ENTRY_DIRECTORY) {
+        return obstacle_in_sequence(place, t);
+    }
+    const struct queue *q = lockspace_queue(place);
+    if (q && is_plain(space, place, q, t)) {
+        return obstacle_by_count(q, t);
+    }
+    struct way way = {0};
+    return lockspace_next_obstacle(space, place, t, &way);
+}
+
+void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
+{
+    const struct entry *place = lockspace_place(t);
+    const struct queue *q = lockspace_queue(place);
+    struct skiplist_node *node = skiplist_first(&q->holders);
+    for (unsigned i = 0; node && i < WANTED_MAX; i++, node = skiplist_next(node)) {
+        struct ticket *holder = lockspace_ticket(node);
+        if (holder->head.kind != LOCKSPACE_BLOCKER && lockspace_conflict(place, holder, t) && space->listener.wanted) {
+            space->listener.wanted(space->context, &holder->head);
+        }
+    }
+}
+
+/* Lets a waiting ticket hold, or ends it if its own time is up.  True if that
+ * may let others hold that were passed over. */
+static bool give(struct lockspace *space, clock_ms now, struct ticket *t)
+{
+    struct queue *q = lockspace_queue(lockspace_place(t));
+    if (t->head.deadline <= now) {
+        lockspace_expel(space, now, t, BACKEND_EXPIRED);
+        return true;
+    }
+    lockspace_leave(space, t);
+    int64_t due = t->scope ? t->scope->due : 0;
+    if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE) {
+        t->head.fence = space->next_fence++; /* it was overtaken by kin of a holder, or in another range */
+    }
+    t->head.held = true;
+    t->head.acquired = now;
+    lockspace_start_term(t, now, t->head.ttl, due);
+    lockspace_trim_scope(t);
+    lockspace_join(space, t, true);
+    bool replaced = lockspace_range_replace(space, t);
+    if (space->listener.granted) {
+        space->listener.granted(space->context, &t->head);
+    }
+    return replaced || q->kin > 0;
+}
+
+static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *place)
+{
+    struct queue *q = place->directory->queue;
+    struct skiplist_node *next = NULL;
+    for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
+        struct ticket *t = lockspace_ticket(node);
+        next = skiplist_next(node);
+        if (!lockspace_obstacle(space, place, t)) {
+            give(space, now, t);
+        } else if (!lockspace_shared(t) || waiting_rank(q, t) >= place->directory->attributes.width) {
+            return; /* all behind it are exclusive and too far, or shared and behind what it is behind */
+        }
+    }
+}
+
+static void grant_lock(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end)
+{
+    struct queue *q = place->queue;
+    struct skiplist_node *next = NULL;
+    for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
+        struct ticket *t = lockspace_ticket(node);
+        next = skiplist_next(node);
+        bool plain = is_plain(space, place, q, t);
+        if (!plain && (lockspace_start(t) > end || lockspace_end(t) < start)) {
+            continue;
+        }
+        if (lockspace_obstacle(space, place, t)) {
+            if (plain) {
+                return;
+            }
+        } else if (give(space, now, t)) {
+            start = 0;
+            end = BACKEND_RANGE_MAX;
+            next = skiplist_first(&q->waiters);
+        }
+    }
+}
+
+void lockspace_settle(struct lockspace *space, struct entry *place)
+{
+    struct queue *q = lockspace_queue(place);
+    if (q && skiplist_length(&q->waiters) == 0 && skiplist_length(&q->holders) <= 1) {
+        struct ticket *t = lockspace_ticket(skiplist_first(&q->holders));
+        if (place->type == ENTRY_QUEUE) {
+            lockspace_queue_free(q);
+            place->type = ENTRY_SINGLE;
+            place->ticket = t;
+        } else if (!t) {
+            lockspace_queue_free(q);
+            place->directory->queue = NULL;
+        }
+    }
+    if (place->type == ENTRY_SINGLE && !place->ticket) {
+        lockspace_entry_free(space, place);
+    } else if (place->type != ENTRY_DIRECTORY) {
+        set_counted(space, place, lockspace_first_holder(place) != NULL);
+    }
+}
+
+void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end)
+{
+    struct queue *q = lockspace_queue(place);
+    if (q && skiplist_length(&q->waiters) > 0) {
+        if (place->type == ENTRY_DIRECTORY) {
+            grant_sequence(space, now, place);
+        } else {
+            grant_lock(space, now, place, start, end);
+        }
+    }
+    lockspace_settle(space, place);
+}

@@ -1,0 +1,294 @@
+/* range: what a party holds and waits for.
+ *
+ * Groups find the tickets of a handle or party without a search.  The ranges
+ * that a party holds on a lock never overlap, and neighbours of the same mode
+ * are one ticket, as POSIX record locks are (fcntl(2)); only FCNTL tickets take
+ * part in that.
+ */
+#include "backend/lockspace/private.h"
+
+guint lockspace_group_hash(gconstpointer group)
+{
+    const struct group *g = group;
+    uint64_t x = g->id ^ (uint64_t)(uintptr_t)g->place ^ ((uint64_t)g->kind << 62);
+    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
+    return (guint)(x >> 32);
+}
+
+gboolean lockspace_group_equal(gconstpointer a, gconstpointer b)
+{
+    const struct group *g = a, *h = b;
+    return g->id == h->id && g->place == h->place && g->kind == h->kind;
+}
+
+struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place)
+{
+    struct group key = {.id = id, .place = place, .kind = kind};
+    return g_hash_table_lookup(space->groups, &key);
+}
+
+static struct group *obtain_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place)
+{
+    struct group *g = lockspace_group(space, kind, id, place);
+    if (!g) {
+        g = g_new0(struct group, 1);
+        g->id = id;
+        g->place = place;
+        g->kind = kind;
+        g_hash_table_add(space->groups, g);
+    }
+    return g;
+}
+
+static void forget_if_empty(struct lockspace *space, struct group *g)
+{
+    if (g->count == 0) {
+        g_hash_table_remove(space->groups, g);
+    }
+}
+
+static void chain_add(struct group *g, struct ticket *t)
+{
+    t->scope->next[g->kind] = g->first;
+    g->first = t;
+}
+
+static void chain_remove(struct group *g, struct ticket *t)
+{
+    struct ticket **link = &g->first;
+    while (*link != t) {
+        link = &(*link)->scope->next[g->kind];
+    }
+    *link = t->scope->next[g->kind];
+}
+
+/* Sequence tickets have no kin: all that stand in their queue count. */
+static bool has_groups(const struct ticket *t)
+{
+    return t->scope && lockspace_place(t)->type != ENTRY_DIRECTORY;
+}
+
+uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t)
+{
+    uint32_t kin = 0;
+    if (!has_groups(t)) {
+        return 0;
+    }
+    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
+        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
+        if (id) {
+            struct group *g = obtain_group(space, kind, id, lockspace_place(t));
+            kin += g->count++ > 0;
+            chain_add(g, t);
+        }
+    }
+    if (t->scope->party) {
+        struct group *g = obtain_group(space, GROUP_WAITING, t->scope->party, NULL);
+        g->count++;
+        if (!t->head.held) {
+            chain_add(g, t);
+        }
+    }
+    return kin;
+}
+
+uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t)
+{
+    uint32_t kin = 0;
+    if (!has_groups(t)) {
+        return 0;
+    }
+    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
+        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
+        if (id) {
+            struct group *g = lockspace_group(space, kind, id, lockspace_place(t));
+            kin += --g->count > 0;
+            chain_remove(g, t);
+            forget_if_empty(space, g);
+        }
+    }
+    if (t->scope->party) {
+        struct group *g = lockspace_group(space, GROUP_WAITING, t->scope->party, NULL);
+        g->count--;
+        if (!t->head.held) {
+            chain_remove(g, t);
+        }
+        forget_if_empty(space, g);
+    }
+    return kin;
+}
+
+/* The FCNTL tickets that a party holds on a lock and that overlap start..end, or
+ * that only touch it; but not `except`. */
+static GPtrArray *held_ranges(struct lockspace *space, const struct entry *place, uint64_t party, uint64_t start,
+                              uint64_t end, const struct ticket *except)
+{
+    GPtrArray *found = g_ptr_array_new();
+    uint64_t from = start == 0 ? 0 : start - 1;
+    uint64_t to = end == BACKEND_RANGE_MAX ? end : end + 1;
+    struct group *g = lockspace_group(space, GROUP_PARTY, party, place);
+    for (struct ticket *t = g ? g->first : NULL; t; t = t->scope->next[GROUP_PARTY]) {
+        if (t != except && t->head.held && t->head.kind == BACKEND_FCNTL && t->scope->start <= to &&
+            t->scope->end >= from) {
+            g_ptr_array_add(found, t);
+        }
+    }
+    return found;
+}
+
+bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t party)
+{
+    const struct group *g = party ? lockspace_group(space, GROUP_PARTY, party, place) : NULL;
+    return !g || g->count < LOCKSPACE_RANGES_MAX;
+}
+
+static void resize(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
+{
+    lockspace_unlink(space, t);
+    t->scope->start = start;
+    t->scope->end = end;
+    lockspace_link(space, t);
+}
+
+static void drop(struct lockspace *space, struct ticket *t)
+{
+    struct entry *ended = lockspace_entry_ended(t->entry);
+    lockspace_leave(space, t);
+    t->entry = ended;
+    if (space->listener.dropped) {
+        space->listener.dropped(space->context, &t->head);
+    } else {
+        lockspace_ticket_free(&t->head);
+    }
+}
+
+/* Takes start..end, which overlaps it, from a ticket: what is left of it is a
+ * smaller one, two, or none. */
+static void carve(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
+{
+    uint64_t first = t->scope->start, last = t->scope->end;
+    if (first >= start && last <= end) {
+        drop(space, t);
+    } else if (first >= start) {
+        resize(space, t, end + 1, last);
+    } else {
+        resize(space, t, first, start - 1);
+        if (last > end) {
+            lockspace_join(space, lockspace_ticket_piece(space, t, end + 1, last), true);
+        }
+    }
+}
+
+bool lockspace_range_replace(struct lockspace *space, struct ticket *t)
+{
+    struct entry *place = lockspace_place(t);
+    if (t->head.kind != BACKEND_FCNTL || !lockspace_party(t) || place->type == ENTRY_DIRECTORY) {
+        return false;
+    }
+    uint64_t start = t->scope->start, end = t->scope->end;
+    uint64_t from = start, to = end;
+    bool replaced = false;
+    GPtrArray *ranges = held_ranges(space, place, t->scope->party, start, end, t);
+    for (guint i = 0; i < ranges->len; i++) {
+        struct ticket *other = ranges->pdata[i];
+        if (other->head.mode == t->head.mode) {
+            from = MIN(from, other->scope->start);
+            to = MAX(to, other->scope->end);
+            drop(space, other);
+            replaced = true;
+        } else if (other->scope->start <= end && other->scope->end >= start) {
+            carve(space, other, start, end);
+            replaced = true;
+        }
+    }
+    g_ptr_array_free(ranges, TRUE);
+    if (from != start || to != end) {
+        resize(space, t, from, to);
+    }
+    return replaced;
+}
+
+enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name, uint64_t party,
+                                            uint64_t start, uint64_t end)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
+    struct entry *place = result == BACKEND_OK ? lockspace_entry_find(directory, leaf) : NULL;
+    if (!place || (place->type != ENTRY_SINGLE && place->type != ENTRY_QUEUE)) {
+        return result == BACKEND_MISSING ? BACKEND_OK : result;
+    }
+    GPtrArray *ranges = held_ranges(space, place, party, start, end, NULL);
+    if (ranges->len == 1 && !lockspace_range_may_grow(space, place, party)) {
+        const struct ticket *t = ranges->pdata[0];
+        if (t->scope->start < start && t->scope->end > end) {
+            g_ptr_array_free(ranges, TRUE);
+            return BACKEND_QUOTA; /* it would be two */
+        }
+    }
+    for (guint i = 0; i < ranges->len; i++) {
+        struct ticket *t = ranges->pdata[i];
+        if (t->scope->start <= end && t->scope->end >= start) {
+            carve(space, t, start, end);
+        }
+    }
+    g_ptr_array_free(ranges, TRUE);
+    lockspace_update(space, now, place, start, end);
+    return BACKEND_OK;
+}
+
+/* Adds a ticket to those whose way is to be looked at, once in a search. */
+static void follow(struct lockspace *space, GPtrArray *open, struct ticket *t)
+{
+    if (t->scope->search != space->search) {
+        t->scope->search = space->search;
+        g_ptr_array_add(open, t);
+    }
+}
+
+/* What a party holds it may keep for as long as anything for which it waits. */
+static void follow_party(struct lockspace *space, GPtrArray *open, uint64_t party)
+{
+    struct group *g = lockspace_group(space, GROUP_WAITING, party, NULL);
+    if (g->search != space->search) {
+        g->search = space->search;
+        for (struct ticket *t = g->first; t; t = t->scope->next[GROUP_WAITING]) {
+            follow(space, open, t);
+        }
+    }
+}
+
+/* Follows, breadth first, what stands in the way of what stands in the way.
+ * Tickets without a party end the search: nobody knows for what else their
+ * holder waits.  Another ticket of the same party that only waits closes no
+ * cycle: it is another thread's. */
+bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
+{
+    uint64_t self = lockspace_party(t);
+    if (t->head.kind != BACKEND_FCNTL || !self || !lockspace_group(space, GROUP_WAITING, self, NULL)) {
+        return false; /* it holds nothing, so nobody waits for it */
+    }
+    bool found = false;
+    unsigned budget = LOCKSPACE_SEARCH_MAX;
+    GPtrArray *open = g_ptr_array_new();
+    g_ptr_array_add(open, (gpointer)t);
+    space->search++;
+    for (guint i = 0; i < open->len && !found && budget > 0; i++) {
+        const struct ticket *waiter = open->pdata[i];
+        struct way way = {0};
+        struct ticket *obstacle;
+        while (!found && budget > 0 && (obstacle = lockspace_next_obstacle(space, waiter->entry, waiter, &way))) {
+            uint64_t party = lockspace_party(obstacle);
+            budget--;
+            if (party && !obstacle->head.held) {
+                follow(space, open, obstacle);
+            } else if (party == self) {
+                found = true;
+            } else if (party) {
+                follow_party(space, open, party);
+            }
+        }
+    }
+    g_ptr_array_free(open, TRUE);
+    return found;
+}

@@ -1,0 +1,184 @@
+/* store: for a store that writes itself out and reads itself back.
+ *
+ * The walk through the tree goes in steps, while the space goes on changing.  Its
+ * cursor is the path of the entry that was visited last; it finds its place again
+ * by name, so it does not matter whether that entry still exists.
+ */
+#include "backend/lockspace/private.h"
+
+#include <string.h>
+
+struct visit {
+    struct directory *directory;
+    struct skiplist_node *node; /* the next entry in it */
+    char *path;                 /* of what was visited last; begins with the directory's */
+    size_t length;              /* of the directory's */
+    size_t size;
+    void (*tell_directory)(void *arg, const char *name, const struct backend_directory *directory);
+    void (*tell_lease)(void *arg, const char *name, struct backend_ticket *ticket);
+    void *arg;
+};
+
+static int probe_name(const void *item, const void *key)
+{
+    const struct entry *entry = item;
+    return strcmp(entry->name, key);
+}
+
+static void enter(struct visit *v, struct directory *directory, size_t length)
+{
+    v->directory = directory;
+    v->node = skiplist_first(&directory->entries);
+    v->length = length;
+}
+
+/* Goes to the first entry after the path: into it, if it is a directory. */
+static void resume(struct lockspace *space, struct visit *v)
+{
+    char *component = v->path;
+    enter(v, space->root, 0);
+    while (*component) {
+        char *end = component + strcspn(component, "/");
+        bool last = *end == '\0';
+        *end = '\0';
+        struct entry *entry = lockspace_entry_find(v->directory, component);
+        if (!entry || entry->type != ENTRY_DIRECTORY) {
+            v->node = skiplist_seek(&v->directory->entries, probe_name, component, true);
+            return;
+        }
+        enter(v, entry->directory, (size_t)(end - v->path));
+        if (last) {
+            return;
+        }
+        *end = '/';
+        component = end + 1;
+    }
+}
+
+/* Back to the parent, behind the directory that is done. */
+static void ascend(struct visit *v)
+{
+    const struct entry *done = v->directory->entry;
+    v->directory = done->parent;
+    v->node = skiplist_seek(&v->directory->entries, probe_name, done->name, true);
+    size_t name = strlen(done->name);
+    v->length -= v->length > name ? name + 1 : name;
+}
+
+/* The path becomes that of an entry in the directory; its length, or 0 if there is no room. */
+static size_t append(struct visit *v, const struct entry *entry)
+{
+    size_t slash = v->length > 0, name = strlen(entry->name), length = v->length + slash + name;
+    if (length >= v->size) {
+        return 0;
+    }
+    if (slash) {
+        v->path[v->length] = '/';
+    }
+    memcpy(v->path + v->length + slash, entry->name, name + 1);
+    return length;
+}
+
+static void tell_ticket(struct visit *v, struct ticket *t)
+{
+    if (t->head.kind == BACKEND_LEASE) {
+        v->tell_lease(v->arg, v->path, &t->head);
+    }
+}
+
+static void visit_entry(struct visit *v, struct entry *entry, size_t length)
+{
+    switch ((enum entry_type)entry->type) {
+    case ENTRY_DIRECTORY:
+        v->tell_directory(v->arg, v->path, &entry->directory->attributes);
+        enter(v, entry->directory, length);
+        break;
+    case ENTRY_QUEUE:
+        for (struct skiplist_node *n = skiplist_first(&entry->queue->holders); n; n = skiplist_next(n)) {
+            tell_ticket(v, lockspace_ticket(n));
+        }
+        for (struct skiplist_node *n = skiplist_first(&entry->queue->waiters); n; n = skiplist_next(n)) {
+            tell_ticket(v, lockspace_ticket(n));
+        }
+        break;
+    default:
+        tell_ticket(v, entry->ticket);
+    }
+}
+
+size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size, size_t max,
+                       void (*directory)(void *arg, const char *name, const struct backend_directory *directory),
+                       void (*lease)(void *arg, const char *name, struct backend_ticket *ticket), void *arg)
+{
+    struct visit v = {
+        .path = cursor, .size = cursor_size, .tell_directory = directory, .tell_lease = lease, .arg = arg};
+    size_t count = 0;
+    if (*cursor == '\0') {
+        directory(arg, "", &space->root->attributes);
+    }
+    resume(space, &v);
+    while (count < max) {
+        while (!v.node && v.directory != space->root) {
+            ascend(&v);
+        }
+        if (!v.node) {
+            break;
+        }
+        struct entry *entry = skiplist_item(v.node);
+        v.node = skiplist_next(v.node);
+        size_t length = append(&v, entry);
+        if (length > 0) {
+            visit_entry(&v, entry, length);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* The number in the name of a sequence ticket; false if it has none. */
+static bool parse_number(const char *leaf, uint64_t *ret_number)
+{
+    const char *dash = strrchr(leaf, '-');
+    return dash && dash[1] && strspn(dash + 1, "0123456789") == strlen(dash + 1) &&
+           g_ascii_string_to_unsigned(dash + 1, 10, 0, UINT64_MAX - 1, ret_number, NULL);
+}
+
+enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, const char *name,
+                                      const struct backend_claim *claim, uint64_t fence, clock_ms acquired,
+                                      clock_ms deadline, struct backend_ticket **ret_ticket)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    uint64_t number = 0;
+    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
+    if (result != BACKEND_OK || (claim->sequence && !parse_number(leaf, &number))) {
+        return result == BACKEND_OK ? BACKEND_INVALID : result;
+    }
+    struct entry *entry = lockspace_entry_find(directory, leaf);
+    if (entry && (claim->sequence || (entry->type != ENTRY_SINGLE && entry->type != ENTRY_QUEUE))) {
+        return entry->type == ENTRY_DIRECTORY ? BACKEND_IS_DIRECTORY : BACKEND_BUSY;
+    }
+    struct ticket *t = lockspace_ticket_new(claim);
+    struct way way = {0};
+    t->head.fence = fence;
+    if (claim->sequence) {
+        t->entry = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
+        t->entry->ticket = t;
+        directory->attributes.sequence = MAX(directory->attributes.sequence, number + 1);
+    } else if (entry && !claim->wait && lockspace_next_obstacle(space, entry, t, &way)) {
+        lockspace_ticket_free(&t->head);
+        return BACKEND_BUSY;
+    } else {
+        t->entry = entry ? entry : lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
+    }
+    bool granted = claim->wait && !lockspace_obstacle(space, lockspace_place(t), t);
+    t->head.held = granted || !claim->wait;
+    t->head.acquired = granted ? now : acquired;
+    lockspace_start_term(t, now, claim->ttl, claim->due);
+    t->head.deadline = granted ? t->head.deadline : deadline;
+    lockspace_join(space, t, t->head.held);
+    lockspace_settle(space, lockspace_place(t));
+    lockspace_raise_fence(space, fence + 1);
+    *ret_ticket = &t->head;
+    return t->head.held ? BACKEND_OK : BACKEND_QUEUED;
+}

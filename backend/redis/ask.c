@@ -1,0 +1,313 @@
+/* ask: questions, and directories. */
+#include <string.h>
+
+#include "backend/redis/private.h"
+
+/* Whether a ticket is on that name, or may be, after a rename that is not answered. */
+static bool is_of(const struct redis_ticket *t, const char *name)
+{
+    return strcmp(t->place->sequence ? t->name : t->place->name, name) == 0 ||
+           (t->moving && strcmp(t->moving, name) == 0);
+}
+
+/* Element `first` and on: kind, mode, number, age, time left, ttl, meta,
+ * ticket, start, end, mount.  An age or time of -1 (or -2) is not known. */
+void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first, struct backend_info *info)
+{
+    clock_ms now = clock_now();
+    int64_t age = redis_time(reply, first + 3), left = redis_time(reply, first + 4);
+    int64_t ttl = redis_time(reply, first + 5), kind = redis_number(reply, first);
+    struct redis_ticket *t = redis_ticket_find(r, redis_text(reply, first + 7));
+
+    info->type = BACKEND_LOCK;
+    info->kind = kind >= BACKEND_PROVISIONAL && kind <= BACKEND_FCNTL ? (enum backend_kind)kind : BACKEND_LEASE;
+    info->mode = redis_number(reply, first + 1) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+    redis_fence(reply, first + 2, &info->fence);
+    info->acquired = age >= 0 ? now - age : CLOCK_NEVER;
+    info->deadline = left >= 0 ? now + left : CLOCK_NEVER;
+    info->ttl = ttl >= 0 ? ttl : left >= 0 ? left : 0;
+    info->meta =
+        *redis_text(reply, first + 7) ? redis_bytes(reply, first + 6, REDIS_META_MAX) : NULL; /* no mount's has none */
+    info->start = redis_offset(reply, first + 8);
+    info->end = redis_offset(reply, first + 9);
+    if (t && t->state != REDIS_ASKED && is_of(t, name)) {
+        info->ticket = &t->head;
+        info->acquired = t->head.acquired;
+        info->deadline = t->head.deadline;
+        info->ttl = t->head.ttl;
+    }
+}
+
+bool redis_is_over(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info)
+{
+    return strcmp(redis_text(reply, first + 10), r->mount) == 0 &&
+           (!info->ticket || info->ticket->deadline <= clock_now());
+}
+
+void redis_info_clear(struct backend_info *info)
+{
+    g_clear_pointer(&info->meta, g_bytes_unref);
+    g_clear_pointer(&info->content, g_bytes_unref);
+    g_clear_pointer(&info->directory.meta, g_bytes_unref);
+}
+
+static struct redis_op *known_op(struct redis *r, backend_known *known, void *arg)
+{
+    struct redis_op *op = redis_op_new(r, NULL);
+
+    op->known = known;
+    op->arg = arg;
+    return op;
+}
+
+static void on_stat(void *arg, const struct redis_answer *answer);
+
+static void send_stat(struct redis_op *op)
+{
+    struct redis_call call = {0};
+    const char *leaf;
+    char *directory = redis_parent(op->name, &leaf);
+
+    redis_call_lock(&call, op->r, REDIS_STAT, op->name, false, NULL);
+    for (const char *letter = "otiw"; *letter; letter++)
+        redis_call_key(&call, *letter, directory);
+    g_free(directory);
+    redis_call_key(&call, 'q', op->name);
+    redis_call_leaf(&call, op->name, false);
+    redis_call_text(&call, *op->name ? "0" : "1");
+    redis_call_send(&call, 0, on_stat, op);
+}
+
+/* The server says that nobody of this mount holds a name, or another alone: what
+ * is thought to hold here is asked for, and the question put again behind that, so
+ * that whoever asked does not hear of it before those who hold. */
+static bool ask_again(struct redis_op *op, const struct backend_info *info)
+{
+    const char *leaf;
+    char *directory = redis_parent(op->name, &leaf);
+    struct redis_place *place = g_hash_table_lookup(op->r->places, op->name);
+    bool alone = info->type != BACKEND_LOCK || (info->mode == BACKEND_EXCLUSIVE && info->kind != BACKEND_FCNTL);
+
+    if (!place && redis_is_numbered(leaf))
+        place = g_hash_table_lookup(op->r->queues, directory);
+    g_free(directory);
+    if (op->again || info->ticket || !alone || !place || place->held == 0)
+        return false;
+    redis_ticket_doubt(op->r, place, NULL);
+    op->again = true;
+    send_stat(op);
+    return true;
+}
+
+static void on_stat(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+    const redisReply *reply = answer->reply;
+    struct backend_info info = {.type = BACKEND_NOTHING};
+    const char *word = redis_text(reply, 0);
+    enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(r, answer);
+
+    if (result == BACKEND_OK && strcmp(word, "lock") == 0) {
+        redis_describe(r, op->name, reply, 1, &info);
+        info.content = redis_bytes(reply, 12, REDIS_CONTENT_MAX);
+        info.holders = redis_count(reply, 13);
+        info.waiters = redis_count(reply, 14);
+        info.position = redis_count(reply, 15);
+        if (redis_is_over(r, reply, 1, &info))
+            info.type = BACKEND_NOTHING;
+    } else if (result == BACKEND_OK && strcmp(word, "directory") == 0) {
+        info.type = BACKEND_DIRECTORY;
+        info.directory = (struct backend_directory){
+            .ttl = MAX(redis_time(reply, 1), 0),
+            .width = MAX(redis_count(reply, 2), 1),
+            .delay = MAX(redis_time(reply, 3), 0),
+            .meta = redis_bytes(reply, 5, REDIS_META_MAX),
+        };
+        redis_fence(reply, 4, &info.directory.sequence);
+        info.waiters = redis_count(reply, 6);
+    } else if (result == BACKEND_OK && strcmp(word, "nothing") == 0) {
+        info.waiters = redis_count(reply, 1);
+    } else if (result == BACKEND_OK) {
+        redis_disbelieve(r, answer);
+        result = BACKEND_UNREACHABLE;
+    }
+    if (result == BACKEND_OK && ask_again(op, &info)) {
+        redis_info_clear(&info);
+        return;
+    }
+    op->known(op->arg, result, result == BACKEND_OK ? &info : NULL);
+    redis_info_clear(&info);
+    redis_op_free(op);
+}
+
+void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_op *op;
+
+    if (!redis_key_allowed(r, name)) {
+        struct backend_info nothing = {.type = BACKEND_NOTHING};
+
+        done(arg, BACKEND_OK, &nothing);
+        return;
+    }
+    op = known_op(r, done, arg);
+    op->name = g_strdup(name);
+    send_stat(op);
+}
+
+/* A name that may be listed behind `after`. */
+static bool is_listable(struct redis *r, const char *directory, const char *name, const char *after)
+{
+    char *path;
+    bool allowed;
+
+    if (!redis_is_component(name) || strcmp(name, after) <= 0)
+        return false;
+    path = *directory ? g_strconcat(directory, "/", name, NULL) : g_strdup(name);
+    allowed = redis_key_allowed(r, path);
+    g_free(path);
+    return allowed;
+}
+
+static void on_listed(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    const redisReply *reply = answer->reply;
+    enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(op->r, answer);
+    size_t count = 0;
+    struct backend_entry *entries = NULL;
+    const char *after = op->file;
+
+    if (result == BACKEND_OK && strcmp(redis_text(reply, 0), "ok") != 0)
+        result = strcmp(redis_text(reply, 0), "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING;
+    if (result == BACKEND_OK) {
+        entries = g_new(struct backend_entry, reply->elements);
+        for (size_t i = 1; i + 1 < reply->elements; i += 2) {
+            if (!is_listable(op->r, op->name, redis_text(reply, i), after))
+                continue;
+            after = redis_text(reply, i);
+            entries[count++] = (struct backend_entry){
+                .name = after,
+                .type = redis_number(reply, i + 1) == 1 ? BACKEND_DIRECTORY : BACKEND_LOCK,
+            };
+        }
+    }
+    op->listed(op->arg, result, entries, count);
+    g_free(entries);
+    redis_op_free(op);
+}
+
+/* What names.lua needs to make the keys of what is in a directory. */
+static void add_names(struct redis_call *call, const char *directory)
+{
+    char *path = *directory ? g_strconcat(directory, "/", NULL) : g_strdup("");
+
+    redis_call_text(call, call->r->before);
+    redis_call_text(call, call->r->behind);
+    redis_call_text(call, path);
+    g_free(path);
+}
+
+void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+                void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_call call = {.r = r, .script = REDIS_LIST};
+    struct redis_op *op;
+
+    if (!redis_key_allowed(r, directory)) {
+        done(arg, BACKEND_MISSING, NULL, 0);
+        return;
+    }
+    op = redis_op_new(r, NULL);
+    op->listed = done;
+    op->arg = arg;
+    op->name = g_strdup(directory);
+    op->file = g_strdup(after);
+    for (const char *letter = "ldti"; *letter; letter++)
+        redis_call_key(&call, *letter, directory);
+    redis_call_key(&call, 0, directory);
+    redis_call_text(&call, after);
+    redis_call_number(&call, (int64_t)MIN(max, REDIS_LIST_MAX));
+    redis_call_text(&call, *directory ? "1" : "0");
+    add_names(&call, directory);
+    redis_call_send(&call, 0, on_listed, op);
+}
+
+/* --- directories --- */
+
+static void on_directory(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    enum backend_result result = redis_result(op->r, answer);
+
+    if (result == BACKEND_MISSING && answer->repeated && op->why)
+        result = BACKEND_OK; /* removed by the first try, whose answer was lost */
+    op->done(op->arg, result);
+    redis_op_free(op);
+}
+
+static void send_directory(struct redis *r, const char *what, const char *name, const struct backend_directory *d,
+                           backend_done *done, void *arg)
+{
+    static const struct backend_directory plain = {.width = 1};
+    struct redis_call call = {.r = r, .script = REDIS_DIRECTORY};
+    struct redis_op *op;
+    const char *leaf;
+    char *parent = redis_parent(name, &leaf), nonce[24];
+
+    if (!redis_key_allowed(r, name)) {
+        g_free(parent);
+        done(arg, BACKEND_INVALID);
+        return;
+    }
+    op = redis_op_new(r, NULL);
+    op->done = done;
+    op->arg = arg;
+    op->why = strcmp(what, "remove") == 0 ? what : NULL;
+    d = d ? d : &plain;
+    g_snprintf(nonce, sizeof nonce, "%08x%08x", g_random_int(), g_random_int());
+    redis_call_key(&call, 0, name);
+    for (const char *letter = "otwifdlq"; *letter; letter++)
+        redis_call_key(&call, *letter, name);
+    redis_call_key(&call, 'd', parent);
+    redis_call_key(&call, 'l', parent);
+    redis_call_key(&call, 0, parent);
+    redis_call_text(&call, leaf);
+    redis_call_text(&call, strcmp(what, "set") == 0 ? "1" : "0");
+    redis_call_text(&call, what);
+    redis_call_text(&call, *parent ? "1" : "0");
+    redis_call_text(&call, *name ? "0" : "1");
+    redis_call_number(&call, d->ttl);
+    redis_call_number(&call, d->width);
+    redis_call_number(&call, d->delay);
+    redis_call_number(&call, (int64_t)d->sequence);
+    redis_call_bytes(&call, d->meta);
+    redis_call_text(&call, nonce);
+    add_names(&call, name);
+    redis_call_send(&call, 0, on_directory, op);
+    g_free(parent);
+}
+
+void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
+                 void *arg)
+{
+    send_directory((struct redis *)b, "make", name, directory, done, arg);
+}
+
+void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
+{
+    if (!*name) {
+        done(arg, BACKEND_INVALID);
+        return;
+    }
+    send_directory((struct redis *)b, "remove", name, NULL, done, arg);
+}
+
+void redis_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
+                         backend_done *done, void *arg)
+{
+    send_directory((struct redis *)b, "set", name, directory, done, arg);
+}

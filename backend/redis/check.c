@@ -1,0 +1,135 @@
+/* check: what INFO tells of a server; see check.h. */
+#include "backend/redis/check.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/log.h"
+
+#define VERSION_MIN 5
+#define SNAPSHOT_OVERDUE 3900 /* seconds: Redis makes one after an hour with a change, unless told otherwise */
+
+static void __attribute__((format(printf, 2, 3))) add(GPtrArray *lines, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_ptr_array_add(lines, g_strdup_vprintf(format, arguments));
+    va_end(arguments);
+}
+
+/* "name:value\r\n" lines to a table. */
+static GHashTable *read_fields(const char *info)
+{
+    GHashTable *fields = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    char **lines = g_strsplit(info, "\n", -1);
+    for (char **line = lines; *line; line++) {
+        char *colon = strchr(*line, ':');
+        if (colon && **line != '#') {
+            char *value = g_strdup(colon + 1);
+            g_hash_table_insert(fields, g_strndup(*line, (gsize)(colon - *line)), g_strchomp(value));
+        }
+    }
+    g_strfreev(lines);
+    return fields;
+}
+
+static bool is(GHashTable *fields, const char *name, const char *value)
+{
+    return g_strcmp0(g_hash_table_lookup(fields, name), value) == 0;
+}
+
+static int64_t number(GHashTable *fields, const char *name)
+{
+    const char *value = g_hash_table_lookup(fields, name);
+    return value ? g_ascii_strtoll(value, NULL, 10) : 0;
+}
+
+static void check_kind(GHashTable *fields, GPtrArray *errors)
+{
+    const char *version = g_hash_table_lookup(fields, "redis_version");
+    char text[64];
+    if (version && atoi(version) < VERSION_MIN) {
+        add(errors, "it is Redis %s, which is too old: %d or newer is needed", log_escape(text, sizeof text, version),
+            VERSION_MIN);
+    }
+    if (is(fields, "redis_mode", "sentinel")) {
+        add(errors, "it is a Sentinel, which keeps no keys: mount the server that it watches");
+    }
+    if (is(fields, "cluster_enabled", "1") || is(fields, "redis_mode", "cluster")) {
+        add(errors, "it belongs to a Redis Cluster, which is not supported: mount a server of its own");
+    }
+}
+
+static void check_role(GHashTable *fields, GPtrArray *errors)
+{
+    const char *role = g_hash_table_lookup(fields, "role");
+    const char *host = g_hash_table_lookup(fields, "master_host");
+    char text[256];
+    if (!role || strcmp(role, "master") == 0) {
+        return;
+    }
+    if (strcmp(role, "active-replica") == 0) {
+        add(errors, "it is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount "
+                    "a server with one master");
+    } else if (host) {
+        add(errors, "it is a replica: mount its master, %s port %" G_GINT64_FORMAT, log_escape(text, sizeof text, host),
+            number(fields, "master_port"));
+    } else {
+        add(errors, "its role is %s: mount a master", log_escape(text, sizeof text, role));
+    }
+}
+
+/* Locks have a time to live, so every policy but noeviction may delete them.
+ * Without a limit of memory nothing is ever evicted, and nothing is said. */
+static void check_eviction(GHashTable *fields, GPtrArray *warnings)
+{
+    const char *policy = g_hash_table_lookup(fields, "maxmemory_policy");
+    bool limited = !g_hash_table_contains(fields, "maxmemory") || number(fields, "maxmemory") > 0;
+    char text[64];
+    if (policy && limited && (g_str_has_prefix(policy, "volatile-") || g_str_has_prefix(policy, "allkeys-"))) {
+        add(warnings,
+            "it deletes locks that are held when its memory is full (maxmemory-policy %s): set maxmemory-policy "
+            "noeviction",
+            log_escape(text, sizeof text, policy));
+    }
+}
+
+/* INFO does not tell of save points, only what became of them. */
+static void check_persistence(GHashTable *fields, GPtrArray *warnings)
+{
+    bool never = is(fields, "rdb_last_bgsave_time_sec", "-1") && number(fields, "rdb_changes_since_last_save") > 0 &&
+                 number(fields, "uptime_in_seconds") >= SNAPSHOT_OVERDUE;
+    if (is(fields, "aof_enabled", "0")) {
+        add(warnings, "when it is restarted it forgets locks that are held: %s (appendonly no): set appendonly yes",
+            never ? "it keeps nothing on disk" : "all since its last snapshot, if it makes any");
+    }
+    if (is(fields, "rdb_last_bgsave_status", "err")) {
+        add(warnings, "its last snapshot failed, and it may refuse to write: see its log");
+    }
+    if (is(fields, "aof_last_write_status", "err")) {
+        add(warnings, "it could not write to its append-only file, and may refuse to write: see its log");
+    }
+}
+
+static void check_replicas(GHashTable *fields, GPtrArray *warnings)
+{
+    int64_t replicas = number(fields, "connected_slaves");
+    if (replicas > 0 && !g_hash_table_contains(fields, "min_slaves_good_slaves")) {
+        add(warnings,
+            "it has %" G_GINT64_FORMAT " %s but grants locks also when cut off from them, which another holder can get "
+            "after a failover: set min-replicas-to-write",
+            replicas, replicas == 1 ? "replica" : "replicas");
+    }
+}
+
+void redis_check_info(const char *info, GPtrArray *errors, GPtrArray *warnings)
+{
+    GHashTable *fields = read_fields(info);
+    check_kind(fields, errors);
+    check_role(fields, errors);
+    check_eviction(fields, warnings);
+    check_persistence(fields, warnings);
+    check_replicas(fields, warnings);
+    g_hash_table_unref(fields);
+}

@@ -1,0 +1,26 @@
+/* check: whether a Redis server can be trusted with leases, asked once
+ * before a mount.
+ *
+ * Lines are whole sentences without the server's name, new strings: errors are
+ * what leases cannot be kept with, warnings what they may be lost by.
+ */
+#ifndef BACKEND_REDIS_CHECK_H
+#define BACKEND_REDIS_CHECK_H
+
+#include <glib.h>
+#include <stddef.h>
+
+#include "backend/redis/redis.h"
+
+/* Reads the text of INFO; what it does not tell is not judged.  Appends lines to
+ * both arrays. */
+void redis_check_info(const char *info, GPtrArray *errors, GPtrArray *warnings);
+
+/* Connects and tries, without changing anything, all that a mount needs, so that
+ * what is wrong (the host, the port, the password, the database, permissions, the
+ * kind of server) is told in one line.  It blocks: about as long as the timeouts
+ * of `options` say for each step, and as long as the resolver takes.
+ * 0 or -errno with one line in `error`; appends to `warnings` in both cases. */
+int redis_check_server(const struct redis_options *options, GPtrArray *warnings, char *error, size_t error_size);
+
+#endif

@@ -1,0 +1,449 @@
+/* conn: the states of the two connections, and time.
+ *
+ *   NEW ─start─▶ RESOLVE ─▶ SUBSCRIBE ─▶ PREPARE ─▶ UP
+ *                   ▲           │           │        │
+ *                   └── PAUSE ◀─┴───────────┴────────┘ redis_conn_fail
+ *
+ * The connection for Pub/Sub is made first; SUBSCRIBE ends when its set-up was
+ * answered, PREPARE when that of the connection for commands was.  Whatever fails
+ * ends both.  An attempt is made on each address of the host, then there is a
+ * pause, then the host is looked up again.
+ *
+ * What is to be done is done in `on_work`, which is fed to the loop so that it
+ * runs behind all other events of a turn: there requests are sent, timeouts found
+ * and the one timer set.
+ */
+#include "backend/redis/conn/conn.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redis/conn/private.h"
+#include "backend/redis/conn/resolve.h"
+
+void redis_conn_wake(struct redis_conn *conn)
+{
+    if (conn->loop)
+        ev_feed_event(conn->loop, &conn->work, EV_CUSTOM);
+}
+
+/* --- failing --- */
+
+/* How long to wait after this many rounds that failed. */
+static int64_t pause_after(struct redis_conn *conn)
+{
+    int64_t pause = REDIS_RETRY_MIN, most = conn->options.retry_max ? conn->options.retry_max : REDIS_RETRY_MAX;
+
+    if (conn->attempts == 0)
+        return 0;
+    for (unsigned i = 1; i < conn->attempts && pause < most; i++)
+        pause *= 2;
+    return (int64_t)((double)MIN(pause, most) * g_rand_double_range(conn->random, 0.5, 1.5));
+}
+
+static void log_failure(struct redis_conn *conn, bool was_up)
+{
+    if (was_up)
+        log_warning("%s: connection lost: %s", conn->where, conn->error);
+    else if (strcmp(conn->error, conn->logged) != 0)
+        log_warning("%s: %s; trying again", conn->where, conn->error);
+    g_strlcpy(conn->logged, conn->error, sizeof(conn->logged));
+}
+
+/* When and where the next attempt is made.  False: on another address, at once. */
+static bool plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
+{
+    if (was_up && now - conn->counts.since >= REDIS_STEADY)
+        conn->attempts = 0;
+    conn->retry_at = now;
+    if (!was_up && conn->addresses && ++conn->address < conn->addresses->len)
+        return false;
+    conn->retry_at += pause_after(conn);
+    conn->attempts++;
+    if (conn->addresses)
+        g_array_unref(conn->addresses);
+    conn->addresses = NULL;
+    return true;
+}
+
+void redis_conn_fail(struct redis_conn *conn, const char *format, ...)
+{
+    bool was_up = conn->state == REDIS_CONN_UP;
+    char text[sizeof(conn->error)];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    log_escape(conn->error, sizeof(conn->error), text);
+    redis_link_close(&conn->pubsub.link);
+    redis_link_close(&conn->command.link);
+    redis_conn_request_lost(conn);
+    if (plan_attempt(conn, was_up, clock_now()))
+        log_failure(conn, was_up);
+    conn->state = REDIS_CONN_PAUSE;
+    conn->counts.since = 0;
+    conn->probing = conn->tracking = false;
+    redis_conn_wake(conn);
+    if (was_up)
+        conn->events->down(conn->context, conn->error);
+}
+
+/* --- connecting --- */
+
+static void connect_peer(struct redis_peer *peer)
+{
+    struct redis_conn *conn = peer->conn;
+    const struct redis_uri *uri = &conn->options.uri;
+    const struct redis_address *address = &g_array_index(conn->addresses, struct redis_address, conn->address);
+    int r = redis_link_open(&peer->link, address, uri->tls ? uri->host : NULL, conn->options.keepalive);
+
+    conn->state = peer == &conn->pubsub ? REDIS_CONN_SUBSCRIBE : REDIS_CONN_PREPARE;
+    peer->heard = 0;
+    peer->connect_by = clock_now() + conn->options.connect_timeout;
+    g_byte_array_set_size(peer->steps, 0);
+    peer->answered = 0;
+    if (r < 0)
+        redis_conn_fail(conn, "cannot connect: %s", g_strerror(-r));
+}
+
+static void on_resolved(void *arg, GArray *addresses, const char *error)
+{
+    struct redis_conn *conn = arg;
+
+    conn->resolve = NULL;
+    if (!addresses || addresses->len == 0) {
+        if (addresses)
+            g_array_unref(addresses);
+        redis_conn_fail(conn, "cannot find the host: %s", addresses ? "it has no address" : error);
+        return;
+    }
+    conn->addresses = addresses;
+    conn->address = 0;
+    connect_peer(&conn->pubsub);
+    redis_conn_wake(conn);
+}
+
+static void resolve(struct redis_conn *conn)
+{
+    const struct redis_uri *uri = &conn->options.uri;
+    GArray *addresses;
+
+    conn->state = REDIS_CONN_RESOLVE;
+    if (uri->path) {
+        addresses = redis_resolve_path(uri->path);
+        on_resolved(conn, addresses, "the path of a socket is too long");
+        return;
+    }
+    addresses = redis_resolve_numeric(uri->host, uri->port);
+    if (addresses) {
+        on_resolved(conn, addresses, NULL);
+        return;
+    }
+    conn->resolve = redis_resolve_start(conn->loop, uri->host, uri->port, on_resolved, conn);
+    if (!conn->resolve)
+        redis_conn_fail(conn, "cannot start a thread to look up the host");
+}
+
+static void attempt(struct redis_conn *conn)
+{
+    if (conn->addresses)
+        connect_peer(&conn->pubsub);
+    else
+        resolve(conn);
+}
+
+static void come_up(struct redis_conn *conn)
+{
+    bool changed = conn->watched;
+
+    if (conn->was_up)
+        conn->counts.reconnects++;
+    if (conn->was_up || conn->logged[0])
+        log_info("%s: connected", conn->where);
+    conn->was_up = true;
+    conn->watched = false;
+    conn->error[0] = conn->logged[0] = '\0';
+    conn->counts.since = clock_now();
+    conn->state = REDIS_CONN_UP;
+    redis_conn_request_resume(conn);
+    if (changed) /* what was watched may have changed meanwhile */
+        conn->events->changed(conn->context, NULL, 0);
+}
+
+/* --- events of the connections --- */
+
+static void on_opened(void *arg)
+{
+    struct redis_peer *peer = arg;
+
+    peer->asked = peer->heard = clock_now();
+    redis_conn_setup_begin(peer);
+    redis_conn_wake(peer->conn);
+}
+
+static void on_closed(void *arg, const char *why)
+{
+    struct redis_peer *peer = arg;
+
+    redis_conn_fail(peer->conn, "%s%s", peer->heard ? "" : "cannot connect: ", why);
+}
+
+static bool is_string(const redisReply *reply, const char *text)
+{
+    return reply->type == REDIS_REPLY_STRING && reply->len == strlen(text) && memcmp(reply->str, text, reply->len) == 0;
+}
+
+static bool is_message(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_string(reply->element[0], "message");
+}
+
+static void tell_message(struct redis_conn *conn, const redisReply *channel, const redisReply *data)
+{
+    if (conn->state != REDIS_CONN_UP)
+        return; /* `up` has all asked again anyway */
+    if (is_string(channel, REDIS_INVALIDATE)) {
+        if (data->type != REDIS_REPLY_ARRAY) /* FLUSHALL and the like: a null */
+            conn->events->changed(conn->context, NULL, 0);
+        for (size_t i = 0; data->type == REDIS_REPLY_ARRAY && i < data->elements; i++)
+            if (data->element[i]->type == REDIS_REPLY_STRING)
+                conn->events->changed(conn->context, data->element[i]->str, data->element[i]->len);
+    } else if (is_string(channel, conn->options.channel) && data->type == REDIS_REPLY_STRING) {
+        conn->events->message(conn->context, data->str, data->len);
+    }
+}
+
+static void on_set_up(struct redis_peer *peer)
+{
+    struct redis_conn *conn = peer->conn;
+
+    if (peer == &conn->pubsub)
+        connect_peer(&conn->command);
+    else
+        come_up(conn);
+    redis_conn_wake(conn);
+}
+
+static void on_replied(void *arg, redisReply *reply)
+{
+    struct redis_peer *peer = arg;
+    struct redis_conn *conn = peer->conn;
+
+    peer->heard = clock_now();
+    if (peer == &conn->pubsub && is_message(reply)) {
+        tell_message(conn, reply->element[1], reply->element[2]);
+    } else if (redis_conn_setup_pending(peer)) {
+        if (redis_conn_setup_answer(peer, reply))
+            on_set_up(peer);
+    } else if (peer == &conn->command) {
+        redis_conn_request_replied(conn, reply);
+        return;
+    } else if (conn->probing) {
+        conn->probing = false; /* whatever it says, it is an answer to PING */
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        redis_conn_fail(conn, "%s", reply->str);
+    }
+    freeReplyObject(reply);
+}
+
+static const struct redis_link_events link_events = {on_opened, on_replied, on_closed};
+
+/* --- time --- */
+
+/* When a connection is given up unless something is heard; CLOCK_NEVER. */
+static clock_ms patience_ends(const struct redis_peer *peer)
+{
+    const struct redis_conn *conn = peer->conn;
+    clock_ms asked = CLOCK_NEVER;
+
+    if (peer->link.state == REDIS_LINK_CONNECTING)
+        return peer->connect_by;
+    if (peer->link.state == REDIS_LINK_CLOSED)
+        return CLOCK_NEVER;
+    if (redis_conn_setup_pending(peer) || (peer == &conn->pubsub && conn->probing))
+        asked = peer->asked;
+    else if (peer == &conn->command)
+        asked = redis_conn_request_oldest(conn);
+    return asked == CLOCK_NEVER ? CLOCK_NEVER : MAX(asked, peer->heard) + conn->options.command_timeout;
+}
+
+static clock_ms probe_due(const struct redis_conn *conn)
+{
+    if (conn->state != REDIS_CONN_UP || conn->keep == 0 || conn->probing)
+        return CLOCK_NEVER;
+    return conn->pubsub.heard + 2 * conn->options.command_timeout;
+}
+
+static void probe(struct redis_conn *conn, clock_ms now)
+{
+    const char *ping = "PING";
+    const size_t length = 4;
+
+    conn->probing = true;
+    conn->pubsub.asked = now;
+    redis_link_append(&conn->pubsub.link, 1, &ping, &length);
+    redis_link_flush(&conn->pubsub.link);
+}
+
+static void check_connections(struct redis_conn *conn, clock_ms now)
+{
+    struct redis_peer *peers[] = {&conn->pubsub, &conn->command};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(peers); i++) {
+        if (patience_ends(peers[i]) > now)
+            continue;
+        if (peers[i]->link.state == REDIS_LINK_CONNECTING)
+            redis_conn_fail(conn, "cannot connect: no answer for %lld ms", (long long)conn->options.connect_timeout);
+        else
+            redis_conn_fail(conn, "no answer for %lld ms", (long long)conn->options.command_timeout);
+    }
+    if (probe_due(conn) <= now)
+        probe(conn, now);
+    if (conn->state == REDIS_CONN_PAUSE && conn->retry_at <= now)
+        attempt(conn);
+}
+
+static void set_alarm(struct redis_conn *conn)
+{
+    clock_ms now = clock_now(), due = redis_conn_request_due(conn);
+
+    due = MIN(due, patience_ends(&conn->pubsub));
+    due = MIN(due, patience_ends(&conn->command));
+    due = MIN(due, probe_due(conn));
+    if (conn->state == REDIS_CONN_PAUSE)
+        due = MIN(due, conn->retry_at);
+    ev_timer_stop(conn->loop, &conn->alarm);
+    if (due == CLOCK_NEVER)
+        return;
+    ev_timer_set(&conn->alarm, (double)MAX(due - now, 1) / 1000, 0);
+    ev_timer_start(conn->loop, &conn->alarm);
+}
+
+static void on_work(struct ev_loop *loop, struct ev_prepare *watcher, int events)
+{
+    struct redis_conn *conn = watcher->data;
+    clock_ms now = clock_now();
+
+    (void)loop, (void)events;
+    check_connections(conn, now);
+    redis_conn_request_work(conn, now);
+    set_alarm(conn);
+}
+
+static void on_alarm(struct ev_loop *loop, struct ev_timer *watcher, int events)
+{
+    (void)loop, (void)events;
+    redis_conn_wake(watcher->data);
+}
+
+/* --- from outside --- */
+
+static struct redis_conn_options copy_options(const struct redis_conn_options *given)
+{
+    struct redis_conn_options options = *given;
+
+    options.uri.user = NULL;
+    options.uri.host = g_strdup(given->uri.host);
+    options.uri.path = g_strdup(given->uri.path);
+    options.user = g_strdup(given->user ? given->user : given->uri.user);
+    options.password = g_strdup(given->password);
+    options.channel = g_strdup(given->channel);
+    if (!options.timeout)
+        options.timeout = REDIS_TIMEOUT_DEFAULT;
+    if (!options.command_timeout)
+        options.command_timeout = REDIS_COMMAND_TIMEOUT_DEFAULT;
+    if (!options.connect_timeout)
+        options.connect_timeout = REDIS_CONNECT_TIMEOUT_DEFAULT;
+    return options;
+}
+
+struct redis_conn *redis_conn_new(const struct redis_conn_options *options, const struct redis_script *scripts,
+                                  size_t script_count)
+{
+    struct redis_conn *conn = g_new0(struct redis_conn, 1);
+
+    conn->options = copy_options(options);
+    conn->where = redis_uri_show(&options->uri);
+    conn->scripts = scripts;
+    conn->script_count = script_count;
+    conn->hashes = g_new0(char *, script_count + 1);
+    for (size_t i = 0; i < script_count; i++)
+        conn->hashes[i] = g_compute_checksum_for_string(G_CHECKSUM_SHA1, scripts[i].text, -1);
+    conn->random = g_rand_new_with_seed(options->seed);
+    g_strlcpy(conn->error, "not connected yet", sizeof(conn->error));
+    conn->pubsub.conn = conn->command.conn = conn;
+    conn->pubsub.steps = g_byte_array_new();
+    conn->command.steps = g_byte_array_new();
+    redis_conn_request_init(conn);
+    return conn;
+}
+
+void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struct redis_conn_events *events,
+                      void *context)
+{
+    conn->loop = loop;
+    conn->events = events;
+    conn->context = context;
+    redis_link_init(&conn->pubsub.link, loop, &link_events, &conn->pubsub);
+    redis_link_init(&conn->command.link, loop, &link_events, &conn->command);
+    ev_timer_init(&conn->alarm, on_alarm, 0, 0);
+    ev_prepare_init(&conn->work, on_work);
+    ev_set_priority(&conn->work, EV_MINPRI);
+    conn->alarm.data = conn->work.data = conn;
+    conn->state = REDIS_CONN_PAUSE;
+    redis_conn_wake(conn);
+}
+
+void redis_conn_free(struct redis_conn *conn)
+{
+    if (!conn)
+        return;
+    if (conn->loop) {
+        redis_link_close(&conn->pubsub.link);
+        redis_link_close(&conn->command.link);
+        redis_resolve_cancel(conn->resolve);
+        ev_timer_stop(conn->loop, &conn->alarm);
+        ev_clear_pending(conn->loop, &conn->work);
+    }
+    redis_conn_request_free(conn);
+    if (conn->addresses)
+        g_array_unref(conn->addresses);
+    g_byte_array_unref(conn->pubsub.steps);
+    g_byte_array_unref(conn->command.steps);
+    g_rand_free(conn->random);
+    g_free(conn->where);
+    g_strfreev(conn->hashes);
+    g_free(conn->options.uri.host);
+    g_free(conn->options.uri.path);
+    g_free((char *)conn->options.user);
+    if (conn->options.password)
+        explicit_bzero((char *)conn->options.password, strlen(conn->options.password));
+    g_free((char *)conn->options.password);
+    g_free((char *)conn->options.channel);
+    g_free(conn);
+}
+
+bool redis_conn_is_up(const struct redis_conn *conn)
+{
+    return conn->state == REDIS_CONN_UP;
+}
+
+const char *redis_conn_error(const struct redis_conn *conn)
+{
+    return conn->error;
+}
+
+struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn)
+{
+    return conn->counts;
+}
+
+void redis_conn_keep(struct redis_conn *conn, int more)
+{
+    conn->keep += more;
+    if (conn->keep == 1 && more > 0)
+        redis_conn_wake(conn);
+}

@@ -1,0 +1,148 @@
+/* conn: one Redis server, as the backend sees it.
+ *
+ * Two connections of hiredis on the loop: one for commands, one for Pub/Sub.
+ * Both are made again, with jittered backoff, whenever they are lost; a request
+ * that was under way is then sent again, until its time is up.  So a request
+ * must be safe to repeat: it was perhaps carried out though its reply was lost.
+ *
+ * Up means: connected, authenticated, database selected, scripts loaded,
+ * subscribed, and asked to be told of what `redis_conn_watch` names.  Requests
+ * that arrive while it is not up wait in order.  Requests sent in one turn of the
+ * loop leave in one write.
+ *
+ * Every request is answered exactly once, never from inside a call, and within
+ * its time; times are milliseconds of CLOCK_BOOTTIME.
+ *
+ * Events and answers come from the loop, and may call anything here but
+ * redis_conn_free.  The process must ignore SIGPIPE.
+ */
+#ifndef BACKEND_REDIS_CONN_CONN_H
+#define BACKEND_REDIS_CONN_CONN_H
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/clock.h"
+#include "backend/redis/uri.h"
+
+struct ev_loop;
+struct redis_conn;
+
+#define REDIS_TIMEOUT_DEFAULT 5000         /* of a request, all tries */
+#define REDIS_COMMAND_TIMEOUT_DEFAULT 2000 /* of one reply: then the connection is given up */
+#define REDIS_CONNECT_TIMEOUT_DEFAULT 2000
+#define REDIS_RETRY_MIN 20 /* before the second connection attempt, doubled for each, ±50 % */
+#define REDIS_RETRY_MAX 2000
+#define REDIS_STEADY 200 /* up for so long, the pauses begin anew */
+
+struct redis_conn_options {
+    struct redis_uri uri; /* copied */
+    const char *user;     /* overrides the URI's; NULL: that */
+    const char *password; /* NULL: none; copied, never logged */
+    int64_t timeout;      /* 0: the defaults above */
+    int64_t command_timeout;
+    int64_t connect_timeout;
+    int64_t retry_max;               /* between two attempts to connect; 0: REDIS_RETRY_MAX */
+    bool keepalive;                  /* TCP keepalive (15 s) */
+    const char *channel;             /* this mount's, subscribed; copied */
+    uint32_t seed;                   /* of the jitter */
+    const struct redis_script *mend; /* one of the table, or NULL; see redis_conn_call */
+};
+
+/* A script, as one of a static table. */
+struct redis_script {
+    const char *name; /* for logs */
+    const char *text;
+};
+
+enum redis_outcome {
+    REDIS_REPLY,    /* `reply` is the server's, not an error */
+    REDIS_ERROR,    /* `reply` is an error that trying again does not cure, or that lasted */
+    REDIS_NOT_SENT, /* its time is up; it never left: nothing has changed */
+    REDIS_UNKNOWN,  /* its time is up; it may have been carried out */
+};
+
+/* What is known with the outcome.  Valid during the callback only. */
+struct redis_answer {
+    enum redis_outcome outcome;
+    const redisReply *reply; /* with REPLY and ERROR, else NULL */
+    const char *key;         /* the first of a script, with its length; else NULL */
+    size_t key_length;
+    clock_ms sent; /* before the try that was answered (or the last) was sent; 0 if never */
+    bool repeated; /* an earlier try was sent too, and may have been carried out */
+};
+
+typedef void redis_answered(void *arg, const struct redis_answer *answer);
+
+struct redis_conn_events {
+    /* It is up (again).  Called before requests that wait are sent, so that
+     * requests made from inside it (to extend what is held) go first. */
+    void (*up)(void *context);
+    /* It was up and is not any more. */
+    void (*down)(void *context, const char *why);
+    /* A message on our channel. */
+    void (*message)(void *context, const char *data, size_t length);
+    /* A key that was watched has changed or is gone (this may come before the
+     * answer to the watch); or with NULL: any may have, as after `up`. */
+    void (*changed)(void *context, const char *key, size_t length);
+    /* The reply of `mend`. */
+    void (*mended)(void *context, const redisReply *reply);
+};
+
+/* Copies the options.  `scripts` must outlive it. */
+struct redis_conn *redis_conn_new(const struct redis_conn_options *options, const struct redis_script *scripts,
+                                  size_t script_count);
+/* Connects from the loop.  Host names are resolved outside of the loop's thread
+ * (getaddrinfo(3) blocks). */
+void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struct redis_conn_events *events,
+                      void *context);
+/* Ends it; callbacks of requests under way are not called.  NULL is allowed. */
+void redis_conn_free(struct redis_conn *conn);
+
+/* Counts (+1, -1) who waits for a message or a change of a key: while there is
+ * one, the Pub/Sub connection is asked for a sign of life whenever it was silent
+ * for twice the time of a reply.  A connection that nobody waits for costs no wake-ups. */
+void redis_conn_keep(struct redis_conn *conn, int more);
+
+bool redis_conn_is_up(const struct redis_conn *conn);
+/* Why it is not up, one line ("" if it is): for logs and errors. */
+const char *redis_conn_error(const struct redis_conn *conn);
+
+/* Counters since the start, and since when it is up. */
+struct redis_conn_counts {
+    uint64_t requests;   /* sent, repetitions included */
+    uint64_t reconnects; /* times it came up after the first */
+    clock_ms since;      /* 0: it is down */
+};
+struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
+
+/* A call of a script: EVALSHA, and EVAL when the server has lost it (NOSCRIPT).
+ * `arguments` are KEYS then ARGV, by length, copied.  `timeout` in ms, all tries;
+ * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, and READONLY (over a new
+ * connection: the name may lead to another server by then) are tried again until
+ * the time is up.  After WRONGTYPE the script `mend` is called with the same keys,
+ * and this one once more.  Returns an id for redis_conn_forget, never 0. */
+struct redis_argument {
+    const char *data;
+    size_t length;
+};
+uint64_t redis_conn_call(struct redis_conn *conn, const struct redis_script *script, size_t keys,
+                         const struct redis_argument *arguments, size_t count, int64_t timeout,
+                         redis_answered *answered, void *arg);
+/* A plain command. */
+uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument *arguments, size_t count,
+                            int64_t timeout, redis_answered *answered, void *arg);
+
+/* Its callback is not called any more; it is carried out all the same if it was
+ * sent, and is not sent if it was not (true is returned then). */
+bool redis_conn_forget(struct redis_conn *conn, uint64_t id);
+
+/* Tells `changed` once when the key changes, expires or is deleted, by whomever
+ * (CLIENT TRACKING with REDIRECT and OPTIN, so RESP2 and Redis >= 6); `answered`
+ * gets the reply to EXISTS key, which was read after the watch began.  Where the
+ * server has no tracking or does not permit it (logged once), only the reply. */
+uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t length, redis_answered *answered, void *arg);
+
+#endif

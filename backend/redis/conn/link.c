@@ -1,0 +1,234 @@
+/* link: one connection to a Redis server, on the loop. */
+#include "backend/redis/conn/link.h"
+
+#include <errno.h>
+#include <glib.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/redis/conn/tls.h"
+
+/* --- how much a reply may take --- */
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t elements_count;
+#else
+typedef int elements_count;
+#endif
+
+static void *create_array(const redisReadTask *task, elements_count elements)
+{
+    struct redis_cap *cap = task->privdata;
+
+    cap->exceeded = cap->exceeded || (size_t)elements > REDIS_REPLY_ELEMENTS - cap->elements;
+    if (cap->exceeded)
+        return NULL;
+    cap->elements += (size_t)elements;
+    return cap->plain->createArray(task, elements);
+}
+
+static void *create_string(const redisReadTask *task, char *text, size_t length)
+{
+    struct redis_cap *cap = task->privdata;
+
+    cap->exceeded = cap->exceeded || length > REDIS_REPLY_BYTES - cap->bytes;
+    if (cap->exceeded)
+        return NULL;
+    cap->bytes += length;
+    return cap->plain->createString(task, text, length);
+}
+
+void redis_cap(struct redis_cap *cap, redisContext *context)
+{
+    redisReader *reader = context->reader;
+
+    *cap = (struct redis_cap){.plain = reader->fn, .functions = *reader->fn};
+    cap->functions.createArray = create_array;
+    cap->functions.createString = create_string;
+    reader->fn = &cap->functions;
+    reader->privdata = cap;
+}
+
+bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context)
+{
+    const redisReader *reader = context->reader;
+    size_t pending = reader->len - reader->pos;
+
+    /* a string is made when all of it is there: look at what it says of itself, which is a whole line */
+    if (pending > 0) {
+        char *end;
+        int64_t length = g_ascii_strtoll(reader->buf + reader->pos, &end, 10);
+
+        cap->exceeded = cap->exceeded || (*end == '\r' && length > REDIS_REPLY_BYTES);
+    }
+    cap->exceeded = cap->exceeded || pending > REDIS_REPLY_BYTES + 64;
+    return cap->exceeded;
+}
+
+void redis_cap_renew(struct redis_cap *cap)
+{
+    cap->elements = cap->bytes = 0;
+}
+
+/* --- the connection --- */
+
+/* Tells that it is closed, after closing it: the callee may open it again. */
+static void fail(struct redis_link *link, const char *why)
+{
+    char text[sizeof(link->context->errstr)];
+
+    g_strlcpy(text, why, sizeof(text)); /* is the context's, perhaps */
+    redis_link_close(link);
+    link->events->closed(link->arg, text);
+}
+
+static void fail_with_context(struct redis_link *link)
+{
+    const char *untrusted = link->tls ? redis_tls_error(link->tls) : NULL;
+
+    fail(link, untrusted ? untrusted : link->context->errstr);
+}
+
+static void on_connected(struct redis_link *link)
+{
+    int error = 0;
+    socklen_t length = sizeof(error);
+
+    if (getsockopt(link->context->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
+        error = errno;
+    if (!error && link->tls_name)
+        error = -redis_tls_start(link->context, link->tls_name, &link->tls);
+    if (error) {
+        fail(link, link->context->err ? link->context->errstr : g_strerror(error));
+        return;
+    }
+    link->state = REDIS_LINK_OPEN;
+    ev_io_stop(link->loop, &link->writing);
+    ev_io_start(link->loop, &link->reading);
+    link->events->opened(link->arg);
+}
+
+static void on_writable(struct ev_loop *loop, struct ev_io *watcher, int events)
+{
+    struct redis_link *link = watcher->data;
+
+    (void)loop, (void)events;
+    if (link->state == REDIS_LINK_CONNECTING)
+        on_connected(link);
+    else if (link->context->err)
+        fail_with_context(link);
+    else if (link->state == REDIS_LINK_OPEN)
+        redis_link_flush(link);
+}
+
+static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
+{
+    struct redis_link *link = watcher->data;
+    redisContext *context = link->context;
+    int status = redisBufferRead(context);
+    void *reply = NULL;
+
+    (void)loop, (void)events;
+    /* what came before the end is heard too */
+    do {
+        if (redisReaderGetReply(context->reader, &reply) != REDIS_OK || redis_cap_exceeded(&link->cap, context)) {
+            if (reply)
+                freeReplyObject(reply);
+            fail(link, link->cap.exceeded ? "a reply that is too large" : context->reader->errstr);
+            return;
+        }
+        if (reply) {
+            redis_cap_renew(&link->cap);
+            link->events->replied(link->arg, reply);
+        }
+    } while (reply && link->context == context);
+    if (link->context != context)
+        return; /* closed by the callee */
+    if (status != REDIS_OK)
+        fail_with_context(link);
+    else if (link->tls)
+        redis_link_flush(link); /* its output may have waited for this input */
+}
+
+void redis_link_init(struct redis_link *link, struct ev_loop *loop, const struct redis_link_events *events, void *arg)
+{
+    *link = (struct redis_link){.loop = loop, .events = events, .arg = arg};
+}
+
+static void set_options(int fd, bool keepalive)
+{
+    static const int on = 1, idle = 15, interval = 5, count = 3;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (!keepalive)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+int redis_link_open(struct redis_link *link, const struct redis_address *address, const char *tls_name, bool keepalive)
+{
+    const struct sockaddr *to = (const struct sockaddr *)&address->address;
+    int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), r;
+
+    if (fd < 0)
+        return -errno;
+    if (to->sa_family != AF_UNIX)
+        set_options(fd, keepalive);
+    if (connect(fd, to, address->length) < 0 && errno != EINPROGRESS) {
+        r = -errno;
+        close(fd);
+        return r;
+    }
+    link->context = redisConnectFd(fd);
+    if (!link->context) {
+        close(fd);
+        return -ENOMEM;
+    }
+    link->context->flags &= ~REDIS_BLOCK;
+    redis_cap(&link->cap, link->context);
+    link->tls_name = tls_name;
+    link->state = REDIS_LINK_CONNECTING;
+    ev_io_init(&link->reading, on_readable, fd, EV_READ);
+    ev_io_init(&link->writing, on_writable, fd, EV_WRITE);
+    link->reading.data = link->writing.data = link;
+    ev_io_start(link->loop, &link->writing);
+    return 0;
+}
+
+void redis_link_close(struct redis_link *link)
+{
+    if (!link->context)
+        return;
+    ev_io_stop(link->loop, &link->reading);
+    ev_io_stop(link->loop, &link->writing);
+    redisFree(link->context); /* closes the socket */
+    link->context = NULL;
+    link->tls = NULL;
+    link->state = REDIS_LINK_CLOSED;
+}
+
+void redis_link_append(struct redis_link *link, int count, const char **arguments, const size_t *lengths)
+{
+    if (redisAppendCommandArgv(link->context, count, arguments, lengths) != REDIS_OK)
+        ev_io_start(link->loop, &link->writing); /* tells of the error */
+}
+
+bool redis_link_flush(struct redis_link *link)
+{
+    int done = 0;
+
+    if (redisBufferWrite(link->context, &done) != REDIS_OK) {
+        ev_feed_event(link->loop, &link->writing, EV_WRITE);
+        return false;
+    }
+    if (done || (link->tls && redis_tls_wants_input(link->tls)))
+        ev_io_stop(link->loop, &link->writing);
+    else
+        ev_io_start(link->loop, &link->writing);
+    return true;
+}

@@ -1,0 +1,89 @@
+/* link: one connection to a Redis server, on the loop.
+ *
+ * Bytes and replies are hiredis': its context, output buffer and parser.  Not its
+ * asynchronous layer, whose callbacks may find their context freed, which aborts
+ * on replies that it does not expect, and which does not time out in 0.14: the
+ * replies come here in order, to one function, and whoever asked counts.
+ *
+ * The process must ignore SIGPIPE.
+ */
+#ifndef BACKEND_REDIS_CONN_LINK_H
+#define BACKEND_REDIS_CONN_LINK_H
+
+#include <ev.h>
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+
+struct redis_address {
+    struct sockaddr_storage address;
+    socklen_t length;
+};
+
+struct ssl_st;
+
+/* The most that one reply may take: what we ask for is far below that, and whatever it is, the server may be a
+ * stranger, or what a stranger has written there. */
+#define REDIS_REPLY_ELEMENTS 65536
+#define REDIS_REPLY_BYTES (8 << 20)
+
+/* Refuses larger ones before memory is taken for them. */
+struct redis_cap {
+    redisReplyObjectFunctions functions;
+    const redisReplyObjectFunctions *plain;
+    size_t elements, bytes; /* of the reply that is being read */
+    bool exceeded;
+};
+
+/* Caps the replies of a context; the structure must outlive it. */
+void redis_cap(struct redis_cap *cap, redisContext *context);
+/* Whether what has come of a reply is, or says that it will be, too large. */
+bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context);
+/* A reply is complete: the next may take as much. */
+void redis_cap_renew(struct redis_cap *cap);
+
+/* Called from the loop, never from inside a call.  Each may close the link, and
+ * open it again. */
+struct redis_link_events {
+    void (*opened)(void *arg);
+    /* A reply of the server; now the callee's, to be freed with freeReplyObject. */
+    void (*replied)(void *arg, redisReply *reply);
+    /* It is closed by the other side or by an error. */
+    void (*closed)(void *arg, const char *why);
+};
+
+enum redis_link_state { REDIS_LINK_CLOSED, REDIS_LINK_CONNECTING, REDIS_LINK_OPEN };
+
+struct redis_link {
+    struct ev_loop *loop;
+    const struct redis_link_events *events;
+    void *arg;
+    enum redis_link_state state;
+    redisContext *context; /* NULL: closed */
+    struct redis_cap cap;
+    const char *tls_name; /* NULL: plain */
+    struct ssl_st *tls;   /* NULL: plain, or not connected yet; belongs to the context */
+    struct ev_io reading;
+    struct ev_io writing; /* active while output waits, or the connection is being made */
+};
+
+void redis_link_init(struct redis_link *link, struct ev_loop *loop, const struct redis_link_events *events, void *arg);
+
+/* Begins to connect a link that is closed; 0 or -errno.  `tls_name`: speak TLS,
+ * and the server's certificate must be for this name (borrowed while it is open);
+ * NULL: plain.  `keepalive` sets TCP keepalive: a peer that is gone is noticed
+ * within 30 s. */
+int redis_link_open(struct redis_link *link, const struct redis_address *address, const char *tls_name, bool keepalive);
+
+/* Silently; also when it is closed.  What is not written yet is dropped. */
+void redis_link_close(struct redis_link *link);
+
+/* Appends a command to the output of a link that is open. */
+void redis_link_append(struct redis_link *link, int count, const char **arguments, const size_t *lengths);
+
+/* Writes what was appended, as far as the socket takes it now, the rest from the
+ * loop.  False: it failed; `closed` will be told from the loop. */
+bool redis_link_flush(struct redis_link *link);
+
+#endif

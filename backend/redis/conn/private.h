@@ -1,0 +1,133 @@
+/* private: what the files of redis_conn share.
+ *
+ * conn.c          the states of the two connections; time
+ * setup.c    what is said on a new connection before it is up
+ * request.c  requests
+ *
+ * The connection for Pub/Sub is made first, since the other one must name it, and
+ * to the same address, to be told of what it watches.
+ */
+#ifndef BACKEND_REDIS_CONN_PRIVATE_H
+#define BACKEND_REDIS_CONN_PRIVATE_H
+
+#include <ev.h>
+#include <glib.h>
+#include <sys/queue.h>
+
+#include "backend/redis/conn/conn.h"
+#include "backend/redis/conn/link.h"
+
+#define REDIS_INVALIDATE "__redis__:invalidate" /* the channel of Redis' tracking */
+
+enum redis_conn_state {
+    REDIS_CONN_NEW,       /* not started */
+    REDIS_CONN_PAUSE,     /* nothing is tried before `retry_at` */
+    REDIS_CONN_RESOLVE,   /* the host's addresses are looked up */
+    REDIS_CONN_SUBSCRIBE, /* the Pub/Sub connection is being made and set up */
+    REDIS_CONN_PREPARE,   /* then the one for commands */
+    REDIS_CONN_UP,
+};
+
+/* One thing that is said on a new connection. */
+enum redis_step {
+    REDIS_STEP_AUTH,
+    REDIS_STEP_SELECT,
+    REDIS_STEP_NAME,
+    REDIS_STEP_SCRIPT,
+    REDIS_STEP_ID,
+    REDIS_STEP_SUBSCRIBE,
+    REDIS_STEP_SUBSCRIBE_INVALIDATE,
+    REDIS_STEP_TRACK,
+};
+
+struct redis_peer { /* one of the two connections */
+    struct redis_conn *conn;
+    struct redis_link link;
+    clock_ms connect_by; /* while it is being made */
+    clock_ms asked;      /* when the set-up, or the probe, was sent */
+    clock_ms heard;      /* when the last reply came */
+    GByteArray *steps;   /* enum redis_step: what was said, in order */
+    guint answered;      /* how many of them were */
+};
+
+struct redis_request;
+TAILQ_HEAD(redis_requests, redis_request);
+
+struct redis_conn {
+    struct redis_conn_options options;
+    char *where; /* the server, for logs */
+    const struct redis_script *scripts;
+    size_t script_count;
+    char **hashes; /* SHA-1 of each script */
+    GRand *random; /* jitter */
+
+    struct ev_loop *loop; /* NULL until started */
+    const struct redis_conn_events *events;
+    void *context;
+    struct ev_timer alarm;
+    struct ev_prepare work; /* fed, never started: runs after all other events of a turn */
+
+    enum redis_conn_state state;
+    char error[256];  /* why it is not up */
+    char logged[256]; /* what was logged last of that */
+    struct redis_resolve *resolve;
+    GArray *addresses; /* struct redis_address; NULL: to be looked up */
+    guint address;     /* the one that is tried */
+    unsigned attempts; /* rounds over all addresses that failed */
+    clock_ms retry_at;
+    struct redis_peer pubsub;
+    struct redis_peer command;
+    long long pubsub_id; /* CLIENT ID */
+    bool may_track;      /* the invalidation channel is subscribed */
+    bool tracking;
+    bool tracking_logged; /* that there is none */
+    bool probing;         /* a PING is under way on the Pub/Sub connection */
+    bool watched;         /* something, since it is up */
+    int keep;
+    struct redis_conn_counts counts;
+    bool was_up; /* ever */
+
+    GHashTable *requests;          /* by id: those whose callback is still to be called */
+    struct redis_requests live;    /* the same, oldest first */
+    struct redis_requests waiting; /* to be sent, in order */
+    struct redis_requests held;    /* behind those, for a moment */
+    struct redis_requests sent;    /* to be answered, in order; also forgotten ones */
+    struct redis_requests delayed; /* refused for the time being, in order */
+    uint64_t last_id;
+    clock_ms expire_at; /* no request's time is up before */
+};
+
+/* Gives up both connections, and tries again (later).  Safe in events of links. */
+void redis_conn_fail(struct redis_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Has the work done that there is, at the end of this turn of the loop. */
+void redis_conn_wake(struct redis_conn *conn);
+
+/* --- setup.c --- */
+
+/* Says what is to be said on a connection that was just made. */
+void redis_conn_setup_begin(struct redis_peer *peer);
+/* Whether an answer to it is still to come. */
+bool redis_conn_setup_pending(const struct redis_peer *peer);
+/* Takes the next answer, borrowed.  True: it was the last, and all is well.
+ * False: there are more, or the connection was given up. */
+bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply);
+
+/* --- request.c --- */
+
+void redis_conn_request_init(struct redis_conn *conn);
+void redis_conn_request_free(struct redis_conn *conn);
+/* It is up: `up` is told, then all may be sent. */
+void redis_conn_request_resume(struct redis_conn *conn);
+/* What was under way waits again. */
+void redis_conn_request_lost(struct redis_conn *conn);
+/* A reply on the connection for commands; takes it. */
+void redis_conn_request_replied(struct redis_conn *conn, redisReply *reply);
+/* Does what is due: answers those whose time is up, sends what waits. */
+void redis_conn_request_work(struct redis_conn *conn, clock_ms now);
+/* When there is something to do for it next, but for replies; CLOCK_NEVER. */
+clock_ms redis_conn_request_due(const struct redis_conn *conn);
+/* When the oldest request that has no reply was sent; CLOCK_NEVER: none. */
+clock_ms redis_conn_request_oldest(const struct redis_conn *conn);
+
+#endif

@@ -1,0 +1,164 @@
+/* setup: what is said on a new connection before it is up.
+ *
+ * All of it is sent at once; the answers come in the same order.  A server that
+ * refuses a name or tracking is used without; any other refusal is the end of
+ * this attempt.
+ */
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redis/conn/private.h"
+
+static void say(struct redis_peer *peer, enum redis_step step, int count, const char **words)
+{
+    const uint8_t byte = (uint8_t)step;
+    size_t lengths[8];
+
+    for (int i = 0; i < count; i++)
+        lengths[i] = strlen(words[i]);
+    redis_link_append(&peer->link, count, words, lengths);
+    g_byte_array_append(peer->steps, &byte, 1);
+}
+
+#define SAY(peer, step, ...)                                                                                           \
+    do {                                                                                                               \
+        const char *words_[] = {__VA_ARGS__};                                                                          \
+        say(peer, step, (int)G_N_ELEMENTS(words_), words_);                                                            \
+    } while (0)
+
+static void say_who(struct redis_peer *peer)
+{
+    const struct redis_conn_options *options = &peer->conn->options;
+
+    if (options->user) /* who may have no password */
+        SAY(peer, REDIS_STEP_AUTH, "AUTH", options->user, options->password ? options->password : "");
+    else if (options->password)
+        SAY(peer, REDIS_STEP_AUTH, "AUTH", options->password);
+    SAY(peer, REDIS_STEP_NAME, "CLIENT", "SETNAME", "leasefs");
+}
+
+static void say_for_commands(struct redis_peer *peer)
+{
+    struct redis_conn *conn = peer->conn;
+    char number[32];
+
+    if (conn->options.uri.database) {
+        g_snprintf(number, sizeof(number), "%d", conn->options.uri.database);
+        SAY(peer, REDIS_STEP_SELECT, "SELECT", number);
+    }
+    for (size_t i = 0; i < conn->script_count; i++)
+        SAY(peer, REDIS_STEP_SCRIPT, "SCRIPT", "LOAD", conn->scripts[i].text);
+    if (conn->may_track) {
+        g_snprintf(number, sizeof(number), "%lld", conn->pubsub_id);
+        SAY(peer, REDIS_STEP_TRACK, "CLIENT", "TRACKING", "ON", "REDIRECT", number, "OPTIN");
+    }
+}
+
+static void say_for_pubsub(struct redis_peer *peer)
+{
+    SAY(peer, REDIS_STEP_ID, "CLIENT", "ID");
+    SAY(peer, REDIS_STEP_SUBSCRIBE, "SUBSCRIBE", peer->conn->options.channel);
+    SAY(peer, REDIS_STEP_SUBSCRIBE_INVALIDATE, "SUBSCRIBE", REDIS_INVALIDATE);
+}
+
+void redis_conn_setup_begin(struct redis_peer *peer)
+{
+    struct redis_conn *conn = peer->conn;
+
+    g_byte_array_set_size(peer->steps, 0);
+    peer->answered = 0;
+    say_who(peer);
+    if (peer == &conn->pubsub) {
+        conn->pubsub_id = 0;
+        conn->may_track = false;
+        say_for_pubsub(peer);
+    } else {
+        conn->tracking = false;
+        say_for_commands(peer);
+    }
+    redis_link_flush(&peer->link);
+}
+
+bool redis_conn_setup_pending(const struct redis_peer *peer)
+{
+    return peer->answered < peer->steps->len;
+}
+
+static void refuse_tracking(struct redis_conn *conn, const char *why)
+{
+    char text[256];
+
+    if (conn->tracking_logged)
+        return;
+    conn->tracking_logged = true;
+    log_warning("%s: cannot watch keys, so locks that other programs release are noticed late: %s", conn->where,
+                log_escape(text, sizeof(text), why));
+}
+
+/* An error that ends this attempt.  Servers repeat the arguments of commands that
+ * they do not know, so a password must not get into what is told. */
+static void refuse(struct redis_peer *peer, enum redis_step step, const char *why)
+{
+    static const char *const names[] = {
+        [REDIS_STEP_AUTH] = "AUTH",
+        [REDIS_STEP_SELECT] = "SELECT",
+        [REDIS_STEP_NAME] = "CLIENT SETNAME",
+        [REDIS_STEP_ID] = "CLIENT ID",
+        [REDIS_STEP_SUBSCRIBE] = "SUBSCRIBE",
+        [REDIS_STEP_SCRIPT] = "SCRIPT LOAD",
+        [REDIS_STEP_TRACK] = "CLIENT TRACKING",
+    };
+    const char *password = peer->conn->options.password;
+
+    if (step == REDIS_STEP_AUTH && password && strstr(why, password))
+        why = "the server refused it";
+    redis_conn_fail(peer->conn, "%s: %s", names[step], why);
+}
+
+/* Whether Redis refuses all before a password was given, or while it loads. */
+static bool is_final(const char *error)
+{
+    return g_str_has_prefix(error, "NOAUTH") || g_str_has_prefix(error, "LOADING") ||
+           g_str_has_prefix(error, "MASTERDOWN");
+}
+
+bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply)
+{
+    struct redis_conn *conn = peer->conn;
+    enum redis_step step = (enum redis_step)peer->steps->data[peer->answered++];
+    const char *error = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;
+
+    switch (step) {
+    case REDIS_STEP_NAME:
+        if (error && !is_final(error))
+            error = NULL;
+        break;
+    case REDIS_STEP_ID:
+        if (reply->type == REDIS_REPLY_INTEGER)
+            conn->pubsub_id = reply->integer;
+        else if (error && !is_final(error)) {
+            refuse_tracking(conn, error);
+            error = NULL;
+        }
+        break;
+    case REDIS_STEP_SUBSCRIBE_INVALIDATE:
+        conn->may_track = !error && conn->pubsub_id;
+        if (error)
+            refuse_tracking(conn, error);
+        error = NULL;
+        break;
+    case REDIS_STEP_TRACK:
+        conn->tracking = !error;
+        if (error)
+            refuse_tracking(conn, error);
+        error = NULL;
+        break;
+    default:
+        break;
+    }
+    if (error) {
+        refuse(peer, step, error);
+        return false;
+    }
+    return !redis_conn_setup_pending(peer);
+}

@@ -1,0 +1,24 @@
+/* tls: TLS below a connection to Redis, where hiredis has it (1.0 with
+ * hiredis_ssl; then HAVE_HIREDIS_SSL is defined).  Without it redis_uri_parse
+ * refuses rediss://.
+ */
+#ifndef BACKEND_REDIS_CONN_TLS_H
+#define BACKEND_REDIS_CONN_TLS_H
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+
+struct ssl_st; /* OpenSSL's SSL; belongs to the context */
+
+/* Puts TLS on a connection that was just made.  The server's certificate must be
+ * for `name` (a host name or address) and signed by one that the system trusts, or
+ * that SSL_CERT_FILE or SSL_CERT_DIR names.  0 or -errno. */
+int redis_tls_start(redisContext *context, const char *name, struct ssl_st **ret_tls);
+
+/* Output waits for input, as in a handshake: to wait for writing would spin. */
+bool redis_tls_wants_input(struct ssl_st *tls);
+
+/* Why the server was not trusted; NULL: it is not that. */
+const char *redis_tls_error(struct ssl_st *tls);
+
+#endif

@@ -1,0 +1,331 @@
+/* key: names to keys, and calls of scripts.
+ *
+ * The key of a lock is the prefix and the template with its name in place of
+ * {n}.  Its side keys are in the lock's hash slot (the rule of Redis Cluster:
+ * what stands between the first { and the next }): lfs:X: and the key where it
+ * has a tag, else lfs:X: and the key in braces.  A name is refused whose key
+ * would have its side keys elsewhere (a } but no tag), share those of another
+ * ({a} and a would), or be a side key itself, of whatever lock.
+ *
+ * The root directory has no key that any name could have, under whatever
+ * template: else a name in one mount would be the root of another whose prefix
+ * it is.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redis/private.h"
+
+#define SIDE "lfs:"                    /* what all side keys begin with */
+#define TIME_MAX INT64_C(315576000000) /* ms: 10 years */
+#define FENCE_MAX (UINT64_C(1) << 53)  /* what scripts count to */
+#define NAME_MAX_BYTES 255
+#define PATH_MAX_BYTES 4096
+
+static bool has_tag(const char *key)
+{
+    const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
+
+    return close && close > open + 1;
+}
+
+char *redis_key(struct redis *r, const char *name)
+{
+    return *name ? g_strconcat(r->before, name, r->behind, NULL) : g_strconcat(SIDE, r->before, "/", r->behind, NULL);
+}
+
+const char *redis_key_fault(const char *key)
+{
+    const char *close = strchr(key, '}');
+
+    if (close && !has_tag(key))
+        return "with a } that ends no {tag}";
+    if (*key == '{' && close && !close[1])
+        return "that are all {tag}, and have the side keys of what is in the braces";
+    if (g_str_has_prefix(key, SIDE))
+        return "that begin with " SIDE ", as the side keys of locks do";
+    return NULL;
+}
+
+bool redis_key_allowed(struct redis *r, const char *name)
+{
+    char *key = redis_key(r, name);
+    bool allowed = !*name || !redis_key_fault(key);
+
+    g_free(key);
+    return allowed;
+}
+
+char *redis_parent(const char *name, const char **ret_leaf)
+{
+    const char *slash = strrchr(name, '/');
+
+    *ret_leaf = slash ? slash + 1 : name;
+    return g_strndup(name, slash ? (gsize)(slash - name) : 0);
+}
+
+bool redis_is_component(const char *name)
+{
+    return *name && strlen(name) <= NAME_MAX_BYTES && !strchr(name, '/') && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
+bool redis_is_path(const char *path)
+{
+    char **parts = g_strsplit(path, "/", -1);
+    bool good = *path && strlen(path) < PATH_MAX_BYTES;
+
+    for (size_t i = 0; parts[i] && good; i++)
+        good = redis_is_component(parts[i]);
+    g_strfreev(parts);
+    return good;
+}
+
+bool redis_is_token(const char *token)
+{
+    return strlen(token) == REDIS_TOKEN_SIZE - 1 && strspn(token, "0123456789abcdef") == REDIS_TOKEN_SIZE - 1;
+}
+
+bool redis_is_numbered(const char *leaf)
+{
+    size_t length = strlen(leaf);
+
+    return length > 10 && leaf[length - 11] == '-' && strspn(leaf + length - 10, "0123456789") == 10;
+}
+
+static void add(struct redis_call *call, const char *data, size_t length)
+{
+    g_assert(call->count < G_N_ELEMENTS(call->argument));
+    call->argument[call->count++] = (struct redis_argument){
+        .data = g_string_chunk_insert_len(call->r->arena, data, (gssize)length),
+        .length = length,
+    };
+}
+
+void redis_call_text(struct redis_call *call, const char *text)
+{
+    add(call, text, strlen(text));
+}
+
+void redis_call_number(struct redis_call *call, int64_t number)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRId64, number);
+    redis_call_text(call, text);
+}
+
+void redis_call_unsigned(struct redis_call *call, uint64_t number)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    redis_call_text(call, number ? text : "");
+}
+
+void redis_call_offset(struct redis_call *call, uint64_t offset)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%016" PRIx64, offset);
+    redis_call_text(call, text);
+}
+
+void redis_call_bytes(struct redis_call *call, GBytes *bytes)
+{
+    gsize length = 0;
+    const char *data = bytes ? g_bytes_get_data(bytes, &length) : "";
+
+    add(call, length ? data : "", length);
+}
+
+void redis_call_key(struct redis_call *call, char letter, const char *name)
+{
+    char *key = redis_key(call->r, name), *side = NULL;
+
+    if (letter)
+        side = g_strdup_printf(has_tag(key) ? "lfs:%c:%s" : "lfs:%c:{%s}", letter, key);
+    redis_call_text(call, side ? side : key);
+    call->keys = call->count;
+    g_free(side);
+    g_free(key);
+}
+
+void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script_id script, const char *name,
+                     bool sequence, const char *numbered)
+{
+    const char *leaf = "";
+    char *directory = sequence ? g_strdup(name) : redis_parent(name, &leaf);
+
+    if (call->count == 0)
+        *call = (struct redis_call){.r = r, .script = script};
+    redis_call_key(call, sequence ? 'd' : 0, name); /* a queue has no key of its own */
+    for (const char *letter = "otwif"; *letter; letter++)
+        redis_call_key(call, *letter, name);
+    for (const char *letter = "dlq"; *letter; letter++)
+        redis_call_key(call, *letter, directory);
+    redis_call_key(call, 'd', name);
+    for (const char *letter = numbered && !sequence && redis_is_numbered(leaf) ? numbered : ""; *letter; letter++)
+        redis_call_key(call, *letter, directory);
+    g_free(directory);
+}
+
+void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
+{
+    const char *leaf;
+
+    g_free(redis_parent(name, &leaf));
+    redis_call_text(call, leaf);
+    redis_call_text(call, sequence ? "1" : "0");
+}
+
+uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
+{
+    struct redis *r = call->r;
+
+    /* who asks when the server has long been away is not kept as long */
+    if (timeout == 0 && !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout)
+        timeout = MIN(r->timeout, REDIS_TIMEOUT_AWAY);
+    uint64_t id = redis_conn_call(r->conn, &redis_scripts[call->script], call->keys, call->argument, call->count,
+                                  timeout, answered, arg);
+
+    g_string_chunk_clear(r->arena);
+    return id;
+}
+
+/* --- replies --- */
+
+static const redisReply *element(const redisReply *reply, size_t index)
+{
+    return reply && reply->type == REDIS_REPLY_ARRAY && index < reply->elements ? reply->element[index] : NULL;
+}
+
+const char *redis_text(const redisReply *reply, size_t index)
+{
+    const redisReply *e = element(reply, index);
+
+    if (reply && reply->type == REDIS_REPLY_STRING && index == 0)
+        e = reply;
+    return e && (e->type == REDIS_REPLY_STRING || e->type == REDIS_REPLY_STATUS) ? e->str : "";
+}
+
+int64_t redis_number(const redisReply *reply, size_t index)
+{
+    const redisReply *e = element(reply, index);
+
+    if (reply && reply->type == REDIS_REPLY_INTEGER && index == 0)
+        e = reply;
+    if (e && e->type == REDIS_REPLY_INTEGER)
+        return e->integer;
+    return g_ascii_strtoll(redis_text(reply, index), NULL, 10);
+}
+
+uint64_t redis_unsigned(const redisReply *reply, size_t index)
+{
+    const redisReply *e = element(reply, index);
+
+    if (e && e->type == REDIS_REPLY_INTEGER)
+        return (uint64_t)e->integer;
+    return g_ascii_strtoull(redis_text(reply, index), NULL, 10);
+}
+
+uint64_t redis_offset(const redisReply *reply, size_t index)
+{
+    return g_ascii_strtoull(redis_text(reply, index), NULL, 16);
+}
+
+GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max)
+{
+    const redisReply *e = element(reply, index);
+    bool is_text = e && e->type == REDIS_REPLY_STRING;
+
+    return g_bytes_new(is_text ? e->str : "", is_text ? MIN((gsize)e->len, max) : 0);
+}
+
+int64_t redis_time(const redisReply *reply, size_t index)
+{
+    return CLAMP(redis_number(reply, index), -1, TIME_MAX);
+}
+
+uint32_t redis_count(const redisReply *reply, size_t index)
+{
+    return (uint32_t)CLAMP(redis_number(reply, index), 0, INT32_MAX);
+}
+
+bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
+{
+    uint64_t fence = redis_unsigned(reply, index);
+
+    if (fence == 0 || fence > FENCE_MAX)
+        return false;
+    *ret_fence = fence;
+    return true;
+}
+
+static void complain(struct redis *r, const char *what, const struct redis_answer *answer, const char *error)
+{
+    char key[512], text[256], *name = g_strndup(answer->key, answer->key ? answer->key_length : 0);
+
+    if (clock_now() - r->complained >= REDIS_COMPLAIN_EVERY) {
+        r->complained = clock_now();
+        log_error("the Redis server %s%s%s: %s", what, name ? " for " : "",
+                  name ? log_escape(key, sizeof key, name) : "", log_escape(text, sizeof text, error));
+    }
+    g_free(name);
+}
+
+void redis_disbelieve(struct redis *r, const struct redis_answer *answer)
+{
+    complain(r, "gives an answer that cannot be", answer, redis_text(answer->reply, 0));
+}
+
+/* What is kept of a lock is not what scripts wrote: a key of the wrong type, or an error of Lua's own. */
+static bool is_damage(const char *error)
+{
+    return strstr(error, "WRONGTYPE") || strstr(error, " user_script:");
+}
+
+enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer)
+{
+    const char *error;
+
+    if (answer->outcome != REDIS_ERROR)
+        return BACKEND_UNREACHABLE;
+    error = answer->reply && answer->reply->str ? answer->reply->str : "";
+    complain(r, "refuses", answer, error);
+    if (strstr(error, "OOM "))
+        return BACKEND_FULL;
+    return is_damage(error) ? BACKEND_DAMAGED : BACKEND_UNREACHABLE;
+}
+
+enum backend_result redis_result(struct redis *r, const struct redis_answer *answer)
+{
+    static const struct {
+        const char *word;
+        enum backend_result result;
+    } words[] = {
+        {"ok", BACKEND_OK},
+        {"busy", BACKEND_BUSY},
+        {"stale", BACKEND_STALE},
+        {"missing", BACKEND_MISSING},
+        {"exists", BACKEND_EXISTS},
+        {"notempty", BACKEND_NOT_EMPTY},
+        {"invalid", BACKEND_INVALID},
+        {"directory", BACKEND_IS_DIRECTORY},
+        {"notdirectory", BACKEND_NOT_DIRECTORY},
+    };
+
+    if (answer->outcome != REDIS_REPLY)
+        return redis_failure(r, answer);
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
+        if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0)
+            return words[i].result;
+    return BACKEND_UNREACHABLE;
+}
+
+clock_ms redis_deadline(clock_ms sent, int64_t ttl)
+{
+    return sent + ttl - (ttl / 100 + 2);
+}

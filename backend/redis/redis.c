@@ -1,0 +1,386 @@
+/* redis: leases in a Redis server.
+ *
+ * The server decides, in scripts (redis_script/); this mount keeps what it needs
+ * to know of its own tickets, and when each is to be seen to again.  A waiter
+ * is told on this mount's channel that it holds, and claims; a lost message
+ * costs it no more than REDIS_REFRESH.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "backend/log.h"
+#include "backend/redis/check.h"
+#include "backend/redis/private.h"
+
+/* --- the connection --- */
+
+static int by_number(gconstpointer a, gconstpointer b)
+{
+    const struct redis_ticket *x = *(struct redis_ticket *const *)a, *y = *(struct redis_ticket *const *)b;
+
+    return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
+}
+
+static void on_info(void *arg, const struct redis_answer *answer)
+{
+    struct redis_op *op = arg;
+    struct redis *r = op->r;
+    GPtrArray *problems, *warnings;
+
+    redis_op_free(op);
+    if (answer->outcome != REDIS_REPLY || !answer->reply->str)
+        return; /* INFO may not be permitted: the mount has been told */
+    problems = g_ptr_array_new_with_free_func(g_free);
+    warnings = g_ptr_array_new_with_free_func(g_free);
+    redis_check_info(answer->reply->str, problems, warnings);
+    g_ptr_array_extend_and_steal(problems, warnings);
+    for (guint i = 0; r->told && i < problems->len; i++)
+        if (!g_ptr_array_find_with_equal_func(r->warnings, problems->pdata[i], g_str_equal, NULL))
+            log_warning("the Redis server: %s", (const char *)problems->pdata[i]);
+    g_ptr_array_unref(r->warnings);
+    r->warnings = problems;
+    r->told = true;
+}
+
+/* It may be another server, or another configuration, than before. */
+static void ask_info(struct redis *r)
+{
+    const struct redis_argument info = {.data = "INFO", .length = strlen("INFO")};
+
+    redis_conn_command(r->conn, &info, 1, 0, on_info, redis_op_new(r, NULL));
+}
+
+/* What is held is extended, what waits stands in the queue again, in order. */
+static void on_up(void *context)
+{
+    struct redis *r = context;
+    GPtrArray *tickets = g_ptr_array_new();
+    GHashTableIter each;
+    struct redis_ticket *t;
+
+    if (r->was_up)
+        log_info("the Redis server is there again");
+    r->was_up = true;
+    g_hash_table_iter_init(&each, r->tickets);
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
+        if (t->state != REDIS_ASKED)
+            g_ptr_array_add(tickets, t);
+    g_ptr_array_sort(tickets, by_number);
+    for (guint i = 0; i < tickets->len; i++) {
+        t = tickets->pdata[i];
+        t->place->watched = false;
+        if (t->state == REDIS_HELD)
+            redis_extend(r, t);
+        else
+            redis_refresh(r, t);
+    }
+    g_ptr_array_free(tickets, TRUE);
+    ask_info(r);
+}
+
+static void on_down(void *context, const char *why)
+{
+    struct redis *r = context;
+
+    r->down_since = clock_now();
+    log_warning("the Redis server is away: %s", why);
+}
+
+/* "g TICKET": it holds; "a TICKET": it waits, and is to ask again; "w TICKET":
+ * somebody waits for what it holds; "e TICKET WHY": it has ended; "s MOUNT NUMBER":
+ * say to that mount when this is heard; "h NUMBER": it was. */
+static void on_message(void *context, const char *data, size_t length)
+{
+    struct redis *r = context;
+    char **words, *text = g_strndup(data, length);
+    struct redis_ticket *t;
+
+    words = g_strsplit(text, " ", 3);
+    t = words[0] && words[1] ? redis_ticket_find(r, words[1]) : NULL;
+    if (t && strcmp(words[0], "g") == 0 && t->state != REDIS_HELD) {
+        t->handed = true;
+        if (t->state != REDIS_ASKED)
+            redis_refresh(r, t);
+    } else if (t && strcmp(words[0], "a") == 0 && t->state == REDIS_WAITING) {
+        redis_refresh(r, t);
+    } else if (t && strcmp(words[0], "w") == 0 && t->state == REDIS_HELD) {
+        r->events->wanted(r->context, &t->head);
+    } else if (t && strcmp(words[0], "e") == 0 && words[2]) {
+        redis_revoke_told(r, t, words[2]);
+    } else if (words[0] && words[1] && words[2] && strcmp(words[0], "s") == 0) {
+        redis_revoke_asked(r, words[1], words[2]);
+    } else if (words[0] && words[1] && strcmp(words[0], "h") == 0) {
+        redis_revoke_heard(r, words[1]);
+    }
+    g_strfreev(words);
+    g_free(text);
+}
+
+/* Of the tickets that wait at a place only the first needs to ask. */
+static void ask_first(struct redis *r, struct redis_place *place)
+{
+    struct redis_ticket *t, *first = NULL;
+
+    place->watched = false;
+    LIST_FOREACH(t, &place->tickets, link)
+        if (t->state == REDIS_WAITING && (!first || t->head.fence < first->head.fence))
+            first = t;
+    if (first)
+        redis_refresh(r, first);
+}
+
+static void on_changed(void *context, const char *key, size_t length)
+{
+    struct redis *r = context;
+    size_t before = strlen(r->before), behind = strlen(r->behind);
+    GHashTableIter each;
+    struct redis_place *place;
+
+    if (key) {
+        char *name;
+
+        if (length < before + behind)
+            return;
+        name = g_strndup(key + before, length - before - behind);
+        place = g_hash_table_lookup(r->places, name);
+        g_free(name);
+        if (place)
+            ask_first(r, place);
+        return;
+    }
+    g_hash_table_iter_init(&each, r->places);
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
+        ask_first(r, place);
+}
+
+/* Keys of ours that another client has made something else of. */
+static void on_mended(void *context, const redisReply *reply)
+{
+    struct redis *r = context;
+
+    if (clock_now() - r->complained_of_type < REDIS_COMPLAIN_EVERY)
+        return;
+    r->complained_of_type = clock_now();
+    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+        char text[512];
+
+        log_error("the key %s has the wrong type, so another program has written to it: %s",
+                  log_escape(text, sizeof text, redis_text(reply, i)),
+                  redis_number(reply, i + 1) ? "it was deleted"
+                                             : "what it belongs to gives errors until it is deleted");
+    }
+}
+
+static const struct redis_conn_events conn_events = {
+    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed, .mended = on_mended};
+
+/* --- the backend --- */
+
+static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
+{
+    uint64_t times;
+
+    (void)loop, (void)revents;
+    if (read(alarm->fd, &times, sizeof times) < 0)
+        return; /* it was set anew meanwhile */
+    redis_ticket_tick(alarm->data);
+}
+
+static void redis_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
+{
+    struct redis *r = (struct redis *)b;
+
+    r->loop = loop;
+    r->events = events;
+    r->context = context;
+    ev_io_start(loop, &r->alarm);
+    redis_conn_start(r->conn, loop, &conn_events, r);
+}
+
+static void redis_free(struct backend *b)
+{
+    struct redis *r = (struct redis *)b;
+    GHashTableIter each;
+    struct redis_ticket *t;
+
+    if (r->loop)
+        ev_io_stop(r->loop, &r->alarm);
+    close(r->alarm.fd);
+    for (;;) {
+        g_hash_table_iter_init(&each, r->tickets);
+        if (!g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
+            break;
+        redis_ticket_free(r, t);
+    }
+    while (!LIST_EMPTY(&r->ops))
+        redis_op_free(LIST_FIRST(&r->ops));
+    redis_revoke_end_all(r);
+    redis_conn_free(r->conn);
+    g_hash_table_unref(r->tickets);
+    g_hash_table_unref(r->places);
+    g_hash_table_unref(r->queues);
+    skiplist_clear(&r->agenda);
+    g_string_chunk_free(r->arena);
+    g_free(r->before);
+    g_free(r->behind);
+    g_free(r->address);
+    g_ptr_array_unref(r->warnings);
+    g_free(r->identity);
+    g_free(r);
+}
+
+static struct backend_counts redis_counts(struct backend *b)
+{
+    struct redis *r = (struct redis *)b;
+    struct backend_counts counts = {.waiting = r->waiting};
+    GHashTable *const tables[] = {r->places, r->queues};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
+        GHashTableIter each;
+        struct redis_place *place;
+
+        g_hash_table_iter_init(&each, tables[i]);
+        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
+            counts.locks += place->sequence ? place->held : place->held > 0;
+    }
+    return counts;
+}
+
+static void redis_status(struct backend *b, struct backend_status *status)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_conn_counts counts = redis_conn_counts(r->conn);
+
+    status->away = !redis_conn_is_up(r->conn);
+    status->since = status->away ? r->down_since : counts.since;
+    status->why = status->away ? g_strdup(redis_conn_error(r->conn)) : NULL;
+    status->address = g_strdup(r->address);
+    status->has_connections = true;
+    status->round_trips = counts.requests;
+    status->reconnects = counts.reconnects;
+    for (guint i = 0; i < r->warnings->len; i++)
+        g_ptr_array_add(status->warnings, g_strdup(r->warnings->pdata[i]));
+    g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
+}
+
+static bool redis_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
+{
+    const struct redis_ticket *t = (const struct redis_ticket *)ticket;
+
+    (void)b;
+    return g_strlcpy(buffer, t->place->sequence ? t->name : t->place->name, size) < size;
+}
+
+static const struct backend_operations operations = {
+    .start = redis_start,
+    .free = redis_free,
+    .acquire = redis_acquire,
+    .release = redis_release,
+    .release_range = redis_release_range,
+    .convert = redis_convert,
+    .renew = redis_renew,
+    .set = redis_set,
+    .revoke = redis_revoke,
+    .rename = redis_rename,
+    .test = redis_test,
+    .stat = redis_stat,
+    .list = redis_list,
+    .mkdir = redis_mkdir,
+    .rmdir = redis_rmdir,
+    .set_directory = redis_set_directory,
+    .recover = redis_recover,
+    .counts = redis_counts,
+    .status = redis_status,
+    .name = redis_name,
+};
+
+/* The order of the agenda. */
+static int compare_next(const void *a, const void *b)
+{
+    const struct redis_ticket *x = a, *y = b;
+
+    if (x->next != y->next)
+        return x->next < y->next ? -1 : 1;
+    return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+/* What forbids the keys that it gives, as far as it does not depend on the name. */
+static const char *template_fault(const char *prefix, const char *template, const char *at)
+{
+    char *key = g_strdup_printf("%s%.*sname%s", prefix, (int)(at - template), template, at + strlen("{n}"));
+    const char *fault = redis_key_fault(key);
+
+    g_free(key);
+    return fault;
+}
+
+int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size)
+{
+    const char *template = options->key ? options->key : REDIS_KEY_DEFAULT, *at = strstr(template, "{n}");
+    const char *fault;
+    struct redis_conn_options conn = options->conn;
+    struct redis *r;
+    guint64 random;
+    int alarm;
+
+    if (!at) {
+        snprintf(error, error_size, "key=%s: the template must contain {n}, which stands for the lock's name",
+                 template);
+        return -EINVAL;
+    }
+    fault = template_fault(options->prefix ? options->prefix : "", template, at);
+    if (fault) {
+        snprintf(error, error_size, "prefix= and key= give keys %s, which no lock can have", fault);
+        return -EINVAL;
+    }
+    alarm = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (alarm < 0) {
+        alarm = -errno;
+        snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-alarm));
+        return alarm;
+    }
+    while (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
+    }
+    r = g_new0(struct redis, 1);
+    r->backend = (struct backend){
+        .operations = &operations,
+        .name = "redis",
+        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE,
+        .safety = BACKEND_SINGLE,
+    };
+    r->before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template);
+    r->behind = g_strdup(at + strlen("{n}"));
+    g_snprintf(r->mount, sizeof r->mount, "lfs:%016" G_GINT64_MODIFIER "x", random);
+    r->tickets = g_hash_table_new(g_str_hash, g_str_equal);
+    r->places = g_hash_table_new(g_str_hash, g_str_equal);
+    r->queues = g_hash_table_new(g_str_hash, g_str_equal);
+    skiplist_init(&r->agenda, compare_next, options->seed);
+    r->arena = g_string_chunk_new(4096);
+    ev_io_init(&r->alarm, on_alarm, alarm, EV_READ);
+    r->alarm.data = r;
+    r->armed = CLOCK_NEVER;
+    LIST_INIT(&r->ops);
+    LIST_INIT(&r->revocations);
+    if (options->identity) {
+        char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, options->identity, -1);
+
+        r->identity = g_strndup(digest, 32);
+        g_free(digest);
+    } else {
+        r->identity = g_strdup("");
+    }
+    r->address = redis_uri_show(&conn.uri);
+    r->down_since = clock_now();
+    r->told = !options->checked;
+    r->timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
+    r->warnings = g_ptr_array_new_with_free_func(g_free);
+    conn.channel = r->mount;
+    conn.mend = &redis_scripts[REDIS_MEND];
+    r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
+    *ret = &r->backend;
+    return 0;
+}

@@ -1,0 +1,158 @@
+/* revoke: ending holders by name, whosever they are.
+ *
+ * It is complete when all know of it: this mount's tickets are named by the answer,
+ * and each other mount that the server could tell says when it has heard.  One
+ * that was told and says nothing, as it is stopped or cut off, is not waited for
+ * longer than REDIS_HEARD_MAX.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/redis/private.h"
+
+#define REDIS_HEARD_MAX 1.0 /* s */
+
+struct redis_revocation {
+    LIST_ENTRY(redis_revocation) link; /* r->revocations */
+    struct redis *r;
+    uint64_t number;
+    int64_t unheard; /* other mounts that are still to say that they have heard; those of before the answer count -1 */
+    bool answered;
+    char *name;
+    const char *why; /* as in messages */
+    enum backend_result result;
+    backend_done *done;
+    void *arg;
+    ev_timer limit;
+};
+
+static void revocation_free(struct redis_revocation *v)
+{
+    LIST_REMOVE(v, link);
+    ev_timer_stop(v->r->loop, &v->limit);
+    g_free(v->name);
+    g_free(v);
+}
+
+void redis_revoke_end_all(struct redis *r)
+{
+    while (!LIST_EMPTY(&r->revocations))
+        revocation_free(LIST_FIRST(&r->revocations));
+}
+
+static void complete(struct redis_revocation *v)
+{
+    backend_done *done = v->done;
+    void *arg = v->arg;
+    enum backend_result result = v->result;
+
+    revocation_free(v);
+    done(arg, result);
+}
+
+static void complete_if_heard(struct redis_revocation *v)
+{
+    if (v->answered && v->unheard <= 0)
+        complete(v);
+}
+
+static void on_limit(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop, (void)events;
+    complete(timer->data);
+}
+
+void redis_revoke_told(struct redis *r, struct redis_ticket *t, const char *why)
+{
+    enum backend_end end = strcmp(why, "broken") == 0     ? BACKEND_BROKEN
+                           : strcmp(why, "released") == 0 ? BACKEND_RELEASED
+                           : strcmp(why, "expired") == 0  ? BACKEND_EXPIRED
+                                                          : BACKEND_LOST;
+    bool by_name = t->place->sequence && (end == BACKEND_BROKEN || end == BACKEND_RELEASED);
+
+    if (t->state == REDIS_HELD || (t->state != REDIS_ASKED && by_name))
+        redis_ticket_end(r, t, end, false); /* one that waits asks again, if it was not meant by its name */
+}
+
+void redis_revoke_asked(struct redis *r, const char *mount, const char *number)
+{
+    char *text = g_strconcat("h ", number, NULL);
+    const struct redis_argument arguments[] = {
+        {"PUBLISH", strlen("PUBLISH")}, {mount, strlen(mount)}, {text, strlen(text)}};
+
+    if (strlen(mount) == strlen(r->mount) && g_str_has_prefix(mount, "lfs:"))
+        redis_conn_command(r->conn, arguments, G_N_ELEMENTS(arguments), 0, NULL, NULL);
+    g_free(text);
+}
+
+void redis_revoke_heard(struct redis *r, const char *number)
+{
+    uint64_t wanted = g_ascii_strtoull(number, NULL, 10);
+    struct redis_revocation *v = LIST_FIRST(&r->revocations);
+
+    while (v && v->number != wanted)
+        v = LIST_NEXT(v, link);
+    if (v) {
+        v->unheard--;
+        complete_if_heard(v);
+    }
+}
+
+static bool is_on(const struct redis_ticket *t, const char *name)
+{
+    return strcmp(t->place->sequence ? t->name : t->place->name, name) == 0;
+}
+
+static void on_revoked(void *arg, const struct redis_answer *answer)
+{
+    struct redis_revocation *v = arg;
+    struct redis *r = v->r;
+
+    v->result = redis_result(r, answer);
+    v->answered = true;
+    if (answer->repeated && (v->result == BACKEND_STALE || v->result == BACKEND_MISSING))
+        v->result = BACKEND_OK; /* the first try, whose answer was lost, has done it */
+    if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY) {
+        v->unheard += redis_number(answer->reply, 1);
+        for (size_t i = 2; i < answer->reply->elements; i++) {
+            struct redis_ticket *t = redis_ticket_find(r, redis_text(answer->reply, i));
+
+            if (t && is_on(t, v->name))
+                redis_revoke_told(r, t, v->why);
+        }
+        ev_timer_start(r->loop, &v->limit);
+    }
+    complete_if_heard(v);
+}
+
+void redis_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+                  backend_done *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_call call = {0};
+    struct redis_revocation *v;
+
+    if (!*name || !redis_key_allowed(r, name)) {
+        done(arg, *name ? BACKEND_MISSING : BACKEND_IS_DIRECTORY);
+        return;
+    }
+    v = g_new0(struct redis_revocation, 1);
+    v->r = r;
+    v->number = ++r->serials;
+    v->name = g_strdup(name);
+    v->why = fence ? "released" : "broken";
+    v->done = done;
+    v->arg = arg;
+    ev_timer_init(&v->limit, on_limit, REDIS_HEARD_MAX, 0);
+    v->limit.data = v;
+    LIST_INSERT_HEAD(&r->revocations, v, link);
+    redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiw");
+    redis_call_leaf(&call, name, false);
+    redis_call_number(&call, (int64_t)fence);
+    redis_call_text(&call, r->mount);
+    redis_call_number(&call, (int64_t)v->number);
+    redis_call_number(&call, match ? match->word : 0);
+    redis_call_text(&call, match ? match->text : "");
+    redis_call_send(&call, 0, on_revoked, v);
+}

@@ -1,0 +1,72 @@
+/* script: the table of scripts.  Each .lua becomes a string literal when
+ * the daemon is built.
+ */
+#include "backend/redis/script.h"
+
+/* The order of the parts is theirs, not the alphabet's. */
+/* clang-format off */
+const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
+    [REDIS_ACQUIRE] = {"acquire",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/acquire_free.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/acquire.inc"
+    },
+    [REDIS_RELEASE] = {"release",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/release_lone.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/release.inc"
+    },
+    [REDIS_RELEASE_RANGE] = {"release_range",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/release_range.inc"
+    },
+    [REDIS_RENEW] = {"renew",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/renew.inc"
+    },
+    [REDIS_CONVERT] = {"convert",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/convert.inc"
+    },
+    [REDIS_SET] = {"set",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/set.inc"
+    },
+    [REDIS_REVOKE] = {"revoke",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/revoke.inc"
+    },
+    [REDIS_RENAME] = {"rename",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/rename.inc"
+    },
+    [REDIS_STAT] = {"stat",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/stat.inc"
+    },
+    [REDIS_LIST] = {"list",
+#include "backend/redis/script/names.inc"
+#include "backend/redis/script/list.inc"
+    },
+    [REDIS_DIRECTORY] = {"directory",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/names.inc"
+#include "backend/redis/script/directory.inc"
+    },
+    [REDIS_RECOVER] = {"recover",
+#include "backend/redis/script/recover.inc"
+    },
+    [REDIS_MEND] = {"mend",
+#include "backend/redis/script/mend.inc"
+    },
+};
+/* clang-format on */

@@ -1,0 +1,29 @@
+/* script: the scripts that change locks in the server, one for each
+ * operation; their sources, with what they take and answer, are in
+ * redis_script/.
+ */
+#ifndef BACKEND_REDIS_SCRIPT_H
+#define BACKEND_REDIS_SCRIPT_H
+
+#include "backend/redis/conn/conn.h"
+
+enum redis_script_id {
+    REDIS_ACQUIRE,
+    REDIS_RELEASE,
+    REDIS_RELEASE_RANGE,
+    REDIS_RENEW,
+    REDIS_CONVERT,
+    REDIS_SET,
+    REDIS_REVOKE,
+    REDIS_RENAME,
+    REDIS_STAT,
+    REDIS_LIST,
+    REDIS_DIRECTORY,
+    REDIS_RECOVER,
+    REDIS_MEND,
+    REDIS_SCRIPTS
+};
+
+extern const struct redis_script redis_scripts[REDIS_SCRIPTS];
+
+#endif

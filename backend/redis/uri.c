@@ -1,0 +1,300 @@
+/* uri: where a Redis server is, and how to speak to it; see uri.h.
+ *
+ * GUri takes the text apart and decodes it; this file says which of what it
+ * allows is an address of a Redis server.  No message repeats the URI or a line
+ * of a credentials file: a secret may be in it, also where none belongs.
+ */
+#include "config.h"
+
+#include "backend/redis/uri.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define DATABASE_MAX 65535
+#define HOST_BYTES_MAX 253
+#define SOCKET_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
+#define CREDENTIALS_BYTES_MAX 4096
+
+#define SCHEME_TCP "redis:"
+#define SCHEME_TLS "rediss:"
+#define SCHEME_UNIX "redis+unix:"
+
+/* What a message needs to be written. */
+struct complaint {
+    char *text;
+    size_t size;
+};
+
+static int __attribute__((format(printf, 3, 4)))
+complain(const struct complaint *complaint, int result, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_vsnprintf(complaint->text, complaint->size, format, arguments);
+    va_end(arguments);
+    return result;
+}
+
+static bool has_scheme(const char *text, const char *scheme)
+{
+    return g_ascii_strncasecmp(text, scheme, strlen(scheme)) == 0;
+}
+
+bool redis_uri_is(const char *text)
+{
+    return has_scheme(text, SCHEME_TCP) || has_scheme(text, SCHEME_TLS) || has_scheme(text, SCHEME_UNIX);
+}
+
+/* USER:PASSWORD@, before anything else is judged.  A password may have any
+ * character unescaped by mistake, so all up to the last @ counts; but in a path
+ * of a socket @ and : are common. */
+static bool has_password(const char *text)
+{
+    const char *begin = strstr(text, "//");
+    if (!begin) {
+        return false;
+    }
+    begin += strlen("//");
+    size_t length = has_scheme(text, SCHEME_UNIX) ? strcspn(begin, "/?#") : strlen(begin);
+    const char *at = memrchr(begin, '@', length);
+    return at && memchr(begin, ':', (size_t)(at - begin));
+}
+
+static bool parse_database(const char *text, int *ret_database)
+{
+    guint64 number;
+    if (!g_ascii_string_to_unsigned(text, 10, 0, DATABASE_MAX, &number, NULL)) {
+        return false;
+    }
+    *ret_database = (int)number;
+    return true;
+}
+
+static bool is_host(const char *host)
+{
+    return g_hostname_is_ip_address(host) ||
+           (strlen(host) <= HOST_BYTES_MAX &&
+            host[strspn(host, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")] == '\0');
+}
+
+/* redis://[USER@]HOST[:PORT][/DB] */
+static int take_network(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
+{
+    const char *host = g_uri_get_host(parts), *path = g_uri_get_path(parts);
+    int port = g_uri_get_port(parts);
+    if (!host || !*host) {
+        return complain(complaint, -EINVAL, "the redis URI names no host: write redis://HOST, or redis+unix:///PATH");
+    }
+    if (!is_host(host)) {
+        return complain(complaint, -EINVAL,
+                        "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, "
+                        "as in redis://[::1]:6379");
+    }
+    if (port == 0) {
+        return complain(complaint, -EINVAL, "the port of the redis URI is not a number from 1 to 65535");
+    }
+    if (g_uri_get_query(parts)) {
+        return complain(complaint, -EINVAL,
+                        "the redis URI has a '?': a database is written redis://HOST/NUMBER, and settings are options");
+    }
+    if (*path && strcmp(path, "/") != 0 && !parse_database(path + 1, &uri->database)) {
+        return complain(complaint, -EINVAL,
+                        "what follows the host in the redis URI is not a database: write /NUMBER, 0 to %d",
+                        DATABASE_MAX);
+    }
+    uri->host = g_strdup(host);
+    uri->port = port > 0 ? (uint16_t)port : REDIS_PORT_DEFAULT;
+    return 0;
+}
+
+/* redis+unix://[USER@]/PATH[?db=DB] */
+static int take_socket(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
+{
+    const char *host = g_uri_get_host(parts), *path = g_uri_get_path(parts), *query = g_uri_get_query(parts);
+    if ((host && *host) || path[0] != '/' || path[1] == '\0') {
+        return complain(complaint, -EINVAL,
+                        "the redis URI names no socket: write redis+unix:///PATH, with three slashes");
+    }
+    if (strlen(path) > SOCKET_PATH_MAX) {
+        return complain(complaint, -EINVAL, "the path of the socket is longer than the %zu bytes that are possible",
+                        SOCKET_PATH_MAX);
+    }
+    if (query && (!g_str_has_prefix(query, "db=") || !parse_database(query + strlen("db="), &uri->database))) {
+        return complain(complaint, -EINVAL,
+                        "what follows '?' in the redis URI is not a database: write ?db=NUMBER, 0 to %d (a '?' of the "
+                        "path itself is written %%3F)",
+                        DATABASE_MAX);
+    }
+    uri->path = g_strdup(path);
+    return 0;
+}
+
+/* GUri's own messages repeat what they could not read. */
+static int complain_of_syntax(int code, const struct complaint *complaint)
+{
+    switch (code) {
+    case G_URI_ERROR_BAD_HOST:
+        return complain(complaint, -EINVAL,
+                        "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, "
+                        "as in redis://[::1]:6379");
+    case G_URI_ERROR_BAD_PORT:
+        return complain(complaint, -EINVAL, "the port of the redis URI is not a number from 1 to 65535");
+    case G_URI_ERROR_BAD_USER:
+        return complain(complaint, -EINVAL, "the user in the redis URI is not UTF-8 in percent-encoding");
+    default:
+        return complain(complaint, -EINVAL,
+                        "the redis URI is malformed: write redis://[USER@]HOST[:PORT][/DB] or redis+unix:///PATH, "
+                        "with special characters as %%XX");
+    }
+}
+
+int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t error_size)
+{
+    const struct complaint complaint = {error, error_size};
+    GError *syntax = NULL;
+    *uri = (struct redis_uri){.tls = has_scheme(text, SCHEME_TLS)};
+    if (!redis_uri_is(text)) {
+        return complain(&complaint, -EINVAL,
+                        "the scheme of the redis URI is not known: write redis://, rediss:// or redis+unix://");
+    }
+#ifndef HAVE_HIREDIS_SSL
+    if (uri->tls) {
+        return complain(&complaint, -EOPNOTSUPP,
+                        "rediss:// needs a leasefs that was built with hiredis 1.0 or newer and its hiredis_ssl, which "
+                        "this one was not: use a tunnel, and redis:// to its end");
+    }
+#endif
+    if (has_password(text)) {
+        return complain(&complaint, -EINVAL,
+                        "a password in a URI can be seen by others: write it to a file of mode 0600, and use the "
+                        "option credentials=FILE");
+    }
+    GUri *parts = g_uri_parse(text, G_URI_FLAGS_NONE, &syntax);
+    if (!parts) {
+        int code = syntax->code;
+        g_error_free(syntax);
+        return complain_of_syntax(code, &complaint);
+    }
+    int result;
+    if (g_uri_get_fragment(parts)) {
+        result = complain(&complaint, -EINVAL, "the redis URI has a '#', which is written %%23 where it is meant");
+    } else if (has_scheme(text, SCHEME_UNIX)) {
+        result = take_socket(uri, parts, &complaint);
+    } else {
+        result = take_network(uri, parts, &complaint);
+    }
+    const char *user = g_uri_get_user(parts);
+    if (result == 0 && user && *user) {
+        uri->user = g_strdup(user);
+    }
+    g_uri_unref(parts);
+    return result;
+}
+
+void redis_uri_clear(struct redis_uri *uri)
+{
+    g_free(uri->user);
+    g_free(uri->host);
+    g_free(uri->path);
+    *uri = (struct redis_uri){0};
+}
+
+char *redis_uri_show(const struct redis_uri *uri)
+{
+    if (uri->path) {
+        char *path = g_uri_escape_string(uri->path, G_URI_RESERVED_CHARS_ALLOWED_IN_PATH, FALSE);
+        char *text = g_strdup_printf(SCHEME_UNIX "//%s?db=%d", path, uri->database);
+        g_free(path);
+        return text;
+    }
+    bool brackets = strchr(uri->host, ':') != NULL;
+    return g_strdup_printf("%s//%s%s%s:%u/%d", uri->tls ? SCHEME_TLS : SCHEME_TCP, brackets ? "[" : "", uri->host,
+                           brackets ? "]" : "", uri->port, uri->database);
+}
+
+/* Opens it without waiting for anybody (a FIFO) and without following a symbolic
+ * link, whose target others may choose; what it is, is asked of what was opened. */
+static int open_credentials(const char *path, const struct complaint *complaint)
+{
+    struct stat status;
+    int result = 0;
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 && errno == ELOOP) {
+        return complain(complaint, -ELOOP, "credentials file '%s' is a symbolic link: name the file itself", path);
+    }
+    if (fd < 0 || fstat(fd, &status) < 0) {
+        result = -errno;
+        complain(complaint, result, "credentials file '%s': %s", path, g_strerror(-result));
+    } else if (!S_ISREG(status.st_mode)) {
+        result = complain(complaint, -EINVAL, "credentials file '%s' is not a regular file", path);
+    } else if (status.st_uid != 0 && status.st_uid != geteuid()) {
+        result = complain(complaint, -EPERM,
+                          "credentials file '%s' belongs to another user: its owner must be root or who mounts", path);
+    } else if (status.st_mode & ALLPERMS & ~(mode_t)(S_IRUSR | S_IWUSR)) {
+        result = complain(complaint, -EPERM, "credentials file '%s' has mode %04o: make it chmod 600", path,
+                          status.st_mode & ALLPERMS);
+    } else if (status.st_size > CREDENTIALS_BYTES_MAX) {
+        result =
+            complain(complaint, -EFBIG, "credentials file '%s' is longer than %d bytes", path, CREDENTIALS_BYTES_MAX);
+    }
+    if (result < 0 && fd >= 0) {
+        close(fd);
+    }
+    return result < 0 ? result : fd;
+}
+
+/* Reads all of it: at most `size` bytes, or -errno. */
+static ssize_t read_whole(int fd, char *buffer, size_t size)
+{
+    size_t used = 0;
+    while (used < size) {
+        ssize_t got = read(fd, buffer + used, size - used);
+        if (got < 0 && errno != EINTR) {
+            return -errno;
+        }
+        if (got == 0) {
+            break;
+        }
+        used += got > 0 ? (size_t)got : 0;
+    }
+    return (ssize_t)used;
+}
+
+int redis_credentials_read(const char *path, char **ret_user, char **ret_password, char *error, size_t error_size)
+{
+    const struct complaint complaint = {error, error_size};
+    char text[CREDENTIALS_BYTES_MAX + 1];
+    int result = 0, fd = open_credentials(path, &complaint);
+    if (fd < 0) {
+        return fd;
+    }
+    ssize_t got = read_whole(fd, text, CREDENTIALS_BYTES_MAX);
+    close(fd);
+    if (got < 0) {
+        explicit_bzero(text, sizeof text); /* what was read before */
+        return complain(&complaint, (int)got, "credentials file '%s': %s", path, g_strerror((int)-got));
+    }
+    text[got] = '\0';
+    bool binary = strlen(text) < (size_t)got;
+    text[strcspn(text, "\r\n")] = '\0';
+    char *colon = strchr(text, ':'), *password = colon ? colon + 1 : text;
+    if (binary) {
+        result = complain(&complaint, -EINVAL, "credentials file '%s' is not a text file", path);
+    } else if (!*password) {
+        result =
+            complain(&complaint, -EINVAL,
+                     "credentials file '%s' has no password in its first line: write PASSWORD or USER:PASSWORD", path);
+    } else {
+        *ret_user = colon && colon > text ? g_strndup(text, (gsize)(colon - text)) : NULL;
+        *ret_password = g_strdup(password);
+    }
+    explicit_bzero(text, sizeof text);
+    return result;
+}

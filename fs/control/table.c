@@ -1,0 +1,110 @@
+/* table: the lines of .leasefs/locks and .leasefs/waiters; see control.h.
+ *
+ * Columns are separated by a tab, and names, hosts and commands escaped as in the
+ * log, so that one line is one lock.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "fs/control/control.h"
+#include "fs/hold/hold.h"
+#include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
+
+const char control_locks_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tremaining\twaiters\n";
+const char control_waiters_header[] = "name\tkind\tmode\thost\tpid\tuid\tcommand\tage\tposition\n";
+
+static void control_add_escaped(GString *text, const char *value)
+{
+    size_t before = text->len, need = strlen(value) * 4 + 1;
+    g_string_set_size(text, before + need);
+    log_escape(text->str + before, need, value);
+    g_string_truncate(text, before + strlen(text->str + before));
+}
+
+static void control_add_seconds(GString *text, int64_t ms)
+{
+    ms = MAX(ms, 0);
+    g_string_append_printf(text, "\t%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+}
+
+static void control_add_who(struct fs *fs, GString *text, const struct owner *owner, uid_t uid)
+{
+    g_string_append_c(text, '\t');
+    control_add_escaped(text, fs->host);
+    g_string_append_printf(text, "\t%d\t%u\t", owner ? owner_pid(owner) : 0, uid);
+    control_add_escaped(text, owner ? owner_command(owner) : "?");
+}
+
+/* `mode` of enum backend_mode; -1: a lock owner's, whose ranges may differ. */
+static void control_add_lock(GString *text, const struct node *node, unsigned kind, int mode)
+{
+    char path[TREE_PATH_MAX];
+    control_add_escaped(text, tree_path(node, path, sizeof path) ? path : "?");
+    g_string_append_printf(text, "\t%s\t%s", metrics_kind_names[kind],
+                           mode < 0                 ? "-"
+                           : mode == BACKEND_SHARED ? "shared"
+                                                    : "exclusive");
+}
+
+/* Of this mount, on this node; of a ticket they are in its directory's queue. */
+static unsigned control_count_waiters(const struct node *node)
+{
+    const struct hold *hold;
+    const struct request *r;
+    unsigned count = 0;
+    LIST_FOREACH(hold, &node->waiting, link) {
+        count += hold->list == CONTROL_WAITING;
+    }
+    if (node->parties) {
+        for (int list = 0; list < 2; list++) {
+            for (hold = list ? LIST_FIRST(&node->waiting) : LIST_FIRST(&node->holds); hold;
+                 hold = LIST_NEXT(hold, link)) {
+                if (hold->kind == BACKEND_FCNTL && hold->parked) {
+                    TAILQ_FOREACH(r, hold->parked, parked) {
+                        count += r->asks;
+                    }
+                }
+            }
+        }
+    }
+    return count;
+}
+
+void control_add_held(struct fs *fs, GString *text, struct hold *hold)
+{
+    clock_ms now = clock_now();
+    const struct backend_ticket *ticket = hold->ticket;
+    control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, ticket ? ticket->mode : -1);
+    control_add_who(fs, text, hold_owner(hold), hold->uid);
+    control_add_seconds(text, now - hold->since);
+    if (ticket) {
+        control_add_seconds(text, ticket->deadline - now);
+    } else {
+        g_string_append(text, "\t-");
+    }
+    g_string_append_printf(text, "\t%u\n", control_count_waiters(hold->node));
+}
+
+void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *places)
+{
+    struct node *queue = hold->sequence ? hold->node->parent : hold->node;
+    unsigned place = GPOINTER_TO_UINT(g_hash_table_lookup(places, queue)) + 1;
+    if (place == 1) {
+        tree_ref(queue);
+    }
+    g_hash_table_replace(places, queue, GUINT_TO_POINTER(place));
+    control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, hold->ticket->mode);
+    control_add_who(fs, text, hold_owner(hold), hold->uid);
+    control_add_seconds(text, clock_now() - hold->ticket->acquired);
+    g_string_append_printf(text, "\t%u\n", place);
+}
+
+void control_add_asking(struct fs *fs, GString *text, struct request *r)
+{
+    control_add_lock(text, r->node, BACKEND_FCNTL, r->lock.mode);
+    control_add_who(fs, text, request_caller(r), request_uid(r));
+    control_add_seconds(text, (int64_t)((metrics_clock() - r->since) / 1000000));
+    g_string_append(text, "\t-\n");
+}

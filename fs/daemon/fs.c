@@ -1,0 +1,215 @@
+/* fs: what the parts of the filesystem share; see fs.h. */
+#include "fs/fs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/control/control.h"
+#include "fs/daemon/recover.h"
+#include "fs/hold/hold.h"
+#include "fs/hold/quota.h"
+#include "fs/kernel/notify.h"
+#include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/directory.h"
+#include "fs/ops/handle.h"
+#include "fs/ops/opening.h"
+
+int fs_error(enum backend_result result)
+{
+    static const int errors[] = {
+        [BACKEND_OK] = 0,
+        [BACKEND_QUEUED] = 0,
+        [BACKEND_BUSY] = EBUSY,
+        [BACKEND_MISSING] = ENOENT,
+        [BACKEND_EXISTS] = EEXIST,
+        [BACKEND_NOT_EMPTY] = ENOTEMPTY,
+        [BACKEND_IS_DIRECTORY] = EISDIR,
+        [BACKEND_NOT_DIRECTORY] = ENOTDIR,
+        [BACKEND_STALE] = ESTALE,
+        [BACKEND_DEADLOCK] = EDEADLK,
+        [BACKEND_FULL] = ENOSPC,
+        [BACKEND_QUOTA] = EDQUOT,
+        [BACKEND_INVALID] = EINVAL,
+        [BACKEND_UNREACHABLE] = ENOLCK,
+        [BACKEND_UNSUPPORTED] = EOPNOTSUPP,
+        [BACKEND_DAMAGED] = EIO,
+    };
+    return -errors[result];
+}
+
+/* Two clocks cannot be read at once: differences below this are only that. */
+#define FS_WALL_JITTER 50
+
+int64_t fs_wall(struct fs *fs, clock_ms when)
+{
+    int64_t offset = clock_wall() - clock_now();
+    if (llabs(offset - fs->wall_offset) > FS_WALL_JITTER) {
+        fs->wall_offset = offset;
+    }
+    return when + fs->wall_offset;
+}
+
+struct timespec fs_wall_time(struct fs *fs, clock_ms when)
+{
+    int64_t wall = fs_wall(fs, when);
+    return (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
+}
+
+static void fs_read_identity(struct fs *fs)
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (!file || fscanf(file, "%39s", fs->boot_id) != 1) {
+        strcpy(fs->boot_id, "-");
+    }
+    if (file) {
+        fclose(file);
+    }
+    if (gethostname(fs->host, sizeof fs->host - 1) != 0 || !fs->host[0]) {
+        strcpy(fs->host, "localhost");
+    }
+}
+
+static void fs_cancel_interrupted(struct ev_loop *loop, ev_idle *idle, int events)
+{
+    struct fs *fs = idle->data;
+    (void)events;
+    ev_idle_stop(loop, idle);
+    request_cancel_interrupted(fs);
+}
+
+static void fs_reply_told(struct ev_loop *loop, ev_idle *idle, int events)
+{
+    (void)events;
+    ev_idle_stop(loop, idle);
+    request_reply_told(idle->data);
+}
+
+static void fs_wake(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    request_wake(timer->data);
+}
+
+struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
+{
+    struct fs *fs = g_new0(struct fs, 1);
+    fs->loop = loop;
+    fs->backend = backend;
+    fs->options = options;
+    fs->owners = owner_table_new();
+    fs->tree = tree_new();
+    fs->quota = quota_new(options->user_locks, options->user_content);
+    fs->notify = notify_new(NULL, loop);
+    fs->openings = openings_new();
+    TAILQ_INIT(&fs->interrupted);
+    ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
+    ev_set_priority(&fs->interrupts, EV_MAXPRI); /* requests that keep coming do not put it off */
+    fs->interrupts.data = fs;
+    TAILQ_INIT(&fs->sleeping);
+    ev_timer_init(&fs->alarm, fs_wake, 0, 0);
+    fs->alarm.data = fs;
+    TAILQ_INIT(&fs->untold);
+    ev_idle_init(&fs->teller, fs_reply_told);
+    ev_set_priority(&fs->teller, EV_MAXPRI);
+    fs->teller.data = fs;
+    fs_read_identity(fs);
+    struct node *root = tree_root(fs->tree);
+    root->mode = (uint16_t)(S_IFDIR | options->mode);
+    root->uid = options->uid;
+    root->gid = options->gid;
+    clock_gettime(CLOCK_REALTIME, &root->directory->changed);
+    fs->metrics = g_new0(struct metrics, 1);
+    fs->control = control_new(fs);
+    return fs;
+}
+
+void fs_start(struct fs *fs, struct fuse_session *session)
+{
+    backend_start(fs->backend, fs->loop, &hold_events, fs);
+    recover_leases(fs);                                             /* the kernel knows none of them yet */
+    memset(fs->metrics->acquired, 0, sizeof fs->metrics->acquired); /* not by this daemon */
+    notify_free(fs->notify);
+    fs->session = session;
+    fs->notify = notify_new(session, fs->loop);
+    tree_rest_for(fs->tree, fs->notify);
+}
+
+static void fs_refuse_all(struct request_queue *queue)
+{
+    struct request *r;
+    while (queue && (r = TAILQ_FIRST(queue))) {
+        request_reply(r, -ENOLCK);
+    }
+}
+
+void fs_stop(struct fs *fs)
+{
+    notify_finish(fs->notify);
+    request_reply_told(fs);
+    fs_refuse_all(&fs->sleeping);
+    control_stop(fs);
+    GPtrArray *nodes = tree_all(fs->tree);
+    for (guint i = 0; i < nodes->len; i++) {
+        struct node *node = g_ptr_array_index(nodes, i);
+        struct hold *hold;
+        LIST_FOREACH(hold, &node->holds, link) {
+            fs_refuse_all(hold->parked);
+        }
+        LIST_FOREACH(hold, &node->waiting, link) {
+            fs_refuse_all(hold->parked);
+        }
+        tree_unref(fs->tree, node);
+    }
+    g_ptr_array_free(nodes, TRUE);
+}
+
+/* What is held stays in the backend: handle locks end with it, leases do not. */
+static void fs_drop_holds(struct fs *fs)
+{
+    GPtrArray *nodes = tree_all(fs->tree);
+    for (guint i = 0; i < nodes->len; i++) {
+        struct node *node = g_ptr_array_index(nodes, i);
+        while (!LIST_EMPTY(&node->holds)) {
+            hold_free(fs, LIST_FIRST(&node->holds));
+        }
+        while (!LIST_EMPTY(&node->waiting)) {
+            hold_free(fs, LIST_FIRST(&node->waiting));
+        }
+        tree_unref(fs->tree, node);
+    }
+    g_ptr_array_free(nodes, TRUE);
+}
+
+void fs_free(struct fs *fs)
+{
+    if (!fs) {
+        return;
+    }
+    ev_idle_stop(fs->loop, &fs->interrupts);
+    ev_idle_stop(fs->loop, &fs->teller);
+    ev_timer_stop(fs->loop, &fs->alarm);
+    hold_end_questions(fs);
+    fs_drop_holds(fs);
+    while (!LIST_EMPTY(&fs->handles)) {
+        handle_drop(fs, LIST_FIRST(&fs->handles));
+    }
+    directory_close_all(fs);
+    control_free(fs);
+    openings_free(fs->openings);
+    tree_rest_for(fs->tree, NULL);
+    notify_free(fs->notify);
+    tree_free(fs->tree);
+    owner_table_free(fs->owners);
+    quota_free(fs->quota);
+    g_clear_pointer(&fs->last_meta_bytes, g_bytes_unref);
+    g_free(fs->last_meta);
+    g_free(fs->metrics);
+    g_free(fs);
+}

@@ -1,0 +1,371 @@
+/* main: starts the daemon, and tells whoever started it how that went.
+ *
+ * Without -f it forks at once, before the journal is opened or a thread is
+ * made.  The child does everything; the parent waits on a pipe and returns 0
+ * only when the mount answers.  Until then the child has the caller's stderr,
+ * so an error is one line there; from then on it is a daemon of its own session
+ * that logs to syslog(3).
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "backend/local/local.h"
+#include "backend/log.h"
+#include "backend/redis/check.h"
+#include "backend/redis/redis.h"
+#include "fs/daemon/mountpoint.h"
+#include "fs/daemon/sdnotify.h"
+#include "fs/daemon/session.h"
+#include "fs/daemon/unmounter.h"
+#include "fs/options/options.h"
+#include "fs/process/process.h"
+
+#define NOBODY_WAITS (-1)
+
+static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\n"
+                           "Shows locks as files: a file below MOUNTPOINT exists exactly while its lock is held.\n"
+                           "\n"
+                           "Backends:\n"
+                           "  memory                locks are gone when the daemon ends\n"
+                           "  local                 locks survive the daemon; kept in /var/lib/leasefs (root)\n"
+                           "                        or ~/.local/state/leasefs, one store for each mount point\n"
+                           "  local:DIR             the same, kept in DIR\n"
+                           "  redis://HOST[:PORT][/DB], rediss://..., redis+unix:///PATH\n"
+                           "                        locks of all hosts that mount this Redis server\n"
+                           "\n"
+                           "Options:\n"
+                           "  -f                    stay in the foreground and log to stderr\n"
+                           "  -d                    show each request; implies -f\n"
+                           "  -o OPTION[,...]       see below\n"
+                           "  -h, --help            this text\n"
+                           "  -V, --version         the version\n"
+                           "\n";
+static const char help_end[] = "\n"
+                               "End it with umount MOUNTPOINT or fusermount3 -u MOUNTPOINT.  More in leasefs(8);\n"
+                               "what each system call means is in leasefs(7).\n";
+
+/* Descriptors 0 to 2 must be taken, or the mount would get one of them. */
+static void open_standard_descriptors(void)
+{
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) {
+        close(fd);
+    }
+}
+
+/* Each process that holds a lease costs a descriptor. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* In the parent: the exit status, once the child has told, or ended. */
+static int await_child(pid_t child, int fd)
+{
+    char byte;
+    ssize_t got;
+    int status;
+    do {
+        got = read(fd, &byte, 1);
+    } while (got < 0 && errno == EINTR);
+    if (got == 1) {
+        return EXIT_SUCCESS;
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFSIGNALED(status)) {
+        log_error("ended by signal %d before the mount was ready", WTERMSIG(status));
+    }
+    return EXIT_FAILURE;
+}
+
+/* Who is told that the mount answers. */
+struct audience {
+    const struct options *options;
+    int waiting; /* the parent's pipe, or NOBODY_WAITS */
+    int manager; /* see sdnotify.h */
+    struct ev_loop *loop;
+    ev_timer watchdog;
+};
+
+static void tell_alive(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct audience *audience = timer->data;
+    (void)loop;
+    (void)events;
+    sdnotify_alive(audience->manager);
+}
+
+static void start_watchdog(struct audience *audience)
+{
+    double interval = audience->manager >= 0 ? sdnotify_watchdog() : 0;
+    if (interval > 0) {
+        ev_timer_init(&audience->watchdog, tell_alive, interval, interval);
+        audience->watchdog.data = audience;
+        ev_timer_start(audience->loop, &audience->watchdog);
+    }
+}
+
+/* session_run's `ready`: the caller has waited long enough. */
+static void detach(void *arg)
+{
+    struct audience *audience = arg;
+    int *waiting = &audience->waiting;
+    if (*waiting == NOBODY_WAITS) {
+        const struct options *options = audience->options;
+        sdnotify_ready(audience->manager, "%s mounted on %s", options->backend, options->mountpoint);
+        start_watchdog(audience);
+        return;
+    }
+    setsid();
+    if (chdir("/") < 0) {
+        log_warning("cannot leave the working directory: %s", g_strerror(errno));
+    }
+    log_to_syslog();
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) {
+        dup2(null, fd);
+    }
+    if (null >= 0) {
+        close(null);
+    }
+    while (write(*waiting, "", 1) < 0 && errno == EINTR) {
+    }
+    close(*waiting);
+    *waiting = NOBODY_WAITS;
+}
+
+static int open_local(const struct options *options, struct backend **ret, char *error, size_t error_size)
+{
+    const struct local_options store = {
+        .directory = options->directory,
+        .sync_always = options->sync_always,
+        .seed = g_random_int(),
+    };
+    return local_new(&store, ret, error, error_size);
+}
+
+/* Looks at the server first, unless it may be away. */
+static int open_server(const struct redis_options *server, bool background, struct backend **ret, char *error,
+                       size_t error_size)
+{
+    GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
+    int result = background ? 0 : redis_check_server(server, warnings, error, error_size);
+    for (guint i = 0; result == 0 && i < warnings->len; i++) {
+        log_warning("the Redis server: %s", (const char *)warnings->pdata[i]);
+    }
+    g_ptr_array_unref(warnings);
+    struct redis_options checked = *server;
+    checked.checked = !background;
+    return result == 0 ? redis_new(&checked, ret, error, error_size) : result;
+}
+
+/* What tells this mount from all others, and is the same when it starts again: a
+ * process that holds a lease must be found by its pid. */
+static char *mount_identity(const struct options *options)
+{
+    char *boot = NULL, *pids = g_file_read_link("/proc/self/ns/pid", NULL);
+    g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL);
+    char *identity =
+        boot && pids ? g_strdup_printf("%s %s %u %s", g_strstrip(boot), pids, getuid(), options->mountpoint) : NULL;
+    g_free(pids);
+    g_free(boot);
+    return identity;
+}
+
+/* Which servers are used is known here only, so what the sandbox leaves open to
+ * them is noted here. */
+static int open_redis(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                      char *error, size_t error_size)
+{
+    const struct options_redis *given = &options->redis;
+    /* a connection that went silent must be given up, and made again, while leases can still be renewed */
+    int64_t third = MAX(options->ttl / 3, REDIS_TIME_MIN);
+    int64_t command_timeout =
+        given->command_timeout ? given->command_timeout : MIN(third, REDIS_COMMAND_TIMEOUT_DEFAULT);
+    struct redis_options server = {
+        .conn = {.timeout = given->timeout,
+                 .command_timeout = command_timeout,
+                 .connect_timeout = given->connect_timeout,
+                 .retry_max = MIN(MAX(third / 2, REDIS_RETRY_MIN), REDIS_RETRY_MAX),
+                 .keepalive = given->keepalive,
+                 .seed = g_random_int()},
+        .prefix = given->prefix,
+        .key = given->key,
+        .seed = g_random_int(),
+    };
+    char *user = NULL, *password = NULL;
+    int result = redis_uri_parse(&server.conn.uri, options->backend, error, error_size);
+    if (result == 0 && given->credentials) {
+        result = redis_credentials_read(given->credentials, &user, &password, error, error_size);
+    }
+    if (result == 0) {
+        server.conn.user = user;
+        server.conn.password = password;
+        char *identity = mount_identity(options);
+        server.identity = identity;
+        result = open_server(&server, given->background, ret, error, error_size);
+        g_free(identity);
+        ret_policy->servers = server.conn.uri.path ? SANDBOX_UNIX_SERVERS : SANDBOX_NETWORK_SERVERS;
+        ret_policy->ports[ret_policy->port_count++] = server.conn.uri.port;
+    }
+    if (password) {
+        explicit_bzero(password, strlen(password));
+    }
+    g_free(password);
+    g_free(user);
+    redis_uri_clear(&server.conn.uri);
+    return result;
+}
+
+static int open_backend(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                        char *error, size_t error_size)
+{
+    *ret_policy = (struct sandbox_policy){.directory = options->directory};
+    return options->kind == OPTIONS_REDIS ? open_redis(options, ret, ret_policy, error, error_size)
+                                          : open_local(options, ret, error, error_size);
+}
+
+static int serve_confined(const struct options *options, int waiting, struct unmounter *unmounter)
+{
+    char error[1024] = "";
+    struct backend *backend = NULL;
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct session_sandbox sandbox = {.wanted = options->sandbox, .unmounter = unmounter};
+    struct audience audience = {.options = options, .waiting = waiting, .manager = -1, .loop = loop};
+    if (options->foreground) { /* else the manager waits for the parent */
+        audience.manager = sdnotify_open();
+    } else {
+        log_connect_syslog("leasefs");
+    }
+    int result = open_backend(options, &backend, &sandbox.policy, error, sizeof error);
+    if (result == 0) {
+        result = session_run(options, backend, loop, &sandbox, detach, &audience, error, sizeof error);
+        sdnotify_stopping(audience.manager);
+        ev_timer_stop(loop, &audience.watchdog);
+    }
+    if (audience.manager >= 0) {
+        close(audience.manager);
+    }
+    backend_free(backend);
+    unmounter_free(unmounter);
+    ev_loop_destroy(loop);
+    if (result < 0) {
+        log_error("%s", error);
+    }
+    return result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* The process that will unmount is made before there is a store to share. */
+static int serve(const struct options *options, int waiting)
+{
+    struct unmounter *unmounter = NULL;
+    int result = unmounter_start(options->mountpoint, &unmounter);
+    if (result < 0) {
+        log_error("cannot start the process that unmounts: %s", g_strerror(-result));
+        return EXIT_FAILURE;
+    }
+    return serve_confined(options, waiting, unmounter);
+}
+
+static int serve_in_background(const struct options *options)
+{
+    int ends[2];
+    closefrom(STDERR_FILENO + 1); /* the caller's: a daemon would keep its locks and pipes */
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        log_error("cannot make a pipe: %s", g_strerror(errno));
+        return EXIT_FAILURE;
+    }
+    pid_t child = fork();
+    if (child < 0) {
+        log_error("cannot fork: %s", g_strerror(errno));
+        return EXIT_FAILURE;
+    }
+    if (child > 0) {
+        close(ends[1]);
+        return await_child(child, ends[0]);
+    }
+    close(ends[0]);
+    return serve(options, ends[1]);
+}
+
+/* FUSE's own remount does not reach the daemon, but the attribute does. */
+static int remount(const struct options *options)
+{
+    char error[1024] = "";
+    if (mountpoint_set_ttl(options->mountpoint, options->ttl, error, sizeof error) < 0) {
+        log_error("%s", error);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}
+
+static int act(const struct options *options)
+{
+    if (options->show_help) {
+        g_autofree char *words = options_help();
+        printf("%s%s%s", help, words, help_end);
+        return EXIT_SUCCESS;
+    }
+    if (options->show_version) {
+        printf("leasefs %s (libfuse %s)\n", PACKAGE_VERSION, fuse_pkgversion());
+        return EXIT_SUCCESS;
+    }
+    if (!process_sees_itself()) {
+        log_error(
+            "/proc is not that of this pid namespace, so strangers would be taken for the owners of locks: mount one "
+            "first, as unshare --mount-proc and container engines do");
+        return EXIT_FAILURE;
+    }
+    if (options->foreground) {
+        return serve(options, NOBODY_WAITS);
+    }
+    int status = EXIT_SUCCESS;
+    if (!options->fake) {
+        status = options->remount ? remount(options) : serve_in_background(options);
+    }
+    if (status == EXIT_SUCCESS && options->verbose) {
+        printf("leasefs: %s mounted on %s\n", options->backend, options->mountpoint); /* as mount(8) says it */
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    char error[1024] = "";
+    struct options options;
+    int status = EXIT_SUCCESS;
+    open_standard_descriptors();
+    log_to_stderr();
+    signal(SIGPIPE, SIG_IGN);
+    raise_descriptor_limit();
+    if (options_parse(&options, argc, argv, error, sizeof error) < 0) {
+        log_error("%s", error);
+        status = EXIT_FAILURE;
+    } else {
+        log_set_level(options.log);
+        status = act(&options);
+    }
+    options_clear(&options);
+    log_flush();
+    return status;
+}

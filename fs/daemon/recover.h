@@ -1,0 +1,11 @@
+/* recover: taking over the leases that the backend kept. */
+#ifndef FS_DAEMON_RECOVER_H
+#define FS_DAEMON_RECOVER_H
+
+#include "fs/fs.h"
+
+/* After the daemon was started again: directories, leases and their owners are
+ * what they were; who lives is renewed, who died runs out. */
+void recover_leases(struct fs *fs);
+
+#endif

@@ -1,0 +1,186 @@
+/* session: the mount, and the loop around its descriptor; see session.h. */
+#include "fs/daemon/session.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "backend/log.h"
+#include "fs/daemon/mountpoint.h"
+#include "fs/daemon/unmounter.h"
+#include "fs/fs.h"
+
+struct session {
+    struct ev_loop *loop;
+    struct fuse_session *fuse;
+    struct fs *fs;
+    struct fuse_buf buffer;
+    ev_io io;
+    ev_signal signals[3];
+    bool staged;    /* mounted elsewhere and then moved */
+    bool unmounted; /* by somebody else */
+    int error;      /* why the kernel could no longer be read; 0 after an unmount */
+};
+
+/* One request at a time: the backend's events come between two of them. */
+static void session_readable(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct session *s = io->data;
+    (void)events;
+    int size = fuse_session_receive_buf(s->fuse, &s->buffer);
+    if (size > 0) {
+        fuse_session_process_buf(s->fuse, &s->buffer);
+    } else if (size != -EINTR && size != -EAGAIN) {
+        s->unmounted = size == 0 || size == -ENODEV;
+        s->error = s->unmounted ? 0 : size;
+        ev_break(loop, EVBREAK_ALL);
+        return;
+    }
+    if (fuse_session_exited(s->fuse)) {
+        ev_break(loop, EVBREAK_ALL);
+    }
+}
+
+static void session_signalled(struct ev_loop *loop, ev_signal *watcher, int events)
+{
+    (void)events;
+    log_info("ended by signal %d (%s)", watcher->signum, strsignal(watcher->signum));
+    ev_break(loop, EVBREAK_ALL);
+}
+
+static void session_watch(struct session *s)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    ev_io_init(&s->io, session_readable, fuse_session_fd(s->fuse), EV_READ);
+    s->io.data = s;
+    ev_io_start(s->loop, &s->io);
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        ev_signal_init(&s->signals[i], session_signalled, numbers[i]);
+        ev_signal_start(s->loop, &s->signals[i]);
+    }
+}
+
+static void session_unwatch(struct session *s)
+{
+    ev_io_stop(s->loop, &s->io);
+    for (size_t i = 0; i < G_N_ELEMENTS(s->signals); i++) {
+        ev_signal_stop(s->loop, &s->signals[i]);
+    }
+}
+
+/* Mounts; in place of what a killed daemon left, if there is such a mount.  An
+ * ordinary user has only fusermount3, which cannot but unmount it first. */
+static int session_mount_at(struct session *s, const char *path, char *error, size_t error_size)
+{
+    bool dead;
+    g_autofree char *stage = NULL;
+    int result = mountpoint_check(path, &dead, error, error_size);
+    if (result == 0 && dead && geteuid() == 0) {
+        stage = mountpoint_stage(error, error_size);
+        result = stage ? 0 : -EIO;
+    } else if (result == 0 && dead) {
+        result = mountpoint_clear(path, error, error_size);
+    }
+    if (result < 0) {
+        return result;
+    }
+    if (fuse_session_mount(s->fuse, stage ? stage : path) != 0) {
+        snprintf(error, error_size, "cannot mount at %s (see above): is /dev/fuse there, and may you mount?", path);
+        if (stage) {
+            rmdir(stage);
+        }
+        return -EIO;
+    }
+    s->staged = stage != NULL;
+    return stage ? mountpoint_replace(stage, path, error, error_size) : 0;
+}
+
+static int session_mount(struct session *s, const struct options *options, char *error, size_t error_size)
+{
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    for (int i = 0; i < options->fuse.argc; i++) {
+        fuse_opt_add_arg(&args, options->fuse.argv[i]);
+    }
+    s->fuse = fuse_session_new(&args, &ops_table, sizeof ops_table, s->fs);
+    fuse_opt_free_args(&args);
+    if (!s->fuse) {
+        snprintf(error, error_size, "the mount options were not accepted by libfuse (see above)");
+        return -EINVAL;
+    }
+    int result = session_mount_at(s, options->mountpoint, error, error_size);
+    if (result == 0) {
+        int fd = fuse_session_fd(s->fuse);
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    }
+    return result;
+}
+
+/* Of a mount that was moved libfuse does not know the place, and from the sandbox
+ * it cannot unmount.  It only lets go of a mount that seems to be gone: by a
+ * descriptor that polls like a pipe that nobody reads. */
+static void session_unmount(struct session *s, const char *path, struct unmounter *unmounter)
+{
+    char error[1024];
+    int ends[2], fd = fuse_session_fd(s->fuse), result = 0;
+    if ((s->staged || unmounter) && fd >= 0 && pipe2(ends, O_CLOEXEC) == 0) {
+        close(ends[0]);
+        dup2(ends[1], fd); /* and with it the mount is a dead one */
+        close(ends[1]);
+        if (unmounter && (!s->unmounted || s->staged)) { /* a dead one may be below */
+            result = unmounter_unmount(unmounter, error, sizeof error);
+        } else if (!unmounter) {
+            result = mountpoint_clear(path, error, sizeof error);
+        }
+        if (result < 0) {
+            log_warning("%s", error);
+        }
+    }
+    fuse_session_unmount(s->fuse);
+}
+
+static int session_serve(struct session *s, char *error, size_t error_size)
+{
+    fs_start(s->fs, s->fuse);
+    session_watch(s);
+    ev_run(s->loop, 0);
+    fs_stop(s->fs);
+    session_unwatch(s);
+    if (s->error) {
+        snprintf(error, error_size, "lost the connection to the kernel: %s", strerror(-s->error));
+    }
+    return s->error;
+}
+
+int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop,
+                const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg, char *error,
+                size_t error_size)
+{
+    struct session s = {.loop = loop};
+    signal(SIGPIPE, SIG_IGN);
+    s.fs = fs_new(s.loop, backend, options);
+    s.fs->ready = ready;
+    s.fs->ready_arg = arg;
+    int result = session_mount(&s, options, error, error_size);
+    if (result == 0) {
+        unmounter_watch(sandbox->unmounter, mountpoint_open_abort(options->mountpoint));
+        if (sandbox->wanted) {
+            result = sandbox_apply(&sandbox->policy, &s.fs->sandbox, error, error_size);
+        }
+        if (result == 0) {
+            result = session_serve(&s, error, error_size);
+        }
+    }
+    if (s.fuse) {
+        session_unmount(&s, options->mountpoint, sandbox->wanted ? sandbox->unmounter : NULL);
+        fuse_session_destroy(s.fuse);
+    }
+    fs_free(s.fs);
+    free(s.buffer.mem);
+    return result;
+}

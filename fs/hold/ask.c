@@ -1,0 +1,197 @@
+/* ask: asking the backend for a hold, and turning one into another kind; see
+ * hold.h.  Every answer may come late; a request that waits for it is parked, so
+ * it can be interrupted. */
+#include "fs/hold/hold.h"
+
+#include <errno.h>
+
+#include "fs/kernel/tree.h"
+
+static void hold_gave_up(struct request *r)
+{
+    struct hold *hold = r->hold;
+    r->hold = NULL;
+    hold_release(r->fs, hold, NULL, NULL);
+    request_reply(r, -EINTR);
+}
+
+/* The hold ended while it waited. */
+static void hold_not_granted(struct request *r)
+{
+    r->hold = NULL;
+    r->then(r, BACKEND_UNREACHABLE);
+}
+
+/* Between two questions after an outcome: the first, and the longest. */
+#define HOLD_ASK_MIN 8
+#define HOLD_ASK_MAX 128
+
+static void hold_ask_again(struct request *r)
+{
+    struct backend_claim claim;
+    hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
+    hold_acquire(r, &claim, r->then);
+    g_bytes_unref(claim.meta);
+}
+
+/* A write-open meets a provisional lease that another mount has.  The backend
+ * does not tell when that is decided, so it asks again after 8, 16, … 128 ms:
+ * until it has become a lease (the racer is told), has gone (and is ours), or is
+ * another one (which has won, as the first of those that wait here would).  It
+ * ends by itself with the second, or with its deadline if that mount is gone.
+ * A place in the queue would be granted in order, but not tell of a decision, and
+ * stand in the way of real waiters.  Meanwhile the other opens on this mount are
+ * parked on this one: one mount asks once. */
+static bool hold_awaits_outcome(struct request *r, const struct backend_info *holder)
+{
+    clock_ms now = clock_now();
+    if (!r->awaits || holder->ticket || holder->kind != BACKEND_PROVISIONAL) {
+        return false;
+    }
+    if (!r->awaited.until) {
+        r->awaited.until = MIN(holder->deadline, now + SECOND + SECOND / 2);
+        r->awaited.fence = holder->fence;
+        r->awaited.pause = HOLD_ASK_MIN;
+    } else if (holder->fence != r->awaited.fence || now >= r->awaited.until) {
+        return false;
+    }
+    r->hold->ticket = NULL;
+    request_sleep(r, MIN(now + r->awaited.pause, r->awaited.until), hold_ask_again, hold_gave_up);
+    r->awaited.pause = MIN(2 * r->awaited.pause, HOLD_ASK_MAX);
+    return true;
+}
+
+/* Those that were parked on it meanwhile have waited for that outcome too. */
+static void hold_end_wait(const struct request *r, const struct hold *hold)
+{
+    struct request *parked;
+    if (r->awaited.until && hold->parked) {
+        TAILQ_FOREACH(parked, hold->parked, parked) {
+            parked->waited = true;
+        }
+    }
+}
+
+/* Who waited for the outcome looked before the lease was there, however old it is by now. */
+static bool hold_is_young(const struct request *r, const struct backend_info *holder)
+{
+    int64_t age = clock_now() - holder->acquired;
+    return holder->kind == BACKEND_LEASE && (r->waited || r->awaited.until || (age > -SECOND && age < SECOND));
+}
+
+static void hold_refused(struct request *r, enum backend_result result, const struct backend_info *holder)
+{
+    struct hold *hold = r->hold;
+    if (result == BACKEND_BUSY && hold_awaits_outcome(r, holder)) {
+        return;
+    }
+    r->busy_young = result == BACKEND_BUSY && hold_is_young(r, holder);
+    hold_end_wait(r, hold);
+    r->hold = NULL;
+    hold_free(r->fs, hold);
+    r->then(r, result);
+}
+
+static void hold_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                          const struct backend_info *holder)
+{
+    struct request *r = arg;
+    struct fs *fs = r->fs;
+    struct hold *hold = r->hold;
+    if (result == BACKEND_QUEUED) {
+        hold->ticket = ticket;
+        r->queued = true;
+        control_waits(fs, hold);
+        if (!r->queue) {
+            request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
+        }
+        return;
+    }
+    request_unpark(r);
+    if (result != BACKEND_OK) {
+        hold_refused(r, result, holder);
+        return;
+    }
+    hold->ticket = ticket;
+    hold_granted(fs, hold, ticket->kind);
+    hold_end_wait(r, hold);
+    hold_ref(hold);
+    r->then(r, result);
+    hold_resume_parked(fs, hold); /* opens that met it unanswered */
+    hold_unref(fs, hold);
+}
+
+void hold_acquire(struct request *r, const struct backend_claim *claim,
+                  void (*then)(struct request *, enum backend_result))
+{
+    char path[TREE_PATH_MAX];
+    struct hold *hold = r->hold;
+    r->then = then;
+    if (!tree_path(hold->node, path, sizeof path)) {
+        hold_acquired(r, BACKEND_INVALID, NULL, NULL);
+        return;
+    }
+    if (!hold_charge(r->fs, hold, claim->content ? g_bytes_get_size(claim->content) : 0)) {
+        hold_acquired(r, BACKEND_QUOTA, NULL, NULL);
+        return;
+    }
+    request_ref(r);
+    struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
+    if (ticket && r->req && r->hold == hold && !hold->ticket) {
+        /* Not answered yet: interruptible all the same. */
+        hold->ticket = ticket;
+        request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
+    }
+    request_unref(r);
+}
+
+static void hold_converted(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    struct fs *fs = r->fs;
+    struct hold *hold = r->hold;
+    hold->converting = false;
+    if (!hold->ticket) {
+        result = BACKEND_STALE; /* it ended meanwhile */
+        r->hold = NULL;
+    } else if (result == BACKEND_OK) {
+        if (hold->becomes == BACKEND_FCNTL) {
+            hold->ticket = NULL; /* a lock owner's, by range: another claim of that may have taken it in */
+        }
+        hold_granted(fs, hold, hold->becomes);
+    }
+    /* First, as those that are parked may make something else of it. */
+    r->then(r, result);
+    if (hold->kind != BACKEND_FCNTL) { /* else `then` has, and who is parked since then waits for a grant */
+        hold_resume_parked(fs, hold);
+    }
+    hold_unref(fs, hold);
+}
+
+void hold_convert(struct request *r, const struct backend_claim *claim,
+                  void (*then)(struct request *, enum backend_result))
+{
+    r->then = then;
+    hold_ref(r->hold)->converting = true;
+    r->hold->becomes = (uint8_t)claim->kind;
+    backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
+}
+
+void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result))
+{
+    struct backend_claim claim;
+    hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
+    claim.content = content;
+    if (content && !hold_charge(r->fs, r->hold, g_bytes_get_size(content))) {
+        g_bytes_unref(claim.meta);
+        then(r, BACKEND_QUOTA);
+        return;
+    }
+    if (content) {
+        hold_set_size(r->fs, r->hold, g_bytes_get_size(content));
+    }
+    claim.mode = r->hold->ticket->mode;
+    r->hold->closed = false;
+    hold_convert(r, &claim, then);
+    g_bytes_unref(claim.meta);
+}

@@ -1,0 +1,192 @@
+/* hold: what this mount holds on a name, and for whom.
+ *
+ * A hold is one claim: a lease (or a provisional one) of a process, a flock of
+ * a handle, or the fcntl locks of one lock owner.  It knows who owns it, keeps
+ * it renewed while the owner lives, decides who may release it, and hears from
+ * the backend when it ended.
+ *
+ *     PROVISIONAL --decided--> LEASE --flock--> FLOCK      all of them end by
+ *          \______flock or fcntl_______________/  FCNTL    release or `ended`
+ */
+#ifndef FS_HOLD_HOLD_H
+#define FS_HOLD_HOLD_H
+
+#include "fs/control/control.h"
+#include "fs/fs.h"
+#include "fs/kernel/request.h"
+
+#define HOLD_HEIRS_MAX 8
+
+struct handle;
+struct node;
+
+/* Who inherits a lease when its acquirer exits in the first second, in order. */
+struct hold_heirs {
+    size_t count;
+    struct owner *heir[HOLD_HEIRS_MAX]; /* counted */
+};
+
+struct hold {
+    LIST_ENTRY(hold) link;         /* node->holds or node->waiting */
+    struct control_link listed;    /* on `list` */
+    struct node *node;             /* counted */
+    struct backend_ticket *ticket; /* NULL while it is asked for, and for FCNTL */
+    struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
+    struct hold_heirs *heirs;      /* in the first second; of a handle lock: hold_taken */
+    struct request_queue *parked;  /* who waits for its outcome or for its grant */
+    struct timespec *times;        /* access and modification, as set by the holder; or NULL */
+    union {
+        uint64_t party;        /* FCNTL: the kernel's lock owner */
+        struct handle *handle; /* FLOCK: the only one that it can be of, once granted */
+    };
+    clock_ms since; /* since when it is what it is */
+    uid_t uid;
+    gid_t gid;
+    uint32_t size;  /* of the content */
+    uid_t account;  /* which user it is charged to, */
+    uint32_t bytes; /* with so much content */
+    uint32_t references;
+    uint16_t mode;
+    uint8_t kind;        /* enum backend_kind */
+    uint8_t becomes;     /* the kind that it is converted to */
+    bool fixed : 1;      /* its term was set: not renewed automatically */
+    bool closed : 1;     /* the acquirer has closed the file */
+    bool settled : 1;    /* the owner is final */
+    bool inherited : 1;  /* the owner is another than the acquirer */
+    bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
+    bool counted : 1;    /* among what is held below its directories */
+    bool charged : 1;    /* to its account */
+    bool ended : 1;      /* it was taken: control_ended */
+    uint8_t list : 2;    /* enum control_list; control.c's */
+    bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
+};
+
+/* The exclusive claim of a process (PROVISIONAL or LEASE) on a node: the one that
+ * holds, or else the first that was asked for and is not answered (`since` is 0);
+ * or NULL. */
+struct hold *hold_lease(const struct node *node);
+/* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket
+ * in its directory's queue.  (fcntl locks are known by hold_party.) */
+struct hold *hold_first(const struct node *node);
+/* The one whose content and attributes the name shows: of those that hold, or are tickets in their directory's queue,
+ * the one that has held longest.  (Of fcntl locks some may have been given back: hold_is_longest.) */
+struct hold *hold_to_change(const struct node *node);
+/* The store has said that this one holds, and none has held longer. */
+void hold_is_longest(struct hold *hold);
+/* Does the handle have it, by itself or for a lock owner? */
+bool hold_is_of(const struct hold *hold, const struct handle *handle);
+/* Charges so much content to its user, now or when it gets that.  False, and nothing
+ * is changed, if the user may not have that much. */
+bool hold_charge(struct fs *fs, struct hold *hold, size_t content);
+/* The content is now this large. */
+void hold_set_size(struct fs *fs, struct hold *hold, size_t size);
+
+/* Does this mount hold something on the node, or below it if it is a directory?
+ * As far as is known here: of fcntl locks some may have been given back. */
+bool hold_is_here(const struct node *node);
+/* The fcntl locks of one lock owner, or NULL. */
+struct hold *hold_party(const struct node *node, uint64_t party);
+
+/* A hold that is still to be asked for, owned by `owner` (may be NULL). */
+struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,
+                      gid_t gid, mode_t mode);
+/* Does the handle have it, by itself or for a lock owner? */
+bool hold_is_of(const struct hold *hold, const struct handle *handle);
+
+/* Forgets one: its handles hold nothing, whoever was parked on it goes on. */
+void hold_free(struct fs *fs, struct hold *hold);
+
+/* Keeps the structure over a call that may end the hold; `ticket` is NULL then. */
+struct hold *hold_ref(struct hold *hold);
+void hold_unref(struct fs *fs, struct hold *hold);
+
+/* Where requests wait for its outcome or for its grant. */
+struct request_queue *hold_queue(struct hold *hold);
+
+/* The claim for a ticket of this hold of that kind, with its ttl.  `meta` is a
+ * new reference that the caller gives back. */
+void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim);
+
+/* Asks the backend for r->hold (made by hold_new) and calls r->then.  When it is
+ * neither granted nor queued, the hold is gone by then. */
+void hold_acquire(struct request *r, const struct backend_claim *claim,
+                  void (*then)(struct request *, enum backend_result));
+
+/* Turns r->hold into another kind in place, then calls r->then. */
+void hold_convert(struct request *r, const struct backend_claim *claim,
+                  void (*then)(struct request *, enum backend_result));
+
+/* A provisional lease becomes a lease (`content` may be NULL: empty). */
+void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result));
+
+/* What holds a name is found by it: not a node of another type that asked in vain,
+ * nor one whose end is still to be told. */
+void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind);
+/* Notes that it is held, as this kind, from now on. */
+void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind);
+/* Its outcome is known: those parked on it go on, in order. */
+void hold_resume_parked(struct fs *fs, struct hold *hold);
+/* Its handles shall not acquire again by closing or writing; `lost`: it was
+ * taken from them. */
+void hold_spend(struct hold *hold, bool lost);
+
+/* Ends a hold: the ticket is released, the handles hold nothing any more;
+ * `done` may be NULL. */
+void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg);
+
+/* --- whose it is: owner.c --- */
+
+/* The present owner: the first of acquirer and heirs that lives.  NULL: it has none. */
+struct owner *hold_owner(struct hold *hold);
+
+/* The first second is over: the owner is final, when it dies nobody inherits. */
+void hold_settle(struct fs *fs, struct hold *hold);
+void hold_drop_heirs(struct hold *hold);
+
+/* Is it to be renewed: does its owner live, or is a handle of its own open? */
+bool hold_in_use(struct hold *hold);
+
+/* Reads who inherits, if that is not known yet; while the owner is alive. */
+void hold_read_heirs(struct hold *hold);
+
+/* Is `who` the owner itself; of a handle lock, also the one that opened the handle? */
+bool hold_is_owner(struct hold *hold, struct owner *who);
+
+/* It became a handle lock: of the process that took it and, when that has ended, of
+ * the one that opened the handle, for which flock(1) may have asked.  Either may be
+ * NULL. */
+void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener);
+
+/* May this process unlink it, or change its content and attributes? */
+bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);
+
+/* Its term from now on: of a lease a fixed one, or with 0 automatic renewal; of
+ * a handle lock, which is always renewed, what it has left when that stops.  False
+ * if the store is too full to note it: its term is what it was, begun anew. */
+bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl);
+/* Starts the automatic term anew, as an owner that uses it again does. */
+void hold_renew(struct fs *fs, struct hold *hold);
+/* One that is provisional does not lapse in the next moment: who closes a file
+ * has been told that it is held, by the answer to FLUSH, before RELEASE decides. */
+void hold_linger(struct fs *fs, struct hold *hold);
+/* Writes owner, mode and times to the backend again after a change. */
+void hold_store(struct fs *fs, struct hold *hold);
+/* The same of a hold with the ticket (or NULL) that the store has just told: of a lock owner's. */
+void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket);
+
+/* The default TTL in a directory. */
+int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
+
+/* After something of the node's ended: if nothing holds it any more, tells the
+ * kernel that the name is gone. */
+void hold_check_gone(struct fs *fs, struct node *node);
+/* The backend has said that nobody holds it. */
+void hold_gone(struct fs *fs, struct node *node);
+/* Forgets what was asked of the backend for that and is not answered. */
+void hold_end_questions(struct fs *fs);
+/* Counts it below its directories, or no more: around a rename. */
+void hold_count(struct hold *hold, bool held);
+
+extern const struct backend_events hold_events;
+
+#endif

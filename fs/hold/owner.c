@@ -1,0 +1,142 @@
+/* owner: whose a hold is; see hold.h.
+ *
+ * A lease belongs to the process that acquired it, unless that was a helper: one
+ * that has closed the file and exits within the first second hands it to its
+ * parent, and so on (owner_heirs); one that failed hands nothing on.  After that
+ * second the owner is final.
+ */
+#include "fs/hold/hold.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/handle.h"
+
+#include <string.h>
+
+void hold_drop_heirs(struct hold *hold)
+{
+    if (hold->heirs) {
+        for (size_t i = 0; i < hold->heirs->count; i++) {
+            owner_unref(hold->heirs->heir[i]);
+        }
+        g_free(hold->heirs);
+        hold->heirs = NULL;
+    }
+}
+
+void hold_read_heirs(struct hold *hold)
+{
+    hold->settled = !hold->owner;
+    if (hold->owner && !hold->heirs) {
+        hold->heirs = g_new0(struct hold_heirs, 1);
+        hold->heirs->count = owner_heirs(hold->owner, hold->heirs->heir, HOLD_HEIRS_MAX);
+    }
+}
+
+void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
+{
+    struct owner *before = hold->owner, *owner = taker ? taker : opener;
+    hold->owner = owner ? owner_ref(owner) : NULL;
+    owner_unref(before);
+    hold_drop_heirs(hold);
+    hold->inherited = false;
+    hold->closed = true;
+    if (opener && opener != owner) {
+        hold->heirs = g_new0(struct hold_heirs, 1);
+        hold->heirs->count = 1;
+        hold->heirs->heir[0] = owner_ref(opener);
+    }
+}
+
+/* How a helper ended may not be known before its parent has waited for it, which
+ * has time until the second is over.  A handle lock is the opener's all the same
+ * when whoever took it has failed. */
+static bool hold_passes_on(struct hold *hold, bool is_over)
+{
+    enum owner_end end;
+    if (!hold->heirs || !hold->heirs->count || !hold->closed) {
+        return false;
+    }
+    end = owner_end(hold->owner);
+    if (hold->kind == BACKEND_FLOCK || hold->kind == BACKEND_FCNTL) {
+        return end != OWNER_LIVES;
+    }
+    return end == OWNER_EXITED || (end == OWNER_UNREAPED && is_over);
+}
+
+static void hold_pass_on(struct hold *hold, bool is_over)
+{
+    while (hold_passes_on(hold, is_over)) {
+        struct hold_heirs *heirs = hold->heirs;
+        owner_unref(hold->owner);
+        hold->owner = heirs->heir[0];
+        hold->inherited = true;
+        memmove(heirs->heir, heirs->heir + 1, --heirs->count * sizeof *heirs->heir);
+    }
+}
+
+struct owner *hold_owner(struct hold *hold)
+{
+    hold_pass_on(hold, false);
+    return hold->owner;
+}
+
+void hold_settle(struct fs *fs, struct hold *hold)
+{
+    hold_pass_on(hold, true);
+    hold_drop_heirs(hold);
+    hold->settled = true;
+    if (hold->inherited) {
+        hold_store(fs, hold);
+    }
+}
+
+/* Of a handle lock that a child took: the process that opened the handle. */
+static struct owner *hold_opener(const struct hold *hold)
+{
+    bool handle_lock = hold->kind > BACKEND_LEASE && !hold->sequence;
+    return handle_lock && hold->heirs && hold->heirs->count ? hold->heirs->heir[0] : NULL;
+}
+
+static bool hold_is_same(struct owner *a, struct owner *b)
+{
+    return a && b && owner_pid(a) == owner_pid(b) && owner_start(a) == owner_start(b);
+}
+
+bool hold_is_owner(struct hold *hold, struct owner *who)
+{
+    if (who && who == hold->owner) {
+        return true; /* it asks, so it lives, so nobody has inherited */
+    }
+    return hold_is_same(hold_owner(hold), who) || hold_is_same(hold_opener(hold), who);
+}
+
+static bool hold_descends(struct owner *who, struct owner *ancestor)
+{
+    return who && ancestor && owner_alive(ancestor) && owner_descends(who, ancestor);
+}
+
+bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
+{
+    if (hold_is_owner(hold, who)) {
+        return true;
+    }
+    struct owner *owner = hold_owner(hold);
+    if ((fs->options->owner_user || !owner || !owner_alive(owner)) && uid == hold->uid) {
+        return true;
+    }
+    return hold_descends(who, owner) || hold_descends(who, hold_opener(hold));
+}
+
+bool hold_in_use(struct hold *hold)
+{
+    struct owner *owner = hold_owner(hold);
+    if (owner && (owner_alive(owner) || hold_passes_on(hold, true))) {
+        return true;
+    }
+    struct handle *handle;
+    LIST_FOREACH(handle, &hold->node->handles, link) {
+        if (handle->hold == hold || (owner && (handle->kin || handle->opener == owner))) {
+            return true;
+        }
+    }
+    return false;
+}

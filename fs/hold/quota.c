@@ -1,0 +1,121 @@
+/* quota: what each user has of this mount; see quota.h. */
+#include "fs/hold/quota.h"
+
+#include <glib.h>
+
+/* Each may need the memory of a table of all locks. */
+#define QUOTA_OPEN_MAX 16
+
+struct quota {
+    uint64_t locks, content; /* the limits */
+    GHashTable *users;       /* uid -> struct quota_used */
+    GHashTable *directories; /* path -> uid */
+};
+
+struct quota *quota_new(uint64_t locks, uint64_t content)
+{
+    struct quota *quota = g_new0(struct quota, 1);
+    quota->locks = locks;
+    quota->content = content;
+    quota->users = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    quota->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    return quota;
+}
+
+void quota_free(struct quota *quota)
+{
+    if (quota) {
+        g_hash_table_destroy(quota->directories);
+        g_hash_table_destroy(quota->users);
+        g_free(quota);
+    }
+}
+
+static struct quota_used quota_of(const struct quota *quota, uid_t uid)
+{
+    const struct quota_used *used = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
+    return used ? *used : (struct quota_used){.uid = uid};
+}
+
+/* Those who have nothing any more stay: they come back. */
+static struct quota_used *quota_user(struct quota *quota, uid_t uid)
+{
+    struct quota_used *used = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
+    if (!used) {
+        used = g_new0(struct quota_used, 1);
+        used->uid = uid;
+        g_hash_table_insert(quota->users, GUINT_TO_POINTER(uid), used);
+    }
+    return used;
+}
+
+void quota_charge(struct quota *quota, uid_t uid, int64_t locks, int64_t content)
+{
+    struct quota_used *used = quota_user(quota, uid);
+    used->locks += (uint64_t)locks;
+    used->content += (uint64_t)content;
+}
+
+void quota_charge_open(struct quota *quota, uid_t uid, int files)
+{
+    quota_user(quota, uid)->open += (uint64_t)files;
+}
+
+bool quota_exceeded(const struct quota *quota, uid_t uid)
+{
+    struct quota_used used = quota_of(quota, uid);
+    return uid != 0 &&
+           ((quota->locks && used.locks > quota->locks) || (quota->content && used.content > quota->content));
+}
+
+bool quota_allows_directory(const struct quota *quota, uid_t uid)
+{
+    return uid == 0 || !quota->locks || quota_of(quota, uid).locks < quota->locks;
+}
+
+bool quota_allows_open(const struct quota *quota, uid_t uid)
+{
+    return uid == 0 || quota_of(quota, uid).open < QUOTA_OPEN_MAX;
+}
+
+void quota_add_directory(struct quota *quota, const char *path, uid_t uid)
+{
+    quota_drop_directory(quota, path);
+    g_hash_table_insert(quota->directories, g_strdup(path), GUINT_TO_POINTER(uid));
+    quota_charge(quota, uid, 1, 0);
+}
+
+void quota_drop_directory(struct quota *quota, const char *path)
+{
+    gpointer uid;
+    if (g_hash_table_lookup_extended(quota->directories, path, NULL, &uid)) {
+        g_hash_table_remove(quota->directories, path);
+        quota_charge(quota, GPOINTER_TO_UINT(uid), -1, 0);
+    }
+}
+
+static void quota_note(void *arg, const struct quota_used *used)
+{
+    (void)used;
+    *(bool *)arg = false;
+}
+
+bool quota_is_unused(const struct quota *quota)
+{
+    bool unused = true;
+    quota_each(quota, quota_note, &unused);
+    return unused;
+}
+
+void quota_each(const struct quota *quota, void (*tell)(void *arg, const struct quota_used *used), void *arg)
+{
+    GHashTableIter iter;
+    gpointer value;
+    g_hash_table_iter_init(&iter, quota->users);
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
+        const struct quota_used *used = value;
+        if (used->locks || used->content) {
+            tell(arg, used);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+/* metrics: counters and histograms of what the mount does.
+ *
+ * All in memory and cheap: a request costs two readings of the clock and a few
+ * instructions.  They begin with 0 when the daemon starts, and never fall but
+ * for `held` and `waiting`.  control/metrics.c shows them.
+ */
+#ifndef FS_KERNEL_METRICS_H
+#define FS_KERNEL_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the kernel asks for; requests about .leasefs are METRICS_CONTROL. */
+enum metrics_operation {
+    METRICS_LOOKUP,
+    METRICS_GETATTR,
+    METRICS_READLINK,
+    METRICS_STATFS,
+    METRICS_GETXATTR,
+    METRICS_LISTXATTR,
+    METRICS_OPENDIR,
+    METRICS_READDIR,
+    METRICS_RELEASEDIR,
+    METRICS_OPEN,
+    METRICS_CREATE,
+    METRICS_MKNOD,
+    METRICS_SYMLINK,
+    METRICS_LINK,
+    METRICS_FLUSH,
+    METRICS_RELEASE,
+    METRICS_UNLINK,
+    METRICS_RENAME,
+    METRICS_READ,
+    METRICS_WRITE,
+    METRICS_FSYNC,
+    METRICS_POLL,
+    METRICS_SETATTR,
+    METRICS_SETXATTR,
+    METRICS_REMOVEXATTR,
+    METRICS_MKDIR,
+    METRICS_RMDIR,
+    METRICS_FLOCK,
+    METRICS_SETLK,
+    METRICS_GETLK,
+    METRICS_CONTROL,
+    METRICS_OPERATIONS
+};
+
+/* What kind of answer it got, by its errno. */
+enum metrics_result {
+    METRICS_OK,
+    METRICS_REFUSED,     /* EEXIST, EBUSY, EAGAIN: held by another */
+    METRICS_DENIED,      /* EPERM, EACCES */
+    METRICS_MISSING,     /* ENOENT */
+    METRICS_STALE,       /* ESTALE: lost, or the name is to be looked up again */
+    METRICS_UNAVAILABLE, /* ENOLCK, EIO: the store is away */
+    METRICS_INTERRUPTED, /* EINTR */
+    METRICS_FULL,        /* ENOSPC, EFBIG, EDQUOT */
+    METRICS_INVALID,     /* all others */
+    METRICS_RESULTS
+};
+
+/* Operations that cost alike share a histogram. */
+enum metrics_group {
+    METRICS_GROUP_LOOK,
+    METRICS_GROUP_LIST,
+    METRICS_GROUP_ACQUIRE,
+    METRICS_GROUP_CLOSE,
+    METRICS_GROUP_REMOVE,
+    METRICS_GROUP_CONTENT,
+    METRICS_GROUP_CHANGE,
+    METRICS_GROUP_LOCK,
+    METRICS_GROUP_CONTROL,
+    METRICS_GROUPS
+};
+
+/* Of enum backend_kind, and tickets of a directory's queue, of whatever kind. */
+enum { METRICS_TICKET = 4, METRICS_KINDS };
+
+/* Bucket n counts what is at most 2^(n + first) units, and more than fits the one
+ * before; the last counts what is larger than all. */
+enum { METRICS_BUCKETS = 28 };
+
+struct metrics_histogram {
+    uint64_t count[METRICS_BUCKETS + 1];
+    uint64_t sum; /* of the units */
+};
+
+struct metrics {
+    uint64_t requests[METRICS_OPERATIONS][METRICS_RESULTS];
+    struct metrics_histogram latency[METRICS_GROUPS]; /* microseconds */
+    struct metrics_histogram wait, hold;              /* milliseconds */
+    uint64_t held[METRICS_KINDS], waiting;
+    uint64_t acquired[METRICS_KINDS], released[METRICS_KINDS], expired[METRICS_KINDS], lost[METRICS_KINDS],
+        broken[METRICS_KINDS];
+};
+
+/* Of each histogram's first bucket and how many buckets it has, the last but for +Inf. */
+enum { METRICS_LATENCY_FIRST = 2, METRICS_LATENCY_BUCKETS = 23, METRICS_TIME_FIRST = 0, METRICS_TIME_BUCKETS = 28 };
+
+extern const char *const metrics_operation_names[METRICS_OPERATIONS];
+extern const char *const metrics_result_names[METRICS_RESULTS];
+extern const char *const metrics_group_names[METRICS_GROUPS];
+extern const char *const metrics_kind_names[METRICS_KINDS];
+
+/* Can this operation acquire something, and so be refused it? */
+bool metrics_acquires(enum metrics_operation operation);
+
+/* Nanoseconds of CLOCK_MONOTONIC: to measure how long something took. */
+uint64_t metrics_clock(void);
+
+/* A request was answered with this negated errno.  `waited`: it waited for a
+ * lock, which is shown apart from how long requests take. */
+void metrics_count(struct metrics *metrics, enum metrics_operation operation, int error, uint64_t since, bool waited);
+
+void metrics_held_for(struct metrics *metrics, int64_t milliseconds);
+
+#endif

@@ -1,0 +1,248 @@
+/* notify: telling the kernel what changed behind its back; see notify.h.
+ *
+ * The queue is not GLib's: ThreadSanitizer does not see what orders the two ends
+ * of that.
+ */
+#include "fs/kernel/notify.h"
+
+#include <ev.h>
+#include <glib.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <sys/uio.h>
+
+#include "fs/options/options.h"
+
+STAILQ_HEAD(notify_queue, notify_message);
+
+struct notify {
+    struct fuse_session *session;
+    struct ev_loop *loop;
+    pthread_mutex_t mutex; /* of the queue */
+    pthread_cond_t filled;
+    struct notify_queue queue;
+    GThread *thread; /* NULL: notifications are dropped */
+    ev_async ended;
+    bool has_ended;   /* the loop's */
+    uint64_t sent;    /* the loop's, too */
+    GHashTable *last; /* the last one sent of a name (by its hash), if not all were told */
+    bool can_expire;
+    _Atomic uint64_t told, expired;
+    _Atomic uint64_t awaited; /* `progress` when `expired` has reached it */
+    ev_async progress;
+    void (*then)(void *arg);
+    void *arg;
+};
+
+struct notify_message {
+    STAILQ_ENTRY(notify_message) next;
+    uint64_t parent;
+    uint64_t child; /* 0: the entry is only forgotten */
+    bool last, expire;
+    char name[];
+};
+
+static struct notify_message *notify_pop(struct notify *notify)
+{
+    pthread_mutex_lock(&notify->mutex);
+    while (STAILQ_EMPTY(&notify->queue)) {
+        pthread_cond_wait(&notify->filled, &notify->mutex);
+    }
+    struct notify_message *message = STAILQ_FIRST(&notify->queue);
+    STAILQ_REMOVE_HEAD(&notify->queue, next);
+    pthread_mutex_unlock(&notify->mutex);
+    return message;
+}
+
+/* fuse_notify_inval_entry_out with the flag of protocol 7.38, which not all headers
+ * and libraries have that we are built with. */
+struct notify_expiry {
+    uint64_t parent;
+    uint32_t length;
+    uint32_t flags;
+};
+#define NOTIFY_EXPIRE_ONLY 1
+
+static void notify_expire(struct notify *notify, const struct notify_message *message)
+{
+    size_t length = strlen(message->name);
+    struct notify_expiry expiry = {.parent = message->parent, .length = (uint32_t)length, .flags = NOTIFY_EXPIRE_ONLY};
+    struct fuse_out_header header = {.len = (uint32_t)(sizeof header + sizeof expiry + length + 1),
+                                     .error = FUSE_NOTIFY_INVAL_ENTRY};
+    struct iovec parts[] = {{&header, sizeof header}, {&expiry, sizeof expiry}, {(char *)message->name, length + 1}};
+    ssize_t ignored = writev(fuse_session_fd(notify->session), parts, G_N_ELEMENTS(parts));
+    (void)ignored; /* ENOENT: the kernel does not keep it */
+}
+
+static void *notify_run(void *arg)
+{
+    struct notify *notify = arg;
+    bool last = false;
+    while (!last) {
+        struct notify_message *message = notify_pop(notify);
+        last = message->last;
+        if (message->expire) {
+            notify_expire(notify, message);
+        }
+        if (++notify->expired >= notify->awaited) {
+            ev_async_send(notify->loop, &notify->progress);
+        }
+        /* ENOENT: the kernel does not know it any more. */
+        if (message->child) {
+            fuse_lowlevel_notify_delete(notify->session, message->parent, message->child, message->name,
+                                        strlen(message->name));
+        } else if (!last) {
+            fuse_lowlevel_notify_inval_entry(notify->session, message->parent, message->name, strlen(message->name));
+        }
+        g_free(message);
+        notify->told++;
+    }
+    ev_async_send(notify->loop, &notify->ended);
+    return NULL;
+}
+
+static void notify_progress(struct ev_loop *loop, ev_async *async, int events)
+{
+    struct notify *notify = async->data;
+    (void)loop;
+    (void)events;
+    notify->awaited = UINT64_MAX;
+    if (notify->then) {
+        notify->then(notify->arg);
+    }
+}
+
+static void notify_ended(struct ev_loop *loop, ev_async *async, int events)
+{
+    struct notify *notify = async->data;
+    (void)loop;
+    (void)events;
+    notify->has_ended = true;
+}
+
+struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop)
+{
+    struct notify *notify = g_new0(struct notify, 1);
+    notify->session = session;
+    notify->loop = loop;
+    if (session) {
+        ev_async_init(&notify->ended, notify_ended);
+        notify->ended.data = notify;
+        ev_async_start(loop, &notify->ended);
+        notify->awaited = UINT64_MAX;
+        ev_async_init(&notify->progress, notify_progress);
+        notify->progress.data = notify;
+        ev_async_start(loop, &notify->progress);
+        ev_unref(loop); /* they alone do not keep the loop running */
+        ev_unref(loop);
+        pthread_mutex_init(&notify->mutex, NULL);
+        pthread_cond_init(&notify->filled, NULL);
+        STAILQ_INIT(&notify->queue);
+        notify->last = g_hash_table_new(NULL, NULL);
+        notify->thread = g_thread_new("notify", notify_run, notify);
+    }
+    return notify;
+}
+
+static void notify_send(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool expire,
+                        bool last)
+{
+    if (notify->thread) {
+        size_t size = strlen(name) + 1;
+        struct notify_message *message = g_malloc(sizeof *message + size);
+        message->parent = parent;
+        message->child = child;
+        message->last = last;
+        message->expire = expire;
+        memcpy(message->name, name, size);
+        notify->sent++;
+        pthread_mutex_lock(&notify->mutex);
+        STAILQ_INSERT_TAIL(&notify->queue, message, next);
+        pthread_cond_signal(&notify->filled);
+        pthread_mutex_unlock(&notify->mutex);
+    }
+}
+
+void notify_finish(struct notify *notify)
+{
+    if (!notify->thread) {
+        return;
+    }
+    notify_send(notify, 0, 0, "", false, true);
+    while (!notify->has_ended) {
+        ev_run(notify->loop, EVRUN_ONCE);
+    }
+    ev_ref(notify->loop);
+    ev_ref(notify->loop);
+    ev_async_stop(notify->loop, &notify->ended);
+    ev_async_stop(notify->loop, &notify->progress);
+    g_thread_join(notify->thread);
+    notify->thread = NULL;
+    g_hash_table_unref(notify->last);
+    pthread_cond_destroy(&notify->filled);
+    pthread_mutex_destroy(&notify->mutex);
+}
+
+void notify_free(struct notify *notify)
+{
+    if (notify) {
+        notify_finish(notify);
+        g_free(notify);
+    }
+}
+
+void notify_can_expire(struct notify *notify)
+{
+    notify->can_expire = true;
+}
+
+static gpointer notify_key(uint64_t parent, const char *name)
+{
+    return GUINT_TO_POINTER(g_str_hash(name) ^ (guint)(parent >> 7));
+}
+
+uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool kept)
+{
+    if (!notify->thread) {
+        return 0;
+    }
+    if (notify->told == notify->sent) {
+        g_hash_table_remove_all(notify->last);
+    }
+    notify_send(notify, parent, child, name, kept && notify->can_expire, false);
+    g_hash_table_insert(notify->last, notify_key(parent, name), (gpointer)(uintptr_t)notify->sent);
+    return notify->sent;
+}
+
+uint64_t notify_told(struct notify *notify)
+{
+    return notify->thread ? notify->told : UINT64_MAX;
+}
+
+bool notify_is_behind(struct notify *notify, uint64_t parent, const char *name)
+{
+    return notify->thread &&
+           (uintptr_t)g_hash_table_lookup(notify->last, notify_key(parent, name)) > (uintptr_t)notify->told;
+}
+
+uint64_t notify_expired(struct notify *notify)
+{
+    return notify->thread && notify->can_expire ? notify->expired : UINT64_MAX;
+}
+
+void notify_when_expired(struct notify *notify, uint64_t number, void (*then)(void *arg), void *arg)
+{
+    notify->then = then;
+    notify->arg = arg;
+    notify->awaited = number;
+    if (notify->expired >= number) { /* meanwhile */
+        ev_async_send(notify->loop, &notify->progress);
+    }
+}
+
+void notify_changed(struct notify *notify, uint64_t parent, const char *name)
+{
+    notify_send(notify, parent, 0, name, false, false);
+}

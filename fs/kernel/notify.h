@@ -1,0 +1,55 @@
+/* notify: telling the kernel what changed behind its back.
+ *
+ * A thread of its own: fuse_lowlevel_notify_delete and _inval_entry take a lock
+ * of the directory that may be held by a system call which only the loop can
+ * answer, so called from the loop they deadlock.  (Linux fs/fuse/dir.c,
+ * fuse_reverse_inval_entry.)
+ */
+#ifndef FS_KERNEL_NOTIFY_H
+#define FS_KERNEL_NOTIFY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ev_loop;
+struct fuse_session;
+struct notify;
+
+/* NULL for `session` (tests without a mount): notifications are dropped. */
+struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop);
+
+/* Ends the thread when it has told all; runs the loop meanwhile, so that what
+ * the kernel needs for it is answered.  Notifications are dropped from then on. */
+void notify_finish(struct notify *notify);
+
+/* Finishes if need be.  NULL is allowed. */
+void notify_free(struct notify *notify);
+
+/* This kernel can be told to ask again for an entry that it keeps (Linux 6.2). */
+void notify_can_expire(struct notify *notify);
+
+/* The name is gone: its entry is dropped and inotify tells DELETE_SELF.  Returns
+ * the number of the notification, 0 if it is dropped.
+ *
+ * Dropping takes the locks of the directory and of the file.  So who answers a
+ * call that holds the file's lock, as setxattr(2) does, must not wait for it; but
+ * if the kernel may have `kept` the entry it is told first to ask for it again,
+ * which takes the directory's lock only. */
+uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool kept);
+
+/* The number of the last one that the kernel was told: until then it may still be
+ * told of those that came after it. */
+uint64_t notify_told(struct notify *notify);
+
+/* Is the kernel still to be told of an end of that name that was sent? */
+bool notify_is_behind(struct notify *notify, uint64_t parent, const char *name);
+
+/* The number of the last one whose entry the kernel does not go by any more. */
+uint64_t notify_expired(struct notify *notify);
+/* Calls `then` from the loop when that has reached `number`, or earlier. */
+void notify_when_expired(struct notify *notify, uint64_t number, void (*then)(void *arg), void *arg);
+
+/* What is remembered of the name ("not there") is no longer so. */
+void notify_changed(struct notify *notify, uint64_t parent, const char *name);
+
+#endif

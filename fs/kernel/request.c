@@ -1,0 +1,341 @@
+/* request: a kernel request on its way to its one reply; see request.h. */
+#include "fs/kernel/request.h"
+
+#include <errno.h>
+
+#include "fs/kernel/notify.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/handle.h"
+
+struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node)
+{
+    struct request *r = g_new0(struct request, 1);
+    r->fs = fs;
+    r->req = req;
+    r->node = node ? tree_ref(node) : NULL;
+    r->references = 1;
+    r->operation = (uint8_t)operation;
+    r->since = metrics_clock();
+    fs->requests++;
+    return r;
+}
+
+struct request *request_ref(struct request *r)
+{
+    r->references++;
+    return r;
+}
+
+void request_unref(struct request *r)
+{
+    if (--r->references == 0) {
+        g_free(r);
+    }
+}
+
+bool request_is_foreign(const struct request *r)
+{
+    return fuse_req_ctx(r->req)->pid == 0;
+}
+
+struct owner *request_caller(struct request *r)
+{
+    if (!r->has_caller) {
+        r->caller = owner_get(r->fs->owners, fuse_req_ctx(r->req)->pid);
+        r->has_caller = true;
+    }
+    return r->caller;
+}
+
+uid_t request_uid(const struct request *r)
+{
+    return fuse_req_ctx(r->req)->uid;
+}
+
+static void request_measure(const struct request *r, int error)
+{
+    bool inside = r->node && r->node->control;
+    metrics_count(r->fs->metrics, inside ? METRICS_CONTROL : r->operation, error, r->since, r->queued);
+}
+
+/* The kernel has been answered: nothing of the request may be used again. */
+static void request_end(struct request *r, int error)
+{
+    struct fs *fs = r->fs;
+    request_measure(r, error);
+    request_unpark(r);
+    if (r->is_interrupted) {
+        TAILQ_REMOVE(&fs->interrupted, r, interrupted);
+        r->is_interrupted = false;
+    }
+    if (r->opens && r->handle) {
+        handle_free(fs, r->handle);
+    }
+    owner_unref(r->caller);
+    tree_unref(fs->tree, r->node);
+    tree_unref(fs->tree, r->other);
+    g_clear_pointer(&r->name, g_free);
+    r->req = NULL;
+    r->handle = NULL;
+    r->node = NULL;
+    r->other = NULL;
+    r->caller = NULL;
+    r->hold = NULL;
+    fs->requests--;
+    request_unref(r);
+}
+
+/* libfuse may call this inside fuse_req_interrupt_func, or while it handles the
+ * INTERRUPT: only mark and queue. */
+static void request_interrupted(fuse_req_t req, void *arg)
+{
+    struct request *r = arg;
+    (void)req;
+    if (!r->is_interrupted) {
+        r->is_interrupted = true;
+        TAILQ_INSERT_TAIL(&r->fs->interrupted, r, interrupted);
+        ev_idle_start(r->fs->loop, &r->fs->interrupts);
+    }
+}
+
+void request_park(struct request *r, struct request_queue *queue, void (*resume)(struct request *),
+                  void (*cancel)(struct request *))
+{
+    r->queue = queue;
+    r->resume = resume;
+    r->cancel = cancel;
+    TAILQ_INSERT_TAIL(queue, r, parked);
+    if (r->ticket) {
+        control_asks(r);
+    }
+    fuse_req_interrupt_func(r->req, request_interrupted, r);
+}
+
+static void request_set_alarm(struct fs *fs)
+{
+    const struct request *first = TAILQ_FIRST(&fs->sleeping);
+    ev_timer_stop(fs->loop, &fs->alarm);
+    if (first) {
+        ev_now_update(fs->loop);
+        ev_timer_set(&fs->alarm, (double)MAX(first->wake - clock_now(), 1) / 1000, 0);
+        ev_timer_start(fs->loop, &fs->alarm);
+    }
+}
+
+void request_sleep(struct request *r, clock_ms when, void (*resume)(struct request *), void (*cancel)(struct request *))
+{
+    struct fs *fs = r->fs;
+    struct request *later;
+    r->wake = when;
+    TAILQ_FOREACH(later, &fs->sleeping, parked) {
+        if (later->wake > when) {
+            break;
+        }
+    }
+    request_park(r, &fs->sleeping, resume, cancel);
+    if (later) {
+        TAILQ_REMOVE(&fs->sleeping, r, parked);
+        TAILQ_INSERT_BEFORE(later, r, parked);
+    }
+    request_set_alarm(fs);
+}
+
+void request_wake(struct fs *fs)
+{
+    struct request *r;
+    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {
+        request_unpark(r);
+        r->resume(r);
+    }
+    request_set_alarm(fs);
+}
+
+void request_unpark(struct request *r)
+{
+    if (r->queue) {
+        TAILQ_REMOVE(r->queue, r, parked);
+        r->queue = NULL;
+    }
+    if (r->asks) {
+        control_asks_no_more(r);
+    }
+}
+
+void request_resume_all(struct request_queue *queue)
+{
+    /* One that parks again goes into another queue: this one's owner is settled. */
+    struct request_queue all = TAILQ_HEAD_INITIALIZER(all);
+    TAILQ_CONCAT(&all, queue, parked);
+    struct request *r;
+    TAILQ_FOREACH(r, &all, parked) {
+        r->queue = &all;
+    }
+    while ((r = TAILQ_FIRST(&all))) {
+        request_unpark(r);
+        r->resume(r);
+    }
+}
+
+void request_cancel_interrupted(struct fs *fs)
+{
+    struct request *r;
+    while ((r = TAILQ_FIRST(&fs->interrupted))) {
+        TAILQ_REMOVE(&fs->interrupted, r, interrupted);
+        r->is_interrupted = false;
+        if (r->queue) {
+            request_unpark(r);
+            r->cancel(r);
+        }
+    }
+}
+
+void request_reply(struct request *r, int error)
+{
+    if (error && error != -EINTR) {
+        handle_refuse(r, error);
+    }
+    fuse_reply_err(r->req, -error);
+    request_end(r, error);
+}
+
+void request_reply_when_told(struct request *r, int error)
+{
+    struct fs *fs = r->fs;
+    if (!r->node->kept && r->node->expired <= notify_expired(fs->notify)) {
+        request_reply(r, error);
+        return;
+    }
+    r->error = error;
+    TAILQ_INSERT_TAIL(&fs->untold, r, parked);
+    ev_idle_start(fs->loop, &fs->teller); /* the name may go only after this in the call under way */
+}
+
+/* setxattr(2) holds the lock of its file: an earlier notification may stand before
+ * the one that is waited for and need that lock, also if it is of another file that
+ * had the name (fuse_reverse_inval_entry locks whatever has it). */
+static bool request_must_not_wait(const struct request *r)
+{
+    return r->node->behind && r->operation == METRICS_SETXATTR;
+}
+
+static void request_reply_told_again(void *arg)
+{
+    request_reply_told(arg);
+}
+
+void request_reply_told(struct fs *fs)
+{
+    uint64_t expired = notify_expired(fs->notify), next = UINT64_MAX;
+    for (struct request *r = TAILQ_FIRST(&fs->untold), *after; r; r = after) {
+        after = TAILQ_NEXT(r, parked);
+        if (r->node->expired <= expired || request_must_not_wait(r)) {
+            TAILQ_REMOVE(&fs->untold, r, parked);
+            request_reply(r, r->error);
+        } else {
+            next = MIN(next, r->node->expired);
+        }
+    }
+    if (next != UINT64_MAX) {
+        notify_when_expired(fs->notify, next, request_reply_told_again, fs);
+    }
+}
+
+/* -ENOENT from libfuse says that the caller is gone and the kernel will send
+ * neither RELEASE nor FORGET for it. */
+void request_reply_open(struct request *r)
+{
+    r->file.fh = (uint64_t)(uintptr_t)r->handle;
+    r->file.direct_io = 1;
+    int result;
+    if (r->creates) {
+        struct fuse_entry_param entry;
+        handle_entry(r->fs, r->node, &entry);
+        tree_remember(r->node);
+        result = fuse_reply_create(r->req, &entry, &r->file);
+        if (result == -ENOENT) {
+            tree_forget(r->fs->tree, r->node, 1);
+        }
+    } else {
+        result = fuse_reply_open(r->req, &r->file);
+    }
+    if (result != -ENOENT) {
+        r->opens = false;
+    }
+    request_end(r, 0);
+}
+
+bool request_reply_opendir(struct request *r)
+{
+    bool taken = fuse_reply_open(r->req, &r->file) != -ENOENT;
+    request_end(r, 0);
+    return taken;
+}
+
+void request_reply_statfs(struct request *r, const struct statvfs *filesystem)
+{
+    fuse_reply_statfs(r->req, filesystem);
+    request_end(r, 0);
+}
+
+void request_reply_poll(struct request *r, unsigned events)
+{
+    fuse_reply_poll(r->req, events);
+    request_end(r, 0);
+}
+
+void request_reply_entry(struct request *r, const struct fuse_entry_param *entry)
+{
+    if (entry->ino) {
+        tree_remember(r->node);
+    }
+    if (fuse_reply_entry(r->req, entry) == -ENOENT && entry->ino) {
+        tree_forget(r->fs->tree, r->node, 1);
+    }
+    request_end(r, entry->ino ? 0 : -ENOENT);
+}
+
+void request_reply_attr(struct request *r, const struct stat *attributes, double timeout)
+{
+    fuse_reply_attr(r->req, attributes, timeout);
+    request_end(r, 0);
+}
+
+void request_reply_buffer(struct request *r, const char *buffer, size_t size)
+{
+    fuse_reply_buf(r->req, buffer, size);
+    request_end(r, 0);
+}
+
+void request_reply_write(struct request *r, size_t count)
+{
+    fuse_reply_write(r->req, count);
+    request_end(r, 0);
+}
+
+void request_reply_lock(struct request *r, const struct flock *lock)
+{
+    fuse_reply_lock(r->req, lock);
+    request_end(r, 0);
+}
+
+void request_reply_xattr_size(struct request *r, size_t size)
+{
+    fuse_reply_xattr(r->req, size);
+    request_end(r, 0);
+}
+
+void request_reply_readlink(struct request *r, const char *target)
+{
+    fuse_reply_readlink(r->req, target);
+    request_end(r, 0);
+}
+
+void request_done(void *arg, enum backend_result result)
+{
+    request_reply(arg, fs_error(result));
+}
+
+void request_released(void *arg, enum backend_result result)
+{
+    request_reply_when_told(arg, fs_error(result));
+}

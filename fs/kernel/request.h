@@ -1,0 +1,159 @@
+/* request: a kernel request on its way to its one reply.
+ *
+ * It owns the fuse_req_t and whatever it refers to.  Exactly one request_reply_
+ * function ends it, at once or much later; a request that waits is parked, not
+ * a thread, and an INTERRUPT from the kernel calls its `cancel`.
+ */
+#ifndef FS_KERNEL_REQUEST_H
+#define FS_KERNEL_REQUEST_H
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "fs/control/control.h"
+#include "fs/fs.h"
+#include "fs/kernel/metrics.h"
+
+struct handle;
+struct node;
+
+enum content_reply { CONTENT_REPLY_WRITTEN, CONTENT_REPLY_OPEN, CONTENT_REPLY_ATTRIBUTES };
+
+struct request {
+    TAILQ_ENTRY(request) parked;      /* in the queue it waits in */
+    TAILQ_ENTRY(request) interrupted; /* in fs->interrupted */
+    struct control_link asking;       /* of one that asks */
+    struct fs *fs;
+    fuse_req_t req;
+    struct owner *caller;          /* see request_caller */
+    struct node *node;             /* counted */
+    struct node *other;            /* look-up, rename: the directory; link: the file linked to; counted */
+    struct handle *handle;         /* see `opens` */
+    struct hold *hold;             /* what its backend call is about */
+    struct backend_ticket *ticket; /* a claim of its own that is asked for or waits */
+    struct request_queue *queue;   /* where it is parked, or NULL */
+    void (*then)(struct request *r, enum backend_result result);           /* after a backend call */
+    void (*resume)(struct request *r);                                     /* after the wait it is parked on */
+    void (*cancel)(struct request *r);                                     /* must reply EINTR and undo */
+    void (*reply)(struct request *r);                                      /* after handle_acquire */
+    void (*elsewhere)(struct request *r, const struct backend_info *info); /* another mount holds it: attributes.c */
+    char *name;                                                            /* owned */
+    struct fuse_file_info file;
+    uint64_t since;    /* metrics_clock */
+    uint8_t operation; /* enum metrics_operation */
+    uint32_t references;
+    int error;       /* of request_reply_when_told */
+    mode_t mode;     /* of what is created */
+    bool sets_times; /* SETATTR of them, and of nothing else */
+    bool opens;      /* `handle` is new: freed unless the reply hands it to the kernel */
+    bool creates;    /* answered by fuse_reply_create */
+    bool waited;     /* has waited for a provisional second once */
+    bool awaits;     /* is to wait for one of another mount: `awaited` */
+    bool blocks;     /* a lock request that waits */
+    bool busy_young; /* refused by a lease in its first second */
+    bool queued;     /* has waited for a lock */
+    bool asks;       /* is on CONTROL_ASKING */
+    bool is_interrupted;
+    bool has_caller;
+    clock_ms wake; /* of one that sleeps */
+    struct {
+        clock_ms until; /* 0: it has not waited */
+        uint64_t fence;
+        int64_t pause;
+    } awaited;
+    struct {
+        GBytes *bytes; /* to be written; NULL: cut or fill to offset */
+        off_t offset;
+        size_t length;
+        uint32_t size; /* of the whole, when done */
+        bool append;
+        enum content_reply reply;
+    } content;
+    struct content_times {
+        struct timespec time[2]; /* access, modification */
+        bool explicit_times;     /* false: now, whenever that is */
+    } times;
+    union {
+        struct {
+            struct flock range;
+            uint64_t start, end, party;
+            enum backend_mode mode;
+        } lock;
+        struct {
+            struct stat stat;
+            int set;
+            struct backend_ticket *ticket; /* of the holder, as the store has told just now; or NULL */
+        } attributes;
+        struct {
+            size_t size;
+            off_t offset;
+        } read;
+        struct backend_directory directory; /* to be made */
+        struct hold *replaced;              /* of a rename: what the caller has by the new name; counted */
+        struct {
+            const struct xattr *attribute;
+            size_t size;
+            char *value;
+        } xattr;
+    };
+};
+
+/* `node` may be NULL; gets a reference of its own. */
+struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node);
+
+/* Keeps the structure (not the request) alive over a call that may reply. */
+struct request *request_ref(struct request *r);
+void request_unref(struct request *r);
+
+/* The process that asked; NULL when it has none here (see owner.h).  Borrowed. */
+struct owner *request_caller(struct request *r);
+/* Is it of a process in a pid namespace that the daemon cannot see? (The kernel
+ * tells pid 0 then; fs/fuse/dev.c, fuse_get_req.) */
+bool request_is_foreign(const struct request *r);
+uid_t request_uid(const struct request *r);
+
+/* Waits at the end of `queue` for its owner to resume it.  Interruptible. */
+void request_park(struct request *r, struct request_queue *queue, void (*resume)(struct request *),
+                  void (*cancel)(struct request *));
+/* Waits until clock_now() has reached `when`, then goes on with `resume`.
+ * Interruptible. */
+void request_sleep(struct request *r, clock_ms when, void (*resume)(struct request *),
+                   void (*cancel)(struct request *));
+/* Resumes those whose time has come. */
+void request_wake(struct fs *fs);
+
+/* Takes it out of its queue. */
+void request_unpark(struct request *r);
+
+/* Takes all out of `queue` and resumes them in order of arrival. */
+void request_resume_all(struct request_queue *queue);
+
+/* Cancels what the kernel has interrupted; from the loop, outside of handlers. */
+void request_cancel_interrupted(struct fs *fs);
+
+/* Replies.  `error` is 0 or a negated errno. */
+void request_reply(struct request *r, int error);
+/* The same when the kernel does not go any more by what it has kept of r->node's
+ * name, if the name has gone.  Not for calls that hold the directory's lock. */
+void request_reply_when_told(struct request *r, int error);
+/* Replies to those of these whose time has come. */
+void request_reply_told(struct fs *fs);
+void request_reply_open(struct request *r);
+/* False when the caller is gone: the kernel will not close it. */
+bool request_reply_opendir(struct request *r);
+void request_reply_statfs(struct request *r, const struct statvfs *filesystem);
+void request_reply_poll(struct request *r, unsigned events);
+void request_reply_entry(struct request *r, const struct fuse_entry_param *entry);
+void request_reply_attr(struct request *r, const struct stat *attributes, double timeout);
+void request_reply_buffer(struct request *r, const char *buffer, size_t size);
+void request_reply_write(struct request *r, size_t count);
+void request_reply_lock(struct request *r, const struct flock *lock);
+void request_reply_xattr_size(struct request *r, size_t size);
+void request_reply_readlink(struct request *r, const char *target);
+
+/* The completion of a plain backend call: replies with its outcome. */
+void request_done(void *arg, enum backend_result result);
+/* The same with request_reply_when_told. */
+void request_released(void *arg, enum backend_result result);
+
+#endif

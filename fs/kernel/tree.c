@@ -1,0 +1,383 @@
+/* tree: names and inodes; see tree.h. */
+#include "fs/kernel/tree.h"
+
+#include <glib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "fs/kernel/notify.h"
+#include "fs/options/options.h"
+
+struct tree {
+    GHashTable *names; /* a set of nodes, by parent and name */
+    struct node *root;
+    GHashTable *links; /* ino -> how many names share it, when more than one did */
+    uint64_t next_ino;
+    GHashTable *unnamed; /* a set of nodes, by address: those not in `names` */
+    struct notify *notify;
+    GQueue resting;    /* freed when the kernel was told of their end, in the order of that */
+    GPtrArray *strays; /* those of them that are used; mostly there are none */
+};
+
+struct tree_key {
+    const struct node *parent;
+    const char *name;
+};
+
+/* A look-up key is told from a node by its odd address, so that looking up
+ * needs no node and a node needs no key. */
+static struct tree_key tree_key_of(const void *pointer)
+{
+    if ((uintptr_t)pointer & 1) {
+        return *(const struct tree_key *)((const char *)pointer - 1);
+    }
+    const struct node *node = pointer;
+    return (struct tree_key){node->parent, node->name};
+}
+
+static guint tree_hash(gconstpointer pointer)
+{
+    struct tree_key key = tree_key_of(pointer);
+    return g_str_hash(key.name) * 31 + g_direct_hash((const char *)key.parent + ((uintptr_t)key.parent >> 7));
+}
+
+static gboolean tree_equal(gconstpointer a, gconstpointer b)
+{
+    struct tree_key left = tree_key_of(a), right = tree_key_of(b);
+    return left.parent == right.parent && strcmp(left.name, right.name) == 0;
+}
+
+static struct node *tree_node_new(struct tree *tree, struct node *parent, const char *name, mode_t type)
+{
+    size_t length = strlen(name) + 1;
+    struct node *node = g_malloc0(sizeof *node + length);
+    node->name = memcpy(node->storage, name, length);
+    node->parent = parent ? tree_ref(parent) : NULL;
+    node->ino = tree->next_ino++;
+    node->references = 1;
+    node->mode = (uint16_t)type;
+    if (S_ISDIR(type)) {
+        node->directory = g_new0(struct node_directory, 1);
+        node->directory->attributes.width = 1;
+    }
+    return node;
+}
+
+struct tree *tree_new(void)
+{
+    struct tree *tree = g_new0(struct tree, 1);
+    tree->names = g_hash_table_new(tree_hash, tree_equal);
+    tree->links = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
+    tree->unnamed = g_hash_table_new(g_direct_hash, g_direct_equal);
+    tree->strays = g_ptr_array_new();
+    tree->next_ino = FUSE_ROOT_ID;
+    tree->root = tree_node_new(tree, NULL, "", S_IFDIR);
+    return tree;
+}
+
+void tree_rest_for(struct tree *tree, struct notify *notify)
+{
+    tree->notify = notify;
+}
+
+static void tree_node_free(struct node *node)
+{
+    if (node->directory && node->directory->attributes.meta) {
+        g_bytes_unref(node->directory->attributes.meta);
+    }
+    if (node->name != node->storage) {
+        g_free(node->name);
+    }
+    g_free(node->directory);
+    g_free(node);
+}
+
+void tree_free(struct tree *tree)
+{
+    if (!tree) {
+        return;
+    }
+    GHashTable *sets[] = {tree->names, tree->unnamed};
+    for (size_t i = 0; i < G_N_ELEMENTS(sets); i++) {
+        GHashTableIter iter;
+        gpointer node;
+        g_hash_table_iter_init(&iter, sets[i]);
+        while (g_hash_table_iter_next(&iter, &node, NULL)) {
+            g_hash_table_iter_steal(&iter);
+            tree_node_free(node);
+        }
+        g_hash_table_destroy(sets[i]);
+    }
+    while (!g_queue_is_empty(&tree->resting)) {
+        tree_node_free(g_queue_pop_head(&tree->resting));
+    }
+    g_hash_table_destroy(tree->links);
+    g_ptr_array_free(tree->strays, TRUE);
+    tree_node_free(tree->root);
+    g_free(tree);
+}
+
+struct node *tree_root(struct tree *tree)
+{
+    return tree->root;
+}
+
+struct node *tree_node(struct tree *tree, uint64_t id)
+{
+    return id == FUSE_ROOT_ID ? tree->root : (struct node *)(uintptr_t)id;
+}
+
+uint64_t tree_id(struct tree *tree, const struct node *node)
+{
+    return node == tree->root ? FUSE_ROOT_ID : (uint64_t)(uintptr_t)node;
+}
+
+static void tree_set_stray(struct tree *tree, struct node *node, bool stray)
+{
+    if (stray && !node->stray) {
+        g_ptr_array_add(tree->strays, node);
+    } else if (!stray && node->stray) {
+        g_ptr_array_remove_fast(tree->strays, node);
+    }
+    node->stray = stray;
+}
+
+static bool tree_is_used(const struct node *node)
+{
+    return !LIST_EMPTY(&node->handles) || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
+}
+
+struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last)
+{
+    bool found = !last;
+    for (guint i = 0; i < tree->strays->len; i++) {
+        struct node *node = g_ptr_array_index(tree->strays, i);
+        if (found && tree_is_used(node) && node->parent == parent && strcmp(node->name, name) == 0) {
+            return node;
+        }
+        found = found || node == last;
+    }
+    return NULL;
+}
+
+struct node *tree_find(struct tree *tree, const struct node *parent, const char *name)
+{
+    struct tree_key key = {parent, name};
+    struct node *node = g_hash_table_lookup(tree->names, (const char *)&key + 1);
+    if (!node && tree->strays->len) {
+        node = tree_find_stray(tree, parent, name, NULL);
+        if (node) {
+            tree_attach(tree, node);
+        }
+    }
+    return node;
+}
+
+struct node *tree_get(struct tree *tree, struct node *parent, const char *name, mode_t type)
+{
+    struct node *node = tree_find(tree, parent, name);
+    if (node && (node->mode & S_IFMT) == (type & S_IFMT)) {
+        return tree_ref(node);
+    }
+    if (node) {
+        tree_detach(tree, node);
+    }
+    node = tree_node_new(tree, parent, name, type);
+    node->hashed = true;
+    g_hash_table_add(tree->names, node);
+    return node;
+}
+
+struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type)
+{
+    struct node *node = tree_node_new(tree, parent, name, type);
+    g_hash_table_add(tree->unnamed, node);
+    return node;
+}
+
+GPtrArray *tree_all(struct tree *tree)
+{
+    GPtrArray *all = g_ptr_array_new();
+    GHashTable *sets[] = {tree->names, tree->unnamed};
+    for (size_t i = 0; i < G_N_ELEMENTS(sets); i++) {
+        GHashTableIter iter;
+        gpointer node;
+        g_hash_table_iter_init(&iter, sets[i]);
+        while (g_hash_table_iter_next(&iter, &node, NULL)) {
+            g_ptr_array_add(all, tree_ref(node));
+        }
+    }
+    return all;
+}
+
+struct node *tree_ref(struct node *node)
+{
+    node->references++;
+    return node;
+}
+
+static void tree_lay_to_rest(struct tree *tree, struct node *node)
+{
+    uint64_t told = tree->notify ? notify_told(tree->notify) : UINT64_MAX;
+    struct node *first;
+    if (node->told > told) {
+        g_queue_push_tail(&tree->resting, node);
+    } else {
+        tree_node_free(node);
+    }
+    while ((first = g_queue_peek_head(&tree->resting)) && first->told <= told) {
+        tree_node_free(g_queue_pop_head(&tree->resting));
+    }
+}
+
+static void tree_reap(struct tree *tree, struct node *node)
+{
+    while (node->references == 0 && node->lookups == 0 && node != tree->root) {
+        struct node *parent = node->parent;
+        g_hash_table_remove(node->hashed ? tree->names : tree->unnamed, node);
+        tree_set_stray(tree, node, false);
+        tree_unlink(tree, node);
+        tree_lay_to_rest(tree, node);
+        parent->references--;
+        node = parent;
+    }
+}
+
+void tree_unref(struct tree *tree, struct node *node)
+{
+    if (node) {
+        node->references--;
+        tree_reap(tree, node);
+    }
+}
+
+void tree_remember(struct node *node)
+{
+    node->lookups++;
+}
+
+void tree_forget(struct tree *tree, struct node *node, uint64_t count)
+{
+    node->lookups -= count < node->lookups ? count : node->lookups;
+    tree_reap(tree, node);
+}
+
+void tree_detach(struct tree *tree, struct node *node)
+{
+    if (node->hashed) {
+        g_hash_table_remove(tree->names, node);
+        g_hash_table_add(tree->unnamed, node);
+        node->hashed = false;
+        tree_set_stray(tree, node, tree_is_used(node));
+    }
+}
+
+void tree_attach(struct tree *tree, struct node *node)
+{
+    if (!node->hashed && node->parent && !g_hash_table_contains(tree->names, node)) {
+        g_hash_table_add(tree->names, node);
+        g_hash_table_remove(tree->unnamed, node);
+        node->hashed = true;
+        tree_set_stray(tree, node, false);
+    }
+}
+
+void tree_rename(struct tree *tree, struct node *node, struct node *parent, const char *name)
+{
+    struct node *there = tree_find(tree, parent, name);
+    struct node *before = node->parent;
+    if (there && there != node) {
+        tree_detach(tree, there);
+    }
+    tree_detach(tree, node);
+    char *old = node->name;
+    node->name = g_strdup(name);
+    if (old != node->storage) {
+        g_free(old);
+    }
+    node->parent = tree_ref(parent);
+    tree_unref(tree, before);
+    tree_attach(tree, node);
+}
+
+void tree_link(struct tree *tree, struct node *node, struct node *other)
+{
+    unsigned links = tree_links(tree, other);
+    int64_t *key = g_new(int64_t, 1);
+    *key = (int64_t)other->ino;
+    node->ino = other->ino;
+    node->linked = other->linked = true;
+    g_hash_table_replace(tree->links, key, GUINT_TO_POINTER(links + 1));
+}
+
+void tree_unlink(struct tree *tree, struct node *node)
+{
+    if (!node->linked) {
+        return;
+    }
+    int64_t key = (int64_t)node->ino;
+    unsigned links = GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &key));
+    if (links > 2) {
+        int64_t *copy = g_memdup2(&key, sizeof key);
+        g_hash_table_replace(tree->links, copy, GUINT_TO_POINTER(links - 1));
+    } else {
+        g_hash_table_remove(tree->links, &key);
+    }
+    node->linked = false;
+}
+
+unsigned tree_links(struct tree *tree, const struct node *node)
+{
+    int64_t key = (int64_t)node->ino;
+    unsigned links = node->linked ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &key)) : 0;
+    return links ? links : 1;
+}
+
+void tree_touch(struct node *directory)
+{
+    clock_gettime(CLOCK_REALTIME, &directory->directory->changed);
+}
+
+bool tree_path(const struct node *node, char *buffer, size_t size)
+{
+    size_t length = 0;
+    for (const struct node *at = node; at->parent; at = at->parent) {
+        length += strlen(at->name) + (at->parent->parent ? 1 : 0);
+    }
+    if (length >= size) {
+        return false;
+    }
+    buffer[length] = '\0';
+    for (const struct node *at = node; at->parent; at = at->parent) {
+        size_t part = strlen(at->name);
+        length -= part;
+        memcpy(buffer + length, at->name, part);
+        if (at->parent->parent) {
+            buffer[--length] = '/';
+        }
+    }
+    return true;
+}
+
+bool tree_child_path(const struct node *parent, const char *name, char *buffer, size_t size)
+{
+    size_t part = strlen(name) + 1;
+    if (!parent->parent) {
+        if (part > size) {
+            return false;
+        }
+        memcpy(buffer, name, part);
+        return true;
+    }
+    if (!tree_path(parent, buffer, size)) {
+        return false;
+    }
+    size_t length = strlen(buffer);
+    if (length + 1 + part > size) {
+        return false;
+    }
+    buffer[length] = '/';
+    memcpy(buffer + length + 1, name, part);
+    return true;
+}

@@ -1,0 +1,127 @@
+/* tree: names and inodes.
+ *
+ * A node stands for a name as long as the kernel knows it (look-up count), or
+ * something here refers to it: an open handle, a hold, a node below it.  There
+ * is one node for a name, whoever holds its lock, so that st_ino is the same
+ * through path and handle.  The one exception: when a name goes from file to
+ * symbolic link or back, the kernel needs another inode, and the old node is
+ * detached: it keeps its handles and its name but is not found by it.
+ *
+ * The kernel's node id is the address of the node; st_ino is a number that is
+ * never used twice.
+ */
+#ifndef FS_KERNEL_TREE_H
+#define FS_KERNEL_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+
+#include "backend/backend.h"
+
+struct fs;
+struct handle;
+struct hold;
+struct notify;
+struct tree;
+
+/* What a directory has beyond a name. */
+struct node_directory {
+    struct backend_directory attributes; /* meta: see meta.h */
+    uint32_t held;                       /* locks that this mount holds in it and below */
+    struct timespec changed;
+};
+
+struct node {
+    struct node *parent; /* counted; NULL for the root */
+    LIST_HEAD(, handle) handles;
+    LIST_HEAD(, hold) holds;          /* what is held, the latest first, and leases asked for */
+    LIST_HEAD(, hold) waiting;        /* handle locks that are asked for or wait: there may be thousands */
+    struct node_directory *directory; /* NULL for a lock */
+    uint64_t ino;
+    uint64_t lookups;
+    uint64_t told;    /* the last notification of its end: see notify_deleted */
+    uint64_t expired; /* the last that was of a kept entry */
+    uint32_t references;
+    uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
+    uint32_t parties; /* holds of lock owners (fcntl), in both lists */
+    uid_t uid;
+    gid_t gid;
+    uint16_t mode;   /* type and permissions */
+    bool hashed;     /* found by its name */
+    bool visible;    /* the kernel was told that it exists and not yet that it went */
+    bool kept;       /* and may go by that without asking again */
+    bool behind;     /* when it went the kernel was still to be told of an earlier end of the name */
+    bool stray;      /* in use, and another node is found by its name */
+    bool moved;      /* renamed: see opening.h */
+    uint8_t control; /* enum control_node: .leasefs and what is in it */
+    bool linked;     /* shares its ino with the node of another name: tree_link */
+    char *name;      /* first in `storage` */
+    char storage[];
+};
+
+struct tree *tree_new(void);
+/* Nodes of whose end the kernel is still to be told are kept until it was: their
+ * number would be that of another node else. */
+void tree_rest_for(struct tree *tree, struct notify *notify);
+void tree_free(struct tree *tree);
+struct node *tree_root(struct tree *tree);
+
+/* The node of a kernel node id. */
+struct node *tree_node(struct tree *tree, uint64_t id);
+uint64_t tree_id(struct tree *tree, const struct node *node);
+
+/* The node of a name in a directory, or NULL if none is known.  Not counted.  One
+ * that had to give way to another is found again when that has gone. */
+struct node *tree_find(struct tree *tree, const struct node *parent, const char *name);
+
+/* A node of that name that had to give way and still has handles or holds: the
+ * first after `last` (NULL: the first), or NULL. */
+struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last);
+
+/* The same, made with this type (S_IFREG, S_IFLNK, S_IFDIR) when it is not there;
+ * one of another type is detached.  With a new reference. */
+struct node *tree_get(struct tree *tree, struct node *parent, const char *name, mode_t type);
+
+/* A new node that is not found by its name until tree_attach or tree_rename. */
+struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type);
+
+/* All nodes but the root, those that are not found by name too, each with a new
+ * reference. */
+GPtrArray *tree_all(struct tree *tree);
+
+struct node *tree_ref(struct node *node);
+void tree_unref(struct tree *tree, struct node *node);
+
+/* The kernel's own references. */
+void tree_remember(struct node *node);
+void tree_forget(struct tree *tree, struct node *node, uint64_t count);
+
+/* From now on not found by its name. */
+void tree_detach(struct tree *tree, struct node *node);
+/* Found by it again, unless another node is. */
+void tree_attach(struct tree *tree, struct node *node);
+/* Gives it another name; a node that has that name is detached. */
+void tree_rename(struct tree *tree, struct node *node, struct node *parent, const char *name);
+
+/* Hard links: `node` is from now on the same file to users (st_ino) as `other`.
+ * They stay two nodes, as each name is a lock of its own. */
+void tree_link(struct tree *tree, struct node *node, struct node *other);
+/* One of the names has gone. */
+void tree_unlink(struct tree *tree, struct node *node);
+/* st_nlink. */
+unsigned tree_links(struct tree *tree, const struct node *node);
+
+/* Notes that the entries of a directory have changed (its mtime). */
+void tree_touch(struct node *directory);
+
+/* The path for the backend.  False if it is longer than `size`. */
+bool tree_path(const struct node *node, char *buffer, size_t size);
+/* The same of a name in a directory. */
+bool tree_child_path(const struct node *parent, const char *name, char *buffer, size_t size);
+
+#define TREE_PATH_MAX 4096
+
+#endif

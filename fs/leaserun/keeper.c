@@ -1,0 +1,323 @@
+/* keeper: the process that has the lock's file open; see
+ * keeper.h. */
+#include "fs/leaserun/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "fs/leaserun/terms.h"
+#include "fs/options/duration.h"
+
+/* What the keeper is told: a process group, or 0: let go. */
+typedef pid_t keeper_order;
+
+struct keeper {
+    const struct leaserun_claim *claim;
+    struct leaserun_view *view;
+    int socket;
+    pid_t group; /* 0: no command yet */
+    clock_ms deadline;
+    int64_t ttl;
+    bool lost;
+    bool killed;
+};
+
+/* --- the lock's attributes ------------------------------------------------------- */
+
+static int keeper_text(const struct keeper *k, const char *name, char *text, size_t size)
+{
+    ssize_t length = fgetxattr(k->claim->fd, name, text, size - 1);
+    if (length < 0) {
+        return -errno;
+    }
+    text[length] = '\0';
+    return 0;
+}
+
+static int keeper_time(const struct keeper *k, const char *name, int64_t *ret_ms)
+{
+    char text[64];
+    int result = keeper_text(k, name, text, sizeof text);
+    return result < 0 ? result : duration_parse(text, strlen(text), ret_ms);
+}
+
+/* --- reporting --------------------------------------------------------------------- */
+
+static void keeper_send(const struct keeper *k, const struct leaserun_report *report)
+{
+    /* Who does not listen is dead, and that is noticed where orders are read. */
+    send(k->socket, report, sizeof *report, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void keeper_report(const struct keeper *k, enum leaserun_word word, int error)
+{
+    keeper_send(k, &(struct leaserun_report){.word = word, .error = error});
+}
+
+static void keeper_show(struct keeper *k, clock_ms deadline, int64_t ttl)
+{
+    k->deadline = deadline;
+    k->ttl = ttl;
+    atomic_store(&k->view->ttl, ttl);
+    atomic_store(&k->view->deadline, deadline);
+}
+
+/* Until when it lasts: from before asking, so rather too early than too late. */
+static int keeper_look(struct keeper *k)
+{
+    clock_ms asked = clock_now(), before = k->deadline;
+    int64_t remaining, ttl;
+    int result = keeper_time(k, "user.lease.remaining", &remaining);
+    result = result < 0 ? result : keeper_time(k, "user.lease.ttl", &ttl);
+    if (result == 0) {
+        keeper_show(k, asked + remaining, ttl);
+        if (k->deadline < before) {
+            keeper_report(k, LEASERUN_SHORTENED, 0);
+        }
+    }
+    return result;
+}
+
+static _Noreturn void keeper_refuse(const struct keeper *k, int error)
+{
+    keeper_report(k, LEASERUN_REFUSED, error);
+    _exit(0);
+}
+
+/* --- acquiring ----------------------------------------------------------------------- */
+
+/* Nothing of the caller's is kept: not its pipes, which end when the command
+ * does, nor its directory. */
+static void keeper_detach(const struct keeper *k)
+{
+    unsigned low = (unsigned)(k->claim->fd < k->socket ? k->claim->fd : k->socket);
+    unsigned high = (unsigned)(k->claim->fd < k->socket ? k->socket : k->claim->fd);
+    int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd <= 2 && null >= 0; fd++) {
+        dup2(null, fd);
+    }
+    if (low > 3) {
+        close_range(3, low - 1, 0);
+    }
+    if (high > low + 1) {
+        close_range(low + 1, high - 1, 0);
+    }
+    close_range(high + 1, ~0U, 0);
+    if (chdir("/") != 0) {
+        return; /* it stays where it is */
+    }
+}
+
+static void keeper_lock(const struct keeper *k)
+{
+    int operation = (k->claim->shared ? LOCK_SH : LOCK_EX) | (k->claim->wait ? 0 : LOCK_NB);
+    while (flock(k->claim->fd, operation) != 0) {
+        if (errno != EINTR) {
+            keeper_refuse(k, errno);
+        }
+    }
+}
+
+static int keeper_set_ttl(const struct keeper *k)
+{
+    char text[32];
+    int size = snprintf(text, sizeof text, "%lldms", (long long)k->claim->ttl);
+    return fsetxattr(k->claim->fd, "user.lease.ttl", text, (size_t)size, 0) == 0 ? 0 : -errno;
+}
+
+static void keeper_acquire(struct keeper *k)
+{
+    struct leaserun_report report = {.word = LEASERUN_HELD};
+    char token[32];
+    sigset_t all;
+    keeper_lock(k);
+    int result = k->claim->ttl ? keeper_set_ttl(k) : 0;
+    result = result < 0 ? result : keeper_text(k, "user.lease.token", token, sizeof token);
+    result = result < 0 ? result : keeper_look(k);
+    if (result < 0) {
+        keeper_refuse(k, -result);
+    }
+    if (keeper_text(k, "user.lease.name", report.ticket, sizeof report.ticket) < 0) {
+        report.ticket[0] = '\0';
+    }
+    report.token = strtoull(token, NULL, 10);
+    /* From here on it does not stop or end with the job. */
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    setsid();
+    prctl(PR_SET_PDEATHSIG, 0);
+    keeper_send(k, &report);
+}
+
+/* --- keeping --------------------------------------------------------------------------- */
+
+static void keeper_kill_group(struct keeper *k)
+{
+    if (k->group && !k->killed) {
+        kill(-k->group, SIGKILL);
+        k->killed = true;
+    }
+}
+
+/* leaserun was killed: its command goes first, then the lock. */
+static _Noreturn void keeper_end_alone(struct keeper *k)
+{
+    keeper_kill_group(k);
+    /* What is dead and not waited for by anybody is still there. */
+    clock_ms until = clock_now() + leaserun_guard(k->ttl);
+    while (k->group && kill(-k->group, 0) == 0 && clock_now() < until) {
+        poll(NULL, 0, 1);
+    }
+    _exit(0);
+}
+
+static void keeper_obey(struct keeper *k)
+{
+    keeper_order order;
+    ssize_t size = recv(k->socket, &order, sizeof order, MSG_DONTWAIT);
+    if (size < 0 && errno == EAGAIN) {
+        return;
+    }
+    if (size != (ssize_t)sizeof order) {
+        keeper_end_alone(k);
+    }
+    k->group = order ? order : k->group;
+    if (!order) {
+        flock(k->claim->fd, LOCK_UN);
+        keeper_report(k, LEASERUN_RELEASED, 0);
+        _exit(0);
+    }
+}
+
+static void keeper_lose(struct keeper *k, int error)
+{
+    k->lost = true;
+    keeper_show(k, clock_now() + (error ? 0 : k->claim->delay), k->ttl);
+    keeper_report(k, LEASERUN_LOST, error);
+}
+
+/* When to look again: just after it should have been renewed; when it was not,
+ * more and more often. */
+static int64_t keeper_pause(const struct keeper *k)
+{
+    int64_t beyond = k->deadline - k->ttl * 3 / 5 - clock_now();
+    int64_t least = k->ttl / 20 > 5 ? k->ttl / 20 : 5, most = k->ttl / 3;
+    return beyond < least ? least : beyond > most ? most : beyond;
+}
+
+/* Does it look as if leaserun, which should have acted, cannot? */
+static int64_t keeper_patience(const struct keeper *k)
+{
+    return k->deadline - leaserun_guard(k->ttl) / 2 - clock_now();
+}
+
+static void keeper_await(struct keeper *k, int64_t pause)
+{
+    struct pollfd fds[2] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->lost ? -1 : k->claim->fd}};
+    int64_t patience = k->killed || !k->group ? pause : keeper_patience(k);
+    pause = patience < pause ? patience : pause;
+    int timeout = pause < 0 ? 0 : pause > INT_MAX ? INT_MAX : (int)pause;
+    poll(fds, 2, timeout);
+    if (fds[0].revents) {
+        keeper_obey(k);
+    }
+    if (fds[1].revents & (POLLERR | POLLHUP)) {
+        /* Is it the lock that is gone, or the daemon? */
+        int result = keeper_look(k);
+        keeper_lose(k, result == 0 || result == -ENODATA || result == -ESTALE ? 0 : -result);
+    }
+    if (keeper_patience(k) <= 0) {
+        keeper_kill_group(k);
+    }
+}
+
+static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leaserun_view *view, int socket,
+                                 pid_t parent)
+{
+    struct keeper k = {.claim = claim, .view = view, .socket = socket};
+    keeper_detach(&k);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(0);
+    }
+    keeper_acquire(&k);
+    for (;;) {
+        keeper_await(&k, k.lost ? INT_MAX : keeper_pause(&k));
+        int result = k.lost ? 0 : keeper_look(&k);
+        if (result == -ENODATA || result == -ENOTCONN || result == -ECONNABORTED) {
+            keeper_lose(&k, result == -ENODATA ? 0 : -result);
+        }
+    }
+}
+
+/* --- leaserun's side ---------------------------------------------------------------------- */
+
+int leaserun_keeper_start(struct leaserun_keeper *keeper, const struct leaserun_claim *claim)
+{
+    int sockets[2];
+    pid_t parent = getpid();
+    struct leaserun_view *view = mmap(NULL, sizeof *view, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (view == MAP_FAILED) {
+        return -errno;
+    }
+    keeper->view = view;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
+        return -errno;
+    }
+    keeper->pid = fork();
+    if (keeper->pid < 0) {
+        int error = errno;
+        close(sockets[0]);
+        close(sockets[1]);
+        return -error;
+    }
+    if (keeper->pid == 0) {
+        close(sockets[0]);
+        keeper_run(claim, view, sockets[1], parent);
+    }
+    close(sockets[1]);
+    keeper->socket = sockets[0];
+    return 0;
+}
+
+int leaserun_keeper_hear(struct leaserun_keeper *keeper, struct leaserun_report *report)
+{
+    ssize_t size = recv(keeper->socket, report, sizeof *report, MSG_DONTWAIT);
+    if (size == (ssize_t)sizeof *report) {
+        return 1;
+    }
+    return size < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
+}
+
+static void keeper_tell(const struct leaserun_keeper *keeper, keeper_order order)
+{
+    send(keeper->socket, &order, sizeof order, MSG_NOSIGNAL);
+}
+
+void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t group)
+{
+    keeper_tell(keeper, group);
+}
+
+void leaserun_keeper_let_go(struct leaserun_keeper *keeper)
+{
+    keeper_tell(keeper, 0);
+}
+
+void leaserun_keeper_kill(struct leaserun_keeper *keeper)
+{
+    kill(keeper->pid, SIGKILL);
+}

@@ -1,0 +1,72 @@
+/* keeper: the process that has the lock's file open.
+ *
+ * Any system call on a mount can block for as long as its daemon does.  So the
+ * one who must act in time makes none: a child of its own, the keeper, asks for
+ * the lock, watches it, and reports until when it lasts.
+ *
+ * It is also there when leaserun is not: when that is killed, the keeper kills
+ * the command's process group before it lets the lock go; when that is stopped,
+ * the keeper does so when the lock ends.
+ */
+#ifndef FS_LEASERUN_KEEPER_H
+#define FS_LEASERUN_KEEPER_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backend/clock.h"
+
+enum leaserun_word {
+    LEASERUN_REFUSED,   /* `error`: EAGAIN when it is held; and the keeper has ended */
+    LEASERUN_HELD,      /* it is ours */
+    LEASERUN_SHORTENED, /* the deadline is earlier than before */
+    LEASERUN_LOST,      /* `error`: 0, or that of the mount when its daemon is gone */
+    LEASERUN_RELEASED,  /* as asked for */
+};
+
+struct leaserun_report {
+    enum leaserun_word word;
+    int error;
+    uint64_t token;            /* HELD */
+    char ticket[NAME_MAX + 1]; /* HELD: its name, if it is one */
+};
+
+struct leaserun_claim {
+    int fd;
+    bool shared;
+    bool wait;
+    int64_t ttl;   /* 0: leave it as it is */
+    int64_t delay; /* how long the lock stays refused after it was lost */
+};
+
+/* What the keeper knows, for leaserun to look at whenever it wants to. */
+struct leaserun_view {
+    _Atomic clock_ms deadline; /* until when nobody else can hold the lock */
+    _Atomic int64_t ttl;
+};
+
+struct leaserun_keeper {
+    pid_t pid;
+    int socket; /* becomes readable with a report, or when the keeper has died */
+    const struct leaserun_view *view;
+};
+
+/* Starts it; it asks for the lock at once.  -errno. */
+int leaserun_keeper_start(struct leaserun_keeper *keeper, const struct leaserun_claim *claim);
+
+/* The next report: 1; 0 if there is none yet; -EPIPE: the keeper has died, and
+ * the lock with it. */
+int leaserun_keeper_hear(struct leaserun_keeper *keeper, struct leaserun_report *ret_report);
+
+/* Whom to kill when leaserun itself cannot. */
+void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t group);
+
+/* Release the lock: RELEASED is reported when that is done. */
+void leaserun_keeper_let_go(struct leaserun_keeper *keeper);
+
+/* Ends it at once, and what it waits for.  It may be ended already. */
+void leaserun_keeper_kill(struct leaserun_keeper *keeper);
+
+#endif

@@ -1,0 +1,248 @@
+/* lock: which lock is meant, and whether it is held already; see
+ * lock.h.
+ *
+ * LEASE_NAME and LEASE_TOKEN are of the innermost lock.  LEASE_OUTER has the
+ * others that enclose it, a line each: token, space, name.
+ */
+#include "fs/leaserun/lock.h"
+
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/xattr.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "fs/options/duration.h"
+
+#define TICKET "run-"
+#define OPEN_TRIES 20
+
+/* --- finding --------------------------------------------------------------- */
+
+static int lock_directory_time(const char *directory, const char *attribute, int64_t *ret_ms)
+{
+    char text[64];
+    ssize_t size = getxattr(directory, attribute, text, sizeof text);
+    if (size < 0) {
+        return -errno;
+    }
+    return duration_parse(text, (size_t)size, ret_ms);
+}
+
+/* Is it a directory of a leasefs that answers? */
+static int lock_check_directory(struct leaserun_lock *lock)
+{
+    struct statfs fs;
+    if (statfs(lock->directory, &fs) != 0) {
+        warn("%s", lock->directory);
+        return errno == ENOTCONN ? EX_UNAVAILABLE : EX_NOINPUT;
+    }
+    int result = (unsigned long)fs.f_type == FUSE_SUPER_MAGIC
+                     ? lock_directory_time(lock->directory, "user.lease.ttl", &lock->ttl)
+                     : -ENODATA;
+    if (result == -ENODATA || result == -EOPNOTSUPP || result == -EINVAL) {
+        warnx("%s is not in a leasefs: mount one with leasefs(8), and name a lock below its mount point", lock->name);
+        return EX_NOINPUT;
+    }
+    if (result != 0) {
+        errno = -result;
+        warn("%s: the leasefs does not answer", lock->directory);
+        return EX_UNAVAILABLE;
+    }
+    if (lock_directory_time(lock->directory, "user.lease.delay", &lock->delay) != 0) {
+        lock->delay = 0;
+    }
+    return 0;
+}
+
+static int lock_join(struct leaserun_lock *lock, const char *directory, const char *base)
+{
+    char resolved[PATH_MAX];
+    if (!realpath(directory, resolved)) {
+        warn("%s", directory);
+        return errno == ENOTCONN ? EX_UNAVAILABLE : EX_NOINPUT;
+    }
+    const char *slash = strcmp(resolved, "/") == 0 ? "" : "/";
+    int size = snprintf(lock->name, sizeof lock->name, "%s%s%s", resolved, slash, base);
+    if (size < 0 || (size_t)size >= sizeof lock->name) {
+        errno = ENAMETOOLONG;
+        warn("%s/%s", directory, base);
+        return EX_NOINPUT;
+    }
+    memcpy(lock->directory, resolved, sizeof resolved);
+    return lock_check_directory(lock);
+}
+
+int leaserun_lock_find(struct leaserun_lock *lock, const char *path)
+{
+    struct stat st;
+    char directory[PATH_MAX] = ".";
+    memset(lock, 0, sizeof *lock);
+    if (strlen(path) >= sizeof directory) {
+        errno = ENAMETOOLONG;
+        warn("%s", path);
+        return EX_NOINPUT;
+    }
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return lock_join(lock, path, TICKET);
+    }
+    const char *slash = strrchr(path, '/');
+    const char *base = slash ? slash + 1 : path;
+    if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0) {
+        errno = ENOENT;
+        warn("%s", path);
+        return EX_NOINPUT;
+    }
+    if (slash) {
+        size_t length = slash == path ? 1 : (size_t)(slash - path);
+        memcpy(directory, path, length);
+        directory[length] = '\0';
+    }
+    return lock_join(lock, directory, base);
+}
+
+/* --- opening ----------------------------------------------------------------- */
+
+/* Without O_CREAT first: in a directory that all may write to, the kernel may
+ * refuse it for the lock of another user, who is to be waited for
+ * (fs.protected_regular). */
+static int lock_open_once(const char *name)
+{
+    int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW;
+    int fd = open(name, flags);
+    return fd < 0 && errno == ENOENT ? open(name, flags | O_CREAT, 0666) : fd;
+}
+
+static int lock_open_status(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case EACCES:
+    case EROFS:
+        return EX_NOINPUT;
+    case ENOTCONN:
+    case ENOLCK:
+    case EIO:
+        return EX_UNAVAILABLE;
+    case ENOSPC:
+    case EDQUOT:
+        return EX_CANTCREAT;
+    default:
+        return EX_OSERR;
+    }
+}
+
+int leaserun_lock_open(const struct leaserun_lock *lock, bool waits, int conflict, int *ret_status)
+{
+    int fd = -1;
+    for (int tries = 0; tries < OPEN_TRIES && fd < 0; tries++) {
+        fd = lock_open_once(lock->name);
+        if (fd < 0 && errno != EACCES && errno != EINTR) {
+            break; /* EACCES: perhaps another's, made between the two */
+        }
+    }
+    if (fd < 0 && errno == ELOOP) {
+        *ret_status = waits ? EX_UNAVAILABLE : conflict;
+        if (waits) {
+            warnx("%s is held as a symbolic link (ln -s), which cannot be waited for", lock->name);
+        }
+    } else if (fd < 0) {
+        *ret_status = lock_open_status(errno);
+        warn("%s", lock->name);
+    }
+    return fd;
+}
+
+/* --- what encloses this process ------------------------------------------------ */
+
+/* Adds what LEASE_NAME and LEASE_TOKEN say to LEASE_OUTER.  A name with a newline
+ * is not kept: it is only not recognised then. */
+static int lock_push(void)
+{
+    const char *name = getenv("LEASE_NAME"), *token = getenv("LEASE_TOKEN"), *outer = getenv("LEASE_OUTER");
+    char *text;
+    if (!name || !token || strchr(name, '\n')) {
+        return 0;
+    }
+    if (asprintf(&text, "%s %s\n%s", token, name, outer ? outer : "") < 0) {
+        return -ENOMEM;
+    }
+    int result = setenv("LEASE_OUTER", text, 1) == 0 ? 0 : -errno;
+    free(text);
+    return result;
+}
+
+int leaserun_lock_export(const char *name, uint64_t token)
+{
+    char text[32];
+    int result = lock_push();
+    snprintf(text, sizeof text, "%" PRIu64, token);
+    if (result == 0 && (setenv("LEASE_NAME", name, 1) != 0 || setenv("LEASE_TOKEN", text, 1) != 0)) {
+        result = -errno;
+    }
+    return result;
+}
+
+/* Does a held name stand for this lock: the same, or a ticket made by it? */
+static bool lock_is(const struct leaserun_lock *lock, const char *name)
+{
+    size_t length = strlen(lock->name);
+    if (lock->name[length - 1] != '-') {
+        return strcmp(lock->name, name) == 0;
+    }
+    return strncmp(lock->name, name, length) == 0 && strspn(name + length, "0123456789") == strlen(name + length);
+}
+
+static bool lock_is_current(const char *name, const char *token)
+{
+    char text[32];
+    if (setxattr(name, "user.lease.check", token, strlen(token), 0) == 0) {
+        return true;
+    }
+    if (errno != EACCES && errno != EPERM) {
+        return false;
+    }
+    /* Of another user: it may be read. */
+    ssize_t size = getxattr(name, "user.lease.token", text, sizeof text);
+    return size > 0 && (size_t)size == strlen(token) && memcmp(text, token, (size_t)size) == 0;
+}
+
+static enum leaserun_lock_inherited lock_try(const struct leaserun_lock *lock, bool shared, const char *name,
+                                             const char *token)
+{
+    char mode[16];
+    if (!lock_is(lock, name) || !lock_is_current(name, token)) {
+        return LEASERUN_LOCK_FREE;
+    }
+    ssize_t size = shared ? 0 : getxattr(name, "user.lease.mode", mode, sizeof mode);
+    bool is_shared = size == (ssize_t)strlen("shared") && memcmp(mode, "shared", (size_t)size) == 0;
+    return is_shared ? LEASERUN_LOCK_SHARED : LEASERUN_LOCK_INHERITED;
+}
+
+enum leaserun_lock_inherited leaserun_lock_inherited(const struct leaserun_lock *lock, bool shared)
+{
+    const char *name = getenv("LEASE_NAME"), *token = getenv("LEASE_TOKEN"), *outer = getenv("LEASE_OUTER");
+    enum leaserun_lock_inherited found = name && token ? lock_try(lock, shared, name, token) : LEASERUN_LOCK_FREE;
+    char *lines = strdup(outer ? outer : ""), *rest = lines, *line;
+    while (found == LEASERUN_LOCK_FREE && rest && (line = strsep(&rest, "\n"))) {
+        char *space = strchr(line, ' ');
+        if (space) {
+            *space = '\0';
+            found = lock_try(lock, shared, space + 1, line);
+        }
+        if (found == LEASERUN_LOCK_INHERITED) {
+            leaserun_lock_export(space + 1, strtoull(line, NULL, 10));
+        }
+    }
+    free(lines);
+    return found;
+}

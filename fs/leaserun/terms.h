@@ -1,0 +1,38 @@
+/* terms: how much time there is to end a command before its lock ends.
+ *
+ *     deadline - guard - grace    SIGTERM
+ *     deadline - guard            SIGKILL
+ *     deadline                    from here on another may hold the lock
+ *
+ * leasefs renews every third of the ttl, so what remains is hardly ever less
+ * than two thirds.  Together, guard and grace are at most half of the ttl, so
+ * that one renewal may be late without harm.
+ */
+#ifndef FS_LEASERUN_TERMS_H
+#define FS_LEASERUN_TERMS_H
+
+#include <stdint.h>
+
+#define LEASERUN_GUARD_MIN 20LL /* milliseconds */
+#define LEASERUN_GUARD_MAX 5000LL
+#define LEASERUN_GRACE_MAX 10000LL /* unless asked for */
+
+/* How long processes may need to be gone after SIGKILL. */
+static inline int64_t leaserun_guard(int64_t ttl)
+{
+    int64_t guard = ttl / 10;
+    return guard < LEASERUN_GUARD_MIN ? LEASERUN_GUARD_MIN : guard > LEASERUN_GUARD_MAX ? LEASERUN_GUARD_MAX : guard;
+}
+
+static inline int64_t leaserun_grace_limit(int64_t ttl)
+{
+    return ttl / 2 - leaserun_guard(ttl);
+}
+
+static inline int64_t leaserun_grace(int64_t ttl)
+{
+    int64_t grace = ttl / 6;
+    return grace > LEASERUN_GRACE_MAX ? LEASERUN_GRACE_MAX : grace;
+}
+
+#endif

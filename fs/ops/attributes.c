@@ -1,0 +1,337 @@
+/* attributes: what stat(2) shows of a name, and what of it may be set; see
+ * attributes.h. */
+#include "fs/ops/attributes.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fs/hold/hold.h"
+#include "fs/hold/meta.h"
+#include "fs/hold/rights.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/directory.h"
+#include "fs/ops/handle.h"
+
+void attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info, struct stat *st)
+{
+    struct meta meta;
+    struct rights rights = rights_of(info);
+    bool known = meta_decode(info->meta, &meta);
+    bool renewed = info->deadline != CLOCK_NEVER && info->ttl;
+    clock_ms acquired = info->acquired == CLOCK_NEVER ? clock_now() : info->acquired;
+    memset(st, 0, sizeof *st);
+    st->st_ino = node->ino;
+    st->st_nlink = 1;
+    st->st_mode = (node->mode & S_IFMT) | rights.mode;
+    st->st_uid = rights.uid;
+    st->st_gid = rights.gid;
+    st->st_blksize = 4096;
+    st->st_size = info->content ? (off_t)g_bytes_get_size(info->content) : 0;
+    st->st_blocks = (st->st_size + 511) / 512;
+    st->st_ctim = fs_wall_time(fs, acquired);
+    st->st_mtim = st->st_atim = fs_wall_time(fs, renewed ? info->deadline - info->ttl : acquired);
+    if (known && meta.has_times) {
+        st->st_atim = meta.times[0];
+        st->st_mtim = meta.times[1];
+    }
+}
+
+/* A handle of the process that asks, the latest, or NULL. */
+static struct handle *attributes_own_handle(struct request *r)
+{
+    struct handle *h;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->opener == request_caller(r) && (h->opener || h->uid == request_uid(r))) {
+            return h;
+        }
+    }
+    return NULL;
+}
+
+static void attributes_reply(struct request *r)
+{
+    struct stat st;
+    struct handle *h = r->node->directory || hold_to_change(r->node) ? NULL : attributes_own_handle(r);
+    handle_attributes(r->fs, r->node, &st);
+    if (h) { /* nobody holds it: to each what its own handle would bring */
+        st.st_uid = h->uid;
+        st.st_gid = h->gid;
+        st.st_mode = (r->node->mode & S_IFMT) | handle_mode(h);
+    }
+    request_reply_attr(r, &st, handle_attribute_timeout(r->fs, r->node));
+}
+
+/* --- asking ---------------------------------------------------------------- */
+
+/* Who has held it longest is known here when nobody else can hold it.  Of byte ranges
+ * the store alone knows who has given back all. */
+static bool attributes_are_known(const struct request *r)
+{
+    const struct hold *hold = hold_first(r->node);
+    if (r->fs->backend->features & BACKEND_SOLE_AUTHORITY) {
+        return r->node->parties == 0;
+    }
+    return hold && (hold->sequence || hold->ticket->mode == BACKEND_EXCLUSIVE);
+}
+
+/* The node is not what the backend has under its name now: the kernel looks the
+ * name up again. */
+static bool attributes_are_of_another(const struct node *node, const struct backend_info *info)
+{
+    struct meta meta = {.mode = S_IFREG};
+    if (info->type != BACKEND_LOCK) {
+        return node->directory ? info->type != BACKEND_DIRECTORY : info->type == BACKEND_DIRECTORY;
+    }
+    meta_decode(info->meta, &meta);
+    return node->directory || S_ISLNK(node->mode) != S_ISLNK(meta.mode);
+}
+
+/* r->resume goes on with what is known here, r->elsewhere with what is not. */
+static void attributes_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct node *node = r->node;
+    const struct hold *first = hold_first(node);
+    bool lock = result == BACKEND_OK && info->type == BACKEND_LOCK;
+    struct hold *hold = lock && info->ticket ? info->ticket->user : NULL;
+    hold = hold && hold->node == node ? hold : NULL; /* else the name is another node's */
+    if (hold) {
+        hold_is_longest(hold);
+        r->attributes.ticket = info->ticket;
+    }
+    if (result != BACKEND_OK) {
+        if (hold_is_here(node)) {
+            r->resume(r);
+        } else {
+            request_reply(r, -EIO);
+        }
+    } else if (hold || (first && (!lock || first->ticket->mode == BACKEND_EXCLUSIVE))) {
+        r->resume(r); /* ours, or ours meanwhile */
+    } else if (node->directory && info->type == BACKEND_NOTHING) {
+        request_reply(r, -ENOENT); /* also to who is in it */
+    } else if (attributes_are_of_another(node, info)) {
+        request_reply(r, -ESTALE);
+    } else if (lock) {
+        r->elsewhere(r, info);
+    } else {
+        if (node->directory) {
+            directory_load(node, &info->directory);
+        } else if (node->visible) {
+            hold_gone(r->fs, node);
+        }
+        r->resume(r);
+    }
+}
+
+static void attributes_ask(struct request *r, void (*resume)(struct request *),
+                           void (*elsewhere)(struct request *, const struct backend_info *))
+{
+    char path[TREE_PATH_MAX];
+    r->resume = resume;
+    r->elsewhere = elsewhere;
+    r->attributes.ticket = NULL;
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, attributes_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+/* --- showing --------------------------------------------------------------- */
+
+/* An inode whose lock has ended, that nobody has open, and that the kernel looks
+ * at through a kept entry: ESTALE makes it look the name up again. */
+static bool attributes_are_stale(const struct node *node)
+{
+    return !node->directory && LIST_EMPTY(&node->handles) && !hold_first(node) && LIST_EMPTY(&node->holds) &&
+           LIST_EMPTY(&node->waiting);
+}
+
+/* For how long, in milliseconds, the kernel may still look at what has gone. */
+#define ATTRIBUTES_LEAVING 50
+
+/* The kernel has been told just now that the name is gone, and may not have heard
+ * of it: who has none of the open handles comes by the name, not by fstat(2). */
+static bool attributes_have_just_left(struct request *r)
+{
+    const struct node *node = r->node;
+    const struct handle *h;
+    if (node->directory || !node->left || (uint32_t)clock_now() - node->left >= ATTRIBUTES_LEAVING ||
+        !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting)) {
+        return false;
+    }
+    LIST_FOREACH(h, &node->handles, link) {
+        if (h->opener && h->opener == request_caller(r)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void attributes_show(struct request *r)
+{
+    if (attributes_are_stale(r->node) || attributes_have_just_left(r)) {
+        request_reply(r, -ESTALE);
+    } else {
+        attributes_reply(r);
+    }
+}
+
+static void attributes_show_elsewhere(struct request *r, const struct backend_info *info)
+{
+    struct stat st;
+    attributes_elsewhere(r->fs, r->node, info, &st);
+    request_reply_attr(r, &st, 0);
+}
+
+void attributes_get(struct request *r)
+{
+    /* The top directory is always there; its mode and owner are the mount's. */
+    if (!r->node->parent || attributes_are_known(r)) {
+        attributes_show(r);
+    } else {
+        attributes_ask(r, attributes_show, attributes_show_elsewhere);
+    }
+}
+
+/* --- setting ---------------------------------------------------------------- */
+
+#define ATTRIBUTES_TIMES (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)
+#define ATTRIBUTES_OWNER (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)
+
+static void attributes_stored(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK) {
+        attributes_reply(r);
+    } else {
+        request_reply(r, fs_error(result));
+    }
+}
+
+static void attributes_apply(const struct request *r, uint16_t *mode, mode_t settable, uid_t *uid, gid_t *gid)
+{
+    const struct stat *st = &r->attributes.stat;
+    int set = r->attributes.set;
+    if (set & FUSE_SET_ATTR_MODE) {
+        *mode = (uint16_t)((*mode & S_IFMT) | (st->st_mode & settable));
+    }
+    if (set & FUSE_SET_ATTR_UID) {
+        *uid = st->st_uid;
+    }
+    if (set & FUSE_SET_ATTR_GID) {
+        *gid = st->st_gid;
+    }
+}
+
+static void attributes_change_directory(struct request *r)
+{
+    struct node *node = r->node;
+    const struct stat *st = &r->attributes.stat;
+    int set = r->attributes.set;
+    if (node->parent && !node->hashed) {
+        request_reply(r, -ESTALE); /* removed; by that name there may be another's */
+        return;
+    }
+    if (set & ATTRIBUTES_OWNER && request_uid(r) != 0 && request_uid(r) != node->uid) {
+        request_reply(r, -EPERM); /* the kernel has looked at whose it was */
+        return;
+    }
+    attributes_apply(r, &node->mode, 07777, &node->uid, &node->gid);
+    if (set & FUSE_SET_ATTR_MTIME) {
+        node->directory->changed = st->st_mtim;
+        if (set & FUSE_SET_ATTR_MTIME_NOW) {
+            clock_gettime(CLOCK_REALTIME, &node->directory->changed);
+        }
+    }
+    directory_store(r->fs, node, attributes_stored, r);
+}
+
+/* Mode and owner: the holder's own.  Where nobody holds, what the caller's handles will bring. */
+static void attributes_change(struct request *r)
+{
+    struct hold *hold = hold_to_change(r->node);
+    struct handle *h = hold ? NULL : attributes_own_handle(r);
+    if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+        return;
+    }
+    if (hold) {
+        attributes_apply(r, &hold->mode, RIGHTS_MODE, &hold->uid, &hold->gid);
+        hold_store_with(r->fs, hold, hold->ticket ? hold->ticket : r->attributes.ticket);
+    } else if (h) {
+        handle_mode(h);
+        attributes_apply(r, &h->mode, RIGHTS_MODE, &h->uid, &h->gid);
+    }
+    attributes_reply(r);
+}
+
+/* A time that is not set stays as it is shown. */
+static void attributes_take_times(struct request *r)
+{
+    const int both = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
+    const struct stat *st = &r->attributes.stat;
+    int set = r->attributes.set;
+    const struct hold *hold = hold_first(r->node);
+    bool access = set & FUSE_SET_ATTR_ATIME && !(set & FUSE_SET_ATTR_ATIME_NOW);
+    bool modification = set & FUSE_SET_ATTR_MTIME && !(set & FUSE_SET_ATTR_MTIME_NOW);
+    struct timespec now;
+    struct stat shown;
+    clock_gettime(CLOCK_REALTIME, &now);
+    handle_attributes(r->fs, r->node, &shown);
+    r->times.explicit_times = access || modification || (hold && hold->times && (set & both) != both);
+    r->times.time[0] = access ? st->st_atim : set & FUSE_SET_ATTR_ATIME ? now : shown.st_atim;
+    r->times.time[1] = modification ? st->st_mtim : set & FUSE_SET_ATTR_MTIME ? now : shown.st_mtim;
+}
+
+static void attributes_set_known(struct request *r)
+{
+    int set = r->attributes.set;
+    if (attributes_are_stale(r->node)) {
+        request_reply(r, -ESTALE);
+    } else if (set & FUSE_SET_ATTR_SIZE) {
+        handle_truncate(r, r->attributes.stat.st_size);
+    } else if (r->node->directory) {
+        attributes_change_directory(r);
+    } else if (set & ATTRIBUTES_OWNER) {
+        attributes_change(r);
+    } else if (set & ATTRIBUTES_TIMES) {
+        attributes_take_times(r);
+        handle_times(r);
+    } else {
+        attributes_reply(r); /* ctime alone: the kernel's own bookkeeping */
+    }
+}
+
+/* What another mount holds is not changed here; the errors are those that a
+ * stranger on its own mount gets. */
+static void attributes_refuse(struct request *r, const struct backend_info *info)
+{
+    const struct handle *h;
+    bool lost = r->handle && r->handle->spent;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        lost = lost || (!r->handle && h->lost && h->opener && h->opener == request_caller(r));
+    }
+    if (r->attributes.set & ATTRIBUTES_OWNER || (r->attributes.set & FUSE_SET_ATTR_SIZE && !r->handle)) {
+        request_reply(r, -EPERM);
+    } else if (hold_first(r->node)) {
+        attributes_set_known(r); /* it shares with who has held longer elsewhere: of what it has itself */
+    } else if (r->attributes.set & (FUSE_SET_ATTR_SIZE | ATTRIBUTES_TIMES)) {
+        request_reply(r, lost ? -ESTALE : -EBUSY);
+    } else {
+        attributes_show_elsewhere(r, info);
+    }
+}
+
+void attributes_set(struct request *r, const struct stat *st, int set)
+{
+    r->attributes.stat = *st;
+    r->attributes.set = set;
+    r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));
+    r->attributes.ticket = NULL;
+    if (attributes_are_known(r)) {
+        attributes_set_known(r);
+    } else {
+        attributes_ask(r, attributes_set_known, attributes_refuse);
+    }
+}

@@ -1,0 +1,415 @@
+/* content: reading, writing and dating what a lock's file shows; see handle.h.
+ *
+ * Content lives with the ticket in the backend.  It is small (64 KiB), so a
+ * write reads it, splices the new bytes in and sets it whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fs/hold/rights.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/handle.h"
+
+/* `length` bytes of `data` at `offset` into `old`, or `old` cut or filled to
+ * `offset` when `data` is NULL; NULL if it becomes too large. */
+static GBytes *content_splice(GBytes *old, uint64_t offset, const void *data, size_t length)
+{
+    gsize size = 0;
+    const void *bytes = old ? g_bytes_get_data(old, &size) : NULL;
+    if (offset > CONTENT_BYTES_MAX || length > CONTENT_BYTES_MAX - offset) {
+        return NULL;
+    }
+    gsize total = data ? MAX(size, offset + length) : offset;
+    char *copy = g_malloc0(total ? total : 1);
+    if (bytes) {
+        memcpy(copy, bytes, MIN(size, total));
+    }
+    if (data) {
+        memcpy(copy + offset, data, length);
+    }
+    return g_bytes_new_take(copy, total);
+}
+
+/* --- reading ----------------------------------------------------------------- */
+
+/* Who holds it reads it.  Any other handle may be older than what is held now, or was opened while the kernel still
+ * knew the rights of whoever held it before: its opener is asked about as if it opened L now. */
+static bool content_may_read(const struct handle *h, const struct backend_info *info)
+{
+    struct hold *hold = info->ticket ? info->ticket->user : NULL;
+    if (info->type != BACKEND_LOCK || (hold && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener)))) {
+        return true;
+    }
+    struct rights rights = rights_of(info);
+    return rights_allow(&rights, RIGHTS_READ, h->opener, h->uid, h->gid);
+}
+
+static void content_read(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    gsize size = 0;
+    if (result != BACKEND_OK || r->handle->lost) { /* or found to be, by asking */
+        request_reply(r, r->handle->lost ? -ESTALE : -EIO);
+        return;
+    }
+    if (!content_may_read(r->handle, info)) {
+        request_reply(r, -EACCES);
+        return;
+    }
+    const char *data = info->content ? g_bytes_get_data(info->content, &size) : NULL;
+    size_t offset = MIN((size_t)r->read.offset, size);
+    request_reply_buffer(r, data ? data + offset : NULL, MIN(r->read.size, size - offset));
+}
+
+void handle_read(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (r->handle->lost) {
+        request_reply(r, -ESTALE);
+    } else if (!tree_path(r->node, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+    } else {
+        backend_stat(r->fs->backend, path, content_read, r);
+    }
+}
+
+/* Without an answer this mount believes in it until its deadline. */
+static void content_synced(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    (void)result, (void)info;
+    request_reply(r, r->handle->lost ? -ESTALE : 0);
+}
+
+void handle_sync(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    bool sure = r->fs->backend->features & BACKEND_SOLE_AUTHORITY || !hold_is_here(r->node);
+    if (sure || r->handle->lost || !tree_path(r->node, path, sizeof path)) {
+        content_synced(r, BACKEND_OK, NULL);
+    } else {
+        backend_stat(r->fs->backend, path, content_synced, r);
+    }
+}
+
+/* --- changing ------------------------------------------------------------------ */
+
+static void content_replied(struct request *r, enum backend_result result)
+{
+    if (result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+    } else if (r->content.reply == CONTENT_REPLY_OPEN) {
+        request_reply_open(r);
+    } else if (r->content.reply == CONTENT_REPLY_ATTRIBUTES) {
+        struct stat st;
+        handle_attributes(r->fs, r->node, &st);
+        request_reply_attr(r, &st, handle_attribute_timeout(r->fs, r->node));
+    } else {
+        request_reply_write(r, r->content.length);
+    }
+}
+
+static void content_end(struct request *r, enum backend_result result)
+{
+    if (r->content.bytes) {
+        g_bytes_unref(r->content.bytes);
+        r->content.bytes = NULL;
+    }
+    content_replied(r, result);
+}
+
+/* While the content is changed the lease is neither moved nor made another kind. */
+static void content_hold_still(struct request *r, struct hold *hold)
+{
+    r->hold = hold_ref(hold);
+    if (hold->kind == BACKEND_LEASE) {
+        hold->converting = true;
+        hold->becomes = BACKEND_LEASE;
+    }
+}
+
+static void content_let_go(struct request *r)
+{
+    struct hold *hold = r->hold;
+    if (hold->kind == BACKEND_LEASE) {
+        hold->converting = false;
+        hold_resume_parked(r->fs, hold);
+    }
+    hold_unref(r->fs, hold);
+}
+
+static void content_stored(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    struct hold *hold = r->hold;
+    hold_set_size(r->fs, hold, result == BACKEND_OK ? r->content.size : hold->size);
+    content_let_go(r);
+    content_end(r, result);
+}
+
+/* The new content: the old one with what the request brings. */
+static GBytes *content_next(struct request *r, GBytes *old)
+{
+    gsize length = 0;
+    const void *data = r->content.bytes ? g_bytes_get_data(r->content.bytes, &length) : NULL;
+    uint64_t offset = r->content.append ? (old ? g_bytes_get_size(old) : 0) : (uint64_t)r->content.offset;
+    GBytes *next = content_splice(old, offset, r->content.bytes && !data ? "" : data, length);
+    r->content.size = next ? (uint32_t)g_bytes_get_size(next) : 0;
+    return next;
+}
+
+static void content_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct hold *hold = r->hold;
+    struct backend_ticket *ticket = hold->ticket;
+    bool first = result == BACKEND_OK && info->ticket && info->ticket->user == hold;
+    if (first && hold->kind == BACKEND_FCNTL) {
+        ticket = info->ticket; /* a lock owner's tickets come and go */
+    } else if (hold->kind == BACKEND_LEASE && !first) {
+        ticket = NULL; /* what the name shows is not this lease's content, so it is not held any more */
+    }
+    /* Of several that share only the first is shown; nobody builds on what another wrote. */
+    GBytes *next = ticket && result == BACKEND_OK ? content_next(r, first ? info->content : NULL) : NULL;
+    if (!next) {
+        content_let_go(r);
+        if (result != BACKEND_OK || !ticket) {
+            content_end(r, result != BACKEND_OK ? result : BACKEND_STALE);
+        } else {
+            g_clear_pointer(&r->content.bytes, g_bytes_unref);
+            request_reply(r, -EFBIG);
+        }
+        return;
+    }
+    if (!hold_charge(r->fs, hold, r->content.size)) {
+        g_bytes_unref(next);
+        content_let_go(r);
+        content_end(r, BACKEND_QUOTA);
+        return;
+    }
+    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = next};
+    backend_set(r->fs->backend, ticket, &change, content_stored, r);
+    g_bytes_unref(next);
+}
+
+static void content_change(struct request *r, struct hold *hold)
+{
+    char path[TREE_PATH_MAX];
+    content_hold_still(r, hold);
+    if (tree_path(hold->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, content_known, r);
+    } else {
+        content_let_go(r);
+        content_end(r, BACKEND_INVALID);
+    }
+}
+
+static void content_acquired(struct request *r, enum backend_result result)
+{
+    if (result == BACKEND_OK && r->handle) {
+        r->handle->hold = r->hold;
+    }
+    content_end(r, result);
+}
+
+/* A lease with this content, decided or acquired by changing it. */
+static void content_acquire(struct request *r, struct hold *provisional)
+{
+    GBytes *next = content_next(r, NULL);
+    if (!next) {
+        g_clear_pointer(&r->content.bytes, g_bytes_unref);
+        request_reply(r, -EFBIG);
+        return;
+    }
+    if (provisional) {
+        r->hold = provisional;
+        hold_decide(r, next, content_acquired);
+    } else {
+        struct backend_claim claim;
+        r->hold = handle_new_hold(r->fs, r->handle, BACKEND_LEASE);
+        hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
+        claim.content = next;
+        r->hold->size = r->content.size;
+        hold_acquire(r, &claim, content_acquired);
+        g_bytes_unref(claim.meta);
+    }
+    g_bytes_unref(next);
+}
+
+static void content_refuse(struct request *r, int error)
+{
+    g_clear_pointer(&r->content.bytes, g_bytes_unref);
+    request_reply(r, error);
+}
+
+static void content_interrupted(struct request *r)
+{
+    content_refuse(r, -EINTR);
+}
+
+/* Through an open handle. */
+static void content_change_through(struct request *r)
+{
+    struct handle *h = r->handle;
+    struct hold *own = handle_own_hold(h);
+    bool nothing = !r->content.bytes && r->content.offset == 0;
+    if (h->spent) {
+        content_refuse(r, -ESTALE);
+    } else if (own && own->converting) {
+        request_park(r, hold_queue(own), content_change_through, content_interrupted);
+    } else if (own && own->kind != BACKEND_PROVISIONAL) {
+        content_change(r, own);
+    } else if (!own && hold_first(r->node)) {
+        content_refuse(r, -EBUSY);
+    } else if (nothing) {
+        content_end(r, BACKEND_OK); /* cutting nothing to nothing decides nothing */
+    } else {
+        content_acquire(r, own);
+    }
+}
+
+void handle_write(struct request *r)
+{
+    r->content.reply = CONTENT_REPLY_WRITTEN;
+    r->content.length = g_bytes_get_size(r->content.bytes);
+    content_change_through(r);
+}
+
+void handle_truncate_at_open(struct request *r, struct hold *hold)
+{
+    r->content.reply = CONTENT_REPLY_OPEN;
+    content_change(r, hold);
+}
+
+/* By path. */
+static void content_truncate(struct request *r)
+{
+    struct hold *hold = hold_to_change(r->node);
+    if (!hold) {
+        request_reply(r, -ESTALE);
+    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (hold->converting) {
+        request_park(r, hold_queue(hold), content_truncate, content_interrupted);
+    } else {
+        content_change(r, hold);
+    }
+}
+
+void handle_truncate(struct request *r, off_t size)
+{
+    r->content.reply = CONTENT_REPLY_ATTRIBUTES;
+    r->content.offset = size;
+    if (r->handle) {
+        content_change_through(r);
+    } else {
+        content_truncate(r);
+    }
+}
+
+/* --- times ----------------------------------------------------------------------- */
+
+static void content_apply_times(struct request *r, struct hold *hold)
+{
+    const struct content_times *times = &r->times;
+    g_clear_pointer(&hold->times, g_free);
+    if (times->explicit_times) {
+        hold->times = g_memdup2(times->time, sizeof times->time);
+    }
+    hold_store(r->fs, hold);
+}
+
+static void content_dated(struct request *r, enum backend_result result)
+{
+    if (result == BACKEND_OK) {
+        if (r->times.explicit_times) {
+            content_apply_times(r, r->hold);
+        }
+        struct stat st;
+        handle_attributes(r->fs, r->node, &st);
+        request_reply_attr(r, &st, 0);
+    } else {
+        request_reply(r, fs_error(result));
+    }
+}
+
+/* The handle through which this process may acquire by setting times. */
+static struct handle *content_handle_of(struct request *r)
+{
+    struct handle *h, *found = NULL;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->writable && h->opener && h->opener == request_caller(r) && (!found || found->spent)) {
+            found = h;
+        }
+    }
+    return found;
+}
+
+/* What this process has there: it holds, or waits in its directory's queue. */
+static struct hold *content_hold_of(struct request *r)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        bool has = hold->kind != BACKEND_FCNTL && hold->ticket && (hold->ticket->held || hold->sequence);
+        bool undecided = hold->kind == BACKEND_PROVISIONAL && !hold->owner && request_is_foreign(r);
+        if (has && (hold_is_owner(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+/* Utimes by path does not keep the handle open: look again. */
+static void content_dated_anew(struct request *r, enum backend_result result)
+{
+    struct handle *h = result == BACKEND_OK ? content_handle_of(r) : NULL;
+    if (h) {
+        h->hold = r->hold;
+    } else if (result == BACKEND_OK) {
+        r->hold->closed = true;
+    }
+    content_dated(r, result);
+}
+
+static void content_date_idle(struct request *r)
+{
+    struct handle *h = content_handle_of(r);
+    struct backend_claim claim;
+    if (!h || h->spent) {
+        request_reply(r, -ESTALE);
+    } else if (h->locking) {
+        r->times.explicit_times = false;
+        content_dated(r, BACKEND_OK);
+    } else {
+        r->hold = handle_new_hold(r->fs, h, BACKEND_LEASE);
+        hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
+        hold_acquire(r, &claim, content_dated_anew);
+        g_bytes_unref(claim.meta);
+    }
+}
+
+void handle_times(struct request *r)
+{
+    struct hold *own = content_hold_of(r);
+    const struct handle *h = own ? NULL : content_handle_of(r);
+    if (h && h->lost) {
+        request_reply(r, -ESTALE);
+    } else if (own && own->converting) {
+        request_park(r, hold_queue(own), handle_times, content_interrupted);
+    } else if (own && own->kind == BACKEND_PROVISIONAL) {
+        r->hold = own;
+        hold_decide(r, NULL, content_dated);
+    } else if (own) {
+        if (own->kind == BACKEND_LEASE) {
+            hold_renew(r->fs, own);
+        }
+        r->hold = own;
+        content_apply_times(r, own);
+        content_dated(r, BACKEND_OK);
+    } else if (hold_first(r->node)) {
+        request_reply(r, -EBUSY);
+    } else {
+        content_date_idle(r);
+    }
+}

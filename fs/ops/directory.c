@@ -1,0 +1,347 @@
+/* directory: making, removing and listing directories; see directory.h. */
+#include "fs/ops/directory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "fs/hold/meta.h"
+#include "fs/hold/quota.h"
+#include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/handle.h"
+
+/* Entries asked of the backend at once; more of them on the way to a place further
+ * on, each part in a turn of the loop of its own: others are served meanwhile. */
+#define DIRECTORY_BATCH 256
+#define DIRECTORY_SKIP 1024
+
+/* Offsets of "." and "..": what the kernel passes to go on after them. */
+enum { DIRECTORY_AFTER_SELF = 1, DIRECTORY_AFTER_PARENT = 2 };
+
+/* An open directory.  Offset 2 + n stands after the nth name that was told; the
+ * names of the last batch are kept, as the kernel may go back among them. */
+struct directory_cursor {
+    LIST_ENTRY(directory_cursor) link;
+    GPtrArray *names;
+    GArray *types;
+    uint64_t first;                 /* how many names were told before this batch */
+    char after[NAME_BYTES_MAX + 1]; /* the last name that the backend has listed; "": none */
+};
+
+/* --- attributes ------------------------------------------------------------ */
+
+void directory_load(struct node *node, const struct backend_directory *directory)
+{
+    struct backend_directory *own = &node->directory->attributes;
+    struct meta meta;
+    if (own->meta) {
+        g_bytes_unref(own->meta);
+    }
+    *own = *directory;
+    own->meta = directory->meta ? g_bytes_ref(directory->meta) : NULL;
+    /* The top's mode and owner are the mount's. */
+    if (node->parent && meta_decode(own->meta, &meta)) {
+        node->uid = meta.uid;
+        node->gid = meta.gid;
+        node->mode = (uint16_t)(S_IFDIR | (meta.mode & 07777));
+        node->directory->changed = meta.times[1];
+    }
+}
+
+static GBytes *directory_meta(const struct fs *fs, uid_t uid, gid_t gid, mode_t mode, const struct timespec *changed)
+{
+    struct meta meta = {.uid = uid, .gid = gid, .mode = mode, .has_times = true};
+    g_strlcpy(meta.host, fs->host, sizeof meta.host);
+    g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
+    g_strlcpy(meta.command, "-", sizeof meta.command);
+    meta.times[0] = meta.times[1] = *changed;
+    return meta_encode(&meta);
+}
+
+void directory_store(struct fs *fs, struct node *node, backend_done *done, void *arg)
+{
+    char path[TREE_PATH_MAX];
+    struct backend_directory *own = &node->directory->attributes;
+    if (own->meta) {
+        g_bytes_unref(own->meta);
+    }
+    own->meta = directory_meta(fs, node->uid, node->gid, node->mode, &node->directory->changed);
+    if (tree_path(node, path, sizeof path)) {
+        backend_set_directory(fs->backend, path, own, done, arg);
+    } else {
+        done(arg, BACKEND_INVALID);
+    }
+}
+
+/* --- mkdir and rmdir --------------------------------------------------------- */
+
+/* The node is taken when the directory is there: until then, and if it is made
+ * elsewhere meanwhile, the name may be another's. */
+static void directory_made(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    struct node *parent = r->other;
+    struct fuse_entry_param entry;
+    char path[TREE_PATH_MAX];
+    if (result == BACKEND_OK) {
+        r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
+        directory_load(r->node, &r->directory);
+        tree_touch(parent);
+        handle_entry(r->fs, r->node, &entry);
+        if (tree_path(r->node, path, sizeof path)) {
+            quota_add_directory(r->fs->quota, path, r->node->uid);
+        }
+    }
+    g_bytes_unref(r->directory.meta);
+    if (result == BACKEND_OK) {
+        request_reply_entry(r, &entry);
+    } else {
+        request_reply(r, result == BACKEND_BUSY ? -EEXIST : fs_error(result));
+    }
+}
+
+void directory_make(struct request *r, struct node *parent)
+{
+    char path[TREE_PATH_MAX];
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    struct node *there = tree_find(r->fs->tree, parent, r->name);
+    gid_t gid = parent->mode & S_ISGID ? parent->gid : context->gid;
+    mode_t mode = S_IFDIR | (r->mode & 07777) | (parent->mode & S_ISGID);
+    struct timespec now;
+    if (there && !there->directory && (hold_first(there) || hold_lease(there))) {
+        request_reply(r, -EEXIST);
+        return;
+    }
+    if (!tree_child_path(parent, r->name, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+        return;
+    }
+    if (!quota_allows_directory(r->fs->quota, context->uid)) {
+        request_reply(r, -EDQUOT);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    r->other = tree_ref(parent);
+    r->directory = (struct backend_directory){.width = 1};
+    r->directory.meta = directory_meta(r->fs, context->uid, gid, mode, &now);
+    backend_mkdir(r->fs->backend, path, &r->directory, directory_made, r);
+}
+
+static void directory_removed(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    char path[TREE_PATH_MAX];
+    if ((result == BACKEND_OK || result == BACKEND_MISSING) && tree_child_path(r->other, r->name, path, sizeof path)) {
+        quota_drop_directory(r->fs->quota, path);
+    }
+    if (result == BACKEND_OK && r->node && r->node->directory) { /* a lock may have moved on since */
+        tree_touch(r->node->parent);
+        tree_detach(r->fs->tree, r->node);
+    }
+    request_done(r, result);
+}
+
+/* A directory is removed by its owner and root, sticky bit or not. */
+static void directory_remove_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    char path[TREE_PATH_MAX];
+    struct meta meta;
+    bool root = request_uid(r) == 0;
+    bool directory = result == BACKEND_OK && info->type == BACKEND_DIRECTORY;
+    if (!root && result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+    } else if (!root && directory && !(meta_decode(info->directory.meta, &meta) && meta.uid == request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (tree_child_path(r->other, r->name, path, sizeof path)) {
+        backend_rmdir(r->fs->backend, path, directory_removed, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+void directory_remove(struct request *r, struct node *parent, const char *name)
+{
+    char path[TREE_PATH_MAX];
+    struct node *node = tree_find(r->fs->tree, parent, name);
+    r->node = node ? tree_ref(node) : NULL;
+    r->other = tree_ref(parent);
+    if (tree_child_path(parent, name, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, directory_remove_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+/* --- listing ------------------------------------------------------------------- */
+
+static struct directory_cursor *directory_cursor(const struct request *r)
+{
+    return (struct directory_cursor *)(uintptr_t)r->file.fh;
+}
+
+static void directory_cursor_free(struct directory_cursor *cursor)
+{
+    LIST_REMOVE(cursor, link);
+    g_ptr_array_free(cursor->names, TRUE);
+    g_array_free(cursor->types, TRUE);
+    g_free(cursor);
+}
+
+void directory_open(struct request *r)
+{
+    struct directory_cursor *cursor = g_new0(struct directory_cursor, 1);
+    cursor->names = g_ptr_array_new_with_free_func(g_free);
+    cursor->types = g_array_new(FALSE, FALSE, sizeof(enum backend_type));
+    LIST_INSERT_HEAD(&r->fs->cursors, cursor, link);
+    r->handle = NULL;
+    r->file.fh = (uint64_t)(uintptr_t)cursor;
+    if (!request_reply_opendir(r)) {
+        directory_cursor_free(cursor);
+    }
+}
+
+void directory_close(struct request *r)
+{
+    directory_cursor_free(directory_cursor(r));
+    request_reply(r, 0);
+}
+
+void directory_close_all(struct fs *fs)
+{
+    while (!LIST_EMPTY(&fs->cursors)) {
+        directory_cursor_free(LIST_FIRST(&fs->cursors));
+    }
+}
+
+static size_t directory_add(struct request *r, char *buffer, size_t size, const char *name, const struct stat *st,
+                            uint64_t next)
+{
+    return fuse_add_direntry(r->req, buffer, size, name, st, (off_t)next);
+}
+
+/* Fills the reply from the names of the batch, from the nth told on. */
+static void directory_reply(struct request *r, uint64_t told)
+{
+    struct directory_cursor *cursor = directory_cursor(r);
+    char *buffer = g_malloc(r->read.size);
+    size_t used = 0;
+    for (uint64_t i = told - cursor->first; i < cursor->names->len; i++) {
+        const char *name = g_ptr_array_index(cursor->names, i);
+        const struct node *node = tree_find(r->fs->tree, r->node, name);
+        /* 0xffffffff: "not known", as libfuse has it; no type: DT_UNKNOWN. */
+        struct stat st = {.st_ino = node ? node->ino : 0xffffffff, .st_mode = node ? node->mode : 0};
+        if (g_array_index(cursor->types, enum backend_type, i) == BACKEND_DIRECTORY) {
+            st.st_mode = S_IFDIR;
+        }
+        size_t need = directory_add(r, buffer + used, r->read.size - used, name, &st,
+                                    DIRECTORY_AFTER_PARENT + cursor->first + i + 1);
+        if (need > r->read.size - used) {
+            break;
+        }
+        used += need;
+    }
+    request_reply_buffer(r, buffer, used);
+    g_free(buffer);
+}
+
+static uint64_t directory_told(const struct request *r)
+{
+    return (uint64_t)r->read.offset - DIRECTORY_AFTER_PARENT;
+}
+
+static void directory_fetch(struct request *r, size_t max);
+
+static void directory_go_on(struct request *r)
+{
+    directory_fetch(r, DIRECTORY_SKIP);
+}
+
+static void directory_interrupted(struct request *r)
+{
+    request_reply(r, -EINTR);
+}
+
+static void directory_fetched(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    struct request *r = arg;
+    struct directory_cursor *cursor = directory_cursor(r);
+    if (result != BACKEND_OK) {
+        request_reply(r, result == BACKEND_MISSING ? -ENOENT : -EIO);
+        return;
+    }
+    cursor->first += cursor->names->len;
+    g_ptr_array_set_size(cursor->names, 0);
+    g_array_set_size(cursor->types, 0);
+    for (size_t i = 0; i < count; i++) {
+        g_ptr_array_add(cursor->names, g_strdup(entries[i].name));
+        g_array_append_val(cursor->types, entries[i].type);
+    }
+    if (count > 0) {
+        g_strlcpy(cursor->after, entries[count - 1].name, sizeof cursor->after);
+    }
+    uint64_t told = directory_told(r);
+    if (told >= cursor->first + count && count > 0) {
+        /* After a seekdir to further on. */
+        request_sleep(r, clock_now() + 1, directory_go_on, directory_interrupted);
+    } else {
+        directory_reply(r, MIN(told, cursor->first + count));
+    }
+}
+
+static void directory_fetch(struct request *r, size_t max)
+{
+    char path[TREE_PATH_MAX], after[NAME_BYTES_MAX + 1];
+    g_strlcpy(after, directory_cursor(r)->after, sizeof after);
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_list(r->fs->backend, path, after, max, directory_fetched, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void directory_rewind(struct directory_cursor *cursor)
+{
+    g_ptr_array_set_size(cursor->names, 0);
+    g_array_set_size(cursor->types, 0);
+    cursor->first = 0;
+    cursor->after[0] = '\0';
+}
+
+static void directory_read_dots(struct request *r)
+{
+    char buffer[128];
+    size_t used = 0;
+    const struct node *parent = r->node->parent ? r->node->parent : r->node;
+    struct stat self = {.st_ino = r->node->ino, .st_mode = S_IFDIR};
+    struct stat up = {.st_ino = parent->ino, .st_mode = S_IFDIR};
+    size_t size = MIN(sizeof buffer, r->read.size);
+    if (r->read.offset < DIRECTORY_AFTER_SELF) {
+        used += directory_add(r, buffer, size, ".", &self, DIRECTORY_AFTER_SELF);
+    }
+    used += directory_add(r, buffer + used, size - used, "..", &up, DIRECTORY_AFTER_PARENT);
+    request_reply_buffer(r, buffer, used);
+}
+
+void directory_read(struct request *r, size_t size, off_t offset)
+{
+    struct directory_cursor *cursor = directory_cursor(r);
+    r->read.size = size;
+    r->read.offset = offset;
+    if (offset < DIRECTORY_AFTER_PARENT) {
+        directory_rewind(cursor);
+        directory_read_dots(r);
+        return;
+    }
+    uint64_t told = directory_told(r);
+    if (told < cursor->first) {
+        directory_rewind(cursor); /* a seekdir to long before: count again */
+    }
+    if (told < cursor->first + cursor->names->len) {
+        directory_reply(r, told);
+    } else {
+        directory_fetch(r, DIRECTORY_BATCH);
+    }
+}

@@ -1,0 +1,513 @@
+/* lock: flock(2), and fcntl(2) record locks; see lock.h. */
+#include "fs/ops/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "fs/hold/meta.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/handle.h"
+#include "fs/ops/sequence.h"
+
+static int lock_error(enum backend_result result)
+{
+    return result == BACKEND_BUSY ? -EAGAIN : fs_error(result);
+}
+
+static void lock_answer(struct request *r, enum backend_result result)
+{
+    if (result == BACKEND_OK) {
+        /* Afresh, after a loss too. */
+        r->handle->spent = false;
+        r->handle->lost = false;
+        r->handle->wanted = false;
+    }
+    request_reply(r, lock_error(result));
+}
+
+/* --- flock ------------------------------------------------------------------- */
+
+static void lock_flocked(struct request *r, enum backend_result result)
+{
+    if (result == BACKEND_OK) {
+        struct hold *before = r->handle->hold;
+        r->handle->hold = r->hold;
+        r->hold->handle = r->handle;
+        if (before && before->kind == BACKEND_FLOCK) {
+            hold_release(r->fs, before, NULL, NULL); /* two asked at once through one handle */
+        }
+    }
+    lock_answer(r, result);
+}
+
+static void lock_claim(struct request *r, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
+{
+    hold_claim(r->fs, hold, kind, claim);
+    claim->mode = r->lock.mode;
+    claim->wait = r->blocks;
+    claim->handle = r->handle->id;
+    claim->party = r->lock.party;
+    claim->start = r->lock.start;
+    claim->end = r->lock.end;
+}
+
+static struct hold *lock_new(struct request *r, enum backend_kind kind)
+{
+    struct hold *hold = handle_new_hold(r->fs, r->handle, kind);
+    hold_taken(hold, request_caller(r), r->handle->opener);
+    return hold;
+}
+
+static void lock_flock_new(struct request *r)
+{
+    struct backend_claim claim;
+    r->hold = lock_new(r, BACKEND_FLOCK);
+    lock_claim(r, r->hold, BACKEND_FLOCK, &claim);
+    hold_acquire(r, &claim, lock_flocked);
+    g_bytes_unref(claim.meta);
+}
+
+/* A lease that was all its owner's handles' is from now on one handle's lock, or
+ * a lock owner's. */
+static void lock_take_from_others(struct request *r, const struct hold *hold)
+{
+    struct handle *other;
+    if (hold->handle == r->handle) {
+        return; /* it was that already: a change of mode */
+    }
+    LIST_FOREACH(other, &r->node->handles, link) {
+        if (other != r->handle && other->hold == hold) {
+            other->hold = NULL;
+        }
+    }
+}
+
+static void lock_flock_converted(struct request *r, enum backend_result result)
+{
+    struct hold *hold = r->hold;
+    if (result == BACKEND_BUSY || result == BACKEND_STALE) {
+        /* As the kernel's own flock: the old lock goes before the new one is
+         * waited for. (Linux fs/locks.c, flock_lock_inode) */
+        if (hold) {
+            hold_release(r->fs, hold, NULL, NULL);
+        }
+        lock_flock_new(r);
+        return;
+    }
+    if (result == BACKEND_OK) {
+        lock_take_from_others(r, hold);
+        hold_taken(hold, request_caller(r), r->handle->opener);
+        r->handle->hold = hold;
+        hold->handle = r->handle;
+        hold_resume_parked(r->fs, hold);
+    }
+    lock_answer(r, result);
+}
+
+static void lock_resumed(struct request *r);
+
+static void lock_interrupted(struct request *r)
+{
+    request_reply(r, -EINTR);
+}
+
+/* A provisional second of another handle: who does not want to wait for the
+ * lock waits for its outcome all the same. */
+static bool lock_awaits_outcome(struct request *r)
+{
+    struct hold *lease = hold_lease(r->node);
+    if (r->blocks || r->waited || !lease || lease->kind != BACKEND_PROVISIONAL || lease == r->handle->hold) {
+        return false;
+    }
+    r->waited = lease->since != 0;
+    request_park(r, hold_queue(lease), lock_resumed, lock_interrupted);
+    return true;
+}
+
+static void lock_convert(struct request *r, struct hold *hold, enum backend_kind kind,
+                         void (*then)(struct request *, enum backend_result))
+{
+    struct backend_claim claim;
+    struct owner *before = hold->owner;
+    r->hold = hold;
+    /* The store is to know who took it; here that is so once it is done. */
+    hold->owner = request_caller(r) ? request_caller(r) : before;
+    lock_claim(r, hold, kind, &claim);
+    hold->owner = before;
+    hold_convert(r, &claim, then);
+    g_bytes_unref(claim.meta);
+}
+
+/* What a lock through this handle turns into a handle lock: what the handle has,
+ * or the lease of the process that opened it, whoever asks: flock(1) asks for its
+ * shell.  (Of another pid namespace only the handle is known.)  NULL: it is a
+ * claim of its own. */
+static struct hold *lock_convertible(struct request *r)
+{
+    struct handle *h = r->handle;
+    struct hold *hold = h->hold ? h->hold : hold_lease(r->node);
+    if (!hold || !hold->since) {
+        return NULL;
+    }
+    if (hold == h->hold && hold->kind != BACKEND_LEASE) {
+        return hold;
+    }
+    bool own = hold->owner ? hold_is_owner(hold, h->opener) : hold == h->hold;
+    return own ? hold : NULL;
+}
+
+static void lock_flock_go(struct request *r)
+{
+    struct hold *ticket = sequence_ticket(r);
+    struct hold *hold = lock_convertible(r);
+    if (ticket) {
+        sequence_await_turn(r, ticket);
+    } else if (r->handle->ticket) {
+        request_reply(r, -ESTALE); /* its place in the queue is gone */
+    } else if (hold && hold->converting) {
+        request_park(r, hold_queue(hold), lock_resumed, lock_interrupted);
+    } else if (hold) {
+        lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
+    } else if (!lock_awaits_outcome(r)) {
+        lock_flock_new(r);
+    }
+}
+
+void lock_flock(struct request *r, int operation)
+{
+    struct handle *h = r->handle;
+    h->locking = true;
+    h->closing = false;
+    r->blocks = !(operation & LOCK_NB);
+    r->lock.mode = operation & LOCK_SH ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+    r->lock.end = BACKEND_RANGE_MAX;
+    r->resume = NULL;
+    if (operation & LOCK_UN) {
+        if (h->hold && h->hold->kind == BACKEND_FLOCK) {
+            hold_release(r->fs, h->hold, request_released, r);
+        } else {
+            request_reply(r, 0);
+        }
+    } else {
+        lock_flock_go(r);
+    }
+}
+
+/* --- fcntl -------------------------------------------------------------------- */
+
+static void lock_remember_party(struct handle *h, uint64_t party)
+{
+    h->parties = h->parties ? h->parties : g_array_new(FALSE, FALSE, sizeof party);
+    for (guint i = 0; i < h->parties->len; i++) {
+        if (g_array_index(h->parties, uint64_t, i) == party) {
+            return;
+        }
+    }
+    g_array_append_val(h->parties, party);
+}
+
+static void lock_forget_party(struct handle *h, uint64_t party)
+{
+    for (guint i = 0; h->parties && i < h->parties->len; i++) {
+        if (g_array_index(h->parties, uint64_t, i) == party) {
+            g_array_remove_index_fast(h->parties, i);
+            return;
+        }
+    }
+}
+
+void lock_end_party(struct fs *fs, struct node *node, uint64_t party, backend_done *done, void *arg)
+{
+    char path[TREE_PATH_MAX];
+    struct hold *hold = hold_party(node, party);
+    struct handle *handle;
+    if (!hold || !tree_path(node, path, sizeof path)) {
+        if (done) {
+            done(arg, BACKEND_OK);
+        }
+        return;
+    }
+    LIST_FOREACH(handle, &node->handles, link) {
+        lock_forget_party(handle, party);
+    }
+    tree_ref(node);
+    if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
+        hold_free(fs, hold);
+    } else {
+        control_gone(fs, hold);
+        hold->since = 0; /* another thread of it waits still, and may get nothing */
+    }
+    backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, done, arg);
+    hold_check_gone(fs, node);
+    tree_unref(fs->tree, node);
+}
+
+void lock_release_parties(struct fs *fs, struct handle *h)
+{
+    while (h->parties && h->parties->len) {
+        uint64_t party = g_array_index(h->parties, uint64_t, 0);
+        lock_forget_party(h, party);
+        lock_end_party(fs, h->node, party, NULL, NULL);
+    }
+    if (h->parties) {
+        g_array_free(h->parties, TRUE);
+        h->parties = NULL;
+    }
+}
+
+/* A lock owner that has asked and never got anything. */
+static void lock_drop_unused_party(struct fs *fs, struct hold *hold)
+{
+    if (!hold->since && (!hold->parked || TAILQ_EMPTY(hold->parked))) {
+        hold_free(fs, hold);
+    }
+}
+
+static void lock_set_answer(struct request *r, enum backend_result result)
+{
+    struct fs *fs = r->fs;
+    struct hold *hold = hold_party(r->node, r->lock.party);
+    r->ticket = NULL;
+    if (result == BACKEND_OK) {
+        hold_granted(fs, hold, BACKEND_FCNTL);
+        lock_remember_party(r->handle, r->lock.party);
+    }
+    lock_answer(r, result);
+    if (hold) {
+        lock_drop_unused_party(fs, hold);
+    }
+}
+
+static void lock_set_done(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                          const struct backend_info *holder)
+{
+    struct request *r = arg;
+    (void)holder;
+    if (result == BACKEND_QUEUED) {
+        r->ticket = ticket;
+        r->queued = true;
+        return;
+    }
+    request_unpark(r);
+    lock_set_answer(r, result);
+}
+
+static void lock_set_given_up(struct request *r)
+{
+    struct fs *fs = r->fs;
+    struct hold *hold = hold_party(r->node, r->lock.party);
+    if (r->ticket) {
+        backend_release(fs->backend, r->ticket, NULL, NULL);
+    }
+    request_reply(r, -EINTR);
+    if (hold) {
+        lock_drop_unused_party(fs, hold);
+    }
+}
+
+static void lock_set_lost(struct request *r)
+{
+    lock_set_answer(r, BACKEND_UNREACHABLE);
+}
+
+static void lock_set_new(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    struct backend_claim claim;
+    struct hold *hold = hold_party(r->node, r->lock.party);
+    if (!hold) {
+        hold = lock_new(r, BACKEND_FCNTL);
+        hold->party = r->lock.party;
+    }
+    if (!tree_path(r->node, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+        return;
+    }
+    if (!hold_charge(r->fs, hold, 0)) {
+        lock_set_answer(r, BACKEND_QUOTA);
+        return;
+    }
+    r->then = lock_set_answer;
+    lock_claim(r, hold, BACKEND_FCNTL, &claim);
+    request_ref(r);
+    struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, &claim, lock_set_done, r);
+    if (r->req && ticket) {
+        r->ticket = ticket;
+        request_park(r, hold_queue(hold), lock_set_lost, lock_set_given_up);
+    }
+    request_unref(r);
+    g_bytes_unref(claim.meta);
+}
+
+static void lock_set_converted(struct request *r, enum backend_result result)
+{
+    struct hold *hold = r->hold;
+    if (result != BACKEND_OK || !hold) {
+        lock_set_new(r);
+        return;
+    }
+    /* From here on its tickets are the lock owner's, by range. */
+    lock_take_from_others(r, hold);
+    hold_taken(hold, request_caller(r), r->handle->opener);
+    hold->party = r->lock.party;
+    r->handle->hold = NULL;
+    hold_resume_parked(r->fs, hold);
+    lock_set_answer(r, result);
+}
+
+/* One that becomes a record lock: until it is, it is not known what its lock owner
+ * holds, and another thread of that would make a second hold. */
+static struct hold *lock_becoming(const struct node *node)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->converting && hold->becomes == BACKEND_FCNTL) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+static void lock_set_go(struct request *r)
+{
+    struct hold *ticket = sequence_ticket(r);
+    struct hold *hold = lock_convertible(r), *becoming = lock_becoming(r->node);
+    if (becoming) {
+        request_park(r, hold_queue(becoming), lock_resumed, lock_interrupted);
+    } else if (ticket) {
+        sequence_await_turn(r, ticket);
+    } else if (r->handle->ticket) {
+        request_reply(r, -ESTALE); /* its place in the queue is gone */
+    } else if (hold && hold->converting) {
+        request_park(r, hold_queue(hold), lock_resumed, lock_interrupted);
+    } else if (hold && hold->kind != BACKEND_FLOCK && !hold_party(r->node, r->lock.party)) {
+        lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
+    } else if (!lock_awaits_outcome(r)) {
+        lock_set_new(r);
+    }
+}
+
+static void lock_resumed(struct request *r)
+{
+    if (r->lock.party) {
+        lock_set_go(r);
+    } else {
+        lock_flock_go(r);
+    }
+}
+
+static void lock_range(struct request *r, const struct flock *lock)
+{
+    r->lock.range = *lock;
+    r->lock.party = r->file.lock_owner;
+    r->lock.mode = lock->l_type == F_RDLCK ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+    r->lock.start = (uint64_t)lock->l_start;
+    r->lock.end = lock->l_len ? r->lock.start + (uint64_t)lock->l_len - 1 : BACKEND_RANGE_MAX;
+}
+
+static void lock_unlocked(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK || result == BACKEND_MISSING) {
+        hold_check_gone(r->fs, r->node);
+        request_reply_when_told(r, 0);
+    } else {
+        request_reply(r, lock_error(result));
+    }
+}
+
+void lock_set(struct request *r, const struct flock *lock, bool sleep)
+{
+    char path[TREE_PATH_MAX];
+    struct handle *h = r->handle;
+    h->locking = true;
+    h->closing = false;
+    r->blocks = sleep;
+    lock_range(r, lock);
+    if (lock->l_type != F_UNLCK) {
+        lock_set_go(r);
+    } else if (r->lock.start == 0 && r->lock.end >= INT64_MAX) {
+        lock_end_party(r->fs, r->node, r->lock.party, request_released, r);
+    } else if (tree_path(r->node, path, sizeof path)) {
+        backend_release_range(r->fs->backend, path, r->lock.party, r->lock.start, r->lock.end, lock_unlocked, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+/* A pid means something on its own host only; -1 is what F_GETLK tells of a lock
+ * that no process here has. (fcntl(2)) */
+static pid_t lock_holder_pid(const struct fs *fs, const struct backend_info *info)
+{
+    const struct owner *owner = info->ticket ? hold_owner(info->ticket->user) : NULL;
+    struct meta meta;
+    if (owner) {
+        return owner_pid(owner);
+    }
+    return meta_decode(info->meta, &meta) && meta.pid && strcmp(meta.host, fs->host) == 0 ? meta.pid : -1;
+}
+
+static void lock_got(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct flock found = r->lock.range;
+    if (result != BACKEND_OK) {
+        request_reply(r, lock_error(result));
+        return;
+    }
+    found.l_type = F_UNLCK;
+    if (info->type == BACKEND_LOCK) {
+        found.l_type = info->mode == BACKEND_SHARED ? F_RDLCK : F_WRLCK;
+        found.l_whence = SEEK_SET;
+        found.l_start = (off_t)info->start;
+        /* 0 is "to the end", however far. */
+        found.l_len = info->end >= INT64_MAX ? 0 : (off_t)(info->end - info->start + 1);
+        found.l_pid = lock_holder_pid(r->fs, info);
+    }
+    request_reply_lock(r, &found);
+}
+
+static void lock_get_unheld(struct request *r)
+{
+    r->lock.range.l_type = F_UNLCK;
+    request_reply_lock(r, &r->lock.range);
+}
+
+/* Of a ticket in a queue: somebody else's turn, or its own. */
+static void lock_get_turn(struct request *r, const struct hold *ticket)
+{
+    if (ticket->ticket->held) {
+        lock_get_unheld(r);
+    } else {
+        request_reply_lock(r, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_pid = -1});
+    }
+}
+
+void lock_get(struct request *r, const struct flock *lock)
+{
+    char path[TREE_PATH_MAX];
+    struct backend_claim claim = {.kind = BACKEND_FCNTL, .handle = r->handle->id};
+    const struct hold *ticket = sequence_ticket(r), *hold = lock_convertible(r);
+    r->handle->locking = true;
+    r->handle->closing = false;
+    lock_range(r, lock);
+    if (ticket) {
+        lock_get_turn(r, ticket);
+        return;
+    }
+    if (hold && hold->kind != BACKEND_FLOCK) {
+        lock_get_unheld(r); /* F_SETLK would turn it into the lock asked for; and it is exclusive */
+        return;
+    }
+    claim.mode = r->lock.mode;
+    claim.party = r->lock.party;
+    claim.start = r->lock.start;
+    claim.end = r->lock.end;
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_test(r->fs->backend, path, &claim, lock_got, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}

@@ -1,0 +1,458 @@
+/* names: looking names up, making, moving and removing them; see names.h. */
+#include "fs/ops/names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fs/hold/hold.h"
+#include "fs/hold/meta.h"
+#include "fs/hold/quota.h"
+#include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/directory.h"
+#include "fs/ops/handle.h"
+#include "fs/ops/lock.h"
+#include "fs/ops/opening.h"
+#include "fs/ops/sequence.h"
+
+/* --- looking up ---------------------------------------------------------------- */
+
+static void names_reply_missing(struct request *r, const struct node *node)
+{
+    struct fuse_entry_param entry;
+    handle_entry_missing(r->fs, node, r->name, &entry);
+    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, NULL);
+    if (entry.entry_timeout > 0) {
+        request_reply_entry(r, &entry);
+    } else {
+        request_reply(r, -ENOENT);
+    }
+}
+
+static void names_reply_node(struct request *r)
+{
+    struct fuse_entry_param entry;
+    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+    handle_entry(r->fs, r->node, &entry);
+    request_reply_entry(r, &entry);
+}
+
+/* The node of a name that this mount holds; it may have been taken by a node of
+ * another type meanwhile.  False if the mount does not hold it. */
+static bool names_take_held(struct request *r, const struct node *parent, const struct backend_info *info)
+{
+    struct hold *hold = info && info->ticket ? info->ticket->user : NULL;
+    struct node *node = tree_find(r->fs->tree, parent, r->name);
+    if (hold) {
+        hold_take_name(r->fs, hold, hold->kind);
+        node = hold->node;
+    } else if (!node || !hold_first(node)) {
+        return false;
+    }
+    r->node = tree_ref(node);
+    return true;
+}
+
+static void names_reply_elsewhere(struct request *r, struct node *parent, const struct backend_info *info)
+{
+    struct fuse_entry_param entry;
+    struct meta meta = {.mode = S_IFREG};
+    meta_decode(info->meta, &meta);
+    r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
+    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+    handle_entry_elsewhere(r->fs, r->node, info, &entry);
+    request_reply_entry(r, &entry);
+}
+
+/* It was there until another mount has let go of it. */
+static void names_forget(struct request *r, struct node *node)
+{
+    char path[TREE_PATH_MAX];
+    if (node && node->directory) {
+        if (tree_path(node, path, sizeof path)) {
+            quota_drop_directory(r->fs->quota, path);
+        }
+        tree_detach(r->fs->tree, node);
+    } else if (node && node->visible && !hold_is_here(node)) {
+        hold_gone(r->fs, node);
+    }
+}
+
+/* The backend does not answer: only what this mount holds is there for sure. */
+static void names_reply_unknown(struct request *r, const struct node *parent)
+{
+    struct node *node = tree_find(r->fs->tree, parent, r->name);
+    if (node && hold_is_here(node)) {
+        r->node = tree_ref(node);
+        names_reply_node(r);
+    } else {
+        request_reply(r, -EIO);
+    }
+}
+
+static void names_looked_up(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct node *parent = r->other;
+    if (result != BACKEND_OK) {
+        names_reply_unknown(r, parent);
+    } else if (names_take_held(r, parent, info)) {
+        names_reply_node(r);
+    } else if (info->type == BACKEND_NOTHING) {
+        names_forget(r, tree_find(r->fs->tree, parent, r->name));
+        names_reply_missing(r, tree_find(r->fs->tree, parent, r->name));
+    } else if (info->type == BACKEND_DIRECTORY) {
+        r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
+        directory_load(r->node, &info->directory);
+        names_reply_node(r);
+    } else {
+        names_reply_elsewhere(r, parent, info);
+    }
+}
+
+void names_lookup(struct request *r, struct node *directory)
+{
+    char path[TREE_PATH_MAX];
+    if (sequence_is_prefix(r->name)) {
+        names_reply_missing(r, NULL); /* always free: the next one is another file */
+    } else if (names_take_held(r, directory, NULL)) {
+        names_reply_node(r);
+    } else if (tree_child_path(directory, r->name, path, sizeof path)) {
+        r->other = tree_ref(directory);
+        backend_stat(r->fs->backend, path, names_looked_up, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+/* --- removing ------------------------------------------------------------------- */
+
+/* The first hold on the node that this caller may release, or NULL. */
+static struct hold *names_releasable(struct request *r, const struct node *node)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        bool holds =
+            hold->kind == BACKEND_FCNTL ? hold->since != 0 : hold->ticket && (hold->ticket->held || hold->sequence);
+        if (holds && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+static struct hold *names_find_releasable(struct request *r, struct node *directory)
+{
+    struct node *node = tree_find(r->fs->tree, directory, r->name);
+    struct hold *hold = node ? names_releasable(r, node) : NULL;
+    for (node = NULL; !hold && (node = tree_find_stray(r->fs->tree, directory, r->name, node));) {
+        hold = names_releasable(r, node);
+    }
+    return hold;
+}
+
+static void names_release(struct request *r, struct hold *hold)
+{
+    r->node = tree_ref(hold->node);
+    r->node->visible = false; /* the kernel drops the name itself */
+    hold_spend(hold, false);
+    if (hold->kind == BACKEND_FCNTL) {
+        lock_end_party(r->fs, r->node, hold->party, request_done, r);
+    } else {
+        hold_release(r->fs, hold, request_done, r);
+    }
+}
+
+static void names_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct hold *hold = names_find_releasable(r, r->other); /* granted meanwhile? */
+    if (hold) {
+        names_release(r, hold);
+    } else if (result != BACKEND_OK) {
+        request_reply(r, -ENOLCK);
+    } else if (info->type == BACKEND_NOTHING) {
+        names_forget(r, tree_find(r->fs->tree, r->other, r->name));
+        request_reply(r, -ENOENT);
+    } else {
+        request_reply(r, info->type == BACKEND_DIRECTORY ? -EISDIR : -EPERM);
+    }
+}
+
+void names_unlink(struct request *r, struct node *directory)
+{
+    char path[TREE_PATH_MAX];
+    struct hold *hold = names_find_releasable(r, directory);
+    if (hold) {
+        names_release(r, hold);
+    } else if (tree_child_path(directory, r->name, path, sizeof path)) {
+        r->other = tree_ref(directory);
+        backend_stat(r->fs->backend, path, names_unlink_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+/* --- links ------------------------------------------------------------------------ */
+
+void names_symlink(struct request *r, struct node *directory, const char *target)
+{
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    GBytes *content = g_bytes_new(target, strlen(target));
+    if (sequence_is_prefix(r->name)) {
+        r->node = tree_make(r->fs->tree, directory, r->name, S_IFLNK);
+        sequence_create(r, directory, S_IFLNK | 0777, content, names_reply_node);
+    } else if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else {
+        r->node = tree_get(r->fs->tree, directory, r->name, S_IFLNK);
+        handle_acquire(r, S_IFLNK | 0777, content, names_reply_node);
+    }
+    g_bytes_unref(content);
+}
+
+static void names_readlink_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK || !info->content) {
+        request_reply(r, result != BACKEND_OK ? -EIO : -ESTALE);
+        return;
+    }
+    gsize size;
+    const char *data = g_bytes_get_data(info->content, &size);
+    char *target = g_strndup(data, size);
+    request_reply_readlink(r, target);
+    g_free(target);
+}
+
+void names_readlink(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, names_readlink_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void names_reply_linked(struct request *r)
+{
+    tree_link(r->fs->tree, r->node, r->other);
+    names_reply_node(r);
+}
+
+static void names_link_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK && info->type == BACKEND_LOCK && !info->ticket) {
+        request_reply(r, -EPERM); /* another mount's */
+    } else if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
+        struct hold *hold = info->ticket->user; /* whose content it is */
+        if (hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+            handle_acquire(r, hold->mode, info->content, names_reply_linked);
+        } else {
+            request_reply(r, -EPERM); /* to the user both names would be one file */
+        }
+    } else {
+        request_reply(r, result == BACKEND_OK ? -ESTALE : -EIO);
+    }
+}
+
+void names_link(struct request *r, struct node *directory, struct node *other)
+{
+    char path[TREE_PATH_MAX];
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    struct hold *hold = hold_first(other);
+    if (sequence_is_prefix(r->name)) {
+        request_reply(r, -EPERM); /* a ticket is made, not linked */
+    } else if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else if (!tree_path(other, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+    } else {
+        r->other = tree_ref(other);
+        r->node = tree_get(r->fs->tree, directory, r->name, other->mode & S_IFMT);
+        backend_stat(r->fs->backend, path, names_link_known, r);
+    }
+}
+
+/* --- moving ------------------------------------------------------------------------- */
+
+/* Who else has opened the name may ask for its lock by that name, waits for it
+ * perhaps, and a handle cannot be told that its file has another name now. */
+static bool names_is_opened_by_others(struct hold *hold)
+{
+    struct handle *h;
+    LIST_FOREACH(h, &hold->node->handles, link) {
+        if (h->hold != hold && !h->kin && !hold_is_owner(hold, h->opener)) {
+            return true;
+        }
+    }
+    return LIST_NEXT(LIST_FIRST(&hold->node->holds), link) || !LIST_EMPTY(&hold->node->waiting);
+}
+
+/* The lease of a living process, or one that has no process here: what the dead
+ * leave behind may be removed, but nobody moves it. */
+static bool names_may_move(struct request *r, struct hold *hold)
+{
+    struct owner *owner = hold_owner(hold);
+    bool present = !owner || owner_alive(owner) || r->fs->options->owner_user;
+    return present && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
+}
+
+/* What the caller itself has by the new name, and what gives way: a lease, decided
+ * or not.  NULL: the store knows whether the name is free. */
+static struct hold *names_replaceable(struct request *r, const struct node *there)
+{
+    struct hold *hold = there ? hold_lease(there) : NULL;
+    bool is = hold && hold->since && !hold->sequence && hold->ticket && hold_is_owner(hold, request_caller(r));
+    return is ? hold : NULL;
+}
+
+/* While the store is asked nothing else is made of it: who wants to waits. */
+static struct hold *names_hold_still(struct hold *hold)
+{
+    if (hold) {
+        hold_ref(hold)->converting = true;
+        hold->becomes = hold->kind;
+    }
+    return hold;
+}
+
+static void names_let_go(struct fs *fs, struct hold *hold)
+{
+    if (hold) {
+        hold->converting = false;
+        hold_resume_parked(fs, hold);
+        hold_unref(fs, hold);
+    }
+}
+
+static void names_move(struct request *r, struct hold *hold)
+{
+    hold_count(hold, false);
+    tree_rename(r->fs->tree, r->node, r->other, r->name);
+    hold_count(hold, true);
+    openings_moved(r->fs->openings, r->node);
+}
+
+static void names_renamed(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    struct fs *fs = r->fs;
+    struct hold *hold = r->hold, *replaced = r->replaced;
+    bool taken = result == BACKEND_BUSY && r->file.flags & RENAME_NOREPLACE;
+    if (result == BACKEND_OK && hold->ticket) {
+        names_move(r, hold);
+    } else if (result == BACKEND_OK) {
+        result = BACKEND_STALE; /* it ended meanwhile */
+    }
+    if (result == BACKEND_OK && replaced && replaced->ticket) {
+        replaced->node->visible = false; /* the kernel drops the name itself */
+        hold_spend(replaced, false);
+        hold_release(fs, replaced, NULL, NULL);
+    }
+    request_reply(r, taken ? -EEXIST : fs_error(result));
+    names_let_go(fs, hold);
+    names_let_go(fs, replaced);
+}
+
+static void names_rename_interrupted(struct request *r)
+{
+    request_reply(r, -EINTR);
+}
+
+static void names_rename_go(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    struct node *node = r->node, *directory = r->other;
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    unsigned flags = (unsigned)r->file.flags;
+    struct hold *hold = node ? hold_lease(node) : NULL, *replaced = names_replaceable(r, there);
+    if (flags & ~(unsigned)RENAME_NOREPLACE) {
+        request_reply(r, -EINVAL);
+    } else if (hold && (hold->converting || !hold->since)) {
+        request_park(r, hold_queue(hold), names_rename_go, names_rename_interrupted);
+    } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
+               !names_may_move(r, hold)) {
+        request_reply(r, -EPERM);
+    } else if (names_is_opened_by_others(hold) || openings_expected(r->fs->openings, node->parent, node->name)) {
+        request_reply(r, -EBUSY);
+    } else if (there == node) {
+        request_reply(r, 0);
+    } else if (flags & RENAME_NOREPLACE && there && hold_first(there)) {
+        request_reply(r, -EEXIST);
+    } else if ((there && hold_first(there) && !replaced) || openings_expected(r->fs->openings, directory, r->name)) {
+        request_reply(r, -EBUSY);
+    } else if (replaced && replaced->converting) {
+        request_park(r, hold_queue(replaced), names_rename_go, names_rename_interrupted);
+    } else if (!tree_child_path(directory, r->name, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+    } else {
+        r->hold = names_hold_still(hold);
+        r->replaced = names_hold_still(replaced);
+        backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
+    }
+}
+
+void names_rename(struct request *r, struct node *directory, struct node *from, const char *name, unsigned flags)
+{
+    struct node *node = tree_find(r->fs->tree, from, name);
+    r->node = node ? tree_ref(node) : NULL;
+    r->other = tree_ref(directory);
+    r->file.flags = (int)flags;
+    names_rename_go(r);
+}
+
+/* --- making --------------------------------------------------------------------------- */
+
+static void names_create_ticket(struct request *r, struct node *directory)
+{
+    r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
+    r->creates = r->opens = true;
+    r->handle = handle_new(r, r->file.flags);
+    r->handle->ticket = true;
+    sequence_create(r, directory, r->mode, NULL, request_reply_open);
+}
+
+void names_create(struct request *r, struct node *directory)
+{
+    if (sequence_is_prefix(r->name)) {
+        names_create_ticket(r, directory);
+        return;
+    }
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    if (there && !S_ISREG(there->mode) && (there->directory || hold_first(there))) {
+        request_reply(r, r->file.flags & O_EXCL ? -EEXIST : -ESTALE);
+        return;
+    }
+    r->node = tree_get(r->fs->tree, directory, r->name, S_IFREG);
+    r->creates = r->opens = true;
+    r->handle = handle_new(r, r->file.flags);
+    if (r->file.flags & O_EXCL) {
+        handle_acquire(r, r->mode, NULL, request_reply_open);
+    } else {
+        handle_open(r);
+    }
+}
+
+void names_mknod(struct request *r, struct node *directory)
+{
+    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    if (!S_ISREG(r->mode)) {
+        request_reply(r, -EPERM); /* locks are files, not devices or pipes */
+    } else if (sequence_is_prefix(r->name)) {
+        r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
+        sequence_create(r, directory, r->mode, NULL, names_reply_node);
+    } else if (there && (there->directory || hold_first(there))) {
+        request_reply(r, -EEXIST);
+    } else {
+        r->node = tree_get(r->fs->tree, directory, r->name, S_IFREG);
+        handle_acquire(r, r->mode, NULL, names_reply_node);
+    }
+}

@@ -1,0 +1,124 @@
+/* opening: who is on the way from looking a name up to opening it; see opening.h. */
+#include "fs/ops/opening.h"
+
+#include <glib.h>
+
+#include "fs/fs.h"
+#include "fs/kernel/tree.h"
+
+/* How long a thread may take: who was killed on the way does not come. */
+#define OPENING_MAX SECOND
+
+struct opening {
+    const struct node *node; /* only compared: it may be gone, and its address another's … */
+    uint64_t ino;            /* … so with its number */
+    uint64_t directory;      /* its number, and … */
+    guint name;              /* … the hash of the name in it that was found */
+    clock_ms since;
+    bool again; /* it was told ESTALE */
+};
+
+struct openings {
+    GHashTable *threads; /* thread id -> struct opening */
+    clock_ms pruned;
+};
+
+struct openings *openings_new(void)
+{
+    struct openings *openings = g_new0(struct openings, 1);
+    openings->threads = g_hash_table_new_full(g_direct_hash, g_direct_equal, NULL, g_free);
+    return openings;
+}
+
+void openings_free(struct openings *openings)
+{
+    g_hash_table_destroy(openings->threads);
+    g_free(openings);
+}
+
+static struct opening *opening_of(const struct openings *openings, pid_t thread)
+{
+    return g_hash_table_lookup(openings->threads, GINT_TO_POINTER(thread));
+}
+
+static bool opening_is_of(const struct opening *opening, const struct node *node)
+{
+    return opening->node == node && opening->ino == node->ino;
+}
+
+static gboolean opening_is_old(gpointer thread, gpointer value, gpointer now)
+{
+    const struct opening *opening = value;
+    (void)thread;
+    return *(const clock_ms *)now - opening->since >= OPENING_MAX;
+}
+
+static void openings_note(struct openings *openings, pid_t thread, const struct node *node, bool again)
+{
+    struct opening *opening = g_new(struct opening, 1);
+    clock_ms now = clock_now();
+    if (now - openings->pruned >= OPENING_MAX) {
+        openings->pruned = now;
+        g_hash_table_foreach_remove(openings->threads, opening_is_old, &now);
+    }
+    *opening = (struct opening){.node = node,
+                                .ino = node->ino,
+                                .directory = node->parent ? node->parent->ino : 0,
+                                .name = g_str_hash(node->name),
+                                .since = now,
+                                .again = again};
+    g_hash_table_replace(openings->threads, GINT_TO_POINTER(thread), opening);
+}
+
+void openings_found(struct openings *openings, pid_t thread, const struct node *node)
+{
+    const struct opening *before = opening_of(openings, thread);
+    if (node && (node->moved || (before && before->again))) {
+        openings_note(openings, thread, node, before && before->again);
+    } else if (before) {
+        g_hash_table_remove(openings->threads, GINT_TO_POINTER(thread));
+    }
+}
+
+bool openings_open(struct openings *openings, pid_t thread, const struct node *node)
+{
+    struct opening *opening = opening_of(openings, thread);
+    if (opening && opening->again) {
+        opening->again = false;
+    }
+    return !node->moved || (opening && opening_is_of(opening, node));
+}
+
+void openings_refused(struct openings *openings, pid_t thread, const struct node *node)
+{
+    openings_note(openings, thread, node, true);
+}
+
+bool openings_expected(const struct openings *openings, const struct node *directory, const char *name)
+{
+    clock_ms now = clock_now();
+    guint hash = g_str_hash(name);
+    GHashTableIter iter;
+    gpointer thread, value;
+    g_hash_table_iter_init(&iter, openings->threads);
+    while (g_hash_table_iter_next(&iter, &thread, &value)) {
+        const struct opening *opening = value;
+        if (opening->again && opening->directory == directory->ino && opening->name == hash &&
+            !opening_is_old(thread, value, &now)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static gboolean opening_is_for(gpointer thread, gpointer value, gpointer node)
+{
+    (void)thread;
+    return opening_is_of(value, node);
+}
+
+void openings_moved(struct openings *openings, struct node *node)
+{
+    node->moved = true;
+    g_hash_table_foreach_remove(openings->threads, opening_is_for, node);
+}

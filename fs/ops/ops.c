@@ -1,0 +1,467 @@
+/* ops: one thin handler for each kernel request: validate, call, return. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "backend/log.h"
+#include "fs/control/control.h"
+#include "fs/fs.h"
+#include "fs/hold/hold.h"
+#include "fs/kernel/notify.h"
+#include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/attributes.h"
+#include "fs/ops/directory.h"
+#include "fs/ops/handle.h"
+#include "fs/ops/lock.h"
+#include "fs/ops/names.h"
+#include "fs/ops/opening.h"
+#include "fs/ops/sequence.h"
+#include "fs/ops/xattr.h"
+
+static struct fs *ops_fs(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+
+static struct request *ops_request(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
+                                   const struct fuse_file_info *file)
+{
+    struct fs *fs = ops_fs(req);
+    struct request *r = request_new(fs, req, operation, tree_node(fs->tree, ino));
+    if (file) {
+        r->file = *file;
+    }
+    return r;
+}
+
+/* A request about a name in a directory; NULL and answered if it is too long, or is
+ * .leasefs or in it. */
+static struct request *ops_named(fuse_req_t req, enum metrics_operation operation, fuse_ino_t parent, const char *name)
+{
+    struct fs *fs = ops_fs(req);
+    struct node *directory = tree_node(fs->tree, parent);
+    struct request *r = request_new(fs, req, operation, NULL);
+    if (strlen(name) > NAME_BYTES_MAX) {
+        request_reply(r, -ENAMETOOLONG);
+        return NULL;
+    }
+    r->name = g_strdup(name);
+    if (!control_owns(fs, directory, name)) {
+        return r;
+    }
+    if (operation == METRICS_LOOKUP) {
+        control_lookup(r, directory);
+    } else {
+        control_refuse(r);
+    }
+    return NULL;
+}
+
+static struct request *ops_opened(fuse_req_t req, enum metrics_operation operation, fuse_ino_t ino,
+                                  const struct fuse_file_info *file)
+{
+    struct request *r = ops_request(req, operation, ino, file);
+    r->handle = r->node->control ? NULL : handle_of(file);
+    return r;
+}
+
+/* The same request, if it is about locks; NULL and refused if it is about .leasefs. */
+static struct request *ops_of_locks(struct request *r)
+{
+    if (r->node->control) {
+        control_refuse(r);
+        return NULL;
+    }
+    return r;
+}
+
+/* --- session ------------------------------------------------------------------ */
+
+static void ops_init(void *userdata, struct fuse_conn_info *connection)
+{
+    struct fs *fs = userdata;
+    if (!(connection->capable & FUSE_CAP_FLOCK_LOCKS) || !(connection->capable & FUSE_CAP_POSIX_LOCKS)) {
+        /* They would stay local to the kernel, and silently so. */
+        log_error("this kernel does not pass flock and fcntl locks to FUSE: leasefs needs Linux 3.1 or newer");
+        fuse_session_exit(fs->session);
+        return;
+    }
+    connection->want |= FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_ATOMIC_O_TRUNC;
+    connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
+    connection->max_background = 1024;
+    if (connection->proto_minor >= 38) {
+        notify_can_expire(fs->notify);
+    }
+    if (fs->ready) {
+        fs->ready(fs->ready_arg);
+    }
+    if (fs->sandbox.text[0]) {
+        (fs->sandbox.complete ? log_info : log_warning)("sandbox: %s", fs->sandbox.text);
+    }
+}
+
+/* --- names ---------------------------------------------------------------------- */
+
+static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct request *r = ops_named(req, METRICS_LOOKUP, parent, name);
+    if (r) {
+        names_lookup(r, tree_node(r->fs->tree, parent));
+    }
+}
+
+static void ops_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
+{
+    struct fs *fs = ops_fs(req);
+    tree_forget(fs->tree, tree_node(fs->tree, ino), count);
+    fuse_reply_none(req);
+}
+
+static void ops_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+    struct fs *fs = ops_fs(req);
+    for (size_t i = 0; i < count; i++) {
+        tree_forget(fs->tree, tree_node(fs->tree, forgets[i].ino), forgets[i].nlookup);
+    }
+    fuse_reply_none(req);
+}
+
+static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+    struct request *r = ops_named(req, METRICS_MKDIR, parent, name);
+    if (r && sequence_is_prefix(name)) {
+        request_reply(r, -EINVAL); /* such a name is never found */
+    } else if (r) {
+        r->mode = mode;
+        directory_make(r, tree_node(r->fs->tree, parent));
+    }
+}
+
+static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct request *r = ops_named(req, METRICS_RMDIR, parent, name);
+    if (r) {
+        directory_remove(r, tree_node(r->fs->tree, parent), name);
+    }
+}
+
+static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct request *r = ops_named(req, METRICS_UNLINK, parent, name);
+    if (r) {
+        names_unlink(r, tree_node(r->fs->tree, parent));
+    }
+}
+
+static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+    struct request *r = ops_named(req, METRICS_SYMLINK, parent, name);
+    if (r) {
+        names_symlink(r, tree_node(r->fs->tree, parent), target);
+    }
+}
+
+static void ops_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+    names_readlink(ops_request(req, METRICS_READLINK, ino, NULL));
+}
+
+static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
+{
+    struct request *r = ops_named(req, METRICS_LINK, parent, name);
+    if (r && tree_node(r->fs->tree, ino)->control) {
+        control_refuse(r);
+    } else if (r) {
+        names_link(r, tree_node(r->fs->tree, parent), tree_node(r->fs->tree, ino));
+    }
+}
+
+static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
+                       unsigned flags)
+{
+    struct request *r = ops_named(req, METRICS_RENAME, new_parent, new_name);
+    if (r && control_owns(r->fs, tree_node(r->fs->tree, parent), name)) {
+        control_refuse(r);
+    } else if (r) {
+        names_rename(r, tree_node(r->fs->tree, new_parent), tree_node(r->fs->tree, parent), name, flags);
+    }
+}
+
+static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *file)
+{
+    struct request *r = ops_named(req, METRICS_CREATE, parent, name);
+    if (r) {
+        r->file = *file;
+        r->mode = S_IFREG | (mode & 07777);
+        names_create(r, tree_node(r->fs->tree, parent));
+    }
+}
+
+static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t device)
+{
+    (void)device;
+    struct request *r = ops_named(req, METRICS_MKNOD, parent, name);
+    if (r) {
+        r->mode = mode;
+        names_mknod(r, tree_node(r->fs->tree, parent));
+    }
+}
+
+/* --- files ------------------------------------------------------------------------ */
+
+static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    struct request *r = ops_request(req, METRICS_OPEN, ino, file);
+    if (r->node->control) {
+        control_open(r);
+        return;
+    }
+    if (LIST_EMPTY(&r->node->handles)) {
+        tree_attach(r->fs->tree, r->node); /* its lock has ended since it was looked up */
+    }
+    pid_t thread = fuse_req_ctx(req)->pid;
+    bool meant = openings_open(r->fs->openings, thread, r->node);
+    if (!meant || (!r->node->hashed && LIST_EMPTY(&r->node->handles))) {
+        openings_refused(r->fs->openings, thread, r->node);
+        request_reply(r, -ESTALE); /* the kernel looks the name up again */
+        return;
+    }
+    r->handle = handle_new(r, file->flags);
+    r->opens = true;
+    handle_open(r);
+}
+
+static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+{
+    struct request *r = ops_opened(req, METRICS_READ, ino, file);
+    r->read.size = size;
+    r->read.offset = offset;
+    if (r->node->control) {
+        control_read(r);
+    } else {
+        handle_read(r);
+    }
+}
+
+static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
+                      struct fuse_file_info *file)
+{
+    struct request *r = ops_of_locks(ops_opened(req, METRICS_WRITE, ino, file));
+    if (r) {
+        r->content.bytes = g_bytes_new(data, size);
+        r->content.offset = offset;
+        r->content.append = file->flags & O_APPEND;
+        handle_write(r);
+    }
+}
+
+static void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    struct request *r = ops_opened(req, METRICS_FLUSH, ino, file);
+    if (r->node->control) {
+        request_reply(r, 0);
+    } else {
+        handle_flush(r);
+    }
+}
+
+static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    struct request *r = ops_opened(req, METRICS_RELEASE, ino, file);
+    if (r->node->control) {
+        control_release(r);
+    } else {
+        handle_release(r);
+    }
+}
+
+static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *file)
+{
+    (void)datasync;
+    struct request *r = ops_opened(req, METRICS_FSYNC, ino, file);
+    if (r->handle) {
+        handle_sync(r);
+    } else {
+        request_reply(r, 0);
+    }
+}
+
+static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct fuse_pollhandle *poll)
+{
+    struct request *r = ops_opened(req, METRICS_POLL, ino, file);
+    if (r->node->control) {
+        control_poll(r, poll);
+    } else {
+        handle_poll(r, poll);
+    }
+}
+
+/* --- attributes -------------------------------------------------------------------- */
+
+static void ops_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    (void)file;
+    struct request *r = ops_request(req, METRICS_GETATTR, ino, NULL);
+    if (r->node->control) {
+        control_getattr(r);
+    } else {
+        attributes_get(r);
+    }
+}
+
+static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
+{
+    struct request *r =
+        ops_of_locks(file ? ops_opened(req, METRICS_SETATTR, ino, file) : ops_request(req, METRICS_SETATTR, ino, NULL));
+    if (r) {
+        attributes_set(r, st, set);
+    }
+}
+
+static void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+    (void)flags;
+    struct request *r = ops_of_locks(ops_request(req, METRICS_SETXATTR, ino, NULL));
+    if (r) {
+        xattr_set(r, name, value, size);
+    }
+}
+
+static void ops_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    struct request *r = ops_of_locks(ops_request(req, METRICS_GETXATTR, ino, NULL));
+    if (r) {
+        xattr_get(r, name, size);
+    }
+}
+
+static void ops_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    struct request *r = ops_request(req, METRICS_LISTXATTR, ino, NULL);
+    if (r->node->control) {
+        r->xattr.size = size;
+        control_listxattr(r);
+    } else {
+        xattr_list(r, size);
+    }
+}
+
+static void ops_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    struct request *r = ops_of_locks(ops_request(req, METRICS_REMOVEXATTR, ino, NULL));
+    if (r) {
+        xattr_remove(r, name);
+    }
+}
+
+/* Locks held are files used; there is always room for more. */
+static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+    struct request *r = ops_request(req, METRICS_STATFS, ino, NULL);
+    struct backend_counts counts = backend_counts(r->fs->backend);
+    struct statvfs st = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = NAME_BYTES_MAX};
+    st.f_ffree = st.f_favail = UINT32_MAX;
+    st.f_files = counts.locks + st.f_ffree;
+    st.f_blocks = st.f_bfree = st.f_bavail = UINT32_MAX;
+    request_reply_statfs(r, &st);
+}
+
+/* --- directories ---------------------------------------------------------------------- */
+
+static void ops_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    struct request *r = ops_request(req, METRICS_OPENDIR, ino, file);
+    if (r->node->control) {
+        control_open(r);
+    } else {
+        directory_open(r);
+    }
+}
+
+static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+{
+    struct request *r = ops_request(req, METRICS_READDIR, ino, file);
+    if (r->node->control) {
+        r->read.size = size;
+        r->read.offset = offset;
+        control_readdir(r);
+    } else {
+        directory_read(r, size, offset);
+    }
+}
+
+static void ops_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    struct request *r = ops_request(req, METRICS_RELEASEDIR, ino, file);
+    if (r->node->control) {
+        control_release(r);
+    } else {
+        directory_close(r);
+    }
+}
+
+/* --- handle locks ----------------------------------------------------------------------- */
+
+static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, int operation)
+{
+    struct request *r = ops_of_locks(ops_opened(req, METRICS_FLOCK, ino, file));
+    if (r) {
+        lock_flock(r, operation);
+    }
+}
+
+static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock, int sleep)
+{
+    struct request *r = ops_of_locks(ops_opened(req, METRICS_SETLK, ino, file));
+    if (r) {
+        lock_set(r, lock, sleep);
+    }
+}
+
+static void ops_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock)
+{
+    struct request *r = ops_of_locks(ops_opened(req, METRICS_GETLK, ino, file));
+    if (r) {
+        lock_get(r, lock);
+    }
+}
+
+const struct fuse_lowlevel_ops ops_table = {
+    .init = ops_init,
+    .lookup = ops_lookup,
+    .forget = ops_forget,
+    .forget_multi = ops_forget_multi,
+    .getattr = ops_getattr,
+    .setattr = ops_setattr,
+    .readlink = ops_readlink,
+    .mknod = ops_mknod,
+    .mkdir = ops_mkdir,
+    .unlink = ops_unlink,
+    .rmdir = ops_rmdir,
+    .symlink = ops_symlink,
+    .rename = ops_rename,
+    .link = ops_link,
+    .open = ops_open,
+    .create = ops_create,
+    .read = ops_read,
+    .write = ops_write,
+    .flush = ops_flush,
+    .release = ops_release,
+    .fsync = ops_fsync,
+    .poll = ops_poll,
+    .opendir = ops_opendir,
+    .readdir = ops_readdir,
+    .releasedir = ops_releasedir,
+    .statfs = ops_statfs,
+    .setxattr = ops_setxattr,
+    .getxattr = ops_getxattr,
+    .listxattr = ops_listxattr,
+    .removexattr = ops_removexattr,
+    .flock = ops_flock,
+    .setlk = ops_setlk,
+    .getlk = ops_getlk,
+};

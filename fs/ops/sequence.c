@@ -1,0 +1,209 @@
+/* sequence: places in a directory's queue; see sequence.h. */
+#include "fs/ops/sequence.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fs/hold/hold.h"
+#include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/handle.h"
+
+#define SEQUENCE_DIGITS 10
+
+bool sequence_is_prefix(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 1 && name[length - 1] == '-';
+}
+
+bool sequence_is_ticket_name(const char *name)
+{
+    size_t length = strlen(name), digits = 0;
+    while (digits < length && isdigit((unsigned char)name[length - digits - 1])) {
+        digits++;
+    }
+    return digits >= SEQUENCE_DIGITS && digits < length && name[length - digits - 1] == '-';
+}
+
+/* --- creating ---------------------------------------------------------------- */
+
+static void sequence_named(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+    } else {
+        r->reply(r);
+    }
+}
+
+/* Its file starts with its own name, so that a shell can read which it got. */
+static void sequence_write_name(struct request *r)
+{
+    struct backend_change change = {.set = BACKEND_SET_CONTENT};
+    char *line = g_strdup_printf("%s\n", r->node->name);
+    hold_set_size(r->fs, r->hold, strlen(line));
+    change.content = g_bytes_new_take(line, r->hold->size);
+    backend_set(r->fs->backend, r->hold->ticket, &change, sequence_named, r);
+    g_bytes_unref(change.content);
+}
+
+static void sequence_created(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                             const struct backend_info *holder)
+{
+    struct request *r = arg;
+    struct hold *hold = r->hold;
+    char path[TREE_PATH_MAX];
+    (void)holder;
+    if (result != BACKEND_OK && result != BACKEND_QUEUED) {
+        r->hold = NULL;
+        hold_free(r->fs, hold);
+        request_reply(r, fs_error(result));
+        return;
+    }
+    hold->ticket = ticket;
+    backend_name(r->fs->backend, ticket, path, sizeof path);
+    const char *slash = strrchr(path, '/');
+    tree_rename(r->fs->tree, r->node, r->node->parent, slash ? slash + 1 : path);
+    hold_granted(r->fs, hold, ticket->kind);
+    hold->closed = !r->handle;
+    if (r->handle) {
+        r->handle->hold = hold;
+    }
+    if (hold->size) {
+        r->reply(r); /* a symbolic link has a content of its own */
+    } else {
+        sequence_write_name(r);
+    }
+}
+
+void sequence_create(struct request *r, struct node *directory, mode_t mode, GBytes *content,
+                     void (*reply)(struct request *))
+{
+    char path[TREE_PATH_MAX];
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    enum backend_kind kind = r->handle ? BACKEND_FLOCK : BACKEND_LEASE;
+    struct backend_claim claim;
+    if (!tree_child_path(directory, r->name, path, sizeof path)) {
+        request_reply(r, -ENAMETOOLONG);
+        return;
+    }
+    r->reply = reply;
+    r->hold = hold_new(r->fs, r->node, kind, request_caller(r), context->uid, context->gid, mode);
+    r->hold->sequence = true;
+    r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
+    hold_claim(r->fs, r->hold, kind, &claim);
+    claim.content = content;
+    claim.sequence = claim.wait = true;
+    if (!hold_charge(r->fs, r->hold, r->hold->size)) {
+        sequence_created(r, BACKEND_QUOTA, NULL, NULL);
+        g_bytes_unref(claim.meta);
+        return;
+    }
+    backend_acquire(r->fs->backend, path, &claim, sequence_created, r);
+    g_bytes_unref(claim.meta);
+}
+
+/* --- waiting for the turn ------------------------------------------------------- */
+
+struct hold *sequence_ticket(struct request *r)
+{
+    struct hold *hold = r->handle->hold;
+    if (hold && hold->sequence) {
+        return hold;
+    }
+    /* One that was closed and is a lease: its owner and those it started may ask. */
+    hold = hold_lease(r->node);
+    bool may = hold && hold->sequence && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
+    return may ? hold : NULL;
+}
+
+static void sequence_turn(struct request *r, enum backend_result result)
+{
+    request_reply(r, fs_error(result));
+}
+
+static void sequence_asked(struct request *r, enum backend_result result);
+
+/* It ended while it was waited for, or it was converted. */
+static void sequence_resumed(struct request *r)
+{
+    if (r->hold->ticket) {
+        sequence_asked(r, BACKEND_OK);
+    } else {
+        r->hold = NULL;
+        request_reply(r, -ESTALE);
+    }
+}
+
+/* The wait is over, the place in the queue is kept. */
+static void sequence_interrupted(struct request *r)
+{
+    request_reply(r, -EINTR);
+}
+
+/* It does not hold as far as has been told here.  One that holds in the store has
+ * its grant on the way. */
+static void sequence_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct fs *fs = r->fs;
+    struct hold *hold = r->hold;
+    if (!hold->ticket) {
+        request_reply(r, -ESTALE);
+    } else if (hold->ticket->held) {
+        request_reply(r, 0);
+    } else if (result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+    } else if (info->ticket == hold->ticket && info->holders) {
+        r->then = sequence_turn;
+        request_park(r, hold_queue(hold), sequence_resumed, sequence_interrupted);
+    } else {
+        request_reply(r, -EAGAIN);
+    }
+    hold_unref(fs, hold);
+}
+
+static void sequence_ask(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (tree_path(r->node, path, sizeof path)) {
+        hold_ref(r->hold);
+        backend_stat(r->fs->backend, path, sequence_known, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void sequence_asked(struct request *r, enum backend_result result)
+{
+    struct hold *hold = r->hold;
+    if (result != BACKEND_OK) {
+        request_reply(r, result == BACKEND_BUSY ? -EAGAIN : fs_error(result));
+    } else if (hold->ticket->held) {
+        request_reply(r, 0);
+    } else if (!r->blocks) {
+        sequence_ask(r);
+    } else {
+        r->then = sequence_turn;
+        r->queued = true;
+        request_park(r, hold_queue(hold), sequence_resumed, sequence_interrupted);
+    }
+}
+
+void sequence_await_turn(struct request *r, struct hold *hold)
+{
+    r->hold = hold;
+    if (hold->ticket->mode == r->lock.mode) {
+        sequence_asked(r, BACKEND_OK);
+        return;
+    }
+    struct backend_claim claim;
+    hold_claim(r->fs, hold, hold->kind, &claim);
+    claim.mode = r->lock.mode;
+    hold_convert(r, &claim, sequence_asked);
+    g_bytes_unref(claim.meta);
+}

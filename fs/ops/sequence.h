@@ -1,0 +1,34 @@
+/* sequence: files whose name ends in '-' are places in their directory's queue.
+ *
+ * Creating DIR/job- makes DIR/job-0000000042, a ticket that waits or holds.  It
+ * is held by its handle and goes with the last close; closed explicitly without
+ * ever asking for a lock, it stays as a lease.  flock on it waits for its turn.
+ * (ZooKeeper's ephemeral sequential nodes.)
+ */
+#ifndef FS_OPS_SEQUENCE_H
+#define FS_OPS_SEQUENCE_H
+
+#include "fs/fs.h"
+
+struct hold;
+struct node;
+struct request;
+
+/* Is this the name of a file to be numbered? */
+bool sequence_is_prefix(const char *name);
+/* Does it look like a ticket's (…-NNNNNNNNNN)?  Such a name may come to be
+ * without the kernel's knowledge. */
+bool sequence_is_ticket_name(const char *name);
+
+/* Creates a ticket below `directory` for r->name and calls `reply`; r->handle
+ * may be NULL (then it is a lease at once).  `content` NULL: its own name. */
+void sequence_create(struct request *r, struct node *directory, mode_t mode, GBytes *content,
+                     void (*reply)(struct request *));
+
+/* The ticket on whose turn a lock request through r->handle waits, or NULL. */
+struct hold *sequence_ticket(struct request *r);
+
+/* Answers it when the ticket holds; r->blocks and r->lock.mode say how. */
+void sequence_await_turn(struct request *r, struct hold *hold);
+
+#endif

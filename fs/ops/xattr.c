@@ -1,0 +1,422 @@
+/* xattr: the attributes user.lease.* of locks and directories; see xattr.h. */
+#include "fs/ops/xattr_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/log.h"
+#include "fs/hold/meta.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/directory.h"
+#include "fs/ops/handle.h"
+
+static GString *xattr_text(const char *text)
+{
+    return g_string_new(text);
+}
+
+/* --- reading --------------------------------------------------------------- */
+
+static bool xattr_caller_lost(struct request *r)
+{
+    struct handle *h;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->lost && h->opener && h->opener == request_caller(r)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool xattr_caller_waits(struct request *r)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &r->node->waiting, link) {
+        if (hold->ticket && !hold->ticket->held && hold_is_owner(hold, request_caller(r))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The caller's own, if it has one: a store that forgot may have granted it beside another.  NULL also when that is of
+ * bytes, whose ticket only the store knows. */
+struct hold *xattr_hold(struct request *r)
+{
+    struct owner *caller = request_caller(r);
+    struct hold *hold, *found = NULL, *kin = NULL;
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        if (!hold->ticket && hold->kind == BACKEND_FCNTL && hold->since && hold_is_owner(hold, caller)) {
+            return NULL;
+        }
+        if (!hold->ticket || !hold->ticket->held) {
+            continue;
+        }
+        if (hold_is_owner(hold, caller)) {
+            return hold;
+        }
+        found = !found && hold->ticket->mode == BACKEND_EXCLUSIVE ? hold : found;
+        struct owner *owner = kin ? NULL : hold_owner(hold);
+        kin = owner && caller && owner_descends(caller, owner) ? hold : kin;
+    }
+    return found ? found : kin;
+}
+
+/* Is the name that of a ticket in its directory's queue? */
+static bool xattr_is_ticket(const struct node *node, const struct backend_info *info)
+{
+    const struct hold *hold = hold_first(node);
+    struct meta meta;
+    if (hold) {
+        return hold->sequence;
+    }
+    return info->type == BACKEND_LOCK && meta_decode(info->meta, &meta) && meta.sequence;
+}
+
+static GString *xattr_get_state(struct request *r, const struct backend_info *info)
+{
+    if (xattr_caller_lost(r)) {
+        return xattr_text("lost");
+    }
+    if (xattr_caller_waits(r)) {
+        return xattr_text("waiting");
+    }
+    /* of a ticket of another mount only the store knows */
+    bool held = info->ticket ? info->ticket->held : info->holders > 0 || !xattr_is_ticket(r->node, info);
+    bool waits = info->type == BACKEND_LOCK && !held;
+    return xattr_text(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");
+}
+
+static GString *xattr_get_kind(struct request *r, const struct backend_info *info)
+{
+    static const char *const names[] = {[BACKEND_PROVISIONAL] = "lease",
+                                        [BACKEND_LEASE] = "lease",
+                                        [BACKEND_FLOCK] = "flock",
+                                        [BACKEND_FCNTL] = "fcntl"};
+    if (xattr_is_ticket(r->node, info)) {
+        return xattr_text("ticket");
+    }
+    return info->type == BACKEND_LOCK ? xattr_text(names[info->kind]) : NULL;
+}
+
+static GString *xattr_get_mode(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    return info->type == BACKEND_LOCK ? xattr_text(info->mode == BACKEND_SHARED ? "shared" : "exclusive") : NULL;
+}
+
+static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t uid, const char *command)
+{
+    char escaped[OWNER_COMMAND_MAX * 4 + 1];
+    g_string_append_printf(text, "%s%s %d %u %s", text->len ? "\n" : "", host, pid, uid,
+                           log_escape(escaped, sizeof escaped, command));
+}
+
+static GString *xattr_get_owner(struct request *r, const struct backend_info *info)
+{
+    GString *text = g_string_new(NULL);
+    struct meta meta;
+    struct hold *hold;
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        if ((hold->ticket && hold->ticket->held) || (hold->kind == BACKEND_FCNTL && hold->since)) {
+            struct owner *owner = hold_owner(hold);
+            xattr_add_owner(text, r->fs->host, owner ? owner_pid(owner) : 0, hold->uid,
+                            owner ? owner_command(owner) : "?");
+        }
+    }
+    bool elsewhere = info->type == BACKEND_LOCK && (!text->len || !info->ticket);
+    if (elsewhere && meta_decode(info->meta, &meta)) {
+        xattr_add_owner(text, meta.host, meta.pid, meta.uid, meta.command);
+    } else if (elsewhere) {
+        xattr_add_owner(text, "?", 0, 0, "?"); /* a client that is no mount */
+    }
+    if (!text->len) {
+        g_string_free(text, TRUE);
+        return NULL;
+    }
+    return text;
+}
+
+static GString *xattr_get_token(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    if (info->type != BACKEND_LOCK || !info->fence) {
+        return NULL;
+    }
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%" PRIu64, info->fence);
+    return text;
+}
+
+/* RFC 3339, UTC. */
+static GString *xattr_get_acquired(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    if (info->type != BACKEND_LOCK || info->acquired == CLOCK_NEVER) {
+        return NULL;
+    }
+    int64_t wall = fs_wall(r->fs, info->acquired);
+    time_t seconds = wall / 1000;
+    struct tm utc;
+    char day[32];
+    gmtime_r(&seconds, &utc);
+    strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%s.%03dZ", day, (int)(wall % 1000));
+    return text;
+}
+
+static GString *xattr_get_remaining(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    if (info->type != BACKEND_LOCK || info->deadline == CLOCK_NEVER) {
+        return NULL;
+    }
+    int64_t left = MAX(info->deadline - clock_now(), 0);
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%" PRId64 ".%03d", left / 1000, (int)(left % 1000));
+    return text;
+}
+
+static GString *xattr_duration(int64_t ms)
+{
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, ms % 1000 ? "%" PRId64 ".%03d" : "%" PRId64, ms / 1000, (int)(ms % 1000));
+    return text;
+}
+
+static GString *xattr_get_ttl(struct request *r, const struct backend_info *info)
+{
+    if (!r->node->directory && (info->type != BACKEND_LOCK || !info->ttl)) {
+        return NULL;
+    }
+    return xattr_duration(r->node->directory ? hold_directory_ttl(r->fs, r->node) : info->ttl);
+}
+
+static GString *xattr_get_waiters(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%u", info->type == BACKEND_NOTHING ? 0 : info->waiters);
+    return text;
+}
+
+static GString *xattr_get_position(struct request *r, const struct backend_info *info)
+{
+    if (!xattr_is_ticket(r->node, info)) {
+        return NULL;
+    }
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%u", info->position);
+    return text;
+}
+
+static GString *xattr_get_name(struct request *r, const struct backend_info *info)
+{
+    return xattr_is_ticket(r->node, info) ? xattr_text(r->node->name) : NULL;
+}
+
+static GString *xattr_get_delay(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    return xattr_duration(info->directory.delay);
+}
+
+static GString *xattr_get_width(struct request *r, const struct backend_info *info)
+{
+    (void)r;
+    GString *text = g_string_new(NULL);
+    g_string_printf(text, "%u", info->directory.width);
+    return text;
+}
+
+/* --- the table ------------------------------------------------------------------ */
+
+static const struct xattr xattr_table[] = {
+    {"user.lease.state", true, false, false, xattr_get_state, NULL},
+    {"user.lease.kind", true, false, true, xattr_get_kind, NULL},
+    {"user.lease.mode", true, false, true, xattr_get_mode, NULL},
+    {"user.lease.owner", true, false, false, xattr_get_owner, NULL},
+    {"user.lease.token", true, false, true, xattr_get_token, NULL},
+    {"user.lease.acquired", true, false, true, xattr_get_acquired, NULL},
+    {"user.lease.remaining", true, false, true, xattr_get_remaining, NULL},
+    {"user.lease.ttl", true, true, true, xattr_get_ttl, xattr_set_ttl},
+    {"user.lease.waiters", true, true, false, xattr_get_waiters, NULL},
+    {"user.lease.position", true, false, false, xattr_get_position, NULL},
+    {"user.lease.name", true, false, false, xattr_get_name, NULL},
+    {"user.lease.width", false, true, false, xattr_get_width, xattr_set_width},
+    {"user.lease.delay", false, true, false, xattr_get_delay, xattr_set_delay},
+    {"user.lease.check", true, false, false, NULL, xattr_set_check},
+    {"user.lease.release", true, false, false, NULL, xattr_set_release},
+    {"user.lease.break", true, false, false, NULL, xattr_set_break},
+};
+
+static const struct xattr *xattr_find(const struct node *node, const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(xattr_table); i++) {
+        const struct xattr *attribute = &xattr_table[i];
+        if (strcmp(attribute->name, name) == 0) {
+            return (node->directory ? attribute->on_directory : attribute->on_lock) ? attribute : NULL;
+        }
+    }
+    return NULL;
+}
+
+static void xattr_answer(struct request *r, GString *text)
+{
+    if (r->xattr.size == 0) {
+        request_reply_xattr_size(r, text->len);
+    } else if (text->len > r->xattr.size) {
+        request_reply(r, -ERANGE);
+    } else {
+        request_reply_buffer(r, text->str, text->len);
+    }
+    g_string_free(text, TRUE);
+}
+
+/* Without the backend: what this mount holds is held, and who has lost it knows. */
+static bool xattr_is_known_here(struct request *r, struct backend_info *ret_info)
+{
+    const struct xattr *attribute = r->xattr.attribute;
+    struct hold *hold = r->node->directory ? NULL : hold_first(r->node);
+    *ret_info = (struct backend_info){.type = hold ? BACKEND_LOCK : BACKEND_NOTHING};
+    ret_info->ticket = hold ? hold->ticket : NULL;
+    return (attribute->get == xattr_get_state && (hold || xattr_caller_lost(r))) ||
+           (attribute->get == xattr_get_owner && hold);
+}
+
+static void xattr_got(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    struct backend_info here;
+    bool known = result == BACKEND_OK;
+    if (!known && (known = xattr_is_known_here(r, &here))) {
+        info = &here;
+    } else if (known && r->node->directory && info->type == BACKEND_DIRECTORY) {
+        directory_load(r->node, &info->directory);
+    }
+    GString *text = known ? r->xattr.attribute->get(r, info) : NULL;
+    if (text) {
+        xattr_answer(r, text);
+    } else {
+        request_reply(r, known ? -ENODATA : -EIO);
+    }
+}
+
+/* What a ticket of this mount tells: until when this mount believes in it, and
+ * that without asking anybody else. */
+static void xattr_tell_ticket(struct request *r, struct backend_ticket *ticket)
+{
+    struct backend_info info = {.type = BACKEND_LOCK,
+                                .kind = ticket->kind,
+                                .mode = ticket->mode,
+                                .fence = ticket->fence,
+                                .acquired = ticket->acquired,
+                                .deadline = ticket->deadline,
+                                .ttl = ticket->ttl,
+                                .ticket = ticket};
+    xattr_got(r, BACKEND_OK, &info);
+}
+
+void xattr_get(struct request *r, const char *name, size_t size)
+{
+    char path[TREE_PATH_MAX];
+    struct hold *hold;
+    r->xattr.attribute = xattr_find(r->node, name);
+    r->xattr.size = size;
+    if (!r->xattr.attribute || !r->xattr.attribute->get) {
+        request_reply(r, -ENODATA);
+    } else if (r->xattr.attribute->of_ticket && !r->node->directory && (hold = xattr_hold(r))) {
+        xattr_tell_ticket(r, hold->ticket);
+    } else if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, xattr_got, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void xattr_listed(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK) {
+        request_reply(r, -EIO);
+        return;
+    }
+    GString *list = g_string_new(NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(xattr_table); i++) {
+        const struct xattr *attribute = &xattr_table[i];
+        bool applies = r->node->directory ? attribute->on_directory : attribute->on_lock;
+        GString *value = applies && attribute->get ? attribute->get(r, info) : NULL;
+        if (value) {
+            g_string_append_len(list, attribute->name, (gssize)strlen(attribute->name) + 1);
+            g_string_free(value, TRUE);
+        }
+    }
+    xattr_answer(r, list);
+}
+
+void xattr_list(struct request *r, size_t size)
+{
+    char path[TREE_PATH_MAX];
+    r->xattr.size = size;
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, xattr_listed, r);
+    } else {
+        request_reply(r, -ENAMETOOLONG);
+    }
+}
+
+static void xattr_directory_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK || info->type != BACKEND_DIRECTORY) {
+        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+    } else {
+        directory_load(r->node, &info->directory);
+        r->xattr.attribute->set(r);
+    }
+}
+
+/* A directory's attributes are written together: those that another mount has set
+ * are to stay. */
+static void xattr_set_now(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (!r->node->directory) {
+        r->xattr.attribute->set(r);
+    } else if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, xattr_directory_known, r);
+    } else {
+        xattr_reply(r, -ENAMETOOLONG);
+    }
+}
+
+void xattr_set(struct request *r, const char *name, const char *value, size_t size)
+{
+    const struct xattr *attribute = xattr_find(r->node, name);
+    if (!attribute) {
+        request_reply(r, g_str_has_prefix(name, "user.lease.") ? -EINVAL : -EOPNOTSUPP);
+    } else if (!attribute->set) {
+        request_reply(r, -EPERM);
+    } else if (size > 64 || memchr(value, '\0', size)) {
+        request_reply(r, -EINVAL);
+    } else {
+        r->xattr.value = g_strndup(value, size);
+        r->xattr.attribute = attribute;
+        xattr_set_now(r);
+    }
+}
+
+void xattr_remove(struct request *r, const char *name)
+{
+    const struct xattr *attribute = xattr_find(r->node, name);
+    if (attribute && attribute->set == xattr_set_ttl) {
+        r->xattr.value = g_strdup("auto");
+        r->xattr.attribute = attribute;
+        xattr_set_now(r);
+    } else {
+        request_reply(r, attribute ? -EPERM : -ENODATA);
+    }
+}

@@ -1,0 +1,15 @@
+/* xattr: the attributes user.lease.* of locks and directories, one table. */
+#ifndef FS_OPS_XATTR_H
+#define FS_OPS_XATTR_H
+
+#include "fs/fs.h"
+
+struct request;
+
+/* Each ends the request; `size` 0 asks how long the value or the list is. */
+void xattr_get(struct request *r, const char *name, size_t size);
+void xattr_list(struct request *r, size_t size);
+void xattr_set(struct request *r, const char *name, const char *value, size_t size);
+void xattr_remove(struct request *r, const char *name);
+
+#endif

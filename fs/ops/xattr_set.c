@@ -1,0 +1,275 @@
+/* xattr_set: setting the attributes user.lease.*; see xattr.h.  A value is taken
+ * when the backend has answered what this mount does not know. */
+#include "fs/ops/xattr_private.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/control/report.h"
+#include "fs/hold/meta.h"
+#include "fs/hold/rights.h"
+#include "fs/kernel/tree.h"
+#include "fs/ops/directory.h"
+#include "fs/ops/handle.h"
+
+/* The value has been used. */
+void xattr_reply(struct request *r, int error)
+{
+    g_clear_pointer(&r->xattr.value, g_free);
+    request_reply(r, error);
+}
+
+static int xattr_error(enum backend_result result)
+{
+    return result == BACKEND_MISSING ? -ESTALE : result == BACKEND_BUSY ? -EPERM : fs_error(result);
+}
+
+static void xattr_done(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    xattr_reply(r, xattr_error(result));
+}
+
+static void xattr_revoked(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    g_clear_pointer(&r->xattr.value, g_free);
+    request_reply_when_told(r, xattr_error(result));
+}
+
+/* A directory's attributes are for its owner and root. */
+static void xattr_store_directory(struct request *r, const struct backend_directory *attributes)
+{
+    if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
+        xattr_reply(r, -EPERM);
+        return;
+    }
+    GBytes *meta = r->node->directory->attributes.meta;
+    r->node->directory->attributes = *attributes;
+    r->node->directory->attributes.meta = meta;
+    directory_store(r->fs, r->node, xattr_done, r);
+}
+
+static void xattr_set_directory_ttl(struct request *r, int64_t ttl)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    attributes.ttl = ttl;
+    xattr_store_directory(r, &attributes);
+}
+
+/* A count or a fencing token: decimal digits, optionally a newline. */
+static bool xattr_parse_number(const char *text, uint64_t *ret_number)
+{
+    char *end;
+    errno = 0;
+    uint64_t number = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || errno || (*end && strcmp(end, "\n") != 0)) {
+        return false;
+    }
+    *ret_number = number;
+    return true;
+}
+
+void xattr_set_delay(struct request *r)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    const char *text = r->xattr.value;
+    if (strcmp(text, "0") == 0) {
+        attributes.delay = 0;
+    } else if (options_duration(text, strlen(text), &attributes.delay) != 0) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    xattr_store_directory(r, &attributes);
+}
+
+void xattr_set_width(struct request *r)
+{
+    struct backend_directory attributes = r->node->directory->attributes;
+    uint64_t width;
+    if (!xattr_parse_number(r->xattr.value, &width) || width < 1 || width > UINT32_MAX) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    attributes.width = (uint32_t)width;
+    xattr_store_directory(r, &attributes);
+}
+
+static void xattr_interrupted(struct request *r)
+{
+    xattr_reply(r, -EINTR);
+}
+
+static void xattr_refused(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result != BACKEND_OK) {
+        xattr_reply(r, fs_error(result));
+    } else {
+        xattr_reply(r, info->type == BACKEND_LOCK ? -EPERM : -ESTALE);
+    }
+}
+
+/* This mount does not hold it: does another? */
+static void xattr_refuse(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_stat(r->fs->backend, path, xattr_refused, r);
+    } else {
+        xattr_reply(r, -ENAMETOOLONG);
+    }
+}
+
+void xattr_set_ttl(struct request *r)
+{
+    int64_t ttl = 0; /* "auto" */
+    const char *text = r->xattr.value;
+    if (strcmp(text, "auto") != 0 && options_duration(text, strlen(text), &ttl) != 0) {
+        xattr_reply(r, -EINVAL);
+        return;
+    }
+    if (r->node->directory) {
+        xattr_set_directory_ttl(r, ttl);
+        return;
+    }
+    struct hold *hold = hold_lease(r->node);
+    hold = hold && hold->since ? hold : xattr_hold(r);
+    hold = hold ? hold : hold_first(r->node);
+    if (!hold) {
+        xattr_refuse(r);
+    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        xattr_reply(r, -EPERM);
+    } else if (hold->converting) {
+        request_park(r, hold_queue(hold), xattr_set_ttl, xattr_interrupted);
+    } else if (hold->kind == BACKEND_PROVISIONAL) {
+        xattr_reply(r, -EINVAL); /* it has its second */
+    } else {
+        xattr_reply(r, hold_set_term(r->fs, hold, ttl) ? 0 : -ENOSPC);
+    }
+}
+
+static void xattr_checked(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    uint64_t token = 0;
+    xattr_parse_number(r->xattr.value, &token);
+    bool current = result == BACKEND_OK && info->type == BACKEND_LOCK && token && info->fence == token;
+    xattr_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
+}
+
+/* Is it the token of one that holds here?  Who shares has a token of his own. */
+static bool xattr_is_held_here(const struct node *node, uint64_t token)
+{
+    const struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->ticket && hold->ticket->held && hold->ticket->fence == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void xattr_set_check(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    uint64_t token;
+    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -EINVAL);
+    } else if (xattr_is_held_here(r->node, token)) {
+        xattr_reply(r, 0);
+    } else {
+        backend_stat(r->fs->backend, path, xattr_checked, r);
+    }
+}
+
+/* Root ends whatever it is; anybody else what is his own, if all of it is. */
+static void xattr_revoke_own(struct request *r, const char *path, uint64_t token, backend_done *done)
+{
+    struct backend_match match = {.word = META_UID_WORD};
+    if (request_uid(r) == 0) {
+        backend_revoke(r->fs->backend, path, token, done, r);
+    } else {
+        snprintf(match.text, sizeof match.text, "%u", request_uid(r));
+        backend_revoke_matching(r->fs->backend, path, token, &match, done, r);
+    }
+}
+
+/* Who may write it now: the kernel looked at who held it a moment ago, and a token can be guessed. */
+static void xattr_release_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    char path[TREE_PATH_MAX];
+    uint64_t token = 0;
+    if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
+        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+        return;
+    }
+    struct rights rights = rights_of(info);
+    xattr_parse_number(r->xattr.value, &token);
+    if (!rights_allow(&rights, RIGHTS_WRITE, request_caller(r), context->uid, context->gid)) {
+        xattr_reply(r, -EACCES);
+    } else if (!tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -ENAMETOOLONG);
+    } else if (info->fence == token) {
+        backend_revoke(r->fs->backend, path, token, xattr_revoked, r);
+    } else {
+        xattr_revoke_own(r, path, token, xattr_revoked); /* the rights of L are not those of who has joined */
+    }
+}
+
+void xattr_set_release(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    uint64_t token;
+    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -EINVAL);
+    } else if (token == 0) {
+        xattr_reply(r, -ESTALE);
+    } else {
+        backend_stat(r->fs->backend, path, xattr_release_known, r);
+    }
+}
+
+/* The value is by now who held it. */
+static void xattr_broken(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    char path[TREE_PATH_MAX];
+    if (result == BACKEND_OK && tree_path(r->node, path, sizeof path)) {
+        report_broken(r, path, r->xattr.value);
+    }
+    xattr_revoked(r, result);
+}
+
+static void xattr_break_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    char path[TREE_PATH_MAX];
+    if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
+        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+        return;
+    }
+    if (tree_path(r->node, path, sizeof path)) {
+        g_free(r->xattr.value);
+        r->xattr.value = report_holders(r->fs, r->node, info);
+        xattr_revoke_own(r, path, 0, xattr_broken);
+    } else {
+        xattr_reply(r, -ENAMETOOLONG);
+    }
+}
+
+void xattr_set_break(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    if (strcmp(r->xattr.value, "1") != 0 && strcmp(r->xattr.value, "1\n") != 0) {
+        xattr_reply(r, -EINVAL);
+    } else if (!tree_path(r->node, path, sizeof path)) {
+        xattr_reply(r, -ENAMETOOLONG);
+    } else {
+        backend_stat(r->fs->backend, path, xattr_break_known, r);
+    }
+}

@@ -1,0 +1,273 @@
+/* options: the command line of leasefs(8); see options.h. */
+#include "fs/options/private.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <glib.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/daemon/mountpoint.h"
+
+#define SYSTEM_STATE "/var/lib"
+#define USAGE "usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT"
+#define FLAGS ":dfho:nrsvwV"
+#define HELPER_FLAGS FLAGS "N:t:"
+#define MODE_UNSET ((mode_t)-1)
+
+/* A comma that follows a backslash belongs to the word, as libfuse reads it. */
+static int parse_list(struct options_parse *p, const char *list)
+{
+    int result = 0;
+    GString *word = g_string_new(NULL);
+    for (const char *at = list; result == 0; at++) {
+        if (*at == '\\' && at[1]) {
+            g_string_append_c(word, *at++);
+            g_string_append_c(word, *at);
+        } else if (*at && *at != ',') {
+            g_string_append_c(word, *at);
+        } else {
+            if (word->len > 0) {
+                result = options_word(p, word->str);
+                g_string_truncate(word, 0);
+            }
+            if (!*at) {
+                break;
+            }
+        }
+    }
+    g_string_free(word, TRUE);
+    return result;
+}
+
+/* The name of a mount point as one component, as systemd-escape --path writes
+ * it: '/' becomes '-', and what is neither a letter, a digit, ':', '_' nor '.'
+ * (at the beginning, '.' too) \xNN.  So two mounts have two stores. */
+static char *escape_path(const char *path)
+{
+    GString *text = g_string_new(NULL);
+    for (const char *at = path + 1; *at; at++) {
+        if (*at == '/') {
+            g_string_append_c(text, '-');
+        } else if (g_ascii_isalnum(*at) || *at == ':' || *at == '_' || (*at == '.' && at > path + 1)) {
+            g_string_append_c(text, *at);
+        } else {
+            g_string_append_printf(text, "\\x%02x", (unsigned char)*at);
+        }
+    }
+    if (text->len == 0) {
+        g_string_append_c(text, '-');
+    }
+    return g_string_free(text, FALSE);
+}
+
+/* Where this user's programs keep what they must not lose, as in file-hierarchy(7). */
+static char *state_home(void)
+{
+    const char *home = g_get_home_dir();
+    const char *state = g_getenv("XDG_STATE_HOME");
+    if (geteuid() == 0) {
+        return g_strdup(SYSTEM_STATE);
+    }
+    if (state && g_path_is_absolute(state)) {
+        return g_strdup(state);
+    }
+    if (access(home, W_OK) < 0) { /* mount.fuse3(8) says /root when mount(8) says nothing */
+        const struct passwd *user = getpwuid(geteuid());
+        home = user ? user->pw_dir : home;
+    }
+    return g_build_filename(home, ".local", "state", NULL);
+}
+
+/* What the store is.  Of redis:// only that it is meant: redis/uri.h reads it. */
+static int find_store(struct options_parse *p)
+{
+    struct options *o = p->options;
+    if (strcmp(o->backend, "memory") == 0) {
+        return 0;
+    }
+    if (strcmp(o->backend, "local") == 0) {
+        char *home = state_home(), *name = escape_path(o->mountpoint);
+        o->directory = g_build_filename(home, "leasefs", name, NULL);
+        g_free(home);
+        g_free(name);
+        return 0;
+    }
+    if (g_str_has_prefix(o->backend, "local:")) {
+        const char *directory = o->backend + strlen("local:");
+        if (!*directory) {
+            return options_fail(p, "backend 'local:' needs a directory: use local:DIR, or local for the default one");
+        }
+        o->directory = g_canonicalize_filename(directory, NULL);
+        return 0;
+    }
+    if (g_ascii_strncasecmp(o->backend, "redis", strlen("redis")) == 0 && strchr(o->backend, ':')) {
+        o->kind = OPTIONS_REDIS;
+        return 0;
+    }
+    return options_fail(p, "unknown backend '%s': use memory, local, local:DIR or redis://HOST", o->backend);
+}
+
+static int refuse_of_others(struct options_parse *p)
+{
+    bool redis = p->options->kind == OPTIONS_REDIS;
+    const char *word = redis ? p->only_local : p->only_redis;
+    if (word) {
+        return options_fail(p, "option %s is only for %s", word, redis ? "memory and local stores" : "redis://");
+    }
+    return 0;
+}
+
+static int find_mountpoint(struct options_parse *p, const char *given)
+{
+    p->options->mountpoint = mountpoint_resolve(given, p->error, p->error_size);
+    return p->options->mountpoint ? 0 : -EINVAL;
+}
+
+/* What every mount has, whatever was asked for. */
+static int complete(struct options_parse *p)
+{
+    struct options *o = p->options;
+    char *name = NULL;
+    int result = 0;
+    if (o->mode == MODE_UNSET) {
+        o->mode = o->allow_other && geteuid() == 0 ? 0777 : 0755;
+    }
+    o->ttl = o->ttl ? o->ttl : LEASE_TTL_DEFAULT;
+    if (!o->has_fsname) {
+        char *plain = g_strconcat("fsname=", o->backend, NULL);
+        result =
+            fuse_opt_add_opt_escaped(&name, plain) < 0 ? options_fail(p, "out of memory") : options_add_fuse(p, name);
+        g_free(plain);
+        free(name);
+    }
+    if (result == 0 && !o->has_subtype) {
+        result = options_add_fuse(p, "subtype=leasefs");
+    }
+    /* A mount that root alone can use needs no checks, which would cost the kernel
+     * a question about the directory at each step. */
+    if (result == 0 && (o->allow_other || geteuid() != 0)) {
+        result = options_add_fuse(p, "default_permissions");
+    }
+    return result;
+}
+
+/* One option of the command line, as getopt_long(3) told it. */
+static int parse_flag(struct options_parse *p, int flag, char *const *argv)
+{
+    struct options *o = p->options;
+    switch (flag) {
+    case 'f': /* to mount(8), "fake" */
+        *(p->is_helper ? &o->fake : &o->foreground) = true;
+        return 0;
+    case 'd':
+        return options_word(p, "debug");
+    case 'h':
+        o->show_help = true;
+        return 0;
+    case 'V':
+        o->show_version = true;
+        return 0;
+    case 'r':
+        return options_fail(p, "-r: a mount cannot be read-only, because locks need writing");
+    case 's':
+        p->sloppy = true;
+        return 0;
+    case 'v':
+        o->verbose = true;
+        return 0;
+    case 'n': /* there is no mtab to write to */
+    case 't': /* the type that mount(8) was asked for */
+    case 'w':
+        return 0;
+    case 'N':
+        return options_fail(p, "-N %s: use nsenter(1) to mount in another namespace", optarg);
+    case ':':
+        return options_fail(p, "-%c needs %s", optopt, optopt == 'o' ? "a list of options" : "an argument");
+    default:
+        if (optopt) {
+            return options_fail(p, "unknown option '-%c': try leasefs --help", optopt);
+        }
+        return options_fail(p, "unknown option '%s': try leasefs --help", argv[optind - 1]);
+    }
+}
+
+/* All flags come before any -o list is read, so that -s may stand after it. */
+static int parse_flags(struct options_parse *p, int argc, char **argv)
+{
+    static const struct option long_options[] = {
+        {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
+    g_autoptr(GPtrArray) lists = g_ptr_array_new();
+    int flag, result = 0;
+    optind = 0; /* GNU: begin anew */
+    opterr = 0;
+    while (result == 0 &&
+           (flag = getopt_long(argc, argv, p->is_helper ? HELPER_FLAGS : FLAGS, long_options, NULL)) != -1) {
+        if (flag == 'o') {
+            g_ptr_array_add(lists, optarg);
+        } else {
+            result = parse_flag(p, flag, argv);
+        }
+    }
+    for (guint i = 0; result == 0 && i < lists->len; i++) {
+        result = parse_list(p, g_ptr_array_index(lists, i));
+    }
+    return result;
+}
+
+int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size)
+{
+    struct options_parse p = {.options = options, .error = error, .error_size = error_size};
+    *options = (struct options){
+        .mode = MODE_UNSET,
+        .uid = geteuid(),
+        .gid = getegid(),
+        .sandbox = true,
+        .user_locks = USER_LOCKS_DEFAULT,
+        .user_content = USER_CONTENT_DEFAULT,
+        .log = LOG_LEVEL_INFO,
+        .redis = {.keepalive = true},
+    };
+    if (fuse_opt_add_arg(&options->fuse, "leasefs") < 0) {
+        return options_fail(&p, "out of memory");
+    }
+    g_autofree char *program = g_path_get_basename(argc > 0 ? argv[0] : "leasefs");
+    p.is_helper = g_str_has_prefix(program, "mount.");
+    int result = parse_flags(&p, argc, argv);
+    if (result < 0 || options->show_help || options->show_version) {
+        return result;
+    }
+    if (argc - optind < 2) {
+        return options_fail(&p, "a backend and a mount point are needed: " USAGE);
+    }
+    if (argc - optind > 2) {
+        return options_fail(&p, "'%s' is one argument too many: " USAGE, argv[optind + 2]);
+    }
+    if (options->remount && !options->ttl) {
+        return options_fail(&p,
+                            "remount changes ttl= and nothing else: say remount,ttl=TIME, or unmount and mount anew");
+    }
+    options->backend = g_strdup(argv[optind]);
+    result = find_mountpoint(&p, argv[optind + 1]);
+    if (result == 0) {
+        result = find_store(&p);
+    }
+    if (result == 0) {
+        result = refuse_of_others(&p);
+    }
+    return result == 0 ? complete(&p) : result;
+}
+
+void options_clear(struct options *options)
+{
+    g_free(options->backend);
+    g_free(options->directory);
+    g_free(options->mountpoint);
+    g_free(options->redis.prefix);
+    g_free(options->redis.key);
+    g_free(options->redis.credentials);
+    fuse_opt_free_args(&options->fuse);
+    *options = (struct options){0};
+}

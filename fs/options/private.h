@@ -1,0 +1,26 @@
+/* private: what options.c and word.c share. */
+#ifndef FS_OPTIONS_PRIVATE_H
+#define FS_OPTIONS_PRIVATE_H
+
+#include "fs/options/options.h"
+
+struct options_parse {
+    struct options *options;
+    bool is_helper;         /* called as mount.leasefs, by mount(8) */
+    bool sloppy;            /* -s: unknown options are dropped */
+    const char *only_redis; /* the first option that only redis:// has; or NULL */
+    const char *only_local; /* the first that only a local store has */
+    char *error;
+    size_t error_size;
+};
+
+/* Writes the error; returns -EINVAL. */
+int options_fail(struct options_parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Takes one word of an -o list, with its backslashes.  0 or -EINVAL. */
+int options_word(struct options_parse *p, const char *word);
+
+/* A word for libfuse, escaped as in a list. */
+int options_add_fuse(struct options_parse *p, const char *word);
+
+#endif

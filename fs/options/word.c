@@ -1,0 +1,387 @@
+/* word: the words of an -o list; see options.h.
+ *
+ * Every word is in one table: ours, FUSE's own and mount(8)'s flags (handed on to
+ * libfuse as they are), and words that only mount(8) and fstab(5) care for
+ * (dropped).  A word that is in none of these is an error, so that a misspelt
+ * option is never quietly without effect.  The table is also what --help shows,
+ * and what the man page and the completion of bash are tested against.
+ */
+#include <errno.h>
+#include <glib.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/options/duration.h"
+#include "fs/options/private.h"
+
+#define PERMISSION_BITS 07777
+
+enum option_kind {
+    OPTION_TIME,   /* int64_t: milliseconds, from min to max */
+    OPTION_OCTAL,  /* mode_t: at most max */
+    OPTION_ID,     /* uid_t or gid_t: at most max */
+    OPTION_COUNT,  /* uint64_t, with K, M or G behind it: 2^10, 2^20, 2^30 */
+    OPTION_CHOICE, /* bool: whether it is the second word of `argument` */
+    OPTION_LEVEL,  /* enum log_level */
+    OPTION_TEXT,   /* char *: may have any character */
+    OPTION_KEY,    /* the same, with {n} in it */
+    OPTION_PATH,   /* char *: of a file, made absolute, because the daemon leaves the working directory */
+    OPTION_SET,    /* bool: true */
+    OPTION_CLEAR,  /* bool: false */
+    OPTION_PASS,   /* for libfuse; a bool that tells so, if there is one */
+    OPTION_DROP,
+    OPTION_SHOWN,  /* what mount tables show of any FUSE mount, and mount(8) hands back to be remounted */
+    OPTION_REFUSED /* with the reason in `help` */
+};
+
+/* Backends that have a use for it. */
+enum option_scope { FOR_ALL, FOR_LOCAL, FOR_REDIS };
+
+struct option_word {
+    const char *name; /* all of the word, or with '=' or '-' at its end, how it begins */
+    enum option_kind kind;
+    enum option_scope scope;
+    size_t offset; /* of its field in struct options; 0 (which is `kind`): none */
+    int64_t min, max;
+    const char *argument; /* as --help shows it */
+    const char *takes;    /* as an error tells it */
+    const char *help;     /* NULL: one of the words that --help only names */
+};
+
+#define FIELD(name) offsetof(struct options, name)
+#define LEASE_TIME LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME", "a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"
+#define REDIS_TIME REDIS_TIME_MIN, REDIS_TIME_MAX, "TIME", "a time from 10ms to 10m, such as 500ms, 2s or 1m"
+#define COUNT "a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"
+#define ID_MAX (UINT_MAX - 1) /* (uid_t)-1 means "none" everywhere */
+#define READ_ONLY "a mount cannot be read-only, because locks need writing"
+
+/* clang-format off */
+static const struct option_word option_words[] = {
+    {"ttl=", OPTION_TIME, FOR_ALL, FIELD(ttl), LEASE_TIME, "how long a lease outlives its owner (default 30s)"},
+    {"owner=", OPTION_CHOICE, FOR_ALL, FIELD(owner_user), 0, 0, "process|user", "process or user",
+     "whom a lease belongs to (default process)"},
+    {"mode=", OPTION_OCTAL, FOR_ALL, FIELD(mode), 0, PERMISSION_BITS, "OCTAL",
+     "permissions in octal, such as 0755 or 0777", "permissions of the top directory"},
+    {"uid=", OPTION_ID, FOR_ALL, FIELD(uid), 0, ID_MAX, "NUMBER", "the number of a user", "its owner"},
+    {"gid=", OPTION_ID, FOR_ALL, FIELD(gid), 0, ID_MAX, "NUMBER", "the number of a group", "its group"},
+    {"user_locks=", OPTION_COUNT, FOR_ALL, FIELD(user_locks), 0, 0, "NUMBER", COUNT,
+     "locks and directories of a user (default 100000)"},
+    {"user_content=", OPTION_COUNT, FOR_ALL, FIELD(user_content), 0, 0, "NUMBER", COUNT,
+     "bytes of content of a user (default 64M)"},
+    {"sync=", OPTION_CHOICE, FOR_LOCAL, FIELD(sync_always), 0, 0, "no|always", "always or no",
+     "fsync before a lease is granted (default no)"},
+    {"sandbox=", OPTION_CHOICE, FOR_ALL, FIELD(sandbox), 0, 0, "no|yes", "yes or no",
+     "give up what the daemon does not need (default yes)"},
+    {"log=", OPTION_LEVEL, FOR_ALL, FIELD(log), 0, 0, "LEVEL", "error, warning, info or debug",
+     "error, warning, info (default) or debug"},
+    {"remount", OPTION_SET, FOR_ALL, FIELD(remount), .help = "with ttl=: change that of the mount that is there"},
+
+    {"credentials=", OPTION_PATH, FOR_REDIS, FIELD(redis.credentials), 0, 0, "FILE", "the name of a file",
+     "password, or USER:PASSWORD, for Redis"},
+    {"prefix=", OPTION_TEXT, FOR_REDIS, FIELD(redis.prefix), 0, 0, "TEXT", "", "before every key in Redis"},
+    {"key=", OPTION_KEY, FOR_REDIS, FIELD(redis.key), 0, 0, "TEMPLATE",
+     "the key of a lock, with {n} once, where its name is to stand", "the key of a lock (default {n})"},
+    {"timeout=", OPTION_TIME, FOR_REDIS, FIELD(redis.timeout), REDIS_TIME, "of a request to Redis (default 5s)"},
+    {"command_timeout=", OPTION_TIME, FOR_REDIS, FIELD(redis.command_timeout), REDIS_TIME,
+     "of one command, before it is sent again"},
+    {"connect_timeout=", OPTION_TIME, FOR_REDIS, FIELD(redis.connect_timeout), REDIS_TIME, "of a connection attempt"},
+    {"keepalive", OPTION_SET, FOR_REDIS, FIELD(redis.keepalive), .help = "probe idle connections (default)"},
+    {"nokeepalive", OPTION_CLEAR, FOR_REDIS, FIELD(redis.keepalive), .help = "do not"},
+    {"background", OPTION_SET, FOR_REDIS, FIELD(redis.background), .help = "mount although the Redis server is away"},
+
+    /* libfuse's */
+    {"allow_other", OPTION_PASS, FOR_ALL, FIELD(allow_other), .help = "other users may use the mount"},
+    {"allow_root", OPTION_PASS, FOR_ALL, .help = "root may use the mount of an ordinary user"},
+    {"auto_unmount", OPTION_PASS, FOR_ALL, .help = "unmount also when the daemon is killed"},
+    {"debug", OPTION_PASS, FOR_ALL, FIELD(foreground), .help = "show each request; implies -f"},
+    {"fsname=", OPTION_PASS, FOR_ALL, FIELD(has_fsname), 0, 0, "NAME", "", "the source that mount tables show"},
+    {"subtype=", OPTION_PASS, FOR_ALL, FIELD(has_subtype), 0, 0, "NAME", "", "the type that they show (default leasefs)"},
+    {"default_permissions", OPTION_DROP, FOR_ALL, .help = "no effect: permissions are always checked"},
+
+    /* mount(8)'s that the kernel wants to know */
+    {"rw", .kind = OPTION_PASS},
+    {"suid", .kind = OPTION_PASS},
+    {"nosuid", .kind = OPTION_PASS},
+    {"dev", .kind = OPTION_PASS},
+    {"nodev", .kind = OPTION_PASS},
+    {"exec", .kind = OPTION_PASS},
+    {"noexec", .kind = OPTION_PASS},
+    {"atime", .kind = OPTION_PASS},
+    {"noatime", .kind = OPTION_PASS},
+    {"async", .kind = OPTION_PASS},
+    {"sync", .kind = OPTION_PASS},
+    {"dirsync", .kind = OPTION_PASS},
+    {"ro", .kind = OPTION_REFUSED, .takes = READ_ONLY},
+    {"user_id=", .kind = OPTION_SHOWN},
+    {"group_id=", .kind = OPTION_SHOWN},
+    {"max_read=", .kind = OPTION_SHOWN},
+
+    /* access times are not kept */
+    {"diratime", .kind = OPTION_DROP},
+    {"nodiratime", .kind = OPTION_DROP},
+    {"relatime", .kind = OPTION_DROP},
+    {"norelatime", .kind = OPTION_DROP},
+    {"strictatime", .kind = OPTION_DROP},
+    {"nostrictatime", .kind = OPTION_DROP},
+    {"lazytime", .kind = OPTION_DROP},
+    {"nolazytime", .kind = OPTION_DROP},
+
+    /* for mount(8), fstab(5) and systemd.mount(5) */
+    {"defaults", .kind = OPTION_DROP},
+    {"auto", .kind = OPTION_DROP},
+    {"noauto", .kind = OPTION_DROP},
+    {"user", .kind = OPTION_DROP},
+    {"user=", .kind = OPTION_DROP},
+    {"nouser", .kind = OPTION_DROP},
+    {"users", .kind = OPTION_DROP},
+    {"nousers", .kind = OPTION_DROP},
+    {"owner", .kind = OPTION_DROP},
+    {"noowner", .kind = OPTION_DROP},
+    {"group", .kind = OPTION_DROP},
+    {"nogroup", .kind = OPTION_DROP},
+    {"nofail", .kind = OPTION_DROP},
+    {"_netdev", .kind = OPTION_DROP},
+    {"comment=", .kind = OPTION_DROP},
+    {"x-", .kind = OPTION_DROP},
+    {"X-", .kind = OPTION_DROP},
+};
+/* clang-format on */
+
+int options_fail(struct options_parse *p, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_vsnprintf(p->error, p->error_size, format, arguments);
+    va_end(arguments);
+    return -EINVAL;
+}
+
+int options_duration(const char *text, size_t length, int64_t *ret_ms)
+{
+    return options_duration_within(text, length, LEASE_TTL_MIN, LEASE_TTL_MAX, ret_ms);
+}
+
+int options_duration_within(const char *text, size_t length, int64_t min, int64_t max, int64_t *ret_ms)
+{
+    int64_t ms;
+    if (duration_parse(text, length, &ms) != 0 || ms < min || ms > max) {
+        return -EINVAL;
+    }
+    *ret_ms = ms;
+    return 0;
+}
+
+/* --- values ------------------------------------------------------------------ */
+
+/* Digits of the base and nothing else, at most `max`. */
+static bool take_number(const char *text, int base, int64_t max, uint32_t *ret_number)
+{
+    char *end;
+    if (!g_ascii_isdigit(text[0])) {
+        return false;
+    }
+    errno = 0;
+    unsigned long number = strtoul(text, &end, base);
+    if (errno || *end || number > (unsigned long)max) {
+        return false;
+    }
+    *ret_number = (uint32_t)number;
+    return true;
+}
+
+static bool take_count(const char *text, uint64_t *ret_count)
+{
+    static const char units[] = "KMG";
+    char *end;
+    uint64_t count = g_ascii_strtoull(text, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (!g_ascii_isdigit(text[0]) || (*end && (!unit || end[1])) || count > (uint64_t)INT64_MAX >> shift) {
+        return false;
+    }
+    *ret_count = count << shift;
+    return true;
+}
+
+static bool take_choice(const struct option_word *known, const char *value, bool *ret_second)
+{
+    const char *second = strchr(known->argument, '|') + 1;
+    size_t length = (size_t)(second - known->argument) - 1;
+    bool is_second = strcmp(value, second) == 0;
+    if (!is_second && (strlen(value) != length || strncmp(value, known->argument, length) != 0)) {
+        return false;
+    }
+    *ret_second = is_second;
+    return true;
+}
+
+/* A backslash stands before a comma and before itself. */
+static char *unescape(const char *value)
+{
+    GString *text = g_string_new(NULL);
+    for (; *value; value++) {
+        if (*value == '\\' && value[1]) {
+            value++;
+        }
+        g_string_append_c(text, *value);
+    }
+    return g_string_free(text, FALSE);
+}
+
+static void take_text(char **field, char *text)
+{
+    g_free(*field);
+    *field = text;
+}
+
+static bool take_key(const char *value, char **field)
+{
+    const char *name = strstr(value, "{n}");
+    if (!name || strstr(name + 1, "{n}")) {
+        return false;
+    }
+    take_text(field, unescape(value));
+    return true;
+}
+
+static bool take_path(const char *value, char **field)
+{
+    g_autofree char *path = unescape(value);
+    if (!*path) {
+        return false;
+    }
+    take_text(field, g_canonicalize_filename(path, NULL));
+    return true;
+}
+
+/* Sets its field; false if the value is not one that it takes. */
+static bool take_value(struct options *o, const struct option_word *known, const char *value)
+{
+    void *field = (char *)o + known->offset;
+    switch (known->kind) {
+    case OPTION_TIME:
+        return options_duration_within(value, strlen(value), known->min, known->max, field) == 0;
+    case OPTION_OCTAL:
+        return take_number(value, 8, known->max, field);
+    case OPTION_ID:
+        return take_number(value, 10, known->max, field);
+    case OPTION_COUNT:
+        return take_count(value, field);
+    case OPTION_CHOICE:
+        return take_choice(known, value, field);
+    case OPTION_LEVEL:
+        return log_parse_level(value, field);
+    case OPTION_TEXT:
+        take_text(field, unescape(value));
+        return true;
+    case OPTION_KEY:
+        return take_key(value, field);
+    default:
+        return take_path(value, field);
+    }
+}
+
+/* --- words ------------------------------------------------------------------- */
+
+int options_add_fuse(struct options_parse *p, const char *word)
+{
+    struct fuse_args *fuse = &p->options->fuse;
+    if (fuse_opt_add_arg(fuse, "-o") < 0 || fuse_opt_add_arg(fuse, word) < 0) {
+        return options_fail(p, "out of memory");
+    }
+    return 0;
+}
+
+static int take_word(struct options_parse *p, const struct option_word *known, const char *word, const char *value)
+{
+    bool *field = known->offset ? (bool *)((char *)p->options + known->offset) : NULL;
+    switch (known->kind) {
+    case OPTION_SET:
+    case OPTION_CLEAR:
+    case OPTION_PASS:
+        if (field) {
+            *field = known->kind != OPTION_CLEAR;
+        }
+        return known->kind == OPTION_PASS ? options_add_fuse(p, word) : 0;
+    case OPTION_DROP:
+        return 0;
+    case OPTION_SHOWN:
+        return p->options->remount || p->sloppy ? 0
+                                                : options_fail(p, "%s: this is the kernel's, not yours to set", word);
+    case OPTION_REFUSED:
+        return options_fail(p, "%s: %s", word, known->takes);
+    default:
+        return take_value(p->options, known, value)
+                   ? 0
+                   : options_fail(p, "%s: %s takes %s", word, known->name, known->takes);
+    }
+}
+
+/* Which backend it is for, is known only after the last word. */
+static void note_scope(struct options_parse *p, const struct option_word *known)
+{
+    if (known->scope == FOR_REDIS && !p->only_redis) {
+        p->only_redis = known->name;
+    } else if (known->scope == FOR_LOCAL && !p->only_local) {
+        p->only_local = known->name;
+    }
+}
+
+int options_word(struct options_parse *p, const char *word)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(option_words); i++) {
+        const struct option_word *known = &option_words[i];
+        size_t length = strlen(known->name);
+        bool is_beginning = strchr("=-", known->name[length - 1]) != NULL;
+        if (is_beginning ? strncmp(word, known->name, length) == 0 : strcmp(word, known->name) == 0) {
+            note_scope(p, known);
+            return take_word(p, known, word, word + length);
+        }
+    }
+    return p->sloppy ? 0 : options_fail(p, "unknown option '%s': see OPTIONS in leasefs(8)", word);
+}
+
+/* --- help -------------------------------------------------------------------- */
+
+#define HELP_COLUMN 28
+#define HELP_WIDTH 80
+
+/* The names of a kind that have no line of their own, in one paragraph. */
+static void list_names(GString *text, const char *title, enum option_kind kind)
+{
+    const char *separator = " ";
+    g_string_append(text, title);
+    size_t column = strlen(title);
+    for (size_t i = 0; i < G_N_ELEMENTS(option_words); i++) {
+        const struct option_word *known = &option_words[i];
+        if (!known->help && known->kind == kind) {
+            column += strlen(separator) + strlen(known->name);
+            if (column >= HELP_WIDTH) {
+                separator = ",\n    ";
+                column = 4 + strlen(known->name);
+            }
+            g_string_append_printf(text, "%s%s", separator, known->name);
+            separator = ", ";
+        }
+    }
+    g_string_append_c(text, '\n');
+}
+
+char *options_help(void)
+{
+    GString *text = g_string_new("Options after -o, separated by commas:\n");
+    for (size_t i = 0; i < G_N_ELEMENTS(option_words); i++) {
+        const struct option_word *known = &option_words[i];
+        if (known->help) {
+            g_autofree char *word = g_strconcat(known->name, known->argument, NULL);
+            g_string_append_printf(text, "  %-*s%s%s%s\n", HELP_COLUMN - 2, word, known->help,
+                                   known->scope == FOR_LOCAL ? "; not Redis" : "",
+                                   known->scope == FOR_REDIS && !strstr(known->help, "Redis") ? "; Redis only" : "");
+        }
+    }
+    list_names(text, "  of mount(8):", OPTION_PASS);
+    list_names(text, "  without effect here:", OPTION_DROP);
+    return g_string_free(text, FALSE);
+}

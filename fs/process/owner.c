@@ -1,0 +1,538 @@
+/* owner: the table of processes behind owner.h; facts come from process.h.
+ *
+ * A known process is looked at again when that was OWNER_FRESH_NS ago.  In less
+ * time a pid cannot come back: the kernel gives pids in a ring, and making that
+ * many processes takes longer.
+ *
+ * Parents are pointers from owner to owner.  They stay true while the parent
+ * lives, since a process gets another one only by the death of its own, and
+ * they form no cycle, since a parent is always older.
+ */
+#include <errno.h>
+#include <glib.h>
+#include <signal.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/process/owner.h"
+#include "fs/process/process.h"
+
+#define OWNER_FRESH_NS 5000000 /* 5 ms */
+#define OWNER_RECENT_MAX 256   /* owners kept without a reference */
+#define OWNER_RECENT_KEEP 224  /* how many are left when there were more */
+#define OWNER_STATM_ASKED 3    /* from the third question on statm is kept open */
+#define OWNER_STATM_MAX 64     /* for so many processes at once */
+#define OWNER_SPARED 64        /* descriptors never taken for pidfds */
+#define OWNER_THREADS 256      /* thread ids remembered; a power of two */
+#define OWNER_CHAIN_MAX 1024   /* generations looked at */
+
+struct owner {
+    struct owner_table *table;
+    struct owner *parent; /* as last read, with a reference; NULL: not read, or `rootless` */
+    TAILQ_ENTRY(owner) recent;
+    uint64_t start;      /* 0: not known yet, as it was in execve(2); its pidfd or the table pins it */
+    int64_t seen;        /* when it was last known to live */
+    int64_t heirs_seen;  /* when `heirs` was counted */
+    uint32_t references; /* 0: it is in table->recent */
+    uint32_t heirs;      /* so many of the chain of parents inherit */
+    pid_t pid;
+    int pidfd;     /* -1: none to spare */
+    int statm;     /* -1: not kept */
+    uint8_t asked; /* how often for being on its way out */
+    bool rootless; /* its parent is in another pid namespace */
+    bool dead;
+    bool failed; /* it ended by a signal, or with another status than 0 */
+    char command[OWNER_COMMAND_MAX];
+};
+
+G_STATIC_ASSERT(OWNER_COMMAND_MAX == PROCESS_COMMAND_MAX);
+
+TAILQ_HEAD(owner_list, owner);
+
+struct owner_thread {
+    pid_t tid, pid;
+};
+
+struct owner_table {
+    GHashTable *living; /* pid -> owner */
+    GHashTable *ended;  /* set, by pid and start, of those that still have references */
+    struct owner_list recent;
+    uint32_t recent_count;
+    uint32_t pidfds, pidfds_max, statms;
+    bool first_is_init; /* pid 1 is the machine's, and inherits nothing */
+    struct process_reader reader;
+    struct owner_thread threads[OWNER_THREADS];
+};
+
+static int64_t owner_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static guint owner_hash(gconstpointer key)
+{
+    const struct owner *owner = key;
+    return (guint)owner->pid * 31 + (guint)owner->start;
+}
+
+static gboolean owner_equal(gconstpointer a, gconstpointer b)
+{
+    const struct owner *left = a, *right = b;
+    return left->pid == right->pid && left->start == right->start;
+}
+
+static struct owner *owner_lookup(struct owner_table *table, pid_t pid)
+{
+    return g_hash_table_lookup(table->living, GINT_TO_POINTER(pid));
+}
+
+/* --- coming and going ------------------------------------------------------- */
+
+static void owner_close_pidfd(struct owner *owner)
+{
+    if (owner->pidfd >= 0) {
+        close(owner->pidfd);
+        owner->pidfd = -1;
+        owner->table->pidfds--;
+    }
+}
+
+/* Gives a reference back.  A living owner without any becomes a recent one. */
+static void owner_put(struct owner *owner)
+{
+    if (--owner->references > 0) {
+        return;
+    }
+    if (owner->dead) {
+        owner_close_pidfd(owner);
+        g_hash_table_remove(owner->table->ended, owner);
+        g_free(owner);
+    } else {
+        TAILQ_INSERT_TAIL(&owner->table->recent, owner, recent);
+        owner->table->recent_count++;
+    }
+}
+
+static void owner_forget_parent(struct owner *owner)
+{
+    struct owner *parent = owner->parent;
+    owner->parent = NULL;
+    owner->heirs_seen = 0;
+    if (parent) {
+        owner_put(parent);
+    }
+}
+
+/* It has ended, or is to be forgotten: gives back what it costs, but for the pidfd
+ * of one whose end is not known yet. */
+static void owner_strip(struct owner *owner)
+{
+    struct owner_table *table = owner->table;
+    if (owner_lookup(table, owner->pid) == owner) {
+        g_hash_table_remove(table->living, GINT_TO_POINTER(owner->pid));
+    }
+    if (owner->statm >= 0) {
+        close(owner->statm);
+        owner->statm = -1;
+        table->statms--;
+    }
+    owner_forget_parent(owner);
+}
+
+/* Frees a recent one. */
+static void owner_discard(struct owner *owner)
+{
+    TAILQ_REMOVE(&owner->table->recent, owner, recent);
+    owner->table->recent_count--;
+    owner_strip(owner);
+    owner_close_pidfd(owner);
+    g_free(owner);
+}
+
+/* One that is dead: how it ended, once that is known. */
+static void owner_read_end(struct owner *owner)
+{
+    int status;
+    int result = owner->pidfd < 0 ? 0 : process_wait_status(owner->pidfd, &status);
+    if (owner->pidfd >= 0 && result == 0) {
+        owner->failed = status != 0;
+    }
+    if (result != -EAGAIN) {
+        owner_close_pidfd(owner);
+    }
+}
+
+/* Its process has ended.  Without a reference it is freed. */
+static void owner_bury(struct owner *owner)
+{
+    if (owner->references == 0) {
+        owner_discard(owner);
+    } else {
+        owner_strip(owner);
+        owner_read_end(owner);
+        owner->dead = true;
+        g_hash_table_add(owner->table->ended, owner);
+    }
+}
+
+/* Too many recent ones: first those that have ended go, then the oldest. */
+static void owner_trim(struct owner_table *table)
+{
+    if (table->recent_count <= OWNER_RECENT_MAX) {
+        return;
+    }
+    /* One that goes may put its parent at the end. */
+    struct owner *next;
+    for (struct owner *owner = TAILQ_FIRST(&table->recent); owner; owner = next) {
+        next = TAILQ_NEXT(owner, recent);
+        if (owner->pidfd >= 0 && process_has_ended(owner->pidfd)) {
+            owner_discard(owner);
+        }
+    }
+    while (table->recent_count > OWNER_RECENT_KEEP) {
+        owner_discard(TAILQ_FIRST(&table->recent));
+    }
+}
+
+/* One that is in execve(2) has the start 0: see owner_learn_start. */
+static int owner_identify(struct owner_table *table, pid_t pid, uint64_t *ret_start, int *ret_pidfd)
+{
+    *ret_pidfd = -1;
+    int result = process_identify(&table->reader, pid, ret_start, table->pidfds < table->pidfds_max ? ret_pidfd : NULL);
+    table->pidfds += *ret_pidfd >= 0;
+    if (result == -EBUSY && *ret_pidfd >= 0) {
+        *ret_start = 0;
+        return 0;
+    }
+    return result;
+}
+
+/* A process that was in execve(2) when it was met first: it is the same one as long
+ * as its pidfd says that it lives. */
+static void owner_learn_start(struct owner *owner)
+{
+    uint64_t start;
+    if (!owner->start && !owner->dead && owner->pidfd >= 0 && !process_has_ended(owner->pidfd) &&
+        process_identify(&owner->table->reader, owner->pid, &start, NULL) == 0) {
+        owner->start = start;
+    }
+}
+
+/* The answer of the kernel; what it cannot tell is taken to be unchanged. */
+static bool owner_lives(struct owner *owner)
+{
+    if (owner->pidfd >= 0) {
+        return !process_has_ended(owner->pidfd);
+    }
+    uint64_t start = owner->start;
+    int result = owner_identify(owner->table, owner->pid, &start, &owner->pidfd);
+    return result != -ESRCH && start == owner->start;
+}
+
+/* Does it live, as of at most OWNER_FRESH_NS ago?  If not it is buried: without
+ * a reference of one's own it is not to be used any more. */
+static bool owner_confirm(struct owner *owner, int64_t now)
+{
+    if (owner->dead) {
+        return false;
+    }
+    if (now - owner->seen > OWNER_FRESH_NS) {
+        if (!owner_lives(owner)) {
+            owner_bury(owner);
+            return false;
+        }
+        owner->seen = now;
+    }
+    return true;
+}
+
+static struct owner *owner_new(struct owner_table *table, pid_t pid, uint64_t start, const char *command)
+{
+    struct owner *owner = g_new0(struct owner, 1);
+    owner->table = table;
+    owner->pid = pid;
+    owner->start = start;
+    owner->pidfd = -1;
+    owner->statm = -1;
+    owner->references = 1;
+    g_strlcpy(owner->command, command, sizeof owner->command);
+    return owner;
+}
+
+static struct owner *owner_insert(struct owner *owner)
+{
+    owner->seen = owner_clock();
+    g_hash_table_insert(owner->table->living, GINT_TO_POINTER(owner->pid), owner);
+    owner_trim(owner->table);
+    return owner;
+}
+
+/* --- the table ------------------------------------------------------------------ */
+
+struct owner_table *owner_table_new(void)
+{
+    struct owner_table *table = g_new0(struct owner_table, 1);
+    table->living = g_hash_table_new(NULL, NULL);
+    table->ended = g_hash_table_new(owner_hash, owner_equal);
+    table->first_is_init = process_first_is_init();
+    TAILQ_INIT(&table->recent);
+    process_open(&table->reader);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > OWNER_SPARED) {
+        table->pidfds_max = (uint32_t)MIN((limit.rlim_cur - OWNER_SPARED) / 4 * 3, 1 << 20);
+    }
+    return table;
+}
+
+void owner_table_free(struct owner_table *table)
+{
+    if (!table) {
+        return;
+    }
+    while (!TAILQ_EMPTY(&table->recent)) {
+        owner_discard(TAILQ_FIRST(&table->recent));
+    }
+    g_hash_table_destroy(table->living);
+    g_hash_table_destroy(table->ended);
+    process_close(&table->reader);
+    g_free(table);
+}
+
+struct owner *owner_ref(struct owner *owner)
+{
+    if (owner->references++ == 0) {
+        TAILQ_REMOVE(&owner->table->recent, owner, recent);
+        owner->table->recent_count--;
+    }
+    return owner;
+}
+
+void owner_unref(struct owner *owner)
+{
+    if (owner) {
+        struct owner_table *table = owner->table;
+        owner_put(owner);
+        owner_trim(table);
+    }
+}
+
+/* The process of a thread, or 0 if it is gone.  *ret_status is filled when the
+ * thread is its process's first. */
+static pid_t owner_group(struct owner_table *table, pid_t tid, struct process_status *ret_status)
+{
+    struct owner_thread *known = &table->threads[tid & (OWNER_THREADS - 1)];
+    /* Signal 0 asks the kernel whether it still is a thread of that process;
+     * EPERM is a yes. */
+    if (known->tid == tid && (tgkill(known->pid, tid, 0) == 0 || errno == EPERM)) {
+        return known->pid;
+    }
+    if (process_status(&table->reader, tid, ret_status) != 0) {
+        return 0;
+    }
+    if (ret_status->group != tid) {
+        *known = (struct owner_thread){.tid = tid, .pid = ret_status->group};
+    }
+    return ret_status->group;
+}
+
+struct owner *owner_get(struct owner_table *table, pid_t tid)
+{
+    if (tid <= 0) {
+        return NULL;
+    }
+    int64_t now = owner_clock();
+    struct owner *owner = owner_lookup(table, tid);
+    if (owner && owner_confirm(owner, now)) {
+        return owner_ref(owner);
+    }
+    struct process_status status;
+    pid_t pid = owner_group(table, tid, &status);
+    if (pid <= 0) {
+        return NULL;
+    }
+    if (pid != tid) {
+        owner = owner_lookup(table, pid);
+        if (owner && owner_confirm(owner, now)) {
+            return owner_ref(owner);
+        }
+        if (process_status(&table->reader, pid, &status) != 0) {
+            return NULL;
+        }
+    }
+    uint64_t start;
+    int pidfd;
+    if (owner_identify(table, pid, &start, &pidfd) != 0) {
+        return NULL;
+    }
+    owner = owner_new(table, pid, start, status.command);
+    owner->pidfd = pidfd;
+    return owner_insert(owner);
+}
+
+struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start, const char *command)
+{
+    struct owner *owner = owner_lookup(table, pid);
+    bool known = owner && owner_confirm(owner, owner_clock());
+    if (known && owner->start == start) {
+        return owner_ref(owner);
+    }
+    struct owner key = {.pid = pid, .start = start};
+    owner = g_hash_table_lookup(table->ended, &key);
+    if (owner) {
+        return owner_ref(owner);
+    }
+    owner = owner_new(table, pid, start, command);
+    uint64_t present = start;
+    int result = known || pid <= 0 ? -ESRCH : owner_identify(table, pid, &present, &owner->pidfd);
+    if (result == -ESRCH || present != start) {
+        owner_bury(owner);
+        return owner;
+    }
+    return owner_insert(owner);
+}
+
+pid_t owner_pid(const struct owner *owner)
+{
+    return owner->pid;
+}
+
+uint64_t owner_start(struct owner *owner)
+{
+    owner_learn_start(owner);
+    return owner->start;
+}
+
+const char *owner_command(const struct owner *owner)
+{
+    return owner->command;
+}
+
+/* --- questions -------------------------------------------------------------------- */
+
+bool owner_alive(struct owner *owner)
+{
+    if (!owner->dead && !owner_lives(owner)) {
+        owner_bury(owner);
+    }
+    return !owner->dead;
+}
+
+enum owner_end owner_end(struct owner *owner)
+{
+    if (owner_alive(owner)) {
+        return OWNER_LIVES;
+    }
+    if (owner->pidfd >= 0) {
+        owner_read_end(owner);
+    }
+    if (owner->pidfd >= 0) {
+        return OWNER_UNREAPED;
+    }
+    return owner->failed ? OWNER_FAILED : OWNER_EXITED;
+}
+
+/* The process that is its parent now; borrowed.  NULL: none that can be seen. */
+static struct owner *owner_parent(struct owner *owner, int64_t now)
+{
+    if (owner->dead || owner->rootless) {
+        return NULL;
+    }
+    if (owner->parent && owner_confirm(owner->parent, now)) {
+        return owner->parent;
+    }
+    owner_forget_parent(owner);
+    /* The parent may die between the two readings: then there is another. */
+    for (int attempt = 0; attempt < 3 && !owner->parent; attempt++) {
+        struct process_status status;
+        if (process_status(&owner->table->reader, owner->pid, &status) != 0 || status.group != owner->pid) {
+            return NULL;
+        }
+        if (status.parent < 1) {
+            owner->rootless = true;
+            return NULL;
+        }
+        owner->parent = owner_get(owner->table, status.parent);
+    }
+    return owner->parent;
+}
+
+/* May one of the chain inherit?  `session` is that of the first of them. */
+static bool owner_may_inherit(struct owner *heir, pid_t session, bool is_first, int64_t now)
+{
+    if (heir->pid == 1) {
+        return !heir->table->first_is_init && (is_first || getsid(1) == session);
+    }
+    const struct owner *parent = is_first ? NULL : owner_parent(heir, now);
+    return !parent || parent->pid != 1 || getsid(heir->pid) == session;
+}
+
+/* How many of the chain of parents inherit. */
+static uint32_t owner_count_heirs(struct owner *owner, int64_t now)
+{
+    uint32_t count = 0;
+    struct owner *heir = owner_parent(owner, now);
+    pid_t session = heir ? getsid(heir->pid) : 0;
+    while (heir && count < OWNER_CHAIN_MAX && owner_may_inherit(heir, session, count == 0, now)) {
+        count++;
+        heir = owner_parent(heir, now);
+    }
+    return count;
+}
+
+size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max)
+{
+    int64_t now = owner_clock();
+    if (now - owner->heirs_seen > OWNER_FRESH_NS) {
+        owner->heirs = owner_count_heirs(owner, now);
+        owner->heirs_seen = now;
+    }
+    size_t count = 0;
+    for (struct owner *heir = owner->parent; heir && count < MIN(owner->heirs, max); heir = heir->parent) {
+        ret_heirs[count++] = owner_ref(heir);
+    }
+    return count;
+}
+
+bool owner_descends(struct owner *owner, struct owner *ancestor)
+{
+    int64_t now = owner_clock();
+    for (int step = 0; owner && step < OWNER_CHAIN_MAX; step++) {
+        if (owner_equal(owner, ancestor)) {
+            return true;
+        }
+        owner = owner_parent(owner, now);
+    }
+    return false;
+}
+
+mode_t owner_umask(struct owner *owner)
+{
+    mode_t mask;
+    bool known = owner_alive(owner) && process_umask(&owner->table->reader, owner->pid, &mask) == 0;
+    return known ? mask : OWNER_UMASK_USUAL;
+}
+
+bool owner_in_group(struct owner *owner, gid_t group)
+{
+    return owner_alive(owner) && process_in_group(&owner->table->reader, owner->pid, group);
+}
+
+bool owner_thread_exiting(struct owner_table *table, pid_t tid)
+{
+    int statm = -1;
+    struct owner *owner = owner_lookup(table, tid);
+    if (owner && owner_confirm(owner, owner_clock())) {
+        if (owner->statm < 0 && table->statms < OWNER_STATM_MAX && ++owner->asked >= OWNER_STATM_ASKED) {
+            owner->asked = 0;
+            owner->statm = process_keep_statm(&table->reader, tid);
+            table->statms += owner->statm >= 0;
+        }
+        statm = owner->statm;
+    }
+    /* When it cannot be told a close is a close, for the program relies on it. */
+    return process_exiting(&table->reader, tid, statm) > 0;
+}

@@ -1,0 +1,83 @@
+/* owner: which process is this, is it alive, whose descendant is it.
+ *
+ * A process is its pid plus a number that tells which start of that pid it is,
+ * so a reused pid is never mistaken for it.  The kernel names the *thread* that
+ * made a request; identities here are of the process it belongs to (Tgid).
+ *
+ * Reading /proc costs 5 to 35 microseconds, so identities are kept in a table as
+ * long as somebody holds a reference, and a few hundred recent ones beyond that;
+ * a pidfd says when a process has ended (a zombie has).  When file descriptors
+ * run out the kernel is asked again by pid instead.
+ *
+ * No call blocks, not even on a process that waits for us in execve(2): see
+ * process.h, which also says what is needed of /proc.
+ */
+#ifndef FS_PROCESS_OWNER_H
+#define FS_PROCESS_OWNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define OWNER_COMMAND_MAX 16 /* TASK_COMM_LEN */
+
+struct owner_table; /* opaque */
+struct owner;       /* opaque, counted */
+
+struct owner_table *owner_table_new(void);
+/* All references must have been given back.  NULL is allowed. */
+void owner_table_free(struct owner_table *table);
+
+/* The process of the thread `tid`, with a new reference; NULL if tid is 0
+ * (another pid namespace), no such thread is there any more, or /proc does not
+ * show it. */
+struct owner *owner_get(struct owner_table *table, pid_t tid);
+
+/* A process by identity, alive or not, as read back from a store; never NULL. */
+struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start, const char *command);
+
+struct owner *owner_ref(struct owner *owner);
+void owner_unref(struct owner *owner); /* NULL is allowed */
+
+pid_t owner_pid(const struct owner *owner);
+uint64_t owner_start(struct owner *owner); /* means something within one boot; 0: not known yet */
+const char *owner_command(const struct owner *owner);
+
+/* Asked of the kernel each time (one system call). */
+bool owner_alive(struct owner *owner);
+
+enum owner_end {
+    OWNER_LIVES,
+    OWNER_UNREAPED, /* it has ended, and how is told once its parent has waited for it */
+    OWNER_EXITED,   /* with status 0, or the kernel does not tell (before Linux 6.15) */
+    OWNER_FAILED,   /* with another status, or by a signal */
+};
+
+enum owner_end owner_end(struct owner *owner);
+
+/* Who inherits a lease when its acquirer exits within the first second, in order:
+ * its parent, then that one's, across process groups and sessions.  From the
+ * second on not a child of pid 1 that is in another session than the first, as
+ * it lives for ever (cron, sshd, a tmux server), nor anybody above it.  pid 1
+ * only where it is not the machine's init, as the parent or in the parent's
+ * session.  Read now, with new references, at most `max`; returns how many.
+ * Kept from call to call while the first heir lives. */
+size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max);
+
+/* Is `owner` a descendant of `ancestor` (by the chain of parents as it is now),
+ * or the same process? */
+bool owner_descends(struct owner *owner, struct owner *ancestor);
+
+/* The umask of a process, as it is now. */
+#define OWNER_UMASK_USUAL 022 /* where the kernel does not tell */
+mode_t owner_umask(struct owner *owner);
+
+/* Is this one of its supplementary groups, now?  False when it has ended. */
+bool owner_in_group(struct owner *owner, gid_t group);
+
+/* Is this thread on its way out: has the kernel taken its memory away?  It does
+ * so after setting PF_EXITING, and closes the descriptors next, which is not a
+ * close(2) that the program asked for.  True also when it is gone. */
+bool owner_thread_exiting(struct owner_table *table, pid_t tid);
+
+#endif

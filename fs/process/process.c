@@ -1,0 +1,289 @@
+/* process: see process.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "fs/process/process.h"
+
+#define PROCESS_PIDFS_MAGIC 0x50494446
+#define PROCESS_INITIAL_NAMESPACE 0xEFFFFFFC /* PROC_PID_INIT_INO of include/linux/proc_ns.h */
+
+static int process_pidfd(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+void process_open(struct process_reader *reader)
+{
+    reader->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    reader->spare = reader->proc < 0 ? -1 : fcntl(reader->proc, F_DUPFD_CLOEXEC, 0);
+    reader->pidfs = false;
+    int fd = process_pidfd(getpid());
+    if (fd >= 0) {
+        struct statfs fs;
+        reader->pidfs = fstatfs(fd, &fs) == 0 && fs.f_type == PROCESS_PIDFS_MAGIC;
+        close(fd);
+    }
+}
+
+void process_close(struct process_reader *reader)
+{
+    if (reader->spare >= 0) {
+        close(reader->spare);
+    }
+    if (reader->proc >= 0) {
+        close(reader->proc);
+    }
+}
+
+/* --- descriptors ----------------------------------------------------------- */
+
+/* After a failed open: makes room for one, if that was what it failed for. */
+static bool process_spend_spare(struct process_reader *reader)
+{
+    if ((errno != EMFILE && errno != ENFILE) || reader->spare < 0) {
+        return false;
+    }
+    close(reader->spare);
+    reader->spare = -1;
+    return true;
+}
+
+static void process_close_one(struct process_reader *reader, int fd)
+{
+    close(fd);
+    if (reader->spare < 0) {
+        reader->spare = fcntl(reader->proc, F_DUPFD_CLOEXEC, 0);
+    }
+}
+
+static int process_open_file(struct process_reader *reader, pid_t tid, const char *file)
+{
+    char path[32];
+    snprintf(path, sizeof path, "%d/%s", (int)tid, file);
+    return openat(reader->proc, path, O_RDONLY | O_CLOEXEC);
+}
+
+/* The beginning of a file of /proc/TID, terminated; its length, or -errno. */
+static ssize_t process_read(struct process_reader *reader, pid_t tid, const char *file, char *buffer, size_t size)
+{
+    int fd = process_open_file(reader, tid, file);
+    if (fd < 0 && process_spend_spare(reader)) {
+        fd = process_open_file(reader, tid, file);
+    }
+    if (fd < 0) {
+        return -errno;
+    }
+    ssize_t length = read(fd, buffer, size - 1);
+    length = length < 0 ? -errno : length;
+    process_close_one(reader, fd);
+    buffer[length < 0 ? 0 : length] = '\0';
+    return length;
+}
+
+/* --- what it is ------------------------------------------------------------------ */
+
+static const char *process_field(const char *status, const char *name)
+{
+    const char *at = strstr(status, name);
+    return at ? at + strlen(name) : NULL;
+}
+
+int process_status(struct process_reader *reader, pid_t tid, struct process_status *ret_status)
+{
+    char text[1024];
+    ssize_t length = process_read(reader, tid, "status", text, sizeof text);
+    if (length < 0) {
+        return (int)length;
+    }
+    /* A line break in the name would be escaped. */
+    const char *name = process_field(text, "Name:\t");
+    const char *group = process_field(text, "\nTgid:\t");
+    const char *parent = process_field(text, "\nPPid:\t");
+    if (!name || !group || !parent) {
+        return -EIO;
+    }
+    ret_status->group = atoi(group);
+    ret_status->parent = atoi(parent);
+    size_t size = MIN(sizeof ret_status->command - 1, strcspn(name, "\n"));
+    memcpy(ret_status->command, name, size);
+    ret_status->command[size] = '\0';
+    return 0;
+}
+
+int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask)
+{
+    char text[1024];
+    ssize_t length = process_read(reader, pid, "status", text, sizeof text);
+    const char *mask = length < 0 ? NULL : process_field(text, "\nUmask:\t");
+    if (!mask) {
+        return length < 0 ? (int)length : -EIO;
+    }
+    *ret_mask = (mode_t)strtoul(mask, NULL, 8) & 0777;
+    return 0;
+}
+
+/* A process may have 65536 groups (NGROUPS_MAX), of at most eleven characters each. */
+#define PROCESS_STATUS_MAX (1 << 20)
+
+bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group)
+{
+    g_autofree char *text = g_malloc(PROCESS_STATUS_MAX);
+    ssize_t length = process_read(reader, pid, "status", text, PROCESS_STATUS_MAX);
+    const char *at = length < 0 ? NULL : process_field(text, "\nGroups:\t");
+    while (at && *at >= '0' && *at <= '9') {
+        char *end;
+        if (strtoul(at, &end, 10) == group) {
+            return true;
+        }
+        at = end + (*end == ' ');
+    }
+    return false;
+}
+
+/* From /proc/PID/stat.  0; -ESRCH: it has ended; -EBUSY: it is in execve(2);
+ * another -errno. */
+static int process_start_time(struct process_reader *reader, pid_t pid, uint64_t *ret_start)
+{
+    char text[1024], state;
+    unsigned long size, code;
+    long threads;
+    ssize_t length = process_read(reader, pid, "statm", text, sizeof text);
+    if (length >= 0 && sscanf(text, "%lu %*u %*u %lu", &size, &code) == 2 && size > 0 && code == 0) {
+        return -EBUSY;
+    }
+    length = process_read(reader, pid, "stat", text, sizeof text);
+    if (length < 0) {
+        return length == -ENOENT ? -ESRCH : (int)length;
+    }
+    /* The command is in parentheses, and may have spaces and parentheses itself.
+     * After it come the fields 3 (state), 20 (threads) and 22 (start time). */
+    const char *end = strrchr(text, ')');
+    if (!end || sscanf(end, ") %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld %*s %" SCNu64,
+                       &state, &threads, ret_start) != 3) {
+        return -EIO;
+    }
+    /* Of a process whose first thread alone has ended the others are counted. */
+    return (state == 'Z' || state == 'X') && threads <= 1 ? -ESRCH : 0;
+}
+
+static int process_inode(int pidfd, uint64_t *ret_start)
+{
+    struct stat st;
+    if (fstat(pidfd, &st) != 0) {
+        return -errno;
+    }
+    *ret_start = st.st_ino;
+    return 0;
+}
+
+int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_start, int *ret_pidfd)
+{
+    bool keep = ret_pidfd;
+    int fd = process_pidfd(pid);
+    if (fd < 0 && process_spend_spare(reader)) {
+        keep = false;
+        fd = process_pidfd(pid);
+    }
+    if (fd < 0 && (reader->pidfs || (errno != ENOSYS && errno != EPERM))) {
+        /* EINVAL, ENOENT: it is a thread's, so no process has this pid. */
+        return errno == EINVAL || errno == ENOENT ? -ESRCH : -errno;
+    }
+    int result = 0;
+    if (fd >= 0 && process_has_ended(fd)) {
+        result = -ESRCH;
+    } else if (reader->pidfs) {
+        result = process_inode(fd, ret_start);
+    }
+    if (fd >= 0 && (!keep || result != 0)) {
+        process_close_one(reader, fd);
+        fd = -1;
+    }
+    if (result == 0 && !reader->pidfs) {
+        result = process_start_time(reader, pid, ret_start);
+        if (result != 0 && result != -EBUSY && fd >= 0) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    if ((result == 0 || result == -EBUSY) && ret_pidfd) {
+        *ret_pidfd = fd;
+    }
+    return result;
+}
+
+/* --- how it is ------------------------------------------------------------------- */
+
+bool process_has_ended(int pidfd)
+{
+    struct pollfd ready = {.fd = pidfd, .events = POLLIN};
+    return poll(&ready, 1, 0) > 0;
+}
+
+/* As in the kernel's header, which older systems lack; of Linux 6.13. */
+struct process_pidfd_info {
+    uint64_t mask, cgroup;
+    uint32_t pid, tgid, ppid, ruid, rgid, euid, egid, suid, sgid, fsuid, fsgid;
+    int32_t exit_code;
+};
+G_STATIC_ASSERT(sizeof(struct process_pidfd_info) == 64);
+G_STATIC_ASSERT(PROCESS_PIDFD_GET_INFO == _IOWR(0xFF, 11, struct process_pidfd_info));
+#define PROCESS_PIDFD_INFO_EXIT 8u /* of Linux 6.15 */
+
+int process_wait_status(int pidfd, int *ret_status)
+{
+    struct process_pidfd_info info = {.mask = PROCESS_PIDFD_INFO_EXIT};
+    if (ioctl(pidfd, PROCESS_PIDFD_GET_INFO, &info) != 0) {
+        return -EOPNOTSUPP; /* a kernel that tells of the dead knows this of each */
+    }
+    if (!(info.mask & PROCESS_PIDFD_INFO_EXIT)) {
+        return -EAGAIN;
+    }
+    *ret_status = info.exit_code;
+    return 0;
+}
+
+bool process_sees_itself(void)
+{
+    char text[16];
+    ssize_t length = readlink("/proc/self", text, sizeof text - 1);
+    text[MAX(length, 0)] = '\0';
+    return atoi(text) == getpid();
+}
+
+bool process_first_is_init(void)
+{
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) != 0 || st.st_ino == PROCESS_INITIAL_NAMESPACE;
+}
+
+int process_keep_statm(struct process_reader *reader, pid_t tid)
+{
+    return process_open_file(reader, tid, "statm");
+}
+
+int process_exiting(struct process_reader *reader, pid_t tid, int statm)
+{
+    char text[128];
+    ssize_t length = -1;
+    if (statm >= 0) {
+        length = pread(statm, text, sizeof text - 1, 0);
+    }
+    if (length < 0) {
+        length = process_read(reader, tid, "statm", text, sizeof text);
+    }
+    if (length < 0) {
+        return length == -ENOENT || length == -ESRCH ? 1 : (int)length;
+    }
+    return length >= 2 && text[0] == '0' && text[1] == ' ';
+}

@@ -1,0 +1,241 @@
+/* Two mounts of one store, on two hosts: who gets what, and what each shows of
+ * what the other holds. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "tests/message/wire.h"
+#include "tests/support/check_main.h"
+
+static struct wire *here, *there; /* the mounts */
+static pid_t alice, bob;          /* on here, no kin */
+static pid_t carol, dave;         /* on there */
+
+static void set_up(void)
+{
+    here = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE);
+    there = wire_new_beside(here);
+    alice = here->pid = wire_child(here);
+    bob = wire_child(here);
+    carol = there->pid = wire_child(there);
+    dave = wire_child(there);
+}
+
+static void tear_down(void)
+{
+    wire_free(here);
+}
+
+/* The kind of what holds the name, whoever does; -1: nothing. */
+static int held_as(const char *name)
+{
+    const struct backend_ticket *ticket = fake_backend_holder(here->fake, name);
+    return ticket ? ticket->kind : -1;
+}
+
+/* --- the provisional second of another mount ----------------------------------- */
+
+START_TEST(write_open_waits_for_the_outcome_elsewhere)
+{
+    struct wire_file first = wire_created(there, "L", O_WRONLY);
+    uint64_t second = wire_create(here, "L", O_WRONLY);
+    ck_assert(wire_waits(here, second));
+    wire_advance(here, 300);
+    ck_assert(wire_waits(here, second));
+    ck_assert_int_eq(wire_close(there, first), 0);
+    wire_advance(here, 200);
+    ck_assert_int_eq(wire_result(here, second), EBUSY);
+    ck_assert_int_eq(held_as("L"), BACKEND_LEASE);
+}
+END_TEST
+
+/* Told so though the lease is older than a second by then: its age counts from the grant. */
+START_TEST(write_open_that_waited_is_busy_however_late_it_was_decided)
+{
+    struct wire_file first = wire_created(there, "L", O_WRONLY);
+    uint64_t second = wire_create(here, "L", O_WRONLY);
+    wire_advance(here, SECOND - 2);
+    ck_assert(wire_waits(here, second));
+    ck_assert_int_eq(wire_close(there, first), 0);
+    wire_advance(here, 200);
+    ck_assert_int_eq(wire_result(here, second), EBUSY);
+}
+END_TEST
+
+START_TEST(write_open_goes_on_provisionally_when_it_lapses_elsewhere)
+{
+    wire_created(there, "L", O_WRONLY);
+    uint64_t second = wire_create(here, "L", O_WRONLY);
+    ck_assert(wire_waits(here, second));
+    wire_advance(here, SECOND + 200);
+    struct wire_file file = wire_file(here, second);
+    ck_assert_int_eq(held_as("L"), BACKEND_PROVISIONAL);
+    ck_assert_int_eq(wire_close(here, file), 0);
+    ck_assert_int_eq(held_as("L"), BACKEND_LEASE);
+}
+END_TEST
+
+START_TEST(write_open_meets_a_handle_lock_as_the_outcome)
+{
+    struct wire_file first = wire_created(there, "L", O_WRONLY);
+    uint64_t second = wire_create(here, "L", O_WRONLY);
+    ck_assert(wire_waits(here, second));
+    ck_assert_int_eq(wire_result(there, wire_flock(there, first, LOCK_EX | LOCK_NB)), 0);
+    wire_advance(here, 200);
+    struct wire_file idle = wire_file(here, second);
+    ck_assert_int_eq(wire_result(here, wire_flock(here, idle, LOCK_EX | LOCK_NB)), EAGAIN);
+}
+END_TEST
+
+START_TEST(all_that_waited_go_on_when_it_lapses)
+{
+    wire_created(there, "L", O_WRONLY);
+    uint64_t second = wire_create(here, "L", O_WRONLY);
+    here->pid = bob;
+    uint64_t third = wire_create(here, "L", O_WRONLY);
+    ck_assert(wire_waits(here, second) && wire_waits(here, third));
+    wire_advance(here, SECOND + 200);
+    ck_assert_int_eq(wire_result(here, second), 0);
+    ck_assert_int_eq(wire_result(here, third), 0);
+    ck_assert_int_eq(held_as("L"), BACKEND_PROVISIONAL);
+}
+END_TEST
+
+START_TEST(wait_for_another_mount_that_is_gone_ends)
+{
+    fake_backend_occupy(here->fake, "L", BACKEND_PROVISIONAL, BACKEND_EXCLUSIVE);
+    uint64_t second = wire_create(here, "L", O_WRONLY);
+    for (int i = 0; i < 20; i++) {
+        wire_advance(here, 100);
+    }
+    ck_assert_int_eq(wire_result(here, second), 0);
+}
+END_TEST
+
+START_TEST(wait_for_another_mount_is_interruptible)
+{
+    wire_created(there, "L", O_WRONLY);
+    uint64_t second = wire_create(here, "L", O_WRONLY);
+    here->pid = bob;
+    uint64_t third = wire_create(here, "L", O_WRONLY);
+    ck_assert(wire_waits(here, second) && wire_waits(here, third));
+    wire_interrupt(here, second);
+    ck_assert_int_eq(wire_result(here, second), EINTR);
+    ck_assert(wire_waits(here, third));
+    wire_interrupt(here, third);
+    ck_assert_int_eq(wire_result(here, third), EINTR);
+}
+END_TEST
+
+START_TEST(wait_for_another_mount_ends_with_the_mount)
+{
+    wire_created(there, "L", O_WRONLY);
+    uint64_t second = wire_create(here, "L", O_WRONLY);
+    ck_assert(wire_waits(here, second));
+    fs_stop(here->fs);
+    ck_assert_int_eq(wire_result(here, second), ENOLCK);
+}
+END_TEST
+
+START_TEST(one_mount_asks_once_however_many_wait)
+{
+    wire_created(there, "L", O_WRONLY);
+    uint64_t asked[20];
+    for (int i = 0; i < 20; i++) {
+        here->pid = wire_child(here);
+        asked[i] = wire_create(here, "L", O_WRONLY);
+    }
+    wire_turn(here);
+    unsigned before = fake_backend_count(here->fake, FAKE_ACQUIRE);
+    for (int i = 0; i < 9; i++) {
+        wire_advance(here, 100);
+    }
+    ck_assert_uint_le(fake_backend_count(here->fake, FAKE_ACQUIRE) - before, 12);
+    wire_advance(here, SECOND);
+    for (int i = 0; i < 20; i++) {
+        ck_assert_int_eq(wire_result(here, asked[i]), 0);
+    }
+}
+END_TEST
+
+/* --- racing touches ---------------------------------------------------------------- */
+
+#define RACERS 20 /* on each mount */
+
+struct racer {
+    struct wire *w;
+    pid_t pid;
+    uint64_t open;
+    int error;
+    bool uutils, done;
+};
+
+/* touch(1) of busybox, open and close; or of uutils, which looks at open only. */
+static void race_on(struct racer *racer)
+{
+    struct wire *w = racer->w;
+    const struct wire_exchange *e = g_hash_table_lookup(w->exchanges, GSIZE_TO_POINTER(racer->open));
+    w->pid = racer->pid;
+    if (racer->done || !e->answered) {
+        return;
+    }
+    if (e->error) {
+        racer->error = e->error;
+    } else {
+        int error = wire_close(w, wire_file(w, racer->open));
+        racer->error = racer->uutils ? 0 : error;
+    }
+    racer->done = true;
+}
+
+START_TEST(racing_touches_on_two_mounts_have_one_winner)
+{
+    struct racer racers[2 * RACERS] = {{0}};
+    unsigned winners = 0, done = 0;
+    for (int i = 0; i < 2 * RACERS; i++) {
+        struct racer *racer = &racers[i];
+        racer->w = (i + _i) % 2 ? here : there;
+        racer->pid = racer->w->pid = wire_child(racer->w);
+        racer->uutils = _i & 2;
+        racer->open = wire_create(racer->w, "L", O_WRONLY | (racer->uutils ? O_TRUNC : 0));
+    }
+    for (int round = 0; done < 2 * RACERS && round < 100; round++) {
+        wire_turn(here);
+        done = 0;
+        for (int i = 0; i < 2 * RACERS; i++) {
+            race_on(&racers[i]);
+            done += racers[i].done;
+        }
+        wire_advance(here, 20 + 17 * _i);
+    }
+    ck_assert_uint_eq(done, 2 * RACERS);
+    for (int i = 0; i < 2 * RACERS; i++) {
+        winners += racers[i].error == 0;
+        ck_assert(racers[i].error == 0 || racers[i].error == EBUSY);
+    }
+    ck_assert_uint_eq(winners, 1);
+    ck_assert_int_eq(held_as("L"), BACKEND_LEASE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: two hosts");
+    TCase *cases = tcase_create("all");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, write_open_waits_for_the_outcome_elsewhere);
+    tcase_add_test(cases, write_open_that_waited_is_busy_however_late_it_was_decided);
+    tcase_add_test(cases, write_open_goes_on_provisionally_when_it_lapses_elsewhere);
+    tcase_add_test(cases, write_open_meets_a_handle_lock_as_the_outcome);
+    tcase_add_test(cases, all_that_waited_go_on_when_it_lapses);
+    tcase_add_test(cases, wait_for_another_mount_that_is_gone_ends);
+    tcase_add_test(cases, wait_for_another_mount_is_interruptible);
+    tcase_add_test(cases, wait_for_another_mount_ends_with_the_mount);
+    tcase_add_test(cases, one_mount_asks_once_however_many_wait);
+    tcase_add_loop_test(cases, racing_touches_on_two_mounts_have_one_winner, 0, 4);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}

@@ -1,0 +1,748 @@
+/* What flock and fcntl locks are to one another, to leases and to poll. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "tests/message/wire.h"
+#include "tests/support/check_main.h"
+
+static struct wire *w;
+static pid_t alice, bob, carol;  /* three processes that are no kin */
+static struct wire_file a, b, c; /* L, open for reading, by each of them */
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    carol = wire_child(w);
+    w->pid = alice;
+    a = wire_created(w, "L", O_RDONLY);
+    w->pid = bob;
+    b = wire_created(w, "L", O_RDONLY);
+    w->pid = carol;
+    c = wire_created(w, "L", O_RDONLY);
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+/* --- flock --------------------------------------------------------------------------- */
+
+START_TEST(shared_locks_stand_together_and_exclusive_waits)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_EX | LOCK_NB)), EAGAIN);
+    uint64_t waiting = wire_flock(w, c, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(conversion_to_exclusive_is_refused_while_another_shares)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1); /* flock(2): the old lock is gone */
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX | LOCK_NB)), 0);
+}
+END_TEST
+
+START_TEST(conversion_to_exclusive_waits_for_the_others)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), EAGAIN);
+}
+END_TEST
+
+START_TEST(interrupted_conversion_holds_nothing)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    wire_interrupt(w, waiting);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+}
+END_TEST
+
+START_TEST(two_conversions_to_exclusive_do_not_deadlock)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    uint64_t first = wire_flock(w, a, LOCK_EX);
+    ck_assert(wire_waits(w, first));
+    uint64_t second = wire_flock(w, b, LOCK_EX);
+    bool waits = wire_waits(w, second);
+    ck_assert_int_eq(wire_waits(w, first), !waits); /* one of them has it */
+    ck_assert_int_eq(wire_result(w, wire_flock(w, waits ? a : b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waits ? second : first), 0);
+}
+END_TEST
+
+START_TEST(conversion_to_shared_lets_waiting_readers_in)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    uint64_t waiting = wire_flock(w, b, LOCK_SH);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(conversion_whose_outcome_comes_after_the_loss_waits_anew)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t asked = wire_flock(w, a, LOCK_SH);
+    ck_assert(wire_waits(w, asked));
+    fake_backend_end(w->fake, "L", BACKEND_BROKEN);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+}
+END_TEST
+
+START_TEST(owner_turns_its_lease_into_a_flock)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    uint64_t token = fake_backend_holder(w->fake, "M")->fence;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), 0);
+    ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, BACKEND_FLOCK);
+    ck_assert_uint_eq(fake_backend_holder(w->fake, "M")->fence, token);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+}
+END_TEST
+
+START_TEST(flock_waits_for_the_end_of_anothers_lease)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_WRONLY);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    w->pid = bob;
+    struct wire_file reader = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, reader, LOCK_EX | LOCK_NB)), EAGAIN);
+    uint64_t waiting = wire_flock(w, reader, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert(wire_exists(w, "M"));
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "M")), file.node); /* never a second inode */
+}
+END_TEST
+
+START_TEST(unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    uint64_t waiting = wire_flock(w, b, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), b.node);
+}
+END_TEST
+
+START_TEST(two_flocks_at_once_on_one_handle_are_one_lock)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_EX)), 0);
+    w->pid = alice;
+    uint64_t first = wire_flock(w, a, LOCK_EX), second = wire_flock(w, a, LOCK_SH);
+    ck_assert(wire_waits(w, first));
+    ck_assert(wire_waits(w, second));
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_int_eq(wire_close(w, a), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
+/* --- fcntl ------------------------------------------------------------------------------ */
+
+START_TEST(byte_ranges_exclude_only_where_they_overlap)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 10, 19, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, c, 3, F_RDLCK, 9, 10, false)), EAGAIN);
+    uint64_t waiting = wire_setlk(w, c, 3, F_RDLCK, 9, 10, true);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 9, 9, false)), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_UNLCK, 10, 10, false)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 5, 5, false)), EAGAIN);
+}
+END_TEST
+
+START_TEST(getlk_tells_who_is_in_the_way)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 10, 19, false)), 0);
+    uint64_t asked = wire_getlk(w, b, 2, F_RDLCK, 0, INT64_MAX);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    const struct fuse_lk_out *out = wire_data(w, asked, NULL);
+    ck_assert_uint_eq(out->lk.type, F_WRLCK);
+    ck_assert_uint_eq(out->lk.start, 10);
+    ck_assert_uint_eq(out->lk.end, 19);
+    ck_assert_int_eq((pid_t)out->lk.pid, alice);
+    asked = wire_getlk(w, b, 2, F_RDLCK, 0, 9);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_uint_eq(((const struct fuse_lk_out *)wire_data(w, asked, NULL))->lk.type, F_UNLCK);
+}
+END_TEST
+
+/* What F_GETLK tells. */
+static struct fuse_file_lock told(struct wire_file file, uint64_t owner, uint32_t type, uint64_t start, uint64_t end)
+{
+    uint64_t asked = wire_getlk(w, file, owner, type, start, end);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    return ((const struct fuse_lk_out *)wire_data(w, asked, NULL))->lk;
+}
+
+START_TEST(getlk_tells_the_lowest_range)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 50, 59, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_RDLCK, 30, 39, false)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 20, 29, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 90, 99, false)), 0);
+    struct fuse_file_lock lock = told(c, 3, F_WRLCK, 0, INT64_MAX);
+    ck_assert_uint_eq(lock.start, 20);
+    ck_assert_uint_eq(lock.end, 29);
+    ck_assert_int_eq((pid_t)lock.pid, bob);
+    lock = told(c, 3, F_WRLCK, 30, INT64_MAX);
+    ck_assert_uint_eq(lock.start, 30);
+    ck_assert_uint_eq(lock.type, F_RDLCK);
+    ck_assert_int_eq((pid_t)lock.pid, alice);
+    lock = told(c, 3, F_RDLCK, 30, INT64_MAX);
+    ck_assert_uint_eq(lock.start, 50);
+}
+END_TEST
+
+START_TEST(getlk_tells_of_no_lock_of_its_own)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_WRONLY), reader = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, 9).type, F_UNLCK); /* provisional */
+    ck_assert_uint_eq(told(reader, 1, F_WRLCK, 0, 9).type, F_UNLCK);
+    w->pid = bob;
+    struct fuse_file_lock lock = told(wire_opened(w, file.node, O_RDONLY), 2, F_RDLCK, 0, 9);
+    ck_assert_uint_eq(lock.type, F_WRLCK);
+    ck_assert_int_eq((pid_t)lock.pid, alice);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, 9).type, F_UNLCK); /* a lease */
+    ck_assert_uint_eq(told(reader, 1, F_WRLCK, 0, 9).type, F_UNLCK);
+    w->pid = bob;
+    ck_assert_uint_eq(told(file, 2, F_WRLCK, 0, 9).type, F_UNLCK); /* through what it inherited: as F_SETLK */
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 2, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_uint_eq(told(file, 2, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+    ck_assert_uint_eq(told(file, 1, F_WRLCK, 0, INT64_MAX).type, F_WRLCK);
+}
+END_TEST
+
+START_TEST(getlk_of_a_ticket_tells_whether_it_is_its_turn)
+{
+    w->pid = alice;
+    struct wire_file first = wire_created(w, "job-", O_RDWR), second = wire_created(w, "job-", O_RDWR);
+    ck_assert_uint_eq(told(first, 1, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+    ck_assert_uint_eq(told(second, 1, F_WRLCK, 0, INT64_MAX).type, F_WRLCK);
+    ck_assert_int_eq(wire_result(w, wire_release(w, first)), 0);
+    ck_assert_uint_eq(told(second, 1, F_WRLCK, 0, INT64_MAX).type, F_UNLCK);
+}
+END_TEST
+
+static void check_owner(uint64_t node, pid_t pid)
+{
+    char *owner = wire_xattr(w, node, "user.lease.owner"), *expected = g_strdup_printf("* %d * *", pid);
+    ck_assert_msg(g_pattern_match_simple(expected, owner), "owner: %s, not %s", owner, expected);
+    g_free(expected);
+    g_free(owner);
+}
+
+/* Of a handle that alice opened: before it is asked for, while it is provisional, or a lease. */
+START_TEST(who_took_a_lock_is_told_not_who_opened_the_handle)
+{
+    pid_t child = wire_child(w);
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", _i == 0 ? O_RDONLY : O_WRONLY);
+    if (_i == 2) {
+        ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    }
+    w->pid = child;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 2, F_WRLCK, 0, 9, false)), 0);
+    check_owner(file.node, child);
+    w->pid = bob;
+    ck_assert_int_eq((pid_t)told(file, 3, F_WRLCK, 0, 9).pid, child);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), EPERM);
+    w->pid = child;
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "y", 1)), 0); /* what it holds is its own */
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), 0); /* it opened the handle */
+}
+END_TEST
+
+START_TEST(flock_is_of_who_took_it_and_then_of_who_opened_the_handle)
+{
+    pid_t child = wire_child(w);
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", _i == 0 ? O_RDONLY : O_WRONLY);
+    if (_i == 2) {
+        ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    }
+    w->pid = child;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    check_owner(file.node, child);
+    wire_kill(w, child);
+    check_owner(file.node, alice); /* flock(1) has asked for its shell */
+    wire_advance(w, LEASE_TTL_DEFAULT);
+    check_owner(file.node, alice);
+    w->pid = bob;
+    ck_assert_int_eq((pid_t)told(wire_opened(w, file.node, O_RDONLY), 3, F_WRLCK, 0, 9).pid, alice);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), EPERM);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), 0);
+}
+END_TEST
+
+START_TEST(lock_through_the_owners_handle_turns_its_lease_whoever_asks)
+{
+    pid_t child = wire_child(w);
+    bool record = _i == 1;
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_WRONLY | O_EXCL), reader = wire_opened(w, file.node, O_RDONLY);
+    uint64_t token = fake_backend_holder(w->fake, "M")->fence;
+    w->pid = bob;
+    struct wire_file other = wire_opened(w, file.node, O_RDONLY);
+    uint64_t queued = wire_flock(w, other, LOCK_EX);
+    ck_assert(wire_waits(w, queued));
+    w->pid = child;
+    struct wire_file own = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, own, LOCK_EX | LOCK_NB)), EAGAIN); /* its own: a contender */
+    uint64_t asked = record ? wire_setlk(w, reader, 2, F_WRLCK, 0, INT64_MAX, true) : wire_flock(w, reader, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, record ? BACKEND_FCNTL : BACKEND_FLOCK);
+    ck_assert_uint_eq(fake_backend_holder(w->fake, "M")->fence, token);
+    ck_assert(wire_waits(w, queued));
+    w->pid = alice;
+    ck_assert_int_eq(wire_close(w, file), 0); /* the lease has become a handle lock, and nothing else */
+    ck_assert(wire_waits(w, queued));
+    w->pid = child;
+    asked = record ? wire_flush(w, reader, 2) : wire_flock(w, reader, LOCK_UN);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_int_eq(wire_result(w, queued), 0);
+}
+END_TEST
+
+START_TEST(lock_through_a_handle_of_another_pid_namespace_turns_the_lease_it_made)
+{
+    w->pid = 0;
+    struct wire_file file = wire_created(w, "M", O_WRONLY | O_EXCL), other = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, other, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, BACKEND_FLOCK);
+}
+END_TEST
+
+START_TEST(two_threads_that_wait_for_one_owner_are_both_answered)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 99, false)), 0);
+    uint64_t first = wire_setlk(w, b, 2, F_WRLCK, 0, 9, true), second = wire_setlk(w, b, 2, F_WRLCK, 50, 59, true);
+    ck_assert(wire_waits(w, first));
+    ck_assert(wire_waits(w, second));
+    wire_interrupt(w, first);
+    ck_assert_int_eq(wire_result(w, first), EINTR);
+    ck_assert(wire_waits(w, second));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, 99, false)), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 49, false)), 0);
+}
+END_TEST
+
+START_TEST(close_while_another_thread_waits_leaves_no_lock_owner_behind)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 50, 59, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    w->pid = bob;
+    uint64_t waiting = wire_setlk(w, b, 2, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_flush(w, b, 2)), 0);
+    wire_interrupt(w, waiting);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
+    char *owner = wire_xattr(w, b.node, "user.lease.owner");
+    ck_assert_str_eq(owner, ""); /* nobody is said to have it */
+    g_free(owner);
+}
+END_TEST
+
+START_TEST(lock_owner_that_asks_while_its_open_is_converted_is_one_owner)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_RDWR), reader = wire_opened(w, file.node, O_RDONLY);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t first = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, first));
+    uint64_t second = wire_setlk(w, reader, 1, F_WRLCK, 20, 29, true);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    while (fake_backend_held_back(w->fake, FAKE_CONVERT)) {
+        fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    }
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, file, 1)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+    char *owner = wire_xattr(w, file.node, "user.lease.owner");
+    ck_assert_str_eq(owner, "");
+    g_free(owner);
+}
+END_TEST
+
+START_TEST(lock_owner_that_asks_while_a_write_decides_has_what_it_got)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_RDWR);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t written = wire_write(w, file, 0, "x", 1), range = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, written));
+    ck_assert(wire_waits(w, range));
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    ck_assert_int_eq(wire_result(w, range), 0);
+    ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+}
+END_TEST
+
+START_TEST(flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t range = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true), whole = wire_flock(w, file, LOCK_EX);
+    uint64_t written = wire_write(w, file, 1, "y", 1), dated = wire_touch(w, file.node, NULL);
+    ck_assert(wire_waits(w, range));
+    ck_assert(wire_waits(w, whole));
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    while (fake_backend_held_back(w->fake, FAKE_CONVERT)) {
+        fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    }
+    ck_assert_int_eq(wire_result(w, range), 0);
+    ck_assert_int_eq(wire_result(w, whole), 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    wire_result(w, dated);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_LEASE), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_FLOCK), 0);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+}
+END_TEST
+
+START_TEST(grant_that_ends_before_it_is_told_while_another_thread_closes_is_answered)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    w->pid = bob;
+    uint64_t waiting = wire_setlk(w, b, 2, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, waiting));
+    fake_backend_hold_events(w->fake, true);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
+    fake_backend_end(w->fake, "L", BACKEND_BROKEN);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, b, 2)), 0);
+    ck_assert(wire_waits(w, waiting));
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
+START_TEST(owner_of_open_file_description_lets_go_at_release)
+{
+    /* FLUSH carries the process's owner, the lock the description's. */
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1001, F_WRLCK, 0, 9, false)), 0);
+    uint64_t waiting = wire_setlk(w, b, 1002, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, waiting));
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flush(w, a, 5)), 0);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_release(w, a)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(any_close_by_the_process_gives_back_its_fcntl_locks)
+{
+    w->pid = alice;
+    struct wire_file other = wire_opened(w, a.node, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, other, 1)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
+START_TEST(deadlock_is_told)
+{
+    fake_backend_fail(w->fake, FAKE_ACQUIRE, BACKEND_DEADLOCK);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, true)), EDEADLK);
+}
+END_TEST
+
+START_TEST(flock_and_fcntl_of_one_handle_do_not_exclude_each_other)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, INT64_MAX, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 0, 0, false)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), 0);
+}
+END_TEST
+
+/* A child that was forked has it on the same handle, under a lock owner of its own. */
+START_TEST(fcntl_locks_of_two_owners_on_one_handle_exclude_each_other)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 2, F_WRLCK, 5, 14, false)), EAGAIN);
+    uint64_t waiting = wire_setlk(w, a, 2, F_WRLCK, 5, 14, true);
+    ck_assert(wire_waits(w, waiting));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(fcntl_conversion_of_a_provisional_open_interrupted_or_not_is_answered_once)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "M", O_RDWR);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t asked = wire_setlk(w, file, 1, F_WRLCK, 0, 9, true);
+    ck_assert(wire_waits(w, asked));
+    wire_interrupt(w, asked);
+    ck_assert(wire_waits(w, asked)); /* it has no wait to interrupt */
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    wire_advance(w, 2 * SECOND);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 1);
+}
+END_TEST
+
+/* --- poll --------------------------------------------------------------------------------- */
+
+static unsigned poll_events(struct wire_file file, uint64_t handle)
+{
+    uint64_t asked = wire_poll(w, file, handle);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    return ((const struct fuse_poll_out *)wire_data(w, asked, NULL))->revents;
+}
+
+START_TEST(poll_tells_the_holder_that_somebody_waits)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_uint_eq(poll_events(a, 77) & (POLLPRI | POLLERR | POLLHUP), 0);
+    ck_assert(wire_waits(w, wire_flock(w, b, LOCK_EX)));
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert_uint_eq(g_array_index(w->notices, struct wire_notice, w->notices->len - 1).poll, 77);
+    ck_assert_uint_eq(poll_events(a, 77) & (POLLPRI | POLLERR | POLLHUP), POLLPRI);
+}
+END_TEST
+
+START_TEST(poll_tells_the_holder_that_it_lost)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_uint_eq(poll_events(a, 78) & (POLLPRI | POLLERR | POLLHUP), 0);
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert_uint_eq(poll_events(a, 78) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
+}
+END_TEST
+
+START_TEST(poll_of_an_fcntl_lock_tells_the_same)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_uint_eq(poll_events(a, 79) & (POLLPRI | POLLERR | POLLHUP), 0);
+    ck_assert(wire_waits(w, wire_setlk(w, b, 2, F_WRLCK, 0, 9, true)));
+    ck_assert_uint_eq(poll_events(a, 79) & (POLLPRI | POLLERR | POLLHUP), POLLPRI);
+    fake_backend_end(w->fake, "L", BACKEND_BROKEN);
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert_uint_eq(poll_events(a, 79) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
+}
+END_TEST
+
+START_TEST(poll_tells_of_a_lock_that_was_removed)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_uint_eq(poll_events(a, 80) & (POLLPRI | POLLERR | POLLHUP), 0);
+    if (_i) {
+        ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    } else {
+        char *token = wire_xattr(w, a.node, "user.lease.token");
+        ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.release", token)), 0);
+        g_free(token);
+    }
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
+    ck_assert_uint_eq(poll_events(a, 80) & (POLLERR | POLLHUP), POLLERR | POLLHUP);
+}
+END_TEST
+
+START_TEST(poll_is_silent_about_a_lock_that_its_holder_gave_back)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert_uint_eq(poll_events(a, 81) & (POLLPRI | POLLERR | POLLHUP), 0);
+}
+END_TEST
+
+/* --- what a holder is told of its lock ------------------------------------------------------ */
+
+static uint64_t number(uint64_t node, const char *name)
+{
+    char *text = wire_xattr(w, node, name);
+    uint64_t value = g_ascii_strtoull(text, NULL, 10);
+    g_free(text);
+    return value;
+}
+
+START_TEST(holder_is_told_of_its_lock_while_the_backend_is_away)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    uint64_t token = number(a.node, "user.lease.token");
+    fake_backend_fail(w->fake, FAKE_STAT, BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(number(a.node, "user.lease.token"), token);
+    ck_assert_uint_eq(number(a.node, "user.lease.remaining") * 1000, LEASE_TTL_DEFAULT);
+    wire_advance(w, SECOND);
+    ck_assert_uint_eq(number(a.node, "user.lease.remaining") * 1000, LEASE_TTL_DEFAULT - SECOND);
+    char *text = g_strdup_printf("%" G_GUINT64_FORMAT, token);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.check", text)), 0);
+    g_free(text);
+}
+END_TEST
+
+START_TEST(each_that_shares_is_told_of_its_own)
+{
+    uint64_t tokens[2];
+    const struct wire_file files[2] = {a, b};
+    const pid_t pids[2] = {alice, bob};
+    for (int i = 0; i < 2; i++) {
+        w->pid = pids[i];
+        ck_assert_int_eq(wire_result(w, wire_flock(w, files[i], LOCK_SH)), 0);
+        tokens[i] = number(files[i].node, "user.lease.token");
+        wire_advance(w, SECOND);
+    }
+    ck_assert_uint_ne(tokens[0], tokens[1]);
+    ck_assert_uint_eq(number(b.node, "user.lease.remaining") * 1000, LEASE_TTL_DEFAULT - SECOND);
+    w->pid = alice;
+    ck_assert_uint_eq(number(a.node, "user.lease.token"), tokens[0]);
+    ck_assert_uint_eq(number(a.node, "user.lease.remaining") * 1000, LEASE_TTL_DEFAULT - 2 * SECOND);
+    for (int i = 0; i < 2; i++) {
+        char *text = g_strdup_printf("%" G_GUINT64_FORMAT, tokens[i]);
+        ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.check", text)), 0);
+        g_free(text);
+    }
+}
+END_TEST
+
+START_TEST(ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops)
+{
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.ttl", "3s")), 0);
+    ck_assert_uint_eq(number(a.node, "user.lease.ttl"), 3);
+    ck_assert_uint_eq(number(a.node, "user.lease.remaining"), 3);
+    for (int i = 0; i < 100; i++) {
+        wire_advance(w, 999);
+        ck_assert_uint_ge(number(a.node, "user.lease.remaining"), 2);
+    }
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.ttl", "5s")), EPERM);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, a.node, "user.lease.ttl", "auto")), 0);
+    ck_assert_uint_eq(number(a.node, "user.lease.ttl") * 1000, LEASE_TTL_DEFAULT);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: handle locks");
+    TCase *cases = tcase_create("all");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, shared_locks_stand_together_and_exclusive_waits);
+    tcase_add_test(cases, conversion_to_exclusive_is_refused_while_another_shares);
+    tcase_add_test(cases, conversion_to_exclusive_waits_for_the_others);
+    tcase_add_test(cases, interrupted_conversion_holds_nothing);
+    tcase_add_test(cases, two_conversions_to_exclusive_do_not_deadlock);
+    tcase_add_test(cases, conversion_to_shared_lets_waiting_readers_in);
+    tcase_add_test(cases, conversion_whose_outcome_comes_after_the_loss_waits_anew);
+    tcase_add_test(cases, owner_turns_its_lease_into_a_flock);
+    tcase_add_test(cases, flock_waits_for_the_end_of_anothers_lease);
+    tcase_add_test(cases, unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name);
+    tcase_add_test(cases, two_flocks_at_once_on_one_handle_are_one_lock);
+    tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
+    tcase_add_test(cases, getlk_tells_who_is_in_the_way);
+    tcase_add_test(cases, getlk_tells_the_lowest_range);
+    tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
+    tcase_add_test(cases, getlk_of_a_ticket_tells_whether_it_is_its_turn);
+    tcase_add_loop_test(cases, who_took_a_lock_is_told_not_who_opened_the_handle, 0, 3);
+    tcase_add_loop_test(cases, flock_is_of_who_took_it_and_then_of_who_opened_the_handle, 0, 3);
+    tcase_add_loop_test(cases, lock_through_the_owners_handle_turns_its_lease_whoever_asks, 0, 2);
+    tcase_add_test(cases, lock_through_a_handle_of_another_pid_namespace_turns_the_lease_it_made);
+    tcase_add_test(cases, two_threads_that_wait_for_one_owner_are_both_answered);
+    tcase_add_test(cases, close_while_another_thread_waits_leaves_no_lock_owner_behind);
+    tcase_add_test(cases, lock_owner_that_asks_while_its_open_is_converted_is_one_owner);
+    tcase_add_test(cases, lock_owner_that_asks_while_a_write_decides_has_what_it_got);
+    tcase_add_test(cases, flock_and_fcntl_that_turn_one_lease_at_once_are_told_apart);
+    tcase_add_test(cases, grant_that_ends_before_it_is_told_while_another_thread_closes_is_answered);
+    tcase_add_test(cases, owner_of_open_file_description_lets_go_at_release);
+    tcase_add_test(cases, any_close_by_the_process_gives_back_its_fcntl_locks);
+    tcase_add_test(cases, deadlock_is_told);
+    tcase_add_test(cases, flock_and_fcntl_of_one_handle_do_not_exclude_each_other);
+    tcase_add_test(cases, fcntl_locks_of_two_owners_on_one_handle_exclude_each_other);
+    tcase_add_test(cases, fcntl_conversion_of_a_provisional_open_interrupted_or_not_is_answered_once);
+    tcase_add_test(cases, poll_tells_the_holder_that_somebody_waits);
+    tcase_add_test(cases, poll_tells_the_holder_that_it_lost);
+    tcase_add_test(cases, poll_of_an_fcntl_lock_tells_the_same);
+    tcase_add_loop_test(cases, poll_tells_of_a_lock_that_was_removed, 0, 2);
+    tcase_add_test(cases, poll_is_silent_about_a_lock_that_its_holder_gave_back);
+    tcase_add_test(cases, holder_is_told_of_its_lock_while_the_backend_is_away);
+    tcase_add_test(cases, each_that_shares_is_told_of_its_own);
+    tcase_add_test(cases, ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}

@@ -1,0 +1,699 @@
+/* Names: directories, symbolic and hard links, renames, and what is forgotten. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "fs/kernel/tree.h"
+#include "tests/message/wire.h"
+#include "tests/support/check_main.h"
+
+static struct wire *w;
+static pid_t alice, bob; /* two processes that are no kin */
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    w->pid = alice;
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+static const struct backend_ticket *holder(const char *name)
+{
+    return fake_backend_holder(w->fake, name);
+}
+
+/* A lease of this process, closed. */
+static uint64_t lease_of(pid_t pid, const char *name)
+{
+    pid_t before = w->pid;
+    w->pid = pid;
+    struct wire_file file = wire_created(w, name, O_WRONLY);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_int_eq(holder(name)->kind, BACKEND_LEASE);
+    w->pid = before;
+    return file.node;
+}
+
+static struct fuse_attr attributes(uint64_t node)
+{
+    uint64_t asked = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    return ((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr;
+}
+
+static void check_content(struct wire_file file, const char *expected)
+{
+    uint64_t read = wire_read(w, file, 0, 1 << 17);
+    ck_assert_int_eq(wire_result(w, read), 0);
+    size_t size;
+    const char *data = wire_data(w, read, &size);
+    ck_assert_uint_eq(size, strlen(expected));
+    ck_assert_mem_eq(data, expected, size);
+}
+
+/* Without .leasefs and what is in it. */
+static unsigned count_nodes(void)
+{
+    GPtrArray *nodes = tree_all(w->fs->tree);
+    unsigned count = 0;
+    for (guint i = 0; i < nodes->len; i++) {
+        struct node *node = g_ptr_array_index(nodes, i);
+        count += !node->control;
+        tree_unref(w->fs->tree, node);
+    }
+    g_ptr_array_free(nodes, TRUE);
+    return count;
+}
+
+START_TEST(symbolic_link_is_a_lease_with_its_target)
+{
+    uint64_t made = wire_symlink(w, "L", "the target");
+    uint64_t node = wire_node(w, made);
+    ck_assert_int_eq(holder("L")->kind, BACKEND_LEASE);
+    uint64_t read = wire_send(w, FUSE_READLINK, node, NULL, 0, NULL, 0);
+    ck_assert_int_eq(wire_result(w, read), 0);
+    size_t size;
+    ck_assert_mem_eq(wire_data(w, read, &size), "the target", 10);
+    ck_assert_uint_eq(size, 10);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_symlink(w, "L", "mine")), EEXIST);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+}
+END_TEST
+
+START_TEST(name_is_found_as_what_was_granted)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t created = wire_create(w, "L", O_WRONLY | O_EXCL);
+    wire_turn(w);
+    w->pid = bob;
+    uint64_t linked = wire_symlink(w, "L", "target");
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    uint64_t node = wire_file(w, created).node;
+    while (fake_backend_held_back(w->fake, FAKE_ACQUIRE)) {
+        ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+        fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    }
+    ck_assert_int_eq(wire_result(w, linked), EEXIST);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
+/* Else the mount's end would leave what waits for it unanswered. */
+START_TEST(node_that_gave_way_while_it_is_asked_for_is_among_all)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t linked = wire_symlink(w, "L", "target");
+    ck_assert(wire_waits(w, linked));
+    wire_created(w, "L", O_RDONLY);
+    ck_assert_uint_eq(count_nodes(), 2);
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_uint_eq(wire_node(w, linked), wire_node(w, wire_lookup(w, "L")));
+}
+END_TEST
+
+START_TEST(link_acquires_the_name_with_content_and_inode)
+{
+    struct wire_file file = wire_created(w, "tmp", O_WRONLY | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "pid\n", 4)), 0);
+    uint64_t linked = wire_link(w, file.node, "L");
+    uint64_t node = wire_node(w, linked);
+    ck_assert_int_eq(holder("L")->kind, BACKEND_LEASE);
+    ck_assert_uint_eq(attributes(node).nlink, 2);
+    ck_assert_uint_eq(attributes(file.node).nlink, 2);
+    ck_assert_uint_eq(attributes(node).ino, attributes(file.node).ino);
+    check_content(wire_opened(w, node, O_RDONLY), "pid\n");
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "tmp")), 0);
+    ck_assert_ptr_nonnull(holder("L"));
+    ck_assert_uint_eq(attributes(node).nlink, 1);
+}
+END_TEST
+
+START_TEST(link_to_a_held_name_is_refused)
+{
+    uint64_t node = lease_of(alice, "tmp");
+    lease_of(bob, "L");
+    ck_assert_int_eq(wire_result(w, wire_link(w, node, "L")), EEXIST);
+    fake_backend_occupy(w->fake, "M", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    ck_assert_int_eq(wire_result(w, wire_link(w, node, "M")), EEXIST);
+}
+END_TEST
+
+START_TEST(rename_moves_the_callers_own_lease)
+{
+    struct wire_file file = wire_created(w, "from", O_RDWR | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "moved", 5)), 0);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_ptr_null(holder("from"));
+    ck_assert_ptr_nonnull(holder("to"));
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), file.node);
+    ck_assert(!wire_exists(w, "from"));
+    check_content(file, "moved");
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), 0);
+}
+END_TEST
+
+START_TEST(rename_of_anothers_or_onto_anothers_is_refused)
+{
+    lease_of(alice, "mine");
+    lease_of(bob, "his");
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "his", "new", 0)), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "mine", "his", 0)), EBUSY);
+    fake_backend_occupy(w->fake, "far", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "mine", "far", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "far", "new", 0)), EPERM);
+    ck_assert_ptr_nonnull(holder("mine"));
+    ck_assert_ptr_nonnull(holder("his"));
+}
+END_TEST
+
+START_TEST(rename_onto_ones_own_replaces_it)
+{
+    lease_of(alice, "from");
+    lease_of(alice, "to");
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", RENAME_NOREPLACE)), EEXIST);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_ptr_null(holder("from"));
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "to"), 1);
+}
+END_TEST
+
+START_TEST(rename_of_unknown_outcome_is_enolck)
+{
+    lease_of(alice, "from");
+    fake_backend_fail(w->fake, FAKE_RENAME, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), ENOLCK);
+    fake_backend_fail(w->fake, FAKE_RENAME, BACKEND_OK);
+    ck_assert(wire_exists(w, "from"));
+}
+END_TEST
+
+START_TEST(rename_whose_lease_ends_meanwhile_is_answered)
+{
+    lease_of(alice, "from");
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    uint64_t renamed = wire_rename(w, "from", "to", 0);
+    ck_assert(wire_waits(w, renamed));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "from")), 0);
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, renamed), ESTALE);
+}
+END_TEST
+
+/* --- rename: what is in its way --- */
+
+/* Both are as they were, and so is what was open of them. */
+static void check_both_held(const char *from, const char *to, uint64_t fence)
+{
+    ck_assert(wire_exists(w, from));
+    ck_assert_uint_eq(fake_backend_holders(w->fake, from), 1);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, to), 1);
+    ck_assert_uint_eq(holder(to)->fence, fence);
+}
+
+START_TEST(child_cannot_rename_over_what_its_parent_holds)
+{
+    pid_t family[2];
+    wire_chain(w, family, 2);
+    lease_of(family[0], "parents");
+    lease_of(family[1], "childs");
+    uint64_t fence = holder("parents")->fence;
+    w->pid = family[1];
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "childs", "parents", 0)), EBUSY);
+    check_both_held("childs", "parents", fence);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "parents", "moved", 0)), 0); /* as mv(1) does for a script */
+}
+END_TEST
+
+START_TEST(what_the_dead_leave_is_neither_replaced_nor_moved)
+{
+    pid_t carol = wire_child(w);
+    lease_of(carol, "hers");
+    lease_of(alice, "mine");
+    wire_advance(w, 2 * SECOND);
+    wire_kill(w, carol);
+    uint64_t fence = holder("hers")->fence;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "mine", "hers", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "hers", "free", 0)), EPERM);
+    check_both_held("mine", "hers", fence);
+    ck_assert(!wire_exists(w, "free"));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "hers")), 0);
+}
+END_TEST
+
+/* What the store says: a refusal, and an outcome that it does not know. */
+START_TEST(rename_that_fails_takes_nothing_from_its_target)
+{
+    static const enum backend_result results[] = {BACKEND_BUSY, BACKEND_UNREACHABLE, BACKEND_STALE, BACKEND_FULL};
+    static const int errors[] = {EBUSY, ENOLCK, ESTALE, ENOSPC};
+    lease_of(alice, "from");
+    struct wire_file target = wire_created(w, "to", O_RDWR | O_EXCL);
+    uint64_t fence = holder("to")->fence;
+    fake_backend_fail(w->fake, FAKE_RENAME, results[_i]);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), errors[_i]);
+    fake_backend_fail(w->fake, FAKE_RENAME, BACKEND_OK);
+    check_both_held("from", "to", fence);
+    ck_assert_int_eq(wire_result(w, wire_write(w, target, 0, "still", 5)), 0);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_RELEASE), 0);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, target, 0, "gone", 4)), ESTALE);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "to"), 1);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), 0);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), ENOENT);
+}
+END_TEST
+
+START_TEST(who_waits_for_a_replaced_lease_waits_for_the_one_that_replaced_it)
+{
+    lease_of(alice, "from");
+    uint64_t node = lease_of(alice, "to");
+    wire_advance(w, 2 * SECOND);
+    w->pid = bob;
+    struct wire_file idle = wire_opened(w, node, O_RDWR);
+    uint64_t waits = wire_flock(w, idle, LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert(wire_waits(w, waits));
+    ck_assert_int_eq(holder("to")->kind, BACKEND_LEASE);
+    ck_assert_uint_ne(wire_node(w, wire_lookup(w, "to")), idle.node);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), 0);
+    ck_assert_int_eq(wire_result(w, waits), 0);
+    ck_assert_int_eq(holder("to")->kind, BACKEND_FLOCK);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), idle.node);
+}
+END_TEST
+
+START_TEST(handle_locks_and_tickets_are_neither_replaced_nor_moved)
+{
+    lease_of(alice, "from");
+    struct wire_file file = wire_created(w, "flock", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    uint64_t fence = holder("flock")->fence;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "flock", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "flock", "free", 0)), EPERM);
+    check_both_held("from", "flock", fence);
+    struct wire_file range = wire_created(w, "range", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, range, 7, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "range", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "range", "free", 0)), EPERM);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "range"), 1);
+    wire_close(w, wire_created(w, "t-", O_RDWR));
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "t-0000000001", 0)), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "t-", 0)), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "t-0000000001", "free", 0)), EPERM);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "t-0000000001"), 1);
+    ck_assert(!wire_exists(w, "free"));
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), 0);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "D", 0)), EISDIR);
+    ck_assert(wire_exists(w, "from"));
+}
+END_TEST
+
+START_TEST(exchange_is_refused_before_anything_is_done)
+{
+    lease_of(alice, "from");
+    lease_of(alice, "to");
+    uint64_t fence = holder("to")->fence;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", RENAME_EXCHANGE)), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", RENAME_NOREPLACE)), EEXIST);
+    check_both_held("from", "to", fence);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "from", 0)), 0);
+    check_both_held("from", "to", fence);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_RENAME), 0);
+}
+END_TEST
+
+START_TEST(provisional_lease_of_the_caller_gives_way)
+{
+    lease_of(alice, "from");
+    struct wire_file target = wire_created(w, "to", O_WRONLY);
+    ck_assert_int_eq(holder("to")->kind, BACKEND_PROVISIONAL);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_int_eq(holder("to")->kind, BACKEND_LEASE);
+    ck_assert_int_eq(wire_close(w, target), 0); /* as for any handle whose lease has ended */
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "to"), 1);
+}
+END_TEST
+
+START_TEST(linked_names_are_two_locks_of_which_one_can_replace_the_other)
+{
+    uint64_t node = lease_of(alice, "from");
+    wire_node(w, wire_link(w, node, "to"));
+    ck_assert_uint_eq(attributes(node).nlink, 2);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), node);
+    ck_assert_uint_eq(attributes(node).nlink, 1);
+    ck_assert(!wire_exists(w, "from"));
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "to"), 1);
+}
+END_TEST
+
+START_TEST(renamed_lease_counts_in_the_directory_it_is_in)
+{
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), 0);
+    lease_of(alice, "from");
+    lease_of(alice, "to");
+    ck_assert_uint_eq(tree_root(w->fs->tree)->directory->held, 2);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    ck_assert_uint_eq(tree_root(w->fs->tree)->directory->held, 1);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "to")), 0);
+    ck_assert_uint_eq(tree_root(w->fs->tree)->directory->held, 0);
+}
+END_TEST
+
+/* --- rename: what crosses it --- */
+
+START_TEST(write_during_a_rename_keeps_the_old_content)
+{
+    struct wire_file file = wire_created(w, "from", O_RDWR | O_EXCL | O_APPEND);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "one", 3)), 0);
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    uint64_t renamed = wire_rename(w, "from", "to", 0);
+    ck_assert(wire_waits(w, renamed));
+    uint64_t written = wire_write(w, file, 3, "two", 3);
+    uint64_t cut = wire_setattr(w, file.node, NULL, (struct fuse_setattr_in){.valid = FATTR_SIZE, .size = 8});
+    uint64_t reopened = wire_open(w, file.node, O_WRONLY | O_TRUNC);
+    ck_assert(wire_waits(w, written));
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, renamed), 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    ck_assert_int_eq(wire_result(w, cut), 0);
+    wire_file(w, reopened);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "three", 5)), 0);
+    check_content(file, "three");
+    ck_assert_ptr_nonnull(holder("to"));
+}
+END_TEST
+
+START_TEST(append_before_and_after_a_rename_keep_all)
+{
+    struct wire_file file = wire_created(w, "from", O_RDWR | O_EXCL | O_APPEND);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "one", 3)), 0);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    uint64_t written = wire_write(w, file, 3, "two", 3);
+    ck_assert(wire_waits(w, written));
+    uint64_t renamed = wire_rename(w, "from", "to", 0);
+    ck_assert(wire_waits(w, renamed));
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_RENAME), 0); /* not before the write is done */
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    fake_backend_answer(w->fake, FAKE_STAT, 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    ck_assert_int_eq(wire_result(w, renamed), 0);
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    renamed = wire_rename(w, "to", "third", 0);
+    written = wire_write(w, file, 6, "three", 5);
+    ck_assert(wire_waits(w, written));
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, renamed), 0);
+    ck_assert_int_eq(wire_result(w, written), 0);
+    check_content(file, "onetwothree");
+}
+END_TEST
+
+/* What the name shows is another's: nothing of it becomes ours, nor ours its. */
+START_TEST(write_of_a_lease_that_another_has_by_now_is_stale)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "mine", 4)), 0);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    fake_backend_hold_events(w->fake, true);
+    uint64_t written = wire_write(w, file, 4, "more", 4);
+    ck_assert(wire_waits(w, written));
+    fake_backend_end(w->fake, "L", BACKEND_LOST);
+    fake_backend_occupy_plainly(w->fake, "L", "theirs");
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    fake_backend_answer(w->fake, FAKE_STAT, 0);
+    ck_assert_int_eq(wire_result(w, written), ESTALE);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_SET), 1); /* that of "mine" */
+    fake_backend_hold_events(w->fake, false);
+}
+END_TEST
+
+START_TEST(link_does_not_give_what_another_holds)
+{
+    w->pid = bob;
+    struct wire_file file = wire_created(w, "his", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "secret", 6)), 0);
+    w->pid = alice;
+    w->uid = 1001;
+    ck_assert_int_eq(wire_result(w, wire_link(w, file.node, "L")), EPERM);
+    ck_assert(!wire_exists(w, "L"));
+}
+END_TEST
+
+/* --- rename: who opens meanwhile --- */
+
+START_TEST(renamed_lease_is_opened_by_all_that_look_it_up_together)
+{
+    uint64_t node = lease_of(alice, "from"), opened[8];
+    pid_t readers[8];
+    wire_advance(w, 2 * SECOND);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 8; i++) {
+            readers[i] = round ? readers[i] : wire_child(w);
+            w->pid = readers[i];
+            ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), node);
+        }
+        for (int i = 0; i < 8; i++) {
+            w->pid = readers[i];
+            opened[i] = wire_open(w, node, O_RDONLY);
+        }
+        for (int i = 0; i < 8; i++) {
+            ck_assert_int_eq(wire_result(w, opened[i]), 0);
+        }
+    }
+}
+END_TEST
+
+START_TEST(opener_on_its_way_by_the_old_name_is_sent_back_once)
+{
+    uint64_t node = lease_of(alice, "from");
+    wire_advance(w, 2 * SECOND);
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "from")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDWR)), ESTALE);
+    w->pid = alice; /* he is about to open it by one of its names */
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), EBUSY);
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "to")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), EBUSY);
+    lease_of(alice, "other");
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "other", "to", 0)), EBUSY); /* he would find another inode */
+    w->pid = bob;
+    struct wire_file file = wire_opened(w, node, O_RDONLY);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), 0);
+}
+END_TEST
+
+START_TEST(opener_that_does_not_come_back_holds_up_no_rename)
+{
+    uint64_t node = lease_of(alice, "from");
+    wire_advance(w, 2 * SECOND);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "from", "to", 0)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), ESTALE);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), EBUSY);
+    w->pid = bob;
+    ck_assert(!wire_exists(w, "from")); /* he meant that */
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "to", "third", 0)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_open(w, node, O_RDONLY)), ESTALE);
+    wire_advance(w, SECOND); /* he was killed */
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "third", "fourth", 0)), 0);
+}
+END_TEST
+
+START_TEST(names_are_at_most_255_bytes)
+{
+    char name[NAME_BYTES_MAX + 2];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    ck_assert_int_eq(wire_result(w, wire_lookup(w, name)), ENAMETOOLONG);
+    ck_assert_int_eq(wire_result(w, wire_create(w, name, O_WRONLY | O_EXCL)), ENAMETOOLONG);
+    ck_assert_int_eq(wire_result(w, wire_create(w, name, O_WRONLY)), ENAMETOOLONG);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, name)), ENAMETOOLONG);
+    ck_assert_int_eq(wire_result(w, wire_symlink(w, name, "t")), ENAMETOOLONG);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, name)), ENAMETOOLONG);
+    ck_assert_int_eq(wire_result(w, wire_rmdir(w, name)), ENAMETOOLONG);
+    uint64_t node = lease_of(alice, "L");
+    ck_assert_int_eq(wire_result(w, wire_link(w, node, name)), ENAMETOOLONG);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "L", name, 0)), ENAMETOOLONG);
+    name[NAME_BYTES_MAX] = '\0';
+    ck_assert_int_eq(wire_result(w, wire_create(w, name, O_WRONLY | O_EXCL)), 0);
+}
+END_TEST
+
+START_TEST(directories_are_made_and_removed)
+{
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), 0);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), EEXIST);
+    ck_assert_int_eq(wire_result(w, wire_create(w, "D", O_WRONLY | O_EXCL)), EEXIST);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "D")), EISDIR);
+    w->directory = wire_node(w, wire_lookup(w, "D"));
+    wire_created(w, "L", O_WRONLY | O_EXCL);
+    w->directory = FUSE_ROOT_ID;
+    ck_assert_ptr_nonnull(holder("D/L"));
+    ck_assert_int_eq(wire_result(w, wire_rmdir(w, "D")), ENOTEMPTY);
+    w->directory = wire_node(w, wire_lookup(w, "D"));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    w->directory = FUSE_ROOT_ID;
+    ck_assert_int_eq(wire_result(w, wire_rmdir(w, "D")), 0);
+    ck_assert(!wire_exists(w, "D"));
+}
+END_TEST
+
+START_TEST(forgetting_everything_leaves_no_node)
+{
+    struct wire_file file = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0);
+    ck_assert_int_eq(wire_result(w, wire_mkdir(w, "D")), 0);
+    uint64_t directory = wire_node(w, wire_lookup(w, "D"));
+    w->directory = directory;
+    struct wire_file inner = wire_created(w, "M", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_release(w, inner)), 0);
+    wire_forget(w, directory, 2);
+    wire_forget(w, file.node, 1);
+    wire_turn(w);
+    ck_assert_uint_eq(count_nodes(), 2); /* M, and the directory it is in */
+    wire_forget(w, inner.node, 1);
+    wire_turn(w);
+    ck_assert_uint_eq(count_nodes(), 0);
+}
+END_TEST
+
+/* Else the kernel would take the new lock for the one of whose end it hears late. */
+START_TEST(number_of_a_node_is_free_when_the_kernel_was_told_of_its_end)
+{
+    uint64_t gone[26];
+    for (int i = 0; i < 26; i++) {
+        gone[i] = lease_of(alice, (char[]){(char)('A' + i), '\0'});
+        ck_assert_int_eq(wire_result(w, wire_setxattr(w, gone[i], "user.lease.ttl", "1s")), 0);
+    }
+    wire_hold_deletions(true);
+    wire_advance(w, 2 * SECOND);
+    for (int i = 0; i < 26; i++) {
+        wire_forget(w, gone[i], GPOINTER_TO_SIZE(g_hash_table_lookup(w->lookups, GSIZE_TO_POINTER(gone[i]))));
+    }
+    wire_turn(w);
+    for (char name[] = "a"; name[0] <= 'z'; name[0]++) {
+        uint64_t node = wire_node(w, wire_symlink(w, name, "t"));
+        for (int i = 0; i < 26; i++) {
+            ck_assert_uint_ne(node, gone[i]);
+        }
+    }
+    wire_hold_deletions(false);
+    while (!wire_was_told(w, FUSE_NOTIFY_DELETE, "Z")) {
+    }
+}
+END_TEST
+
+/* READDIR of the top, where the kernel has sought to this offset. */
+static uint64_t read_directory_at(uint64_t fh, uint64_t offset)
+{
+    struct fuse_read_in in = {.fh = fh, .offset = offset, .size = 4096};
+    return wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
+}
+
+static size_t bytes_listed(uint64_t asked)
+{
+    size_t size;
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    wire_data(w, asked, &size);
+    return size;
+}
+
+START_TEST(seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted)
+{
+    lease_of(alice, "A");
+    struct fuse_open_in open = {.flags = O_RDONLY};
+    uint64_t opened = wire_send(w, FUSE_OPENDIR, FUSE_ROOT_ID, &open, sizeof open, NULL, 0);
+    ck_assert_int_eq(wire_result(w, opened), 0);
+    uint64_t fh = ((const struct fuse_open_out *)wire_data(w, opened, NULL))->fh;
+
+    uint64_t far = read_directory_at(fh, UINT64_C(1) << 40);
+    wire_take(w);
+    lease_of(alice, "B");
+    ck_assert(wire_waits(w, far));
+    wire_interrupt(w, far);
+    ck_assert_int_eq(wire_result(w, far), EINTR);
+    far = read_directory_at(fh, UINT64_C(1) << 40);
+    while (wire_waits(w, far)) {
+        wire_advance(w, 1);
+    }
+    ck_assert_uint_eq(bytes_listed(far), 0);
+    ck_assert_uint_eq(bytes_listed(read_directory_at(fh, 4)), 0); /* the end is the end */
+    ck_assert_uint_gt(bytes_listed(read_directory_at(fh, 3)), 0);
+
+    struct fuse_release_in release = {.fh = fh};
+    ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: names");
+    TCase *cases = tcase_create("all");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, symbolic_link_is_a_lease_with_its_target);
+    tcase_add_test(cases, name_is_found_as_what_was_granted);
+    tcase_add_test(cases, node_that_gave_way_while_it_is_asked_for_is_among_all);
+    tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
+    tcase_add_test(cases, link_to_a_held_name_is_refused);
+    tcase_add_test(cases, rename_moves_the_callers_own_lease);
+    tcase_add_test(cases, rename_of_anothers_or_onto_anothers_is_refused);
+    tcase_add_test(cases, rename_onto_ones_own_replaces_it);
+    tcase_add_test(cases, rename_of_unknown_outcome_is_enolck);
+    tcase_add_test(cases, rename_whose_lease_ends_meanwhile_is_answered);
+    tcase_add_test(cases, child_cannot_rename_over_what_its_parent_holds);
+    tcase_add_test(cases, what_the_dead_leave_is_neither_replaced_nor_moved);
+    tcase_add_loop_test(cases, rename_that_fails_takes_nothing_from_its_target, 0, 4);
+    tcase_add_test(cases, who_waits_for_a_replaced_lease_waits_for_the_one_that_replaced_it);
+    tcase_add_test(cases, handle_locks_and_tickets_are_neither_replaced_nor_moved);
+    tcase_add_test(cases, exchange_is_refused_before_anything_is_done);
+    tcase_add_test(cases, provisional_lease_of_the_caller_gives_way);
+    tcase_add_test(cases, linked_names_are_two_locks_of_which_one_can_replace_the_other);
+    tcase_add_test(cases, renamed_lease_counts_in_the_directory_it_is_in);
+    tcase_add_test(cases, write_during_a_rename_keeps_the_old_content);
+    tcase_add_test(cases, append_before_and_after_a_rename_keep_all);
+    tcase_add_test(cases, write_of_a_lease_that_another_has_by_now_is_stale);
+    tcase_add_test(cases, link_does_not_give_what_another_holds);
+    tcase_add_test(cases, renamed_lease_is_opened_by_all_that_look_it_up_together);
+    tcase_add_test(cases, opener_on_its_way_by_the_old_name_is_sent_back_once);
+    tcase_add_test(cases, opener_that_does_not_come_back_holds_up_no_rename);
+    tcase_add_test(cases, names_are_at_most_255_bytes);
+    tcase_add_test(cases, directories_are_made_and_removed);
+    tcase_add_test(cases, forgetting_everything_leaves_no_node);
+    tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_told_of_its_end);
+    tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}

@@ -1,0 +1,273 @@
+/* Answers of the backend that are late, in another order, or never say what
+ * happened: nobody is told anything that is not so. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "tests/message/wire.h"
+#include "tests/support/check_main.h"
+
+static struct wire *w;
+static pid_t alice, bob, carol; /* three processes that are no kin */
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    carol = wire_child(w);
+    w->pid = alice;
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+static const struct backend_ticket *holder(const char *name)
+{
+    return fake_backend_holder(w->fake, name);
+}
+
+/* Has its lease a holder of this kind? */
+static bool held_as(const char *name, enum backend_kind kind)
+{
+    return holder(name) && holder(name)->kind == kind;
+}
+
+START_TEST(acquiring_without_the_service_is_enolck)
+{
+    fake_backend_fail(w->fake, FAKE_ACQUIRE, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, wire_create(w, "L", O_WRONLY)), ENOLCK);
+    ck_assert_int_eq(wire_result(w, wire_create(w, "L", O_WRONLY | O_EXCL)), ENOLCK);
+    ck_assert_int_eq(wire_result(w, wire_symlink(w, "L", "t")), ENOLCK);
+    struct wire_file reader = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, reader, LOCK_EX)), ENOLCK);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, reader, 3, F_WRLCK, 0, 1, true)), ENOLCK);
+}
+END_TEST
+
+START_TEST(looking_up_without_the_service_is_eio_never_enoent)
+{
+    fake_backend_fail(w->fake, FAKE_STAT, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, wire_lookup(w, "L")), EIO);
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    uint64_t late = wire_lookup(w, "L");
+    ck_assert(wire_waits(w, late));
+    fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, late), EIO);
+}
+END_TEST
+
+START_TEST(answers_may_come_in_another_order)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t first = wire_create(w, "L", O_WRONLY | O_EXCL);
+    wire_turn(w);
+    w->pid = bob;
+    uint64_t second = wire_create(w, "M", O_WRONLY | O_EXCL);
+    ck_assert(wire_waits(w, first));
+    ck_assert(wire_waits(w, second));
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 1);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert(wire_waits(w, first));
+    fake_backend_refuse(w->fake, FAKE_ACQUIRE, 0, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, first), ENOLCK);
+}
+END_TEST
+
+START_TEST(exclusive_creates_that_race_have_one_winner)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t first = wire_create(w, "L", O_WRONLY | O_EXCL);
+    wire_turn(w);
+    w->pid = bob;
+    uint64_t second = wire_create(w, "L", O_WRONLY | O_EXCL);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    while (fake_backend_held_back(w->fake, FAKE_ACQUIRE)) {
+        fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    }
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(wire_result(w, second), EEXIST);
+}
+END_TEST
+
+START_TEST(open_waits_for_a_lease_that_is_not_answered)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t first = wire_create(w, "L", O_WRONLY | O_EXCL);
+    ck_assert(wire_waits(w, first));
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    w->pid = bob;
+    uint64_t second = wire_create(w, "L", O_WRONLY);
+    ck_assert(wire_waits(w, second));
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(wire_result(w, second), EBUSY); /* it looked before the lease was there */
+}
+END_TEST
+
+START_TEST(open_goes_on_when_a_lease_was_not_granted)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t first = wire_create(w, "L", O_WRONLY | O_EXCL);
+    ck_assert(wire_waits(w, first));
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    w->pid = bob;
+    uint64_t second = wire_create(w, "L", O_WRONLY);
+    ck_assert(wire_waits(w, second));
+    fake_backend_refuse(w->fake, FAKE_ACQUIRE, 0, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, first), ENOLCK);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert(held_as("L", BACKEND_PROVISIONAL));
+}
+END_TEST
+
+START_TEST(own_further_open_waits_for_the_answer_only)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t first = wire_create(w, "L", O_WRONLY), second = wire_create(w, "L", O_WRONLY);
+    ck_assert(wire_waits(w, first));
+    ck_assert(wire_waits(w, second));
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_int_eq(wire_close(w, wire_file(w, first)), 0);
+    ck_assert_int_eq(wire_close(w, wire_file(w, second)), 0);
+    ck_assert(held_as("L", BACKEND_LEASE));
+}
+END_TEST
+
+START_TEST(nonblocking_flock_awaits_the_outcome_of_an_open_that_is_not_answered)
+{
+    struct wire_file reader = wire_created(w, "L", O_RDONLY);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    w->pid = bob;
+    uint64_t opening = wire_create(w, "L", O_WRONLY);
+    ck_assert(wire_waits(w, opening));
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    w->pid = alice;
+    uint64_t waiting = wire_flock(w, reader, LOCK_EX | LOCK_NB);
+    ck_assert(wire_waits(w, waiting));
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert(wire_waits(w, waiting));
+    wire_advance(w, SECOND);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+}
+END_TEST
+
+START_TEST(open_meets_one_that_is_not_answered)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t first = wire_create(w, "L", O_WRONLY);
+    wire_turn(w);
+    w->pid = bob;
+    uint64_t second = wire_create(w, "L", O_WRONLY);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    while (fake_backend_held_back(w->fake, FAKE_ACQUIRE)) {
+        fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    }
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert(wire_waits(w, second)); /* for the provisional second */
+    wire_advance(w, SECOND);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_close(w, wire_file(w, second)), 0);
+    ck_assert(held_as("L", BACKEND_LEASE));
+}
+END_TEST
+
+START_TEST(open_whose_caller_is_gone_holds_nothing)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t unique = wire_create(w, "L", O_WRONLY);
+    ck_assert(wire_waits(w, unique));
+    wire_lose_caller(w, unique);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    wire_turn(w);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(release_that_lapses_in_the_backend_is_answered)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, file, 1)), 0);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t release = wire_release(w, file);
+    ck_assert(wire_waits(w, release));
+    wire_advance(w, 2 * SECOND);
+    fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    ck_assert_int_eq(wire_result(w, release), 0);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
+START_TEST(write_decides_while_the_second_lapses)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t written = wire_write(w, file, 0, "x", 1);
+    ck_assert(wire_waits(w, written));
+    w->pid = bob;
+    uint64_t waiting = wire_create(w, "L", O_WRONLY);
+    ck_assert(wire_waits(w, waiting));
+    wire_advance(w, SECOND); /* due comes while the outcome is on its way */
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    if (fake_backend_held_back(w->fake, FAKE_CONVERT)) {
+        fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    }
+    /* Whoever says it has it has it, and nobody else. */
+    int error = wire_result(w, written);
+    ck_assert_int_eq(error == 0, held_as("L", BACKEND_LEASE));
+    ck_assert_int_eq(wire_result(w, waiting), error == 0 ? EBUSY : 0);
+}
+END_TEST
+
+/* The other way to lose it: the first is refused and the second gets nothing. */
+START_TEST(exclusive_create_waits_for_one_that_is_not_answered)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t first = wire_create(w, "L", O_WRONLY | O_EXCL);
+    wire_turn(w);
+    w->pid = bob;
+    uint64_t second = wire_create(w, "L", O_WRONLY | O_EXCL);
+    wire_turn(w);
+    fake_backend_refuse(w->fake, FAKE_ACQUIRE, 0, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, first), ENOLCK);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    while (fake_backend_held_back(w->fake, FAKE_ACQUIRE)) {
+        fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    }
+    ck_assert_int_eq(wire_result(w, second), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: unknown outcomes");
+    TCase *cases = tcase_create("all");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, acquiring_without_the_service_is_enolck);
+    tcase_add_test(cases, looking_up_without_the_service_is_eio_never_enoent);
+    tcase_add_test(cases, answers_may_come_in_another_order);
+    tcase_add_test(cases, exclusive_creates_that_race_have_one_winner);
+    tcase_add_test(cases, open_waits_for_a_lease_that_is_not_answered);
+    tcase_add_test(cases, open_goes_on_when_a_lease_was_not_granted);
+    tcase_add_test(cases, own_further_open_waits_for_the_answer_only);
+    tcase_add_test(cases, nonblocking_flock_awaits_the_outcome_of_an_open_that_is_not_answered);
+    tcase_add_test(cases, open_meets_one_that_is_not_answered);
+    tcase_add_test(cases, open_whose_caller_is_gone_holds_nothing);
+    tcase_add_test(cases, release_that_lapses_in_the_backend_is_answered);
+    tcase_add_test(cases, write_decides_while_the_second_lapses);
+    tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}

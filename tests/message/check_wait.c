@@ -1,0 +1,556 @@
+/* Waiting: every order of grant, interrupt and close for flock, fcntl and opens
+ * that await a provisional outcome. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "tests/message/wire.h"
+#include "tests/support/check_main.h"
+
+static struct wire *w;
+static pid_t alice, bob, carol;  /* three processes that are no kin */
+static struct wire_file a, b, c; /* L, open for reading, by each of them */
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_SOLE_AUTHORITY);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    carol = wire_child(w);
+    w->pid = alice;
+    a = wire_created(w, "L", O_RDONLY);
+    w->pid = bob;
+    b = wire_created(w, "L", O_RDONLY);
+    w->pid = carol;
+    c = wire_created(w, "L", O_RDONLY);
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+/* --- each order, for each kind of lock ---------------------------------------- */
+
+enum { FLOCK, FCNTL, KINDS };
+
+static uint64_t owner_of(const struct wire_file *file)
+{
+    return file->fh * 2 + 1;
+}
+
+static uint64_t ask(int kind, const struct wire_file *file)
+{
+    w->pid = file->fh == a.fh ? alice : file->fh == b.fh ? bob : carol;
+    return kind == FLOCK ? wire_flock(w, *file, LOCK_EX)
+                         : wire_setlk(w, *file, owner_of(file), F_WRLCK, 0, INT64_MAX, true);
+}
+
+static int give_back(int kind, const struct wire_file *file)
+{
+    return wire_result(w, kind == FLOCK ? wire_flock(w, *file, LOCK_UN)
+                                        : wire_setlk(w, *file, owner_of(file), F_UNLCK, 0, INT64_MAX, false));
+}
+
+/* Does nothing stand between the next who asks and the lock? */
+static void check_free(int kind)
+{
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+    ck_assert_int_eq(wire_result(w, ask(kind, &c)), 0);
+    ck_assert_int_eq(give_back(kind, &c), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+
+START_TEST(each_waiter_is_granted_in_order_of_arrival)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    uint64_t second = ask(_i, &c);
+    ck_assert(wire_waits(w, second));
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert(wire_waits(w, second));
+    ck_assert_int_eq(give_back(_i, &b), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_int_eq(give_back(_i, &c), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_interrupt_before_the_claim_is_answered_ends_it)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t asked = ask(_i, &b);
+    ck_assert(wire_waits(w, asked));
+    wire_interrupt(w, asked);
+    ck_assert_int_eq(wire_result(w, asked), EINTR);
+    ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_ACQUIRE), 0);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_interrupt_that_overtakes_its_request_ends_it)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    wire_interrupt(w, w->next_unique + 2);
+    uint64_t asked = ask(_i, &b);
+    ck_assert_int_eq(wire_result(w, asked), EINTR);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_interrupt_does_not_undo_what_is_granted_at_once)
+{
+    wire_interrupt(w, w->next_unique + 2);
+    uint64_t asked = ask(_i, &b);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_int_eq(give_back(_i, &b), 0);
+}
+END_TEST
+
+START_TEST(each_interrupt_of_a_waiter_takes_it_out_of_the_queue)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    uint64_t second = ask(_i, &c);
+    ck_assert(wire_waits(w, second));
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 2);
+    wire_interrupt(w, first);
+    ck_assert_int_eq(wire_result(w, first), EINTR);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 1);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    ck_assert_int_eq(wire_result(w, second), 0);
+    ck_assert_int_eq(give_back(_i, &c), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_grant_that_crosses_an_interrupt_is_given_back)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    uint64_t second = ask(_i, &c);
+    ck_assert(wire_waits(w, second));
+    fake_backend_hold_events(w->fake, true);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    ck_assert_uint_eq(fake_backend_events(w->fake), 1); /* granted to the first, who is not told yet */
+    wire_interrupt(w, first);
+    ck_assert_int_eq(wire_result(w, first), EINTR);
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, second), 0); /* the next one has it */
+    ck_assert_int_eq(give_back(_i, &c), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_grant_told_before_the_interrupt_is_seen_stands)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    fake_backend_hold_events(w->fake, true);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    wire_interrupt(w, first);
+    wire_take(w); /* marked, not yet acted upon */
+    fake_backend_hold_events(w->fake, false);
+    fake_backend_deliver(w->fake);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_int_eq(give_back(_i, &b), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_interrupt_after_the_answer_is_ignored)
+{
+    uint64_t asked = ask(_i, &b);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    wire_interrupt(w, asked);
+    wire_turn(w);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_int_eq(give_back(_i, &b), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_second_interrupt_is_ignored)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    wire_interrupt(w, first);
+    wire_interrupt(w, first);
+    ck_assert_int_eq(wire_result(w, first), EINTR);
+    wire_interrupt(w, first);
+    wire_turn(w);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_close_gives_back_and_grants_the_next)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_flush(w, a, owner_of(&a))), 0);
+    ck_assert_int_eq(wire_result(w, wire_release(w, a)), 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(give_back(_i, &b), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_death_gives_back_at_release)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    wire_kill(w, alice);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_release(w, a)), 0); /* also without FLUSH */
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(give_back(_i, &b), 0);
+    check_free(_i);
+}
+END_TEST
+
+/* Another thread closes the descriptor: the kernel sends FLUSH, and RELEASE when
+ * the wait has ended. */
+START_TEST(each_flush_while_waiting_leaves_the_wait_interruptible)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    ck_assert_int_eq(wire_result(w, wire_flush(w, b, owner_of(&b))), 0);
+    if (wire_waits(w, first)) {
+        wire_interrupt(w, first);
+        ck_assert_int_eq(wire_result(w, first), EINTR);
+    }
+    ck_assert_int_eq(wire_result(w, wire_release(w, b)), 0);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_flush_while_waiting_leaves_the_grant_to_come)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    ck_assert_int_eq(wire_result(w, wire_flush(w, b, owner_of(&b))), 0);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(wire_result(w, wire_release(w, b)), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_close_of_another_handle_leaves_a_flock_waiting)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    w->pid = bob;
+    struct wire_file other = wire_opened(w, b.node, O_RDONLY);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    ck_assert_int_eq(wire_result(w, wire_release(w, other)), 0);
+    ck_assert(wire_waits(w, first));
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(give_back(_i, &b), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_wait_whose_ticket_is_lost_is_enolck)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    fake_backend_hold_events(w->fake, true);
+    fake_backend_advance(w->fake, 40 * SECOND); /* nobody renewed meanwhile */
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, first), ENOLCK);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_claim_of_unknown_outcome_is_enolck)
+{
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t asked = ask(_i, &b);
+    ck_assert(wire_waits(w, asked));
+    fake_backend_refuse(w->fake, FAKE_ACQUIRE, 0, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(wire_result(w, asked), ENOLCK);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_holder_and_waiter_is_renewed)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    wire_advance(w, 600 * SECOND);
+    ck_assert(wire_waits(w, first));
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    ck_assert_int_eq(wire_result(w, first), 0);
+    wire_advance(w, 600 * SECOND);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_int_eq(give_back(_i, &b), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_queue_of_waiters_ends_with_the_mount)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b), second = ask(_i, &c);
+    ck_assert(wire_waits(w, first));
+    fs_stop(w->fs);
+    ck_assert_int_eq(wire_result(w, first), ENOLCK);
+    ck_assert_int_eq(wire_result(w, second), ENOLCK);
+}
+END_TEST
+
+START_TEST(each_waiter_gets_what_another_mount_leaves)
+{
+    fake_backend_occupy(w->fake, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    fake_backend_vacate(w->fake, "L");
+    ck_assert_int_eq(wire_result(w, first), 0);
+    ck_assert_int_eq(give_back(_i, &b), 0);
+    check_free(_i);
+}
+END_TEST
+
+START_TEST(each_broken_lock_is_lost_to_its_handle)
+{
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    fake_backend_end(w->fake, "L", BACKEND_BROKEN);
+    wire_turn(w);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_read(w, a, 0, 1)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_fsync(w, a)), ESTALE);
+    char *state = wire_xattr(w, a.node, "user.lease.state");
+    ck_assert_str_eq(state, "lost");
+    g_free(state);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0); /* afresh */
+    ck_assert_int_eq(wire_result(w, wire_read(w, a, 0, 1)), 0);
+    ck_assert_int_eq(give_back(_i, &a), 0);
+    check_free(_i);
+}
+END_TEST
+
+/* Interrupts are not starved by requests that keep coming. */
+static void stay_busy(struct ev_loop *loop, ev_io *io, int events)
+{
+    (void)loop;
+    (void)events;
+    (*(unsigned *)io->data)++;
+}
+
+START_TEST(each_interrupt_is_obeyed_while_the_loop_is_busy)
+{
+    ev_io io;
+    int ends[2];
+    unsigned busy = 0;
+    ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
+    ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
+    uint64_t first = ask(_i, &b);
+    ck_assert(wire_waits(w, first));
+    ev_io_init(&io, stay_busy, ends[1], EV_WRITE);
+    io.data = &busy;
+    ev_io_start(w->loop, &io);
+    wire_interrupt(w, first);
+    wire_take(w);
+    while (busy < 10) {
+        ev_run(w->loop, EVRUN_NOWAIT);
+    }
+    ck_assert(TAILQ_EMPTY(&w->fs->interrupted));
+    ev_io_stop(w->loop, &io);
+    close(ends[0]);
+    close(ends[1]);
+    ck_assert_int_eq(wire_result(w, first), EINTR);
+}
+END_TEST
+
+/* --- opens that await a provisional outcome ------------------------------------- */
+
+/* Carol has P provisionally, bob's open waits for the outcome. */
+static uint64_t parked_open(struct wire_file *ret_writer)
+{
+    w->pid = carol;
+    *ret_writer = wire_created(w, "P", O_WRONLY);
+    w->pid = bob;
+    uint64_t waiting = wire_create(w, "P", O_WRONLY);
+    ck_assert(wire_waits(w, waiting));
+    return waiting;
+}
+
+START_TEST(interrupted_open_takes_nothing)
+{
+    struct wire_file writer;
+    uint64_t waiting = parked_open(&writer);
+    wire_interrupt(w, waiting);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    wire_advance(w, SECOND);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "P"), 0);
+}
+END_TEST
+
+START_TEST(interrupted_open_that_asks_already_gives_back)
+{
+    struct wire_file writer;
+    uint64_t waiting = parked_open(&writer);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    wire_advance(w, SECOND);
+    ck_assert(wire_waits(w, waiting)); /* for the answer now */
+    wire_interrupt(w, waiting);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_ACQUIRE), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "P"), 0);
+}
+END_TEST
+
+START_TEST(interrupt_marked_before_the_lapse_still_ends_the_open)
+{
+    struct wire_file writer;
+    uint64_t waiting = parked_open(&writer);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    wire_interrupt(w, waiting);
+    wire_take(w);
+    fake_backend_advance(w->fake, SECOND);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_ACQUIRE), 0);
+}
+END_TEST
+
+START_TEST(interrupt_that_crosses_the_decision_is_ignored)
+{
+    struct wire_file writer;
+    uint64_t waiting = parked_open(&writer);
+    wire_interrupt(w, waiting);
+    w->pid = carol;
+    uint64_t written = wire_write(w, writer, 0, "x", 1);
+    wire_take(w); /* the mark and the decision, before the loop runs */
+    ck_assert_int_eq(wire_result(w, written), 0);
+    ck_assert_int_eq(wire_result(w, waiting), EBUSY);
+}
+END_TEST
+
+START_TEST(interrupt_of_one_waiting_open_leaves_the_others)
+{
+    struct wire_file writer;
+    uint64_t first = parked_open(&writer);
+    w->pid = alice;
+    uint64_t second = wire_create(w, "P", O_WRONLY);
+    ck_assert(wire_waits(w, second));
+    wire_interrupt(w, first);
+    ck_assert_int_eq(wire_result(w, first), EINTR);
+    ck_assert(wire_waits(w, second));
+    w->pid = carol;
+    ck_assert_int_eq(wire_result(w, wire_flush(w, writer, 1)), 0);
+    ck_assert(wire_waits(w, second));
+    ck_assert_int_eq(wire_result(w, wire_release(w, writer)), 0);
+    ck_assert_int_eq(wire_result(w, second), EBUSY);
+}
+END_TEST
+
+START_TEST(release_without_flush_lets_the_waiting_open_on)
+{
+    struct wire_file writer;
+    uint64_t waiting = parked_open(&writer);
+    w->pid = carol;
+    ck_assert_int_eq(wire_result(w, wire_release(w, writer)), 0);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "P"), 1);
+}
+END_TEST
+
+/* A question would stand between the release and the claim of the next. */
+START_TEST(release_to_a_waiter_asks_the_backend_nothing)
+{
+    ck_assert_int_eq(wire_result(w, ask(FLOCK, &a)), 0);
+    uint64_t waiter = ask(FLOCK, &b);
+    ck_assert(wire_waits(w, waiter));
+    unsigned asked = fake_backend_count(w->fake, FAKE_STAT);
+    fake_backend_hold_events(w->fake, true);
+    ck_assert_int_eq(give_back(FLOCK, &a), 0);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_STAT), asked);
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, waiter), 0);
+    ck_assert_uint_eq(fake_backend_count(w->fake, FAKE_STAT), asked);
+    ck_assert_int_eq(give_back(FLOCK, &b), 0);
+    check_free(FLOCK);
+}
+END_TEST
+
+START_TEST(interrupted_nonblocking_flock_leaves_the_outcome_alone)
+{
+    w->pid = carol;
+    wire_created(w, "L", O_WRONLY);
+    w->pid = alice;
+    uint64_t waiting = wire_flock(w, a, LOCK_EX | LOCK_NB);
+    ck_assert(wire_waits(w, waiting));
+    wire_interrupt(w, waiting);
+    ck_assert_int_eq(wire_result(w, waiting), EINTR);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    wire_advance(w, SECOND);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: waiting");
+    TCase *cases = tcase_create("all");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_set_timeout(cases, 60);
+    tcase_add_loop_test(cases, each_waiter_is_granted_in_order_of_arrival, 0, KINDS);
+    tcase_add_loop_test(cases, each_interrupt_before_the_claim_is_answered_ends_it, 0, KINDS);
+    tcase_add_loop_test(cases, each_interrupt_that_overtakes_its_request_ends_it, 0, KINDS);
+    tcase_add_loop_test(cases, each_interrupt_does_not_undo_what_is_granted_at_once, 0, KINDS);
+    tcase_add_loop_test(cases, each_interrupt_of_a_waiter_takes_it_out_of_the_queue, 0, KINDS);
+    tcase_add_loop_test(cases, each_grant_that_crosses_an_interrupt_is_given_back, 0, KINDS);
+    tcase_add_loop_test(cases, each_grant_told_before_the_interrupt_is_seen_stands, 0, KINDS);
+    tcase_add_loop_test(cases, each_interrupt_after_the_answer_is_ignored, 0, KINDS);
+    tcase_add_loop_test(cases, each_second_interrupt_is_ignored, 0, KINDS);
+    tcase_add_loop_test(cases, each_close_gives_back_and_grants_the_next, 0, KINDS);
+    tcase_add_loop_test(cases, each_death_gives_back_at_release, 0, KINDS);
+    tcase_add_loop_test(cases, each_flush_while_waiting_leaves_the_wait_interruptible, 0, KINDS);
+    tcase_add_loop_test(cases, each_flush_while_waiting_leaves_the_grant_to_come, 0, KINDS);
+    tcase_add_loop_test(cases, each_close_of_another_handle_leaves_a_flock_waiting, 0, KINDS);
+    tcase_add_loop_test(cases, each_wait_whose_ticket_is_lost_is_enolck, 0, KINDS);
+    tcase_add_loop_test(cases, each_claim_of_unknown_outcome_is_enolck, 0, KINDS);
+    tcase_add_loop_test(cases, each_holder_and_waiter_is_renewed, 0, KINDS);
+    tcase_add_loop_test(cases, each_queue_of_waiters_ends_with_the_mount, 0, KINDS);
+    tcase_add_loop_test(cases, each_waiter_gets_what_another_mount_leaves, 0, KINDS);
+    tcase_add_loop_test(cases, each_broken_lock_is_lost_to_its_handle, 0, KINDS);
+    tcase_add_loop_test(cases, each_interrupt_is_obeyed_while_the_loop_is_busy, 0, KINDS);
+    tcase_add_test(cases, interrupted_open_takes_nothing);
+    tcase_add_test(cases, interrupted_open_that_asks_already_gives_back);
+    tcase_add_test(cases, interrupt_marked_before_the_lapse_still_ends_the_open);
+    tcase_add_test(cases, interrupt_that_crosses_the_decision_is_ignored);
+    tcase_add_test(cases, interrupt_of_one_waiting_open_leaves_the_others);
+    tcase_add_test(cases, release_without_flush_lets_the_waiting_open_on);
+    tcase_add_test(cases, release_to_a_waiter_asks_the_backend_nothing);
+    tcase_add_test(cases, interrupted_nonblocking_flock_leaves_the_outcome_alone);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}

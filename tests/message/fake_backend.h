@@ -1,0 +1,77 @@
+/* fake_backend: a store of leases that does what the check tells it to.
+ *
+ * By itself it is a small and slow, but right, implementation of backend.h
+ * (DEADLOCK apart) that answers every call before it returns.  The check can
+ * hold back the completions of any call, answer them late, in another order or
+ * with a failure, occupy names as another mount or client would, be mounted twice, end
+ * tickets, and decides
+ * when the events are told and what time it is.
+ */
+#ifndef TESTS_MESSAGE_FAKE_BACKEND_H
+#define TESTS_MESSAGE_FAKE_BACKEND_H
+
+#include "backend/backend.h"
+
+enum fake_call {
+    FAKE_ACQUIRE,
+    FAKE_RELEASE,
+    FAKE_RELEASE_RANGE,
+    FAKE_CONVERT,
+    FAKE_RENEW, /* counted only: it has no completion */
+    FAKE_SET,
+    FAKE_REVOKE,
+    FAKE_RENAME,
+    FAKE_TEST,
+    FAKE_STAT,
+    FAKE_LIST,
+    FAKE_MKDIR,
+    FAKE_RMDIR,
+    FAKE_SET_DIRECTORY,
+    FAKE_CALLS
+};
+
+struct fake_backend; /* opaque */
+
+/* `now` is the check's clock.  `beside`: another mount of the same store, or
+ * NULL: of a store of its own. */
+struct fake_backend *fake_backend_new(clock_ms *now, unsigned features, const struct fake_backend *beside);
+/* Freed with backend_free. */
+struct backend *fake_backend_head(struct fake_backend *fake);
+
+/* From now on calls of this kind are held back (or no more). */
+void fake_backend_hold(struct fake_backend *fake, enum fake_call call, bool hold);
+/* How many are held back, and how many there ever were. */
+unsigned fake_backend_held_back(const struct fake_backend *fake, enum fake_call call);
+unsigned fake_backend_count(const struct fake_backend *fake, enum fake_call call);
+/* Carries out the nth call held back (0: the oldest) and completes it. */
+void fake_backend_answer(struct fake_backend *fake, enum fake_call call, unsigned nth);
+/* Completes it with this result; nothing is carried out. */
+void fake_backend_refuse(struct fake_backend *fake, enum fake_call call, unsigned nth, enum backend_result result);
+/* From now on calls of this kind fail so; BACKEND_OK: no more. */
+void fake_backend_fail(struct fake_backend *fake, enum fake_call call, enum backend_result result);
+
+/* Events are told by fake_backend_deliver; not while they are held. */
+void fake_backend_hold_events(struct fake_backend *fake, bool hold);
+/* Was there any? */
+bool fake_backend_deliver(struct fake_backend *fake);
+unsigned fake_backend_events(const struct fake_backend *fake);
+/* Moves the clock; what falls due or runs out meanwhile is told in order. */
+void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds);
+
+/* Another mount takes the name (which must be free) or leaves it again, if
+ * its lock was not broken meanwhile. */
+void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backend_kind kind, enum backend_mode mode);
+/* A client that is no mount does: nothing is known but its content. */
+void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content);
+void fake_backend_vacate(struct fake_backend *fake, const char *name);
+/* Ends the holders of the name. */
+void fake_backend_end(struct fake_backend *fake, const char *name, enum backend_end why);
+
+unsigned fake_backend_holders(const struct fake_backend *fake, const char *name);
+unsigned fake_backend_waiters(const struct fake_backend *fake, const char *name);
+/* Tickets of this mount, of that kind, that hold or wait. */
+unsigned fake_backend_tickets(const struct fake_backend *fake, enum backend_kind kind);
+/* The first holder of the name, or NULL. */
+const struct backend_ticket *fake_backend_holder(const struct fake_backend *fake, const char *name);
+
+#endif

@@ -1,0 +1,151 @@
+/* wire: the kernel's side of a FUSE connection without a mount.
+ *
+ * fs/ runs on one end of a socketpair, with the fake backend below it; the check
+ * writes the kernel's messages (<linux/fuse.h>) at the other end and reads the
+ * answers.  Nothing happens by itself: messages, the loop and the backend's
+ * events move when a wire_ function says so, and the clock (clock_now) when
+ * wire_advance does.  A second answer to a request, or one to none, fails the
+ * check at once.
+ */
+#ifndef TESTS_MESSAGE_WIRE_H
+#define TESTS_MESSAGE_WIRE_H
+
+#include <linux/fuse.h>
+#include <sys/types.h>
+
+#include "fs/fs.h"
+#include "tests/message/fake_backend.h"
+
+struct wire {
+    struct ev_loop *loop;
+    struct options options;
+    struct fake_backend *fake;
+    struct fs *fs;
+    struct fuse_session *session;
+    struct fuse_buf buffer;
+    int kernel; /* the check's end */
+    uint64_t next_unique;
+    GHashTable *exchanges; /* unique -> struct wire_exchange */
+    GHashTable *lookups;   /* node id -> how often it was told */
+    GHashTable *opened;    /* file handle -> struct wire_file */
+    GArray *notices;       /* struct wire_notice */
+    GArray *children;      /* pid_t, to be killed in the end */
+    struct wire *beside;   /* the other mount, or NULL */
+    uint64_t directory;    /* in which names are looked up, created, … */
+    /* whom the next requests come from */
+    pid_t pid;
+    uid_t uid;
+    uint32_t mode; /* of what they create */
+};
+
+struct wire_file {
+    uint64_t node, fh;
+    uint32_t flags;
+};
+
+/* What the kernel is told unasked. */
+struct wire_notice {
+    int code; /* enum fuse_notify_code */
+    uint64_t parent, child, poll;
+    char name[NAME_BYTES_MAX + 1];
+};
+
+/* One request and its answer. */
+struct wire_exchange {
+    uint32_t opcode;
+    uint64_t node;
+    uint32_t flags; /* of an open */
+    bool answered;
+    int error; /* positive */
+    GBytes *data;
+};
+
+/* `features` of enum backend_feature. */
+struct wire *wire_new(unsigned features);
+/* Another mount of the same store, on another host.  The two move together, and
+ * wire_free of the first ends both. */
+struct wire *wire_new_beside(struct wire *first);
+/* Closes what is open, forgets all nodes, checks that nothing is left. */
+void wire_free(struct wire *w);
+
+/* --- processes ------------------------------------------------------------------ */
+
+/* A process that sleeps; it is killed at the end. */
+pid_t wire_child(struct wire *w);
+/* A chain of them: each the parent of the next. */
+void wire_chain(struct wire *w, pid_t *ret_pids, size_t count);
+/* Kills one: gone or a zombie when it returns. */
+void wire_kill(struct wire *w, pid_t pid);
+
+/* --- moving ----------------------------------------------------------------------- */
+
+/* Handles the messages that were sent; the loop does not run. */
+void wire_take(struct wire *w);
+/* That, the loop, and the backend's events, until all is quiet. */
+void wire_turn(struct wire *w);
+void wire_advance(struct wire *w, int64_t milliseconds);
+
+/* Is it unanswered, after a turn? */
+bool wire_waits(struct wire *w, uint64_t unique);
+/* The errno it was answered with, after a turn; it must have been. */
+int wire_result(struct wire *w, uint64_t unique);
+/* What came with the answer. */
+const void *wire_data(struct wire *w, uint64_t unique, size_t *ret_size);
+/* The file of an open or create that succeeded. */
+struct wire_file wire_file(struct wire *w, uint64_t unique);
+/* The node of a look-up or the like that succeeded. */
+uint64_t wire_node(struct wire *w, uint64_t unique);
+/* Has the kernel been told that? `name` NULL: any. */
+bool wire_was_told(struct wire *w, int code, const char *name);
+
+/* From now on the kernel is told late that names have gone (or no more). */
+void wire_hold_deletions(bool hold);
+
+/* The answer to this request finds nobody: its caller is gone. */
+void wire_lose_caller(struct wire *w, uint64_t unique);
+
+/* --- requests: each returns its unique ------------------------------------------------ */
+
+uint64_t wire_send(struct wire *w, uint32_t opcode, uint64_t node, const void *arg, size_t arg_size, const void *data,
+                   size_t data_size);
+uint64_t wire_lookup(struct wire *w, const char *name);
+uint64_t wire_create(struct wire *w, const char *name, int flags);
+uint64_t wire_open(struct wire *w, uint64_t node, int flags);
+uint64_t wire_write(struct wire *w, struct wire_file file, uint64_t offset, const void *data, size_t size);
+uint64_t wire_read(struct wire *w, struct wire_file file, uint64_t offset, uint32_t size);
+uint64_t wire_flush(struct wire *w, struct wire_file file, uint64_t lock_owner);
+uint64_t wire_release(struct wire *w, struct wire_file file);
+uint64_t wire_fsync(struct wire *w, struct wire_file file);
+uint64_t wire_poll(struct wire *w, struct wire_file file, uint64_t handle);
+uint64_t wire_unlink(struct wire *w, const char *name);
+uint64_t wire_mkdir(struct wire *w, const char *name);
+uint64_t wire_rmdir(struct wire *w, const char *name);
+uint64_t wire_symlink(struct wire *w, const char *name, const char *target);
+uint64_t wire_link(struct wire *w, uint64_t node, const char *name);
+uint64_t wire_rename(struct wire *w, const char *from, const char *to, unsigned flags);
+uint64_t wire_getattr(struct wire *w, uint64_t node);
+/* `file` NULL: by path. */
+uint64_t wire_setattr(struct wire *w, uint64_t node, const struct wire_file *file, struct fuse_setattr_in in);
+uint64_t wire_touch(struct wire *w, uint64_t node, const struct wire_file *file);
+uint64_t wire_setxattr(struct wire *w, uint64_t node, const char *name, const char *value);
+uint64_t wire_getxattr(struct wire *w, uint64_t node, const char *name);
+/* `operation` of flock(2) */
+uint64_t wire_flock(struct wire *w, struct wire_file file, int operation);
+/* type F_RDLCK, F_WRLCK, F_UNLCK; start to end inclusive */
+uint64_t wire_setlk(struct wire *w, struct wire_file file, uint64_t owner, uint32_t type, uint64_t start, uint64_t end,
+                    bool wait);
+uint64_t wire_getlk(struct wire *w, struct wire_file file, uint64_t owner, uint32_t type, uint64_t start, uint64_t end);
+void wire_interrupt(struct wire *w, uint64_t unique);
+void wire_forget(struct wire *w, uint64_t node, uint64_t count);
+
+/* --- the same, done and checked ------------------------------------------------------- */
+
+struct wire_file wire_created(struct wire *w, const char *name, int flags);
+struct wire_file wire_opened(struct wire *w, uint64_t node, int flags);
+/* FLUSH by the process that asks, then RELEASE; the error of FLUSH. */
+int wire_close(struct wire *w, struct wire_file file);
+/* "" if there is none. */
+char *wire_xattr(struct wire *w, uint64_t node, const char *name);
+bool wire_exists(struct wire *w, const char *name);
+
+#endif

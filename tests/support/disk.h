@@ -1,0 +1,39 @@
+/* disk: a disk that fails on demand, and remembers what a power cut would leave.
+ *
+ * For programs linked with disk_wraps of Makefile.am: write, fallocate, fdatasync
+ * and fsync go through here, from any thread.
+ */
+#ifndef TESTS_SUPPORT_DISK_H
+#define TESTS_SUPPORT_DISK_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* All writes fail with `number` from now on; 0: none does. */
+void disk_fail_writes(int number);
+
+/* No write takes more than so many bytes; 0: any number. */
+void disk_shorten_writes(size_t at_most);
+
+/* Room that is asked for ahead is refused with `number` from now on: ENOSPC on a
+ * full disk, EOPNOTSUPP on one that cannot give any; 0: no more. */
+void disk_fail_room(int number);
+
+/* Syncs of this inode (0: of all) fail with `number`; 0: none does. */
+void disk_fail_syncs(int number, ino_t inode);
+
+/* Syncs begun from now on do not return until this is called with false. */
+void disk_hold_syncs(bool hold);
+
+/* From now on remembers, at each sync that succeeds, what the file held before
+ * it, and of a directory the inode of the file `name` in it. */
+void disk_remember(const char *name);
+
+/* What a power cut would leave of an inode (a new reference, NULL if it was
+ * never synced), and which inode would have the name. */
+GBytes *disk_durable(ino_t inode);
+ino_t disk_durable_name(void);
+
+#endif

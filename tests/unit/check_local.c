@@ -1,0 +1,401 @@
+/* check_local: what the local backend promises beyond the contract: reboots,
+ * fencing tokens over crashes, and idleness. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/check_main.h"
+#include "tests/support/disk.h"
+#include "tests/support/scratch.h"
+#include "tests/unit/local_fixture.h"
+
+/* --- reboots --- */
+
+START_TEST(reboot_gives_leases_a_full_term)
+{
+    struct contract_log log = {0}, marker = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &marker);
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    clock_ms acquired = ticket->acquired, deadline;
+    struct backend_info info;
+
+    claim.ttl = CONTRACT_SHORT;
+    ck_assert_int_eq(contract_acquire("marker", &claim).result, BACKEND_OK);
+    CONTRACT_UNTIL(marker.ended);
+    local_options.boot_id = "another";
+    local_restart();
+    info = contract_stat("a");
+    ck_assert_int_eq(info.type, BACKEND_LOCK);
+    ck_assert_int_eq(info.ttl, CONTRACT_LONG);
+    ck_assert_int_gt(info.deadline, clock_now() + CONTRACT_LONG - CONTRACT_SHORT);
+    /* the same moment by the wall clock, which here goes with the other */
+    ck_assert_int_le(ABS(info.acquired - acquired), 1000);
+
+    /* within that boot the deadline stays */
+    deadline = info.deadline;
+    local_crash();
+    ck_assert_int_eq(contract_stat("a").deadline, deadline);
+}
+END_TEST
+
+START_TEST(reboot_brings_back_what_would_have_expired)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    clock_ms deadline;
+
+    claim.ttl = CONTRACT_SHORT;
+    deadline = contract_acquire("a", &claim).ticket->deadline;
+    backend_free(contract_backend);
+    while (clock_now() < deadline)
+        g_usleep(1000);
+    local_options.boot_id = "another";
+    contract_start(local_open_at(local_directory));
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_LOCK);
+    CONTRACT_UNTIL(contract_stat("a").type == BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(what_was_found_expired_does_not_come_back_after_a_reboot)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    clock_ms deadline;
+
+    claim.ttl = CONTRACT_SHORT;
+    deadline = contract_acquire("a", &claim).ticket->deadline;
+    backend_free(contract_backend);
+    while (clock_now() < deadline)
+        g_usleep(1000);
+    contract_start(local_open_at(local_directory));
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+    local_options.boot_id = "another";
+    local_crash();
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(unknown_boot_counts_as_another)
+{
+    struct contract_log log = {0};
+    clock_ms deadline;
+
+    local_options.boot_id = "";
+    local_restart();
+    deadline = contract_get("a", BACKEND_LEASE, &log)->deadline;
+    while (clock_now() == deadline - CONTRACT_LONG)
+        g_usleep(100);
+    local_restart();
+    ck_assert_int_gt(contract_stat("a").deadline, deadline);
+}
+END_TEST
+
+START_TEST(crash_while_the_journal_is_rewritten_after_a_reboot_loses_nothing)
+{
+    struct contract_log log = {0};
+    char *copy;
+
+    contract_get("a", BACKEND_LEASE, &log);
+    backend_free(contract_backend);
+    contract_start(local_open_at(local_directory));
+    copy = scratch_copy(local_directory);
+    scratch_write(copy, "journal.new", "half a jour", 11);
+    backend_free(contract_backend);
+    local_options.boot_id = "another";
+    contract_start(local_open_at(copy));
+    ck_assert_str_eq(contract_list("", 10), "a");
+    scratch_free(local_directory);
+    local_directory = copy;
+}
+END_TEST
+
+/* --- numbers --- */
+
+START_TEST(tokens_never_repeat_over_crashes_and_clean_ends)
+{
+    GRand *random = g_rand_new_with_seed(scratch_seed());
+    uint64_t last = 0;
+
+    for (int i = 0; i < 60; i++) {
+        static const enum backend_kind kinds[] = {BACKEND_LEASE, BACKEND_FLOCK, BACKEND_PROVISIONAL};
+        int given = g_rand_int_range(random, 0, 5);
+
+        while (given--) {
+            struct contract_log log = {0};
+            struct backend_ticket *ticket = contract_get("a", kinds[g_rand_int_range(random, 0, 3)], &log);
+
+            ck_assert_uint_gt(ticket->fence, last);
+            last = ticket->fence;
+            ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+        }
+        switch (g_rand_int_range(random, 0, 3)) {
+        case 0:
+            local_restart();
+            break;
+        case 1:
+            local_crash();
+            break;
+        default:
+            local_options.boot_id = g_rand_int_range(random, 0, 2) ? "one" : "other";
+            local_restart();
+        }
+    }
+    g_rand_free(random);
+}
+END_TEST
+
+START_TEST(numbers_of_a_queue_never_repeat_over_crashes)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, NULL);
+    char last[64] = "", name[64];
+
+    claim.sequence = claim.wait = true;
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    for (int i = 0; i < 20; i++) {
+        struct contract_log log = {0};
+        struct backend_ticket *ticket;
+
+        claim.user = &log;
+        ticket = contract_acquire("q/job-", &claim).ticket;
+        ck_assert_ptr_nonnull(ticket);
+        ck_assert(backend_name(contract_backend, ticket, name, sizeof(name)));
+        ck_assert_str_gt(name, last);
+        g_strlcpy(last, name, sizeof(last));
+        ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+        if (i % 3 == 0)
+            local_crash();
+    }
+}
+END_TEST
+
+static uint64_t take_tokens(int count)
+{
+    struct contract_log log = {0};
+    uint64_t last = 0;
+
+    while (count--) {
+        struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
+
+        ck_assert_uint_gt(ticket->fence, last);
+        last = ticket->fence;
+        ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    }
+    return last;
+}
+
+START_TEST(tokens_are_reserved_ahead_without_holding_anybody_up)
+{
+    uint64_t last;
+
+    local_options.fence_step = 8192;
+    local_restart();
+    for (int i = 0; i < 3; i++) {
+        disk_hold_syncs(true);
+        take_tokens(6000); /* more than half a step: the next one is asked for, and does not come */
+        disk_hold_syncs(false);
+        last = take_tokens(6000);
+        local_crash();
+        ck_assert_uint_gt(take_tokens(1), last);
+    }
+}
+END_TEST
+
+START_TEST(tokens_that_could_not_be_reserved_are_not_given)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    struct contract_acquired acquired;
+    uint64_t last = 0;
+
+    local_options.fence_step = 8192;
+    local_restart();
+    disk_fail_syncs(EIO, 0);
+    for (int i = 0; i < 10000; i++) {
+        acquired = contract_acquire("a", &claim);
+        if (acquired.result != BACKEND_OK)
+            break;
+        last = acquired.ticket->fence;
+        ck_assert_int_eq(contract_release(acquired.ticket), BACKEND_OK);
+    }
+    ck_assert_int_eq(acquired.result, BACKEND_UNREACHABLE);
+    disk_fail_syncs(0, 0);
+    local_crash();
+    ck_assert_uint_gt(take_tokens(1), last);
+}
+END_TEST
+
+/* --- size --- */
+
+static uint64_t journal_bytes(void)
+{
+    struct backend_status status;
+    uint64_t bytes;
+
+    backend_status(contract_backend, &status);
+    bytes = status.journal_bytes;
+    backend_status_clear(&status);
+    return bytes;
+}
+
+START_TEST(journal_shrinks_when_most_was_released)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    char *text = g_strnfill(16384, 'x'), name[16];
+    struct backend_ticket *tickets[400];
+
+    if (_i == 1) { /* as a daemon that did not do so may leave it to the next */
+        local_options.compact_min = UINT64_C(1) << 30;
+        local_restart();
+    }
+    claim.content = contract_bytes(text);
+    for (size_t i = 0; i < G_N_ELEMENTS(tickets); i++) {
+        g_snprintf(name, sizeof(name), "n%zu", i);
+        tickets[i] = contract_acquire(name, &claim).ticket;
+    }
+    ck_assert_uint_gt(journal_bytes(), G_N_ELEMENTS(tickets) * 16384);
+    for (size_t i = 1; i < G_N_ELEMENTS(tickets); i++)
+        ck_assert_int_eq(contract_release(tickets[i]), BACKEND_OK);
+    if (_i == 1) {
+        local_options.compact_min = 0;
+        local_restart();
+    }
+    while (journal_bytes() > 4 * 16384)
+        local_let_time_pass();
+    local_restart();
+    ck_assert_str_eq(contract_list("", 10), "n0");
+    g_free(text);
+}
+END_TEST
+
+/* --- idleness --- */
+
+/* When the process's only timerfd goes off, from /proc: seconds; 0: never. */
+static double alarm_in(void)
+{
+    DIR *dir = opendir("/proc/self/fdinfo");
+    struct dirent *entry;
+    double found = -1;
+
+    ck_assert_ptr_nonnull(dir);
+    while ((entry = readdir(dir))) {
+        char *path = g_build_filename("/proc/self/fdinfo", entry->d_name, NULL), *text = NULL;
+        const char *value;
+        long seconds, nanoseconds;
+
+        if (g_file_get_contents(path, &text, NULL, NULL) && (value = strstr(text, "it_value: (")) &&
+            sscanf(value, "it_value: (%ld, %ld)", &seconds, &nanoseconds) == 2)
+            found = (double)seconds + (double)nanoseconds / 1e9;
+        g_free(text);
+        g_free(path);
+    }
+    closedir(dir);
+    ck_assert(found >= 0);
+    return found;
+}
+
+START_TEST(alarm_is_set_for_the_earliest_deadline_and_off_when_nothing_is_held)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[0]);
+
+    ck_assert(alarm_in() == 0);
+    contract_get("a", BACKEND_LEASE, &log[1]);
+    claim.ttl = CONTRACT_SHORT;
+    ck_assert_int_eq(contract_acquire("b", &claim).result, BACKEND_OK);
+    CONTRACT_UNTIL(log[0].ended);
+    local_let_time_pass();
+    ck_assert(alarm_in() > CONTRACT_LONG / 2000.0);
+    ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
+    CONTRACT_UNTIL(log[1].ended);
+    claim.ttl = 1;
+    log[0].ended = 0;
+    local_restart();
+    ck_assert(alarm_in() == 0);
+    ck_assert_int_eq(contract_acquire("b", &claim).result, BACKEND_OK);
+    CONTRACT_UNTIL(log[0].ended);
+    contract_list("", 10);
+    ck_assert(alarm_in() == 0);
+}
+END_TEST
+
+START_TEST(memory_keeps_nothing)
+{
+    struct backend *b;
+
+    local_options.directory = NULL;
+    ck_assert_int_eq(local_new(&local_options, &b, local_error, sizeof(local_error)), 0);
+    ck_assert_str_eq(b->name, "memory");
+    ck_assert_str_eq(contract_backend->name, "local");
+    backend_free(b);
+}
+END_TEST
+
+static int threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int count = 0;
+
+    ck_assert_ptr_nonnull(tasks);
+    for (struct dirent *entry; (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+START_TEST(no_thread_runs_before_it_is_started)
+{
+    char *new = scratch_new();
+    const char *const boots[] = {"one", "one", "another"};
+
+    backend_free(contract_backend);
+    for (size_t i = 0; i < G_N_ELEMENTS(boots); i++) {
+        struct backend *b;
+
+        local_options.boot_id = boots[i];
+        b = local_open_at(new);
+        ck_assert_int_eq(threads(), 1);
+        backend_free(b);
+    }
+    scratch_free(new);
+    contract_start(local_open_at(local_directory));
+}
+END_TEST
+
+static Suite *local_suite(void)
+{
+    Suite *suite = suite_create("local");
+    TCase *boots = tcase_create("boots"), *numbers = tcase_create("numbers"), *idle = tcase_create("idle");
+
+    tcase_add_checked_fixture(boots, local_setup, contract_teardown);
+    tcase_set_timeout(boots, 30);
+    tcase_add_test(boots, reboot_gives_leases_a_full_term);
+    tcase_add_test(boots, reboot_brings_back_what_would_have_expired);
+    tcase_add_test(boots, what_was_found_expired_does_not_come_back_after_a_reboot);
+    tcase_add_test(boots, unknown_boot_counts_as_another);
+    tcase_add_test(boots, crash_while_the_journal_is_rewritten_after_a_reboot_loses_nothing);
+    suite_add_tcase(suite, boots);
+
+    tcase_add_checked_fixture(numbers, local_setup, contract_teardown);
+    tcase_set_timeout(numbers, 60);
+    tcase_add_test(numbers, tokens_never_repeat_over_crashes_and_clean_ends);
+    tcase_add_test(numbers, numbers_of_a_queue_never_repeat_over_crashes);
+    tcase_add_test(numbers, tokens_are_reserved_ahead_without_holding_anybody_up);
+    tcase_add_test(numbers, tokens_that_could_not_be_reserved_are_not_given);
+    suite_add_tcase(suite, numbers);
+
+    tcase_add_checked_fixture(idle, local_setup, contract_teardown);
+    tcase_set_timeout(idle, 30);
+    tcase_add_loop_test(idle, journal_shrinks_when_most_was_released, 0, 2);
+    tcase_add_test(idle, alarm_is_set_for_the_earliest_deadline_and_off_when_nothing_is_held);
+    tcase_add_test(idle, memory_keeps_nothing);
+    tcase_add_test(idle, no_thread_runs_before_it_is_started);
+    suite_add_tcase(suite, idle);
+    return suite;
+}
+
+int main(void)
+{
+    return check_main(local_suite());
+}

@@ -1,0 +1,530 @@
+/* check_redis_conn_faults: a redis_conn with a server that misbehaves. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/check_main.h"
+#include "tests/unit/conn_fixture.h"
+#include "tests/unit/fake_redis.h"
+
+#define ALWAYS FAKE_REDIS_ALWAYS
+
+static struct fake_redis *fake;
+
+static void setup(void)
+{
+    conn_setup();
+    fake = fake_redis_new(conn_loop);
+    conn_options.command_timeout = 300;
+}
+
+static void teardown(void)
+{
+    fake_redis_free(fake);
+    conn_teardown();
+}
+
+static void open_fake(void)
+{
+    conn_open_host("127.0.0.1", fake_redis_port(fake));
+}
+
+static void open_up(void)
+{
+    open_fake();
+    conn_until_up();
+}
+
+/* --- replies that do not come --- */
+
+static const char *const ends[] = {FAKE_REDIS_CLOSE, FAKE_REDIS_HALF, FAKE_REDIS_RESET, FAKE_REDIS_SILENT,
+                                   "this is no reply\r\n"};
+
+START_TEST(lost_reply_is_asked_for_again_and_told_as_repeated)
+{
+    struct conn_answer answer = {0};
+    clock_ms asked;
+
+    open_up();
+    fake_redis_rule(fake, "INCR", ends[_i], 1);
+    asked = clock_now();
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert(answer.repeated);
+    ck_assert_int_eq(answer.integer, 2);
+    ck_assert_int_ge(answer.sent, asked);
+    ck_assert_str_eq(fake_redis_commands(fake), "INCR a;INCR a");
+    ck_assert_uint_eq(conn_told.downs, 1);
+    ck_assert_str_ne(conn_told.why, "");
+    conn_get("PING");
+    ck_assert_uint_eq(answer.times, 1);
+}
+END_TEST
+
+START_TEST(no_reply_at_all_is_unknown)
+{
+    struct conn_answer answer = {0};
+    clock_ms asked;
+
+    conn_options.timeout = 1000;
+    open_up();
+    fake_redis_rule(fake, "INCR", FAKE_REDIS_SILENT, ALWAYS);
+    asked = clock_now();
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_UNKNOWN);
+    ck_assert(answer.repeated);
+    ck_assert_int_ge(clock_now(), asked + 1000);
+    ck_assert_int_ge(answer.sent, asked);
+    ck_assert_uint_gt(fake_redis_connections(fake), 2);
+}
+END_TEST
+
+START_TEST(reply_after_its_time_is_passed_over)
+{
+    struct conn_answer late = {0}, next = {0};
+
+    conn_options.timeout = 100;
+    conn_options.command_timeout = 5000;
+    open_up();
+    fake_redis_rule(fake, "INCR a", FAKE_REDIS_LATE, 1);
+    conn_command(&late, "INCR a");
+    CONN_UNTIL(late.times);
+    ck_assert_int_eq(late.outcome, REDIS_UNKNOWN);
+    ck_assert(!late.repeated);
+    fake_redis_rule(fake, "INCR b", ":100\r\n:200\r\n", 1);
+    conn_command(&next, "INCR b");
+    CONN_UNTIL(next.times);
+    ck_assert_int_eq(next.integer, 200);
+    ck_assert_uint_eq(late.times, 1);
+    ck_assert_uint_eq(conn_told.downs, 0);
+}
+END_TEST
+
+START_TEST(what_never_left_is_told_as_not_sent)
+{
+    struct conn_answer answer = {0};
+
+    conn_options.timeout = 200;
+    fake_redis_rule(fake, "SCRIPT LOAD", FAKE_REDIS_CLOSE, ALWAYS);
+    open_fake();
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_NOT_SENT);
+    ck_assert(!answer.repeated);
+    ck_assert_int_eq(answer.sent, 0);
+    ck_assert_str_eq(fake_redis_commands(fake), "");
+}
+END_TEST
+
+START_TEST(what_left_before_the_server_went_away_is_unknown)
+{
+    struct conn_answer answer = {0};
+
+    conn_options.timeout = 500;
+    open_up();
+    fake_redis_rule(fake, "INCR", FAKE_REDIS_CLOSE, 1);
+    fake_redis_rule(fake, "SCRIPT LOAD", FAKE_REDIS_CLOSE, ALWAYS);
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_UNKNOWN);
+    ck_assert_str_eq(fake_redis_commands(fake), "INCR a");
+}
+END_TEST
+
+/* --- errors that pass --- */
+
+static const char *const passing[] = {
+    "-LOADING Redis is loading the dataset in memory\r\n", "-BUSY Redis is busy running a script\r\n",
+    "-MASTERDOWN Link with MASTER is down\r\n", "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"};
+
+START_TEST(passing_error_is_tried_again)
+{
+    struct conn_answer answer = {0};
+
+    open_up();
+    fake_redis_rule(fake, "INCR", passing[_i], 3);
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert(!answer.repeated); /* it was refused */
+    ck_assert_str_eq(fake_redis_commands(fake), "INCR a;INCR a;INCR a;INCR a");
+    ck_assert_uint_eq(conn_told.downs, 0);
+}
+END_TEST
+
+START_TEST(passing_error_that_lasts_is_told)
+{
+    struct conn_answer answer = {0};
+
+    conn_options.timeout = 300;
+    open_up();
+    fake_redis_rule(fake, "INCR", passing[_i], ALWAYS);
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_ERROR);
+    ck_assert_msg(strstr(passing[_i], answer.text), "%s", answer.text);
+}
+END_TEST
+
+START_TEST(passing_error_after_a_lost_reply_is_unknown)
+{
+    struct conn_answer answer = {0};
+
+    conn_options.timeout = 300;
+    open_up();
+    fake_redis_rule(fake, "INCR", FAKE_REDIS_CLOSE, 1);
+    fake_redis_rule(fake, "INCR", passing[0], ALWAYS);
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_UNKNOWN);
+}
+END_TEST
+
+START_TEST(server_that_became_a_replica_is_connected_to_again)
+{
+    struct conn_answer answer = {0};
+
+    open_up();
+    fake_redis_rule(fake, "INCR", "-READONLY You can't write against a read only replica.\r\n", 1);
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert(!answer.repeated);
+    ck_assert_uint_eq(conn_told.downs, 1);
+    ck_assert_uint_eq(fake_redis_connections(fake), 4);
+}
+END_TEST
+
+START_TEST(script_that_the_server_lost_is_sent_with_its_text)
+{
+    struct conn_answer answer = {0};
+    char *expected = g_strdup_printf("EVAL %s 1 a b", CONN_COUNT->text);
+
+    open_up();
+    fake_redis_rule(fake, "EVALSHA", "-NOSCRIPT No matching script. Please use EVAL.\r\n", ALWAYS);
+    conn_call(&answer, CONN_COUNT, "a", "b");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert(!answer.repeated);
+    ck_assert(g_str_has_suffix(fake_redis_commands(fake), expected));
+    g_free(expected);
+    fake_redis_rule(fake, "EVAL ", "-NOSCRIPT No matching script. Please use EVAL.\r\n", ALWAYS);
+    answer = (struct conn_answer){0};
+    conn_call(&answer, CONN_COUNT, "a", "b");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_ERROR);
+}
+END_TEST
+
+/* --- order --- */
+
+static struct conn_answer from_up;
+
+static void ask_from_up(void)
+{
+    conn_command(&from_up, "UP");
+}
+
+START_TEST(after_a_reconnect_what_up_asks_goes_first_and_the_rest_in_order)
+{
+    struct conn_answer answers[4] = {{0}};
+
+    memset(&from_up, 0, sizeof(from_up));
+    conn_told.on_up = ask_from_up;
+    open_up();
+    CONN_UNTIL(from_up.times);
+    fake_redis_clear(fake);
+    fake_redis_rule(fake, "ONE", passing[0], 1);
+    fake_redis_rule(fake, "TWO", FAKE_REDIS_SILENT, 1);
+    fake_redis_rule(fake, "THREE", FAKE_REDIS_CLOSE, 1);
+    conn_command(&answers[0], "ONE");
+    conn_command(&answers[1], "TWO");
+    conn_command(&answers[2], "THREE");
+    CONN_UNTIL(strstr(fake_redis_commands(fake), "THREE"));
+    fake_redis_clear(fake);
+    CONN_UNTIL(conn_told.downs);
+    conn_command(&answers[3], "FOUR");
+    CONN_UNTIL(answers[3].times);
+    ck_assert_str_eq(fake_redis_commands(fake), "UP;ONE;TWO;THREE;FOUR");
+    ck_assert(!answers[0].repeated);
+    ck_assert(answers[1].repeated);
+    ck_assert(answers[2].repeated);
+    ck_assert(!answers[3].repeated);
+}
+END_TEST
+
+START_TEST(forgotten_while_away_is_not_sent_again)
+{
+    struct conn_answer answers[3] = {{0}};
+    uint64_t ids[3];
+
+    open_up();
+    fake_redis_rule(fake, "A", FAKE_REDIS_SILENT, 1);
+    fake_redis_rule(fake, "B", FAKE_REDIS_CLOSE, 1);
+    ids[0] = conn_command(&answers[0], "A");
+    ids[1] = conn_command(&answers[1], "B");
+    CONN_UNTIL(strstr(fake_redis_commands(fake), "B"));
+    ck_assert(!redis_conn_forget(conn, ids[0]));
+    CONN_UNTIL(conn_told.downs);
+    ids[2] = conn_command(&answers[2], "C");
+    ck_assert(!redis_conn_forget(conn, ids[1])); /* perhaps it was carried out */
+    ck_assert(redis_conn_forget(conn, ids[2]));
+    conn_get("D");
+    ck_assert_str_eq(fake_redis_commands(fake), "A;B;D");
+    ck_assert_uint_eq(answers[0].times + answers[1].times + answers[2].times, 0);
+}
+END_TEST
+
+START_TEST(reply_of_a_forgotten_request_is_not_given_to_the_next)
+{
+    struct conn_answer forgotten = {0};
+    uint64_t id;
+
+    open_up();
+    id = conn_command(&forgotten, "A");
+    CONN_UNTIL(redis_conn_counts(conn).requests == 1);
+    redis_conn_forget(conn, id);
+    ck_assert_int_eq(conn_get("B").integer, 2);
+    ck_assert_uint_eq(forgotten.times, 0);
+}
+END_TEST
+
+static uint64_t to_forget;
+
+static void forget_other(void *arg, const struct redis_answer *answer)
+{
+    unsigned *times = arg;
+
+    ck_assert_int_eq(answer->outcome, REDIS_NOT_SENT);
+    redis_conn_forget(conn, to_forget);
+    (*times)++;
+}
+
+START_TEST(answer_may_forget_another_that_is_due)
+{
+    const struct redis_argument word = {"A", 1};
+    unsigned times = 0;
+    struct conn_answer last = {0};
+
+    fake_redis_rule(fake, "SCRIPT LOAD", FAKE_REDIS_CLOSE, ALWAYS);
+    open_fake();
+    redis_conn_command(conn, &word, 1, 50, forget_other, &times);
+    to_forget = redis_conn_command(conn, &word, 1, 50, forget_other, &times);
+    redis_conn_command(conn, &word, 1, 50, forget_other, &times);
+    CONN_UNTIL(times == 2);
+    fake_redis_behave(fake);
+    conn_command(&last, "B");
+    CONN_UNTIL(last.times);
+    ck_assert_uint_eq(times, 2);
+    ck_assert_str_eq(fake_redis_commands(fake), "B");
+}
+END_TEST
+
+START_TEST(requests_of_one_turn_leave_in_one_write)
+{
+    struct conn_answer answers[100] = {{0}};
+    unsigned reads;
+
+    open_up();
+    reads = fake_redis_reads(fake);
+    for (int i = 0; i < 100; i++)
+        conn_command(&answers[i], "INCR a");
+    CONN_UNTIL(answers[99].times);
+    ck_assert_uint_eq(fake_redis_reads(fake), reads + 1);
+}
+END_TEST
+
+/* --- coming up --- */
+
+START_TEST(server_that_loads_is_waited_for)
+{
+    fake_redis_rule(fake, "SCRIPT LOAD", passing[0], 4);
+    open_fake();
+    CONN_UNTIL(g_str_has_prefix(redis_conn_error(conn), "SCRIPT LOAD: LOADING "));
+    ck_assert_uint_eq(conn_told.ups, 0);
+    conn_until_up();
+    ck_assert_uint_eq(conn_told.downs, 0);
+}
+END_TEST
+
+START_TEST(silence_while_coming_up_is_an_end)
+{
+    fake_redis_rule(fake, "CLIENT ID", FAKE_REDIS_SILENT, 1);
+    open_fake();
+    CONN_UNTIL(g_str_has_prefix(redis_conn_error(conn), "no answer for 300 ms"));
+    conn_until_up();
+}
+END_TEST
+
+START_TEST(refusals_are_met_with_longer_and_longer_pauses)
+{
+    fake_redis_rule(fake, "SUBSCRIBE", "-NOPERM this user has no permissions\r\n", ALWAYS);
+    open_fake();
+    conn_pass(1000);
+    ck_assert_str_eq(redis_conn_error(conn), "SUBSCRIBE: NOPERM this user has no permissions");
+    ck_assert_uint_ge(fake_redis_connections(fake), 4);
+    ck_assert_uint_le(fake_redis_connections(fake), 10); /* 20, 40, ... ms, each 50 % less at best */
+}
+END_TEST
+
+START_TEST(connection_that_was_steady_is_made_again_at_once)
+{
+    clock_ms away = 0;
+
+    open_up();
+    fake_redis_rule(fake, "INCR", FAKE_REDIS_CLOSE, ALWAYS);
+    for (unsigned i = 1; i <= 7; i++) {
+        struct conn_answer answer = {0};
+        uint64_t id;
+
+        conn_pass(220);
+        id = conn_command(&answer, "INCR a");
+        CONN_UNTIL(conn_told.downs == i);
+        redis_conn_forget(conn, id);
+        away -= clock_now();
+        conn_until_up();
+        away += clock_now();
+    }
+    ck_assert_int_lt(away, 700); /* pauses that grew would come to 1 s at least */
+}
+END_TEST
+
+START_TEST(password_that_a_server_repeats_is_not_told)
+{
+    conn_options.password = "secret";
+    fake_redis_rule(fake, "AUTH", "-ERR unknown command 'AUTH', with args beginning with: 'secret'\r\n", ALWAYS);
+    open_fake();
+    CONN_UNTIL(g_str_has_prefix(redis_conn_error(conn), "AUTH: "));
+    ck_assert_ptr_null(strstr(redis_conn_error(conn), "secret"));
+}
+END_TEST
+
+START_TEST(server_without_tracking_and_names_is_used_all_the_same)
+{
+    struct conn_answer answer = {0};
+
+    fake_redis_rule(fake, "CLIENT CACHING", FAKE_REDIS_CLOSE, ALWAYS); /* is not asked for */
+    fake_redis_rule(fake, "CLIENT", "-ERR Syntax error, try CLIENT (LIST | KILL)\r\n", ALWAYS);
+    open_up();
+    conn_watch(&answer, "a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert_str_eq(fake_redis_commands(fake), "EXISTS a");
+    ck_assert_uint_eq(conn_told.downs, 0);
+}
+END_TEST
+
+START_TEST(message_in_the_midst_of_the_set_up_does_no_harm)
+{
+    fake_redis_rule(fake, "SUBSCRIBE lfs:me",
+                    "*3\r\n$9\r\nsubscribe\r\n$6\r\nlfs:me\r\n:1\r\n"
+                    "*3\r\n$7\r\nmessage\r\n$6\r\nlfs:me\r\n$3\r\ntoo\r\n",
+                    1);
+    open_up();
+    ck_assert_uint_eq(conn_told.messages, 0);
+    fake_redis_push(fake, "*3\r\n$7\r\nmessage\r\n$6\r\nlfs:me\r\n$4\r\nthis\r\n");
+    CONN_UNTIL(conn_told.messages);
+    ck_assert_str_eq(conn_told.message, "this");
+}
+END_TEST
+
+START_TEST(what_nobody_asked_for_ends_the_connection)
+{
+    struct conn_answer answer = {0};
+
+    open_up();
+    fake_redis_rule(fake, "INCR", ":1\r\n-ERR max number of clients\x07 reached\r\n", 1);
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(conn_told.downs);
+    ck_assert_str_eq(conn_told.why, "ERR max number of clients\\x07 reached");
+    ck_assert_uint_eq(answer.times, 1);
+    conn_until_up();
+}
+END_TEST
+
+START_TEST(strange_messages_are_passed_over)
+{
+    open_up();
+    fake_redis_push(fake, "*3\r\n$7\r\nmessage\r\n:1\r\n:2\r\n");
+    fake_redis_push(fake, "*3\r\n$7\r\nmessage\r\n$6\r\nlfs:me\r\n*0\r\n");
+    fake_redis_push(fake, "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*2\r\n:1\r\n$1\r\na\r\n");
+    fake_redis_push(fake, "*0\r\n:7\r\n+OK\r\n*-1\r\n$-1\r\n");
+    fake_redis_push(fake, "*3\r\n$7\r\nmessage\r\n$6\r\nlfs:me\r\n$4\r\nlast\r\n");
+    CONN_UNTIL(conn_told.messages);
+    ck_assert_str_eq(conn_told.message, "last");
+    ck_assert_str_eq(conn_told.key, "a");
+    ck_assert_uint_eq(conn_told.downs, 0);
+}
+END_TEST
+
+START_TEST(silent_connection_of_messages_is_given_up_only_if_waited_on)
+{
+    conn_options.command_timeout = 100;
+    open_up();
+    fake_redis_rule(fake, "PING", FAKE_REDIS_SILENT, ALWAYS);
+    conn_pass(600);
+    ck_assert_uint_eq(conn_told.downs, 0);
+    redis_conn_keep(conn, 1);
+    CONN_UNTIL(conn_told.downs);
+    ck_assert_str_eq(conn_told.why, "no answer for 100 ms");
+}
+END_TEST
+
+static void add(Suite *suite, const char *name, const TTest *const *tests, const size_t *loops, size_t count)
+{
+    TCase *tcase = tcase_create(name);
+
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    for (size_t i = 0; i < count; i++)
+        tcase_add_loop_test(tcase, tests[i], 0, loops && loops[i] ? (int)loops[i] : 1);
+    suite_add_tcase(suite, tcase);
+}
+
+static Suite *faults_suite(void)
+{
+    const TTest *const replies[] = {
+        lost_reply_is_asked_for_again_and_told_as_repeated,
+        passing_error_is_tried_again,
+        passing_error_that_lasts_is_told,
+        no_reply_at_all_is_unknown,
+        reply_after_its_time_is_passed_over,
+        what_never_left_is_told_as_not_sent,
+        what_left_before_the_server_went_away_is_unknown,
+        passing_error_after_a_lost_reply_is_unknown,
+        server_that_became_a_replica_is_connected_to_again,
+        script_that_the_server_lost_is_sent_with_its_text,
+    };
+    const size_t loops[G_N_ELEMENTS(replies)] = {G_N_ELEMENTS(ends), G_N_ELEMENTS(passing), G_N_ELEMENTS(passing)};
+    const TTest *const order[] = {
+        after_a_reconnect_what_up_asks_goes_first_and_the_rest_in_order,
+        forgotten_while_away_is_not_sent_again,
+        reply_of_a_forgotten_request_is_not_given_to_the_next,
+        answer_may_forget_another_that_is_due,
+        requests_of_one_turn_leave_in_one_write,
+    };
+    const TTest *const up[] = {
+        server_that_loads_is_waited_for,
+        silence_while_coming_up_is_an_end,
+        refusals_are_met_with_longer_and_longer_pauses,
+        connection_that_was_steady_is_made_again_at_once,
+        password_that_a_server_repeats_is_not_told,
+        server_without_tracking_and_names_is_used_all_the_same,
+        message_in_the_midst_of_the_set_up_does_no_harm,
+        what_nobody_asked_for_ends_the_connection,
+        strange_messages_are_passed_over,
+        silent_connection_of_messages_is_given_up_only_if_waited_on,
+    };
+    Suite *suite = suite_create("redis_conn_faults");
+
+    add(suite, "replies", replies, loops, G_N_ELEMENTS(replies));
+    add(suite, "order", order, NULL, G_N_ELEMENTS(order));
+    add(suite, "up", up, NULL, G_N_ELEMENTS(up));
+    return suite;
+}
+
+int main(void)
+{
+    return check_main(faults_suite());
+}

@@ -1,0 +1,285 @@
+/* check_redis_crowd: what many who wait for one lock cost the Redis server.
+ *
+ * Counted in commands, those of the scripts included: never in time.
+ */
+#include "tests/support/check_main.h"
+#include "tests/unit/hosts_fixture.h"
+
+enum { FEW = 60, MANY = 240 };
+
+/* Where the ranges of the waiters lie. */
+enum { APART, SAME, WHOLE, PLACES };
+
+static uint64_t commands(void)
+{
+    return (uint64_t)redis_server_do(hosts_server, "EVAL %s 0",
+                                     "local n = 0 "
+                                     "for c in redis.call('INFO', 'commandstats'):gmatch('calls=(%d+)') do "
+                                     "n = n + c end return n");
+}
+
+static struct backend_claim range(uint64_t party, uint64_t start, uint64_t end)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+
+    claim.party = party;
+    claim.start = start;
+    claim.end = end;
+    claim.wait = true;
+    return claim;
+}
+
+static struct backend_claim claim_of(int place, unsigned i)
+{
+    if (place == WHOLE)
+        return range(i + 2, 0, BACKEND_RANGE_MAX);
+    return place == SAME ? range(i + 2, 5, 6) : range(i + 2, 10 * i, 10 * i + 5);
+}
+
+static void let_go(unsigned mount, uint64_t party)
+{
+    struct hosts_done done = {0};
+
+    backend_release_range(hosts_mount(mount), "L", party, 0, BACKEND_RANGE_MAX, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+}
+
+/* Waiters of mounts 1 to 3, behind one of mount 0 that holds all. */
+static void crowd(int place, struct told **waiters, unsigned count)
+{
+    struct backend_claim claim = range(1, 0, BACKEND_RANGE_MAX);
+
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    for (unsigned i = 0; i < count; i++) {
+        claim = claim_of(place, i);
+        waiters[i] = hosts_ask(1 + i % 3, "L", &claim);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        HOSTS_UNTIL(waiters[i]->answered);
+        ck_assert_int_eq(waiters[i]->result, BACKEND_QUEUED);
+    }
+}
+
+/* The first that was granted, or `count`. */
+static unsigned having_turn(struct told *const *waiters, unsigned count)
+{
+    unsigned i = 0;
+
+    while (i < count && !(waiters[i] && waiters[i]->granted))
+        i++;
+    return i;
+}
+
+struct cost {
+    uint64_t queueing, waiting, turns;
+};
+
+/* What so many cost while they queue up, in two rounds of refreshes, and while they get their turn and let go. */
+static struct cost cost_of(int place, unsigned count)
+{
+    struct told *waiters[MANY];
+    struct cost cost;
+    uint64_t before = commands();
+
+    crowd(place, waiters, count);
+    cost.queueing = commands() - before;
+    before = commands();
+    hosts_pass(4200);
+    cost.waiting = commands() - before;
+    before = commands();
+    let_go(0, 1);
+    for (unsigned left = count; left > 0; left--) {
+        unsigned next;
+
+        HOSTS_UNTIL((next = having_turn(waiters, count)) < count);
+        let_go(waiters[next]->mount, next + 2);
+        waiters[next] = NULL;
+        ck_assert(place == APART || having_turn(waiters, count) == count);
+    }
+    cost.turns = commands() - before;
+    ck_assert(!hosts_exists("h:L"));
+    return cost;
+}
+
+START_TEST(each_who_waits_for_a_byte_range_costs_the_same_however_many_they_are)
+{
+    struct cost few = cost_of(_i, FEW), many = cost_of(_i, MANY);
+
+    printf("# %d waiters: %lu, %lu, %lu commands; %d: %lu, %lu, %lu\n", FEW, few.queueing, few.waiting, few.turns, MANY,
+           many.queueing, many.waiting, many.turns);
+    fflush(stdout);
+    ck_assert_uint_le(many.queueing, few.queueing * MANY / FEW * 3 / 2);
+    ck_assert_uint_le(many.waiting, few.waiting * MANY / FEW * 3 / 2);
+    ck_assert_uint_le(many.waiting, MANY * 3 * 40); /* three refreshes at most */
+    ck_assert_uint_le(many.turns, MANY * 300);
+}
+END_TEST
+
+/* A call that would have all done at once does a part: the others are served between. */
+START_TEST(one_call_does_a_part_of_what_a_crowd_needs_and_the_next_goes_on)
+{
+    struct told *waiters[MANY];
+    struct backend_info info;
+    uint64_t before, most = 0;
+    unsigned left, rounds = 0;
+
+    crowd(APART, waiters, MANY);
+    for (unsigned mount = 1; mount <= 3; mount++)
+        hosts_close(mount); /* what they are told finds nobody */
+    before = commands();
+    let_go(0, 1);
+    most = commands() - before;
+    do {
+        left = hosts_stat(0, "L").waiters;
+        before = commands();
+        info = hosts_acquire(0, "L", &(struct backend_claim){.kind = BACKEND_LEASE, .ttl = HOSTS_LONG})->holder;
+        most = MAX(most, commands() - before);
+        rounds++;
+    } while (hosts_stat(0, "L").waiters < left);
+    ck_assert_int_eq(info.type, BACKEND_LOCK);
+    ck_assert_uint_eq(left, 0);
+    ck_assert_uint_ge(rounds, 5);
+    ck_assert_uint_le(most, 1500);
+}
+END_TEST
+
+START_TEST(holder_behind_a_crowd_is_seen)
+{
+    struct told *waiters[FEW + 20], *last;
+    struct backend_claim claim = range(1, 0, 9);
+
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    claim = range(2, 10, 19);
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiters); i++) {
+        claim = range(10 + i, 0, 9);
+        waiters[i] = hosts_acquire(1, "L", &claim);
+    }
+    claim = range(3, 10, 19);
+    last = hosts_acquire(2, "L", &claim);
+    let_go(0, 2);
+    HOSTS_UNTIL(last->granted);
+    let_go(0, 1); /* who gets its turn now was overtaken, and has a larger number than all that wait */
+    HOSTS_UNTIL(waiters[0]->granted);
+    let_go(2, 3);
+    ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
+    ck_assert_uint_eq(hosts_stat(0, "L").holders, 1);
+}
+END_TEST
+
+START_TEST(one_process_has_no_more_ranges_than_a_call_can_bear)
+{
+    enum { RANGES = 1000 }; /* SEGMENTS_MAX of common.lua */
+    struct backend_claim claim;
+    struct hosts_done done = {0};
+
+    for (unsigned i = 0; i < RANGES; i++) {
+        claim = range(1, 4 * i, 4 * i + 2);
+        ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    }
+    claim = range(1, 4 * RANGES, 4 * RANGES);
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_UNREACHABLE);
+    backend_release_range(hosts_mount(0), "L", 1, 1, 1, hosts_on_done, &done); /* would leave one more */
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    done.told = false;
+    backend_release_range(hosts_mount(0), "L", 1, 0, 2, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    claim = range(2, 5, 5);
+    claim.wait = false;
+    ck_assert_int_eq(hosts_acquire(1, "L", &claim)->result, BACKEND_BUSY);
+    let_go(0, 1);
+    ck_assert_int_eq(hosts_acquire(1, "L", &claim)->result, BACKEND_OK);
+}
+END_TEST
+
+static void crowd_of_readers(const char *name, struct told **waiters)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+
+    claim.wait = true;
+    claim.mode = BACKEND_SHARED;
+    for (unsigned i = 0; i < MANY; i++)
+        waiters[i] = hosts_ask(1 + i % 3, name, &claim);
+    for (unsigned i = 0; i < MANY; i++)
+        HOSTS_UNTIL(waiters[i]->answered);
+}
+
+START_TEST(readers_that_get_their_turn_together_are_let_in_in_parts)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiters[MANY];
+    uint64_t before;
+
+    crowd_of_readers("L", waiters);
+    hosts_release(holder);
+    for (unsigned i = 0; i < MANY; i++)
+        HOSTS_UNTIL(waiters[i]->granted);
+
+    holder = hosts_get(0, "M", HOSTS_LONG);
+    crowd_of_readers("M", waiters);
+    for (unsigned mount = 1; mount <= 3; mount++)
+        hosts_close(mount);
+    before = commands();
+    hosts_release(holder);
+    ck_assert_uint_le(commands() - before, 1500);
+    ck_assert_uint_gt(hosts_stat(0, "M").waiters, MANY / 2);
+}
+END_TEST
+
+static long long calls(void)
+{
+    return redis_server_do(hosts_server, "EVAL %s 0",
+                           "return tonumber(redis.call('INFO', 'commandstats'):match('cmdstat_evalsha:calls=(%d+)'))");
+}
+
+static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    struct hosts_done *done = arg;
+
+    (void)entries;
+    ck_assert_uint_eq(count, 1);
+    hosts_on_done(done, result);
+}
+
+/* As mounts leave them that die; _i: the directory is removed, or listed. */
+START_TEST(names_that_are_left_over_are_removed_in_parts)
+{
+    struct backend_directory directory = {.width = 1};
+    struct hosts_done done = {0};
+    long long before;
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    redis_server_do(hosts_server, "EVAL %s 0", "for i = 1, 1500 do redis.call('ZADD', 'lfs:l:{h:d}', 0, 'n' .. i) end");
+    if (_i)
+        hosts_get(0, "d/z", HOSTS_LONG);
+    before = calls();
+    if (_i)
+        backend_list(hosts_mount(0), "d", "", 100, on_listed, &done);
+    else
+        backend_rmdir(hosts_mount(0), "d", hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    ck_assert_int_eq(calls() - before, 2);
+    ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:l:{h:d}"), _i);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("redis_crowd");
+    TCase *tcase = tcase_create("crowd");
+
+    tcase_set_timeout(tcase, 40);
+    tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
+    tcase_add_loop_test(tcase, each_who_waits_for_a_byte_range_costs_the_same_however_many_they_are, 0, PLACES);
+    tcase_add_test(tcase, one_call_does_a_part_of_what_a_crowd_needs_and_the_next_goes_on);
+    tcase_add_test(tcase, holder_behind_a_crowd_is_seen);
+    tcase_add_test(tcase, one_process_has_no_more_ranges_than_a_call_can_bear);
+    tcase_add_test(tcase, readers_that_get_their_turn_together_are_let_in_in_parts);
+    tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,398 @@
+/* check_redis_failures: a Redis server that is away, forgets, is full or refuses.
+ *
+ * Requests of the mounts here take 0.8 s at most, replies 0.3 s; a pause that is
+ * called long outlasts both, a short one neither.
+ */
+#include "tests/support/check_main.h"
+#include "tests/unit/hosts_fixture.h"
+
+enum { SHORT = 100, LONG = 1000 };
+
+static struct backend_claim lease;
+
+static void setup(void)
+{
+    hosts_setup();
+    lease = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    hosts_until_up(0);
+    hosts_until_up(1);
+}
+
+static void restart(void)
+{
+    redis_server_stop(hosts_server);
+    redis_server_again(hosts_server);
+}
+
+/* The server is there again, and has done what it was asked to. */
+static void resume(void)
+{
+    redis_server_resume(hosts_server);
+    for (unsigned i = 0; i < 2; i++) {
+        hosts_until_up(i);
+        hosts_stat(i, "elsewhere");
+    }
+}
+
+/* --- restarted --- */
+
+START_TEST(restarted_empty_server_has_lost_what_was_held_and_waiters_keep_their_order)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter[4];
+    uint64_t fence = 0;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiter); i++) {
+        waiter[i] = hosts_queue(3 - i % 3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+        fence = waiter[i]->ticket->fence;
+    }
+    restart();
+    redis_server_do(hosts_server, "SET h:L theirs PX 1000"); /* until all stand in the queue again */
+    HOSTS_UNTIL(holder->ended);
+    ck_assert_int_eq(holder->why, BACKEND_LOST);
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiter); i++) {
+        HOSTS_UNTIL(waiter[i]->granted);
+        for (unsigned later = i + 1; later < G_N_ELEMENTS(waiter); later++)
+            ck_assert_msg(!waiter[later]->granted, "%u was granted before %u", later, i);
+        hosts_release(waiter[i]);
+    }
+    ck_assert_uint_gt(hosts_get(1, "L", HOSTS_LONG)->ticket->fence, fence);
+}
+END_TEST
+
+START_TEST(restarted_server_with_aof_has_lost_nothing)
+{
+    struct told *holder = hosts_get(0, "L", 9000), *shared, *waiter;
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 9000);
+
+    claim.mode = BACKEND_SHARED;
+    shared = hosts_acquire(1, "M", &claim);
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_pass(300);
+    restart();
+    hosts_until_up(0);
+    hosts_until_up(1);
+    /* extended when it came up: its term is whole again, long before it is due */
+    HOSTS_UNTIL(redis_server_do(hosts_server, "PTTL h:L") > 8800);
+    HOSTS_UNTIL(redis_server_do(hosts_server, "PTTL h:M") > 8800);
+    ck_assert_uint_eq(holder->ended + shared->ended + waiter->ended + waiter->granted, 0);
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+}
+END_TEST
+
+/* --- paused --- */
+
+START_TEST(pause_shorter_than_the_term_loses_nothing)
+{
+    struct told *holder = hosts_get(0, "L", 2500), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    redis_server_pause(hosts_server);
+    hosts_pass(_i == 0 ? SHORT : LONG);
+    resume();
+    hosts_pass(_i == 0 ? 0 : 1500); /* past the term that it had */
+    ck_assert_uint_eq(holder->ended, 0);
+    ck_assert_uint_eq(waiter->granted + waiter->ended, 0);
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+}
+END_TEST
+
+START_TEST(pause_longer_than_the_term_loses_what_is_held_in_time_and_no_place)
+{
+    struct told *holder[3], *waiter[2];
+
+    holder[0] = hosts_get(0, "L", 1500);
+    holder[1] = hosts_get(0, "M", 1300);
+    holder[2] = hosts_get(1, "N", 1500);
+    waiter[0] = hosts_queue(1, "L", BACKEND_EXCLUSIVE, 1000); /* does not live as long as the pause lasts */
+    waiter[1] = hosts_queue(0, "L", BACKEND_EXCLUSIVE, 1000);
+    redis_server_pause(hosts_server);
+    for (unsigned i = 0; i < G_N_ELEMENTS(holder); i++) {
+        HOSTS_UNTIL(holder[i]->ended);
+        ck_assert_int_eq(holder[i]->why, BACKEND_LOST);
+        ck_assert_int_ge(holder[i]->at, holder[i]->deadline);
+        ck_assert_int_lt(holder[i]->at, holder[i]->deadline + 100);
+    }
+    hosts_pass(600);
+    ck_assert_uint_eq(waiter[0]->ended + waiter[1]->ended + waiter[0]->granted, 0);
+    redis_server_resume(hosts_server);
+    HOSTS_UNTIL(waiter[0]->granted || waiter[1]->granted); /* the first that is there again */
+    hosts_release(waiter[0]->granted ? waiter[0] : waiter[1]);
+    HOSTS_UNTIL(waiter[0]->granted && waiter[1]->granted);
+}
+END_TEST
+
+/* --- what is in flight --- */
+
+START_TEST(acquire_of_unknown_outcome_leaves_nothing)
+{
+    struct told *told;
+    clock_ms asked = clock_now();
+
+    redis_server_pause(hosts_server);
+    told = hosts_acquire(0, "L", &lease);
+    ck_assert_int_eq(told->result, BACKEND_UNREACHABLE);
+    ck_assert_int_lt(told->at - asked, HOSTS_TIMEOUT + 200);
+    hosts_pass(_i == 0 ? 0 : LONG);
+    resume();
+    HOSTS_UNTIL(!hosts_exists("h:L"));
+    ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_NOTHING);
+    hosts_release(hosts_get(1, "L", HOSTS_LONG));
+}
+END_TEST
+
+START_TEST(release_of_unknown_outcome_is_done_when_the_server_is_back)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    redis_server_pause(hosts_server);
+    ck_assert_int_eq(hosts_release(holder), BACKEND_UNREACHABLE);
+    hosts_pass(_i == 0 ? 0 : LONG);
+    redis_server_resume(hosts_server);
+    HOSTS_UNTIL(waiter->granted);
+    hosts_release(waiter);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(unlocking_of_unknown_outcome_is_done_when_the_server_is_back)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+    struct hosts_done done = {0};
+    struct told *waiter;
+
+    claim.party = 1;
+    claim.end = BACKEND_RANGE_MAX;
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    redis_server_stop(hosts_server);
+    backend_release_range(hosts_mount(0), "L", 1, 0, BACKEND_RANGE_MAX, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    redis_server_again(hosts_server);
+    HOSTS_UNTIL(waiter->granted);
+    hosts_release(waiter);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+/* An old connection may carry it out when the server goes on, whatever was told. */
+START_TEST(rename_of_unknown_outcome_leaves_one_name_or_none)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+
+    redis_server_pause(hosts_server);
+    ck_assert_int_eq(hosts_rename(told, "M"), BACKEND_UNREACHABLE);
+    hosts_pass(_i == 0 ? 0 : LONG);
+    resume();
+    HOSTS_UNTIL(told->ended || hosts_exists("h:L"));
+    if (told->ended) {
+        ck_assert_int_eq(told->why, BACKEND_LOST);
+        HOSTS_UNTIL(!hosts_exists("h:L"));
+    } else {
+        hosts_release(told);
+    }
+    HOSTS_UNTIL(!hosts_exists("h:M"));
+}
+END_TEST
+
+/* Another may have the old name as soon as the server goes on: nothing of the two is
+ * believed in, nor left there. */
+START_TEST(rename_over_a_lease_of_unknown_outcome_gives_both_back)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG), *replaced = hosts_get(0, "M", HOSTS_LONG);
+
+    redis_server_pause(hosts_server);
+    ck_assert_int_eq(hosts_rename_over(told, "M", replaced), BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(told->ended, 1);
+    ck_assert_int_eq(told->why, BACKEND_LOST);
+    ck_assert_uint_eq(replaced->ended, 1);
+    ck_assert_int_eq(replaced->why, BACKEND_LOST);
+    resume();
+    HOSTS_UNTIL(!hosts_exists("h:L") && !hosts_exists("h:M"));
+}
+END_TEST
+
+START_TEST(convert_of_unknown_outcome_leaves_it_as_it_was)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct backend_claim shared = lease;
+    struct hosts_done done = {0};
+
+    shared.mode = BACKEND_SHARED;
+    shared.user = told;
+    redis_server_pause(hosts_server);
+    backend_convert(hosts_mount(0), told->ticket, &shared, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(told->ticket->mode, BACKEND_EXCLUSIVE);
+    hosts_pass(_i == 0 ? 0 : LONG);
+    resume();
+    HOSTS_UNTIL(told->ended || !hosts_is("h:L", "leasefs:held"));
+    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_int_eq(hosts_acquire(1, "L", &shared)->result, BACKEND_BUSY);
+    hosts_release(told);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+/* Released while another request is in flight: which, and for how long. */
+enum { ACQUIRE, QUEUE, RENAME, CONVERT, RENEW, IN_FLIGHT };
+
+START_TEST(release_behind_another_request_leaves_nothing)
+{
+    int what = _i / 2, pause = _i % 2 ? LONG : SHORT;
+    struct told *told = what == ACQUIRE || what == QUEUE ? NULL : hosts_get(0, "L", HOSTS_LONG), *other = NULL;
+    struct hosts_done done = {0};
+    struct backend_claim claim = lease;
+
+    if (what == QUEUE)
+        other = hosts_get(1, "L", HOSTS_LONG);
+    redis_server_pause(hosts_server);
+    claim.wait = what == QUEUE;
+    if (!told) {
+        told = hosts_ask(0, "L", &claim);
+    } else if (what == RENAME) {
+        backend_rename(hosts_mount(0), told->ticket, "M", NULL, hosts_on_done, &done);
+    } else if (what == CONVERT) {
+        claim.mode = BACKEND_SHARED;
+        claim.user = told;
+        backend_convert(hosts_mount(0), told->ticket, &claim, hosts_on_done, &done);
+    } else {
+        struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG, .due = HOSTS_LONG / 3};
+
+        backend_renew(hosts_mount(0), &renewal, 1);
+    }
+    if (_i % 2)
+        hosts_pass(50); /* it is sent before the release is */
+    hosts_let_go(told);
+    hosts_pass(pause);
+    resume();
+    if (what == ACQUIRE || what == QUEUE)
+        ck_assert_msg(!told->answered, "an acquire that was released is answered");
+    if (what == RENAME || what == CONVERT)
+        HOSTS_UNTIL(done.told);
+    if (other) {
+        HOSTS_UNTIL(hosts_stat(1, "L").waiters == 0);
+        hosts_release(other);
+    }
+    HOSTS_UNTIL(!hosts_exists("h:L") && !hosts_exists("h:M"));
+    ck_assert_int_eq(hosts_stat(1, "M").type, BACKEND_NOTHING);
+    hosts_release(hosts_get(1, "L", HOSTS_LONG));
+    hosts_release(hosts_get(1, "M", HOSTS_LONG));
+}
+END_TEST
+
+/* --- full --- */
+
+static struct told *sequence(unsigned mount, int64_t ttl)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, ttl);
+
+    claim.sequence = claim.wait = true;
+    return hosts_acquire(mount, "d/s-", &claim);
+}
+
+START_TEST(full_server_grants_nothing_new_and_goes_on_with_the_rest)
+{
+    struct backend_directory directory = {.width = 1};
+    struct told *holder, *waiter, *next, *first, *second, *shared;
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 900);
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    holder = hosts_get(0, "L", 900);
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, 900);
+    next = hosts_queue(2, "L", BACKEND_SHARED, 900);
+    claim.mode = BACKEND_SHARED;
+    shared = hosts_acquire(0, "M", &claim);
+    first = sequence(0, 900);
+    second = sequence(1, 900);
+    redis_server_do(hosts_server, "CONFIG SET maxmemory-policy noeviction");
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
+    ck_assert_int_eq(hosts_acquire(0, "N", &lease)->result, BACKEND_FULL);
+    ck_assert(!hosts_exists("h:N"));
+    hosts_pass(2000); /* terms and lives run out unless they are extended */
+    ck_assert_msg(!holder->ended, "the holder's: %d", holder->why);
+    ck_assert_msg(!shared->ended, "the shared holder's: %d", shared->why);
+    ck_assert_msg(!first->ended, "the sequence's: %d", first->why);
+    ck_assert_uint_eq(waiter->granted + next->granted + second->granted, 0);
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+    hosts_release(waiter);
+    HOSTS_UNTIL(next->granted);
+    hosts_release(first);
+    HOSTS_UNTIL(second->granted);
+    hosts_pass(1200);
+    ck_assert_uint_eq(next->ended + second->ended, 0);
+    hosts_release(second);
+    hosts_release(next);
+    hosts_release(shared);
+    ck_assert(!hosts_exists("h:L") && !hosts_exists("h:M"));
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 0");
+    hosts_get(0, "N", HOSTS_LONG);
+}
+END_TEST
+
+/* --- refusing --- */
+
+START_TEST(server_that_became_a_replica_is_unreachable_until_it_is_none)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+
+    redis_server_do(hosts_server, "REPLICAOF 127.0.0.1 1");
+    ck_assert_int_eq(hosts_acquire(1, "M", &lease)->result, BACKEND_UNREACHABLE);
+    redis_server_do(hosts_server, "REPLICAOF NO ONE");
+    hosts_until_up(1);
+    hosts_release(hosts_get(1, "M", HOSTS_LONG));
+    ck_assert_uint_eq(holder->ended, 0);
+    hosts_until_up(0);
+    ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(server_that_has_forgotten_the_scripts_is_told_them_again)
+{
+    struct told *holder = hosts_get(0, "L", 600), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    redis_server_do(hosts_server, "SCRIPT FLUSH");
+    hosts_pass(900); /* extended with what it has forgotten */
+    ck_assert_uint_eq(holder->ended, 0);
+    redis_server_do(hosts_server, "SCRIPT FLUSH");
+    ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
+    redis_server_do(hosts_server, "SCRIPT FLUSH");
+    HOSTS_UNTIL(waiter->granted);
+    redis_server_do(hosts_server, "SCRIPT FLUSH");
+    ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
+    ck_assert_int_eq(hosts_rename(waiter, "M"), BACKEND_OK);
+    hosts_release(waiter);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("redis_failures");
+    TCase *tcase = tcase_create("failures"), *aof = tcase_create("aof");
+
+    tcase_set_timeout(tcase, 40);
+    tcase_add_checked_fixture(tcase, setup, hosts_teardown);
+    tcase_add_test(tcase, restarted_empty_server_has_lost_what_was_held_and_waiters_keep_their_order);
+    tcase_add_loop_test(tcase, pause_shorter_than_the_term_loses_nothing, 0, 2);
+    tcase_add_test(tcase, pause_longer_than_the_term_loses_what_is_held_in_time_and_no_place);
+    tcase_add_loop_test(tcase, acquire_of_unknown_outcome_leaves_nothing, 0, 2);
+    tcase_add_loop_test(tcase, release_of_unknown_outcome_is_done_when_the_server_is_back, 0, 2);
+    tcase_add_loop_test(tcase, rename_of_unknown_outcome_leaves_one_name_or_none, 0, 2);
+    tcase_add_test(tcase, rename_over_a_lease_of_unknown_outcome_gives_both_back);
+    tcase_add_loop_test(tcase, convert_of_unknown_outcome_leaves_it_as_it_was, 0, 2);
+    tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
+    tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);
+    tcase_add_test(tcase, server_that_became_a_replica_is_unreachable_until_it_is_none);
+    tcase_add_test(tcase, server_that_has_forgotten_the_scripts_is_told_them_again);
+    suite_add_tcase(suite, tcase);
+    tcase_set_timeout(aof, 40);
+    tcase_add_checked_fixture(aof, hosts_setup_aof, hosts_teardown);
+    tcase_add_test(aof, restarted_server_with_aof_has_lost_nothing);
+    tcase_add_test(aof, unlocking_of_unknown_outcome_is_done_when_the_server_is_back);
+    suite_add_tcase(suite, aof);
+    return check_main(suite);
+}

@@ -1,0 +1,370 @@
+/* check_redis_hosts: locks that go from one mount of a Redis server to another.
+ *
+ * Several mounts on one loop; a mount that dies is one that is freed without
+ * releasing anything, as after kill -9.
+ */
+#include "tests/support/check_main.h"
+#include "tests/unit/hosts_fixture.h"
+
+#define CLAIM 3000 /* ms that who was handed the lock has to claim it: see head.lua */
+
+/* --- order --- */
+
+START_TEST(waiters_get_it_in_the_order_in_which_they_asked)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter[9];
+    uint64_t fence = holder->ticket->fence;
+    unsigned channels, heard = 0;
+
+    hosts_spy();
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiter); i++)
+        waiter[i] = hosts_queue((i * 2 + 1) % 5, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiter); i++) {
+        HOSTS_UNTIL(waiter[i]->granted);
+        for (unsigned later = i + 1; later < G_N_ELEMENTS(waiter); later++)
+            ck_assert_msg(!waiter[later]->granted, "%u was granted before %u", later, i);
+        heard += hosts_heard("g ", &channels);
+        ck_assert_uint_eq(heard, i + 1); /* one message for one hand-over */
+        ck_assert_uint_eq(channels, 1);
+        ck_assert_uint_gt(waiter[i]->ticket->fence, fence);
+        fence = waiter[i]->ticket->fence;
+        ck_assert_int_eq(hosts_release(waiter[i]), BACKEND_OK);
+    }
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(hand_over_tells_no_other_mount)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct told *first = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct told *second = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    HOSTS_UNTIL(holder->wanted >= 1);
+    hosts_spy();
+    hosts_release(holder);
+    HOSTS_UNTIL(first->granted);
+    ck_assert_uint_eq(hosts_heard("", NULL), 1);
+    ck_assert_uint_eq(second->granted, 0);
+}
+END_TEST
+
+START_TEST(run_of_shared_waiters_is_woken_together)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct told *one = hosts_queue(1, "L", BACKEND_SHARED, HOSTS_LONG);
+    struct told *two = hosts_queue(2, "L", BACKEND_SHARED, HOSTS_LONG);
+    struct told *alone = hosts_queue(3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct told *last = hosts_queue(1, "L", BACKEND_SHARED, HOSTS_LONG);
+
+    hosts_spy();
+    hosts_release(holder);
+    HOSTS_UNTIL(one->granted && two->granted);
+    ck_assert_uint_eq(hosts_heard("g ", NULL), 2);
+    hosts_release(two);
+    ck_assert_uint_eq(alone->granted, 0);
+    hosts_release(one);
+    HOSTS_UNTIL(alone->granted);
+    ck_assert_uint_eq(last->granted, 0);
+    hosts_release(alone);
+    HOSTS_UNTIL(last->granted);
+}
+END_TEST
+
+START_TEST(no_new_claim_overtakes_those_that_wait)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *holder, *waiter, *barger;
+
+    claim.mode = BACKEND_SHARED;
+    holder = hosts_acquire(0, "L", &claim);
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    barger = hosts_acquire(2, "L", &claim); /* could hold beside the holder */
+    ck_assert_int_eq(barger->result, BACKEND_BUSY);
+    hosts_let_go(holder);
+    barger = hosts_acquire(2, "L", &claim); /* handed over, if not yet claimed */
+    ck_assert_int_eq(barger->result, BACKEND_BUSY);
+    HOSTS_UNTIL(waiter->granted);
+}
+END_TEST
+
+START_TEST(lock_is_never_free_during_a_hand_over)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    hosts_release(holder);
+    if (!waiter->granted) /* a foreign client that polls */
+        ck_assert(hosts_exists("h:L"));
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert(hosts_exists("h:L"));
+}
+END_TEST
+
+/* --- who died --- */
+
+START_TEST(first_waiter_gets_what_a_dead_mount_held_at_its_deadline)
+{
+    struct told *holder = hosts_get(0, "L", 900), *first, *second;
+    clock_ms taken = holder->at, late;
+
+    first = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    second = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_close(0);
+    HOSTS_UNTIL(first->granted);
+    late = first->at - (taken + 900);
+    ck_assert_msg(late >= -50 && late < 400, "%lld ms after the deadline", (long long)late);
+    ck_assert_uint_eq(second->granted, 0);
+}
+END_TEST
+
+START_TEST(waiter_whose_mount_died_is_passed_over)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct told *dead = hosts_queue(1, "L", BACKEND_EXCLUSIVE, 600), *alive;
+    clock_ms released;
+
+    alive = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    dead->renews = false;
+    hosts_close(1);
+    HOSTS_UNTIL(hosts_stat(0, "L").waiters == 1); /* its liveness is over, and was noticed */
+    released = clock_now();
+    hosts_release(holder);
+    HOSTS_UNTIL(alive->granted);
+    ck_assert_int_lt(alive->at - released, 500);
+}
+END_TEST
+
+START_TEST(dead_waiters_cost_no_more_than_one_claim)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *alive;
+    clock_ms released, took;
+
+    for (unsigned i = 0; i < 5; i++)
+        hosts_queue(1, "L", BACKEND_EXCLUSIVE, 2000);
+    alive = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_close(1);
+    released = clock_now();
+    hosts_release(holder); /* the first that is dead counts as alive still */
+    HOSTS_UNTIL(alive->granted);
+    took = alive->at - released;
+    ck_assert_msg(took >= CLAIM - 50 && took < CLAIM + 1200, "it took %lld ms", (long long)took);
+}
+END_TEST
+
+/* --- what crosses --- */
+
+START_TEST(grant_that_crosses_a_cancel_goes_on_to_the_next)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct told *gone = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    struct told *next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    clock_ms now = clock_now();
+
+    redis_server_pause(hosts_server);
+    if (_i == 0) {
+        hosts_let_go(holder);
+        hosts_pass(20); /* it is on its way */
+        hosts_let_go(gone);
+    } else {
+        hosts_let_go(gone);
+        hosts_pass(20);
+        hosts_let_go(holder);
+    }
+    hosts_pass(20);
+    redis_server_resume(hosts_server);
+    HOSTS_UNTIL(next->granted);
+    ck_assert_int_lt(next->at - now, 1000);
+    ck_assert_uint_eq(gone->granted, 0);
+    hosts_release(next);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(message_that_it_holds_finds_nobody)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct told *gone = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    hosts_spy();
+    hosts_let_go(holder);
+    while (hosts_heard("g ", NULL) == 0) /* sends the release; the message is read later */
+        ev_run(hosts_loop, EVRUN_NOWAIT);
+    if (gone->ticket)
+        hosts_let_go(gone);
+    HOSTS_UNTIL(!hosts_exists("h:L"));
+    hosts_get(2, "L", HOSTS_LONG);
+}
+END_TEST
+
+/* --- what is not claimed --- */
+
+START_TEST(pubsub_connection_that_is_killed_costs_no_hand_over)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    clock_ms released = clock_now();
+
+    redis_server_do(hosts_server, "CLIENT KILL TYPE pubsub");
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_int_lt(waiter->at - released, 1000);
+    ck_assert(hosts_exists("h:L"));
+}
+END_TEST
+
+/* --- revoking --- */
+
+/* How many ends had been told when a revocation was complete. */
+struct seen {
+    struct told *const *of;
+    unsigned count, ended;
+    bool told;
+};
+
+static void on_revoked(void *arg, enum backend_result result)
+{
+    struct seen *seen = arg;
+
+    ck_assert_int_eq(result, BACKEND_OK);
+    seen->told = true;
+    for (unsigned i = 0; i < seen->count; i++)
+        seen->ended += seen->of[i]->ended;
+}
+
+START_TEST(revoking_is_complete_when_the_holders_of_other_mounts_have_been_told)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        struct told *holder = hosts_get(i % 2, "L", HOSTS_LONG);
+        struct seen seen = {.of = &holder, .count = 1};
+
+        backend_revoke(hosts_mount(2), "L", i % 3 ? holder->ticket->fence : 0, on_revoked, &seen);
+        HOSTS_UNTIL(seen.told);
+        ck_assert_uint_eq(seen.ended, 1);
+    }
+}
+END_TEST
+
+START_TEST(breaking_is_complete_when_all_that_shared_have_been_told)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+
+    claim.mode = BACKEND_SHARED;
+    for (unsigned i = 0; i < 30; i++) {
+        struct told *holder[6];
+        struct seen seen = {.of = holder, .count = G_N_ELEMENTS(holder)};
+
+        for (unsigned at = 0; at < G_N_ELEMENTS(holder); at++)
+            holder[at] = hosts_acquire(at % 3, "L", &claim);
+        backend_revoke(hosts_mount(i % 3), "L", 0, on_revoked, &seen);
+        HOSTS_UNTIL(seen.told);
+        ck_assert_uint_eq(seen.ended, G_N_ELEMENTS(holder));
+    }
+}
+END_TEST
+
+/* --- byte ranges --- */
+
+static struct backend_claim range(uint64_t party, uint64_t start, uint64_t end, bool wait)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+
+    claim.party = party;
+    claim.start = start;
+    claim.end = end;
+    claim.wait = wait;
+    return claim;
+}
+
+static void unlock(unsigned mount, uint64_t party, uint64_t start, uint64_t end)
+{
+    struct hosts_done done = {0};
+
+    backend_release_range(hosts_mount(mount), "L", party, start, end, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+}
+
+START_TEST(byte_ranges_exclude_across_mounts)
+{
+    struct backend_claim low = range(1, 0, 9, false), high = range(1, 10, 19, false);
+    struct backend_claim both = range(2, 5, 14, true), middle = range(1, 7, 12, false);
+    struct told *zero, *one, *waiter;
+
+    zero = hosts_acquire(0, "L", &low);
+    one = hosts_acquire(1, "L", &high); /* the same party number is another party on another mount */
+    ck_assert_int_eq(zero->result, BACKEND_OK);
+    ck_assert_int_eq(one->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_acquire(1, "L", &middle)->result, BACKEND_BUSY);
+    waiter = hosts_acquire(2, "L", &both);
+    ck_assert_int_eq(waiter->result, BACKEND_QUEUED);
+    unlock(0, 1, 5, 9);
+    unlock(1, 1, 15, 19);
+    hosts_pass(50);
+    ck_assert_uint_eq(waiter->granted, 0);
+    unlock(1, 1, 10, 14);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_int_eq(hosts_acquire(1, "L", &high)->result, BACKEND_BUSY);
+    unlock(2, 2, 0, BACKEND_RANGE_MAX);
+    ck_assert_int_eq(hosts_acquire(1, "L", &high)->result, BACKEND_OK);
+    unlock(1, 1, 0, BACKEND_RANGE_MAX);
+    unlock(0, 1, 0, BACKEND_RANGE_MAX);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+/* --- sequences --- */
+
+START_TEST(wider_directory_lets_those_in_who_wait_elsewhere)
+{
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *told[4];
+
+    claim.sequence = claim.wait = true;
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    for (unsigned i = 0; i < G_N_ELEMENTS(told); i++)
+        told[i] = hosts_acquire(i, "d/s-", &claim);
+    ck_assert_int_eq(told[0]->result, BACKEND_OK);
+    ck_assert_int_eq(told[1]->result, BACKEND_QUEUED);
+    directory.width = 3;
+    ck_assert_int_eq(hosts_set_directory(3, "d", &directory), BACKEND_OK);
+    HOSTS_UNTIL(told[1]->granted && told[2]->granted);
+    ck_assert_uint_eq(told[3]->granted, 0);
+    directory.width = 1;
+    ck_assert_int_eq(hosts_set_directory(2, "d", &directory), BACKEND_OK);
+    hosts_release(told[1]);
+    hosts_release(told[0]); /* those that hold stay; nobody new comes before there is room */
+    hosts_pass(50);
+    ck_assert_uint_eq(told[3]->granted, 0);
+    hosts_release(told[2]);
+    HOSTS_UNTIL(told[3]->granted);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("redis_hosts");
+    TCase *tcase = tcase_create("hosts");
+
+    tcase_set_timeout(tcase, 40);
+    tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
+    tcase_add_test(tcase, waiters_get_it_in_the_order_in_which_they_asked);
+    tcase_add_test(tcase, hand_over_tells_no_other_mount);
+    tcase_add_test(tcase, run_of_shared_waiters_is_woken_together);
+    tcase_add_test(tcase, no_new_claim_overtakes_those_that_wait);
+    tcase_add_test(tcase, lock_is_never_free_during_a_hand_over);
+    tcase_add_test(tcase, first_waiter_gets_what_a_dead_mount_held_at_its_deadline);
+    tcase_add_test(tcase, waiter_whose_mount_died_is_passed_over);
+    tcase_add_test(tcase, dead_waiters_cost_no_more_than_one_claim);
+    tcase_add_loop_test(tcase, grant_that_crosses_a_cancel_goes_on_to_the_next, 0, 2);
+    tcase_add_test(tcase, message_that_it_holds_finds_nobody);
+    tcase_add_test(tcase, pubsub_connection_that_is_killed_costs_no_hand_over);
+    tcase_add_test(tcase, revoking_is_complete_when_the_holders_of_other_mounts_have_been_told);
+    tcase_add_test(tcase, breaking_is_complete_when_all_that_shared_have_been_told);
+    tcase_add_test(tcase, byte_ranges_exclude_across_mounts);
+    tcase_add_test(tcase, wider_directory_lets_those_in_who_wait_elsewhere);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,317 @@
+/* check_redis_lost: messages and answers of the Redis server that do not arrive.
+ *
+ * A mount whose word was lost asks again; the server must not do twice what it
+ * was asked for once, and nothing stays held that nobody knows of.
+ */
+#include "tests/support/check_main.h"
+#include "tests/unit/hosts_fixture.h"
+#include "tests/unit/redis_proxy.h"
+
+static struct redis_proxy *proxy;
+
+/* Mount 0 is behind the proxy, the others are not. */
+static void setup(void)
+{
+    hosts_setup();
+    proxy = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
+    hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxy);
+    hosts_until_up(0);
+    hosts_options.conn.uri.path = (char *)redis_server_socket(hosts_server);
+    hosts_until_up(1);
+}
+
+static void teardown(void)
+{
+    hosts_close(0);
+    redis_proxy_free(proxy);
+    hosts_teardown();
+}
+
+START_TEST(lost_message_costs_a_waiter_no_more_than_the_refresh)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG), *waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    clock_ms released = clock_now();
+
+    redis_proxy_lose(proxy, "\r\nmessage\r\n", 1, false);
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_int_lt(waiter->at - released, 2300);
+    ck_assert_int_ge(waiter->at - released, 100);
+    hosts_release(waiter);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(lock_that_is_handed_over_and_not_claimed_goes_on)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG), *deaf, *next;
+    clock_ms released;
+
+    deaf = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    redis_proxy_lose(proxy, "", UINT_MAX, true); /* it is cut off, and does not give up */
+    released = clock_now();
+    hosts_release(holder);
+    HOSTS_UNTIL(next->granted);
+    ck_assert_int_ge(next->at - released, 2900);
+    ck_assert_int_lt(next->at - released, 3600);
+    ck_assert_uint_eq(deaf->granted, 0);
+    ck_assert_uint_eq(deaf->ended, 0); /* it waits on */
+    redis_proxy_lose(proxy, "", 0, false);
+    hosts_until_up(0);
+    hosts_release(next);
+    HOSTS_UNTIL(deaf->granted);
+}
+END_TEST
+
+START_TEST(who_waited_behind_one_that_queued_again_gets_a_larger_token_too)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG), *again, *next;
+    uint64_t number, fence;
+
+    again = hosts_queue(0, "L", BACKEND_EXCLUSIVE, 600);
+    redis_proxy_lose(proxy, "", UINT_MAX, true); /* cut off for longer than it counts as alive */
+    hosts_pass(1000);
+    next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_uint_eq(hosts_stat(1, "L").waiters, 1);
+    number = next->ticket->fence;
+    redis_proxy_lose(proxy, "", 0, false);
+    hosts_until_up(0);
+    HOSTS_UNTIL(hosts_stat(1, "L").waiters == 2);
+    hosts_release(holder);
+    HOSTS_UNTIL(again->granted); /* it has its place, and a number of its own */
+    ck_assert_uint_eq(next->granted, 0);
+    fence = again->ticket->fence;
+    ck_assert_uint_gt(fence, number);
+    hosts_release(again);
+    HOSTS_UNTIL(next->granted);
+    ck_assert_uint_gt(next->ticket->fence, fence);
+}
+END_TEST
+
+/* A queue of such a width, of the mode of who is cut off. */
+static const struct {
+    uint32_t width;
+    enum backend_mode mode;
+} queues[] = {{1, BACKEND_EXCLUSIVE}, {2, BACKEND_EXCLUSIVE}, {1, BACKEND_SHARED}};
+
+static struct told *queue_up(unsigned mount, enum backend_mode mode, int64_t ttl)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, ttl);
+
+    claim.sequence = claim.wait = true;
+    claim.mode = mode;
+    return hosts_acquire(mount, "d/s-", &claim);
+}
+
+static struct backend_info stat_of(const struct told *told)
+{
+    char name[64];
+
+    ck_assert(backend_name(hosts_mount(told->mount), told->ticket, name, sizeof(name)));
+    return hosts_stat(1, name);
+}
+
+START_TEST(place_that_is_taken_again_does_not_join_who_was_let_in_meanwhile)
+{
+    struct backend_directory directory = {.width = queues[_i].width};
+    struct told *before[2], *again, *after[2], *last;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    for (unsigned i = 0; i < directory.width; i++)
+        before[i] = queue_up(1, BACKEND_EXCLUSIVE, HOSTS_LONG);
+    again = queue_up(0, queues[_i].mode, 600);
+    for (unsigned i = 0; i < directory.width; i++)
+        after[i] = queue_up(2, BACKEND_EXCLUSIVE, HOSTS_LONG);
+    last = queue_up(1, BACKEND_EXCLUSIVE, HOSTS_LONG);
+    redis_proxy_lose(proxy, "", UINT_MAX, true); /* cut off for longer than it counts as alive */
+    HOSTS_UNTIL(hosts_stat(1, "d").waiters == directory.width + 1);
+    for (unsigned i = 0; i < directory.width; i++)
+        hosts_release(before[i]);
+    HOSTS_UNTIL(after[0]->granted && after[directory.width - 1]->granted);
+    redis_proxy_lose(proxy, "", 0, false);
+    hosts_until_up(0);
+    HOSTS_UNTIL(hosts_stat(1, "d").waiters == 2);
+    ck_assert_uint_eq(stat_of(again).holders, 0);
+    ck_assert_uint_eq(stat_of(again).position, directory.width);
+    ck_assert_uint_eq(stat_of(after[0]).position, 0);
+    hosts_pass(700); /* it has asked again, some times */
+    ck_assert_uint_eq(again->granted, 0);
+    ck_assert_uint_eq(after[0]->ended, 0);
+    hosts_release(after[0]);
+    HOSTS_UNTIL(again->granted); /* it has its place, and a number of its own */
+    ck_assert_uint_eq(last->granted, 0);
+    ck_assert_uint_eq(stat_of(again).position, directory.width - 1);
+    ck_assert_uint_eq(stat_of(last).position, directory.width);
+    hosts_release(again);
+    HOSTS_UNTIL(last->granted);
+    ck_assert_uint_eq(stat_of(last).position, directory.width - 1);
+}
+END_TEST
+
+START_TEST(claim_whose_answer_is_lost_is_granted_once)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG), *waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    uint64_t fence;
+
+    redis_proxy_lose(proxy, "granted", 1, true);
+    fence = holder->ticket->fence;
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_uint_gt(waiter->ticket->fence, fence);
+    hosts_pass(100);
+    ck_assert_uint_eq(waiter->granted, 1);
+    ck_assert_int_eq(hosts_stat(1, "L").holders, 1);
+    hosts_release(waiter);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(acquire_whose_answer_is_lost_is_granted_once)
+{
+    struct told *told;
+
+    redis_proxy_lose(proxy, "granted", 2, true);
+    told = hosts_get(0, "L", HOSTS_LONG);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 2);
+    ck_assert_int_eq(hosts_stat(1, "L").holders, 1);
+    hosts_release(told);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(queued_claim_whose_answer_is_lost_stands_in_the_queue_once)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG), *waiter;
+
+    redis_proxy_lose(proxy, "queued", 1, true);
+    waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_int_eq(hosts_stat(1, "L").waiters, 1);
+    hosts_release(waiter);
+    ck_assert_int_eq(hosts_stat(1, "L").waiters, 0);
+    hosts_release(holder);
+    ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(sequence_ticket_whose_answer_is_lost_has_one_name)
+{
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *told, *next;
+    char name[64];
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    redis_proxy_lose(proxy, "granted", 1, true);
+    claim.sequence = claim.wait = true;
+    told = hosts_acquire(0, "d/s-", &claim);
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert(backend_name(hosts_mount(0), told->ticket, name, sizeof(name)));
+    ck_assert_str_eq(name, "d/s-0000000000");
+    next = hosts_acquire(1, "d/s-", &claim);
+    ck_assert_int_eq(next->result, BACKEND_QUEUED);
+    ck_assert(backend_name(hosts_mount(1), next->ticket, name, sizeof(name)));
+    ck_assert_str_eq(name, "d/s-0000000001");
+}
+END_TEST
+
+/* What is done twice by the server must be told as done once: _i of these. */
+static const struct {
+    const char *label, *held; /* the key that is there afterwards */
+} changes[] = {{"release", NULL}, {"rename", "h:M"}, {"convert", "h:L"}, {"revoke", NULL}, {"mkdir", "h:L"}};
+
+START_TEST(change_whose_answer_is_lost_succeeds)
+{
+    struct backend_claim shared = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct backend_directory directory = {.width = 1};
+    struct hosts_done done = {0};
+
+    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    if (_i == 0) {
+        ck_assert_int_eq(hosts_release(told), BACKEND_OK);
+    } else if (_i == 1) {
+        uint64_t fence = told->ticket->fence;
+
+        ck_assert_int_eq(hosts_rename(told, "M"), BACKEND_OK);
+        ck_assert_uint_ge(told->ticket->fence, fence);
+        ck_assert_uint_eq(hosts_stat(1, "M").fence, told->ticket->fence);
+        ck_assert(!hosts_exists("h:L"));
+    } else if (_i == 2) {
+        shared.mode = BACKEND_SHARED;
+        shared.user = told;
+        backend_convert(hosts_mount(0), told->ticket, &shared, hosts_on_done, &done);
+        HOSTS_UNTIL(done.told);
+        ck_assert_int_eq(done.result, BACKEND_OK);
+        ck_assert(hosts_is("h:L", "leasefs:held"));
+    } else if (_i == 3) {
+        ck_assert_int_eq(hosts_revoke(0, "L", 0), BACKEND_OK);
+        HOSTS_UNTIL(told->ended);
+    } else {
+        ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    }
+    ck_assert_msg(redis_proxy_lost(proxy) == 1, "%s: no answer was lost", changes[_i].label);
+    ck_assert(changes[_i].held ? hosts_exists(changes[_i].held) : !hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(rename_over_a_lease_whose_answer_is_lost_is_done_once)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG), *replaced = hosts_get(0, "M", HOSTS_LONG);
+    struct told *waiter = hosts_queue(1, "M", BACKEND_EXCLUSIVE, HOSTS_LONG);
+
+    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    ck_assert_int_eq(hosts_rename_over(told, "M", replaced), BACKEND_OK);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_uint_eq(replaced->ended, 1);
+    ck_assert_int_eq(replaced->why, BACKEND_RELEASED);
+    ck_assert_uint_eq(hosts_stat(1, "M").fence, told->ticket->fence);
+    ck_assert(!hosts_exists("h:L"));
+    ck_assert_uint_eq(waiter->granted, 0);
+    hosts_release(told);
+    HOSTS_UNTIL(waiter->granted);
+}
+END_TEST
+
+START_TEST(acquire_that_is_never_answered_leaves_nothing)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *told;
+
+    redis_proxy_lose(proxy, "granted", UINT_MAX, true);
+    told = hosts_acquire(0, "L", &claim);
+    ck_assert_int_eq(told->result, BACKEND_UNREACHABLE);
+    ck_assert_uint_ge(redis_proxy_lost(proxy), 1);
+    HOSTS_UNTIL(!hosts_exists("h:L"));
+    ck_assert_int_eq(hosts_stat(1, "L").type, BACKEND_NOTHING);
+    redis_proxy_lose(proxy, "granted", 0, false);
+    hosts_get(0, "L", HOSTS_LONG);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("redis_lost");
+    TCase *tcase = tcase_create("lost");
+
+    tcase_set_timeout(tcase, 40);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, lost_message_costs_a_waiter_no_more_than_the_refresh);
+    tcase_add_test(tcase, lock_that_is_handed_over_and_not_claimed_goes_on);
+    tcase_add_test(tcase, who_waited_behind_one_that_queued_again_gets_a_larger_token_too);
+    tcase_add_loop_test(tcase, place_that_is_taken_again_does_not_join_who_was_let_in_meanwhile, 0,
+                        G_N_ELEMENTS(queues));
+    tcase_add_test(tcase, claim_whose_answer_is_lost_is_granted_once);
+    tcase_add_test(tcase, acquire_whose_answer_is_lost_is_granted_once);
+    tcase_add_test(tcase, queued_claim_whose_answer_is_lost_stands_in_the_queue_once);
+    tcase_add_test(tcase, sequence_ticket_whose_answer_is_lost_has_one_name);
+    tcase_add_loop_test(tcase, change_whose_answer_is_lost_succeeds, 0, G_N_ELEMENTS(changes));
+    tcase_add_test(tcase, rename_over_a_lease_whose_answer_is_lost_is_done_once);
+    tcase_add_test(tcase, acquire_that_is_never_answered_leaves_nothing);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,426 @@
+/* check_redis_places: names, keys, terms and identities, as several mounts of a
+ * Redis server see them.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/support/check_main.h"
+#include "tests/unit/hosts_fixture.h"
+
+static struct backend_claim lease;
+
+static void setup(void)
+{
+    hosts_setup();
+    lease = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+}
+
+/* --- names --- */
+
+static const char *const names[] = {
+    "{tag}",      "a{tag}b",      "a{{tag}b", "{",       "{{a}}",  "two words",    "new\nline",
+    "\r\n$1\r\n", "tab\tback\\",  "%s%n",     "*",       "[a-z]?", "\xff\xfe\x80", "\xc3\xa9t\xc3\xa9",
+    "-",          "a-0000000001", "'\"",      "lfs:x:y", " "};
+
+static void use_name(const char *name)
+{
+    struct told *holder, *waiter, *next;
+    char *key = g_strconcat("h:", name, NULL);
+
+    holder = hosts_get(0, name, HOSTS_LONG);
+    ck_assert_int_eq(redis_server_do(hosts_server, "EXISTS %b", key, strlen(key)), 1);
+    ck_assert_int_eq(hosts_acquire(1, name, &lease)->result, BACKEND_BUSY);
+    waiter = hosts_queue(1, name, BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_int_eq(hosts_stat(1, name).type, BACKEND_LOCK);
+    ck_assert_uint_eq(hosts_stat(1, name).fence, holder->ticket->fence);
+    hosts_release(holder);
+    HOSTS_UNTIL(waiter->granted);
+    hosts_release(waiter);
+    /* another client's, and the key that is watched */
+    redis_server_do(hosts_server, "SET %b theirs", key, strlen(key));
+    next = hosts_queue(0, name, BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_pass(20);
+    redis_server_do(hosts_server, "DEL %b", key, strlen(key));
+    HOSTS_UNTIL(next->granted);
+    hosts_release(next);
+    ck_assert_int_eq(redis_server_do(hosts_server, "EXISTS %b", key, strlen(key)), 0);
+    g_free(key);
+}
+
+START_TEST(any_name_that_can_have_side_keys_is_a_lock)
+{
+    use_name(names[_i]);
+}
+END_TEST
+
+START_TEST(name_of_255_bytes_is_a_lock)
+{
+    char name[256];
+
+    memset(name, 'n', sizeof(name) - 1);
+    name[255] = '\0';
+    use_name(name);
+}
+END_TEST
+
+START_TEST(name_whose_side_keys_would_be_elsewhere_is_refused)
+{
+    static const char *const bad[] = {"a}b", "}", "}{tag", "{}", "a{}b", "{}{tag}"};
+    struct backend_directory directory = {.width = 1};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        ck_assert_int_eq(hosts_acquire(0, bad[i], &lease)->result, BACKEND_INVALID);
+        ck_assert_int_eq(hosts_stat(0, bad[i]).type, BACKEND_NOTHING);
+        ck_assert_int_eq(hosts_mkdir(0, bad[i], &directory), BACKEND_INVALID);
+        ck_assert_int_eq(hosts_rename(hosts_get(0, "good", HOSTS_LONG), bad[i]), BACKEND_INVALID);
+        hosts_revoke(0, "good", 0);
+    }
+}
+END_TEST
+
+/* --- names that would be keys of ours --- */
+
+/* Nothing can be done with it, and it is not there, whatever the server has. */
+static void refuse_name(unsigned mount, const char *name)
+{
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim handle = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), ticket = lease;
+    char *prefix = g_strconcat(name, "-", NULL);
+    struct told *own = hosts_get(mount, "own", HOSTS_LONG);
+
+    handle.wait = true;
+    ticket.sequence = true;
+    ck_assert_int_eq(hosts_acquire(mount, name, &lease)->result, BACKEND_INVALID);
+    ck_assert_int_eq(hosts_acquire(mount, name, &handle)->result, BACKEND_INVALID);
+    if (!g_str_has_suffix(name, "}"))
+        ck_assert_int_eq(hosts_acquire(mount, prefix, &ticket)->result, BACKEND_INVALID);
+    ck_assert_int_eq(hosts_mkdir(mount, name, &directory), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_set_directory(mount, name, &directory), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_rename(own, name), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_stat(mount, name).type, BACKEND_NOTHING);
+    ck_assert_int_eq(hosts_revoke(mount, name, 0), BACKEND_MISSING);
+    hosts_release(own);
+    g_free(prefix);
+}
+
+START_TEST(name_that_would_be_a_key_of_ours_is_refused)
+{
+    static const char *const bad[] = {"lfs:f:{build}", "lfs:t:{build}", "lfs:o:{build}", "lfs:d:{build}",
+                                      "lfs:d:{lfs:/}", "lfs:m:0123",    "lfs:",          "lfs:f:{private/x}"};
+    struct told *build;
+
+    hosts_options.prefix = NULL;
+    build = hosts_get(0, "build", HOSTS_LONG);
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++)
+        refuse_name(1, bad[i]);
+    hosts_release(build);
+    hosts_release(hosts_get(1, "build", HOSTS_LONG));
+    hosts_options.prefix = "l"; /* what counts is the key */
+    hosts_options.key = "f{n}";
+    refuse_name(2, "s:f:{build}");
+    hosts_release(hosts_get(2, "lfs:f:{build}", HOSTS_LONG));
+}
+END_TEST
+
+START_TEST(name_that_would_have_the_side_keys_of_another_is_refused)
+{
+    struct backend_directory directory = {.width = 1};
+    struct told *hidden;
+
+    hosts_options.prefix = NULL;
+    ck_assert_int_eq(hosts_mkdir(0, "private", &directory), BACKEND_OK);
+    hidden = hosts_get(0, "private/x", HOSTS_LONG);
+    ck_assert_int_eq(hosts_mkdir(1, "{private", &directory), BACKEND_OK);
+    refuse_name(1, "{private/x}");
+    refuse_name(1, "{own}");
+    hosts_release(hidden);
+    ck_assert_int_eq(redis_server_do(hosts_server, "EXISTS private/x {private/x} lfs:o:{private/x}"), 0);
+}
+END_TEST
+
+START_TEST(prefix_under_which_all_names_would_be_keys_of_ours_is_refused)
+{
+    static const struct {
+        const char *prefix, *key, *error;
+    } bad[] = {{"lfs:", NULL, "begin with lfs:"},
+               {"lfs:app:", NULL, "begin with lfs:"},
+               {"l", "fs:{n}", "begin with lfs:"},
+               {NULL, "{{n}}", "all {tag}"}};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        struct backend *backend;
+        char error[256] = "";
+
+        hosts_options.prefix = bad[i].prefix;
+        hosts_options.key = bad[i].key;
+        ck_assert_int_eq(redis_new(&hosts_options, &backend, error, sizeof(error)), -EINVAL);
+        ck_assert_msg(strstr(error, bad[i].error), "%s", error);
+    }
+}
+END_TEST
+
+START_TEST(name_is_not_the_root_of_the_mount_whose_prefix_it_is)
+{
+    static const char *const prefixes[] = {"app:", "app/", "app", "{app}"};
+    struct backend_directory wide = {.width = 9, .ttl = 1234};
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(prefixes); i++) {
+        char *name = g_strdup(prefixes[i]);
+
+        if (g_str_has_suffix(name, "/"))
+            name[strlen(name) - 1] = '\0';
+        hosts_options.prefix = prefixes[i];
+        hosts_until_up(2 + i);
+        hosts_options.prefix = NULL;
+        hosts_mkdir(1, name, &wide); /* may be refused */
+        hosts_set_directory(1, name, &wide);
+        ck_assert_msg(hosts_stat(2 + i, "").directory.width == 1, "%s", prefixes[i]);
+        ck_assert_int_eq(hosts_set_directory(2 + i, "", &wide), BACKEND_OK);
+        ck_assert_uint_eq(hosts_stat(2 + i, "").directory.width, 9);
+        ck_assert_uint_eq(hosts_stat(1, "").directory.width, 1);
+        g_free(name);
+    }
+}
+END_TEST
+
+/* --- keys --- */
+
+START_TEST(mounts_of_different_prefixes_do_not_see_each_other)
+{
+    struct told *waiter;
+
+    hosts_until_up(0);
+    hosts_options.prefix = "other:";
+    hosts_until_up(1);
+    hosts_get(0, "L", HOSTS_LONG);
+    ck_assert_int_eq(hosts_stat(1, "L").type, BACKEND_NOTHING);
+    hosts_get(1, "L", HOSTS_LONG);
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_int_eq(hosts_revoke(0, "L", 0), BACKEND_OK);
+    hosts_pass(50);
+    ck_assert_uint_eq(waiter->granted, 0);
+    ck_assert(!hosts_exists("h:L"));
+    ck_assert(hosts_exists("other:L"));
+}
+END_TEST
+
+START_TEST(template_makes_the_keys_of_another_client)
+{
+    struct told *waiter, *holder;
+
+    hosts_options.prefix = NULL;
+    hosts_options.key = "redlock:{app}:{n}:lock";
+    redis_server_do(hosts_server, "SET redlock:{app}:L:lock theirs");
+    waiter = hosts_queue(0, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_pass(50);
+    redis_server_do(hosts_server, "DEL redlock:{app}:L:lock");
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert(hosts_exists("redlock:{app}:L:lock"));
+    ck_assert(hosts_exists("lfs:o:redlock:{app}:L:lock"));
+    holder = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_release(waiter);
+    HOSTS_UNTIL(holder->granted);
+}
+END_TEST
+
+/* --- fencing --- */
+
+START_TEST(fencing_tokens_are_whole_numbers_to_the_last_digit)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    uint64_t fence = holder->ticket->fence;
+    char number[24];
+
+    ck_assert_uint_gt(fence, UINT64_C(1000000000000000));
+    g_snprintf(number, sizeof(number), "%" G_GUINT64_FORMAT, fence);
+    ck_assert_msg(hosts_is("lfs:f:{h:L}", number), "not kept as %s", number);
+    ck_assert_uint_eq(hosts_stat(1, "L").fence, fence);
+    ck_assert_uint_eq(hosts_acquire(1, "L", &lease)->holder.fence, fence);
+    ck_assert_int_eq(hosts_revoke(1, "L", fence - 1), BACKEND_STALE);
+    ck_assert_int_eq(hosts_revoke(1, "L", fence), BACKEND_OK);
+    HOSTS_UNTIL(holder->ended);
+    ck_assert_int_eq(holder->why, BACKEND_RELEASED);
+    /* a number that is far ahead, as of a server whose clock was */
+    redis_server_do(hosts_server, "SET lfs:f:{h:L} 8999999999999998");
+    holder = hosts_get(1, "L", HOSTS_LONG);
+    ck_assert_uint_eq(holder->ticket->fence, UINT64_C(8999999999999999));
+    ck_assert_uint_eq(hosts_stat(0, "L").fence, UINT64_C(8999999999999999));
+    hosts_release(holder);
+    ck_assert_uint_eq(hosts_get(0, "L", HOSTS_LONG)->ticket->fence, UINT64_C(9000000000000000));
+}
+END_TEST
+
+/* --- the lock-delay --- */
+
+/* How the holder ends: expired, broken, lost; a plain lock or a sequence ticket. */
+enum { EXPIRED, BROKEN, LOST, RELEASED, WAYS };
+
+START_TEST(lock_delay_keeps_others_off_after_an_end_against_the_holders_will)
+{
+    int way = _i / 2;
+    bool sequence = _i % 2;
+    struct backend_directory directory = {.width = 1, .delay = 500};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 600), next = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *holder, *waiter;
+    const char *name = sequence ? "d/s-" : "d/L";
+    clock_ms ended;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    if (way == BROKEN)
+        claim.ttl = HOSTS_LONG; /* the waiter knows of that deadline */
+    claim.sequence = next.sequence = sequence;
+    next.wait = true;
+    holder = hosts_acquire(0, name, &claim);
+    ck_assert_int_eq(holder->result, BACKEND_OK);
+    holder->renews = way == LOST;
+    waiter = hosts_acquire(1, name, &next);
+    ck_assert_int_eq(waiter->result, BACKEND_QUEUED);
+    ended = clock_now();
+    if (way == RELEASED) {
+        hosts_release(holder);
+    } else if (way == BROKEN) {
+        ck_assert_int_eq(hosts_revoke(1, sequence ? "d/s-0000000000" : name, 0), BACKEND_OK);
+    } else if (way == LOST) {
+        hosts_close(0); /* its mount dies: it expires */
+        ended = holder->at + 600 - 50;
+    } else {
+        HOSTS_UNTIL(holder->ended);
+        ended = holder->at - 20;
+    }
+    HOSTS_UNTIL(waiter->granted);
+    if (way == RELEASED)
+        ck_assert_int_lt(waiter->at - ended, 300);
+    else
+        ck_assert_msg(waiter->at - ended >= 490 && waiter->at - ended < 1000, "%lld ms",
+                      (long long)(waiter->at - ended));
+}
+END_TEST
+
+START_TEST(place_that_was_broken_while_it_waited_delays_nobody)
+{
+    struct backend_directory directory = {.width = 1, .delay = 5000};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *holder, *broken, *next;
+    clock_ms released;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    holder = hosts_acquire(0, "d/s-", &claim);
+    broken = hosts_acquire(0, "d/s-", &claim);
+    next = hosts_acquire(1, "d/s-", &claim);
+    ck_assert_int_eq(hosts_revoke(1, "d/s-0000000001", 0), BACKEND_OK);
+    HOSTS_UNTIL(broken->ended);
+    released = clock_now();
+    hosts_release(holder);
+    HOSTS_UNTIL(next->granted);
+    ck_assert_int_lt(next->at - released, 1000);
+}
+END_TEST
+
+/* --- mounts that start again --- */
+
+static GString *found_names;
+static uint64_t found_fence;
+
+static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
+{
+    (void)arg, (void)meta;
+    ck_assert(ticket->held);
+    ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
+    g_string_append_printf(found_names, "%s;", name);
+    found_fence = MAX(found_fence, ticket->fence);
+}
+
+static const char *recover(unsigned mount)
+{
+    hosts_until_up(mount);
+    g_string_truncate(found_names, 0);
+    backend_recover(hosts_mount(mount), on_found, NULL);
+    return found_names->str;
+}
+
+START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
+{
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *renamed, *waiter, *released, *other;
+    uint64_t fence;
+
+    found_names = g_string_new(NULL);
+    hosts_options.identity = "host:/mnt/locks";
+    hosts_until_up(0);
+    hosts_options.identity = "another:/mnt/locks";
+    hosts_until_up(1);
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    renamed = hosts_get(0, "old", HOSTS_LONG);
+    ck_assert_int_eq(hosts_rename(renamed, "new\nname"), BACKEND_OK);
+    released = hosts_get(0, "released", HOSTS_LONG);
+    other = hosts_get(1, "other", HOSTS_LONG);
+    hosts_release(released);
+    claim.sequence = claim.wait = true;
+    fence = hosts_acquire(0, "d/s-", &claim)->ticket->fence;
+    claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG); /* ends with its handle */
+    hosts_acquire(0, "flock", &claim);
+    hosts_close(0);
+
+    hosts_options.identity = "third:/mnt/locks";
+    ck_assert_str_eq(recover(2), "");
+    hosts_options.identity = "host:/mnt/locks";
+    recover(0);
+    ck_assert_ptr_nonnull(strstr(found_names->str, "new\nname;"));
+    ck_assert_ptr_nonnull(strstr(found_names->str, "d/s-0000000000;"));
+    ck_assert_uint_eq(found_names->len, strlen("new\nname;d/s-0000000000;"));
+    ck_assert_uint_eq(found_fence, fence);
+
+    /* what was found is told on the new channel, and can be waited for */
+    ck_assert_uint_eq(backend_counts(hosts_mount(0)).locks, 2);
+    waiter = hosts_queue(1, "new\nname", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_int_eq(hosts_revoke(1, "new\nname", 0), BACKEND_OK);
+    HOSTS_UNTIL(waiter->granted);
+    HOSTS_UNTIL(backend_counts(hosts_mount(0)).locks == 1);
+    ck_assert_uint_eq(other->ended, 0);
+    g_string_free(found_names, TRUE);
+}
+END_TEST
+
+START_TEST(lease_that_ran_out_is_not_found_again)
+{
+    struct told *told;
+
+    found_names = g_string_new(NULL);
+    hosts_options.identity = "host:/mnt/locks";
+    told = hosts_get(0, "L", 300);
+    hosts_close(0);
+    HOSTS_UNTIL(!hosts_exists("h:L"));
+    hosts_get(1, "L", HOSTS_LONG);
+    hosts_close(1); /* of the same identity: this one is */
+    ck_assert_str_eq(recover(0), "L;");
+    ck_assert_ptr_null(told->ticket);
+    g_string_free(found_names, TRUE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("redis_places");
+    TCase *tcase = tcase_create("places");
+
+    tcase_set_timeout(tcase, 40);
+    tcase_add_checked_fixture(tcase, setup, hosts_teardown);
+    tcase_add_loop_test(tcase, any_name_that_can_have_side_keys_is_a_lock, 0, G_N_ELEMENTS(names));
+    tcase_add_test(tcase, name_of_255_bytes_is_a_lock);
+    tcase_add_test(tcase, name_whose_side_keys_would_be_elsewhere_is_refused);
+    tcase_add_test(tcase, name_that_would_be_a_key_of_ours_is_refused);
+    tcase_add_test(tcase, name_that_would_have_the_side_keys_of_another_is_refused);
+    tcase_add_test(tcase, prefix_under_which_all_names_would_be_keys_of_ours_is_refused);
+    tcase_add_test(tcase, name_is_not_the_root_of_the_mount_whose_prefix_it_is);
+    tcase_add_test(tcase, mounts_of_different_prefixes_do_not_see_each_other);
+    tcase_add_test(tcase, template_makes_the_keys_of_another_client);
+    tcase_add_test(tcase, fencing_tokens_are_whole_numbers_to_the_last_digit);
+    tcase_add_loop_test(tcase, lock_delay_keeps_others_off_after_an_end_against_the_holders_will, 0, 2 * WAYS);
+    tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
+    tcase_add_test(tcase, leases_are_found_again_by_the_mount_of_the_same_identity);
+    tcase_add_test(tcase, lease_that_ran_out_is_not_found_again);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,190 @@
+/* conn_fixture: a redis_conn on a loop of its own, and what it tells. */
+#include "tests/unit/conn_fixture.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "backend/log.h"
+
+struct ev_loop *conn_loop;
+struct redis_conn *conn;
+struct redis_conn_options conn_options;
+struct conn_told conn_told;
+
+const struct redis_script conn_scripts[] = {
+    {"count", "return redis.call('INCR', KEYS[1])"},
+    {"echo", "return ARGV[1]"},
+};
+
+static unsigned answers;
+static clock_ms patience;
+
+static void on_up(void *context)
+{
+    (void)context;
+    ck_assert(redis_conn_is_up(conn));
+    ck_assert_str_eq(redis_conn_error(conn), "");
+    conn_told.ups++;
+    if (conn_told.on_up)
+        conn_told.on_up();
+}
+
+static void on_down(void *context, const char *why)
+{
+    (void)context;
+    ck_assert(!redis_conn_is_up(conn));
+    conn_told.downs++;
+    g_strlcpy(conn_told.why, why, sizeof(conn_told.why));
+}
+
+static void on_message(void *context, const char *data, size_t length)
+{
+    (void)context;
+    conn_told.messages++;
+    g_snprintf(conn_told.message, sizeof(conn_told.message), "%.*s", (int)length, data);
+}
+
+static void on_changed(void *context, const char *key, size_t length)
+{
+    (void)context;
+    if (key) {
+        conn_told.changes++;
+        g_snprintf(conn_told.key, sizeof(conn_told.key), "%.*s", (int)length, key);
+    } else {
+        conn_told.all_changes++;
+    }
+}
+
+static const struct redis_conn_events events = {
+    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed};
+
+void conn_setup(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    log_set_level(LOG_LEVEL_ERROR);
+    conn_told = (struct conn_told){0};
+    answers = 0;
+    conn_options = (struct redis_conn_options){
+        .timeout = 5000, .command_timeout = 500, .connect_timeout = 500, .channel = "lfs:me", .keepalive = true};
+    conn_loop = ev_loop_new(EVFLAG_AUTO);
+    conn = NULL;
+}
+
+void conn_teardown(void)
+{
+    redis_conn_free(conn);
+    ev_loop_destroy(conn_loop);
+}
+
+static void open_given(void)
+{
+    conn = redis_conn_new(&conn_options, conn_scripts, 2);
+    ck_assert(!redis_conn_is_up(conn));
+    redis_conn_start(conn, conn_loop, &events, NULL);
+    patience = clock_now() + 20000;
+}
+
+void conn_open(const char *socket)
+{
+    conn_options.uri.path = (char *)socket;
+    open_given();
+}
+
+void conn_open_host(const char *host, uint16_t port)
+{
+    conn_options.uri.host = (char *)host;
+    conn_options.uri.port = port;
+    open_given();
+}
+
+static void on_turn_ends(struct ev_loop *loop, struct ev_timer *timer, int happened)
+{
+    (void)timer, (void)happened;
+    ev_break(loop, EVBREAK_ONE);
+}
+
+static void turn(int64_t milliseconds)
+{
+    struct ev_timer timer;
+
+    ev_timer_init(&timer, on_turn_ends, (double)milliseconds / 1000, 0);
+    ev_timer_start(conn_loop, &timer);
+    ev_run(conn_loop, EVRUN_ONCE);
+    ev_timer_stop(conn_loop, &timer);
+}
+
+void conn_turn(void)
+{
+    ck_assert_msg(clock_now() < patience, "nothing comes; %s",
+                  redis_conn_is_up(conn) ? "it is up" : redis_conn_error(conn));
+    turn(1000);
+}
+
+void conn_until_up(void)
+{
+    CONN_UNTIL(redis_conn_is_up(conn));
+}
+
+void conn_pass(int64_t milliseconds)
+{
+    clock_ms end = clock_now() + milliseconds, now;
+
+    while ((now = clock_now()) < end)
+        turn(end - now);
+}
+
+static void on_answered(void *arg, const struct redis_answer *given)
+{
+    struct conn_answer *answer = arg;
+
+    if (!answer)
+        return;
+    answer->times++;
+    answer->outcome = given->outcome;
+    answer->sent = given->sent;
+    answer->repeated = given->repeated;
+    answer->when = ++answers;
+    ck_assert_int_eq(given->reply != NULL, given->outcome == REDIS_REPLY || given->outcome == REDIS_ERROR);
+    if (!given->reply)
+        return;
+    answer->type = given->reply->type;
+    answer->integer = given->reply->integer;
+    if (given->reply->str)
+        g_strlcpy(answer->text, given->reply->str, sizeof(answer->text));
+}
+
+uint64_t conn_command(struct conn_answer *answer, const char *words)
+{
+    char **split = g_strsplit(words, " ", -1);
+    struct redis_argument arguments[16];
+    size_t count = 0;
+    uint64_t id;
+
+    for (; split[count]; count++)
+        arguments[count] = (struct redis_argument){split[count], strlen(split[count])};
+    id = redis_conn_command(conn, arguments, count, 0, on_answered, answer);
+    ck_assert_uint_ne(id, 0);
+    g_strfreev(split);
+    return id;
+}
+
+uint64_t conn_call(struct conn_answer *answer, const struct redis_script *script, const char *key, const char *argument)
+{
+    const struct redis_argument arguments[] = {{key, strlen(key)}, {argument, strlen(argument)}};
+
+    return redis_conn_call(conn, script, 1, arguments, 2, 0, on_answered, answer);
+}
+
+uint64_t conn_watch(struct conn_answer *answer, const char *key)
+{
+    return redis_conn_watch(conn, key, strlen(key), on_answered, answer);
+}
+
+struct conn_answer conn_get(const char *words)
+{
+    struct conn_answer answer = {0};
+
+    conn_command(&answer, words);
+    CONN_UNTIL(answer.times);
+    return answer;
+}

@@ -1,0 +1,403 @@
+/* hosts_fixture: several mounts of one real Redis server, on one loop. */
+#include "tests/unit/hosts_fixture.h"
+
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/log.h"
+
+#define PATIENCE 20000 /* ms from the set-up */
+
+struct ev_loop *hosts_loop;
+struct redis_server *hosts_server;
+struct redis_options hosts_options;
+
+static struct backend *mounts[HOSTS];
+static GPtrArray *all_told;
+static redisContext *spy;
+static unsigned number;
+static clock_ms patience;
+
+/* --- what is told --- */
+
+static void note(struct told *told)
+{
+    told->when = ++number;
+    told->at = clock_now();
+}
+
+static void on_granted(void *context, struct backend_ticket *ticket)
+{
+    struct told *told = ticket->user;
+
+    (void)context;
+    ck_assert(ticket->held);
+    ck_assert_msg(ticket->deadline > clock_now(), "granted when it is over");
+    told->granted++;
+    note(told);
+}
+
+static void on_due(void *context, struct backend_ticket *ticket)
+{
+    struct told *told = ticket->user;
+    struct backend_renewal renewal = {.ticket = ticket, .ttl = ticket->ttl, .due = ticket->ttl / 3};
+
+    (void)context;
+    if (told && told->renews)
+        backend_renew(mounts[told->mount], &renewal, 1);
+}
+
+static void on_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
+{
+    struct told *told = ticket->user;
+
+    (void)context;
+    if (!told)
+        return; /* one that was recovered */
+    told->ended++;
+    told->why = why;
+    told->deadline = ticket->deadline;
+    told->ticket = NULL;
+    note(told);
+}
+
+static void on_wanted(void *context, struct backend_ticket *ticket)
+{
+    struct told *told = ticket->user;
+
+    (void)context;
+    if (told)
+        told->wanted++;
+}
+
+static const struct backend_events events = {
+    .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted};
+
+/* --- mounts --- */
+
+static void setup(const char *const *arguments)
+{
+    signal(SIGPIPE, SIG_IGN);
+    log_set_level(g_getenv("HOSTS_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
+    hosts_server = redis_server_start(arguments);
+    hosts_loop = ev_loop_new(EVFLAG_AUTO);
+    hosts_options = (struct redis_options){.prefix = "h:",
+                                           .seed = 1,
+                                           .conn = {.timeout = HOSTS_TIMEOUT,
+                                                    .command_timeout = HOSTS_COMMAND_TIMEOUT,
+                                                    .connect_timeout = HOSTS_COMMAND_TIMEOUT,
+                                                    .uri.path = (char *)redis_server_socket(hosts_server)}};
+    all_told = g_ptr_array_new_with_free_func(g_free);
+    patience = clock_now() + PATIENCE;
+}
+
+void hosts_setup(void)
+{
+    setup(NULL);
+}
+
+void hosts_setup_aof(void)
+{
+    static const char *const arguments[] = {"--appendonly", "yes", NULL};
+
+    setup(arguments);
+}
+
+void hosts_teardown(void)
+{
+    for (unsigned i = 0; i < HOSTS; i++)
+        hosts_close(i);
+    if (spy)
+        redisFree(spy);
+    spy = NULL;
+    ev_loop_destroy(hosts_loop);
+    g_ptr_array_unref(all_told);
+    redis_server_free(hosts_server);
+}
+
+struct backend *hosts_mount(unsigned mount)
+{
+    char error[256];
+
+    if (!mounts[mount]) {
+        hosts_options.seed++;
+        ck_assert_msg(redis_new(&hosts_options, &mounts[mount], error, sizeof(error)) == 0, "%s", error);
+        backend_start(mounts[mount], hosts_loop, &events, NULL);
+        hosts_until_up(mount); /* its requests have short times */
+    }
+    return mounts[mount];
+}
+
+void hosts_close(unsigned mount)
+{
+    for (guint i = 0; i < all_told->len; i++) {
+        struct told *told = all_told->pdata[i];
+
+        if (told->mount == mount)
+            told->ticket = NULL;
+    }
+    backend_free(mounts[mount]);
+    mounts[mount] = NULL;
+}
+
+static bool is_up(unsigned mount)
+{
+    struct backend_status status;
+    bool up;
+
+    backend_status(hosts_mount(mount), &status);
+    up = !status.away;
+    backend_status_clear(&status);
+    return up;
+}
+
+void hosts_until_up(unsigned mount)
+{
+    HOSTS_UNTIL(is_up(mount));
+}
+
+/* --- the loop --- */
+
+static void on_turn_ends(struct ev_loop *loop, struct ev_timer *timer, int happened)
+{
+    (void)timer, (void)happened;
+    ev_break(loop, EVBREAK_ONE);
+}
+
+static void turn(int64_t milliseconds)
+{
+    struct ev_timer timer;
+
+    ev_now_update(hosts_loop);
+    ev_timer_init(&timer, on_turn_ends, (double)milliseconds / 1000, 0);
+    ev_timer_start(hosts_loop, &timer);
+    ev_run(hosts_loop, EVRUN_ONCE);
+    ev_timer_stop(hosts_loop, &timer);
+}
+
+void hosts_turn(void)
+{
+    ck_assert_msg(clock_now() < patience, "waited %d s for what did not happen", PATIENCE / 1000);
+    turn(100);
+}
+
+void hosts_patience(void)
+{
+    patience = clock_now() + PATIENCE;
+}
+
+void hosts_pass(int64_t milliseconds)
+{
+    clock_ms end = clock_now() + milliseconds, now;
+
+    while ((now = clock_now()) < end)
+        turn(end - now);
+}
+
+/* --- calls --- */
+
+static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                        const struct backend_info *holder)
+{
+    struct told *told = arg;
+
+    ck_assert_msg(!told->answered, "answered twice");
+    told->answered = true;
+    told->result = result;
+    told->ticket = ticket;
+    if (holder) {
+        told->holder = *holder;
+        told->holder.meta = told->holder.content = NULL;
+    }
+    note(told);
+}
+
+struct backend_claim hosts_claim(enum backend_kind kind, int64_t ttl)
+{
+    return (struct backend_claim){.kind = kind, .ttl = ttl, .due = ttl / 3, .end = BACKEND_RANGE_MAX};
+}
+
+struct told *hosts_ask(unsigned mount, const char *name, const struct backend_claim *claim)
+{
+    struct told *told = g_new0(struct told, 1);
+    struct backend_claim own = *claim;
+
+    g_ptr_array_add(all_told, told);
+    own.user = told;
+    told->mount = mount;
+    told->renews = true;
+    told->ticket = backend_acquire(hosts_mount(mount), name, &own, on_acquired, told);
+    return told;
+}
+
+struct told *hosts_acquire(unsigned mount, const char *name, const struct backend_claim *claim)
+{
+    struct told *told = hosts_ask(mount, name, claim);
+
+    HOSTS_UNTIL(told->answered);
+    return told;
+}
+
+struct told *hosts_get(unsigned mount, const char *name, int64_t ttl)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, ttl);
+    struct told *told = hosts_acquire(mount, name, &claim);
+
+    ck_assert_msg(told->result == BACKEND_OK, "%s: %s", name, backend_result_name(told->result));
+    return told;
+}
+
+struct told *hosts_queue(unsigned mount, const char *name, enum backend_mode mode, int64_t ttl)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, ttl);
+    struct told *told;
+
+    claim.mode = mode;
+    claim.wait = true;
+    told = hosts_acquire(mount, name, &claim);
+    ck_assert_msg(told->result == BACKEND_QUEUED, "%s: %s", name, backend_result_name(told->result));
+    return told;
+}
+
+void hosts_on_done(void *arg, enum backend_result result)
+{
+    struct hosts_done *done = arg;
+
+    ck_assert_msg(!done->told, "completed twice");
+    *done = (struct hosts_done){.told = true, .result = result};
+}
+
+static enum backend_result wait_for(struct hosts_done *done)
+{
+    HOSTS_UNTIL(done->told);
+    return done->result;
+}
+
+enum backend_result hosts_release(struct told *told)
+{
+    struct hosts_done done = {0};
+    struct backend_ticket *ticket = told->ticket;
+
+    ck_assert_ptr_nonnull(ticket);
+    told->ticket = NULL;
+    backend_release(mounts[told->mount], ticket, hosts_on_done, &done);
+    return wait_for(&done);
+}
+
+void hosts_let_go(struct told *told)
+{
+    struct backend_ticket *ticket = told->ticket;
+
+    told->ticket = NULL;
+    backend_release(mounts[told->mount], ticket, NULL, NULL);
+}
+
+enum backend_result hosts_mkdir(unsigned mount, const char *name, const struct backend_directory *directory)
+{
+    struct hosts_done done = {0};
+
+    backend_mkdir(hosts_mount(mount), name, directory, hosts_on_done, &done);
+    return wait_for(&done);
+}
+
+enum backend_result hosts_set_directory(unsigned mount, const char *name, const struct backend_directory *directory)
+{
+    struct hosts_done done = {0};
+
+    backend_set_directory(hosts_mount(mount), name, directory, hosts_on_done, &done);
+    return wait_for(&done);
+}
+
+enum backend_result hosts_revoke(unsigned mount, const char *name, uint64_t fence)
+{
+    struct hosts_done done = {0};
+
+    backend_revoke(hosts_mount(mount), name, fence, hosts_on_done, &done);
+    return wait_for(&done);
+}
+
+enum backend_result hosts_rename(struct told *told, const char *name)
+{
+    return hosts_rename_over(told, name, NULL);
+}
+
+enum backend_result hosts_rename_over(struct told *told, const char *name, struct told *replaced)
+{
+    struct hosts_done done = {0};
+
+    backend_rename(mounts[told->mount], told->ticket, name, replaced ? replaced->ticket : NULL, hosts_on_done, &done);
+    return wait_for(&done);
+}
+
+struct known {
+    bool told;
+    struct backend_info info;
+};
+
+static void on_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct known *known = arg;
+
+    ck_assert_msg(result == BACKEND_OK, "stat: %s", backend_result_name(result));
+    known->told = true;
+    known->info = *info;
+    known->info.meta = known->info.content = NULL;
+}
+
+struct backend_info hosts_stat(unsigned mount, const char *name)
+{
+    struct known known = {0};
+
+    backend_stat(hosts_mount(mount), name, on_known, &known);
+    HOSTS_UNTIL(known.told);
+    return known.info;
+}
+
+/* --- the server --- */
+
+bool hosts_exists(const char *key)
+{
+    return redis_server_do(hosts_server, "EXISTS %s", key) == 1;
+}
+
+bool hosts_is(const char *key, const char *value)
+{
+    return redis_server_do(hosts_server, "EVAL %s 1 %s %s", "return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0",
+                           key, value) == 1;
+}
+
+void hosts_spy(void)
+{
+    redisReply *reply;
+
+    spy = redisConnectUnix(redis_server_socket(hosts_server));
+    ck_assert(!spy->err);
+    reply = redisCommand(spy, "PSUBSCRIBE lfs:*");
+    ck_assert_ptr_nonnull(reply);
+    freeReplyObject(reply);
+}
+
+unsigned hosts_heard(const char *what, unsigned *ret_channels)
+{
+    GHashTable *channels = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    unsigned heard = 0;
+    redisReply *reply;
+    bool all = false;
+
+    redisAppendCommand(spy, "PING");
+    while (!all) {
+        ck_assert_int_eq(redisGetReply(spy, (void **)&reply), REDIS_OK);
+        all = reply->elements != 4; /* the answer to PING: everything before was heard */
+        if (!all && g_str_has_prefix(reply->element[3]->str, what)) {
+            heard++;
+            g_hash_table_add(channels, g_strdup(reply->element[2]->str));
+        }
+        freeReplyObject(reply);
+    }
+    if (ret_channels)
+        *ret_channels = g_hash_table_size(channels);
+    g_hash_table_unref(channels);
+    return heard;
+}

@@ -1,0 +1,104 @@
+/* hosts_fixture: several mounts of one real Redis server, on one loop.
+ *
+ * Each mount is a Redis backend of its own, with short timeouts.  What it tells
+ * of a ticket is noted in the ticket's `struct told`.
+ */
+#ifndef TESTS_UNIT_HOSTS_FIXTURE_H
+#define TESTS_UNIT_HOSTS_FIXTURE_H
+
+#include <check.h>
+#include <ev.h>
+#include <glib.h>
+
+#include "backend/backend.h"
+#include "backend/redis/redis.h"
+#include "tests/support/redis_server.h"
+
+enum { HOSTS = 6 };
+
+#define HOSTS_LONG 60000 /* a term that does not end during a check */
+#define HOSTS_TIMEOUT 800
+#define HOSTS_COMMAND_TIMEOUT 300
+
+extern struct ev_loop *hosts_loop;
+extern struct redis_server *hosts_server;
+/* Of the mounts that are opened next; the set-up gives the prefix "h:" and the server's socket. */
+extern struct redis_options hosts_options;
+
+struct told {
+    unsigned mount;
+    struct backend_ticket *ticket; /* NULL: refused, released or ended */
+    bool answered;
+    bool renews; /* at each `due`, as the filesystem does; default true */
+    enum backend_result result;
+    unsigned granted, wanted, ended;
+    enum backend_end why;
+    unsigned when;              /* the number of the last event or answer, over all mounts */
+    clock_ms at;                /* its time */
+    clock_ms deadline;          /* of the ticket when it ended */
+    struct backend_info holder; /* of a refusal; without meta and content */
+};
+
+/* Checked fixtures; the second with a server that keeps an AOF. */
+void hosts_setup(void);
+void hosts_setup_aof(void);
+void hosts_teardown(void);
+
+/* Opened when it is first named, or after hosts_close, with the hosts_options of that time; it is up then. */
+struct backend *hosts_mount(unsigned mount);
+/* Frees it; its tickets stay in the server unless they were released before. */
+void hosts_close(unsigned mount);
+void hosts_until_up(unsigned mount);
+
+/* One turn of the loop; ends the check 20 s after the set-up, or after the last call of hosts_patience. */
+void hosts_turn(void);
+void hosts_patience(void);
+
+#define HOSTS_UNTIL(condition)                                                                                         \
+    do {                                                                                                               \
+        while (!(condition))                                                                                           \
+            hosts_turn();                                                                                              \
+    } while (0)
+
+/* Turns until `milliseconds` have passed: to see that nothing comes. */
+void hosts_pass(int64_t milliseconds);
+
+struct backend_claim hosts_claim(enum backend_kind kind, int64_t ttl);
+/* Asks; the answer comes later.  The structure ends with the check. */
+struct told *hosts_ask(unsigned mount, const char *name, const struct backend_claim *claim);
+/* Waits for the answer. */
+struct told *hosts_acquire(unsigned mount, const char *name, const struct backend_claim *claim);
+/* An exclusive lease, which must be granted. */
+struct told *hosts_get(unsigned mount, const char *name, int64_t ttl);
+/* A flock that waits, which must be queued. */
+struct told *hosts_queue(unsigned mount, const char *name, enum backend_mode mode, int64_t ttl);
+
+/* Each waits for the answer. */
+enum backend_result hosts_release(struct told *told);
+enum backend_result hosts_mkdir(unsigned mount, const char *name, const struct backend_directory *directory);
+enum backend_result hosts_set_directory(unsigned mount, const char *name, const struct backend_directory *directory);
+enum backend_result hosts_revoke(unsigned mount, const char *name, uint64_t fence);
+enum backend_result hosts_rename(struct told *told, const char *name);
+enum backend_result hosts_rename_over(struct told *told, const char *name, struct told *replaced);
+struct backend_info hosts_stat(unsigned mount, const char *name); /* without meta and content */
+
+/* Does not wait, nor tell. */
+void hosts_let_go(struct told *told);
+
+/* For other calls: a completion that sets what `arg` points to. */
+struct hosts_done {
+    bool told;
+    enum backend_result result;
+};
+void hosts_on_done(void *arg, enum backend_result result);
+
+bool hosts_exists(const char *key);
+/* Whether the string at `key` is `value`. */
+bool hosts_is(const char *key, const char *value);
+
+/* Hears all messages to mounts from now on. */
+void hosts_spy(void);
+/* Those since the last call that begin with `what` ("g ": it holds), and of those how many channels. */
+unsigned hosts_heard(const char *what, unsigned *ret_channels);
+
+#endif

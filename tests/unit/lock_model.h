@@ -1,0 +1,80 @@
+/* lock_model: a naive lockspace to compare with.
+ *
+ * Keeps what is held and what waits in plain arrays and looks at all of it each
+ * time; what a party holds of byte ranges is a map of bytes, as POSIX describes
+ * it.  Knows ordinary locks only, by number, and nothing of names, directories
+ * or sequences.  Events are written to `log`, as "granted 7;" with the fencing
+ * token, except `dropped`, whose order is not promised: they are counted.
+ */
+#ifndef TESTS_UNIT_LOCK_MODEL_H
+#define TESTS_UNIT_LOCK_MODEL_H
+
+#include "backend/backend.h"
+
+/* The last cell stands for all bytes from there to BACKEND_RANGE_MAX. */
+enum { MODEL_LOCKS = 3, MODEL_PARTIES = 5, MODEL_CELLS = 12, MODEL_TICKETS = 200 };
+
+struct model_ticket {
+    bool used;
+    bool held;
+    unsigned lock;
+    enum backend_kind kind;
+    enum backend_mode mode;
+    uint64_t handle;
+    uint64_t party;
+    unsigned first, last; /* cells */
+    uint64_t fence;
+    uint64_t part;
+    int64_t ttl;
+    int64_t due_after;
+    clock_ms deadline;
+    clock_ms due;
+    struct backend_ticket *real; /* its counterpart; NULL for ranges that a party holds */
+};
+
+struct lock_model {
+    struct model_ticket tickets[MODEL_TICKETS];
+    struct model_ticket cells[MODEL_LOCKS][MODEL_PARTIES][MODEL_CELLS]; /* one ticket has the same in all its cells */
+    uint64_t granted[MODEL_LOCKS];                                      /* highest token ever */
+    uint64_t next_fence;
+    uint64_t next_part;
+    clock_ms now;
+    GString *log;
+    unsigned dropped;
+};
+
+/* A ticket, or a run of cells, that somebody holds or waits for. */
+struct model_view {
+    struct model_ticket t;
+    struct model_ticket *origin; /* NULL for a run of cells */
+};
+
+struct lock_model *lock_model_new(void);
+void lock_model_free(struct lock_model *m);
+
+/* All of a lock in the order of numbers: the holders, or those that wait. */
+unsigned lock_model_views(const struct lock_model *m, unsigned lock, bool held, struct model_view *views);
+
+/* What keeps a claim, or a ticket that waits, from holding; false if nothing. */
+bool lock_model_obstacle(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_obstacle);
+/* The same as F_GETLK is told it: of those that hold the one with the lowest range. */
+bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_obstacle);
+
+/* `wanted` describes the claim; OK and QUEUED set *ret_ticket (NULL for a range that a party now holds). */
+enum backend_result lock_model_acquire(struct lock_model *m, const struct model_ticket *wanted, bool wait,
+                                       struct model_ticket **ret_ticket);
+void lock_model_release(struct lock_model *m, struct model_ticket *t);
+void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t party, unsigned first, unsigned last);
+enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket *t, const struct model_ticket *wanted);
+void lock_model_renew(struct lock_model *m, struct model_ticket *t, int64_t ttl, int64_t due_after);
+enum backend_result lock_model_revoke(struct lock_model *m, unsigned lock, uint64_t fence);
+/* `replaced`: what gives way if it holds the lock, and nobody else does; NULL: nothing. */
+enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket *t, unsigned lock,
+                                      struct model_ticket *replaced);
+void lock_model_tick(struct lock_model *m);
+
+/* When lock_model_tick has something to do. */
+clock_ms lock_model_next(const struct lock_model *m);
+unsigned lock_model_waiting(const struct lock_model *m);
+
+#endif
