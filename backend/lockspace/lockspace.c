@@ -11,16 +11,6 @@
 
 enum { LEAF_MAX = 255 };
 
-_Static_assert(sizeof(struct ticket) <= 88, "a ticket is to fit 96 bytes of heap");
-
-uint32_t lockspace_random(struct lockspace *space)
-{
-    uint32_t x = space->random += 0x9e3779b9u;
-    x = (x ^ (x >> 16)) * 0x85ebca6bu;
-    x = (x ^ (x >> 13)) * 0xc2b2ae35u;
-    return x ^ (x >> 16);
-}
-
 static clock_ms next_event(const struct ticket *t)
 {
     return MIN(t->due, t->head.deadline);
@@ -33,11 +23,7 @@ static int compare_agenda(const void *a, const void *b)
     if (s != t) {
         return s < t ? -1 : 1;
     }
-    if (x->head.fence != y->head.fence) {
-        return x->head.fence < y->head.fence ? -1 : 1;
-    }
-    uint64_t p = x->scope ? x->scope->part : 0, q = y->scope ? y->scope->part : 0;
-    return (p > q) - (p < q);
+    return lockspace_compare_tickets(x, y);
 }
 
 struct lockspace *lockspace_new(const struct lockspace_listener *listener, void *context, uint32_t seed)
@@ -79,182 +65,7 @@ struct backend_counts lockspace_counts(const struct lockspace *space)
     return (struct backend_counts){.locks = space->locks, .waiting = space->waiting};
 }
 
-/* Tickets */
-
-void lockspace_trim_scope(struct ticket *t)
-{
-    const struct scope *s = t->scope;
-    if (s && !s->handle && !s->party && s->start == 0 && s->end == BACKEND_RANGE_MAX && !s->part &&
-        (t->head.held || !s->due)) {
-        g_free(t->scope);
-        t->scope = NULL;
-    }
-}
-
-/* Only while the ticket is not linked. */
-static void set_scope(struct ticket *t, const struct backend_claim *claim)
-{
-    bool ranged = claim->kind == BACKEND_FCNTL && !claim->sequence;
-    if (!t->scope) {
-        t->scope = g_new0(struct scope, 1);
-    }
-    t->scope->handle = claim->handle;
-    t->scope->party = claim->party;
-    t->scope->start = ranged ? claim->start : 0;
-    t->scope->end = ranged ? claim->end : BACKEND_RANGE_MAX;
-    t->scope->due = 0;
-    lockspace_trim_scope(t);
-}
-
-static void set_bytes(GBytes **bytes, GBytes *value)
-{
-    GBytes *old = *bytes;
-    *bytes = value ? g_bytes_ref(value) : NULL;
-    if (old) {
-        g_bytes_unref(old);
-    }
-}
-
-struct ticket *lockspace_ticket_new(const struct backend_claim *claim)
-{
-    struct ticket *t = g_new0(struct ticket, 1);
-    t->head.user = claim->user;
-    t->head.kind = (uint8_t)claim->kind;
-    t->head.mode = (uint8_t)claim->mode;
-    t->due = CLOCK_NEVER;
-    set_bytes(&t->meta, claim->meta);
-    set_bytes(&t->content, claim->content);
-    set_scope(t, claim);
-    return t;
-}
-
-struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct ticket *t, uint64_t start, uint64_t end)
-{
-    struct ticket *piece = g_memdup2(t, sizeof(*t));
-    piece->scope = g_memdup2(t->scope, sizeof(*t->scope));
-    piece->scope->start = start;
-    piece->scope->end = end;
-    piece->scope->part = ++space->next_part;
-    piece->meta = piece->content = NULL;
-    set_bytes(&piece->meta, t->meta);
-    set_bytes(&piece->content, t->content);
-    return piece;
-}
-
-void lockspace_ticket_free(struct backend_ticket *ticket)
-{
-    struct ticket *t = (struct ticket *)ticket;
-    if (!t) {
-        return;
-    }
-    if (t->entry && (t->entry->type == ENTRY_ENDED || t->entry->type == ENTRY_ENDED_SEQUENCE)) {
-        g_free(t->entry);
-    }
-    set_bytes(&t->meta, NULL);
-    set_bytes(&t->content, NULL);
-    g_free(t->scope);
-    g_free(t);
-}
-
-GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket)
-{
-    return ((const struct ticket *)ticket)->meta;
-}
-
-GBytes *lockspace_ticket_content(const struct backend_ticket *ticket)
-{
-    return ((const struct ticket *)ticket)->content;
-}
-
-bool lockspace_ticket_sequence(const struct backend_ticket *ticket)
-{
-    const struct entry *entry = ((const struct ticket *)ticket)->entry;
-    return entry->type == ENTRY_SEQUENCE || entry->type == ENTRY_ENDED_SEQUENCE;
-}
-
-uint64_t lockspace_ticket_party(const struct backend_ticket *ticket)
-{
-    return lockspace_party((const struct ticket *)ticket);
-}
-
-void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t due)
-{
-    t->head.ttl = MIN(ttl, LOCKSPACE_TTL_MAX);
-    t->head.deadline = now + t->head.ttl;
-    t->due = due > 0 ? now + MIN(due, LOCKSPACE_TTL_MAX) : CLOCK_NEVER;
-    if (!t->head.held && due > 0 && !t->scope) {
-        t->scope = g_new0(struct scope, 1);
-        t->scope->end = BACKEND_RANGE_MAX;
-    }
-    if (t->scope) {
-        t->scope->due = due;
-    }
-}
-
 /* Ends */
-
-void lockspace_finish(struct lockspace *space, struct ticket *t)
-{
-    lockspace_leave(space, t);
-    if (t->entry->type == ENTRY_SEQUENCE) {
-        lockspace_entry_free(space, t->entry);
-        t->entry = NULL;
-    }
-    lockspace_ticket_free(&t->head);
-}
-
-/* Takes the place of a ticket that has left, for as long as the directory's delay. */
-static void block(struct lockspace *space, clock_ms now, const struct ticket *lost, int64_t delay)
-{
-    struct ticket *t = g_new0(struct ticket, 1);
-    t->head.kind = LOCKSPACE_BLOCKER;
-    t->head.mode = BACKEND_EXCLUSIVE;
-    t->head.fence = lost->head.fence;
-    t->head.acquired = now;
-    t->head.held = true;
-    t->entry = lockspace_place(lost);
-    set_bytes(&t->meta, lost->meta);
-    if (lost->scope && lost->scope->part) {
-        t->scope = g_new0(struct scope, 1);
-        t->scope->end = BACKEND_RANGE_MAX;
-        t->scope->part = lost->scope->part;
-    }
-    lockspace_start_term(t, now, delay, 0);
-    lockspace_join(space, t, true);
-}
-
-void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
-{
-    struct entry *entry = t->entry;
-    if (t->head.kind == LOCKSPACE_BLOCKER) {
-        lockspace_finish(space, t);
-        return;
-    }
-    int64_t delay = entry->parent->attributes.delay;
-    bool lost = why != BACKEND_RELEASED; /* against the will of its holder */
-    struct entry *ended = lockspace_entry_ended(entry);
-    lockspace_leave(space, t);
-    if (lost && delay > 0 && t->head.held && t->head.kind != BACKEND_PROVISIONAL) {
-        block(space, now, t, delay);
-    }
-    if (entry->type == ENTRY_SEQUENCE) {
-        lockspace_entry_free(space, entry);
-    }
-    t->entry = ended;
-    if (space->listener.ended) {
-        space->listener.ended(space->context, &t->head, why);
-    } else {
-        lockspace_ticket_free(&t->head);
-    }
-}
-
-static void end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
-{
-    struct entry *place = lockspace_place(t);
-    uint64_t start = lockspace_start(t), end = lockspace_end(t);
-    lockspace_expel(space, now, t, why);
-    lockspace_update(space, now, place, start, end);
-}
 
 void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)
 {
@@ -263,6 +74,21 @@ void lockspace_release(struct lockspace *space, clock_ms now, struct backend_tic
     uint64_t start = lockspace_start(t), end = lockspace_end(t);
     lockspace_finish(space, t);
     lockspace_update(space, now, place, start, end);
+}
+
+enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name, uint64_t party,
+                                            uint64_t start, uint64_t end)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
+    struct entry *place = result == BACKEND_OK ? lockspace_entry_find(directory, leaf) : NULL;
+    if (!place || (place->type != ENTRY_SINGLE && place->type != ENTRY_QUEUE)) {
+        return result == BACKEND_MISSING ? BACKEND_OK : result;
+    }
+    result = lockspace_range_take(space, place, party, start, end);
+    lockspace_update(space, now, place, start, end);
+    return result;
 }
 
 /* The holders, or the one whose fencing token is `fence`; a sequence ticket that waits too. */
@@ -340,7 +166,7 @@ static struct ticket *clear_way(struct lockspace *space, clock_ms now, struct di
         if (!obstacle || obstacle->head.deadline > now) {
             return obstacle;
         }
-        end_ticket(space, now, obstacle, BACKEND_EXPIRED);
+        lockspace_end_ticket(space, now, obstacle, BACKEND_EXPIRED);
     }
 }
 
@@ -507,7 +333,7 @@ static bool may_convert(struct lockspace *space, clock_ms now, struct ticket *t,
     struct ticket *wanted = lockspace_ticket_new(claim);
     struct ticket *other;
     while ((other = excluded_holder(t, wanted)) && other->head.deadline <= now) {
-        end_ticket(space, now, other, BACKEND_EXPIRED);
+        lockspace_end_ticket(space, now, other, BACKEND_EXPIRED);
     }
     lockspace_ticket_free(&wanted->head);
     return !other;
@@ -533,7 +359,7 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     t->head.user = claim->user;
     t->head.kind = (uint8_t)claim->kind;
     t->head.mode = (uint8_t)claim->mode;
-    set_scope(t, &wanted);
+    lockspace_set_scope(t, &wanted);
     lockspace_start_term(t, now, claim->ttl, claim->due);
     lockspace_link(space, t);
     skiplist_insert(&space->agenda, t);
@@ -553,24 +379,12 @@ void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticke
 {
     struct ticket *t = (struct ticket *)ticket;
     if (t->head.deadline <= now) {
-        end_ticket(space, now, t, BACKEND_LOST);
+        lockspace_end_ticket(space, now, t, BACKEND_LOST);
         return;
     }
     skiplist_remove(&space->agenda, t);
     lockspace_start_term(t, now, ttl, due);
     skiplist_insert(&space->agenda, t);
-}
-
-void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change)
-{
-    struct ticket *t = (struct ticket *)ticket;
-    (void)space;
-    if (change->set & BACKEND_SET_META) {
-        set_bytes(&t->meta, change->meta);
-    }
-    if (change->set & BACKEND_SET_CONTENT) {
-        set_bytes(&t->content, change->content);
-    }
 }
 
 /* The first holder of the place, though not `but` while its term lasts. */
@@ -610,7 +424,7 @@ static enum backend_result find_target(struct lockspace *space, clock_ms now, co
         if (holder->head.deadline > now) {
             return BACKEND_BUSY;
         }
-        end_ticket(space, now, holder, BACKEND_EXPIRED);
+        lockspace_end_ticket(space, now, holder, BACKEND_EXPIRED);
     }
     *ret_entry = target;
     return BACKEND_OK;
@@ -671,7 +485,7 @@ size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)
     for (; count < max && lockspace_next(space) <= now; count++) {
         struct ticket *t = lockspace_ticket(skiplist_first(&space->agenda));
         if (t->head.deadline <= now) {
-            end_ticket(space, now, t, BACKEND_EXPIRED);
+            lockspace_end_ticket(space, now, t, BACKEND_EXPIRED);
             continue;
         }
         skiplist_remove(&space->agenda, t);

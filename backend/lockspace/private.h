@@ -1,10 +1,16 @@
 /* private: what the files of the lockspace share.
  *
- * lockspace.c        the calls of lockspace.h on tickets, and time
- * queue.c  the queue of a lock: who stands in whose way, and grants
- * range.c  byte ranges of a party, and cycles of parties that wait
- * tree.c   names and directories
- * store.c  reading back, and a walk through all of it in steps
+ * From the top to the ground; a file calls only those below it:
+ *
+ * lockspace.c  the calls of lockspace.h on tickets, and time
+ * names.c      the calls of lockspace.h on names and directories
+ * store.c      reading back, and a walk through all of it in steps
+ * grant.c      who holds next, and how a ticket ends
+ * range.c      byte ranges of a party, and cycles of parties that wait
+ * queue.c      the queue of a lock: who stands in whose way
+ * group.c      the tickets of a handle or party
+ * tree.c       entries and directories
+ * ticket.c     a ticket by itself
  *
  * Memory decides the shape, for most locks are one lease: an entry, a ticket and
  * two skiplist nodes.  A queue of its own is made for a lock only while it has a
@@ -150,49 +156,45 @@ static inline uint64_t lockspace_party(const struct ticket *t)
     return t->scope ? t->scope->party : 0;
 }
 
-/* lockspace.c */
+/* ticket.c */
 
-uint32_t lockspace_random(struct lockspace *space);
+/* By fencing token, and the pieces of a split range apart. */
+int lockspace_compare_tickets(const void *a, const void *b);
 /* A ticket that is not in any queue: waiting, without entry, number and times. */
 struct ticket *lockspace_ticket_new(const struct backend_claim *claim);
 /* A copy with another range, to be joined; its fencing token is the same. */
 struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct ticket *t, uint64_t start, uint64_t end);
-/* Takes a ticket out without telling; frees it, and a sequence ticket's file. */
-void lockspace_finish(struct lockspace *space, struct ticket *t);
-/* Takes a ticket out and tells `ended`; may leave a blocker in its place. */
-void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
-/* Starts a term: deadline and due from now. */
-void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t due);
+/* Takes handle, party and range over from a claim; only while the ticket is not linked. */
+void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim);
 /* Frees the scope if nothing needs it. */
 void lockspace_trim_scope(struct ticket *t);
+/* Starts a term: deadline and due from now. */
+void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t due);
 
-/* queue.c.  `place` is an entry that has tickets or may get some. */
+/* tree.c */
 
-struct queue *lockspace_queue(const struct entry *place); /* NULL: it has at most one ticket */
-bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b);
-/* Puts a ticket, whose entry is set, in; takes it out.  No grants. */
-void lockspace_join(struct lockspace *space, struct ticket *t, bool held);
-void lockspace_leave(struct lockspace *space, struct ticket *t);
-/* Before and after a change to handle, party, range, kind or mode of a ticket that is in. */
-void lockspace_unlink(struct lockspace *space, struct ticket *t);
-void lockspace_link(struct lockspace *space, struct ticket *t);
-/* The first ticket, or the next, that keeps `t` from holding; `t` may be in or not. */
-struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t);
-struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t,
-                                       struct way *way);
-/* Of a sequence ticket: those that hold come first, then those that wait. */
-uint32_t lockspace_position(const struct ticket *t);
-/* Tells `wanted` to holders in the way of `t`, which waits. */
-void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t);
-/* Grants what may hold now that something in start..end was freed, then removes
- * the lock if it has no ticket left, or gives back what a lone one needs not. */
-void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end);
-void lockspace_settle(struct lockspace *space, struct entry *place);
-/* The first holder that is no blocker, or NULL. */
-struct ticket *lockspace_first_holder(const struct entry *place);
-void lockspace_queue_free(struct queue *q);
+uint32_t lockspace_random(struct lockspace *space);
+/* The directory that a name is in, and its last component.  OK, MISSING, NOT_DIRECTORY or INVALID. */
+enum backend_result lockspace_locate(const struct lockspace *space, const char *name, struct directory **ret_directory,
+                                     const char **ret_leaf);
+struct entry *lockspace_entry_find(const struct directory *directory, const char *leaf);
+/* The first entry behind this name, which need not exist. */
+struct skiplist_node *lockspace_entry_after(const struct directory *directory, const char *leaf);
+struct entry *lockspace_entry_new(struct directory *directory, const char *leaf, enum entry_type type);
+void lockspace_entry_free(struct lockspace *space, struct entry *entry);
+/* An entry outside the tree with the whole path of one in it. */
+struct entry *lockspace_entry_ended(const struct entry *entry);
+/* OK and the directory, or why there is none. */
+enum backend_result lockspace_directory_find(const struct lockspace *space, const char *name,
+                                             struct directory **ret_directory);
+struct directory *lockspace_directory_new(struct lockspace *space, struct directory *parent, const char *leaf,
+                                          const struct backend_directory *attributes);
+/* Takes the attributes over, but for the number of the next ticket, which only grows. */
+void lockspace_directory_set(struct directory *directory, const struct backend_directory *attributes);
+/* Frees a directory that has no entries and no queue. */
+void lockspace_directory_free(struct lockspace *space, struct directory *directory);
 
-/* range.c */
+/* group.c */
 
 guint lockspace_group_hash(gconstpointer group);
 gboolean lockspace_group_equal(gconstpointer a, gconstpointer b);
@@ -200,28 +202,63 @@ struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uin
 /* Adds to, or takes from, the groups of a ticket; returns by how much the kin of its queue changes. */
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t);
 uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t);
+
+/* queue.c.  `place` is an entry that has tickets or may get some. */
+
+struct queue *lockspace_queue(const struct entry *place); /* NULL: it has at most one ticket */
+void lockspace_queue_free(struct queue *q);
+bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b);
+/* Puts a ticket, whose entry is set, in; takes it out.  No grants. */
+void lockspace_join(struct lockspace *space, struct ticket *t, bool held);
+void lockspace_leave(struct lockspace *space, struct ticket *t);
+/* Takes a ticket out without telling; frees it, and a sequence ticket's file. */
+void lockspace_finish(struct lockspace *space, struct ticket *t);
+/* Before and after a change to handle, party, range, kind or mode of a ticket that is in. */
+void lockspace_unlink(struct lockspace *space, struct ticket *t);
+void lockspace_link(struct lockspace *space, struct ticket *t);
+/* Whether counts suffice to judge `t`, which may not be in the queue yet: then
+ * its number is still the next one. */
+bool lockspace_is_plain(struct lockspace *space, const struct entry *place, const struct queue *q,
+                        const struct ticket *t);
+/* The first ticket, or the next, that keeps `t` from holding; `t` may be in or not. */
+struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t);
+struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                                       struct way *way);
+/* Of a sequence ticket: those that hold come first, then those that wait. */
+uint32_t lockspace_position(const struct ticket *t);
+/* The first holder that is no blocker, or NULL. */
+struct ticket *lockspace_first_holder(const struct entry *place);
+/* Removes the lock if it has no ticket left, or gives back what a lone one needs not. */
+void lockspace_settle(struct lockspace *space, struct entry *place);
+
+/* range.c */
+
 /* How many ranges a party may hold and wait for on one lock: each change looks at all of them. */
 #define LOCKSPACE_RANGES_MAX 4096
 bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t party);
 /* Replaces what the party of `t`, which was granted, held of its range; true if something was. */
 bool lockspace_range_replace(struct lockspace *space, struct ticket *t);
+/* Takes a range from what a party holds; QUOTA if that would leave too many pieces. */
+enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t party,
+                                         uint64_t start, uint64_t end);
 /* Whether waiting for what stands in the way of `t` would close a cycle of parties. */
 bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t);
 
-/* tree.c */
+/* grant.c */
 
-/* The directory that a name is in, and its last component.  OK, MISSING, NOT_DIRECTORY or INVALID. */
-enum backend_result lockspace_locate(const struct lockspace *space, const char *name, struct directory **ret_directory,
-                                     const char **ret_leaf);
-struct entry *lockspace_entry_find(const struct directory *directory, const char *leaf);
-struct entry *lockspace_entry_new(struct directory *directory, const char *leaf, enum entry_type type);
-void lockspace_entry_free(struct lockspace *space, struct entry *entry);
-/* An entry outside the tree with the whole path of one in it. */
-struct entry *lockspace_entry_ended(const struct entry *entry);
-struct directory *lockspace_directory_new(struct lockspace *space, struct directory *parent, const char *leaf,
-                                          const struct backend_directory *attributes);
+/* Tells `wanted` to holders in the way of `t`, which waits. */
+void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t);
+/* Takes a ticket out and tells `ended`; may leave a blocker in its place. */
+void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
+/* The same, and grants what has become free. */
+void lockspace_end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
+/* Grants what may hold now that something in start..end was freed, then settles. */
+void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end);
+
+/* names.c */
+
+void lockspace_describe(const struct ticket *t, struct backend_info *ret_info);
 /* Frees the root and all below it, tickets included, without telling. */
 void lockspace_tree_free(struct lockspace *space);
-void lockspace_describe(const struct ticket *t, struct backend_info *ret_info);
 
 #endif

@@ -1,4 +1,4 @@
-/* queue: the queue of a lock, and the rule that grants.
+/* queue: the queue of a lock, and what in it stands in whose way.
  *
  * Holders and waiters are two skiplists by number, so that the first waiter is
  * at hand and ranks are sums.  In most queues no two tickets are kin and at most
@@ -7,19 +7,6 @@
  * may not hold stops all behind it.  In any other queue each ticket is compared.
  */
 #include "backend/lockspace/private.h"
-
-/* `wanted` goes to no more holders than these. */
-enum { WANTED_MAX = 64 };
-
-static int compare_tickets(const void *a, const void *b)
-{
-    const struct ticket *x = a, *y = b;
-    if (x->head.fence != y->head.fence) {
-        return x->head.fence < y->head.fence ? -1 : 1;
-    }
-    uint64_t p = x->scope ? x->scope->part : 0, q = y->scope ? y->scope->part : 0;
-    return (p > q) - (p < q);
-}
 
 static bool is_partial(const struct ticket *t)
 {
@@ -55,8 +42,8 @@ static struct queue *obtain_queue(struct lockspace *space, struct entry *place)
         return q;
     }
     q = g_new0(struct queue, 1);
-    skiplist_init(&q->holders, compare_tickets, lockspace_random(space));
-    skiplist_init(&q->waiters, compare_tickets, lockspace_random(space));
+    skiplist_init(&q->holders, lockspace_compare_tickets, lockspace_random(space));
+    skiplist_init(&q->waiters, lockspace_compare_tickets, lockspace_random(space));
     if (place->type == ENTRY_DIRECTORY) {
         place->directory->queue = q;
         return q;
@@ -158,6 +145,16 @@ void lockspace_leave(struct lockspace *space, struct ticket *t)
     }
 }
 
+void lockspace_finish(struct lockspace *space, struct ticket *t)
+{
+    lockspace_leave(space, t);
+    if (t->entry->type == ENTRY_SEQUENCE) {
+        lockspace_entry_free(space, t->entry);
+        t->entry = NULL;
+    }
+    lockspace_ticket_free(&t->head);
+}
+
 /* A process that was forked has a party of its own on the handles it inherited. */
 static bool is_kin(const struct scope *x, const struct scope *y)
 {
@@ -184,9 +181,8 @@ static struct group *kin_of(struct lockspace *space, const struct entry *place, 
     return id ? lockspace_group(space, kind, id, place) : NULL;
 }
 
-/* Whether counts suffice to judge `t`, which may not be in the queue yet: then
- * its number is still the next one. */
-static bool is_plain(struct lockspace *space, const struct entry *place, const struct queue *q, const struct ticket *t)
+bool lockspace_is_plain(struct lockspace *space, const struct entry *place, const struct queue *q,
+                        const struct ticket *t)
 {
     if (q->kin > 0 || q->partial > 1) {
         return false;
@@ -216,7 +212,7 @@ static struct ticket *obstacle_by_count(const struct queue *q, const struct tick
         return holder;
     }
     struct ticket *waiter = lockspace_ticket(skiplist_first(&q->waiters));
-    return waiter && compare_tickets(waiter, t) < 0 ? waiter : NULL;
+    return waiter && lockspace_compare_tickets(waiter, t) < 0 ? waiter : NULL;
 }
 
 /* How many hold, or wait before `t`, which does not hold. */
@@ -249,10 +245,10 @@ static struct ticket *obstacle_in_sequence(const struct entry *place, const stru
         return room ? NULL : holder ? holder : waiter;
     }
     struct ticket *holder = q->exclusive ? first_exclusive(&q->holders) : NULL;
-    if (holder && (!room || compare_tickets(holder, t) < 0)) {
+    if (holder && (!room || lockspace_compare_tickets(holder, t) < 0)) {
         return holder;
     }
-    return waiter && compare_tickets(waiter, t) < 0 ? waiter : NULL;
+    return waiter && lockspace_compare_tickets(waiter, t) < 0 ? waiter : NULL;
 }
 
 /* Whether `waiter` waits for kin of `t`: it cannot go on before `t` does, so it
@@ -289,7 +285,7 @@ struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct ent
             *way = (struct way){.at = WAY_WAITERS, .node = skiplist_first(&q->waiters)};
             continue;
         }
-        if (!u || (way->at == WAY_WAITERS && compare_tickets(u, t) >= 0)) {
+        if (!u || (way->at == WAY_WAITERS && lockspace_compare_tickets(u, t) >= 0)) {
             *way = (struct way){.at = WAY_END};
             return NULL;
         }
@@ -306,88 +302,11 @@ struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *p
         return obstacle_in_sequence(place, t);
     }
     const struct queue *q = lockspace_queue(place);
-    if (q && is_plain(space, place, q, t)) {
+    if (q && lockspace_is_plain(space, place, q, t)) {
         return obstacle_by_count(q, t);
     }
     struct way way = {0};
     return lockspace_next_obstacle(space, place, t, &way);
-}
-
-void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
-{
-    const struct entry *place = lockspace_place(t);
-    const struct queue *q = lockspace_queue(place);
-    struct skiplist_node *node = skiplist_first(&q->holders);
-    for (unsigned i = 0; node && i < WANTED_MAX; i++, node = skiplist_next(node)) {
-        struct ticket *holder = lockspace_ticket(node);
-        if (holder->head.kind != LOCKSPACE_BLOCKER && lockspace_conflict(place, holder, t) && space->listener.wanted) {
-            space->listener.wanted(space->context, &holder->head);
-        }
-    }
-}
-
-/* Lets a waiting ticket hold, or ends it if its own time is up.  True if that
- * may let others hold that were passed over. */
-static bool give(struct lockspace *space, clock_ms now, struct ticket *t)
-{
-    struct queue *q = lockspace_queue(lockspace_place(t));
-    if (t->head.deadline <= now) {
-        lockspace_expel(space, now, t, BACKEND_EXPIRED);
-        return true;
-    }
-    lockspace_leave(space, t);
-    int64_t due = t->scope ? t->scope->due : 0;
-    if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE) {
-        t->head.fence = space->next_fence++; /* it was overtaken by kin of a holder, or in another range */
-    }
-    t->head.held = true;
-    t->head.acquired = now;
-    lockspace_start_term(t, now, t->head.ttl, due);
-    lockspace_trim_scope(t);
-    lockspace_join(space, t, true);
-    bool replaced = lockspace_range_replace(space, t);
-    if (space->listener.granted) {
-        space->listener.granted(space->context, &t->head);
-    }
-    return replaced || q->kin > 0;
-}
-
-static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *place)
-{
-    struct queue *q = place->directory->queue;
-    struct skiplist_node *next = NULL;
-    for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
-        struct ticket *t = lockspace_ticket(node);
-        next = skiplist_next(node);
-        if (!lockspace_obstacle(space, place, t)) {
-            give(space, now, t);
-        } else if (!lockspace_shared(t) || waiting_rank(q, t) >= place->directory->attributes.width) {
-            return; /* all behind it are exclusive and too far, or shared and behind what it is behind */
-        }
-    }
-}
-
-static void grant_lock(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end)
-{
-    struct queue *q = place->queue;
-    struct skiplist_node *next = NULL;
-    for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
-        struct ticket *t = lockspace_ticket(node);
-        next = skiplist_next(node);
-        bool plain = is_plain(space, place, q, t);
-        if (!plain && (lockspace_start(t) > end || lockspace_end(t) < start)) {
-            continue;
-        }
-        if (lockspace_obstacle(space, place, t)) {
-            if (plain) {
-                return;
-            }
-        } else if (give(space, now, t)) {
-            start = 0;
-            end = BACKEND_RANGE_MAX;
-            next = skiplist_first(&q->waiters);
-        }
-    }
 }
 
 void lockspace_settle(struct lockspace *space, struct entry *place)
@@ -409,17 +328,4 @@ void lockspace_settle(struct lockspace *space, struct entry *place)
     } else if (place->type != ENTRY_DIRECTORY) {
         set_counted(space, place, lockspace_first_holder(place) != NULL);
     }
-}
-
-void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end)
-{
-    struct queue *q = lockspace_queue(place);
-    if (q && skiplist_length(&q->waiters) > 0) {
-        if (place->type == ENTRY_DIRECTORY) {
-            grant_sequence(space, now, place);
-        } else {
-            grant_lock(space, now, place, start, end);
-        }
-    }
-    lockspace_settle(space, place);
 }

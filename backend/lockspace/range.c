@@ -1,122 +1,10 @@
 /* range: what a party holds and waits for.
  *
- * Groups find the tickets of a handle or party without a search.  The ranges
- * that a party holds on a lock never overlap, and neighbours of the same mode
- * are one ticket, as POSIX record locks are (fcntl(2)); only FCNTL tickets take
- * part in that.
+ * The ranges that a party holds on a lock never overlap, and neighbours of the
+ * same mode are one ticket, as POSIX record locks are (fcntl(2)); only FCNTL
+ * tickets take part in that.
  */
 #include "backend/lockspace/private.h"
-
-guint lockspace_group_hash(gconstpointer group)
-{
-    const struct group *g = group;
-    uint64_t x = g->id ^ (uint64_t)(uintptr_t)g->place ^ ((uint64_t)g->kind << 62);
-    x = (x ^ (x >> 32)) * 0xd6e8feb86659fd93u;
-    return (guint)(x >> 32);
-}
-
-gboolean lockspace_group_equal(gconstpointer a, gconstpointer b)
-{
-    const struct group *g = a, *h = b;
-    return g->id == h->id && g->place == h->place && g->kind == h->kind;
-}
-
-struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place)
-{
-    struct group key = {.id = id, .place = place, .kind = kind};
-    return g_hash_table_lookup(space->groups, &key);
-}
-
-static struct group *obtain_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place)
-{
-    struct group *g = lockspace_group(space, kind, id, place);
-    if (!g) {
-        g = g_new0(struct group, 1);
-        g->id = id;
-        g->place = place;
-        g->kind = kind;
-        g_hash_table_add(space->groups, g);
-    }
-    return g;
-}
-
-static void forget_if_empty(struct lockspace *space, struct group *g)
-{
-    if (g->count == 0) {
-        g_hash_table_remove(space->groups, g);
-    }
-}
-
-static void chain_add(struct group *g, struct ticket *t)
-{
-    t->scope->next[g->kind] = g->first;
-    g->first = t;
-}
-
-static void chain_remove(struct group *g, struct ticket *t)
-{
-    struct ticket **link = &g->first;
-    while (*link != t) {
-        link = &(*link)->scope->next[g->kind];
-    }
-    *link = t->scope->next[g->kind];
-}
-
-/* Sequence tickets have no kin: all that stand in their queue count. */
-static bool has_groups(const struct ticket *t)
-{
-    return t->scope && lockspace_place(t)->type != ENTRY_DIRECTORY;
-}
-
-uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t)
-{
-    uint32_t kin = 0;
-    if (!has_groups(t)) {
-        return 0;
-    }
-    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
-        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
-        if (id) {
-            struct group *g = obtain_group(space, kind, id, lockspace_place(t));
-            kin += g->count++ > 0;
-            chain_add(g, t);
-        }
-    }
-    if (t->scope->party) {
-        struct group *g = obtain_group(space, GROUP_WAITING, t->scope->party, NULL);
-        g->count++;
-        if (!t->head.held) {
-            chain_add(g, t);
-        }
-    }
-    return kin;
-}
-
-uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t)
-{
-    uint32_t kin = 0;
-    if (!has_groups(t)) {
-        return 0;
-    }
-    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
-        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
-        if (id) {
-            struct group *g = lockspace_group(space, kind, id, lockspace_place(t));
-            kin += --g->count > 0;
-            chain_remove(g, t);
-            forget_if_empty(space, g);
-        }
-    }
-    if (t->scope->party) {
-        struct group *g = lockspace_group(space, GROUP_WAITING, t->scope->party, NULL);
-        g->count--;
-        if (!t->head.held) {
-            chain_remove(g, t);
-        }
-        forget_if_empty(space, g);
-    }
-    return kin;
-}
 
 /* The FCNTL tickets that a party holds on a lock and that overlap start..end, or
  * that only touch it; but not `except`. */
@@ -208,16 +96,9 @@ bool lockspace_range_replace(struct lockspace *space, struct ticket *t)
     return replaced;
 }
 
-enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name, uint64_t party,
-                                            uint64_t start, uint64_t end)
+enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t party,
+                                         uint64_t start, uint64_t end)
 {
-    struct directory *directory = NULL;
-    const char *leaf = NULL;
-    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
-    struct entry *place = result == BACKEND_OK ? lockspace_entry_find(directory, leaf) : NULL;
-    if (!place || (place->type != ENTRY_SINGLE && place->type != ENTRY_QUEUE)) {
-        return result == BACKEND_MISSING ? BACKEND_OK : result;
-    }
     GPtrArray *ranges = held_ranges(space, place, party, start, end, NULL);
     if (ranges->len == 1 && !lockspace_range_may_grow(space, place, party)) {
         const struct ticket *t = ranges->pdata[0];
@@ -233,7 +114,6 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
         }
     }
     g_ptr_array_free(ranges, TRUE);
-    lockspace_update(space, now, place, start, end);
     return BACKEND_OK;
 }
 

@@ -19,12 +19,6 @@ struct visit {
     void *arg;
 };
 
-static int probe_name(const void *item, const void *key)
-{
-    const struct entry *entry = item;
-    return strcmp(entry->name, key);
-}
-
 static void enter(struct visit *v, struct directory *directory, size_t length)
 {
     v->directory = directory;
@@ -43,7 +37,7 @@ static void resume(struct lockspace *space, struct visit *v)
         *end = '\0';
         struct entry *entry = lockspace_entry_find(v->directory, component);
         if (!entry || entry->type != ENTRY_DIRECTORY) {
-            v->node = skiplist_seek(&v->directory->entries, probe_name, component, true);
+            v->node = lockspace_entry_after(v->directory, component);
             return;
         }
         enter(v, entry->directory, (size_t)(end - v->path));
@@ -60,7 +54,7 @@ static void ascend(struct visit *v)
 {
     const struct entry *done = v->directory->entry;
     v->directory = done->parent;
-    v->node = skiplist_seek(&v->directory->entries, probe_name, done->name, true);
+    v->node = lockspace_entry_after(v->directory, done->name);
     size_t name = strlen(done->name);
     v->length -= v->length > name ? name + 1 : name;
 }

@@ -1,0 +1,150 @@
+/* grant: gives and ends; whatever was taken out or weakened, lockspace_update
+ * grants what has become free by it.
+ */
+#include "backend/lockspace/private.h"
+
+/* `wanted` goes to no more holders than these. */
+enum { WANTED_MAX = 64 };
+
+void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
+{
+    const struct entry *place = lockspace_place(t);
+    const struct queue *q = lockspace_queue(place);
+    struct skiplist_node *node = skiplist_first(&q->holders);
+    for (unsigned i = 0; node && i < WANTED_MAX; i++, node = skiplist_next(node)) {
+        struct ticket *holder = lockspace_ticket(node);
+        if (holder->head.kind != LOCKSPACE_BLOCKER && lockspace_conflict(place, holder, t) && space->listener.wanted) {
+            space->listener.wanted(space->context, &holder->head);
+        }
+    }
+}
+
+/* Takes the place of a ticket that has left, for as long as the directory's delay. */
+static void block(struct lockspace *space, clock_ms now, const struct ticket *lost, int64_t delay)
+{
+    struct ticket *t = g_new0(struct ticket, 1);
+    t->head.kind = LOCKSPACE_BLOCKER;
+    t->head.mode = BACKEND_EXCLUSIVE;
+    t->head.fence = lost->head.fence;
+    t->head.acquired = now;
+    t->head.held = true;
+    t->entry = lockspace_place(lost);
+    t->meta = lost->meta ? g_bytes_ref(lost->meta) : NULL;
+    if (lost->scope && lost->scope->part) {
+        t->scope = g_new0(struct scope, 1);
+        t->scope->end = BACKEND_RANGE_MAX;
+        t->scope->part = lost->scope->part;
+    }
+    lockspace_start_term(t, now, delay, 0);
+    lockspace_join(space, t, true);
+}
+
+void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
+{
+    struct entry *entry = t->entry;
+    if (t->head.kind == LOCKSPACE_BLOCKER) {
+        lockspace_finish(space, t);
+        return;
+    }
+    int64_t delay = entry->parent->attributes.delay;
+    bool lost = why != BACKEND_RELEASED; /* against the will of its holder */
+    struct entry *ended = lockspace_entry_ended(entry);
+    lockspace_leave(space, t);
+    if (lost && delay > 0 && t->head.held && t->head.kind != BACKEND_PROVISIONAL) {
+        block(space, now, t, delay);
+    }
+    if (entry->type == ENTRY_SEQUENCE) {
+        lockspace_entry_free(space, entry);
+    }
+    t->entry = ended;
+    if (space->listener.ended) {
+        space->listener.ended(space->context, &t->head, why);
+    } else {
+        lockspace_ticket_free(&t->head);
+    }
+}
+
+/* Lets a waiting ticket hold, or ends it if its own time is up.  True if that
+ * may let others hold that were passed over. */
+static bool give(struct lockspace *space, clock_ms now, struct ticket *t)
+{
+    struct queue *q = lockspace_queue(lockspace_place(t));
+    if (t->head.deadline <= now) {
+        lockspace_expel(space, now, t, BACKEND_EXPIRED);
+        return true;
+    }
+    lockspace_leave(space, t);
+    int64_t due = t->scope ? t->scope->due : 0;
+    if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE) {
+        t->head.fence = space->next_fence++; /* it was overtaken by kin of a holder, or in another range */
+    }
+    t->head.held = true;
+    t->head.acquired = now;
+    lockspace_start_term(t, now, t->head.ttl, due);
+    lockspace_trim_scope(t);
+    lockspace_join(space, t, true);
+    bool replaced = lockspace_range_replace(space, t);
+    if (space->listener.granted) {
+        space->listener.granted(space->context, &t->head);
+    }
+    return replaced || q->kin > 0;
+}
+
+static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *place)
+{
+    struct queue *q = place->directory->queue;
+    struct skiplist_node *next = NULL;
+    for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
+        struct ticket *t = lockspace_ticket(node);
+        next = skiplist_next(node);
+        if (!lockspace_obstacle(space, place, t)) {
+            give(space, now, t);
+        } else if (!lockspace_shared(t) || lockspace_position(t) >= place->directory->attributes.width) {
+            return; /* all behind it are exclusive and too far, or shared and behind what it is behind */
+        }
+    }
+}
+
+static void grant_lock(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end)
+{
+    struct queue *q = place->queue;
+    struct skiplist_node *next = NULL;
+    for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
+        struct ticket *t = lockspace_ticket(node);
+        next = skiplist_next(node);
+        bool plain = lockspace_is_plain(space, place, q, t);
+        if (!plain && (lockspace_start(t) > end || lockspace_end(t) < start)) {
+            continue;
+        }
+        if (lockspace_obstacle(space, place, t)) {
+            if (plain) {
+                return;
+            }
+        } else if (give(space, now, t)) {
+            start = 0;
+            end = BACKEND_RANGE_MAX;
+            next = skiplist_first(&q->waiters);
+        }
+    }
+}
+
+void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end)
+{
+    struct queue *q = lockspace_queue(place);
+    if (q && skiplist_length(&q->waiters) > 0) {
+        if (place->type == ENTRY_DIRECTORY) {
+            grant_sequence(space, now, place);
+        } else {
+            grant_lock(space, now, place, start, end);
+        }
+    }
+    lockspace_settle(space, place);
+}
+
+void lockspace_end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
+{
+    struct entry *place = lockspace_place(t);
+    uint64_t start = lockspace_start(t), end = lockspace_end(t);
+    lockspace_expel(space, now, t, why);
+    lockspace_update(space, now, place, start, end);
+}

@@ -1,0 +1,195 @@
+/* names: what can be asked of names and directories. */
+#include "backend/lockspace/private.h"
+
+static void free_tickets(struct skiplist *list)
+{
+    for (struct skiplist_node *node = skiplist_first(list); node; node = skiplist_next(node)) {
+        struct ticket *t = lockspace_ticket(node);
+        t->entry = NULL;
+        lockspace_ticket_free(&t->head);
+    }
+}
+
+void lockspace_tree_free(struct lockspace *space)
+{
+    struct directory *directory = space->root;
+    while (directory) {
+        struct entry *entry = skiplist_item(skiplist_last(&directory->entries));
+        if (entry && entry->type == ENTRY_DIRECTORY) {
+            directory = entry->directory;
+        } else if (entry) {
+            if (entry->type == ENTRY_QUEUE) {
+                free_tickets(&entry->queue->holders);
+                free_tickets(&entry->queue->waiters);
+                lockspace_queue_free(entry->queue);
+            } else if (entry->type == ENTRY_SINGLE) {
+                entry->ticket->entry = NULL;
+                lockspace_ticket_free(&entry->ticket->head);
+            }
+            lockspace_entry_free(space, entry);
+        } else {
+            struct directory *parent = directory->entry->parent;
+            if (directory->queue) {
+                free_tickets(&directory->queue->holders);
+                free_tickets(&directory->queue->waiters);
+                lockspace_queue_free(directory->queue);
+            }
+            lockspace_directory_free(space, directory);
+            directory = parent;
+        }
+    }
+    space->root = NULL;
+}
+
+enum backend_result lockspace_mkdir(struct lockspace *space, const char *name,
+                                    const struct backend_directory *attributes)
+{
+    struct directory *parent = NULL;
+    const char *leaf = NULL;
+    enum backend_result result = lockspace_locate(space, name, &parent, &leaf);
+    if (result != BACKEND_OK) {
+        return *name ? result : BACKEND_EXISTS;
+    }
+    if (lockspace_entry_find(parent, leaf)) {
+        return BACKEND_EXISTS;
+    }
+    lockspace_directory_new(space, parent, leaf, attributes);
+    return BACKEND_OK;
+}
+
+/* An entry that a listing tells of: not one that is only refused for a delay. */
+static bool is_visible(const struct entry *entry)
+{
+    return entry->type == ENTRY_DIRECTORY || entry->type == ENTRY_SEQUENCE || entry->counted;
+}
+
+static struct skiplist_node *next_visible(struct skiplist_node *node)
+{
+    while (node && !is_visible(skiplist_item(node))) {
+        node = skiplist_next(node);
+    }
+    return node;
+}
+
+static void free_blocker(struct lockspace *space, struct entry *place)
+{
+    struct queue *q = lockspace_queue(place);
+    struct ticket *t = q ? lockspace_ticket(skiplist_first(&q->holders)) : place->ticket;
+    lockspace_finish(space, t);
+    lockspace_settle(space, place);
+}
+
+enum backend_result lockspace_rmdir(struct lockspace *space, const char *name)
+{
+    struct directory *directory = NULL;
+    enum backend_result result = lockspace_directory_find(space, name, &directory);
+    if (result != BACKEND_OK) {
+        return result;
+    }
+    if (directory == space->root) {
+        return BACKEND_INVALID;
+    }
+    if (next_visible(skiplist_first(&directory->entries))) {
+        return BACKEND_NOT_EMPTY;
+    }
+    while (skiplist_length(&directory->entries) > 0) {
+        free_blocker(space, skiplist_item(skiplist_first(&directory->entries)));
+    }
+    while (directory->queue) {
+        free_blocker(space, directory->entry);
+    }
+    lockspace_directory_free(space, directory);
+    return BACKEND_OK;
+}
+
+enum backend_result lockspace_set_directory(struct lockspace *space, clock_ms now, const char *name,
+                                            const struct backend_directory *attributes)
+{
+    struct directory *directory = NULL;
+    enum backend_result result = lockspace_directory_find(space, name, &directory);
+    if (result == BACKEND_OK) {
+        lockspace_directory_set(directory, attributes);
+        lockspace_update(space, now, directory->entry, 0, BACKEND_RANGE_MAX);
+    }
+    return result;
+}
+
+void lockspace_describe(const struct ticket *t, struct backend_info *ret_info)
+{
+    const struct entry *place = lockspace_place(t);
+    const struct queue *q = lockspace_queue(place);
+    bool blocker = t->head.kind == LOCKSPACE_BLOCKER;
+    *ret_info = (struct backend_info){
+        .type = BACKEND_LOCK,
+        .kind = blocker ? BACKEND_LEASE : t->head.kind,
+        .mode = t->head.mode,
+        .fence = t->head.fence,
+        .acquired = t->head.acquired,
+        .deadline = t->head.deadline,
+        .ttl = t->head.ttl,
+        .start = lockspace_start(t),
+        .end = lockspace_end(t),
+        .meta = t->meta,
+        .content = t->content,
+        .ticket = blocker ? NULL : (struct backend_ticket *)&t->head,
+        .holders = !blocker && t->head.held,
+    };
+    if (place->type == ENTRY_DIRECTORY) {
+        ret_info->position = lockspace_position(t);
+    } else if (q) {
+        ret_info->holders = skiplist_length(&q->holders) - q->blockers;
+        ret_info->waiters = skiplist_length(&q->waiters);
+    }
+}
+
+static void describe_directory(const struct directory *directory, struct backend_info *ret_info)
+{
+    const struct queue *q = directory->queue;
+    *ret_info = (struct backend_info){
+        .type = BACKEND_DIRECTORY,
+        .holders = q ? skiplist_length(&q->holders) - q->blockers : 0,
+        .waiters = directory->waiting,
+        .directory = directory->attributes,
+    };
+}
+
+void lockspace_stat(struct lockspace *space, const char *name, struct backend_info *ret_info)
+{
+    struct directory *directory = space->root;
+    const char *leaf = NULL;
+    struct entry *entry = NULL;
+    if (*name == '\0') {
+        entry = space->root->entry;
+    } else if (lockspace_locate(space, name, &directory, &leaf) == BACKEND_OK) {
+        entry = lockspace_entry_find(directory, leaf);
+    }
+    *ret_info = (struct backend_info){.type = BACKEND_NOTHING};
+    if (!entry || !is_visible(entry)) {
+        return;
+    }
+    if (entry->type == ENTRY_DIRECTORY) {
+        describe_directory(entry->directory, ret_info);
+    } else {
+        lockspace_describe(entry->type == ENTRY_SEQUENCE ? entry->ticket : lockspace_first_holder(entry), ret_info);
+    }
+}
+
+int lockspace_list(struct lockspace *space, const char *name, const char *after, size_t max,
+                   struct backend_entry *ret_entries)
+{
+    struct directory *directory = NULL;
+    enum backend_result result = lockspace_directory_find(space, name, &directory);
+    if (result != BACKEND_OK) {
+        return -(int)result;
+    }
+    int count = 0;
+    struct skiplist_node *node = next_visible(lockspace_entry_after(directory, after));
+    for (; node && (size_t)count < max; node = next_visible(skiplist_next(node))) {
+        const struct entry *entry = skiplist_item(node);
+        ret_entries[count++] = (struct backend_entry){
+            .name = entry->name,
+            .type = entry->type == ENTRY_DIRECTORY ? BACKEND_DIRECTORY : BACKEND_LOCK,
+        };
+    }
+    return count;
+}

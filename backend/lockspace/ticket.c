@@ -1,0 +1,135 @@
+/* ticket: a ticket by itself, in no queue: its claim, its bytes and its term. */
+#include "backend/lockspace/private.h"
+
+_Static_assert(sizeof(struct ticket) <= 88, "a ticket is to fit 96 bytes of heap");
+
+int lockspace_compare_tickets(const void *a, const void *b)
+{
+    const struct ticket *x = a, *y = b;
+    if (x->head.fence != y->head.fence) {
+        return x->head.fence < y->head.fence ? -1 : 1;
+    }
+    uint64_t p = x->scope ? x->scope->part : 0, q = y->scope ? y->scope->part : 0;
+    return (p > q) - (p < q);
+}
+
+static void set_bytes(GBytes **bytes, GBytes *value)
+{
+    GBytes *old = *bytes;
+    *bytes = value ? g_bytes_ref(value) : NULL;
+    if (old) {
+        g_bytes_unref(old);
+    }
+}
+
+void lockspace_trim_scope(struct ticket *t)
+{
+    const struct scope *s = t->scope;
+    if (s && !s->handle && !s->party && s->start == 0 && s->end == BACKEND_RANGE_MAX && !s->part &&
+        (t->head.held || !s->due)) {
+        g_free(t->scope);
+        t->scope = NULL;
+    }
+}
+
+void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim)
+{
+    bool ranged = claim->kind == BACKEND_FCNTL && !claim->sequence;
+    if (!t->scope) {
+        t->scope = g_new0(struct scope, 1);
+    }
+    t->scope->handle = claim->handle;
+    t->scope->party = claim->party;
+    t->scope->start = ranged ? claim->start : 0;
+    t->scope->end = ranged ? claim->end : BACKEND_RANGE_MAX;
+    t->scope->due = 0;
+    lockspace_trim_scope(t);
+}
+
+struct ticket *lockspace_ticket_new(const struct backend_claim *claim)
+{
+    struct ticket *t = g_new0(struct ticket, 1);
+    t->head.user = claim->user;
+    t->head.kind = (uint8_t)claim->kind;
+    t->head.mode = (uint8_t)claim->mode;
+    t->due = CLOCK_NEVER;
+    set_bytes(&t->meta, claim->meta);
+    set_bytes(&t->content, claim->content);
+    lockspace_set_scope(t, claim);
+    return t;
+}
+
+struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct ticket *t, uint64_t start, uint64_t end)
+{
+    struct ticket *piece = g_memdup2(t, sizeof(*t));
+    piece->scope = g_memdup2(t->scope, sizeof(*t->scope));
+    piece->scope->start = start;
+    piece->scope->end = end;
+    piece->scope->part = ++space->next_part;
+    piece->meta = piece->content = NULL;
+    set_bytes(&piece->meta, t->meta);
+    set_bytes(&piece->content, t->content);
+    return piece;
+}
+
+void lockspace_ticket_free(struct backend_ticket *ticket)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    if (!t) {
+        return;
+    }
+    if (t->entry && (t->entry->type == ENTRY_ENDED || t->entry->type == ENTRY_ENDED_SEQUENCE)) {
+        g_free(t->entry);
+    }
+    set_bytes(&t->meta, NULL);
+    set_bytes(&t->content, NULL);
+    g_free(t->scope);
+    g_free(t);
+}
+
+GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket)
+{
+    return ((const struct ticket *)ticket)->meta;
+}
+
+GBytes *lockspace_ticket_content(const struct backend_ticket *ticket)
+{
+    return ((const struct ticket *)ticket)->content;
+}
+
+bool lockspace_ticket_sequence(const struct backend_ticket *ticket)
+{
+    const struct entry *entry = ((const struct ticket *)ticket)->entry;
+    return entry->type == ENTRY_SEQUENCE || entry->type == ENTRY_ENDED_SEQUENCE;
+}
+
+uint64_t lockspace_ticket_party(const struct backend_ticket *ticket)
+{
+    return lockspace_party((const struct ticket *)ticket);
+}
+
+void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    (void)space;
+    if (change->set & BACKEND_SET_META) {
+        set_bytes(&t->meta, change->meta);
+    }
+    if (change->set & BACKEND_SET_CONTENT) {
+        set_bytes(&t->content, change->content);
+    }
+}
+
+void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t due)
+{
+    t->head.ttl = MIN(ttl, LOCKSPACE_TTL_MAX);
+    t->head.deadline = now + t->head.ttl;
+    t->due = due > 0 ? now + MIN(due, LOCKSPACE_TTL_MAX) : CLOCK_NEVER;
+    if (!t->head.held && due > 0 && !t->scope) {
+        t->scope = g_new0(struct scope, 1);
+        t->scope->end = BACKEND_RANGE_MAX;
+    }
+    if (t->scope) {
+        t->scope->due = due;
+    }
+}
