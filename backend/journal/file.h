@@ -1,7 +1,12 @@
 /* file: one file of records; see journal.h for its format.
  *
- * What journal.c, file.c and compact.c share, and nobody else
- * includes.
+ * What the files of the journal share, and nobody else includes.  From the top
+ * to the ground; a file calls only those below it:
+ *
+ * directory.c  the state directory: opens and closes the journal
+ * compact.c    replaces the journal by a shorter one
+ * journal.c    takes records and syncs them
+ * file.c       one file of records
  */
 #ifndef BACKEND_JOURNAL_FILE_H
 #define BACKEND_JOURNAL_FILE_H
