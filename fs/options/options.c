@@ -81,7 +81,7 @@ static char *state_home(void)
     return g_build_filename(home, ".local", "state", NULL);
 }
 
-/* What the store is.  Of redis:// only that it is meant: redis/uri.h reads it. */
+/* What the store is.  Of redis:// only that it is meant: redis/conn/uri.h reads it. */
 static int find_store(struct options_parse *p)
 {
     struct options *o = p->options;

@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "backend/redis/uri.h"
+#include "backend/redis/conn/uri.h"
 #include "tests/support/check_main.h"
 #include "tests/support/scratch.h"
 

@@ -2,7 +2,7 @@
  *
  *   NEW ─start─▶ RESOLVE ─▶ SUBSCRIBE ─▶ PREPARE ─▶ UP
  *                   ▲           │           │        │
- *                   └── PAUSE ◀─┴───────────┴────────┘ redis_conn_fail
+ *                   └── PAUSE ◀─┴───────────┴────────┘ fail
  *
  * The connection for Pub/Sub is made first; SUBSCRIBE ends when its set-up was
  * answered, PREPARE when that of the connection for commands was.  Whatever fails
@@ -22,12 +22,6 @@
 #include "backend/log.h"
 #include "backend/redis/conn/private.h"
 #include "backend/redis/conn/resolve.h"
-
-void redis_conn_wake(struct redis_conn *conn)
-{
-    if (conn->loop)
-        ev_feed_event(conn->loop, &conn->work, EV_CUSTOM);
-}
 
 /* --- failing --- */
 
@@ -68,7 +62,8 @@ static bool plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
     return true;
 }
 
-void redis_conn_fail(struct redis_conn *conn, const char *format, ...)
+/* Gives up both connections, and tries again (later).  Safe in events of links. */
+static void __attribute__((format(printf, 2, 3))) fail(struct redis_conn *conn, const char *format, ...)
 {
     bool was_up = conn->state == REDIS_CONN_UP;
     char text[sizeof(conn->error)];
@@ -106,7 +101,7 @@ static void connect_peer(struct redis_peer *peer)
     g_byte_array_set_size(peer->steps, 0);
     peer->answered = 0;
     if (r < 0)
-        redis_conn_fail(conn, "cannot connect: %s", g_strerror(-r));
+        fail(conn, "cannot connect: %s", g_strerror(-r));
 }
 
 static void on_resolved(void *arg, GArray *addresses, const char *error)
@@ -117,7 +112,7 @@ static void on_resolved(void *arg, GArray *addresses, const char *error)
     if (!addresses || addresses->len == 0) {
         if (addresses)
             g_array_unref(addresses);
-        redis_conn_fail(conn, "cannot find the host: %s", addresses ? "it has no address" : error);
+        fail(conn, "cannot find the host: %s", addresses ? "it has no address" : error);
         return;
     }
     conn->addresses = addresses;
@@ -144,7 +139,7 @@ static void resolve(struct redis_conn *conn)
     }
     conn->resolve = redis_resolve_start(conn->loop, uri->host, uri->port, on_resolved, conn);
     if (!conn->resolve)
-        redis_conn_fail(conn, "cannot start a thread to look up the host");
+        fail(conn, "cannot start a thread to look up the host");
 }
 
 static void attempt(struct redis_conn *conn)
@@ -188,7 +183,7 @@ static void on_closed(void *arg, const char *why)
 {
     struct redis_peer *peer = arg;
 
-    redis_conn_fail(peer->conn, "%s%s", peer->heard ? "" : "cannot connect: ", why);
+    fail(peer->conn, "%s%s", peer->heard ? "" : "cannot connect: ", why);
 }
 
 static bool is_string(const redisReply *reply, const char *text)
@@ -231,20 +226,24 @@ static void on_replied(void *arg, redisReply *reply)
 {
     struct redis_peer *peer = arg;
     struct redis_conn *conn = peer->conn;
+    char error[REDIS_ERROR_SIZE];
 
     peer->heard = clock_now();
     if (peer == &conn->pubsub && is_message(reply)) {
         tell_message(conn, reply->element[1], reply->element[2]);
     } else if (redis_conn_setup_pending(peer)) {
-        if (redis_conn_setup_answer(peer, reply))
+        if (!redis_conn_setup_answer(peer, reply, error))
+            fail(conn, "%s", error);
+        else if (!redis_conn_setup_pending(peer))
             on_set_up(peer);
     } else if (peer == &conn->command) {
-        redis_conn_request_replied(conn, reply);
+        if (!redis_conn_request_replied(conn, reply, error))
+            fail(conn, "%s", error);
         return;
     } else if (conn->probing) {
         conn->probing = false; /* whatever it says, it is an answer to PING */
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        redis_conn_fail(conn, "%s", reply->str);
+        fail(conn, "%s", reply->str);
     }
     freeReplyObject(reply);
 }
@@ -296,9 +295,9 @@ static void check_connections(struct redis_conn *conn, clock_ms now)
         if (patience_ends(peers[i]) > now)
             continue;
         if (peers[i]->link.state == REDIS_LINK_CONNECTING)
-            redis_conn_fail(conn, "cannot connect: no answer for %lld ms", (long long)conn->options.connect_timeout);
+            fail(conn, "cannot connect: no answer for %lld ms", (long long)conn->options.connect_timeout);
         else
-            redis_conn_fail(conn, "no answer for %lld ms", (long long)conn->options.command_timeout);
+            fail(conn, "no answer for %lld ms", (long long)conn->options.command_timeout);
     }
     if (probe_due(conn) <= now)
         probe(conn, now);

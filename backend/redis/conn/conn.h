@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "backend/clock.h"
-#include "backend/redis/uri.h"
+#include "backend/redis/conn/uri.h"
 
 struct ev_loop;
 struct redis_conn;

@@ -1,8 +1,11 @@
 /* private: what the files of redis_conn share.
  *
- * conn.c          the states of the two connections; time
+ * conn.c     the states of the two connections; time
  * setup.c    what is said on a new connection before it is up
  * request.c  requests
+ *
+ * The last two know nothing of the states: what they find on a connection that
+ * makes it useless they return, as one line in `error` (REDIS_ERROR_SIZE bytes).
  *
  * The connection for Pub/Sub is made first, since the other one must name it, and
  * to the same address, to be told of what it watches.
@@ -17,6 +20,7 @@
 #include "backend/redis/conn/conn.h"
 #include "backend/redis/conn/link.h"
 
+#define REDIS_ERROR_SIZE 256
 #define REDIS_INVALIDATE "__redis__:invalidate" /* the channel of Redis' tracking */
 
 enum redis_conn_state {
@@ -68,8 +72,8 @@ struct redis_conn {
     struct ev_prepare work; /* fed, never started: runs after all other events of a turn */
 
     enum redis_conn_state state;
-    char error[256];  /* why it is not up */
-    char logged[256]; /* what was logged last of that */
+    char error[REDIS_ERROR_SIZE];  /* why it is not up */
+    char logged[REDIS_ERROR_SIZE]; /* what was logged last of that */
     struct redis_resolve *resolve;
     GArray *addresses; /* struct redis_address; NULL: to be looked up */
     guint address;     /* the one that is tried */
@@ -97,11 +101,12 @@ struct redis_conn {
     clock_ms expire_at; /* no request's time is up before */
 };
 
-/* Gives up both connections, and tries again (later).  Safe in events of links. */
-void redis_conn_fail(struct redis_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
 /* Has the work done that there is, at the end of this turn of the loop. */
-void redis_conn_wake(struct redis_conn *conn);
+static inline void redis_conn_wake(struct redis_conn *conn)
+{
+    if (conn->loop)
+        ev_feed_event(conn->loop, &conn->work, EV_CUSTOM);
+}
 
 /* --- setup.c --- */
 
@@ -109,9 +114,8 @@ void redis_conn_wake(struct redis_conn *conn);
 void redis_conn_setup_begin(struct redis_peer *peer);
 /* Whether an answer to it is still to come. */
 bool redis_conn_setup_pending(const struct redis_peer *peer);
-/* Takes the next answer, borrowed.  True: it was the last, and all is well.
- * False: there are more, or the connection was given up. */
-bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply);
+/* Takes the next answer, borrowed.  False: the connection is useless. */
+bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, char *error);
 
 /* --- request.c --- */
 
@@ -121,8 +125,8 @@ void redis_conn_request_free(struct redis_conn *conn);
 void redis_conn_request_resume(struct redis_conn *conn);
 /* What was under way waits again. */
 void redis_conn_request_lost(struct redis_conn *conn);
-/* A reply on the connection for commands; takes it. */
-void redis_conn_request_replied(struct redis_conn *conn, redisReply *reply);
+/* A reply on the connection for commands; takes it.  False: the connection is useless. */
+bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char *error);
 /* Does what is due: answers those whose time is up, sends what waits. */
 void redis_conn_request_work(struct redis_conn *conn, clock_ms now);
 /* When there is something to do for it next, but for replies; CLOCK_NEVER. */

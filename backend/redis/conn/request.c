@@ -352,32 +352,34 @@ static bool try_again(struct redis_conn *conn, struct redis_request *request, re
     request->again_at = clock_now() + DELAY;
     append(conn, request, DELAYED);
     redis_conn_wake(conn);
-    if (g_str_has_prefix(reply->str, "READONLY"))
-        redis_conn_fail(conn, "the server is a replica: %s", reply->str); /* the name may lead to its master soon */
     return true;
 }
 
-void redis_conn_request_replied(struct redis_conn *conn, redisReply *reply)
+bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char *error)
 {
     struct redis_request *request = TAILQ_FIRST(&conn->sent);
-    bool error = reply->type == REDIS_REPLY_ERROR;
+    bool refused = reply->type == REDIS_REPLY_ERROR, replica = refused && g_str_has_prefix(reply->str, "READONLY");
 
     if (!request) {
-        redis_conn_fail(conn, "%s", error ? reply->str : "a reply that nobody asked for");
+        g_strlcpy(error, refused ? reply->str : "a reply that nobody asked for", REDIS_ERROR_SIZE);
         freeReplyObject(reply);
-        return;
+        return false;
     }
     if (request->skip) {
         request->skip = false;
         freeReplyObject(reply);
-        return;
+        return true;
     }
     leave(conn, request);
-    if (request->live && error && try_again(conn, request, reply))
-        return;
-    answer(conn, request, error ? REDIS_ERROR : REDIS_REPLY, reply);
+    if (request->live && refused && try_again(conn, request, reply)) {
+        if (replica) /* the name may lead to its master soon */
+            g_snprintf(error, REDIS_ERROR_SIZE, "the server is a replica: %s", request->refusal->str);
+        return !replica;
+    }
+    answer(conn, request, refused ? REDIS_ERROR : REDIS_REPLY, reply);
     request_free(request);
     freeReplyObject(reply);
+    return true;
 }
 
 /* --- time --- */

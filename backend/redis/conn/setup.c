@@ -97,7 +97,7 @@ static void refuse_tracking(struct redis_conn *conn, const char *why)
 
 /* An error that ends this attempt.  Servers repeat the arguments of commands that
  * they do not know, so a password must not get into what is told. */
-static void refuse(struct redis_peer *peer, enum redis_step step, const char *why)
+static void refuse(const struct redis_peer *peer, enum redis_step step, const char *why, char *error)
 {
     static const char *const names[] = {
         [REDIS_STEP_AUTH] = "AUTH",
@@ -112,7 +112,7 @@ static void refuse(struct redis_peer *peer, enum redis_step step, const char *wh
 
     if (step == REDIS_STEP_AUTH && password && strstr(why, password))
         why = "the server refused it";
-    redis_conn_fail(peer->conn, "%s: %s", names[step], why);
+    g_snprintf(error, REDIS_ERROR_SIZE, "%s: %s", names[step], why);
 }
 
 /* Whether Redis refuses all before a password was given, or while it loads. */
@@ -122,43 +122,41 @@ static bool is_final(const char *error)
            g_str_has_prefix(error, "MASTERDOWN");
 }
 
-bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply)
+bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, char *error)
 {
     struct redis_conn *conn = peer->conn;
     enum redis_step step = (enum redis_step)peer->steps->data[peer->answered++];
-    const char *error = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;
+    const char *refusal = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;
 
     switch (step) {
     case REDIS_STEP_NAME:
-        if (error && !is_final(error))
-            error = NULL;
+        if (refusal && !is_final(refusal))
+            refusal = NULL;
         break;
     case REDIS_STEP_ID:
         if (reply->type == REDIS_REPLY_INTEGER)
             conn->pubsub_id = reply->integer;
-        else if (error && !is_final(error)) {
-            refuse_tracking(conn, error);
-            error = NULL;
+        else if (refusal && !is_final(refusal)) {
+            refuse_tracking(conn, refusal);
+            refusal = NULL;
         }
         break;
     case REDIS_STEP_SUBSCRIBE_INVALIDATE:
-        conn->may_track = !error && conn->pubsub_id;
-        if (error)
-            refuse_tracking(conn, error);
-        error = NULL;
+        conn->may_track = !refusal && conn->pubsub_id;
+        if (refusal)
+            refuse_tracking(conn, refusal);
+        refusal = NULL;
         break;
     case REDIS_STEP_TRACK:
-        conn->tracking = !error;
-        if (error)
-            refuse_tracking(conn, error);
-        error = NULL;
+        conn->tracking = !refusal;
+        if (refusal)
+            refuse_tracking(conn, refusal);
+        refusal = NULL;
         break;
     default:
         break;
     }
-    if (error) {
-        refuse(peer, step, error);
-        return false;
-    }
-    return !redis_conn_setup_pending(peer);
+    if (refusal)
+        refuse(peer, step, refusal, error);
+    return !refusal;
 }

@@ -9,8 +9,8 @@
  * A password in a URI is refused: it would be seen in argv, /proc/mounts and
  * logs; it comes from a file.
  */
-#ifndef BACKEND_REDIS_URI_H
-#define BACKEND_REDIS_URI_H
+#ifndef BACKEND_REDIS_CONN_URI_H
+#define BACKEND_REDIS_CONN_URI_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,7 +6,7 @@
  */
 #include "config.h"
 
-#include "backend/redis/uri.h"
+#include "backend/redis/conn/uri.h"
 
 #include <errno.h>
 #include <fcntl.h>
