@@ -3,86 +3,7 @@
 
 #include "backend/redis/private.h"
 
-static struct redis_op *done_op(struct redis *r, const struct redis_ticket *t, backend_done *done, void *arg)
-{
-    struct redis_op *op = redis_op_new(r, t);
-
-    op->done = done;
-    op->arg = arg;
-    return op;
-}
-
-static void finish(struct redis_op *op, enum backend_result result)
-{
-    if (op->done)
-        op->done(op->arg, result);
-    redis_op_free(op);
-}
-
-static void fill(struct redis_call *call, struct redis *r, enum redis_script_id script, const struct redis_ticket *t)
-{
-    redis_call_lock(call, r, script, t->place->name, t->place->sequence, NULL);
-    redis_call_leaf(call, t->place->sequence ? t->name : t->place->name, t->place->sequence);
-    redis_call_text(call, t->token);
-}
-
 /* --- release --- */
-
-static void on_released(void *arg, const struct redis_answer *answer);
-
-static void send_release(struct redis_op *op, int64_t timeout)
-{
-    struct redis_call call = {0};
-    bool sequence = op->claim.sequence;
-
-    redis_call_lock(&call, op->r, REDIS_RELEASE, op->name, sequence, NULL);
-    redis_call_leaf(&call, op->file, sequence);
-    redis_call_text(&call, op->token);
-    redis_call_text(&call, op->why);
-    redis_call_text(&call, op->lease ? op->r->identity : "");
-    redis_call_text(&call, op->name);
-    redis_call_send(&call, timeout, on_released, op);
-}
-
-/* 0 means that it was gone already: released all the same. */
-static void on_released(void *arg, const struct redis_answer *answer)
-{
-    struct redis_op *op = arg;
-    enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(op->r, answer);
-    int64_t ttl = MIN(op->ttl, REDIS_RELEASE_MAX);
-
-    if (result == BACKEND_OK || ttl <= 0) {
-        finish(op, result);
-        return;
-    }
-    if (op->done)
-        op->done(op->arg, result);
-    op->done = NULL;
-    op->ttl = 0;
-    send_release(op, ttl);
-}
-
-void redis_send_release(struct redis *r, const struct redis_ticket *t, const char *why, backend_done *done, void *arg)
-{
-    struct redis_op *op = done_op(r, t, done, arg);
-
-    op->claim.sequence = t->place->sequence;
-    op->name = g_strdup(t->place->name);
-    op->file = g_strdup(t->place->sequence ? t->name : t->place->name);
-    op->ttl = t->head.ttl;
-    op->why = why;
-    op->lease = t->head.kind == BACKEND_LEASE;
-    if (t->moving) { /* it is under one name or the other */
-        struct redis_op *other = done_op(r, t, NULL, NULL);
-
-        other->name = g_strdup(t->moving);
-        other->file = g_strdup(t->moving);
-        other->ttl = t->head.ttl;
-        other->why = why;
-        send_release(other, 0);
-    }
-    send_release(op, 0);
-}
 
 void redis_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg)
 {
@@ -149,7 +70,7 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
         else if (t)
             redis_ticket_free(r, t);
     }
-    finish(op, BACKEND_OK);
+    redis_op_finish(op, BACKEND_OK);
 }
 
 void redis_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
@@ -157,7 +78,7 @@ void redis_release_range(struct backend *b, const char *name, uint64_t party, ui
 {
     struct redis *r = (struct redis *)b;
     struct redis_place *place = g_hash_table_lookup(r->places, name);
-    struct redis_op *op = done_op(r, NULL, done, arg);
+    struct redis_op *op = redis_op_done(r, NULL, done, arg);
     struct redis_ticket *t, *next;
 
     op->name = g_strdup(name);
@@ -217,7 +138,7 @@ static void send_convert(struct redis_op *op, struct redis_ticket *t, const stru
 
     op->claim = *claim;
     op->claim.meta = op->claim.content = NULL;
-    fill(&call, op->r, REDIS_CONVERT, t);
+    redis_call_ticket(&call, op->r, REDIS_CONVERT, t);
     redis_call_number(&call, (int64_t)claim->kind);
     redis_call_number(&call, (int64_t)claim->mode);
     redis_call_unsigned(&call, claim->handle);
@@ -258,7 +179,7 @@ static void convert_back(struct redis *r, struct redis_ticket *t)
         redis_ticket_end(r, t, BACKEND_LOST, true);
         return;
     }
-    op = done_op(r, t, NULL, NULL);
+    op = redis_op_done(r, t, NULL, NULL);
     op->back = true;
     send_convert(op, t, &claim, left);
 }
@@ -297,7 +218,7 @@ static void on_converted(void *arg, const struct redis_answer *answer)
         change(t, &op->change);
         redis_ticket_schedule(r, t);
     }
-    finish(op, result);
+    redis_op_finish(op, result);
 }
 
 void redis_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
@@ -311,14 +232,7 @@ void redis_convert(struct backend *b, struct backend_ticket *ticket, const struc
         done(arg, has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
         return;
     }
-    send_convert(done_op(r, t, done, arg), t, claim, 0);
-}
-
-/* Whether the ticket may have been under another name than the request said when
- * that was carried out. */
-static bool has_moved(const struct redis_ticket *t, const struct redis_op *op)
-{
-    return t->renaming || strcmp(t->place->name, op->name) != 0;
+    send_convert(redis_op_done(r, t, done, arg), t, claim, 0);
 }
 
 static void on_set(void *arg, const struct redis_answer *answer);
@@ -329,7 +243,7 @@ static void send_set(struct redis_op *op, const struct redis_ticket *t, const st
 
     g_free(op->name);
     op->name = g_strdup(t->place->name);
-    fill(&call, op->r, REDIS_SET, t);
+    redis_call_ticket(&call, op->r, REDIS_SET, t);
     add_change(&call, op, c);
     redis_call_send(&call, 0, on_set, op);
 }
@@ -340,7 +254,7 @@ static void on_set(void *arg, const struct redis_answer *answer)
     struct redis_ticket *t = redis_ticket_find(op->r, op->token);
     enum backend_result result = redis_result(op->r, answer);
 
-    if (t && result == BACKEND_STALE && has_moved(t, op) && !has_ended(t)) {
+    if (t && result == BACKEND_STALE && redis_ticket_has_moved(t, op->name) && !has_ended(t)) {
         struct backend_change change = op->change;
 
         op->change = (struct backend_change){0};
@@ -353,7 +267,7 @@ static void on_set(void *arg, const struct redis_answer *answer)
         change(t, &op->change);
     else if (t && result == BACKEND_STALE)
         redis_ticket_doubt(op->r, t->place, NULL);
-    finish(op, result);
+    redis_op_finish(op, result);
 }
 
 void redis_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *c, backend_done *done,
@@ -365,52 +279,10 @@ void redis_set(struct backend *b, struct backend_ticket *ticket, const struct ba
     if (has_ended(t))
         done(arg, BACKEND_STALE);
     else
-        send_set(done_op(r, t, done, arg), t, c);
+        send_set(redis_op_done(r, t, done, arg), t, c);
 }
 
 /* --- renewing --- */
-
-static void on_extended(void *arg, const struct redis_answer *answer)
-{
-    struct redis_op *op = arg;
-    struct redis *r = op->r;
-    struct redis_ticket *t = redis_ticket_find(r, op->token);
-    int64_t ttl = op->ttl;
-    bool gone = answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0;
-    bool moved = t && has_moved(t, op);
-
-    redis_op_free(op);
-    if (!t || t->state != REDIS_HELD)
-        return;
-    if (gone && !moved) {
-        redis_ticket_end(r, t, BACKEND_LOST, t->moving != NULL);
-        return;
-    }
-    if (gone) {
-        t->refresh = clock_now() + REDIS_RENEW_RETRY;
-    } else if (answer->outcome == REDIS_REPLY) {
-        t->renewing = false;
-        t->head.deadline = redis_deadline(answer->sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
-        t->refresh = CLOCK_NEVER;
-    } else {
-        redis_failure(r, answer);
-        t->refresh = clock_now() + REDIS_RENEW_RETRY;
-    }
-    redis_ticket_schedule(r, t);
-}
-
-void redis_extend(struct redis *r, struct redis_ticket *t)
-{
-    struct redis_call call = {0};
-    struct redis_op *op = redis_op_new(r, t);
-
-    t->renewing = true;
-    op->ttl = t->head.ttl;
-    op->name = g_strdup(t->place->name);
-    fill(&call, r, REDIS_RENEW, t);
-    redis_call_number(&call, t->head.ttl);
-    redis_call_send(&call, 0, on_extended, op);
-}
 
 void redis_renew(struct backend *b, const struct backend_renewal *renewals, size_t count)
 {
@@ -473,7 +345,7 @@ static void on_renamed(void *arg, const struct redis_answer *answer)
         end_as_lost(r, op->token);
         end_as_lost(r, op->replaced);
     }
-    finish(op, result);
+    redis_op_finish(op, result);
 }
 
 void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
@@ -494,7 +366,7 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
         done(arg, BACKEND_STALE);
         return;
     }
-    op = done_op(r, t, done, arg);
+    op = redis_op_done(r, t, done, arg);
     op->name = g_strdup(name);
     if (over) {
         op->replaced = g_strdup(over->token);

@@ -181,6 +181,14 @@ void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
     redis_call_text(call, sequence ? "1" : "0");
 }
 
+void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
+                       const struct redis_ticket *t)
+{
+    redis_call_lock(call, r, script, t->place->name, t->place->sequence, NULL);
+    redis_call_leaf(call, t->place->sequence ? t->name : t->place->name, t->place->sequence);
+    redis_call_text(call, t->token);
+}
+
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
 {
     struct redis *r = call->r;

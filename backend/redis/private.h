@@ -1,13 +1,16 @@
 /* private: what the files of the Redis backend share.
  *
- * redis.c        the backend: start, connection up and down, messages
- * key.c    names to keys, and calls of scripts
- * ticket.c tickets of this mount, and what is to be done when
- * acquire.c taking, waiting and claiming
- * change.c what is done to tickets
- * revoke.c ending holders by name, on whichever mount
- * ask.c    questions, and directories
- * recover.c the leases of a mount that starts again
+ * From the top to the ground; none calls one above it.
+ *
+ * redis.c    the backend: start, connection up and down, messages, what is due
+ * recover.c  the leases of a mount that starts again
+ * revoke.c   ending holders by name, on whichever mount
+ * change.c   what is done to tickets
+ * acquire.c  taking, waiting and claiming
+ * ask.c      questions, and directories
+ * keep.c     renewals and releases
+ * ticket.c   tickets of this mount
+ * key.c      names to keys, and calls of scripts
  */
 #ifndef BACKEND_REDIS_PRIVATE_H
 #define BACKEND_REDIS_PRIVATE_H
@@ -135,6 +138,9 @@ struct redis_op {
 
 struct redis_op *redis_op_new(struct redis *r, const struct redis_ticket *t);
 void redis_op_free(struct redis_op *op);
+struct redis_op *redis_op_done(struct redis *r, const struct redis_ticket *t, backend_done *done, void *arg);
+/* Calls its completion, if it has one, and frees it. */
+void redis_op_finish(struct redis_op *op, enum backend_result result);
 
 /* --- key.c --- */
 
@@ -173,6 +179,9 @@ void redis_call_number(struct redis_call *call, int64_t number);
 void redis_call_unsigned(struct redis_call *call, uint64_t number); /* 0 is '' */
 void redis_call_offset(struct redis_call *call, uint64_t offset);   /* 16 hexadecimal digits */
 void redis_call_bytes(struct redis_call *call, GBytes *bytes);      /* NULL is '' */
+/* Keys and first arguments of a call about a ticket. */
+void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
+                       const struct redis_ticket *t);
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg);
 
 /* --- replies --- */
@@ -215,8 +224,26 @@ bool redis_ticket_may_adopt(struct redis *r, const struct redis_ticket *t, const
 /* It is the one that the server knows by that token: another of its party that
  * was is forgotten. */
 void redis_ticket_adopt(struct redis *r, struct redis_ticket *t, const char *token);
+/* Whether it may have been under another name than this one when a request that named this one was carried out. */
+bool redis_ticket_has_moved(const struct redis_ticket *t, const char *name);
 /* Its times have changed. */
 void redis_ticket_schedule(struct redis *r, struct redis_ticket *t);
+/* To when the first is to be seen to. */
+void redis_ticket_set_alarm(struct redis *r);
+/* What the script says that it holds: "start end mode …". */
+void redis_ticket_segments(struct redis_ticket *t, const char *text);
+/* Whether another ticket of this mount at its place is of its handle or party. */
+bool redis_ticket_has_kin(const struct redis_ticket *t, uint64_t handle, uint64_t party);
+/* A cycle of waits of parties of this mount that begins with this one. */
+bool redis_ticket_deadlocked(struct redis *r, struct redis_ticket *t);
+
+/* --- keep.c --- */
+
+/* Sends the release of a ticket that is (to be) forgotten here, and does not
+ * cease before the ticket must have run out.  `why`: as release.lua takes it. */
+void redis_send_release(struct redis *r, const struct redis_ticket *t, const char *why, backend_done *done, void *arg);
+/* Extends one that holds to its ttl from now. */
+void redis_extend(struct redis *r, struct redis_ticket *t);
 /* Tells its end, and forgets it; `release`: the server may not know of it yet. */
 void redis_ticket_end(struct redis *r, struct redis_ticket *t, enum backend_end why, bool release);
 /* Lets the server know what is past its deadline at a place, before its end is told here. */
@@ -224,14 +251,6 @@ void redis_ticket_tell_over(struct redis *r, const char *name);
 /* What the server says of a place does not go with what is held there: asks it, as a renewal does, so that what it has
  * forgotten is lost now.  Not `sure` (may be NULL) and its kin. */
 void redis_ticket_doubt(struct redis *r, struct redis_place *place, const struct redis_ticket *sure);
-/* What the script says that it holds: "start end mode …". */
-void redis_ticket_segments(struct redis_ticket *t, const char *text);
-/* Whether another ticket of this mount at its place is of its handle or party. */
-bool redis_ticket_has_kin(const struct redis_ticket *t, uint64_t handle, uint64_t party);
-/* A cycle of waits of parties of this mount that begins with this one. */
-bool redis_ticket_deadlocked(struct redis *r, struct redis_ticket *t);
-/* For redis.c's alarm. */
-void redis_ticket_tick(struct redis *r);
 
 /* --- acquire.c --- */
 
@@ -253,11 +272,6 @@ void redis_set(struct backend *b, struct backend_ticket *ticket, const struct ba
                backend_done *done, void *arg);
 void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
                   backend_done *done, void *arg);
-/* Sends the release of a ticket that is (to be) forgotten here, and does not
- * cease before the ticket must have run out.  `why`: as release.lua takes it. */
-void redis_send_release(struct redis *r, const struct redis_ticket *t, const char *why, backend_done *done, void *arg);
-/* Extends one that holds to its ttl from now. */
-void redis_extend(struct redis *r, struct redis_ticket *t);
 
 /* --- revoke.c --- */
 

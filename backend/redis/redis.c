@@ -178,7 +178,45 @@ static void on_mended(void *context, const redisReply *reply)
 static const struct redis_conn_events conn_events = {
     .up = on_up, .down = on_down, .message = on_message, .changed = on_changed, .mended = on_mended};
 
-/* --- the backend --- */
+/* --- time --- */
+
+static void see_to(struct redis *r, struct redis_ticket *t, clock_ms now)
+{
+    if (t->head.deadline <= now) {
+        bool lost = t->renewing || !redis_conn_is_up(r->conn);
+
+        redis_ticket_end(r, t, lost ? BACKEND_LOST : BACKEND_EXPIRED, true);
+        return;
+    }
+    if (t->refresh <= now) {
+        t->refresh = CLOCK_NEVER;
+        if (t->state == REDIS_HELD)
+            redis_extend(r, t);
+        else
+            redis_refresh(r, t);
+    }
+    if (t->due <= now) {
+        t->due = CLOCK_NEVER;
+        redis_ticket_schedule(r, t);
+        r->events->due(r->context, &t->head); /* may release it */
+    } else {
+        redis_ticket_schedule(r, t);
+    }
+}
+
+static void tick(struct redis *r)
+{
+    r->armed = CLOCK_NEVER;
+    for (unsigned i = 0; i < 64; i++) {
+        struct redis_ticket *t = skiplist_item(skiplist_first(&r->agenda));
+        clock_ms now = clock_now();
+
+        if (!t || t->next > now)
+            break;
+        see_to(r, t, now);
+    }
+    redis_ticket_set_alarm(r);
+}
 
 static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
 {
@@ -187,8 +225,10 @@ static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
     (void)loop, (void)revents;
     if (read(alarm->fd, &times, sizeof times) < 0)
         return; /* it was set anew meanwhile */
-    redis_ticket_tick(alarm->data);
+    tick(alarm->data);
 }
+
+/* --- the backend --- */
 
 static void redis_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
 {

@@ -92,6 +92,22 @@ void redis_op_free(struct redis_op *op)
     g_free(op);
 }
 
+struct redis_op *redis_op_done(struct redis *r, const struct redis_ticket *t, backend_done *done, void *arg)
+{
+    struct redis_op *op = redis_op_new(r, t);
+
+    op->done = done;
+    op->arg = arg;
+    return op;
+}
+
+void redis_op_finish(struct redis_op *op, enum backend_result result)
+{
+    if (op->done)
+        op->done(op->arg, result);
+    redis_op_free(op);
+}
+
 struct redis_ticket *redis_ticket_new(struct redis *r, const char *name, const struct backend_claim *claim)
 {
     struct redis_ticket *t = g_new0(struct redis_ticket, 1);
@@ -167,6 +183,11 @@ void redis_ticket_rename(struct redis *r, struct redis_ticket *t, const char *na
     join(r, t, name, false);
 }
 
+bool redis_ticket_has_moved(const struct redis_ticket *t, const char *name)
+{
+    return t->renaming || strcmp(t->place->name, name) != 0;
+}
+
 bool redis_ticket_may_adopt(struct redis *r, const struct redis_ticket *t, const char *token)
 {
     const struct redis_ticket *was = redis_ticket_find(r, token);
@@ -191,7 +212,7 @@ void redis_ticket_adopt(struct redis *r, struct redis_ticket *t, const char *tok
     g_hash_table_insert(r->tickets, t->token, t);
 }
 
-static void set_alarm(struct redis *r)
+void redis_ticket_set_alarm(struct redis *r)
 {
     const struct redis_ticket *first = skiplist_item(skiplist_first(&r->agenda));
     clock_ms next = first ? MAX(first->next, 1) : CLOCK_NEVER; /* 0 would stop it */
@@ -215,44 +236,7 @@ void redis_ticket_schedule(struct redis *r, struct redis_ticket *t)
         t->next = next;
         skiplist_insert(&r->agenda, t);
     }
-    set_alarm(r);
-}
-
-void redis_ticket_end(struct redis *r, struct redis_ticket *t, enum backend_end why, bool release)
-{
-    if (release && !t->over)
-        redis_send_release(r, t, why == BACKEND_EXPIRED ? "expired" : "lost", NULL, NULL);
-    if (t->acquired) { /* its user does not have it yet */
-        t->acquired(t->arg, BACKEND_UNREACHABLE, NULL, NULL);
-    } else {
-        r->events->ended(r->context, &t->head, why);
-    }
-    redis_ticket_free(r, t);
-}
-
-void redis_ticket_tell_over(struct redis *r, const char *name)
-{
-    struct redis_place *place = g_hash_table_lookup(r->places, name);
-    struct redis_ticket *t;
-
-    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
-        if (t->state == REDIS_HELD && !t->over && t->head.deadline <= clock_now()) {
-            redis_send_release(r, t, "expired", NULL, NULL);
-            t->over = true;
-        }
-    }
-}
-
-void redis_ticket_doubt(struct redis *r, struct redis_place *place, const struct redis_ticket *sure)
-{
-    struct redis_ticket *t;
-
-    LIST_FOREACH(t, &place->tickets, link) {
-        bool kin = sure && ((t->handle && t->handle == sure->handle) || (t->party && t->party == sure->party));
-
-        if (t != sure && !kin && t->state == REDIS_HELD && !t->over && !t->renaming && !t->moving)
-            redis_extend(r, t);
-    }
+    redis_ticket_set_alarm(r);
 }
 
 void redis_ticket_segments(struct redis_ticket *t, const char *text)
@@ -423,44 +407,4 @@ static bool party_holds(struct redis *r, uint64_t party)
 bool redis_ticket_deadlocked(struct redis *r, struct redis_ticket *t)
 {
     return t->party && r->waiting > 1 && party_holds(r, t->party) && reaches_itself(r, t);
-}
-
-/* --- time --- */
-
-static void see_to(struct redis *r, struct redis_ticket *t, clock_ms now)
-{
-    if (t->head.deadline <= now) {
-        bool lost = t->renewing || !redis_conn_is_up(r->conn);
-
-        redis_ticket_end(r, t, lost ? BACKEND_LOST : BACKEND_EXPIRED, true);
-        return;
-    }
-    if (t->refresh <= now) {
-        t->refresh = CLOCK_NEVER;
-        if (t->state == REDIS_HELD)
-            redis_extend(r, t);
-        else
-            redis_refresh(r, t);
-    }
-    if (t->due <= now) {
-        t->due = CLOCK_NEVER;
-        redis_ticket_schedule(r, t);
-        r->events->due(r->context, &t->head); /* may release it */
-    } else {
-        redis_ticket_schedule(r, t);
-    }
-}
-
-void redis_ticket_tick(struct redis *r)
-{
-    r->armed = CLOCK_NEVER;
-    for (unsigned i = 0; i < 64; i++) {
-        struct redis_ticket *t = skiplist_item(skiplist_first(&r->agenda));
-        clock_ms now = clock_now();
-
-        if (!t || t->next > now)
-            break;
-        see_to(r, t, now);
-    }
-    set_alarm(r);
 }
