@@ -23,7 +23,6 @@ const char *backend_result_name(enum backend_result result)
         [BACKEND_UNSUPPORTED] = "unsupported",
         [BACKEND_DAMAGED] = "damaged",
     };
-
     return (size_t)result < G_N_ELEMENTS(names) ? names[result] : "unknown";
 }
 
@@ -34,8 +33,9 @@ void backend_start(struct backend *b, struct ev_loop *loop, const struct backend
 
 void backend_free(struct backend *b)
 {
-    if (b)
+    if (b) {
         b->operations->free(b);
+    }
 }
 
 struct backend_ticket *backend_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
@@ -153,8 +153,9 @@ void backend_status(struct backend *b, struct backend_status *ret_status)
         .details = g_ptr_array_new_with_free_func(g_free),
         .warnings = g_ptr_array_new_with_free_func(g_free),
     };
-    if (b->operations->status)
+    if (b->operations->status) {
         b->operations->status(b, ret_status);
+    }
 }
 
 void backend_status_clear(struct backend_status *status)

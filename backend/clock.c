@@ -6,7 +6,6 @@
 static int64_t milliseconds(clockid_t id)
 {
     struct timespec t;
-
     clock_gettime(id, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }

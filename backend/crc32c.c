@@ -15,7 +15,6 @@ uint32_t crc32c_portable(uint32_t before, const void *data, size_t length)
     };
     const uint8_t *bytes = data;
     uint32_t crc = ~before;
-
     for (size_t i = 0; i < length; i++) {
         crc ^= bytes[i];
         crc = crc >> 4 ^ table[crc & 15];
@@ -31,15 +30,14 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t before, 
 {
     const uint8_t *bytes = data;
     uint64_t crc = ~before;
-
     for (; length >= 8; bytes += 8, length -= 8) {
         uint64_t word;
-
         memcpy(&word, bytes, 8);
         crc = _mm_crc32_u64(crc, word);
     }
-    while (length--)
+    while (length--) {
         crc = _mm_crc32_u8((uint32_t)crc, *bytes++);
+    }
     return ~(uint32_t)crc;
 }
 #endif
@@ -47,8 +45,9 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t before, 
 uint32_t crc32c(uint32_t before, const void *data, size_t length)
 {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("sse4.2"))
+    if (__builtin_cpu_supports("sse4.2")) {
         return crc32c_sse42(before, data, length);
+    }
 #endif
     return crc32c_portable(before, data, length);
 }

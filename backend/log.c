@@ -53,7 +53,6 @@ bool log_parse_level(const char *name, enum log_level *ret_level)
                                         [LOG_LEVEL_WARNING] = "warning",
                                         [LOG_LEVEL_INFO] = "info",
                                         [LOG_LEVEL_DEBUG] = "debug"};
-
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(name, names[i]) == 0) {
             *ret_level = (enum log_level)i;
@@ -79,7 +78,6 @@ void log_to_stderr(void)
     const char *stream = getenv("JOURNAL_STREAM");
     unsigned long long device, inode;
     struct stat st;
-
     sink.syslog = false;
     sink.journal = stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(STDERR_FILENO, &st) == 0 &&
                    st.st_dev == device && st.st_ino == inode;
@@ -97,12 +95,13 @@ static void write_line(enum log_level level, const char *line)
         [LOG_LEVEL_DEBUG] = {LOG_DEBUG, "debug: "},
     };
 
-    if (sink.syslog)
+    if (sink.syslog) {
         syslog(levels[level].priority, "%s%s", levels[level].prefix, line);
-    else if (sink.journal)
+    } else if (sink.journal) {
         fprintf(stderr, "<%d>%s\n", levels[level].priority, line);
-    else
+    } else {
         fprintf(stderr, "leasefs: %s%s\n", levels[level].prefix, line);
+    }
 }
 
 /* --- lines that repeat --- */
@@ -110,9 +109,9 @@ static void write_line(enum log_level level, const char *line)
 static void tell_left_out(struct log_kind *kind)
 {
     char line[128];
-
-    if (!kind->left_out)
+    if (!kind->left_out) {
         return;
+    }
     snprintf(line, sizeof(line), "lines like \"%s\" that were left out: %lu", kind->example, kind->left_out);
     write_line(kind->level, line);
     kind->left_out = 0;
@@ -123,7 +122,6 @@ static void end_periods(clock_ms now)
 {
     for (size_t i = 0; i < LOG_KINDS; i++) {
         struct log_kind *kind = &sink.kinds[i];
-
         if (kind->format && (now - kind->began >= LOG_PERIOD || now < kind->began)) {
             tell_left_out(kind);
             *kind = (struct log_kind){0};
@@ -134,14 +132,14 @@ static void end_periods(clock_ms now)
 static struct log_kind *find_kind(const char *format, enum log_level level, clock_ms now)
 {
     struct log_kind *found = &sink.kinds[0];
-
     for (size_t i = 0; i < LOG_KINDS; i++) {
         struct log_kind *kind = &sink.kinds[i];
-
-        if (kind->format == format)
+        if (kind->format == format) {
             return kind;
-        if (found->format && (!kind->format || kind->began < found->began))
+        }
+        if (found->format && (!kind->format || kind->began < found->began)) {
             found = kind;
+        }
     }
     tell_left_out(found);
     *found = (struct log_kind){.format = format, .began = now, .level = level};
@@ -153,13 +151,12 @@ static bool __attribute__((format(printf, 2, 0)))
 is_too_many(enum log_level level, const char *format, va_list arguments)
 {
     clock_ms now = clock_now();
-    struct log_kind *kind;
     char line[128];
-
     end_periods(now);
-    kind = find_kind(format, level, now);
-    if (kind->told++ < LOG_BURST)
+    struct log_kind *kind = find_kind(format, level, now);
+    if (kind->told++ < LOG_BURST) {
         return false;
+    }
     if (kind->left_out++ == 0) {
         vsnprintf(kind->example, sizeof(kind->example), format, arguments);
         snprintf(line, sizeof(line), "more lines like \"%s\" are left out for up to %d seconds", kind->example,
@@ -171,14 +168,14 @@ is_too_many(enum log_level level, const char *format, va_list arguments)
 
 void log_flush(void)
 {
-    for (size_t i = 0; i < LOG_KINDS; i++)
+    for (size_t i = 0; i < LOG_KINDS; i++) {
         tell_left_out(&sink.kinds[i]);
+    }
 }
 
 static void __attribute__((format(printf, 2, 0))) emit(enum log_level level, const char *format, va_list arguments)
 {
     char line[2048];
-
     vsnprintf(line, sizeof(line), format, arguments);
     write_line(level, line);
 }
@@ -187,22 +184,23 @@ static void __attribute__((format(printf, 2, 0)))
 emit_limited(enum log_level level, const char *format, va_list arguments)
 {
     va_list again;
-
-    if (level > sink.level)
+    if (level > sink.level) {
         return;
+    }
     va_copy(again, arguments);
-    if (level == LOG_LEVEL_DEBUG || !is_too_many(level, format, again))
+    if (level == LOG_LEVEL_DEBUG || !is_too_many(level, format, again)) {
         emit(level, format, arguments);
+    }
     va_end(again);
 }
 
 void log_audit(const char *format, ...)
 {
     va_list arguments;
-
     va_start(arguments, format);
-    if (sink.level >= LOG_LEVEL_WARNING)
+    if (sink.level >= LOG_LEVEL_WARNING) {
         emit(LOG_LEVEL_WARNING, format, arguments);
+    }
     va_end(arguments);
 }
 
@@ -225,15 +223,15 @@ const char *log_escape(char *buffer, size_t size, const char *text)
 {
     static const char digits[] = "0123456789abcdef";
     size_t used = 0;
-
-    if (!size)
+    if (!size) {
         return buffer;
+    }
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
         bool plain = c >= 0x20 && c <= 0x7e && c != '\\';
-
-        if (used + (plain ? 1 : 4) >= size)
+        if (used + (plain ? 1 : 4) >= size) {
             break;
+        }
         if (plain) {
             buffer[used++] = (char)c;
         } else {

@@ -76,7 +76,6 @@ static struct skiplist_node *descend(const struct skiplist *list, skiplist_compa
     struct skiplist_node *node = list->head;
     struct skiplist_node *beyond = NULL;
     uint32_t position = 0;
-
     for (unsigned level = list->level; level-- > 0;) {
         struct skiplist_node *next = link_next(node, level);
         while (next && next != beyond && compare(next->item, key) < limit) {

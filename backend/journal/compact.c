@@ -15,11 +15,12 @@
 int journal_compact_begin(struct journal *j)
 {
     int r = -atomic_load(&j->failed);
-
-    if (r == 0)
+    if (r == 0) {
         r = journal_commit(j);
-    if (r < 0)
+    }
+    if (r < 0) {
         return r;
+    }
     pthread_mutex_lock(&j->mutex);
     if (j->compaction != JOURNAL_COMPACT_NONE) {
         pthread_mutex_unlock(&j->mutex);
@@ -40,11 +41,9 @@ int journal_compact_begin(struct journal *j)
 /* The errno (negative) for which the new file is no good; else `ret_compaction` is how far it has come. */
 static int compact_look(struct journal *j, enum journal_compaction *ret_compaction)
 {
-    int r;
-
     pthread_mutex_lock(&j->mutex);
     *ret_compaction = j->compaction;
-    r = j->compaction == JOURNAL_COMPACT_NONE ? -EINVAL : -j->compact_error;
+    int r = j->compaction == JOURNAL_COMPACT_NONE ? -EINVAL : -j->compact_error;
     pthread_mutex_unlock(&j->mutex);
     return r;
 }
@@ -52,28 +51,28 @@ static int compact_look(struct journal *j, enum journal_compaction *ret_compacti
 static int compact_error(struct journal *j)
 {
     enum journal_compaction compaction;
-
     return compact_look(j, &compaction);
 }
 
 int journal_compact_append(struct journal *j, uint8_t type, const void *payload, size_t length)
 {
     int r = compact_error(j);
-
     return r < 0 ? r : journal_file_append(&j->next, type, payload, length);
 }
 
 int journal_compact_finish(struct journal *j)
 {
     int r = journal_commit(j);
-
-    if (r == 0)
+    if (r == 0) {
         r = compact_error(j);
-    if (r < 0)
+    }
+    if (r < 0) {
         return r;
+    }
     /* Now, if it can be had; else when the old file has made place. */
-    if (!j->roomless)
+    if (!j->roomless) {
         journal_file_make_room(&j->next, j->spare);
+    }
     pthread_mutex_lock(&j->mutex);
     r = journal_need_thread(j);
     if (r == 0) {
@@ -87,10 +86,8 @@ int journal_compact_finish(struct journal *j)
 bool journal_compact_ready(const struct journal *j)
 {
     struct journal *locked = (struct journal *)j; /* for the mutex alone */
-    bool ready;
-
     pthread_mutex_lock(&locked->mutex);
-    ready = j->compaction == JOURNAL_COMPACT_READY || (j->compaction != JOURNAL_COMPACT_NONE && j->compact_error);
+    bool ready = j->compaction == JOURNAL_COMPACT_READY || (j->compaction != JOURNAL_COMPACT_NONE && j->compact_error);
     pthread_mutex_unlock(&locked->mutex);
     return ready;
 }
@@ -99,13 +96,15 @@ int journal_compact_swap(struct journal *j)
 {
     enum journal_compaction compaction = JOURNAL_COMPACT_NONE;
     int r = journal_commit(j);
-
-    if (r == 0)
+    if (r == 0) {
         r = compact_look(j, &compaction);
-    if (r == 0 && compaction != JOURNAL_COMPACT_READY)
+    }
+    if (r == 0 && compaction != JOURNAL_COMPACT_READY) {
         r = -EAGAIN;
-    if (r == 0 && renameat(j->directory, JOURNAL_NEW_NAME, j->directory, JOURNAL_NAME) < 0)
+    }
+    if (r == 0 && renameat(j->directory, JOURNAL_NEW_NAME, j->directory, JOURNAL_NAME) < 0) {
         r = -errno;
+    }
     if (r < 0) {
         journal_compact_abort(j);
         return r;
@@ -124,8 +123,9 @@ int journal_compact_swap(struct journal *j)
 
 void journal_compact_abort(struct journal *j)
 {
-    if (j->next.fd < 0)
+    if (j->next.fd < 0) {
         return;
+    }
     unlinkat(j->directory, JOURNAL_NEW_NAME, 0);
     pthread_mutex_lock(&j->mutex);
     journal_retire(j, j->next.fd);

@@ -17,18 +17,19 @@ static int make_directories(const char *path)
 {
     char *part = g_strdup(path);
     int r = 0;
-
     for (char *p = part + 1; r == 0; p++) {
         char c = *p;
-
-        if (c != '/' && c != '\0')
+        if (c != '/' && c != '\0') {
             continue;
+        }
         *p = '\0';
-        if (mkdir(part, 0700) < 0 && errno != EEXIST)
+        if (mkdir(part, 0700) < 0 && errno != EEXIST) {
             r = -errno;
+        }
         *p = c;
-        if (c == '\0')
+        if (c == '\0') {
             break;
+        }
     }
     g_free(part);
     return r;
@@ -38,11 +39,11 @@ static int open_directory(struct journal *j, char *error, size_t error_size)
 {
     struct stat st;
     int r = *j->path ? make_directories(j->path) : -ENOENT;
-
     if (r == 0) {
         j->directory = open(j->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (j->directory < 0 || fstat(j->directory, &st) < 0)
+        if (j->directory < 0 || fstat(j->directory, &st) < 0) {
             r = -errno;
+        }
     }
     if (r < 0 && g_file_test(j->path, G_FILE_TEST_IS_SYMLINK)) {
         g_snprintf(error, error_size,
@@ -75,15 +76,13 @@ static bool is_at_path(const struct journal *j, const char *name, int fd)
 {
     char path[PATH_MAX];
     struct stat ours, there;
-    int found;
-    bool same;
-
     g_snprintf(path, sizeof(path), "%s/%s", j->path, name);
-    found = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-    if (found < 0)
+    int found = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (found < 0) {
         return errno == EMFILE || errno == ENFILE || errno == ENOMEM; /* not known: do not accuse anybody */
-    same = fstat(fd, &ours) == 0 && fstat(found, &there) == 0 && ours.st_ino == there.st_ino &&
-           ours.st_dev == there.st_dev;
+    }
+    bool same = fstat(fd, &ours) == 0 && fstat(found, &there) == 0 && ours.st_ino == there.st_ino &&
+                ours.st_dev == there.st_dev;
     close(found);
     return same;
 }
@@ -97,11 +96,12 @@ bool journal_in_place(const struct journal *j)
 static int check_file(const struct journal *j, const char *name, char *error, size_t error_size)
 {
     struct stat st = {0};
-
-    if (fstatat(j->directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+    if (fstatat(j->directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
         return 0;
-    if (S_ISREG(st.st_mode) && st.st_uid == geteuid())
+    }
+    if (S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
         return 0;
+    }
     g_snprintf(error, error_size, "%s/%s is not a regular file of user %u: see who put it there, and take it away",
                j->path, name, (unsigned)geteuid());
     return -EACCES;
@@ -111,17 +111,15 @@ static int check_files(const struct journal *j, char *error, size_t error_size)
 {
     static const char *const names[] = {LOCK_NAME, JOURNAL_NAME, JOURNAL_NEW_NAME};
     int r = 0;
-
-    for (size_t i = 0; r == 0 && i < G_N_ELEMENTS(names); i++)
+    for (size_t i = 0; r == 0 && i < G_N_ELEMENTS(names); i++) {
         r = check_file(j, names[i], error, error_size);
+    }
     return r;
 }
 
 static int take_lock(struct journal *j, char *error, size_t error_size)
 {
     char pid[16] = "";
-    int r;
-
     j->lock = openat(j->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (j->lock >= 0 && flock(j->lock, LOCK_EX | LOCK_NB) == 0) {
         if (!is_at_path(j, LOCK_NAME, j->lock)) {
@@ -131,14 +129,16 @@ static int take_lock(struct journal *j, char *error, size_t error_size)
         int length = g_snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
 
         /* only to be read by people; a full disk must not keep leases from being released */
-        if (ftruncate(j->lock, 0) < 0 || pwrite(j->lock, pid, (size_t)length, 0) < 0)
+        if (ftruncate(j->lock, 0) < 0 || pwrite(j->lock, pid, (size_t)length, 0) < 0) {
             return 0;
+        }
         return 0;
     }
-    r = -errno;
+    int r = -errno;
     if (r == -EWOULDBLOCK) {
-        if (pread(j->lock, pid, sizeof(pid) - 1, 0) < 0)
+        if (pread(j->lock, pid, sizeof(pid) - 1, 0) < 0) {
             pid[0] = '\0';
+        }
         pid[strspn(pid, "0123456789")] = '\0';
         g_snprintf(error, error_size,
                    "%s is in use by another leasefs (pid %s): unmount that one first, or give another directory with "
@@ -156,12 +156,13 @@ static int take_lock(struct journal *j, char *error, size_t error_size)
 static int create_journal(struct journal *j, char *error, size_t error_size)
 {
     int r = journal_file_create(&j->file, j->directory, JOURNAL_NEW_NAME);
-
     if (r == 0 && (fsync(j->file.fd) < 0 || renameat(j->directory, JOURNAL_NEW_NAME, j->directory, JOURNAL_NAME) < 0 ||
-                   fsync(j->directory) < 0))
+                   fsync(j->directory) < 0)) {
         r = -errno;
-    if (r < 0)
+    }
+    if (r < 0) {
         g_snprintf(error, error_size, "%s/" JOURNAL_NAME " cannot be created: %s", j->path, g_strerror(-r));
+    }
     return r;
 }
 
@@ -170,7 +171,6 @@ static int read_journal(struct journal *j, journal_replay *replay, void *arg, ui
 {
     char *path = g_build_filename(j->path, JOURNAL_NAME, NULL);
     int r;
-
     j->file.fd = openat(j->directory, JOURNAL_NAME, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
     if (j->file.fd >= 0) {
         j->file.batch = g_byte_array_new();
@@ -192,8 +192,6 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
 {
     struct journal *j = g_new0(struct journal, 1);
     uint64_t cut = 0;
-    int r;
-
     j->path = g_strdup(directory);
     j->directory = j->lock = j->file.fd = j->next.fd = -1;
     j->retired = g_array_new(FALSE, FALSE, sizeof(int));
@@ -201,11 +199,13 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
     pthread_cond_init(&j->work, NULL);
     pthread_cond_init(&j->progress, NULL);
 
-    r = open_directory(j, error, error_size);
-    if (r == 0)
+    int r = open_directory(j, error, error_size);
+    if (r == 0) {
         r = check_files(j, error, error_size);
-    if (r == 0)
+    }
+    if (r == 0) {
         r = take_lock(j, error, error_size);
+    }
     if (r == 0) {
         unlinkat(j->directory, JOURNAL_NEW_NAME, 0);
         r = read_journal(j, replay, arg, &cut, error, error_size);
@@ -223,26 +223,32 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
 
 static void close_file(struct journal_file *file)
 {
-    if (file->fd >= 0)
+    if (file->fd >= 0) {
         close(file->fd);
-    if (file->batch)
+    }
+    if (file->batch) {
         g_byte_array_unref(file->batch);
+    }
 }
 
 void journal_close(struct journal *j)
 {
-    if (!j)
+    if (!j) {
         return;
+    }
     journal_rest(j);
     journal_compact_abort(j);
-    for (guint i = 0; i < j->retired->len; i++)
+    for (guint i = 0; i < j->retired->len; i++) {
         close(g_array_index(j->retired, int, i));
+    }
     g_array_unref(j->retired);
     close_file(&j->file);
-    if (j->directory >= 0)
+    if (j->directory >= 0) {
         close(j->directory);
-    if (j->lock >= 0)
+    }
+    if (j->lock >= 0) {
         close(j->lock);
+    }
     pthread_cond_destroy(&j->progress);
     pthread_cond_destroy(&j->work);
     pthread_mutex_destroy(&j->mutex);

@@ -36,8 +36,9 @@ static uint64_t get64(const uint8_t *p)
 
 static void put32(uint8_t *p, uint32_t value)
 {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
         p[i] = (uint8_t)(value >> 8 * i);
+    }
 }
 
 static void put64(uint8_t *p, uint64_t value)
@@ -50,11 +51,12 @@ static int write_all(int fd, const uint8_t *data, size_t length)
 {
     while (length) {
         ssize_t n = write(fd, data, length);
-
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && errno == EINTR) {
             continue;
-        if (n < 0)
+        }
+        if (n < 0) {
             return -errno;
+        }
         data += n;
         length -= (size_t)n;
     }
@@ -65,19 +67,19 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
 {
     uint8_t header[JOURNAL_HEADER_SIZE];
     uint32_t salt;
-    int fd, r;
-
-    if (getrandom(&salt, sizeof(salt), 0) != sizeof(salt))
+    if (getrandom(&salt, sizeof(salt), 0) != sizeof(salt)) {
         return -EIO;
+    }
     memcpy(header, magic, sizeof(magic));
     put32(header + 8, VERSION);
     put32(header + 12, salt);
     put32(header + 16, crc32c(0, header, 16));
 
-    fd = openat(directory, name, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
+    int fd = openat(directory, name, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
         return -errno;
-    r = write_all(fd, header, sizeof(header));
+    }
+    int r = write_all(fd, header, sizeof(header));
     if (r < 0) {
         close(fd);
         unlinkat(directory, name, 0);
@@ -92,17 +94,17 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
 int journal_file_append(struct journal_file *file, uint8_t type, const void *payload, size_t length)
 {
     guint used = file->batch->len;
-    uint8_t *record;
-
-    if (length > JOURNAL_BODY_MAX - JOURNAL_BODY_MIN)
+    if (length > JOURNAL_BODY_MAX - JOURNAL_BODY_MIN) {
         return -EMSGSIZE;
+    }
     g_byte_array_set_size(file->batch, used + (guint)length + JOURNAL_RECORD_MIN);
-    record = file->batch->data + used;
+    uint8_t *record = file->batch->data + used;
     put32(record, (uint32_t)length + JOURNAL_BODY_MIN);
     record[4] = type;
     put64(record + 5, ++file->sequence);
-    if (length)
+    if (length) {
         memcpy(record + 13, payload, length);
+    }
     file->chain = crc32c(file->chain ^ file->salt, record, length + 13);
     put32(record + 13 + length, file->chain);
     return 0;
@@ -112,7 +114,6 @@ int journal_file_commit(struct journal_file *file)
 {
     guint used = file->batch->len;
     int r = used ? write_all(file->fd, file->batch->data, used) : 0;
-
     if (used > BATCH_KEEP) {
         g_byte_array_unref(file->batch);
         file->batch = g_byte_array_new();
@@ -130,20 +131,23 @@ int journal_file_commit(struct journal_file *file)
     file->room = 0;
     /* what was written in part may stay when the journal ends with it: nobody was
      * told of it, and reading cuts it off */
-    if (ftruncate(file->fd, (off_t)file->size) < 0 && journal_is_full(r))
+    if (ftruncate(file->fd, (off_t)file->size) < 0 && journal_is_full(r)) {
         return -EIO;
+    }
     return r;
 }
 
 int journal_file_make_room(struct journal_file *file, uint64_t bytes)
 {
     uint64_t need = file->size + file->batch->len + bytes;
-
-    if (need <= file->room)
+    if (need <= file->room) {
         return 0;
-    while (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->size, (off_t)(need - file->size)) < 0)
-        if (errno != EINTR)
+    }
+    while (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->size, (off_t)(need - file->size)) < 0) {
+        if (errno != EINTR) {
             return -errno;
+        }
+    }
     file->room = need;
     return 0;
 }
@@ -168,15 +172,17 @@ struct reader {
  * -errno. */
 static int reader_fill(struct reader *r, size_t need)
 {
-    if (r->length >= need)
+    if (r->length >= need) {
         return 1;
-    if (need > r->end - r->offset)
+    }
+    if (need > r->end - r->offset) {
         return 0;
+    }
     if (need + READ_AHEAD > r->room) {
         uint8_t *larger = g_malloc(need + READ_AHEAD);
-
-        if (r->length)
+        if (r->length) {
             memcpy(larger, r->data, r->length);
+        }
         g_free(r->buffer);
         r->buffer = larger;
         r->room = need + READ_AHEAD;
@@ -186,13 +192,15 @@ static int reader_fill(struct reader *r, size_t need)
     r->data = r->buffer;
     while (r->length < r->room) {
         ssize_t n = pread(r->fd, r->data + r->length, r->room - r->length, (off_t)(r->offset + r->length));
-
-        if (n < 0 && errno == EINTR)
+        if (n < 0 && errno == EINTR) {
             continue;
-        if (n < 0)
+        }
+        if (n < 0) {
             return -errno;
-        if (n == 0)
+        }
+        if (n == 0) {
             break;
+        }
         r->length += (size_t)n;
     }
     return r->length >= need;
@@ -209,14 +217,14 @@ static void reader_skip(struct reader *r, size_t length)
  * its length makes sense; 0 if not; or -errno. */
 static int record_size(struct reader *r)
 {
-    uint32_t length;
     int filled = reader_fill(r, JOURNAL_RECORD_MIN);
-
-    if (filled <= 0)
+    if (filled <= 0) {
         return filled;
-    length = get32(r->data);
-    if (length < JOURNAL_BODY_MIN || length > JOURNAL_BODY_MAX || !r->data[4])
+    }
+    uint32_t length = get32(r->data);
+    if (length < JOURNAL_BODY_MIN || length > JOURNAL_BODY_MAX || !r->data[4]) {
         return 0;
+    }
     filled = reader_fill(r, length + 8);
     return filled <= 0 ? filled : (int)length + 8;
 }
@@ -231,12 +239,14 @@ static uint32_t record_checksum(const struct journal_file *file, uint32_t chain,
 static int record_is_good(struct reader *r, const struct journal_file *file, const uint32_t *chains, size_t count)
 {
     int size = record_size(r);
-
-    if (size <= 0)
+    if (size <= 0) {
         return size;
-    for (size_t i = 0; i < count; i++)
-        if (record_checksum(file, chains[i], r->data, size) == get32(r->data + size - 4))
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (record_checksum(file, chains[i], r->data, size) == get32(r->data + size - 4)) {
             return 1;
+        }
+    }
     return 0;
 }
 
@@ -246,33 +256,34 @@ static int good_behind(struct reader *r, const struct journal_file *file)
     uint64_t last = file->sequence + 1 + (r->end - r->offset) / JOURNAL_RECORD_MIN;
     uint32_t running = file->chain ^ file->salt; /* checksum of the bytes up to four before the window */
     uint32_t before = 0;                         /* those four */
-
     for (size_t passed = 0;; passed++) {
-        uint64_t sequence;
-        int good, filled = reader_fill(r, 1 + JOURNAL_RECORD_MIN);
-
-        if (filled <= 0)
+        int filled = reader_fill(r, 1 + JOURNAL_RECORD_MIN);
+        if (filled <= 0) {
             return filled;
-        if (passed >= 4)
+        }
+        if (passed >= 4) {
             running = crc32c(running, (uint8_t[]){(uint8_t)before}, 1);
+        }
         before = before >> 8 | (uint32_t)r->data[0] << 24;
         reader_skip(r, 1);
 
-        sequence = get64(r->data + 5);
-        if (!sequence || sequence > last)
+        uint64_t sequence = get64(r->data + 5);
+        if (!sequence || sequence > last) {
             continue;
-        good = record_is_good(r, file, (uint32_t[]){file->chain, before, running}, 3);
-        if (good)
+        }
+        int good = record_is_good(r, file, (uint32_t[]){file->chain, before, running}, 3);
+        if (good) {
             return good;
+        }
     }
 }
 
 static int read_header(struct journal_file *file, struct reader *r, const char *path, char *error, size_t error_size)
 {
     int filled = reader_fill(r, JOURNAL_HEADER_SIZE);
-
-    if (filled < 0)
+    if (filled < 0) {
         return filled;
+    }
     if (!filled || memcmp(r->data, magic, sizeof(magic)) != 0 || crc32c(0, r->data, 16) != get32(r->data + 16)) {
         g_snprintf(error, error_size,
                    "%s is damaged at offset 0 or is no leasefs journal: move it away to start without leases", path);
@@ -297,19 +308,20 @@ static int read_records(struct journal_file *file, struct reader *r, journal_rep
 {
     for (;;) {
         int size = record_size(r);
-        uint32_t chain;
-        int refused;
-
-        if (size < 0)
+        if (size < 0) {
             return size;
-        if (!size)
+        }
+        if (!size) {
             return r->offset < r->end;
-        chain = record_checksum(file, file->chain, r->data, size);
-        if (chain != get32(r->data + size - 4) || get64(r->data + 5) != file->sequence + 1)
+        }
+        uint32_t chain = record_checksum(file, file->chain, r->data, size);
+        if (chain != get32(r->data + size - 4) || get64(r->data + 5) != file->sequence + 1) {
             return 1;
-        refused = replay(arg, r->data[4], r->data + 13, (size_t)size - JOURNAL_RECORD_MIN);
-        if (refused)
+        }
+        int refused = replay(arg, r->data[4], r->data + 13, (size_t)size - JOURNAL_RECORD_MIN);
+        if (refused) {
             return refused < 0 ? refused : -EPROTO;
+        }
         file->sequence++;
         file->chain = chain;
         reader_skip(r, (size_t)size);
@@ -322,9 +334,9 @@ static int settle_tail(struct journal_file *file, struct reader *r, const char *
 {
     uint64_t bad = r->offset;
     int behind = good_behind(r, file);
-
-    if (behind < 0)
+    if (behind < 0) {
         return behind;
+    }
     if (behind) {
         g_snprintf(error, error_size,
                    "%s is damaged at offset %" PRIu64 " (good records follow it): restore it from a backup, or give up "
@@ -332,8 +344,9 @@ static int settle_tail(struct journal_file *file, struct reader *r, const char *
                    path, bad, bad, path);
         return -EBADMSG;
     }
-    if (ftruncate(file->fd, (off_t)bad) < 0 || fsync(file->fd) < 0)
+    if (ftruncate(file->fd, (off_t)bad) < 0 || fsync(file->fd) < 0) {
         return -errno;
+    }
     file->size = bad;
     *ret_cut = r->end - bad;
     return 0;
@@ -345,7 +358,6 @@ int journal_file_read(struct journal_file *file, const char *path, journal_repla
     struct reader reader = {.fd = file->fd};
     struct stat st;
     int r;
-
     *ret_cut = 0;
     *error = '\0';
     if (fstat(file->fd, &st) < 0) {
@@ -353,16 +365,19 @@ int journal_file_read(struct journal_file *file, const char *path, journal_repla
     } else {
         file->size = reader.end = (uint64_t)st.st_size;
         r = read_header(file, &reader, path, error, error_size);
-        if (r == 0)
+        if (r == 0) {
             r = read_records(file, &reader, replay, arg);
-        if (r > 0)
+        }
+        if (r > 0) {
             r = settle_tail(file, &reader, path, ret_cut, error, error_size);
+        }
     }
     file->written_chain = file->chain;
     file->written_sequence = file->sequence;
-    if (r < 0 && !*error)
+    if (r < 0 && !*error) {
         g_snprintf(error, error_size, "%s cannot be read at offset %" PRIu64 ": %s", path, reader.offset,
                    g_strerror(-r));
+    }
     g_free(reader.buffer);
     return r;
 }

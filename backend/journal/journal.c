@@ -18,7 +18,6 @@
 int journal_fail(struct journal *j, int error)
 {
     int none = 0;
-
     atomic_compare_exchange_strong(&j->failed, &none, error);
     return -error;
 }
@@ -33,29 +32,34 @@ static void sync_round(struct journal *j)
     uint64_t compactions = j->compactions;
     int fd = j->file.fd, next = j->next.fd, error = 0, next_error = 0;
     GArray *retired = j->retired;
-
     j->retired = g_array_new(FALSE, FALSE, sizeof(int));
     j->directory_dirty = false;
     pthread_mutex_unlock(&j->mutex);
 
-    for (guint i = 0; i < retired->len; i++)
+    for (guint i = 0; i < retired->len; i++) {
         close(g_array_index(retired, int, i));
+    }
     g_array_unref(retired);
-    if (fdatasync(fd) < 0 || (rename && fsync(j->directory) < 0))
+    if (fdatasync(fd) < 0 || (rename && fsync(j->directory) < 0)) {
         error = errno;
-    if (both && fdatasync(next) < 0)
+    }
+    if (both && fdatasync(next) < 0) {
         next_error = errno;
+    }
 
     pthread_mutex_lock(&j->mutex);
-    if (error)
+    if (error) {
         journal_fail(j, error);
-    else
+    } else {
         atomic_store(&j->synced, target);
+    }
     if (both && compactions == j->compactions) { /* else it was another file */
-        if (next_error)
+        if (next_error) {
             j->compact_error = next_error;
-        if (j->compaction == JOURNAL_COMPACT_SYNCING)
+        }
+        if (j->compaction == JOURNAL_COMPACT_SYNCING) {
             j->compaction = JOURNAL_COMPACT_READY;
+        }
     }
 }
 
@@ -68,20 +72,21 @@ static bool has_work(const struct journal *j)
 static void *run_thread(void *arg)
 {
     struct journal *j = arg;
-
     pthread_mutex_lock(&j->mutex);
     for (;;) {
         void (*synced)(void *);
-
-        while (!j->stop && !has_work(j))
+        while (!j->stop && !has_work(j)) {
             pthread_cond_wait(&j->work, &j->mutex);
-        if (j->stop)
+        }
+        if (j->stop) {
             break;
+        }
         sync_round(j);
         pthread_cond_broadcast(&j->progress);
         synced = j->on_synced;
-        if (synced)
+        if (synced) {
             synced(j->on_synced_arg);
+        }
     }
     pthread_mutex_unlock(&j->mutex);
     return NULL;
@@ -90,25 +95,26 @@ static void *run_thread(void *arg)
 int journal_need_thread(struct journal *j)
 {
     sigset_t all, old;
-    int r;
-
-    if (j->threaded)
+    if (j->threaded) {
         return 0;
+    }
     /* signals are for the loop */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&j->thread, NULL, run_thread, j);
+    int r = pthread_create(&j->thread, NULL, run_thread, j);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r)
+    if (r) {
         return journal_fail(j, r);
+    }
     j->threaded = true;
     return 0;
 }
 
 void journal_rest(struct journal *j)
 {
-    if (!j->threaded)
+    if (!j->threaded) {
         return;
+    }
     pthread_mutex_lock(&j->mutex);
     j->stop = true;
     pthread_cond_signal(&j->work);
@@ -119,35 +125,39 @@ void journal_rest(struct journal *j)
 
 void journal_retire(struct journal *j, int fd)
 {
-    if (j->threaded)
+    if (j->threaded) {
         g_array_append_val(j->retired, fd);
-    else
+    } else {
         close(fd);
+    }
 }
 
 int journal_append(struct journal *j, uint8_t type, const void *payload, size_t length)
 {
     int r = -atomic_load(&j->failed);
-
-    if (r == 0)
+    if (r == 0) {
         r = journal_file_append(&j->file, type, payload, length);
-    if (r < 0)
+    }
+    if (r < 0) {
         return r;
+    }
     j->appended++;
-    if (j->next.fd >= 0)
+    if (j->next.fd >= 0) {
         journal_file_append(&j->next, type, payload, length);
+    }
     return 0;
 }
 
 int journal_commit(struct journal *j)
 {
     int r = -atomic_load(&j->failed);
-
-    if (r < 0)
+    if (r < 0) {
         return r;
+    }
     r = journal_file_commit(&j->file);
-    if (r < 0 && !journal_is_full(r))
+    if (r < 0 && !journal_is_full(r)) {
         return journal_fail(j, -r);
+    }
     if (r < 0) {
         j->appended = atomic_load(&j->committed);
         if (j->next.fd >= 0) { /* it has what was dropped */
@@ -172,25 +182,29 @@ int journal_commit(struct journal *j)
 int journal_make_room(struct journal *j, size_t bytes, uint64_t spare)
 {
     int r = -atomic_load(&j->failed);
-
     j->spare = spare;
-    if (r < 0 || j->roomless)
+    if (r < 0 || j->roomless) {
         return r < 0 ? r : 1;
-    if (j->file.size + j->file.batch->len + bytes + spare <= j->file.room)
+    }
+    if (j->file.size + j->file.batch->len + bytes + spare <= j->file.room) {
         return 0;
+    }
     r = journal_file_make_room(&j->file, bytes + spare + ROOM_STEP);
-    if (journal_is_full(r))
+    if (journal_is_full(r)) {
         r = journal_file_make_room(&j->file, bytes + spare);
-    if (r == -EIO)
+    }
+    if (r == -EIO) {
         return journal_fail(j, EIO);
+    }
     j->roomless = r < 0 && !journal_is_full(r) && r != -EFBIG;
     return j->roomless ? 1 : r;
 }
 
 void journal_give_room_back(struct journal *j)
 {
-    if (journal_failed(j) || ftruncate(j->file.fd, (off_t)j->file.size) < 0)
+    if (journal_failed(j) || ftruncate(j->file.fd, (off_t)j->file.size) < 0) {
         return;
+    }
     j->file.room = 0;
 }
 
@@ -221,8 +235,9 @@ void journal_sync(struct journal *j)
 {
     pthread_mutex_lock(&j->mutex);
     j->wanted = atomic_load(&j->committed);
-    if (journal_need_thread(j) == 0)
+    if (journal_need_thread(j) == 0) {
         pthread_cond_signal(&j->work);
+    }
     pthread_mutex_unlock(&j->mutex);
 }
 
@@ -235,8 +250,9 @@ int journal_sync_wait(struct journal *j)
 {
     journal_sync(j);
     pthread_mutex_lock(&j->mutex);
-    while (!atomic_load(&j->failed) && has_work(j))
+    while (!atomic_load(&j->failed) && has_work(j)) {
         pthread_cond_wait(&j->progress, &j->mutex);
+    }
     pthread_mutex_unlock(&j->mutex);
     return -atomic_load(&j->failed);
 }

@@ -30,14 +30,18 @@ static bool journal_is_lost(const struct local *l)
 /* Whether calls that give out fencing tokens, or lasting leases, may go on. */
 static enum backend_result may_give(struct local *l, const char *name, bool kept)
 {
-    if (strlen(name) >= LOCAL_NAME_MAX - 32) /* room for the number of a sequence ticket */
+    if (strlen(name) >= LOCAL_NAME_MAX - 32) { /* room for the number of a sequence ticket */
         return BACKEND_INVALID;
-    if (!l->store)
+    }
+    if (!l->store) {
         return BACKEND_OK;
-    if (kept && local_store_failed(l->store))
+    }
+    if (kept && local_store_failed(l->store)) {
         return BACKEND_UNREACHABLE;
-    if (!local_store_may_number(l->store))
+    }
+    if (!local_store_may_number(l->store)) {
         return BACKEND_UNREACHABLE;
+    }
     return kept ? local_store_may_keep(l->store) : BACKEND_OK;
 }
 
@@ -50,9 +54,9 @@ static void local_start(struct backend *b, struct ev_loop *loop, const struct ba
 static void local_free(struct backend *b)
 {
     struct local *l = local_of(b);
-
-    if (l->store)
+    if (l->store) {
         local_store_on_synced(l->store, NULL, NULL);
+    }
     local_loop_end(l);
     local_store_close(l->store);
     lockspace_free(l->space);
@@ -66,13 +70,14 @@ static enum backend_result keep_ticket(struct local *l, const struct backend_cla
                                        const struct backend_ticket *ticket)
 {
     enum backend_result result = BACKEND_OK;
-
-    if (l->store && claim->sequence)
+    if (l->store && claim->sequence) {
         result = local_store_put_number(l->store, ticket);
-    if (is_kept(l, claim->kind))
+    }
+    if (is_kept(l, claim->kind)) {
         result = local_store_put_ticket(l->store, ticket, 0);
-    else if (result == BACKEND_UNREACHABLE)
+    } else if (result == BACKEND_UNREACHABLE) {
         result = BACKEND_OK; /* other kinds are given without a journal too */
+    }
     return result;
 }
 
@@ -86,14 +91,15 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     uint64_t sequence;
     /* one that may become a lease when it is closed, which cannot be refused any more, too */
     bool keeps = is_kept(l, claim->kind) || claim->kind == BACKEND_PROVISIONAL;
-    enum backend_result result = may_give(l, name, keeps), kept, committed;
-
-    if (result == BACKEND_OK)
+    enum backend_result result = may_give(l, name, keeps);
+    if (result == BACKEND_OK) {
         result = lockspace_acquire(l->space, now, name, claim, &ticket, &holder);
-    kept = ticket ? keep_ticket(l, claim, ticket) : BACKEND_OK;
-    committed = local_commit(l, &sequence);
-    if (ticket && kept == BACKEND_OK && is_kept(l, claim->kind))
+    }
+    enum backend_result kept = ticket ? keep_ticket(l, claim, ticket) : BACKEND_OK;
+    enum backend_result committed = local_commit(l, &sequence);
+    if (ticket && kept == BACKEND_OK && is_kept(l, claim->kind)) {
         kept = committed;
+    }
     if (kept != BACKEND_OK) {
         local_forget(l, ticket);
         lockspace_release(l->space, now, ticket);
@@ -101,10 +107,11 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
         result = kept;
         ticket = NULL;
     }
-    if (ticket)
+    if (ticket) {
         local_complete_acquire(l, is_kept(l, claim->kind) ? sequence : 0, done, arg, result, ticket);
-    else
+    } else {
         done(arg, result, NULL, result == BACKEND_BUSY ? &holder : NULL);
+    }
     return ticket;
 }
 
@@ -112,13 +119,14 @@ static void local_release(struct backend *b, struct backend_ticket *ticket, back
 {
     struct local *l = local_of(b);
     uint64_t sequence = 0;
-
     if (local_has_ended(l, ticket)) {
-        if (ticket != l->telling)
+        if (ticket != l->telling) {
             local_forget(l, ticket);
+        }
     } else {
-        if (is_kept(l, ticket->kind))
+        if (is_kept(l, ticket->kind)) {
             local_store_put_end(l->store, ticket->fence);
+        }
         local_forget(l, ticket);
         lockspace_release(l->space, clock_now(), ticket);
         local_commit(l, &sequence);
@@ -132,9 +140,9 @@ static void local_release_range(struct backend *b, const char *name, uint64_t pa
     struct local *l = local_of(b);
     enum backend_result result = lockspace_release_range(l->space, clock_now(), name, party, start, end);
     uint64_t sequence;
-
-    if (start == 0 && end == BACKEND_RANGE_MAX && party)
+    if (start == 0 && end == BACKEND_RANGE_MAX && party) {
         local_forget_party(l, name, party);
+    }
     local_commit(l, &sequence);
     local_complete(l, 0, done, arg, result, result);
 }
@@ -156,11 +164,10 @@ static enum backend_result keep_conversion(struct local *l, clock_ms now, const 
         .meta = claim->meta ? claim->meta : lockspace_ticket_meta(ticket),
         .content = claim->content ? claim->content : lockspace_ticket_content(ticket),
     };
-    enum backend_result result;
-
-    if (!lockspace_ticket_name(ticket, name, sizeof(name)))
+    if (!lockspace_ticket_name(ticket, name, sizeof(name))) {
         return BACKEND_INVALID;
-    result = local_store_put_lease(l->store, &lease);
+    }
+    enum backend_result result = local_store_put_lease(l->store, &lease);
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }
 
@@ -172,19 +179,20 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
     bool was_kept = is_kept(l, ticket->kind), kept = is_kept(l, claim->kind);
     enum backend_result result = BACKEND_OK;
     uint64_t sequence = 0, after = 0;
-
-    if (local_has_ended(l, ticket) || ticket->deadline <= now)
+    if (local_has_ended(l, ticket) || ticket->deadline <= now) {
         result = BACKEND_STALE;
-    else if (l->store && !local_store_in_place(l->store))
+    } else if (l->store && !local_store_in_place(l->store)) {
         result = BACKEND_UNREACHABLE;
-    else if (kept)
+    } else if (kept) {
         result = keep_conversion(l, now, ticket, claim, &sequence);
+    }
     if (result == BACKEND_OK) {
         result = lockspace_convert(l->space, now, ticket, claim);
-        if (result != BACKEND_OK && was_kept && kept)
+        if (result != BACKEND_OK && was_kept && kept) {
             local_store_put_ticket(l->store, ticket, 0);
-        else if (result == BACKEND_OK ? was_kept && !kept : kept)
+        } else if (result == BACKEND_OK ? was_kept && !kept : kept) {
             local_store_put_end(l->store, ticket->fence);
+        }
         local_commit(l, &after);
     }
     local_complete(l, was_kept || kept ? MAX(sequence, after) : 0, done, arg, result, BACKEND_UNREACHABLE);
@@ -200,25 +208,25 @@ static void local_renew(struct backend *b, const struct backend_renewal *renewal
     size_t used = 0;
     uint64_t sequence;
     bool longer = !l->store || local_store_may_renew(l->store, MIN(count, G_N_ELEMENTS(kept)));
-
     for (size_t i = 0; i < count; i++) {
         struct backend_ticket *ticket = renewals[i].ticket;
-        int64_t ttl;
-
-        if (local_has_ended(l, ticket))
+        if (local_has_ended(l, ticket)) {
             continue;
+        }
         /* what cannot be written down must not outlast what is */
-        ttl = longer || !is_kept(l, ticket->kind) ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
+        int64_t ttl = longer || !is_kept(l, ticket->kind) ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
         lockspace_renew(l->space, now, ticket, ttl, renewals[i].due);
-        if (is_kept(l, ticket->kind) && !local_has_ended(l, ticket))
+        if (is_kept(l, ticket->kind) && !local_has_ended(l, ticket)) {
             kept[used++] = ticket;
+        }
         if (used == G_N_ELEMENTS(kept)) {
             local_store_put_renewals(l->store, kept, used);
             used = 0;
         }
     }
-    if (used)
+    if (used) {
         local_store_put_renewals(l->store, kept, used);
+    }
     local_commit(l, &sequence);
 }
 
@@ -228,16 +236,17 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
     struct local *l = local_of(b);
     enum backend_result result = BACKEND_OK;
     uint64_t sequence = 0;
-
     if (local_has_ended(l, ticket) || ticket->deadline <= clock_now()) {
         result = BACKEND_STALE;
     } else if (is_kept(l, ticket->kind)) {
         result = local_store_put_change(l->store, ticket->fence, change);
-        if (result == BACKEND_OK)
+        if (result == BACKEND_OK) {
             result = local_commit(l, &sequence);
+        }
     }
-    if (result == BACKEND_OK || (result == BACKEND_FULL && !done)) /* nobody is told: written when there is room */
+    if (result == BACKEND_OK || (result == BACKEND_FULL && !done)) { /* nobody is told: written when there is room */
         lockspace_set(l->space, ticket, change);
+    }
     local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
 }
 
@@ -246,15 +255,13 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, co
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
-    enum backend_result result;
     uint64_t sequence;
-
     local_tick(l, now);
     if (match && !lockspace_revoked_match(l->space, name, fence, match)) {
         done(arg, BACKEND_BUSY);
         return;
     }
-    result = lockspace_revoke(l->space, now, name, fence);
+    enum backend_result result = lockspace_revoke(l->space, now, name, fence);
     local_commit(l, &sequence);
     local_complete_in_turn(l, sequence, done, arg, result, result);
 }
@@ -279,7 +286,6 @@ static enum backend_result keep_rename(struct local *l, const struct backend_tic
         .content = lockspace_ticket_content(ticket),
     };
     enum backend_result result = local_store_put_lease(l->store, &lease);
-
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }
 
@@ -292,18 +298,22 @@ static void local_rename(struct backend *b, struct backend_ticket *ticket, const
     uint64_t sequence = 0, after = 0;
     char old[LOCAL_NAME_MAX];
     enum backend_result result = may_give(l, name, kept);
-
-    if (replaced && local_has_ended(l, replaced))
+    if (replaced && local_has_ended(l, replaced)) {
         replaced = NULL;
-    if (local_has_ended(l, ticket) || !lockspace_ticket_name(ticket, old, sizeof(old)))
+    }
+    if (local_has_ended(l, ticket) || !lockspace_ticket_name(ticket, old, sizeof(old))) {
         result = BACKEND_STALE;
-    if (result == BACKEND_OK)
+    }
+    if (result == BACKEND_OK) {
         result = lockspace_may_rename(l->space, now, ticket, name, replaced);
+    }
     if (result == BACKEND_OK && strcmp(old, name) != 0) {
-        if (kept)
+        if (kept) {
             result = keep_rename(l, ticket, name, replaced, &sequence);
-        if (result == BACKEND_OK)
+        }
+        if (result == BACKEND_OK) {
             result = lockspace_rename(l->space, now, ticket, name, replaced);
+        }
     }
     local_commit(l, &after);
     local_complete(l, MAX(sequence, after), done, arg, result, BACKEND_UNREACHABLE);
@@ -314,8 +324,9 @@ static void local_rename(struct backend *b, struct backend_ticket *ticket, const
 /* What has expired is not there, also while its end is still to come. */
 static void hide_expired(struct backend_info *info, clock_ms now)
 {
-    if (info->type == BACKEND_LOCK && info->deadline <= now)
+    if (info->type == BACKEND_LOCK && info->deadline <= now) {
         *info = (struct backend_info){.type = BACKEND_NOTHING};
+    }
 }
 
 static void local_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
@@ -324,7 +335,6 @@ static void local_test(struct backend *b, const char *name, const struct backend
     struct local *l = local_of(b);
     clock_ms now = clock_now();
     struct backend_info info;
-
     local_tick(l, now);
     lockspace_test(l->space, name, claim, &info);
     hide_expired(&info, now);
@@ -336,7 +346,6 @@ static void local_stat(struct backend *b, const char *name, backend_known *done,
     struct local *l = local_of(b);
     clock_ms now = clock_now();
     struct backend_info info;
-
     local_tick(l, now);
     lockspace_stat(l->space, name, &info);
     hide_expired(&info, now);
@@ -348,16 +357,14 @@ static void local_list(struct backend *b, const char *directory, const char *aft
 {
     struct local *l = local_of(b);
     size_t most = MIN(max, 4096);
-    struct backend_entry *entries;
-    int count;
-
     local_tick(l, clock_now());
-    entries = g_new(struct backend_entry, most);
-    count = lockspace_list(l->space, directory, after, most, entries);
-    if (count < 0)
+    struct backend_entry *entries = g_new(struct backend_entry, most);
+    int count = lockspace_list(l->space, directory, after, most, entries);
+    if (count < 0) {
         done(arg, (enum backend_result)(-count), NULL, 0);
-    else
+    } else {
         done(arg, BACKEND_OK, entries, (size_t)count);
+    }
     g_free(entries);
 }
 
@@ -375,10 +382,10 @@ static bool local_name(struct backend *b, const struct backend_ticket *ticket, c
 static void local_status(struct backend *b, struct backend_status *status)
 {
     struct local *l = local_of(b);
-
     status->since = l->started;
-    if (!l->store)
+    if (!l->store) {
         return;
+    }
     local_store_status(l->store, status);
     g_ptr_array_add(status->details, g_strdup_printf("sync: %s", l->sync_always ? "always" : "no"));
 }
@@ -389,10 +396,10 @@ static void local_status(struct backend *b, struct backend_status *status)
 static struct backend_directory directory_now(struct local *l, const char *name)
 {
     struct backend_info info;
-
     lockspace_stat(l->space, name, &info);
-    if (info.directory.meta)
+    if (info.directory.meta) {
         g_bytes_ref(info.directory.meta);
+    }
     return info.directory;
 }
 
@@ -400,12 +407,12 @@ static struct backend_directory directory_now(struct local *l, const char *name)
 static enum backend_result keep_directory(struct local *l, const char *name, uint64_t *ret_sequence)
 {
     struct backend_info info;
-    enum backend_result result = BACKEND_OK, committed;
-
+    enum backend_result result = BACKEND_OK;
     lockspace_stat(l->space, name, &info);
-    if (l->store)
+    if (l->store) {
         result = local_store_put_directory(l->store, name, &info.directory);
-    committed = local_commit(l, ret_sequence);
+    }
+    enum backend_result committed = local_commit(l, ret_sequence);
     return result == BACKEND_OK ? committed : result;
 }
 
@@ -415,14 +422,15 @@ static void local_mkdir(struct backend *b, const char *name, const struct backen
     struct local *l = local_of(b);
     enum backend_result result = may_give(l, name, true);
     uint64_t sequence = 0;
-
     local_tick(l, clock_now());
-    if (result == BACKEND_OK)
+    if (result == BACKEND_OK) {
         result = lockspace_mkdir(l->space, name, directory);
+    }
     if (result == BACKEND_OK) {
         result = keep_directory(l, name, &sequence);
-        if (result != BACKEND_OK)
+        if (result != BACKEND_OK) {
             lockspace_rmdir(l->space, name);
+        }
     }
     local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
 }
@@ -433,16 +441,18 @@ static void local_rmdir(struct backend *b, const char *name, backend_done *done,
     struct backend_directory old = directory_now(l, name);
     enum backend_result result = journal_is_lost(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
     uint64_t sequence = 0;
-
     local_tick(l, clock_now());
-    if (result == BACKEND_OK)
+    if (result == BACKEND_OK) {
         result = lockspace_rmdir(l->space, name);
+    }
     if (result == BACKEND_OK && l->store) {
         result = local_store_put_rmdir(l->store, name);
-        if (result == BACKEND_OK)
+        if (result == BACKEND_OK) {
             result = local_commit(l, &sequence);
-        if (result != BACKEND_OK)
+        }
+        if (result != BACKEND_OK) {
             lockspace_mkdir(l->space, name, &old);
+        }
     }
     g_clear_pointer(&old.meta, g_bytes_unref);
     local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
@@ -456,13 +466,14 @@ static void local_set_directory(struct backend *b, const char *name, const struc
     struct backend_directory old = directory_now(l, name);
     enum backend_result result = journal_is_lost(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
     uint64_t sequence = 0;
-
-    if (result == BACKEND_OK)
+    if (result == BACKEND_OK) {
         result = lockspace_set_directory(l->space, now, name, directory);
+    }
     if (result == BACKEND_OK) {
         result = keep_directory(l, name, &sequence);
-        if (result != BACKEND_OK)
+        if (result != BACKEND_OK) {
             lockspace_set_directory(l->space, now, name, &old);
+        }
     }
     g_clear_pointer(&old.meta, g_bytes_unref);
     local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
@@ -478,15 +489,14 @@ struct recovery {
 static void recover_directory(void *arg, const char *name, const struct backend_directory *directory)
 {
     struct recovery *recovery = arg;
-
-    if (*name)
+    if (*name) {
         recovery->found(recovery->arg, name, NULL, directory->meta);
+    }
 }
 
 static void recover_lease(void *arg, const char *name, struct backend_ticket *ticket)
 {
     struct recovery *recovery = arg;
-
     recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket));
 }
 
@@ -497,10 +507,10 @@ static void local_recover(struct backend *b,
     struct recovery recovery = {.found = found, .arg = arg};
     char cursor[LOCAL_NAME_MAX] = "";
     const size_t part = 1024;
-
     while (lockspace_visit(local_of(b)->space, cursor, sizeof(cursor), part, recover_directory, recover_lease,
-                           &recovery) == part)
+                           &recovery) == part) {
         continue;
+    }
 }
 
 static const struct backend_operations operations = {
@@ -530,7 +540,6 @@ int local_new(const struct local_options *options, struct backend **ret_backend,
 {
     struct local *l = g_new0(struct local, 1);
     int r = local_loop_init(l);
-
     if (r < 0) {
         g_snprintf(error, error_size, "cannot create a timer: %s", g_strerror(-r));
         g_free(l);
@@ -544,8 +553,9 @@ int local_new(const struct local_options *options, struct backend **ret_backend,
     };
     l->space = lockspace_new(&local_listener, l, options->seed);
     l->sync_always = options->directory && options->sync_always;
-    if (options->directory)
+    if (options->directory) {
         r = local_store_open(options, l->space, &l->store, error, error_size);
+    }
     if (r < 0) {
         local_free(&l->head);
         return r;

@@ -52,32 +52,34 @@ static struct local_note *find_note(struct local *l, const struct backend_ticket
 /* On the list that its sequence asks for. */
 static void place_note(struct local *l, struct local_note *note)
 {
-    if (note->sequence)
+    if (note->sequence) {
         TAILQ_INSERT_TAIL(&l->unsynced, note, link);
-    else
+    } else {
         TAILQ_INSERT_TAIL(&l->ready, note, link);
+    }
 }
 
 static void unplace_note(struct local *l, struct local_note *note)
 {
-    if (note->sequence)
+    if (note->sequence) {
         TAILQ_REMOVE(&l->unsynced, note, link);
-    else
+    } else {
         TAILQ_REMOVE(&l->ready, note, link);
+    }
 }
 
 static void remove_note(struct local *l, struct local_note *note)
 {
     unplace_note(l, note);
-    if (note->ticket)
+    if (note->ticket) {
         g_hash_table_remove(l->notes, note->ticket);
+    }
     g_free(note);
 }
 
 static struct local_note *note_ticket(struct local *l, struct backend_ticket *ticket, unsigned flag)
 {
     struct local_note *note = find_note(l, ticket);
-
     if (!note) {
         note = g_new0(struct local_note, 1);
         note->ticket = ticket;
@@ -97,9 +99,9 @@ static void note_granted(void *context, struct backend_ticket *ticket)
 {
     struct local *l = context;
     struct local_note *note = note_ticket(l, ticket, NOTE_GRANTED);
-
-    if (!is_kept(l, ticket))
+    if (!is_kept(l, ticket)) {
         return;
+    }
     local_store_put_granted(l->store, ticket);
     if (l->sync_always) {
         unplace_note(l, note);
@@ -121,10 +123,10 @@ static void note_wanted(void *context, struct backend_ticket *ticket)
 static void note_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
     struct local *l = context;
-
     note_ticket(l, ticket, NOTE_ENDED)->why = why;
-    if (is_kept(l, ticket))
+    if (is_kept(l, ticket)) {
         local_store_put_end(l->store, ticket->fence);
+    }
 }
 
 /* A request waits for a grant: that is still told. */
@@ -132,13 +134,13 @@ static void note_dropped(void *context, struct backend_ticket *ticket)
 {
     struct local *l = context;
     struct local_note *note = find_note(l, ticket);
-
     if (note && note->flags & NOTE_GRANTED) {
         note->flags = NOTE_GRANTED | NOTE_GONE;
         return;
     }
-    if (note)
+    if (note) {
         remove_note(l, note);
+    }
     lockspace_ticket_free(ticket);
 }
 
@@ -154,15 +156,17 @@ enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
 {
     enum backend_result result = BACKEND_OK;
     struct local_note *note;
-
     *ret_sequence = 0;
-    if (l->store)
+    if (l->store) {
         result = local_store_commit(l->store, ret_sequence);
-    if (!l->sync_always)
+    }
+    if (!l->sync_always) {
         *ret_sequence = 0;
+    }
     TAILQ_FOREACH_REVERSE(note, &l->unsynced, local_notes, link) {
-        if (note->sequence != UNCOMMITTED)
+        if (note->sequence != UNCOMMITTED) {
             break;
+        }
         note->sequence = MAX(*ret_sequence, 1);
     }
     return result;
@@ -171,7 +175,6 @@ enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
 bool local_has_ended(struct local *l, const struct backend_ticket *ticket)
 {
     const struct local_note *note = find_note(l, ticket);
-
     return ticket == l->telling || (note && note->flags & (NOTE_ENDED | NOTE_GONE));
 }
 
@@ -179,11 +182,12 @@ void local_forget(struct local *l, struct backend_ticket *ticket)
 {
     struct local_note *note = find_note(l, ticket);
     bool ended = note && note->flags & (NOTE_ENDED | NOTE_GONE);
-
-    if (note)
+    if (note) {
         remove_note(l, note);
-    if (ended)
+    }
+    if (ended) {
         lockspace_ticket_free(ticket);
+    }
 }
 
 void local_forget_party(struct local *l, const char *name, uint64_t party)
@@ -192,37 +196,37 @@ void local_forget_party(struct local *l, const char *name, uint64_t party)
     GHashTableIter iter;
     gpointer ticket, note;
     GPtrArray *found = g_ptr_array_new();
-
     g_hash_table_iter_init(&iter, l->notes);
     while (g_hash_table_iter_next(&iter, &ticket, &note)) {
         if (((struct local_note *)note)->flags & NOTE_ENDED && ((struct backend_ticket *)ticket)->held &&
             lockspace_ticket_party(ticket) == party && lockspace_ticket_name(ticket, path, sizeof(path)) &&
-            strcmp(path, name) == 0)
+            strcmp(path, name) == 0) {
             g_ptr_array_add(found, ticket);
+        }
     }
-    for (guint i = 0; i < found->len; i++)
+    for (guint i = 0; i < found->len; i++) {
         note_dropped(l, found->pdata[i]);
+    }
     g_ptr_array_free(found, TRUE);
 }
 
 void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket)
 {
     char name[LOCAL_NAME_MAX];
-    struct local_note *note;
-
-    if (!lockspace_ticket_name(ticket, name, sizeof(name)))
+    if (!lockspace_ticket_name(ticket, name, sizeof(name))) {
         return;
+    }
     lockspace_revoke(l->space, now, name, ticket->fence);
-    note = find_note(l, ticket);
-    if (note)
+    struct local_note *note = find_note(l, ticket);
+    if (note) {
         note->why = BACKEND_LOST;
+    }
 }
 
 void local_complete_in_turn(struct local *l, uint64_t sequence, backend_done *done, void *arg,
                             enum backend_result result, enum backend_result if_lost)
 {
     struct local_note *note = g_new0(struct local_note, 1);
-
     *note = (struct local_note){
         .sequence = sequence, .flags = NOTE_DONE, .result = result, .if_lost = if_lost, .done = done, .arg = arg};
     place_note(l, note);
@@ -231,24 +235,24 @@ void local_complete_in_turn(struct local *l, uint64_t sequence, backend_done *do
 void local_complete(struct local *l, uint64_t sequence, backend_done *done, void *arg, enum backend_result result,
                     enum backend_result if_lost)
 {
-    if (!done)
+    if (!done) {
         return;
-    if (!sequence || local_store_synced(l->store) >= sequence)
+    }
+    if (!sequence || local_store_synced(l->store) >= sequence) {
         done(arg, result);
-    else
+    } else {
         local_complete_in_turn(l, sequence, done, arg, result, if_lost);
+    }
 }
 
 void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquired *done, void *arg,
                             enum backend_result result, struct backend_ticket *ticket)
 {
-    struct local_note *note;
-
     if (!sequence || local_store_synced(l->store) >= sequence) {
         done(arg, result, ticket, NULL);
         return;
     }
-    note = note_ticket(l, ticket, NOTE_ACQUIRED);
+    struct local_note *note = note_ticket(l, ticket, NOTE_ACQUIRED);
     unplace_note(l, note);
     note->sequence = sequence;
     note->result = result;
@@ -262,7 +266,6 @@ void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquired
 static void tell_acquired(struct local *l, const struct local_note *note)
 {
     uint64_t sequence;
-
     if (!note->lost) {
         note->acquired(note->arg, note->result, note->ticket, NULL);
         return;
@@ -282,11 +285,11 @@ static void tell_granted(struct local *l, const struct local_note *note)
     bool unsafe =
         l->store && ((is_kept(l, note->ticket) && local_store_failed(l->store)) || !local_store_in_place(l->store));
     uint64_t sequence;
-
     if (unsafe) {
         /* it could not be made safe, or is another's: nobody must believe in it */
-        if (!local_has_ended(l, note->ticket))
+        if (!local_has_ended(l, note->ticket)) {
             local_lose(l, clock_now(), note->ticket);
+        }
         local_commit(l, &sequence);
         note->ticket->held = false;
         return;
@@ -307,10 +310,10 @@ static void tell(struct local *l, struct local_note *first)
 {
     unsigned flag = first->flags & -first->flags;
     struct local_note note = *first;
-
     first->flags &= ~flag;
-    if (!first->flags)
+    if (!first->flags) {
         remove_note(l, first);
+    }
     switch (flag) {
     case NOTE_DONE:
         note.done(note.arg, note.lost ? note.if_lost : note.result);
@@ -343,7 +346,6 @@ static void release_synced(struct local *l)
 {
     bool failed = l->store && local_store_failed(l->store);
     struct local_note *note;
-
     while ((note = TAILQ_FIRST(&l->unsynced)) && (failed || note->sequence <= local_store_synced(l->store))) {
         note->lost = note->sequence > local_store_synced(l->store);
         unplace_note(l, note);
@@ -357,7 +359,6 @@ static void release_synced(struct local *l)
 void local_tick(struct local *l, clock_ms now)
 {
     uint64_t sequence;
-
     l->late = lockspace_next(l->space) <= now && lockspace_tick(l->space, now, TICK_MAX) == TICK_MAX;
     local_commit(l, &sequence);
 }
@@ -366,16 +367,18 @@ static void set_alarm(struct local *l)
 {
     clock_ms next = lockspace_next(l->space);
     struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
-
     /* a later one is set when this one has gone off */
-    if (next >= l->armed || l->late)
+    if (next >= l->armed || l->late) {
         return;
-    if (next <= 0)
+    }
+    if (next <= 0) {
         at.it_value = (struct timespec){.tv_nsec = 1};
-    if (timerfd_settime(l->alarm.fd, TFD_TIMER_ABSTIME, &at, NULL) == 0)
+    }
+    if (timerfd_settime(l->alarm.fd, TFD_TIMER_ABSTIME, &at, NULL) == 0) {
         l->armed = next;
-    else
+    } else {
         log_error("cannot set a timer: %s", g_strerror(errno));
+    }
 }
 
 /* Before the loop sleeps. */
@@ -384,21 +387,25 @@ static void on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, int eve
     struct local *l = watcher->data;
     struct local_note *note;
     bool more = false;
-
     (void)events;
-    if (l->late)
+    if (l->late) {
         local_tick(l, clock_now());
-    if (!TAILQ_EMPTY(&l->unsynced))
+    }
+    if (!TAILQ_EMPTY(&l->unsynced)) {
         release_synced(l);
-    for (int i = 0; i < TICK_MAX && (note = TAILQ_FIRST(&l->ready)); i++)
+    }
+    for (int i = 0; i < TICK_MAX && (note = TAILQ_FIRST(&l->ready)); i++) {
         tell(l, note);
-    if (l->store)
+    }
+    if (l->store) {
         more = local_store_step(l->store);
+    }
     set_alarm(l);
-    if (more || l->late || !TAILQ_EMPTY(&l->ready))
+    if (more || l->late || !TAILQ_EMPTY(&l->ready)) {
         ev_idle_start(loop, &l->again);
-    else
+    } else {
         ev_idle_stop(loop, &l->again);
+    }
 }
 
 static void on_again(struct ev_loop *loop, struct ev_idle *watcher, int events)
@@ -410,10 +417,10 @@ static void on_alarm(struct ev_loop *loop, struct ev_io *watcher, int events)
 {
     struct local *l = watcher->data;
     uint64_t count;
-
     (void)loop, (void)events;
-    if (read(watcher->fd, &count, sizeof(count)) < 0 && errno == EAGAIN)
+    if (read(watcher->fd, &count, sizeof(count)) < 0 && errno == EAGAIN) {
         return;
+    }
     l->armed = CLOCK_NEVER;
     l->late = true;
 }
@@ -427,16 +434,15 @@ static void on_synced(struct ev_loop *loop, struct ev_async *watcher, int events
 static void wake_loop(void *arg)
 {
     struct local *l = arg;
-
     ev_async_send(l->loop, &l->synced);
 }
 
 int local_loop_init(struct local *l)
 {
     int fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-
-    if (fd < 0)
+    if (fd < 0) {
         return -errno;
+    }
     TAILQ_INIT(&l->ready);
     TAILQ_INIT(&l->unsynced);
     l->notes = g_hash_table_new(NULL, NULL);
@@ -457,14 +463,14 @@ void local_loop_start(struct local *l, struct ev_loop *loop, const struct backen
     ev_prepare_start(loop, &l->prepare);
     ev_io_start(loop, &l->alarm);
     ev_async_start(loop, &l->synced);
-    if (l->store)
+    if (l->store) {
         local_store_on_synced(l->store, wake_loop, l);
+    }
 }
 
 void local_loop_end(struct local *l)
 {
     struct local_note *note;
-
     if (l->loop) {
         ev_prepare_stop(l->loop, &l->prepare);
         ev_idle_stop(l->loop, &l->again);
@@ -473,8 +479,9 @@ void local_loop_end(struct local *l)
     }
     close(l->alarm.fd);
     while ((note = TAILQ_FIRST(&l->ready)) || (note = TAILQ_FIRST(&l->unsynced))) {
-        if (note->flags & (NOTE_ENDED | NOTE_GONE))
+        if (note->flags & (NOTE_ENDED | NOTE_GONE)) {
             lockspace_ticket_free(note->ticket);
+        }
         remove_note(l, note);
     }
     g_hash_table_unref(l->notes);

@@ -31,7 +31,6 @@ static void put_i64(GByteArray *out, int64_t value)
 void local_record_string(GByteArray *out, const char *text)
 {
     guint length = (guint)strlen(text) + 1;
-
     local_record_u32(out, length);
     g_byte_array_append(out, (const guint8 *)text, length);
 }
@@ -39,16 +38,15 @@ void local_record_string(GByteArray *out, const char *text)
 void local_record_bytes(GByteArray *out, GBytes *bytes)
 {
     gsize length;
-    const guint8 *data;
-
     if (!bytes) {
         local_record_u32(out, NO_BYTES);
         return;
     }
-    data = g_bytes_get_data(bytes, &length);
+    const guint8 *data = g_bytes_get_data(bytes, &length);
     local_record_u32(out, (uint32_t)length);
-    if (length)
+    if (length) {
         g_byte_array_append(out, data, (guint)length);
+    }
 }
 
 void local_record_session(GByteArray *out, const struct local_session *session)
@@ -69,8 +67,9 @@ void local_record_lease(GByteArray *out, const struct local_lease *lease)
     local_record_string(out, lease->name);
     local_record_bytes(out, lease->meta);
     local_record_bytes(out, lease->content);
-    if (lease->flags & LOCAL_LEASE_OVER)
+    if (lease->flags & LOCAL_LEASE_OVER) {
         local_record_u64(out, lease->over);
+    }
 }
 
 void local_record_directory(GByteArray *out, const char *name, const struct backend_directory *directory)
@@ -87,7 +86,6 @@ void local_record_directory(GByteArray *out, const char *name, const struct back
 static const uint8_t *take(struct local_reader *in, size_t length)
 {
     const uint8_t *at = in->at;
-
     if (in->bad || in->left < length) {
         in->bad = true;
         return NULL;
@@ -100,7 +98,6 @@ static const uint8_t *take(struct local_reader *in, size_t length)
 uint8_t local_read_u8(struct local_reader *in)
 {
     const uint8_t *at = take(in, 1);
-
     return at ? *at : 0;
 }
 
@@ -108,9 +105,9 @@ uint32_t local_read_u32(struct local_reader *in)
 {
     const uint8_t *at = take(in, 4);
     uint32_t value = 0;
-
-    if (at)
+    if (at) {
         memcpy(&value, at, sizeof(value));
+    }
     return GUINT32_FROM_LE(value);
 }
 
@@ -118,16 +115,15 @@ uint64_t local_read_u64(struct local_reader *in)
 {
     const uint8_t *at = take(in, 8);
     uint64_t value = 0;
-
-    if (at)
+    if (at) {
         memcpy(&value, at, sizeof(value));
+    }
     return GUINT64_FROM_LE(value);
 }
 
 int64_t local_read_time(struct local_reader *in)
 {
     int64_t time = (int64_t)local_read_u64(in);
-
     if (time < -TIME_LIMIT || time > TIME_LIMIT) {
         in->bad = true;
         return 0;
@@ -139,7 +135,6 @@ const char *local_read_string(struct local_reader *in)
 {
     uint32_t length = local_read_u32(in);
     const uint8_t *at = take(in, length);
-
     if (!at || !length || memchr(at, '\0', length) != at + length - 1) {
         in->bad = true;
         return "";
@@ -150,11 +145,10 @@ const char *local_read_string(struct local_reader *in)
 GBytes *local_read_bytes(struct local_reader *in)
 {
     uint32_t length = local_read_u32(in);
-    const uint8_t *at;
-
-    if (length == NO_BYTES)
+    if (length == NO_BYTES) {
         return NULL;
-    at = take(in, length);
+    }
+    const uint8_t *at = take(in, length);
     return at ? g_bytes_new(at, length) : NULL;
 }
 
@@ -182,7 +176,6 @@ void local_read_lease(struct local_reader *in, struct local_lease *ret_lease)
 const char *local_read_directory(struct local_reader *in, struct backend_directory *ret_directory)
 {
     const char *name = local_read_string(in);
-
     ret_directory->ttl = local_read_time(in);
     ret_directory->width = local_read_u32(in);
     ret_directory->delay = local_read_time(in);

@@ -21,7 +21,6 @@ struct local_replay {
 static void kept_lease_free(void *arg)
 {
     struct kept_lease *kept = arg;
-
     g_free((char *)kept->lease.name);
     g_clear_pointer(&kept->lease.meta, g_bytes_unref);
     g_clear_pointer(&kept->lease.content, g_bytes_unref);
@@ -31,7 +30,6 @@ static void kept_lease_free(void *arg)
 static void directory_free(void *arg)
 {
     struct backend_directory *directory = arg;
-
     g_clear_pointer(&directory->meta, g_bytes_unref);
     g_free(directory);
 }
@@ -39,7 +37,6 @@ static void directory_free(void *arg)
 struct local_replay *local_replay_new(void)
 {
     struct local_replay *replay = g_new0(struct local_replay, 1);
-
     replay->leases = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, kept_lease_free);
     replay->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, directory_free);
     replay->sessions = g_array_new(FALSE, FALSE, sizeof(struct local_session));
@@ -49,10 +46,12 @@ struct local_replay *local_replay_new(void)
 
 void local_replay_free(struct local_replay *replay)
 {
-    if (!replay)
+    if (!replay) {
         return;
-    for (guint i = 0; i < replay->sessions->len; i++)
+    }
+    for (guint i = 0; i < replay->sessions->len; i++) {
         g_free((char *)g_array_index(replay->sessions, struct local_session, i).boot_id);
+    }
     g_array_unref(replay->sessions);
     g_clear_pointer(&replay->last_meta, g_bytes_unref);
     g_hash_table_unref(replay->directories);
@@ -63,7 +62,6 @@ void local_replay_free(struct local_replay *replay)
 static void replay_session(struct local_replay *replay, struct local_reader *in)
 {
     struct local_session session;
-
     local_read_session(in, &session);
     session.boot_id = g_strdup(session.boot_id);
     g_array_append_val(replay->sessions, session);
@@ -71,8 +69,9 @@ static void replay_session(struct local_replay *replay, struct local_reader *in)
 
 static void share_meta(struct local_replay *replay, GBytes **meta)
 {
-    if (!*meta)
+    if (!*meta) {
         return;
+    }
     if (!replay->last_meta || !g_bytes_equal(replay->last_meta, *meta)) {
         g_clear_pointer(&replay->last_meta, g_bytes_unref);
         replay->last_meta = g_bytes_ref(*meta);
@@ -86,18 +85,20 @@ static void replay_lease(struct local_replay *replay, struct local_reader *in)
 {
     struct kept_lease *kept = g_new0(struct kept_lease, 1);
     uint64_t *replaces = &kept->lease.replaces;
-
     local_read_lease(in, &kept->lease);
     kept->lease.name = g_strdup(kept->lease.name);
     share_meta(replay, &kept->lease.meta);
-    if (!replay->sessions->len)
+    if (!replay->sessions->len) {
         in->bad = true;
-    else
+    } else {
         kept->session = replay->sessions->len - 1;
-    if (*replaces)
+    }
+    if (*replaces) {
         g_hash_table_remove(replay->leases, replaces);
-    if (kept->lease.flags & LOCAL_LEASE_OVER)
+    }
+    if (kept->lease.flags & LOCAL_LEASE_OVER) {
         g_hash_table_remove(replay->leases, &kept->lease.over);
+    }
     g_hash_table_replace(replay->leases, &kept->lease.fence, kept);
     replay->next = MAX(replay->next, kept->lease.fence + 1);
 }
@@ -108,7 +109,6 @@ static void replay_renewals(struct local_replay *replay, struct local_reader *in
         uint64_t fence = local_read_u64(in);
         int64_t ttl = local_read_time(in), deadline = local_read_time(in);
         struct kept_lease *kept = g_hash_table_lookup(replay->leases, &fence);
-
         if (kept && !in->bad) {
             kept->lease.ttl = ttl;
             kept->lease.deadline = deadline;
@@ -133,7 +133,6 @@ static void replay_change(struct local_replay *replay, struct local_reader *in)
     uint8_t set = local_read_u8(in);
     GBytes *meta = local_read_bytes(in), *content = local_read_bytes(in), *ignored = NULL;
     struct kept_lease *kept = g_hash_table_lookup(replay->leases, &fence);
-
     set_bytes(kept ? &kept->lease.meta : &ignored, meta, kept && set & BACKEND_SET_META);
     set_bytes(kept ? &kept->lease.content : &ignored, content, kept && set & BACKEND_SET_CONTENT);
 }
@@ -142,7 +141,6 @@ static void replay_directory(struct local_replay *replay, struct local_reader *i
 {
     struct backend_directory *directory = g_new0(struct backend_directory, 1);
     const char *name = local_read_directory(in, directory);
-
     g_hash_table_replace(replay->directories, g_strdup(name), directory);
 }
 
@@ -150,10 +148,10 @@ static void replay_untimed(struct local_replay *replay)
 {
     GHashTableIter iter;
     gpointer kept;
-
     g_hash_table_iter_init(&iter, replay->leases);
-    while (g_hash_table_iter_next(&iter, NULL, &kept))
+    while (g_hash_table_iter_next(&iter, NULL, &kept)) {
         ((struct kept_lease *)kept)->untimed = true;
+    }
 }
 
 int local_replay_record(void *arg, uint8_t type, const void *payload, size_t length)
@@ -161,7 +159,6 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
     struct local_replay *replay = arg;
     struct local_reader in = {.at = payload, .left = length};
     uint64_t fence;
-
     switch ((enum local_record)type) {
     case LOCAL_SESSION:
         replay_session(replay, &in);
@@ -200,16 +197,15 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
 static void restore_directories(struct local_replay *replay, struct lockspace *space, clock_ms now)
 {
     GList *names = g_list_sort(g_hash_table_get_keys(replay->directories), (GCompareFunc)strcmp);
-
     /* strcmp puts a directory before what is in it */
     for (GList *l = names; l; l = l->next) {
         const char *name = l->data;
         const struct backend_directory *directory = g_hash_table_lookup(replay->directories, name);
-
-        if (*name)
+        if (*name) {
             lockspace_mkdir(space, name, directory);
-        else
+        } else {
             lockspace_set_directory(space, now, name, directory);
+        }
     }
     g_list_free(names);
 }
@@ -228,7 +224,6 @@ static bool restore_lease(const struct kept_lease *kept, const struct local_sess
     clock_ms full = now->boottime + lease->ttl;
     clock_ms deadline = !same ? full : kept->untimed ? MAX(full, lease->deadline) : lease->deadline;
     clock_ms acquired = lease->acquired;
-    enum backend_result result;
     struct backend_ticket *ticket;
     struct backend_claim claim = {
         .kind = BACKEND_LEASE,
@@ -240,14 +235,17 @@ static bool restore_lease(const struct kept_lease *kept, const struct local_sess
         .meta = lease->meta,
         .content = lease->content,
     };
-
-    if (!same)
+    if (!same) {
         acquired += then->wall - then->boottime - (now->wall - now->boottime);
-    if (deadline <= now->boottime)
+    }
+    if (deadline <= now->boottime) {
         return false;
-    result = lockspace_restore(space, now->boottime, lease->name, &claim, lease->fence, acquired, deadline, &ticket);
-    if (result == BACKEND_OK && claim.wait)
+    }
+    enum backend_result result =
+        lockspace_restore(space, now->boottime, lease->name, &claim, lease->fence, acquired, deadline, &ticket);
+    if (result == BACKEND_OK && claim.wait) {
         g_ptr_array_add(granted, ticket);
+    }
     return result == BACKEND_OK || result == BACKEND_QUEUED;
 }
 
@@ -261,28 +259,25 @@ static int compare_places(const void *a, const void *b)
 {
     const struct kept_lease *one = a, *other = b;
     int held = (other->lease.flags & LOCAL_LEASE_HELD) - (one->lease.flags & LOCAL_LEASE_HELD);
-
     return held ? held : (one->lease.fence > other->lease.fence) - (one->lease.fence < other->lease.fence);
 }
 
 void local_replay_restore(struct local_replay *replay, struct lockspace *space, const struct local_session *now,
                           struct local_restored *ret_restored)
 {
-    GList *leases;
-
     *ret_restored = (struct local_restored){.next = replay->next, .same_boot = true};
     ret_restored->granted = g_ptr_array_new();
     ret_restored->gone = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    for (guint i = 0; i < replay->sessions->len; i++)
+    for (guint i = 0; i < replay->sessions->len; i++) {
         ret_restored->same_boot &= is_same_boot(&g_array_index(replay->sessions, struct local_session, i), now);
+    }
     restore_directories(replay, space, now->boottime);
 
     /* who held first, then in the order of their numbers, so that queues come out as they were */
-    leases = g_list_sort(g_hash_table_get_values(replay->leases), compare_places);
+    GList *leases = g_list_sort(g_hash_table_get_values(replay->leases), compare_places);
     for (GList *l = leases; l; l = l->next) {
         const struct kept_lease *kept = l->data;
         const struct local_session *then = &g_array_index(replay->sessions, struct local_session, kept->session);
-
         ret_restored->untimed |= kept->untimed;
         if (restore_lease(kept, then, space, now, ret_restored->granted)) {
             ret_restored->leases++;

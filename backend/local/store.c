@@ -66,9 +66,9 @@ struct local_store {
 static void report_failure(struct local_store *store)
 {
     int failed = journal_failed(store->journal);
-
-    if (!failed || store->reported)
+    if (!failed || store->reported) {
         return;
+    }
     store->reported = true;
     store->failed = clock_now();
     log_error("%s/journal: %s: no new lease is granted, and what is renewed or released from now on is not kept, so it "
@@ -79,14 +79,14 @@ static void report_failure(struct local_store *store)
 static uint64_t locks(const struct local_store *store)
 {
     struct backend_counts counts = lockspace_counts(store->space);
-
     return counts.locks + counts.waiting;
 }
 
 static void set_full(struct local_store *store, int error)
 {
-    if (store->full == (error != 0))
+    if (store->full == (error != 0)) {
         return;
+    }
     store->full = error != 0;
     if (store->full) {
         log_error("%s/journal: %s: no new lease is granted until there is room again; what is held is renewed and "
@@ -95,8 +95,9 @@ static void set_full(struct local_store *store, int error)
         store->compact_at = 0; /* it may be full of what has ended */
     } else {
         log_info("%s/journal has room again: leases are granted", store->directory);
-        if (store->untimed)
+        if (store->untimed) {
             store->compact_at = 0; /* the deadlines, as they are by now */
+        }
     }
 }
 
@@ -105,26 +106,26 @@ static void set_full(struct local_store *store, int error)
 static enum backend_result make_room(struct local_store *store, size_t length, uint64_t part)
 {
     int r = journal_make_room(store->journal, length + RECORD_FRAME, SPARE + locks(store) * SPARE_END - part);
-
     if (r < 0 && journal_failed(store->journal)) {
         report_failure(store);
         return BACKEND_UNREACHABLE;
     }
     store->roomless = r > 0;
-    if (r <= 0)
+    if (r <= 0) {
         set_full(store, r);
+    }
     return r < 0 ? BACKEND_FULL : BACKEND_OK;
 }
 
 /* Ends that found no room go before anything else. */
 static void put_unwritten(struct local_store *store)
 {
-    if (!store->unwritten)
+    if (!store->unwritten) {
         return;
+    }
     store->unwritten = false;
     for (guint i = 0; i < store->ends->len; i++) {
         uint64_t fence = GUINT64_TO_LE(g_array_index(store->ends, uint64_t, i));
-
         journal_append(store->journal, LOCAL_END, &fence, sizeof(fence));
     }
     store->pending = true;
@@ -132,12 +133,11 @@ static void put_unwritten(struct local_store *store)
 
 static enum backend_result put(struct local_store *store, enum local_record type, const void *payload, size_t length)
 {
-    int r;
-
     put_unwritten(store);
-    r = journal_append(store->journal, (uint8_t)type, payload, length);
-    if (r == -EMSGSIZE)
+    int r = journal_append(store->journal, (uint8_t)type, payload, length);
+    if (r == -EMSGSIZE) {
         return BACKEND_FULL;
+    }
     if (r < 0) {
         report_failure(store);
         return BACKEND_UNREACHABLE;
@@ -161,11 +161,12 @@ static enum backend_result put_record(struct local_store *store, enum local_reco
 static enum backend_result put_with_room(struct local_store *store, enum local_record type, uint64_t part)
 {
     enum backend_result result = make_room(store, store->record->len, part);
-
-    if (result == BACKEND_OK)
+    if (result == BACKEND_OK) {
         result = put_record(store, type);
-    if (result == BACKEND_OK && (type == LOCAL_LEASE || type == LOCAL_RENEWALS))
+    }
+    if (result == BACKEND_OK && (type == LOCAL_LEASE || type == LOCAL_RENEWALS)) {
         store->untimed = false; /* of this one it is not true any more, and may be again */
+    }
     return result;
 }
 
@@ -173,9 +174,9 @@ static enum backend_result put_with_room(struct local_store *store, enum local_r
 static enum backend_result put_untimed(struct local_store *store)
 {
     enum backend_result result = BACKEND_OK;
-
-    if (!store->untimed)
+    if (!store->untimed) {
         result = put(store, LOCAL_UNTIMED, "", 0);
+    }
     store->untimed = result == BACKEND_OK;
     return result;
 }
@@ -184,7 +185,6 @@ static enum backend_result put_untimed(struct local_store *store)
 static enum backend_result put_timed(struct local_store *store, enum local_record type)
 {
     enum backend_result result = put_with_room(store, type, 0);
-
     return result == BACKEND_FULL ? put_untimed(store) : result;
 }
 
@@ -208,7 +208,6 @@ enum backend_result local_store_put_lease(struct local_store *store, const struc
 static void describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease)
 {
     bool sequence = lockspace_ticket_sequence(ticket);
-
     *ret_lease = (struct local_lease){
         .name = name,
         .fence = ticket->fence,
@@ -227,9 +226,9 @@ enum backend_result local_store_put_ticket(struct local_store *store, const stru
 {
     char name[LOCAL_NAME_MAX];
     struct local_lease lease;
-
-    if (!lockspace_ticket_name(ticket, name, sizeof(name)))
+    if (!lockspace_ticket_name(ticket, name, sizeof(name))) {
         return BACKEND_INVALID;
+    }
     describe_ticket(ticket, name, &lease);
     lease.replaces = replaces;
     local_record_lease(fresh_record(store), &lease);
@@ -240,7 +239,6 @@ enum backend_result local_store_put_ticket(struct local_store *store, const stru
 enum backend_result local_store_put_granted(struct local_store *store, const struct backend_ticket *ticket)
 {
     enum backend_result result = local_store_put_ticket(store, ticket, 0);
-
     return result == BACKEND_FULL ? put_untimed(store) : result;
 }
 
@@ -248,9 +246,9 @@ enum backend_result local_store_put_end(struct local_store *store, uint64_t fenc
 {
     uint64_t le = GUINT64_TO_LE(fence);
     enum backend_result result = put(store, LOCAL_END, &le, sizeof(le));
-
-    if (result == BACKEND_OK)
+    if (result == BACKEND_OK) {
         g_array_append_val(store->ends, fence);
+    }
     return result;
 }
 
@@ -258,7 +256,6 @@ enum backend_result local_store_put_renewals(struct local_store *store, struct b
                                              size_t count)
 {
     GByteArray *record = fresh_record(store);
-
     for (size_t i = 0; i < count; i++) {
         local_record_u64(record, tickets[i]->fence);
         local_record_u64(record, (uint64_t)tickets[i]->ttl);
@@ -272,7 +269,6 @@ enum backend_result local_store_put_change(struct local_store *store, uint64_t f
 {
     GByteArray *record = fresh_record(store);
     uint8_t set = (uint8_t)change->set;
-
     local_record_u64(record, fence);
     g_byte_array_append(record, &set, 1);
     local_record_bytes(record, change->set & BACKEND_SET_META ? change->meta : NULL);
@@ -286,9 +282,9 @@ static void record_directory(struct local_store *store, const char *name, const 
 {
     struct backend_directory kept = *directory;
     const uint64_t *reserved = g_hash_table_lookup(store->numbers, name);
-
-    if (reserved)
+    if (reserved) {
         kept.sequence = MAX(kept.sequence, *reserved);
+    }
     local_record_directory(fresh_record(store), name, &kept);
 }
 
@@ -309,37 +305,34 @@ enum backend_result local_store_put_rmdir(struct local_store *store, const char 
 enum backend_result local_store_put_number(struct local_store *store, const struct backend_ticket *ticket)
 {
     char name[LOCAL_NAME_MAX];
-    char *slash;
-    const uint64_t *reserved;
-    uint64_t next;
     struct backend_info info;
-    enum backend_result result;
-
-    if (!lockspace_ticket_name(ticket, name, sizeof(name)))
+    if (!lockspace_ticket_name(ticket, name, sizeof(name))) {
         return BACKEND_INVALID;
-    slash = strrchr(name, '/');
+    }
+    char *slash = strrchr(name, '/');
     (slash ? slash : name)[0] = '\0';
     lockspace_stat(store->space, name, &info);
-    reserved = g_hash_table_lookup(store->numbers, name);
-    if (reserved && info.directory.sequence <= *reserved)
+    const uint64_t *reserved = g_hash_table_lookup(store->numbers, name);
+    if (reserved && info.directory.sequence <= *reserved) {
         return BACKEND_OK;
-    next = info.directory.sequence + NUMBER_STEP;
+    }
+    uint64_t next = info.directory.sequence + NUMBER_STEP;
     g_hash_table_replace(store->numbers, g_strdup(name), g_memdup2(&next, sizeof(next)));
-    result = local_store_put_directory(store, name, &info.directory);
-    if (result != BACKEND_OK)
+    enum backend_result result = local_store_put_directory(store, name, &info.directory);
+    if (result != BACKEND_OK) {
         g_hash_table_remove(store->numbers, name); /* to be asked for again */
+    }
     return result;
 }
 
 enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_sequence)
 {
-    int r;
-
     *ret_sequence = 0;
-    if (!store->pending)
+    if (!store->pending) {
         return BACKEND_OK;
+    }
     store->pending = false;
-    r = journal_commit(store->journal);
+    int r = journal_commit(store->journal);
     if (r < 0 && !journal_failed(store->journal)) {
         store->unwritten = store->ends->len > 0;
         store->untimed = false;
@@ -352,11 +345,13 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
         report_failure(store);
         return BACKEND_UNREACHABLE;
     }
-    if (store->roomless)
+    if (store->roomless) {
         set_full(store, 0);
+    }
     *ret_sequence = journal_sequence(store->journal);
-    if (store->sync_always)
+    if (store->sync_always) {
         journal_sync(store->journal);
+    }
     return BACKEND_OK;
 }
 
@@ -364,9 +359,9 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
 bool local_store_in_place(struct local_store *store)
 {
     clock_ms now = clock_now();
-
-    if (store->displaced || store->looked == now)
+    if (store->displaced || store->looked == now) {
         return !store->displaced;
+    }
     store->looked = now;
     store->displaced = !journal_in_place(store->journal);
     if (store->displaced) {
@@ -386,7 +381,6 @@ bool local_store_failed(const struct local_store *store)
 void local_store_status(struct local_store *store, struct backend_status *status)
 {
     int failed = journal_failed(store->journal);
-
     report_failure(store); /* if nobody has noticed yet */
     status->address = g_strconcat("local:", store->directory, NULL);
     status->has_journal = true;
@@ -427,9 +421,9 @@ static int put_fence(struct local_store *store, uint64_t next)
 {
     uint64_t le = GUINT64_TO_LE(next), sequence;
     enum backend_result result = put(store, LOCAL_FENCE, &le, sizeof(le));
-
-    if (result == BACKEND_OK)
+    if (result == BACKEND_OK) {
         result = local_store_commit(store, &sequence);
+    }
     return result == BACKEND_OK ? 0 : result == BACKEND_FULL ? -ENOSPC : -journal_failed(store->journal);
 }
 
@@ -440,11 +434,13 @@ static void reserve(struct local_store *store, uint64_t next)
         store->reserved = store->reserving;
         store->reserving_sequence = 0;
     }
-    if (store->reserving_sequence || next + store->fence_step / 2 < store->reserved)
+    if (store->reserving_sequence || next + store->fence_step / 2 < store->reserved) {
         return;
+    }
     store->reserving = MAX(next, store->reserved) + store->fence_step;
-    if (put_fence(store, store->reserving) < 0)
+    if (put_fence(store, store->reserving) < 0) {
         return;
+    }
     store->reserving_sequence = journal_sequence(store->journal);
     journal_sync(store->journal);
 }
@@ -452,14 +448,16 @@ static void reserve(struct local_store *store, uint64_t next)
 bool local_store_may_number(struct local_store *store)
 {
     uint64_t next = lockspace_next_fence(store->space);
-
-    if (!local_store_in_place(store))
+    if (!local_store_in_place(store)) {
         return false;
-    if (next + store->fence_step / 2 < store->reserved)
+    }
+    if (next + store->fence_step / 2 < store->reserved) {
         return true;
+    }
     reserve(store, next);
-    if (next + FENCE_SPARE < store->reserved)
+    if (next + FENCE_SPARE < store->reserved) {
         return true;
+    }
     if (!store->reserving_sequence || journal_sync_wait(store->journal) < 0) {
         report_failure(store);
         return false;
@@ -473,9 +471,9 @@ bool local_store_may_number(struct local_store *store)
 static void copy_record(struct local_store *store, enum local_record type)
 {
     int r = journal_compact_append(store->journal, (uint8_t)type, store->record->data, store->record->len);
-
-    if (r < 0 && !store->compact_error)
+    if (r < 0 && !store->compact_error) {
         store->compact_error = r;
+    }
     store->compact_bytes += store->record->len;
 }
 
@@ -489,7 +487,6 @@ static void copy_lease(void *arg, const char *name, struct backend_ticket *ticke
 {
     struct local_store *store = arg;
     struct local_lease lease;
-
     describe_ticket(ticket, name, &lease);
     local_record_lease(fresh_record(store), &lease);
     copy_record(store, LOCAL_LEASE);
@@ -504,9 +501,9 @@ static int begin_compaction(struct local_store *store)
 {
     struct local_session session = present_session(store);
     int r = journal_compact_begin(store->journal);
-
-    if (r < 0)
+    if (r < 0) {
         return r;
+    }
     store->cursor[0] = '\0';
     store->compact_error = 0;
     store->untimed = false; /* the new file does not say so yet */
@@ -524,28 +521,28 @@ static int copy_part(struct local_store *store)
 {
     size_t copied = 0, visited;
     const size_t at_once = 32;
-
     store->compact_bytes = 0;
     do {
         visited = lockspace_visit(store->space, store->cursor, sizeof(store->cursor), at_once, copy_directory,
                                   copy_lease, store);
         copied += visited;
     } while (visited == at_once && copied < COMPACT_PART && store->compact_bytes < COMPACT_BYTES);
-    if (!store->compact_error)
+    if (!store->compact_error) {
         store->compact_error = journal_commit(store->journal);
+    }
     return store->compact_error ? store->compact_error : visited == at_once;
 }
 
 static void end_compaction(struct local_store *store, int error)
 {
     uint64_t size = journal_size(store->journal);
-
     store->compacting = COMPACT_IDLE;
     store->compact_at = 2 * size + store->compact_min;
     if (error < 0) {
         journal_compact_abort(store->journal);
-        if (store->full) /* its room is missed now */
+        if (store->full) { /* its room is missed now */
             store->compact_at = size + store->compact_min;
+        }
         log_warning("%s/journal cannot be compacted: %s: it will be tried again later", store->directory,
                     g_strerror(-error));
     } else {
@@ -556,12 +553,12 @@ static void end_compaction(struct local_store *store, int error)
 /* It has grown, or much of what made it grow has ended: half, or on a full disk an eighth. */
 static bool wants_compaction(struct local_store *store)
 {
-    uint64_t size = journal_size(store->journal), now = locks(store), part;
-
+    uint64_t size = journal_size(store->journal), now = locks(store);
     store->compact_most = MAX(store->compact_most, now);
-    part = MAX(store->compact_most / (store->full ? 8 : 2), 1);
-    if (journal_failed(store->journal))
+    uint64_t part = MAX(store->compact_most / (store->full ? 8 : 2), 1);
+    if (journal_failed(store->journal)) {
         return false;
+    }
     return size >= store->compact_at ||
            ((store->full || size >= store->compact_min) && now + part <= store->compact_most &&
             journal_sequence(store->journal) - store->compact_sequence >= part);
@@ -572,20 +569,21 @@ static int begin_anywhere(struct local_store *store)
 {
     store->compact_most = locks(store);
     store->compact_sequence = journal_sequence(store->journal);
-    if (store->full)
+    if (store->full) {
         journal_give_room_back(store->journal);
+    }
     return begin_compaction(store);
 }
 
 bool local_store_step(struct local_store *store)
 {
     int r = 0;
-
     report_failure(store);
     switch (store->compacting) {
     case COMPACT_IDLE:
-        if (!wants_compaction(store))
+        if (!wants_compaction(store)) {
             return false;
+        }
         r = begin_anywhere(store);
         break;
     case COMPACT_COPYING:
@@ -600,14 +598,16 @@ bool local_store_step(struct local_store *store)
         }
         break;
     case COMPACT_FINISHING:
-        if (!journal_compact_ready(store->journal))
+        if (!journal_compact_ready(store->journal)) {
             return false;
+        }
         r = journal_compact_swap(store->journal);
         end_compaction(store, r);
         return false;
     }
-    if (r < 0)
+    if (r < 0) {
         end_compaction(store, r);
+    }
     return store->compacting == COMPACT_COPYING;
 }
 
@@ -615,19 +615,23 @@ bool local_store_step(struct local_store *store)
 static int rewrite(struct local_store *store)
 {
     int r = begin_compaction(store);
-
-    if (r == 0)
-        do
+    if (r == 0) {
+        do {
             r = copy_part(store);
-        while (r > 0);
-    if (r == 0)
+        } while (r > 0);
+    }
+    if (r == 0) {
         r = journal_compact_finish(store->journal);
-    if (r == 0)
+    }
+    if (r == 0) {
         r = journal_sync_wait(store->journal);
-    if (r == 0)
+    }
+    if (r == 0) {
         r = journal_compact_swap(store->journal);
-    if (r < 0)
+    }
+    if (r < 0) {
         journal_compact_abort(store->journal);
+    }
     store->compacting = COMPACT_IDLE;
     return r;
 }
@@ -637,25 +641,29 @@ static int rewrite(struct local_store *store)
 static char *read_boot_id(const struct local_options *options)
 {
     char *id = NULL;
-
-    if (options->boot_id)
+    if (options->boot_id) {
         return g_strdup(options->boot_id);
+    }
     /* without it every start counts as a reboot: terms get longer, never shorter */
-    if (!g_file_get_contents("/proc/sys/kernel/random/boot_id", &id, NULL, NULL))
+    if (!g_file_get_contents("/proc/sys/kernel/random/boot_id", &id, NULL, NULL)) {
         return g_strdup("");
+    }
     return g_strstrip(id);
 }
 
 static void log_restored(struct local_store *store, const struct local_restored *restored, uint64_t cut)
 {
-    if (cut)
+    if (cut) {
         log_warning("%s/journal ended in the middle of a record: bytes that were cut off: %" G_GUINT64_FORMAT,
                     store->directory, cut);
-    if (restored->leases || restored->gone->len)
+    }
+    if (restored->leases || restored->gone->len) {
         log_info("%s: leases that are there again: %zu; that have ended meanwhile: %u", store->directory,
                  restored->leases, restored->gone->len);
-    if (restored->rebooted)
+    }
+    if (restored->rebooted) {
         log_info("%s: the host has rebooted: leases that begin a full term: %zu", store->directory, restored->rebooted);
+    }
 }
 
 /* Writes down that a session begins, what has ended since the last one, and
@@ -664,26 +672,32 @@ static int begin_session(struct local_store *store, const struct local_session *
                          const struct local_restored *restored)
 {
     int r = 0;
-
     store->reserving = restored->next + store->fence_step;
-    if (!restored->same_boot || restored->untimed)
+    if (!restored->same_boot || restored->untimed) {
         r = rewrite(store);
+    }
     if (restored->same_boot && (!restored->untimed || r == -ENOSPC || r == -EDQUOT)) {
         r = 0;
         local_record_session(fresh_record(store), session);
-        if (put_record(store, LOCAL_SESSION) != BACKEND_OK)
+        if (put_record(store, LOCAL_SESSION) != BACKEND_OK) {
             r = -journal_failed(store->journal);
-        for (guint i = 0; i < restored->gone->len; i++)
+        }
+        for (guint i = 0; i < restored->gone->len; i++) {
             local_store_put_end(store, g_array_index(restored->gone, uint64_t, i));
-        for (guint i = 0; i < restored->granted->len; i++)
+        }
+        for (guint i = 0; i < restored->granted->len; i++) {
             local_store_put_granted(store, restored->granted->pdata[i]);
-        if (r == 0)
+        }
+        if (r == 0) {
             r = put_fence(store, store->reserving);
+        }
     }
-    if (r == 0)
+    if (r == 0) {
         r = journal_sync_wait(store->journal);
-    if (r == 0)
+    }
+    if (r == 0) {
         store->reserved = store->reserving;
+    }
     return r;
 }
 
@@ -691,18 +705,17 @@ static int restore(struct local_store *store, struct local_replay *replay, uint6
 {
     struct local_session session = present_session(store);
     struct local_restored restored;
-    int r;
-
     local_replay_restore(replay, store->space, &session, &restored);
     log_restored(store, &restored, cut);
-    r = begin_session(store, &session, &restored);
+    int r = begin_session(store, &session, &restored);
     g_ptr_array_unref(restored.granted);
     g_array_unref(restored.gone);
-    if (r < 0)
+    if (r < 0) {
         g_snprintf(error, error_size,
                    "%s/journal cannot be written: %s: make room, or give another directory with "
                    "local:DIR",
                    store->directory, g_strerror(-r));
+    }
     store->compact_at = 2 * restored.bytes + store->compact_min;
     return r;
 }
@@ -713,8 +726,6 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     struct local_store *store = g_new0(struct local_store, 1);
     struct local_replay *replay = local_replay_new();
     uint64_t cut;
-    int r;
-
     store->space = space;
     store->directory = g_strdup(options->directory);
     store->boot_id = read_boot_id(options);
@@ -725,9 +736,10 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     store->ends = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     store->numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 
-    r = journal_open(options->directory, local_replay_record, replay, &store->journal, &cut, error, error_size);
-    if (r == 0)
+    int r = journal_open(options->directory, local_replay_record, replay, &store->journal, &cut, error, error_size);
+    if (r == 0) {
         r = restore(store, replay, cut, error, error_size);
+    }
     local_replay_free(replay);
     malloc_trim(0); /* what was gathered is as large as what is kept */
     if (r < 0) {
@@ -746,14 +758,13 @@ static void write_exact_numbers(struct local_store *store)
 {
     GHashTableIter iter;
     void *name;
-
     g_hash_table_iter_init(&iter, store->numbers);
     while (g_hash_table_iter_next(&iter, &name, NULL)) {
         struct backend_info info;
-
         lockspace_stat(store->space, name, &info);
-        if (info.type != BACKEND_DIRECTORY)
+        if (info.type != BACKEND_DIRECTORY) {
             continue;
+        }
         local_record_directory(fresh_record(store), name, &info.directory);
         put_record(store, LOCAL_DIRECTORY);
     }
@@ -762,8 +773,9 @@ static void write_exact_numbers(struct local_store *store)
 
 void local_store_close(struct local_store *store)
 {
-    if (!store)
+    if (!store) {
         return;
+    }
     if (store->journal && !journal_failed(store->journal)) {
         journal_on_synced(store->journal, NULL, NULL);
         write_exact_numbers(store);
