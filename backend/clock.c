@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-static int64_t milliseconds(clockid_t id)
+static int64_t clock_milliseconds(clockid_t id)
 {
     struct timespec t;
     clock_gettime(id, &t);
@@ -12,10 +12,10 @@ static int64_t milliseconds(clockid_t id)
 
 clock_ms clock_now(void)
 {
-    return milliseconds(CLOCK_BOOTTIME);
+    return clock_milliseconds(CLOCK_BOOTTIME);
 }
 
 int64_t clock_wall(void)
 {
-    return milliseconds(CLOCK_REALTIME);
+    return clock_milliseconds(CLOCK_REALTIME);
 }

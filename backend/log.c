@@ -83,7 +83,7 @@ void log_to_stderr(void)
                    st.st_dev == device && st.st_ino == inode;
 }
 
-static void write_line(enum log_level level, const char *line)
+static void log_write_line(enum log_level level, const char *line)
 {
     static const struct {
         int priority;
@@ -106,30 +106,30 @@ static void write_line(enum log_level level, const char *line)
 
 /* --- lines that repeat --- */
 
-static void tell_left_out(struct log_kind *kind)
+static void log_tell_left_out(struct log_kind *kind)
 {
     char line[128];
     if (!kind->left_out) {
         return;
     }
     snprintf(line, sizeof(line), "lines like \"%s\" that were left out: %lu", kind->example, kind->left_out);
-    write_line(kind->level, line);
+    log_write_line(kind->level, line);
     kind->left_out = 0;
 }
 
 /* Tells of those whose time is over. */
-static void end_periods(clock_ms now)
+static void log_end_periods(clock_ms now)
 {
     for (size_t i = 0; i < LOG_KINDS; i++) {
         struct log_kind *kind = &sink.kinds[i];
         if (kind->format && (now - kind->began >= LOG_PERIOD || now < kind->began)) {
-            tell_left_out(kind);
+            log_tell_left_out(kind);
             *kind = (struct log_kind){0};
         }
     }
 }
 
-static struct log_kind *find_kind(const char *format, enum log_level level, clock_ms now)
+static struct log_kind *log_find_kind(const char *format, enum log_level level, clock_ms now)
 {
     struct log_kind *found = &sink.kinds[0];
     for (size_t i = 0; i < LOG_KINDS; i++) {
@@ -141,7 +141,7 @@ static struct log_kind *find_kind(const char *format, enum log_level level, cloc
             found = kind;
         }
     }
-    tell_left_out(found);
+    log_tell_left_out(found);
     *found = (struct log_kind){.format = format, .began = now, .level = level};
     return found;
 }
@@ -152,8 +152,8 @@ is_too_many(enum log_level level, const char *format, va_list arguments)
 {
     clock_ms now = clock_now();
     char line[128];
-    end_periods(now);
-    struct log_kind *kind = find_kind(format, level, now);
+    log_end_periods(now);
+    struct log_kind *kind = log_find_kind(format, level, now);
     if (kind->told++ < LOG_BURST) {
         return false;
     }
@@ -161,7 +161,7 @@ is_too_many(enum log_level level, const char *format, va_list arguments)
         vsnprintf(kind->example, sizeof(kind->example), format, arguments);
         snprintf(line, sizeof(line), "more lines like \"%s\" are left out for up to %d seconds", kind->example,
                  LOG_PERIOD / 1000);
-        write_line(level, line);
+        log_write_line(level, line);
     }
     return true;
 }
@@ -169,15 +169,15 @@ is_too_many(enum log_level level, const char *format, va_list arguments)
 void log_flush(void)
 {
     for (size_t i = 0; i < LOG_KINDS; i++) {
-        tell_left_out(&sink.kinds[i]);
+        log_tell_left_out(&sink.kinds[i]);
     }
 }
 
-static void __attribute__((format(printf, 2, 0))) emit(enum log_level level, const char *format, va_list arguments)
+static void __attribute__((format(printf, 2, 0))) log_emit(enum log_level level, const char *format, va_list arguments)
 {
     char line[2048];
     vsnprintf(line, sizeof(line), format, arguments);
-    write_line(level, line);
+    log_write_line(level, line);
 }
 
 static void __attribute__((format(printf, 2, 0)))
@@ -189,7 +189,7 @@ emit_limited(enum log_level level, const char *format, va_list arguments)
     }
     va_copy(again, arguments);
     if (level == LOG_LEVEL_DEBUG || !is_too_many(level, format, again)) {
-        emit(level, format, arguments);
+        log_emit(level, format, arguments);
     }
     va_end(again);
 }
@@ -199,7 +199,7 @@ void log_audit(const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     if (sink.level >= LOG_LEVEL_WARNING) {
-        emit(LOG_LEVEL_WARNING, format, arguments);
+        log_emit(LOG_LEVEL_WARNING, format, arguments);
     }
     va_end(arguments);
 }

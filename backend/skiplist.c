@@ -29,22 +29,22 @@ struct path {
     uint32_t position[LEVELS_MAX];
 };
 
-static size_t node_size(unsigned levels)
+static size_t skiplist_node_size(unsigned levels)
 {
     return sizeof(struct skiplist_node) + (levels - 1) * sizeof(struct level);
 }
 
-static struct skiplist_node *link_next(const struct skiplist_node *node, unsigned level)
+static struct skiplist_node *skiplist_link_next(const struct skiplist_node *node, unsigned level)
 {
     return level == 0 ? node->next : node->upper[level - 1].next;
 }
 
-static uint32_t link_span(const struct skiplist_node *node, unsigned level)
+static uint32_t skiplist_link_span(const struct skiplist_node *node, unsigned level)
 {
     return level == 0 ? 1 : node->upper[level - 1].span;
 }
 
-static void link_set(struct skiplist_node *node, unsigned level, struct skiplist_node *next, uint32_t span)
+static void skiplist_link_set(struct skiplist_node *node, unsigned level, struct skiplist_node *next, uint32_t span)
 {
     if (level == 0) {
         node->next = next;
@@ -56,7 +56,7 @@ static void link_set(struct skiplist_node *node, unsigned level, struct skiplist
 
 /* A level is one higher with probability 1/4.  The 24 bits of state run through
  * a full-period generator; a mixer makes its weak low bits usable. */
-static unsigned random_levels(struct skiplist *list)
+static unsigned skiplist_random_levels(struct skiplist *list)
 {
     list->random = (list->random * 1140671485u + 12820163u) & 0xffffffu;
     uint32_t x = list->random;
@@ -70,18 +70,18 @@ static unsigned random_levels(struct skiplist *list)
 /* Goes past every item that compares below `limit` against the key: with 0 to
  * the first that is not before it, with 1 to the first after it.  A link that
  * was looked at one level above is not compared again. */
-static struct skiplist_node *descend(const struct skiplist *list, skiplist_compare *compare, const void *key, int limit,
-                                     struct path *path, uint32_t *ret_position)
+static struct skiplist_node *skiplist_descend(const struct skiplist *list, skiplist_compare *compare, const void *key,
+                                              int limit, struct path *path, uint32_t *ret_position)
 {
     struct skiplist_node *node = list->head;
     struct skiplist_node *beyond = NULL;
     uint32_t position = 0;
     for (unsigned level = list->level; level-- > 0;) {
-        struct skiplist_node *next = link_next(node, level);
+        struct skiplist_node *next = skiplist_link_next(node, level);
         while (next && next != beyond && compare(next->item, key) < limit) {
-            position += link_span(node, level);
+            position += skiplist_link_span(node, level);
             node = next;
-            next = link_next(node, level);
+            next = skiplist_link_next(node, level);
         }
         beyond = next;
         if (path) {
@@ -96,15 +96,15 @@ static struct skiplist_node *descend(const struct skiplist *list, skiplist_compa
 }
 
 /* Gives the head `levels` levels; the new ones lead to the end. */
-static void raise_head(struct skiplist *list, unsigned levels)
+static void skiplist_raise_head(struct skiplist *list, unsigned levels)
 {
     bool first = !list->head;
-    list->head = g_realloc(list->head, node_size(levels));
+    list->head = g_realloc(list->head, skiplist_node_size(levels));
     if (first) {
         *list->head = (struct skiplist_node){0};
     }
     for (unsigned level = first ? 0 : list->level; level < levels; level++) {
-        link_set(list->head, level, NULL, list->length + 1);
+        skiplist_link_set(list->head, level, NULL, list->length + 1);
     }
     list->level = levels & 0xffu;
 }
@@ -131,26 +131,26 @@ void skiplist_clear(struct skiplist *list)
 struct skiplist_node *skiplist_insert(struct skiplist *list, void *item)
 {
     struct path path;
-    unsigned levels = random_levels(list);
+    unsigned levels = skiplist_random_levels(list);
     if (levels > list->level) {
-        raise_head(list, levels);
+        skiplist_raise_head(list, levels);
     }
-    struct skiplist_node *before = descend(list, list->compare, item, 0, &path, NULL);
-    struct skiplist_node *node = g_malloc(node_size(levels));
+    struct skiplist_node *before = skiplist_descend(list, list->compare, item, 0, &path, NULL);
+    struct skiplist_node *node = g_malloc(skiplist_node_size(levels));
     uint32_t position = path.position[0] + 1;
 
     node->item = item;
     node->previous = before == list->head ? NULL : before;
     for (unsigned level = 0; level < list->level; level++) {
         struct skiplist_node *from = path.node[level];
-        struct skiplist_node *next = link_next(from, level);
-        uint32_t span = link_span(from, level) + 1;
+        struct skiplist_node *next = skiplist_link_next(from, level);
+        uint32_t span = skiplist_link_span(from, level) + 1;
         if (level < levels) {
             uint32_t distance = position - path.position[level];
-            link_set(node, level, next, span - distance);
-            link_set(from, level, node, distance);
+            skiplist_link_set(node, level, next, span - distance);
+            skiplist_link_set(from, level, node, distance);
         } else {
-            link_set(from, level, next, span);
+            skiplist_link_set(from, level, next, span);
         }
     }
     if (node->next) {
@@ -168,18 +168,18 @@ bool skiplist_remove(struct skiplist *list, const void *item)
     if (!list->head) {
         return false;
     }
-    struct skiplist_node *node = descend(list, list->compare, item, 0, &path, NULL)->next;
+    struct skiplist_node *node = skiplist_descend(list, list->compare, item, 0, &path, NULL)->next;
     if (!node || node->item != item) {
         return false;
     }
     for (unsigned level = 0; level < list->level; level++) {
         struct skiplist_node *from = path.node[level];
-        struct skiplist_node *next = link_next(from, level);
-        uint32_t span = link_span(from, level) - 1;
+        struct skiplist_node *next = skiplist_link_next(from, level);
+        uint32_t span = skiplist_link_span(from, level) - 1;
         if (next == node) {
-            link_set(from, level, link_next(node, level), span + link_span(node, level));
+            skiplist_link_set(from, level, skiplist_link_next(node, level), span + skiplist_link_span(node, level));
         } else {
-            link_set(from, level, next, span);
+            skiplist_link_set(from, level, next, span);
         }
     }
     if (node->next) {
@@ -189,7 +189,7 @@ bool skiplist_remove(struct skiplist *list, const void *item)
     }
     g_free(node);
     list->length--;
-    while (list->level > 1 && !link_next(list->head, list->level - 1u)) {
+    while (list->level > 1 && !skiplist_link_next(list->head, list->level - 1u)) {
         list->level--;
     }
     if (list->length == 0) {
@@ -200,7 +200,7 @@ bool skiplist_remove(struct skiplist *list, const void *item)
 
 struct skiplist_node *skiplist_seek(const struct skiplist *list, skiplist_probe *probe, const void *key, bool after)
 {
-    return list->head ? descend(list, probe, key, after ? 1 : 0, NULL, NULL)->next : NULL;
+    return list->head ? skiplist_descend(list, probe, key, after ? 1 : 0, NULL, NULL)->next : NULL;
 }
 
 void *skiplist_find(const struct skiplist *list, skiplist_probe *probe, const void *key)
@@ -213,7 +213,7 @@ uint32_t skiplist_rank(const struct skiplist *list, const void *item)
 {
     uint32_t position = 0;
     if (list->head) {
-        descend(list, list->compare, item, 0, NULL, &position);
+        skiplist_descend(list, list->compare, item, 0, NULL, &position);
     }
     return position;
 }
@@ -226,9 +226,9 @@ struct skiplist_node *skiplist_at(const struct skiplist *list, uint32_t rank)
     struct skiplist_node *node = list->head;
     uint32_t left = rank + 1;
     for (unsigned level = list->level; level-- > 0;) {
-        while (link_next(node, level) && link_span(node, level) <= left) {
-            left -= link_span(node, level);
-            node = link_next(node, level);
+        while (skiplist_link_next(node, level) && skiplist_link_span(node, level) <= left) {
+            left -= skiplist_link_span(node, level);
+            node = skiplist_link_next(node, level);
         }
     }
     return node;

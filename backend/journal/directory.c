@@ -13,7 +13,7 @@
 #include "backend/journal/file.h"
 
 /* As mkdir -p with mode 0700; what is there stays as it is. */
-static int make_directories(const char *path)
+static int directory_make(const char *path)
 {
     char *part = g_strdup(path);
     int r = 0;
@@ -35,10 +35,10 @@ static int make_directories(const char *path)
     return r;
 }
 
-static int open_directory(struct journal *j, char *error, size_t error_size)
+static int directory_open(struct journal *j, char *error, size_t error_size)
 {
     struct stat st;
-    int r = *j->path ? make_directories(j->path) : -ENOENT;
+    int r = *j->path ? directory_make(j->path) : -ENOENT;
     if (r == 0) {
         j->directory = open(j->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (j->directory < 0 || fstat(j->directory, &st) < 0) {
@@ -72,7 +72,7 @@ static int open_directory(struct journal *j, char *error, size_t error_size)
 
 /* Opens the path anew, as the next daemon would: the directory's descriptor stays
  * good when another directory has taken its name. */
-static bool is_at_path(const struct journal *j, const char *name, int fd)
+static bool directory_is_at_path(const struct journal *j, const char *name, int fd)
 {
     char path[PATH_MAX];
     struct stat ours, there;
@@ -89,11 +89,11 @@ static bool is_at_path(const struct journal *j, const char *name, int fd)
 
 bool journal_in_place(const struct journal *j)
 {
-    return is_at_path(j, LOCK_NAME, j->lock) && is_at_path(j, JOURNAL_NAME, j->file.fd);
+    return directory_is_at_path(j, LOCK_NAME, j->lock) && directory_is_at_path(j, JOURNAL_NAME, j->file.fd);
 }
 
 /* Nothing else may be where our files are: not a link, a pipe, a device, or another user's. */
-static int check_file(const struct journal *j, const char *name, char *error, size_t error_size)
+static int directory_check_file(const struct journal *j, const char *name, char *error, size_t error_size)
 {
     struct stat st = {0};
     if (fstatat(j->directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
@@ -107,22 +107,22 @@ static int check_file(const struct journal *j, const char *name, char *error, si
     return -EACCES;
 }
 
-static int check_files(const struct journal *j, char *error, size_t error_size)
+static int directory_check_files(const struct journal *j, char *error, size_t error_size)
 {
     static const char *const names[] = {LOCK_NAME, JOURNAL_NAME, JOURNAL_NEW_NAME};
     int r = 0;
     for (size_t i = 0; r == 0 && i < G_N_ELEMENTS(names); i++) {
-        r = check_file(j, names[i], error, error_size);
+        r = directory_check_file(j, names[i], error, error_size);
     }
     return r;
 }
 
-static int take_lock(struct journal *j, char *error, size_t error_size)
+static int directory_take_lock(struct journal *j, char *error, size_t error_size)
 {
     char pid[16] = "";
     j->lock = openat(j->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (j->lock >= 0 && flock(j->lock, LOCK_EX | LOCK_NB) == 0) {
-        if (!is_at_path(j, LOCK_NAME, j->lock)) {
+        if (!directory_is_at_path(j, LOCK_NAME, j->lock)) {
             g_snprintf(error, error_size, "%s was replaced by somebody while it was opened: try again", j->path);
             return -ESTALE;
         }
@@ -153,7 +153,7 @@ static int take_lock(struct journal *j, char *error, size_t error_size)
 }
 
 /* An empty journal appears whole or not at all. */
-static int create_journal(struct journal *j, char *error, size_t error_size)
+static int directory_create_journal(struct journal *j, char *error, size_t error_size)
 {
     int r = journal_file_create(&j->file, j->directory, JOURNAL_NEW_NAME);
     if (r == 0 && (fsync(j->file.fd) < 0 || renameat(j->directory, JOURNAL_NEW_NAME, j->directory, JOURNAL_NAME) < 0 ||
@@ -166,8 +166,8 @@ static int create_journal(struct journal *j, char *error, size_t error_size)
     return r;
 }
 
-static int read_journal(struct journal *j, journal_replay *replay, void *arg, uint64_t *ret_cut, char *error,
-                        size_t error_size)
+static int directory_read_journal(struct journal *j, journal_replay *replay, void *arg, uint64_t *ret_cut, char *error,
+                                  size_t error_size)
 {
     char *path = g_build_filename(j->path, JOURNAL_NAME, NULL);
     int r;
@@ -176,7 +176,7 @@ static int read_journal(struct journal *j, journal_replay *replay, void *arg, ui
         j->file.batch = g_byte_array_new();
         r = journal_file_read(&j->file, path, replay, arg, ret_cut, error, error_size);
     } else if (errno == ENOENT) {
-        r = create_journal(j, error, error_size);
+        r = directory_create_journal(j, error, error_size);
     } else {
         r = -errno;
         g_snprintf(error, error_size,
@@ -199,16 +199,16 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
     pthread_cond_init(&j->work, NULL);
     pthread_cond_init(&j->progress, NULL);
 
-    int r = open_directory(j, error, error_size);
+    int r = directory_open(j, error, error_size);
     if (r == 0) {
-        r = check_files(j, error, error_size);
+        r = directory_check_files(j, error, error_size);
     }
     if (r == 0) {
-        r = take_lock(j, error, error_size);
+        r = directory_take_lock(j, error, error_size);
     }
     if (r == 0) {
         unlinkat(j->directory, JOURNAL_NEW_NAME, 0);
-        r = read_journal(j, replay, arg, &cut, error, error_size);
+        r = directory_read_journal(j, replay, arg, &cut, error, error_size);
     }
     if (r < 0) {
         journal_close(j);
@@ -221,7 +221,7 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
     return 0;
 }
 
-static void close_file(struct journal_file *file)
+static void directory_close_file(struct journal_file *file)
 {
     if (file->fd >= 0) {
         close(file->fd);
@@ -242,7 +242,7 @@ void journal_close(struct journal *j)
         close(g_array_index(j->retired, int, i));
     }
     g_array_unref(j->retired);
-    close_file(&j->file);
+    directory_close_file(&j->file);
     if (j->directory >= 0) {
         close(j->directory);
     }

@@ -24,30 +24,30 @@
 
 static const char magic[8] = "LEASEFS\n";
 
-static uint32_t get32(const uint8_t *p)
+static uint32_t file_get32(const uint8_t *p)
 {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-static uint64_t get64(const uint8_t *p)
+static uint64_t file_get64(const uint8_t *p)
 {
-    return get32(p) | (uint64_t)get32(p + 4) << 32;
+    return file_get32(p) | (uint64_t)file_get32(p + 4) << 32;
 }
 
-static void put32(uint8_t *p, uint32_t value)
+static void file_put32(uint8_t *p, uint32_t value)
 {
     for (int i = 0; i < 4; i++) {
         p[i] = (uint8_t)(value >> 8 * i);
     }
 }
 
-static void put64(uint8_t *p, uint64_t value)
+static void file_put64(uint8_t *p, uint64_t value)
 {
-    put32(p, (uint32_t)value);
-    put32(p + 4, (uint32_t)(value >> 32));
+    file_put32(p, (uint32_t)value);
+    file_put32(p + 4, (uint32_t)(value >> 32));
 }
 
-static int write_all(int fd, const uint8_t *data, size_t length)
+static int file_write_all(int fd, const uint8_t *data, size_t length)
 {
     while (length) {
         ssize_t n = write(fd, data, length);
@@ -71,21 +71,21 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
         return -EIO;
     }
     memcpy(header, magic, sizeof(magic));
-    put32(header + 8, VERSION);
-    put32(header + 12, salt);
-    put32(header + 16, crc32c(0, header, 16));
+    file_put32(header + 8, VERSION);
+    file_put32(header + 12, salt);
+    file_put32(header + 16, crc32c(0, header, 16));
 
     int fd = openat(directory, name, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         return -errno;
     }
-    int r = write_all(fd, header, sizeof(header));
+    int r = file_write_all(fd, header, sizeof(header));
     if (r < 0) {
         close(fd);
         unlinkat(directory, name, 0);
         return r;
     }
-    *file = (struct journal_file){.fd = fd, .salt = salt, .chain = get32(header + 16), .size = sizeof(header)};
+    *file = (struct journal_file){.fd = fd, .salt = salt, .chain = file_get32(header + 16), .size = sizeof(header)};
     file->written_chain = file->chain;
     file->batch = g_byte_array_new();
     return 0;
@@ -99,21 +99,21 @@ int journal_file_append(struct journal_file *file, uint8_t type, const void *pay
     }
     g_byte_array_set_size(file->batch, used + (guint)length + JOURNAL_RECORD_MIN);
     uint8_t *record = file->batch->data + used;
-    put32(record, (uint32_t)length + JOURNAL_BODY_MIN);
+    file_put32(record, (uint32_t)length + JOURNAL_BODY_MIN);
     record[4] = type;
-    put64(record + 5, ++file->sequence);
+    file_put64(record + 5, ++file->sequence);
     if (length) {
         memcpy(record + 13, payload, length);
     }
     file->chain = crc32c(file->chain ^ file->salt, record, length + 13);
-    put32(record + 13 + length, file->chain);
+    file_put32(record + 13 + length, file->chain);
     return 0;
 }
 
 int journal_file_commit(struct journal_file *file)
 {
     guint used = file->batch->len;
-    int r = used ? write_all(file->fd, file->batch->data, used) : 0;
+    int r = used ? file_write_all(file->fd, file->batch->data, used) : 0;
     if (used > BATCH_KEEP) {
         g_byte_array_unref(file->batch);
         file->batch = g_byte_array_new();
@@ -215,13 +215,13 @@ static void reader_skip(struct reader *r, size_t length)
 
 /* The size of the record that begins at the window's start, if it is whole and
  * its length makes sense; 0 if not; or -errno. */
-static int record_size(struct reader *r)
+static int reader_record_size(struct reader *r)
 {
     int filled = reader_fill(r, JOURNAL_RECORD_MIN);
     if (filled <= 0) {
         return filled;
     }
-    uint32_t length = get32(r->data);
+    uint32_t length = file_get32(r->data);
     if (length < JOURNAL_BODY_MIN || length > JOURNAL_BODY_MAX || !r->data[4]) {
         return 0;
     }
@@ -229,21 +229,22 @@ static int record_size(struct reader *r)
     return filled <= 0 ? filled : (int)length + 8;
 }
 
-static uint32_t record_checksum(const struct journal_file *file, uint32_t chain, const uint8_t *record, int size)
+static uint32_t file_checksum(const struct journal_file *file, uint32_t chain, const uint8_t *record, int size)
 {
     return crc32c(chain ^ file->salt, record, (size_t)size - 4);
 }
 
 /* Whether the record at the window's start continues one of these chains; or
  * -errno. */
-static int record_is_good(struct reader *r, const struct journal_file *file, const uint32_t *chains, size_t count)
+static int reader_record_is_good(struct reader *r, const struct journal_file *file, const uint32_t *chains,
+                                 size_t count)
 {
-    int size = record_size(r);
+    int size = reader_record_size(r);
     if (size <= 0) {
         return size;
     }
     for (size_t i = 0; i < count; i++) {
-        if (record_checksum(file, chains[i], r->data, size) == get32(r->data + size - 4)) {
+        if (file_checksum(file, chains[i], r->data, size) == file_get32(r->data + size - 4)) {
             return 1;
         }
     }
@@ -251,7 +252,7 @@ static int record_is_good(struct reader *r, const struct journal_file *file, con
 }
 
 /* 1 if any good record stands behind the bad one at the window's start. */
-static int good_behind(struct reader *r, const struct journal_file *file)
+static int reader_good_behind(struct reader *r, const struct journal_file *file)
 {
     uint64_t last = file->sequence + 1 + (r->end - r->offset) / JOURNAL_RECORD_MIN;
     uint32_t running = file->chain ^ file->salt; /* checksum of the bytes up to four before the window */
@@ -267,36 +268,37 @@ static int good_behind(struct reader *r, const struct journal_file *file)
         before = before >> 8 | (uint32_t)r->data[0] << 24;
         reader_skip(r, 1);
 
-        uint64_t sequence = get64(r->data + 5);
+        uint64_t sequence = file_get64(r->data + 5);
         if (!sequence || sequence > last) {
             continue;
         }
-        int good = record_is_good(r, file, (uint32_t[]){file->chain, before, running}, 3);
+        int good = reader_record_is_good(r, file, (uint32_t[]){file->chain, before, running}, 3);
         if (good) {
             return good;
         }
     }
 }
 
-static int read_header(struct journal_file *file, struct reader *r, const char *path, char *error, size_t error_size)
+static int file_read_header(struct journal_file *file, struct reader *r, const char *path, char *error,
+                            size_t error_size)
 {
     int filled = reader_fill(r, JOURNAL_HEADER_SIZE);
     if (filled < 0) {
         return filled;
     }
-    if (!filled || memcmp(r->data, magic, sizeof(magic)) != 0 || crc32c(0, r->data, 16) != get32(r->data + 16)) {
+    if (!filled || memcmp(r->data, magic, sizeof(magic)) != 0 || crc32c(0, r->data, 16) != file_get32(r->data + 16)) {
         g_snprintf(error, error_size,
                    "%s is damaged at offset 0 or is no leasefs journal: move it away to start without leases", path);
         return -EBADMSG;
     }
-    if (get32(r->data + 8) != VERSION) {
+    if (file_get32(r->data + 8) != VERSION) {
         g_snprintf(error, error_size,
                    "%s has format version %u, this leasefs knows only %d: use the leasefs that wrote it", path,
-                   get32(r->data + 8), VERSION);
+                   file_get32(r->data + 8), VERSION);
         return -EBADMSG;
     }
-    file->salt = get32(r->data + 12);
-    file->chain = get32(r->data + 16);
+    file->salt = file_get32(r->data + 12);
+    file->chain = file_get32(r->data + 16);
     file->sequence = 0;
     reader_skip(r, JOURNAL_HEADER_SIZE);
     return 0;
@@ -304,18 +306,18 @@ static int read_header(struct journal_file *file, struct reader *r, const char *
 
 /* Replays records up to the end or the first bad one: 0 at a clean end, 1 at a
  * bad record, or -errno. */
-static int read_records(struct journal_file *file, struct reader *r, journal_replay *replay, void *arg)
+static int file_read_records(struct journal_file *file, struct reader *r, journal_replay *replay, void *arg)
 {
     for (;;) {
-        int size = record_size(r);
+        int size = reader_record_size(r);
         if (size < 0) {
             return size;
         }
         if (!size) {
             return r->offset < r->end;
         }
-        uint32_t chain = record_checksum(file, file->chain, r->data, size);
-        if (chain != get32(r->data + size - 4) || get64(r->data + 5) != file->sequence + 1) {
+        uint32_t chain = file_checksum(file, file->chain, r->data, size);
+        if (chain != file_get32(r->data + size - 4) || file_get64(r->data + 5) != file->sequence + 1) {
             return 1;
         }
         int refused = replay(arg, r->data[4], r->data + 13, (size_t)size - JOURNAL_RECORD_MIN);
@@ -329,11 +331,11 @@ static int read_records(struct journal_file *file, struct reader *r, journal_rep
 }
 
 /* The bad record at the window's start: cuts it off if it is the last. */
-static int settle_tail(struct journal_file *file, struct reader *r, const char *path, uint64_t *ret_cut, char *error,
-                       size_t error_size)
+static int file_settle_tail(struct journal_file *file, struct reader *r, const char *path, uint64_t *ret_cut,
+                            char *error, size_t error_size)
 {
     uint64_t bad = r->offset;
-    int behind = good_behind(r, file);
+    int behind = reader_good_behind(r, file);
     if (behind < 0) {
         return behind;
     }
@@ -364,12 +366,12 @@ int journal_file_read(struct journal_file *file, const char *path, journal_repla
         r = -errno;
     } else {
         file->size = reader.end = (uint64_t)st.st_size;
-        r = read_header(file, &reader, path, error, error_size);
+        r = file_read_header(file, &reader, path, error, error_size);
         if (r == 0) {
-            r = read_records(file, &reader, replay, arg);
+            r = file_read_records(file, &reader, replay, arg);
         }
         if (r > 0) {
-            r = settle_tail(file, &reader, path, ret_cut, error, error_size);
+            r = file_settle_tail(file, &reader, path, ret_cut, error, error_size);
         }
     }
     file->written_chain = file->chain;

@@ -24,7 +24,7 @@ int journal_fail(struct journal *j, int error)
 
 /* One round of the thread, with the mutex held before and after: makes safe
  * what is committed now, and closes what is no longer used. */
-static void sync_round(struct journal *j)
+static void journal_sync_round(struct journal *j)
 {
     bool both = j->compaction == JOURNAL_COMPACT_SYNCING || j->compaction == JOURNAL_COMPACT_READY;
     bool rename = j->directory_dirty;
@@ -63,25 +63,25 @@ static void sync_round(struct journal *j)
     }
 }
 
-static bool has_work(const struct journal *j)
+static bool journal_has_work(const struct journal *j)
 {
     return (j->wanted > atomic_load(&j->synced) && !atomic_load(&j->failed)) ||
            j->compaction == JOURNAL_COMPACT_SYNCING || j->directory_dirty || j->retired->len;
 }
 
-static void *run_thread(void *arg)
+static void *journal_run_thread(void *arg)
 {
     struct journal *j = arg;
     pthread_mutex_lock(&j->mutex);
     for (;;) {
         void (*synced)(void *);
-        while (!j->stop && !has_work(j)) {
+        while (!j->stop && !journal_has_work(j)) {
             pthread_cond_wait(&j->work, &j->mutex);
         }
         if (j->stop) {
             break;
         }
-        sync_round(j);
+        journal_sync_round(j);
         pthread_cond_broadcast(&j->progress);
         synced = j->on_synced;
         if (synced) {
@@ -101,7 +101,7 @@ int journal_need_thread(struct journal *j)
     /* signals are for the loop */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = pthread_create(&j->thread, NULL, run_thread, j);
+    int r = pthread_create(&j->thread, NULL, journal_run_thread, j);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (r) {
         return journal_fail(j, r);
@@ -250,7 +250,7 @@ int journal_sync_wait(struct journal *j)
 {
     journal_sync(j);
     pthread_mutex_lock(&j->mutex);
-    while (!atomic_load(&j->failed) && has_work(j)) {
+    while (!atomic_load(&j->failed) && journal_has_work(j)) {
         pthread_cond_wait(&j->progress, &j->mutex);
     }
     pthread_mutex_unlock(&j->mutex);

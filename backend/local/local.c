@@ -17,18 +17,18 @@ static struct local *local_of(struct backend *b)
     return (struct local *)b;
 }
 
-static bool is_kept(const struct local *l, enum backend_kind kind)
+static bool local_is_kept(const struct local *l, enum backend_kind kind)
 {
     return l->store && kind == BACKEND_LEASE;
 }
 
-static bool journal_is_lost(const struct local *l)
+static bool local_journal_is_lost(const struct local *l)
 {
     return l->store && local_store_failed(l->store);
 }
 
 /* Whether calls that give out fencing tokens, or lasting leases, may go on. */
-static enum backend_result may_give(struct local *l, const char *name, bool kept)
+static enum backend_result local_may_give(struct local *l, const char *name, bool kept)
 {
     if (strlen(name) >= LOCAL_NAME_MAX - 32) { /* room for the number of a sequence ticket */
         return BACKEND_INVALID;
@@ -66,14 +66,14 @@ static void local_free(struct backend *b)
 /* --- claims --- */
 
 /* Writes down a ticket that was just given, and its directory's numbers. */
-static enum backend_result keep_ticket(struct local *l, const struct backend_claim *claim,
-                                       const struct backend_ticket *ticket)
+static enum backend_result local_keep_ticket(struct local *l, const struct backend_claim *claim,
+                                             const struct backend_ticket *ticket)
 {
     enum backend_result result = BACKEND_OK;
     if (l->store && claim->sequence) {
         result = local_store_put_number(l->store, ticket);
     }
-    if (is_kept(l, claim->kind)) {
+    if (local_is_kept(l, claim->kind)) {
         result = local_store_put_ticket(l->store, ticket, 0);
     } else if (result == BACKEND_UNREACHABLE) {
         result = BACKEND_OK; /* other kinds are given without a journal too */
@@ -90,14 +90,14 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     struct backend_info holder;
     uint64_t sequence;
     /* one that may become a lease when it is closed, which cannot be refused any more, too */
-    bool keeps = is_kept(l, claim->kind) || claim->kind == BACKEND_PROVISIONAL;
-    enum backend_result result = may_give(l, name, keeps);
+    bool keeps = local_is_kept(l, claim->kind) || claim->kind == BACKEND_PROVISIONAL;
+    enum backend_result result = local_may_give(l, name, keeps);
     if (result == BACKEND_OK) {
         result = lockspace_acquire(l->space, now, name, claim, &ticket, &holder);
     }
-    enum backend_result kept = ticket ? keep_ticket(l, claim, ticket) : BACKEND_OK;
+    enum backend_result kept = ticket ? local_keep_ticket(l, claim, ticket) : BACKEND_OK;
     enum backend_result committed = local_commit(l, &sequence);
-    if (ticket && kept == BACKEND_OK && is_kept(l, claim->kind)) {
+    if (ticket && kept == BACKEND_OK && local_is_kept(l, claim->kind)) {
         kept = committed;
     }
     if (kept != BACKEND_OK) {
@@ -108,7 +108,7 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
         ticket = NULL;
     }
     if (ticket) {
-        local_complete_acquire(l, is_kept(l, claim->kind) ? sequence : 0, done, arg, result, ticket);
+        local_complete_acquire(l, local_is_kept(l, claim->kind) ? sequence : 0, done, arg, result, ticket);
     } else {
         done(arg, result, NULL, result == BACKEND_BUSY ? &holder : NULL);
     }
@@ -124,7 +124,7 @@ static void local_release(struct backend *b, struct backend_ticket *ticket, back
             local_forget(l, ticket);
         }
     } else {
-        if (is_kept(l, ticket->kind)) {
+        if (local_is_kept(l, ticket->kind)) {
             local_store_put_end(l->store, ticket->fence);
         }
         local_forget(l, ticket);
@@ -148,8 +148,8 @@ static void local_release_range(struct backend *b, const char *name, uint64_t pa
 }
 
 /* Writes down the lease that a conversion is to make. */
-static enum backend_result keep_conversion(struct local *l, clock_ms now, const struct backend_ticket *ticket,
-                                           const struct backend_claim *claim, uint64_t *ret_sequence)
+static enum backend_result local_keep_conversion(struct local *l, clock_ms now, const struct backend_ticket *ticket,
+                                                 const struct backend_claim *claim, uint64_t *ret_sequence)
 {
     char name[LOCAL_NAME_MAX];
     struct local_lease lease = {
@@ -176,7 +176,7 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
-    bool was_kept = is_kept(l, ticket->kind), kept = is_kept(l, claim->kind);
+    bool was_kept = local_is_kept(l, ticket->kind), kept = local_is_kept(l, claim->kind);
     enum backend_result result = BACKEND_OK;
     uint64_t sequence = 0, after = 0;
     if (local_has_ended(l, ticket) || ticket->deadline <= now) {
@@ -184,7 +184,7 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
     } else if (l->store && !local_store_in_place(l->store)) {
         result = BACKEND_UNREACHABLE;
     } else if (kept) {
-        result = keep_conversion(l, now, ticket, claim, &sequence);
+        result = local_keep_conversion(l, now, ticket, claim, &sequence);
     }
     if (result == BACKEND_OK) {
         result = lockspace_convert(l->space, now, ticket, claim);
@@ -214,9 +214,9 @@ static void local_renew(struct backend *b, const struct backend_renewal *renewal
             continue;
         }
         /* what cannot be written down must not outlast what is */
-        int64_t ttl = longer || !is_kept(l, ticket->kind) ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
+        int64_t ttl = longer || !local_is_kept(l, ticket->kind) ? renewals[i].ttl : MIN(renewals[i].ttl, ticket->ttl);
         lockspace_renew(l->space, now, ticket, ttl, renewals[i].due);
-        if (is_kept(l, ticket->kind) && !local_has_ended(l, ticket)) {
+        if (local_is_kept(l, ticket->kind) && !local_has_ended(l, ticket)) {
             kept[used++] = ticket;
         }
         if (used == G_N_ELEMENTS(kept)) {
@@ -238,7 +238,7 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
     uint64_t sequence = 0;
     if (local_has_ended(l, ticket) || ticket->deadline <= clock_now()) {
         result = BACKEND_STALE;
-    } else if (is_kept(l, ticket->kind)) {
+    } else if (local_is_kept(l, ticket->kind)) {
         result = local_store_put_change(l->store, ticket->fence, change);
         if (result == BACKEND_OK) {
             result = local_commit(l, &sequence);
@@ -268,10 +268,10 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, co
 
 /* Writes down the lease as it will be after the rename, and the end of the one that
  * it replaces, in one record: a crash leaves both as they were or both changed. */
-static enum backend_result keep_rename(struct local *l, const struct backend_ticket *ticket, const char *name,
-                                       const struct backend_ticket *replaced, uint64_t *ret_sequence)
+static enum backend_result local_keep_rename(struct local *l, const struct backend_ticket *ticket, const char *name,
+                                             const struct backend_ticket *replaced, uint64_t *ret_sequence)
 {
-    bool over = replaced && is_kept(l, replaced->kind);
+    bool over = replaced && local_is_kept(l, replaced->kind);
     struct local_lease lease = {
         .name = name,
         .fence = lockspace_next_fence(l->space),
@@ -294,10 +294,10 @@ static void local_rename(struct backend *b, struct backend_ticket *ticket, const
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
-    bool kept = is_kept(l, ticket->kind);
+    bool kept = local_is_kept(l, ticket->kind);
     uint64_t sequence = 0, after = 0;
     char old[LOCAL_NAME_MAX];
-    enum backend_result result = may_give(l, name, kept);
+    enum backend_result result = local_may_give(l, name, kept);
     if (replaced && local_has_ended(l, replaced)) {
         replaced = NULL;
     }
@@ -309,7 +309,7 @@ static void local_rename(struct backend *b, struct backend_ticket *ticket, const
     }
     if (result == BACKEND_OK && strcmp(old, name) != 0) {
         if (kept) {
-            result = keep_rename(l, ticket, name, replaced, &sequence);
+            result = local_keep_rename(l, ticket, name, replaced, &sequence);
         }
         if (result == BACKEND_OK) {
             result = lockspace_rename(l->space, now, ticket, name, replaced);
@@ -322,7 +322,7 @@ static void local_rename(struct backend *b, struct backend_ticket *ticket, const
 /* --- questions --- */
 
 /* What has expired is not there, also while its end is still to come. */
-static void hide_expired(struct backend_info *info, clock_ms now)
+static void local_hide_expired(struct backend_info *info, clock_ms now)
 {
     if (info->type == BACKEND_LOCK && info->deadline <= now) {
         *info = (struct backend_info){.type = BACKEND_NOTHING};
@@ -337,7 +337,7 @@ static void local_test(struct backend *b, const char *name, const struct backend
     struct backend_info info;
     local_tick(l, now);
     lockspace_test(l->space, name, claim, &info);
-    hide_expired(&info, now);
+    local_hide_expired(&info, now);
     done(arg, BACKEND_OK, &info);
 }
 
@@ -348,7 +348,7 @@ static void local_stat(struct backend *b, const char *name, backend_known *done,
     struct backend_info info;
     local_tick(l, now);
     lockspace_stat(l->space, name, &info);
-    hide_expired(&info, now);
+    local_hide_expired(&info, now);
     done(arg, BACKEND_OK, &info);
 }
 
@@ -393,7 +393,7 @@ static void local_status(struct backend *b, struct backend_status *status)
 /* --- directories --- */
 
 /* The attributes of a directory, with a reference to meta. */
-static struct backend_directory directory_now(struct local *l, const char *name)
+static struct backend_directory local_directory_now(struct local *l, const char *name)
 {
     struct backend_info info;
     lockspace_stat(l->space, name, &info);
@@ -404,7 +404,7 @@ static struct backend_directory directory_now(struct local *l, const char *name)
 }
 
 /* Writes a directory down as it is. */
-static enum backend_result keep_directory(struct local *l, const char *name, uint64_t *ret_sequence)
+static enum backend_result local_keep_directory(struct local *l, const char *name, uint64_t *ret_sequence)
 {
     struct backend_info info;
     enum backend_result result = BACKEND_OK;
@@ -420,14 +420,14 @@ static void local_mkdir(struct backend *b, const char *name, const struct backen
                         backend_done *done, void *arg)
 {
     struct local *l = local_of(b);
-    enum backend_result result = may_give(l, name, true);
+    enum backend_result result = local_may_give(l, name, true);
     uint64_t sequence = 0;
     local_tick(l, clock_now());
     if (result == BACKEND_OK) {
         result = lockspace_mkdir(l->space, name, directory);
     }
     if (result == BACKEND_OK) {
-        result = keep_directory(l, name, &sequence);
+        result = local_keep_directory(l, name, &sequence);
         if (result != BACKEND_OK) {
             lockspace_rmdir(l->space, name);
         }
@@ -438,8 +438,8 @@ static void local_mkdir(struct backend *b, const char *name, const struct backen
 static void local_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
 {
     struct local *l = local_of(b);
-    struct backend_directory old = directory_now(l, name);
-    enum backend_result result = journal_is_lost(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
+    struct backend_directory old = local_directory_now(l, name);
+    enum backend_result result = local_journal_is_lost(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
     uint64_t sequence = 0;
     local_tick(l, clock_now());
     if (result == BACKEND_OK) {
@@ -463,14 +463,14 @@ static void local_set_directory(struct backend *b, const char *name, const struc
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
-    struct backend_directory old = directory_now(l, name);
-    enum backend_result result = journal_is_lost(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
+    struct backend_directory old = local_directory_now(l, name);
+    enum backend_result result = local_journal_is_lost(l) ? BACKEND_UNREACHABLE : BACKEND_OK;
     uint64_t sequence = 0;
     if (result == BACKEND_OK) {
         result = lockspace_set_directory(l->space, now, name, directory);
     }
     if (result == BACKEND_OK) {
-        result = keep_directory(l, name, &sequence);
+        result = local_keep_directory(l, name, &sequence);
         if (result != BACKEND_OK) {
             lockspace_set_directory(l->space, now, name, &old);
         }
@@ -486,7 +486,7 @@ struct recovery {
     void *arg;
 };
 
-static void recover_directory(void *arg, const char *name, const struct backend_directory *directory)
+static void local_recover_directory(void *arg, const char *name, const struct backend_directory *directory)
 {
     struct recovery *recovery = arg;
     if (*name) {
@@ -494,7 +494,7 @@ static void recover_directory(void *arg, const char *name, const struct backend_
     }
 }
 
-static void recover_lease(void *arg, const char *name, struct backend_ticket *ticket)
+static void local_recover_lease(void *arg, const char *name, struct backend_ticket *ticket)
 {
     struct recovery *recovery = arg;
     recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket));
@@ -507,8 +507,8 @@ static void local_recover(struct backend *b,
     struct recovery recovery = {.found = found, .arg = arg};
     char cursor[LOCAL_NAME_MAX] = "";
     const size_t part = 1024;
-    while (lockspace_visit(local_of(b)->space, cursor, sizeof(cursor), part, recover_directory, recover_lease,
-                           &recovery) == part) {
+    while (lockspace_visit(local_of(b)->space, cursor, sizeof(cursor), part, local_recover_directory,
+                           local_recover_lease, &recovery) == part) {
         continue;
     }
 }

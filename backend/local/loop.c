@@ -44,13 +44,13 @@ struct local_note {
 
 /* --- notes --- */
 
-static struct local_note *find_note(struct local *l, const struct backend_ticket *ticket)
+static struct local_note *loop_find(struct local *l, const struct backend_ticket *ticket)
 {
     return g_hash_table_size(l->notes) ? g_hash_table_lookup(l->notes, ticket) : NULL;
 }
 
 /* On the list that its sequence asks for. */
-static void place_note(struct local *l, struct local_note *note)
+static void loop_place(struct local *l, struct local_note *note)
 {
     if (note->sequence) {
         TAILQ_INSERT_TAIL(&l->unsynced, note, link);
@@ -59,7 +59,7 @@ static void place_note(struct local *l, struct local_note *note)
     }
 }
 
-static void unplace_note(struct local *l, struct local_note *note)
+static void loop_unplace(struct local *l, struct local_note *note)
 {
     if (note->sequence) {
         TAILQ_REMOVE(&l->unsynced, note, link);
@@ -68,88 +68,88 @@ static void unplace_note(struct local *l, struct local_note *note)
     }
 }
 
-static void remove_note(struct local *l, struct local_note *note)
+static void loop_remove(struct local *l, struct local_note *note)
 {
-    unplace_note(l, note);
+    loop_unplace(l, note);
     if (note->ticket) {
         g_hash_table_remove(l->notes, note->ticket);
     }
     g_free(note);
 }
 
-static struct local_note *note_ticket(struct local *l, struct backend_ticket *ticket, unsigned flag)
+static struct local_note *loop_add(struct local *l, struct backend_ticket *ticket, unsigned flag)
 {
-    struct local_note *note = find_note(l, ticket);
+    struct local_note *note = loop_find(l, ticket);
     if (!note) {
         note = g_new0(struct local_note, 1);
         note->ticket = ticket;
         g_hash_table_insert(l->notes, ticket, note);
-        place_note(l, note);
+        loop_place(l, note);
     }
     note->flags |= flag;
     return note;
 }
 
-static bool is_kept(const struct local *l, const struct backend_ticket *ticket)
+static bool loop_is_kept(const struct local *l, const struct backend_ticket *ticket)
 {
     return l->store && ticket->kind == BACKEND_LEASE;
 }
 
-static void note_granted(void *context, struct backend_ticket *ticket)
+static void loop_granted(void *context, struct backend_ticket *ticket)
 {
     struct local *l = context;
-    struct local_note *note = note_ticket(l, ticket, NOTE_GRANTED);
-    if (!is_kept(l, ticket)) {
+    struct local_note *note = loop_add(l, ticket, NOTE_GRANTED);
+    if (!loop_is_kept(l, ticket)) {
         return;
     }
     local_store_put_granted(l->store, ticket);
     if (l->sync_always) {
-        unplace_note(l, note);
+        loop_unplace(l, note);
         note->sequence = UNCOMMITTED;
-        place_note(l, note);
+        loop_place(l, note);
     }
 }
 
-static void note_due(void *context, struct backend_ticket *ticket)
+static void loop_due(void *context, struct backend_ticket *ticket)
 {
-    note_ticket(context, ticket, NOTE_DUE);
+    loop_add(context, ticket, NOTE_DUE);
 }
 
-static void note_wanted(void *context, struct backend_ticket *ticket)
+static void loop_wanted(void *context, struct backend_ticket *ticket)
 {
-    note_ticket(context, ticket, NOTE_WANTED);
+    loop_add(context, ticket, NOTE_WANTED);
 }
 
-static void note_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
+static void loop_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
     struct local *l = context;
-    note_ticket(l, ticket, NOTE_ENDED)->why = why;
-    if (is_kept(l, ticket)) {
+    loop_add(l, ticket, NOTE_ENDED)->why = why;
+    if (loop_is_kept(l, ticket)) {
         local_store_put_end(l->store, ticket->fence);
     }
 }
 
 /* A request waits for a grant: that is still told. */
-static void note_dropped(void *context, struct backend_ticket *ticket)
+static void loop_dropped(void *context, struct backend_ticket *ticket)
 {
     struct local *l = context;
-    struct local_note *note = find_note(l, ticket);
+    struct local_note *note = loop_find(l, ticket);
     if (note && note->flags & NOTE_GRANTED) {
         note->flags = NOTE_GRANTED | NOTE_GONE;
         return;
     }
     if (note) {
-        remove_note(l, note);
+        loop_remove(l, note);
     }
     lockspace_ticket_free(ticket);
 }
 
 const struct lockspace_listener local_listener = {
-    .granted = note_granted,
-    .due = note_due,
-    .ended = note_ended,
-    .wanted = note_wanted,
-    .dropped = note_dropped,
+    .granted = loop_granted,
+    .due = loop_due,
+    .ended = loop_ended,
+    .wanted = loop_wanted,
+    .dropped = loop_dropped,
 };
 
 enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
@@ -174,16 +174,16 @@ enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
 
 bool local_has_ended(struct local *l, const struct backend_ticket *ticket)
 {
-    const struct local_note *note = find_note(l, ticket);
+    const struct local_note *note = loop_find(l, ticket);
     return ticket == l->telling || (note && note->flags & (NOTE_ENDED | NOTE_GONE));
 }
 
 void local_forget(struct local *l, struct backend_ticket *ticket)
 {
-    struct local_note *note = find_note(l, ticket);
+    struct local_note *note = loop_find(l, ticket);
     bool ended = note && note->flags & (NOTE_ENDED | NOTE_GONE);
     if (note) {
-        remove_note(l, note);
+        loop_remove(l, note);
     }
     if (ended) {
         lockspace_ticket_free(ticket);
@@ -205,7 +205,7 @@ void local_forget_party(struct local *l, const char *name, uint64_t party)
         }
     }
     for (guint i = 0; i < found->len; i++) {
-        note_dropped(l, found->pdata[i]);
+        loop_dropped(l, found->pdata[i]);
     }
     g_ptr_array_free(found, TRUE);
 }
@@ -217,7 +217,7 @@ void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket)
         return;
     }
     lockspace_revoke(l->space, now, name, ticket->fence);
-    struct local_note *note = find_note(l, ticket);
+    struct local_note *note = loop_find(l, ticket);
     if (note) {
         note->why = BACKEND_LOST;
     }
@@ -229,7 +229,7 @@ void local_complete_in_turn(struct local *l, uint64_t sequence, backend_done *do
     struct local_note *note = g_new0(struct local_note, 1);
     *note = (struct local_note){
         .sequence = sequence, .flags = NOTE_DONE, .result = result, .if_lost = if_lost, .done = done, .arg = arg};
-    place_note(l, note);
+    loop_place(l, note);
 }
 
 void local_complete(struct local *l, uint64_t sequence, backend_done *done, void *arg, enum backend_result result,
@@ -252,18 +252,18 @@ void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquired
         done(arg, result, ticket, NULL);
         return;
     }
-    struct local_note *note = note_ticket(l, ticket, NOTE_ACQUIRED);
-    unplace_note(l, note);
+    struct local_note *note = loop_add(l, ticket, NOTE_ACQUIRED);
+    loop_unplace(l, note);
     note->sequence = sequence;
     note->result = result;
     note->acquired = done;
     note->arg = arg;
-    place_note(l, note);
+    loop_place(l, note);
 }
 
 /* --- telling --- */
 
-static void tell_acquired(struct local *l, const struct local_note *note)
+static void loop_tell_acquired(struct local *l, const struct local_note *note)
 {
     uint64_t sequence;
     if (!note->lost) {
@@ -280,10 +280,10 @@ static void tell_acquired(struct local *l, const struct local_note *note)
     note->acquired(note->arg, BACKEND_UNREACHABLE, NULL, NULL);
 }
 
-static void tell_granted(struct local *l, const struct local_note *note)
+static void loop_tell_granted(struct local *l, const struct local_note *note)
 {
-    bool unsafe =
-        l->store && ((is_kept(l, note->ticket) && local_store_failed(l->store)) || !local_store_in_place(l->store));
+    bool unsafe = l->store &&
+                  ((loop_is_kept(l, note->ticket) && local_store_failed(l->store)) || !local_store_in_place(l->store));
     uint64_t sequence;
     if (unsafe) {
         /* it could not be made safe, or is another's: nobody must believe in it */
@@ -297,7 +297,7 @@ static void tell_granted(struct local *l, const struct local_note *note)
     l->events->granted(l->context, note->ticket);
 }
 
-static void tell_ended(struct local *l, const struct local_note *note)
+static void loop_tell_ended(struct local *l, const struct local_note *note)
 {
     l->telling = note->ticket;
     l->events->ended(l->context, note->ticket, note->why);
@@ -306,23 +306,23 @@ static void tell_ended(struct local *l, const struct local_note *note)
 }
 
 /* Tells one thing of a note that is ready; what is told may end the note. */
-static void tell(struct local *l, struct local_note *first)
+static void loop_tell(struct local *l, struct local_note *first)
 {
     unsigned flag = first->flags & -first->flags;
     struct local_note note = *first;
     first->flags &= ~flag;
     if (!first->flags) {
-        remove_note(l, first);
+        loop_remove(l, first);
     }
     switch (flag) {
     case NOTE_DONE:
         note.done(note.arg, note.lost ? note.if_lost : note.result);
         break;
     case NOTE_ACQUIRED:
-        tell_acquired(l, &note);
+        loop_tell_acquired(l, &note);
         break;
     case NOTE_GRANTED:
-        tell_granted(l, &note);
+        loop_tell_granted(l, &note);
         break;
     case NOTE_WANTED:
         l->events->wanted(l->context, note.ticket);
@@ -331,7 +331,7 @@ static void tell(struct local *l, struct local_note *first)
         l->events->due(l->context, note.ticket);
         break;
     case NOTE_ENDED:
-        tell_ended(l, &note);
+        loop_tell_ended(l, &note);
         break;
     case NOTE_GONE:
         lockspace_ticket_free(note.ticket);
@@ -342,15 +342,15 @@ static void tell(struct local *l, struct local_note *first)
 }
 
 /* Completions and grants that a sync has made safe, or never will. */
-static void release_synced(struct local *l)
+static void loop_release_synced(struct local *l)
 {
     bool failed = l->store && local_store_failed(l->store);
     struct local_note *note;
     while ((note = TAILQ_FIRST(&l->unsynced)) && (failed || note->sequence <= local_store_synced(l->store))) {
         note->lost = note->sequence > local_store_synced(l->store);
-        unplace_note(l, note);
+        loop_unplace(l, note);
         note->sequence = 0;
-        place_note(l, note);
+        loop_place(l, note);
     }
 }
 
@@ -363,7 +363,7 @@ void local_tick(struct local *l, clock_ms now)
     local_commit(l, &sequence);
 }
 
-static void set_alarm(struct local *l)
+static void loop_set_alarm(struct local *l)
 {
     clock_ms next = lockspace_next(l->space);
     struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
@@ -382,7 +382,7 @@ static void set_alarm(struct local *l)
 }
 
 /* Before the loop sleeps. */
-static void on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, int events)
+static void loop_on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, int events)
 {
     struct local *l = watcher->data;
     struct local_note *note;
@@ -392,15 +392,15 @@ static void on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, int eve
         local_tick(l, clock_now());
     }
     if (!TAILQ_EMPTY(&l->unsynced)) {
-        release_synced(l);
+        loop_release_synced(l);
     }
     for (int i = 0; i < TICK_MAX && (note = TAILQ_FIRST(&l->ready)); i++) {
-        tell(l, note);
+        loop_tell(l, note);
     }
     if (l->store) {
         more = local_store_step(l->store);
     }
-    set_alarm(l);
+    loop_set_alarm(l);
     if (more || l->late || !TAILQ_EMPTY(&l->ready)) {
         ev_idle_start(loop, &l->again);
     } else {
@@ -408,12 +408,12 @@ static void on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, int eve
     }
 }
 
-static void on_again(struct ev_loop *loop, struct ev_idle *watcher, int events)
+static void loop_on_again(struct ev_loop *loop, struct ev_idle *watcher, int events)
 {
     (void)loop, (void)watcher, (void)events;
 }
 
-static void on_alarm(struct ev_loop *loop, struct ev_io *watcher, int events)
+static void loop_on_alarm(struct ev_loop *loop, struct ev_io *watcher, int events)
 {
     struct local *l = watcher->data;
     uint64_t count;
@@ -425,13 +425,13 @@ static void on_alarm(struct ev_loop *loop, struct ev_io *watcher, int events)
     l->late = true;
 }
 
-static void on_synced(struct ev_loop *loop, struct ev_async *watcher, int events)
+static void loop_on_synced(struct ev_loop *loop, struct ev_async *watcher, int events)
 {
     (void)loop, (void)watcher, (void)events;
 }
 
 /* Called from the journal's thread. */
-static void wake_loop(void *arg)
+static void loop_wake(void *arg)
 {
     struct local *l = arg;
     ev_async_send(l->loop, &l->synced);
@@ -447,10 +447,10 @@ int local_loop_init(struct local *l)
     TAILQ_INIT(&l->unsynced);
     l->notes = g_hash_table_new(NULL, NULL);
     l->armed = CLOCK_NEVER;
-    ev_prepare_init(&l->prepare, on_prepare);
-    ev_idle_init(&l->again, on_again);
-    ev_io_init(&l->alarm, on_alarm, fd, EV_READ);
-    ev_async_init(&l->synced, on_synced);
+    ev_prepare_init(&l->prepare, loop_on_prepare);
+    ev_idle_init(&l->again, loop_on_again);
+    ev_io_init(&l->alarm, loop_on_alarm, fd, EV_READ);
+    ev_async_init(&l->synced, loop_on_synced);
     l->prepare.data = l->alarm.data = l;
     return 0;
 }
@@ -464,7 +464,7 @@ void local_loop_start(struct local *l, struct ev_loop *loop, const struct backen
     ev_io_start(loop, &l->alarm);
     ev_async_start(loop, &l->synced);
     if (l->store) {
-        local_store_on_synced(l->store, wake_loop, l);
+        local_store_on_synced(l->store, loop_wake, l);
     }
 }
 
@@ -482,7 +482,7 @@ void local_loop_end(struct local *l)
         if (note->flags & (NOTE_ENDED | NOTE_GONE)) {
             lockspace_ticket_free(note->ticket);
         }
-        remove_note(l, note);
+        loop_remove(l, note);
     }
     g_hash_table_unref(l->notes);
 }

@@ -6,7 +6,7 @@
 #define NO_BYTES UINT32_MAX
 #define TIME_LIMIT (INT64_C(1) << 59) /* milliseconds */
 
-static void put_u8(GByteArray *out, uint8_t value)
+static void record_put_u8(GByteArray *out, uint8_t value)
 {
     g_byte_array_append(out, &value, 1);
 }
@@ -23,7 +23,7 @@ void local_record_u64(GByteArray *out, uint64_t value)
     g_byte_array_append(out, (const guint8 *)&value, sizeof(value));
 }
 
-static void put_i64(GByteArray *out, int64_t value)
+static void record_put_i64(GByteArray *out, int64_t value)
 {
     local_record_u64(out, (uint64_t)value);
 }
@@ -51,8 +51,8 @@ void local_record_bytes(GByteArray *out, GBytes *bytes)
 
 void local_record_session(GByteArray *out, const struct local_session *session)
 {
-    put_i64(out, session->boottime);
-    put_i64(out, session->wall);
+    record_put_i64(out, session->boottime);
+    record_put_i64(out, session->wall);
     local_record_string(out, session->boot_id);
 }
 
@@ -60,10 +60,10 @@ void local_record_lease(GByteArray *out, const struct local_lease *lease)
 {
     local_record_u64(out, lease->fence);
     local_record_u64(out, lease->replaces);
-    put_u8(out, lease->flags);
-    put_i64(out, lease->ttl);
-    put_i64(out, lease->acquired);
-    put_i64(out, lease->deadline);
+    record_put_u8(out, lease->flags);
+    record_put_i64(out, lease->ttl);
+    record_put_i64(out, lease->acquired);
+    record_put_i64(out, lease->deadline);
     local_record_string(out, lease->name);
     local_record_bytes(out, lease->meta);
     local_record_bytes(out, lease->content);
@@ -75,15 +75,15 @@ void local_record_lease(GByteArray *out, const struct local_lease *lease)
 void local_record_directory(GByteArray *out, const char *name, const struct backend_directory *directory)
 {
     local_record_string(out, name);
-    put_i64(out, directory->ttl);
+    record_put_i64(out, directory->ttl);
     local_record_u32(out, directory->width);
-    put_i64(out, directory->delay);
+    record_put_i64(out, directory->delay);
     local_record_u64(out, directory->sequence);
     local_record_bytes(out, directory->meta);
 }
 
 /* The next `length` bytes, or NULL. */
-static const uint8_t *take(struct local_reader *in, size_t length)
+static const uint8_t *record_take(struct local_reader *in, size_t length)
 {
     const uint8_t *at = in->at;
     if (in->bad || in->left < length) {
@@ -97,13 +97,13 @@ static const uint8_t *take(struct local_reader *in, size_t length)
 
 uint8_t local_read_u8(struct local_reader *in)
 {
-    const uint8_t *at = take(in, 1);
+    const uint8_t *at = record_take(in, 1);
     return at ? *at : 0;
 }
 
 uint32_t local_read_u32(struct local_reader *in)
 {
-    const uint8_t *at = take(in, 4);
+    const uint8_t *at = record_take(in, 4);
     uint32_t value = 0;
     if (at) {
         memcpy(&value, at, sizeof(value));
@@ -113,7 +113,7 @@ uint32_t local_read_u32(struct local_reader *in)
 
 uint64_t local_read_u64(struct local_reader *in)
 {
-    const uint8_t *at = take(in, 8);
+    const uint8_t *at = record_take(in, 8);
     uint64_t value = 0;
     if (at) {
         memcpy(&value, at, sizeof(value));
@@ -134,7 +134,7 @@ int64_t local_read_time(struct local_reader *in)
 const char *local_read_string(struct local_reader *in)
 {
     uint32_t length = local_read_u32(in);
-    const uint8_t *at = take(in, length);
+    const uint8_t *at = record_take(in, length);
     if (!at || !length || memchr(at, '\0', length) != at + length - 1) {
         in->bad = true;
         return "";
@@ -148,7 +148,7 @@ GBytes *local_read_bytes(struct local_reader *in)
     if (length == NO_BYTES) {
         return NULL;
     }
-    const uint8_t *at = take(in, length);
+    const uint8_t *at = record_take(in, length);
     return at ? g_bytes_new(at, length) : NULL;
 }
 

@@ -18,7 +18,7 @@ struct local_replay {
     uint64_t next;
 };
 
-static void kept_lease_free(void *arg)
+static void replay_lease_free(void *arg)
 {
     struct kept_lease *kept = arg;
     g_free((char *)kept->lease.name);
@@ -27,7 +27,7 @@ static void kept_lease_free(void *arg)
     g_free(kept);
 }
 
-static void directory_free(void *arg)
+static void replay_directory_free(void *arg)
 {
     struct backend_directory *directory = arg;
     g_clear_pointer(&directory->meta, g_bytes_unref);
@@ -37,8 +37,8 @@ static void directory_free(void *arg)
 struct local_replay *local_replay_new(void)
 {
     struct local_replay *replay = g_new0(struct local_replay, 1);
-    replay->leases = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, kept_lease_free);
-    replay->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, directory_free);
+    replay->leases = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, replay_lease_free);
+    replay->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, replay_directory_free);
     replay->sessions = g_array_new(FALSE, FALSE, sizeof(struct local_session));
     replay->next = 1;
     return replay;
@@ -67,7 +67,7 @@ static void replay_session(struct local_replay *replay, struct local_reader *in)
     g_array_append_val(replay->sessions, session);
 }
 
-static void share_meta(struct local_replay *replay, GBytes **meta)
+static void replay_share_meta(struct local_replay *replay, GBytes **meta)
 {
     if (!*meta) {
         return;
@@ -87,7 +87,7 @@ static void replay_lease(struct local_replay *replay, struct local_reader *in)
     uint64_t *replaces = &kept->lease.replaces;
     local_read_lease(in, &kept->lease);
     kept->lease.name = g_strdup(kept->lease.name);
-    share_meta(replay, &kept->lease.meta);
+    replay_share_meta(replay, &kept->lease.meta);
     if (!replay->sessions->len) {
         in->bad = true;
     } else {
@@ -117,7 +117,7 @@ static void replay_renewals(struct local_replay *replay, struct local_reader *in
     }
 }
 
-static void set_bytes(GBytes **kept, GBytes *bytes, bool change)
+static void replay_set_bytes(GBytes **kept, GBytes *bytes, bool change)
 {
     if (!change) {
         g_clear_pointer(&bytes, g_bytes_unref);
@@ -133,8 +133,8 @@ static void replay_change(struct local_replay *replay, struct local_reader *in)
     uint8_t set = local_read_u8(in);
     GBytes *meta = local_read_bytes(in), *content = local_read_bytes(in), *ignored = NULL;
     struct kept_lease *kept = g_hash_table_lookup(replay->leases, &fence);
-    set_bytes(kept ? &kept->lease.meta : &ignored, meta, kept && set & BACKEND_SET_META);
-    set_bytes(kept ? &kept->lease.content : &ignored, content, kept && set & BACKEND_SET_CONTENT);
+    replay_set_bytes(kept ? &kept->lease.meta : &ignored, meta, kept && set & BACKEND_SET_META);
+    replay_set_bytes(kept ? &kept->lease.content : &ignored, content, kept && set & BACKEND_SET_CONTENT);
 }
 
 static void replay_directory(struct local_replay *replay, struct local_reader *in)
@@ -194,7 +194,7 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
     return in.bad || in.left ? -EPROTO : 0;
 }
 
-static void restore_directories(struct local_replay *replay, struct lockspace *space, clock_ms now)
+static void replay_restore_directories(struct local_replay *replay, struct lockspace *space, clock_ms now)
 {
     GList *names = g_list_sort(g_hash_table_get_keys(replay->directories), (GCompareFunc)strcmp);
     /* strcmp puts a directory before what is in it */
@@ -210,17 +210,17 @@ static void restore_directories(struct local_replay *replay, struct lockspace *s
     g_list_free(names);
 }
 
-static bool is_same_boot(const struct local_session *a, const struct local_session *b)
+static bool replay_is_same_boot(const struct local_session *a, const struct local_session *b)
 {
     return *a->boot_id && strcmp(a->boot_id, b->boot_id) == 0;
 }
 
 /* Puts one lease back; false if it has ended. */
-static bool restore_lease(const struct kept_lease *kept, const struct local_session *then, struct lockspace *space,
-                          const struct local_session *now, GPtrArray *granted)
+static bool replay_restore_lease(const struct kept_lease *kept, const struct local_session *then,
+                                 struct lockspace *space, const struct local_session *now, GPtrArray *granted)
 {
     const struct local_lease *lease = &kept->lease;
-    bool same = is_same_boot(then, now);
+    bool same = replay_is_same_boot(then, now);
     clock_ms full = now->boottime + lease->ttl;
     clock_ms deadline = !same ? full : kept->untimed ? MAX(full, lease->deadline) : lease->deadline;
     clock_ms acquired = lease->acquired;
@@ -249,13 +249,13 @@ static bool restore_lease(const struct kept_lease *kept, const struct local_sess
     return result == BACKEND_OK || result == BACKEND_QUEUED;
 }
 
-static uint64_t lease_size(const struct local_lease *lease)
+static uint64_t replay_lease_size(const struct local_lease *lease)
 {
     return 96 + strlen(lease->name) + (lease->meta ? g_bytes_get_size(lease->meta) : 0) +
            (lease->content ? g_bytes_get_size(lease->content) : 0);
 }
 
-static int compare_places(const void *a, const void *b)
+static int replay_compare_places(const void *a, const void *b)
 {
     const struct kept_lease *one = a, *other = b;
     int held = (other->lease.flags & LOCAL_LEASE_HELD) - (one->lease.flags & LOCAL_LEASE_HELD);
@@ -269,20 +269,20 @@ void local_replay_restore(struct local_replay *replay, struct lockspace *space, 
     ret_restored->granted = g_ptr_array_new();
     ret_restored->gone = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     for (guint i = 0; i < replay->sessions->len; i++) {
-        ret_restored->same_boot &= is_same_boot(&g_array_index(replay->sessions, struct local_session, i), now);
+        ret_restored->same_boot &= replay_is_same_boot(&g_array_index(replay->sessions, struct local_session, i), now);
     }
-    restore_directories(replay, space, now->boottime);
+    replay_restore_directories(replay, space, now->boottime);
 
     /* who held first, then in the order of their numbers, so that queues come out as they were */
-    GList *leases = g_list_sort(g_hash_table_get_values(replay->leases), compare_places);
+    GList *leases = g_list_sort(g_hash_table_get_values(replay->leases), replay_compare_places);
     for (GList *l = leases; l; l = l->next) {
         const struct kept_lease *kept = l->data;
         const struct local_session *then = &g_array_index(replay->sessions, struct local_session, kept->session);
         ret_restored->untimed |= kept->untimed;
-        if (restore_lease(kept, then, space, now, ret_restored->granted)) {
+        if (replay_restore_lease(kept, then, space, now, ret_restored->granted)) {
             ret_restored->leases++;
-            ret_restored->bytes += lease_size(&kept->lease);
-            ret_restored->rebooted += !is_same_boot(then, now);
+            ret_restored->bytes += replay_lease_size(&kept->lease);
+            ret_restored->rebooted += !replay_is_same_boot(then, now);
         } else {
             g_array_append_val(ret_restored->gone, kept->lease.fence);
         }

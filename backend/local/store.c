@@ -63,7 +63,7 @@ struct local_store {
 
 /* --- records --- */
 
-static void report_failure(struct local_store *store)
+static void store_report_failure(struct local_store *store)
 {
     int failed = journal_failed(store->journal);
     if (!failed || store->reported) {
@@ -76,13 +76,13 @@ static void report_failure(struct local_store *store)
               store->directory, g_strerror(failed));
 }
 
-static uint64_t locks(const struct local_store *store)
+static uint64_t store_locks(const struct local_store *store)
 {
     struct backend_counts counts = lockspace_counts(store->space);
     return counts.locks + counts.waiting;
 }
 
-static void set_full(struct local_store *store, int error)
+static void store_set_full(struct local_store *store, int error)
 {
     if (store->full == (error != 0)) {
         return;
@@ -103,22 +103,22 @@ static void set_full(struct local_store *store, int error)
 
 /* Whether a record may be added; what must be written on a full disk keeps its
  * room behind it, but for the part that is left out. */
-static enum backend_result make_room(struct local_store *store, size_t length, uint64_t part)
+static enum backend_result store_make_room(struct local_store *store, size_t length, uint64_t part)
 {
-    int r = journal_make_room(store->journal, length + RECORD_FRAME, SPARE + locks(store) * SPARE_END - part);
+    int r = journal_make_room(store->journal, length + RECORD_FRAME, SPARE + store_locks(store) * SPARE_END - part);
     if (r < 0 && journal_failed(store->journal)) {
-        report_failure(store);
+        store_report_failure(store);
         return BACKEND_UNREACHABLE;
     }
     store->roomless = r > 0;
     if (r <= 0) {
-        set_full(store, r);
+        store_set_full(store, r);
     }
     return r < 0 ? BACKEND_FULL : BACKEND_OK;
 }
 
 /* Ends that found no room go before anything else. */
-static void put_unwritten(struct local_store *store)
+static void store_put_unwritten(struct local_store *store)
 {
     if (!store->unwritten) {
         return;
@@ -131,38 +131,39 @@ static void put_unwritten(struct local_store *store)
     store->pending = true;
 }
 
-static enum backend_result put(struct local_store *store, enum local_record type, const void *payload, size_t length)
+static enum backend_result store_put(struct local_store *store, enum local_record type, const void *payload,
+                                     size_t length)
 {
-    put_unwritten(store);
+    store_put_unwritten(store);
     int r = journal_append(store->journal, (uint8_t)type, payload, length);
     if (r == -EMSGSIZE) {
         return BACKEND_FULL;
     }
     if (r < 0) {
-        report_failure(store);
+        store_report_failure(store);
         return BACKEND_UNREACHABLE;
     }
     store->pending = true;
     return BACKEND_OK;
 }
 
-static GByteArray *fresh_record(struct local_store *store)
+static GByteArray *store_fresh_record(struct local_store *store)
 {
     g_byte_array_set_size(store->record, 0);
     return store->record;
 }
 
-static enum backend_result put_record(struct local_store *store, enum local_record type)
+static enum backend_result store_put_record(struct local_store *store, enum local_record type)
 {
-    return put(store, type, store->record->data, store->record->len);
+    return store_put(store, type, store->record->data, store->record->len);
 }
 
 /* One that may be refused. */
-static enum backend_result put_with_room(struct local_store *store, enum local_record type, uint64_t part)
+static enum backend_result store_put_with_room(struct local_store *store, enum local_record type, uint64_t part)
 {
-    enum backend_result result = make_room(store, store->record->len, part);
+    enum backend_result result = store_make_room(store, store->record->len, part);
     if (result == BACKEND_OK) {
-        result = put_record(store, type);
+        result = store_put_record(store, type);
     }
     if (result == BACKEND_OK && (type == LOCAL_LEASE || type == LOCAL_RENEWALS)) {
         store->untimed = false; /* of this one it is not true any more, and may be again */
@@ -171,41 +172,41 @@ static enum backend_result put_with_room(struct local_store *store, enum local_r
 }
 
 /* Instead of renewals, on a full disk: one does for all that follow. */
-static enum backend_result put_untimed(struct local_store *store)
+static enum backend_result store_put_untimed(struct local_store *store)
 {
     enum backend_result result = BACKEND_OK;
     if (!store->untimed) {
-        result = put(store, LOCAL_UNTIMED, "", 0);
+        result = store_put(store, LOCAL_UNTIMED, "", 0);
     }
     store->untimed = result == BACKEND_OK;
     return result;
 }
 
 /* Deadlines: they can do without a record of their own. */
-static enum backend_result put_timed(struct local_store *store, enum local_record type)
+static enum backend_result store_put_timed(struct local_store *store, enum local_record type)
 {
-    enum backend_result result = put_with_room(store, type, 0);
-    return result == BACKEND_FULL ? put_untimed(store) : result;
+    enum backend_result result = store_put_with_room(store, type, 0);
+    return result == BACKEND_FULL ? store_put_untimed(store) : result;
 }
 
 enum backend_result local_store_may_keep(struct local_store *store)
 {
-    return make_room(store, USUAL_LEASE, 0);
+    return store_make_room(store, USUAL_LEASE, 0);
 }
 
 bool local_store_may_renew(struct local_store *store, size_t count)
 {
-    return make_room(store, count * 3 * sizeof(uint64_t) + RECORD_FRAME, 0) != BACKEND_FULL;
+    return store_make_room(store, count * 3 * sizeof(uint64_t) + RECORD_FRAME, 0) != BACKEND_FULL;
 }
 
 /* It is a lock already: half of the spare room is for those. */
 enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease)
 {
-    local_record_lease(fresh_record(store), lease);
-    return put_with_room(store, LOCAL_LEASE, SPARE / 2);
+    local_record_lease(store_fresh_record(store), lease);
+    return store_put_with_room(store, LOCAL_LEASE, SPARE / 2);
 }
 
-static void describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease)
+static void store_describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease)
 {
     bool sequence = lockspace_ticket_sequence(ticket);
     *ret_lease = (struct local_lease){
@@ -229,23 +230,23 @@ enum backend_result local_store_put_ticket(struct local_store *store, const stru
     if (!lockspace_ticket_name(ticket, name, sizeof(name))) {
         return BACKEND_INVALID;
     }
-    describe_ticket(ticket, name, &lease);
+    store_describe_ticket(ticket, name, &lease);
     lease.replaces = replaces;
-    local_record_lease(fresh_record(store), &lease);
-    return put_with_room(store, LOCAL_LEASE, 0);
+    local_record_lease(store_fresh_record(store), &lease);
+    return store_put_with_room(store, LOCAL_LEASE, 0);
 }
 
 /* What is to be found after a restart follows from the queue as it was, too. */
 enum backend_result local_store_put_granted(struct local_store *store, const struct backend_ticket *ticket)
 {
     enum backend_result result = local_store_put_ticket(store, ticket, 0);
-    return result == BACKEND_FULL ? put_untimed(store) : result;
+    return result == BACKEND_FULL ? store_put_untimed(store) : result;
 }
 
 enum backend_result local_store_put_end(struct local_store *store, uint64_t fence)
 {
     uint64_t le = GUINT64_TO_LE(fence);
-    enum backend_result result = put(store, LOCAL_END, &le, sizeof(le));
+    enum backend_result result = store_put(store, LOCAL_END, &le, sizeof(le));
     if (result == BACKEND_OK) {
         g_array_append_val(store->ends, fence);
     }
@@ -255,51 +256,52 @@ enum backend_result local_store_put_end(struct local_store *store, uint64_t fenc
 enum backend_result local_store_put_renewals(struct local_store *store, struct backend_ticket *const *tickets,
                                              size_t count)
 {
-    GByteArray *record = fresh_record(store);
+    GByteArray *record = store_fresh_record(store);
     for (size_t i = 0; i < count; i++) {
         local_record_u64(record, tickets[i]->fence);
         local_record_u64(record, (uint64_t)tickets[i]->ttl);
         local_record_u64(record, (uint64_t)tickets[i]->deadline);
     }
-    return put_timed(store, LOCAL_RENEWALS);
+    return store_put_timed(store, LOCAL_RENEWALS);
 }
 
 enum backend_result local_store_put_change(struct local_store *store, uint64_t fence,
                                            const struct backend_change *change)
 {
-    GByteArray *record = fresh_record(store);
+    GByteArray *record = store_fresh_record(store);
     uint8_t set = (uint8_t)change->set;
     local_record_u64(record, fence);
     g_byte_array_append(record, &set, 1);
     local_record_bytes(record, change->set & BACKEND_SET_META ? change->meta : NULL);
     local_record_bytes(record, change->set & BACKEND_SET_CONTENT ? change->content : NULL);
-    return put_with_room(store, LOCAL_CHANGE, 0);
+    return store_put_with_room(store, LOCAL_CHANGE, 0);
 }
 
 /* The directory as it is to be found after a crash: its numbers go on behind
  * those that are reserved. */
-static void record_directory(struct local_store *store, const char *name, const struct backend_directory *directory)
+static void store_record_directory(struct local_store *store, const char *name,
+                                   const struct backend_directory *directory)
 {
     struct backend_directory kept = *directory;
     const uint64_t *reserved = g_hash_table_lookup(store->numbers, name);
     if (reserved) {
         kept.sequence = MAX(kept.sequence, *reserved);
     }
-    local_record_directory(fresh_record(store), name, &kept);
+    local_record_directory(store_fresh_record(store), name, &kept);
 }
 
 enum backend_result local_store_put_directory(struct local_store *store, const char *name,
                                               const struct backend_directory *directory)
 {
-    record_directory(store, name, directory);
-    return put_with_room(store, LOCAL_DIRECTORY, 0);
+    store_record_directory(store, name, directory);
+    return store_put_with_room(store, LOCAL_DIRECTORY, 0);
 }
 
 enum backend_result local_store_put_rmdir(struct local_store *store, const char *name)
 {
     g_hash_table_remove(store->numbers, name);
-    local_record_string(fresh_record(store), name);
-    return put_with_room(store, LOCAL_RMDIR, SPARE / 2);
+    local_record_string(store_fresh_record(store), name);
+    return store_put_with_room(store, LOCAL_RMDIR, SPARE / 2);
 }
 
 enum backend_result local_store_put_number(struct local_store *store, const struct backend_ticket *ticket)
@@ -337,16 +339,16 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
         store->unwritten = store->ends->len > 0;
         store->untimed = false;
         g_hash_table_remove_all(store->numbers);
-        set_full(store, r);
+        store_set_full(store, r);
         return BACKEND_FULL;
     }
     g_array_set_size(store->ends, 0);
     if (r < 0) {
-        report_failure(store);
+        store_report_failure(store);
         return BACKEND_UNREACHABLE;
     }
     if (store->roomless) {
-        set_full(store, 0);
+        store_set_full(store, 0);
     }
     *ret_sequence = journal_sequence(store->journal);
     if (store->sync_always) {
@@ -381,7 +383,7 @@ bool local_store_failed(const struct local_store *store)
 void local_store_status(struct local_store *store, struct backend_status *status)
 {
     int failed = journal_failed(store->journal);
-    report_failure(store); /* if nobody has noticed yet */
+    store_report_failure(store); /* if nobody has noticed yet */
     status->address = g_strconcat("local:", store->directory, NULL);
     status->has_journal = true;
     status->journal_bytes = journal_size(store->journal);
@@ -417,10 +419,10 @@ void local_store_on_synced(struct local_store *store, void (*synced)(void *arg),
 
 /* --- fencing tokens --- */
 
-static int put_fence(struct local_store *store, uint64_t next)
+static int store_put_fence(struct local_store *store, uint64_t next)
 {
     uint64_t le = GUINT64_TO_LE(next), sequence;
-    enum backend_result result = put(store, LOCAL_FENCE, &le, sizeof(le));
+    enum backend_result result = store_put(store, LOCAL_FENCE, &le, sizeof(le));
     if (result == BACKEND_OK) {
         result = local_store_commit(store, &sequence);
     }
@@ -428,7 +430,7 @@ static int put_fence(struct local_store *store, uint64_t next)
 }
 
 /* Asks for the next step, and takes it over once it is safe. */
-static void reserve(struct local_store *store, uint64_t next)
+static void store_reserve(struct local_store *store, uint64_t next)
 {
     if (store->reserving_sequence && journal_synced(store->journal) >= store->reserving_sequence) {
         store->reserved = store->reserving;
@@ -438,7 +440,7 @@ static void reserve(struct local_store *store, uint64_t next)
         return;
     }
     store->reserving = MAX(next, store->reserved) + store->fence_step;
-    if (put_fence(store, store->reserving) < 0) {
+    if (store_put_fence(store, store->reserving) < 0) {
         return;
     }
     store->reserving_sequence = journal_sequence(store->journal);
@@ -454,21 +456,21 @@ bool local_store_may_number(struct local_store *store)
     if (next + store->fence_step / 2 < store->reserved) {
         return true;
     }
-    reserve(store, next);
+    store_reserve(store, next);
     if (next + FENCE_SPARE < store->reserved) {
         return true;
     }
     if (!store->reserving_sequence || journal_sync_wait(store->journal) < 0) {
-        report_failure(store);
+        store_report_failure(store);
         return false;
     }
-    reserve(store, next);
+    store_reserve(store, next);
     return next + FENCE_SPARE < store->reserved;
 }
 
 /* --- compaction --- */
 
-static void copy_record(struct local_store *store, enum local_record type)
+static void store_copy_record(struct local_store *store, enum local_record type)
 {
     int r = journal_compact_append(store->journal, (uint8_t)type, store->record->data, store->record->len);
     if (r < 0 && !store->compact_error) {
@@ -477,29 +479,29 @@ static void copy_record(struct local_store *store, enum local_record type)
     store->compact_bytes += store->record->len;
 }
 
-static void copy_directory(void *arg, const char *name, const struct backend_directory *directory)
+static void store_copy_directory(void *arg, const char *name, const struct backend_directory *directory)
 {
-    record_directory(arg, name, directory);
-    copy_record(arg, LOCAL_DIRECTORY);
+    store_record_directory(arg, name, directory);
+    store_copy_record(arg, LOCAL_DIRECTORY);
 }
 
-static void copy_lease(void *arg, const char *name, struct backend_ticket *ticket)
+static void store_copy_lease(void *arg, const char *name, struct backend_ticket *ticket)
 {
     struct local_store *store = arg;
     struct local_lease lease;
-    describe_ticket(ticket, name, &lease);
-    local_record_lease(fresh_record(store), &lease);
-    copy_record(store, LOCAL_LEASE);
+    store_describe_ticket(ticket, name, &lease);
+    local_record_lease(store_fresh_record(store), &lease);
+    store_copy_record(store, LOCAL_LEASE);
 }
 
-static struct local_session present_session(const struct local_store *store)
+static struct local_session store_present_session(const struct local_store *store)
 {
     return (struct local_session){.boottime = clock_now(), .wall = clock_wall(), .boot_id = store->boot_id};
 }
 
-static int begin_compaction(struct local_store *store)
+static int store_begin_compaction(struct local_store *store)
 {
-    struct local_session session = present_session(store);
+    struct local_session session = store_present_session(store);
     int r = journal_compact_begin(store->journal);
     if (r < 0) {
         return r;
@@ -507,24 +509,24 @@ static int begin_compaction(struct local_store *store)
     store->cursor[0] = '\0';
     store->compact_error = 0;
     store->untimed = false; /* the new file does not say so yet */
-    local_record_session(fresh_record(store), &session);
-    copy_record(store, LOCAL_SESSION);
+    local_record_session(store_fresh_record(store), &session);
+    store_copy_record(store, LOCAL_SESSION);
     g_byte_array_set_size(store->record, 0);
     local_record_u64(store->record, MAX(store->reserved, store->reserving));
-    copy_record(store, LOCAL_FENCE);
+    store_copy_record(store, LOCAL_FENCE);
     store->compacting = COMPACT_COPYING;
     return store->compact_error;
 }
 
 /* Copies a part of the state; 1 if more is to come, 0 at the end, or -errno. */
-static int copy_part(struct local_store *store)
+static int store_copy_part(struct local_store *store)
 {
     size_t copied = 0, visited;
     const size_t at_once = 32;
     store->compact_bytes = 0;
     do {
-        visited = lockspace_visit(store->space, store->cursor, sizeof(store->cursor), at_once, copy_directory,
-                                  copy_lease, store);
+        visited = lockspace_visit(store->space, store->cursor, sizeof(store->cursor), at_once, store_copy_directory,
+                                  store_copy_lease, store);
         copied += visited;
     } while (visited == at_once && copied < COMPACT_PART && store->compact_bytes < COMPACT_BYTES);
     if (!store->compact_error) {
@@ -533,7 +535,7 @@ static int copy_part(struct local_store *store)
     return store->compact_error ? store->compact_error : visited == at_once;
 }
 
-static void end_compaction(struct local_store *store, int error)
+static void store_end_compaction(struct local_store *store, int error)
 {
     uint64_t size = journal_size(store->journal);
     store->compacting = COMPACT_IDLE;
@@ -551,9 +553,9 @@ static void end_compaction(struct local_store *store, int error)
 }
 
 /* It has grown, or much of what made it grow has ended: half, or on a full disk an eighth. */
-static bool wants_compaction(struct local_store *store)
+static bool store_wants_compaction(struct local_store *store)
 {
-    uint64_t size = journal_size(store->journal), now = locks(store);
+    uint64_t size = journal_size(store->journal), now = store_locks(store);
     store->compact_most = MAX(store->compact_most, now);
     uint64_t part = MAX(store->compact_most / (store->full ? 8 : 2), 1);
     if (journal_failed(store->journal)) {
@@ -565,32 +567,32 @@ static bool wants_compaction(struct local_store *store)
 }
 
 /* On a full disk the room that is kept spare may be enough for what is left. */
-static int begin_anywhere(struct local_store *store)
+static int store_begin_anywhere(struct local_store *store)
 {
-    store->compact_most = locks(store);
+    store->compact_most = store_locks(store);
     store->compact_sequence = journal_sequence(store->journal);
     if (store->full) {
         journal_give_room_back(store->journal);
     }
-    return begin_compaction(store);
+    return store_begin_compaction(store);
 }
 
 bool local_store_step(struct local_store *store)
 {
     int r = 0;
-    report_failure(store);
+    store_report_failure(store);
     switch (store->compacting) {
     case COMPACT_IDLE:
-        if (!wants_compaction(store)) {
+        if (!store_wants_compaction(store)) {
             return false;
         }
-        r = begin_anywhere(store);
+        r = store_begin_anywhere(store);
         break;
     case COMPACT_COPYING:
-        r = copy_part(store);
+        r = store_copy_part(store);
         if (r == 0 && store->untimed) { /* behind all deadlines */
             store->untimed = false;
-            put_untimed(store);
+            store_put_untimed(store);
         }
         if (r == 0) {
             r = journal_compact_finish(store->journal);
@@ -602,22 +604,22 @@ bool local_store_step(struct local_store *store)
             return false;
         }
         r = journal_compact_swap(store->journal);
-        end_compaction(store, r);
+        store_end_compaction(store, r);
         return false;
     }
     if (r < 0) {
-        end_compaction(store, r);
+        store_end_compaction(store, r);
     }
     return store->compacting == COMPACT_COPYING;
 }
 
 /* Rewrites the journal now, before anybody is served. */
-static int rewrite(struct local_store *store)
+static int store_rewrite(struct local_store *store)
 {
-    int r = begin_compaction(store);
+    int r = store_begin_compaction(store);
     if (r == 0) {
         do {
-            r = copy_part(store);
+            r = store_copy_part(store);
         } while (r > 0);
     }
     if (r == 0) {
@@ -638,7 +640,7 @@ static int rewrite(struct local_store *store)
 
 /* --- opening and closing --- */
 
-static char *read_boot_id(const struct local_options *options)
+static char *store_read_boot_id(const struct local_options *options)
 {
     char *id = NULL;
     if (options->boot_id) {
@@ -651,7 +653,7 @@ static char *read_boot_id(const struct local_options *options)
     return g_strstrip(id);
 }
 
-static void log_restored(struct local_store *store, const struct local_restored *restored, uint64_t cut)
+static void store_log_restored(struct local_store *store, const struct local_restored *restored, uint64_t cut)
 {
     if (cut) {
         log_warning("%s/journal ended in the middle of a record: bytes that were cut off: %" G_GUINT64_FORMAT,
@@ -668,18 +670,18 @@ static void log_restored(struct local_store *store, const struct local_restored 
 
 /* Writes down that a session begins, what has ended since the last one, and
  * reserves fencing tokens. */
-static int begin_session(struct local_store *store, const struct local_session *session,
-                         const struct local_restored *restored)
+static int store_begin_session(struct local_store *store, const struct local_session *session,
+                               const struct local_restored *restored)
 {
     int r = 0;
     store->reserving = restored->next + store->fence_step;
     if (!restored->same_boot || restored->untimed) {
-        r = rewrite(store);
+        r = store_rewrite(store);
     }
     if (restored->same_boot && (!restored->untimed || r == -ENOSPC || r == -EDQUOT)) {
         r = 0;
-        local_record_session(fresh_record(store), session);
-        if (put_record(store, LOCAL_SESSION) != BACKEND_OK) {
+        local_record_session(store_fresh_record(store), session);
+        if (store_put_record(store, LOCAL_SESSION) != BACKEND_OK) {
             r = -journal_failed(store->journal);
         }
         for (guint i = 0; i < restored->gone->len; i++) {
@@ -689,7 +691,7 @@ static int begin_session(struct local_store *store, const struct local_session *
             local_store_put_granted(store, restored->granted->pdata[i]);
         }
         if (r == 0) {
-            r = put_fence(store, store->reserving);
+            r = store_put_fence(store, store->reserving);
         }
     }
     if (r == 0) {
@@ -701,13 +703,14 @@ static int begin_session(struct local_store *store, const struct local_session *
     return r;
 }
 
-static int restore(struct local_store *store, struct local_replay *replay, uint64_t cut, char *error, size_t error_size)
+static int store_restore(struct local_store *store, struct local_replay *replay, uint64_t cut, char *error,
+                         size_t error_size)
 {
-    struct local_session session = present_session(store);
+    struct local_session session = store_present_session(store);
     struct local_restored restored;
     local_replay_restore(replay, store->space, &session, &restored);
-    log_restored(store, &restored, cut);
-    int r = begin_session(store, &session, &restored);
+    store_log_restored(store, &restored, cut);
+    int r = store_begin_session(store, &session, &restored);
     g_ptr_array_unref(restored.granted);
     g_array_unref(restored.gone);
     if (r < 0) {
@@ -728,7 +731,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     uint64_t cut;
     store->space = space;
     store->directory = g_strdup(options->directory);
-    store->boot_id = read_boot_id(options);
+    store->boot_id = store_read_boot_id(options);
     store->sync_always = options->sync_always;
     store->compact_min = options->compact_min ? options->compact_min : COMPACT_MIN;
     store->fence_step = options->fence_step ? options->fence_step : FENCE_STEP;
@@ -738,7 +741,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
 
     int r = journal_open(options->directory, local_replay_record, replay, &store->journal, &cut, error, error_size);
     if (r == 0) {
-        r = restore(store, replay, cut, error, error_size);
+        r = store_restore(store, replay, cut, error, error_size);
     }
     local_replay_free(replay);
     malloc_trim(0); /* what was gathered is as large as what is kept */
@@ -754,7 +757,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
 }
 
 /* After a clean end numbers go on without a gap. */
-static void write_exact_numbers(struct local_store *store)
+static void store_write_exact_numbers(struct local_store *store)
 {
     GHashTableIter iter;
     void *name;
@@ -765,10 +768,10 @@ static void write_exact_numbers(struct local_store *store)
         if (info.type != BACKEND_DIRECTORY) {
             continue;
         }
-        local_record_directory(fresh_record(store), name, &info.directory);
-        put_record(store, LOCAL_DIRECTORY);
+        local_record_directory(store_fresh_record(store), name, &info.directory);
+        store_put_record(store, LOCAL_DIRECTORY);
     }
-    put_fence(store, lockspace_next_fence(store->space));
+    store_put_fence(store, lockspace_next_fence(store->space));
 }
 
 void local_store_close(struct local_store *store)
@@ -778,7 +781,7 @@ void local_store_close(struct local_store *store)
     }
     if (store->journal && !journal_failed(store->journal)) {
         journal_on_synced(store->journal, NULL, NULL);
-        write_exact_numbers(store);
+        store_write_exact_numbers(store);
         journal_sync_wait(store->journal);
     }
     journal_close(store->journal);

@@ -20,7 +20,7 @@ void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
 }
 
 /* Takes the place of a ticket that has left, for as long as the directory's delay. */
-static void block(struct lockspace *space, clock_ms now, const struct ticket *lost, int64_t delay)
+static void grant_delay(struct lockspace *space, clock_ms now, const struct ticket *lost, int64_t delay)
 {
     struct ticket *t = g_new0(struct ticket, 1);
     t->head.kind = LOCKSPACE_BLOCKER;
@@ -51,7 +51,7 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
     struct entry *ended = lockspace_entry_ended(entry);
     lockspace_leave(space, t);
     if (lost && delay > 0 && t->head.held && t->head.kind != BACKEND_PROVISIONAL) {
-        block(space, now, t, delay);
+        grant_delay(space, now, t, delay);
     }
     if (entry->type == ENTRY_SEQUENCE) {
         lockspace_entry_free(space, entry);
@@ -66,7 +66,7 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
 
 /* Lets a waiting ticket hold, or ends it if its own time is up.  True if that
  * may let others hold that were passed over. */
-static bool give(struct lockspace *space, clock_ms now, struct ticket *t)
+static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_place(t));
     if (t->head.deadline <= now) {
@@ -98,7 +98,7 @@ static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *
         struct ticket *t = lockspace_ticket(node);
         next = skiplist_next(node);
         if (!lockspace_obstacle(space, place, t)) {
-            give(space, now, t);
+            grant_ticket(space, now, t);
         } else if (!lockspace_shared(t) || lockspace_position(t) >= place->directory->attributes.width) {
             return; /* all behind it are exclusive and too far, or shared and behind what it is behind */
         }
@@ -120,7 +120,7 @@ static void grant_lock(struct lockspace *space, clock_ms now, struct entry *plac
             if (plain) {
                 return;
             }
-        } else if (give(space, now, t)) {
+        } else if (grant_ticket(space, now, t)) {
             start = 0;
             end = BACKEND_RANGE_MAX;
             next = skiplist_first(&q->waiters);

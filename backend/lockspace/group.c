@@ -21,7 +21,7 @@ struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uin
     return g_hash_table_lookup(space->groups, &key);
 }
 
-static struct group *obtain_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place)
+static struct group *group_obtain(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place)
 {
     struct group *g = lockspace_group(space, kind, id, place);
     if (!g) {
@@ -34,20 +34,20 @@ static struct group *obtain_group(struct lockspace *space, enum group_kind kind,
     return g;
 }
 
-static void forget_if_empty(struct lockspace *space, struct group *g)
+static void group_forget_if_empty(struct lockspace *space, struct group *g)
 {
     if (g->count == 0) {
         g_hash_table_remove(space->groups, g);
     }
 }
 
-static void chain_add(struct group *g, struct ticket *t)
+static void group_add(struct group *g, struct ticket *t)
 {
     t->scope->next[g->kind] = g->first;
     g->first = t;
 }
 
-static void chain_remove(struct group *g, struct ticket *t)
+static void group_remove(struct group *g, struct ticket *t)
 {
     struct ticket **link = &g->first;
     while (*link != t) {
@@ -57,7 +57,7 @@ static void chain_remove(struct group *g, struct ticket *t)
 }
 
 /* Sequence tickets have no kin: all that stand in their queue count. */
-static bool has_groups(const struct ticket *t)
+static bool group_has(const struct ticket *t)
 {
     return t->scope && lockspace_place(t)->type != ENTRY_DIRECTORY;
 }
@@ -65,22 +65,22 @@ static bool has_groups(const struct ticket *t)
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t)
 {
     uint32_t kin = 0;
-    if (!has_groups(t)) {
+    if (!group_has(t)) {
         return 0;
     }
     for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
         uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
         if (id) {
-            struct group *g = obtain_group(space, kind, id, lockspace_place(t));
+            struct group *g = group_obtain(space, kind, id, lockspace_place(t));
             kin += g->count++ > 0;
-            chain_add(g, t);
+            group_add(g, t);
         }
     }
     if (t->scope->party) {
-        struct group *g = obtain_group(space, GROUP_WAITING, t->scope->party, NULL);
+        struct group *g = group_obtain(space, GROUP_WAITING, t->scope->party, NULL);
         g->count++;
         if (!t->head.held) {
-            chain_add(g, t);
+            group_add(g, t);
         }
     }
     return kin;
@@ -89,7 +89,7 @@ uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t)
 uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t)
 {
     uint32_t kin = 0;
-    if (!has_groups(t)) {
+    if (!group_has(t)) {
         return 0;
     }
     for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
@@ -97,17 +97,17 @@ uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t)
         if (id) {
             struct group *g = lockspace_group(space, kind, id, lockspace_place(t));
             kin += --g->count > 0;
-            chain_remove(g, t);
-            forget_if_empty(space, g);
+            group_remove(g, t);
+            group_forget_if_empty(space, g);
         }
     }
     if (t->scope->party) {
         struct group *g = lockspace_group(space, GROUP_WAITING, t->scope->party, NULL);
         g->count--;
         if (!t->head.held) {
-            chain_remove(g, t);
+            group_remove(g, t);
         }
-        forget_if_empty(space, g);
+        group_forget_if_empty(space, g);
     }
     return kin;
 }

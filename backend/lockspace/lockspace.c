@@ -11,15 +11,15 @@
 
 enum { LEAF_MAX = 255 };
 
-static clock_ms next_event(const struct ticket *t)
+static clock_ms lockspace_next_event(const struct ticket *t)
 {
     return MIN(t->due, t->head.deadline);
 }
 
-static int compare_agenda(const void *a, const void *b)
+static int lockspace_compare_agenda(const void *a, const void *b)
 {
     const struct ticket *x = a, *y = b;
-    clock_ms s = next_event(x), t = next_event(y);
+    clock_ms s = lockspace_next_event(x), t = lockspace_next_event(y);
     if (s != t) {
         return s < t ? -1 : 1;
     }
@@ -35,7 +35,7 @@ struct lockspace *lockspace_new(const struct lockspace_listener *listener, void 
     space->random = seed;
     space->next_fence = 1;
     space->groups = g_hash_table_new_full(lockspace_group_hash, lockspace_group_equal, g_free, NULL);
-    skiplist_init(&space->agenda, compare_agenda, lockspace_random(space));
+    skiplist_init(&space->agenda, lockspace_compare_agenda, lockspace_random(space));
     space->root = lockspace_directory_new(space, NULL, "", &attributes);
     return space;
 }
@@ -92,7 +92,7 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
 }
 
 /* The holders, or the one whose fencing token is `fence`; a sequence ticket that waits too. */
-static GPtrArray *revoked(const struct entry *entry, uint64_t fence)
+static GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence)
 {
     GPtrArray *found = g_ptr_array_new();
     struct queue *q = lockspace_queue(entry);
@@ -117,7 +117,7 @@ bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t
     if (!entry || entry->type == ENTRY_DIRECTORY) {
         return true;
     }
-    GPtrArray *found = revoked(entry, fence);
+    GPtrArray *found = lockspace_revoked(entry, fence);
     for (guint i = 0; i < found->len; i++) {
         all = all && backend_matches(match, ((struct ticket *)found->pdata[i])->meta);
     }
@@ -138,7 +138,7 @@ enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, cons
     if (entry->type == ENTRY_DIRECTORY) {
         return BACKEND_IS_DIRECTORY;
     }
-    GPtrArray *found = revoked(entry, fence);
+    GPtrArray *found = lockspace_revoked(entry, fence);
     result = found->len > 0 ? BACKEND_OK : fence ? BACKEND_STALE : BACKEND_MISSING;
     struct entry *place = found->len > 0 ? lockspace_place(found->pdata[0]) : NULL;
     for (guint i = 0; i < found->len; i++) {
@@ -156,8 +156,8 @@ enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, cons
 /* What stands in the way of `t`, which is to be appended; what has expired is
  * ended, not counted.  Sets its number to the next one, and its entry to
  * the one that has the name, or NULL. */
-static struct ticket *clear_way(struct lockspace *space, clock_ms now, struct directory *directory, const char *leaf,
-                                struct ticket *t)
+static struct ticket *lockspace_clear_way(struct lockspace *space, clock_ms now, struct directory *directory,
+                                          const char *leaf, struct ticket *t)
 {
     for (;;) {
         t->head.fence = space->next_fence;
@@ -171,8 +171,8 @@ static struct ticket *clear_way(struct lockspace *space, clock_ms now, struct di
 }
 
 /* Puts a ticket in, holding or waiting, and gives it the next number. */
-static enum backend_result append(struct lockspace *space, clock_ms now, struct ticket *t,
-                                  const struct backend_claim *claim, bool held)
+static enum backend_result lockspace_append(struct lockspace *space, clock_ms now, struct ticket *t,
+                                            const struct backend_claim *claim, bool held)
 {
     space->next_fence++;
     t->head.acquired = now;
@@ -194,9 +194,10 @@ static enum backend_result append(struct lockspace *space, clock_ms now, struct 
     return BACKEND_OK;
 }
 
-static enum backend_result acquire_sequence(struct lockspace *space, clock_ms now, struct directory *directory,
-                                            const char *prefix, const struct backend_claim *claim,
-                                            struct backend_ticket **ret_ticket)
+static enum backend_result lockspace_acquire_sequence(struct lockspace *space, clock_ms now,
+                                                      struct directory *directory, const char *prefix,
+                                                      const struct backend_claim *claim,
+                                                      struct backend_ticket **ret_ticket)
 {
     char leaf[LEAF_MAX + 1];
     uint64_t number = directory->attributes.sequence;
@@ -211,9 +212,9 @@ static enum backend_result acquire_sequence(struct lockspace *space, clock_ms no
     struct ticket *t = lockspace_ticket_new(claim);
     struct entry *file = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
     file->ticket = t;
-    struct ticket *obstacle = clear_way(space, now, directory, leaf, t);
+    struct ticket *obstacle = lockspace_clear_way(space, now, directory, leaf, t);
     *ret_ticket = &t->head;
-    return append(space, now, t, claim, !obstacle);
+    return lockspace_append(space, now, t, claim, !obstacle);
 }
 
 enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, const char *name,
@@ -230,7 +231,7 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
         return BACKEND_INVALID;
     }
     if (claim->sequence) {
-        return acquire_sequence(space, now, directory, leaf, claim, ret_ticket);
+        return lockspace_acquire_sequence(space, now, directory, leaf, claim, ret_ticket);
     }
     const struct entry *entry = lockspace_entry_find(directory, leaf);
     if (entry && entry->type == ENTRY_DIRECTORY) {
@@ -243,7 +244,7 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     struct ticket *obstacle = entry && entry->type == ENTRY_SEQUENCE ? entry->ticket : NULL;
     if (!obstacle) {
         t = lockspace_ticket_new(claim);
-        obstacle = clear_way(space, now, directory, leaf, t);
+        obstacle = lockspace_clear_way(space, now, directory, leaf, t);
     }
     if (obstacle && (!t || !claim->wait)) {
         if (ret_holder) {
@@ -260,11 +261,12 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
         t->entry = lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
     }
     *ret_ticket = &t->head;
-    return append(space, now, t, claim, !obstacle);
+    return lockspace_append(space, now, t, claim, !obstacle);
 }
 
 /* Of those that hold the one with the lowest range, or else the first that waits. */
-static struct ticket *lowest_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t)
+static struct ticket *lockspace_lowest_obstacle(struct lockspace *space, const struct entry *place,
+                                                const struct ticket *t)
 {
     struct ticket *lowest = lockspace_obstacle(space, place, t), *next;
     struct way way = {0};
@@ -294,7 +296,7 @@ void lockspace_test(struct lockspace *space, const char *name, const struct back
     if (entry->type == ENTRY_SEQUENCE) {
         obstacle = lockspace_conflict(entry, entry->ticket, t) ? entry->ticket : NULL;
     } else {
-        obstacle = lowest_obstacle(space, entry, t);
+        obstacle = lockspace_lowest_obstacle(space, entry, t);
     }
     if (obstacle) {
         lockspace_describe(obstacle, ret_info);
@@ -305,7 +307,7 @@ void lockspace_test(struct lockspace *space, const char *name, const struct back
 /* Changes */
 
 /* A holder besides `t` that the claim excludes. */
-static struct ticket *excluded_holder(const struct ticket *t, const struct ticket *wanted)
+static struct ticket *lockspace_excluded_holder(const struct ticket *t, const struct ticket *wanted)
 {
     const struct entry *place = lockspace_place(t);
     const struct queue *q = lockspace_queue(place);
@@ -321,7 +323,8 @@ static struct ticket *excluded_holder(const struct ticket *t, const struct ticke
 /* Whether holders other than `t` exclude what it is to become.  Those that have
  * expired are ended.  In a sequence the holders before it leave room for `width`
  * exclusive ones, but none for one among shared ones. */
-static bool may_convert(struct lockspace *space, clock_ms now, struct ticket *t, const struct backend_claim *claim)
+static bool lockspace_may_convert(struct lockspace *space, clock_ms now, struct ticket *t,
+                                  const struct backend_claim *claim)
 {
     const struct entry *place = lockspace_place(t);
     if (place->type == ENTRY_DIRECTORY) {
@@ -332,7 +335,7 @@ static bool may_convert(struct lockspace *space, clock_ms now, struct ticket *t,
     }
     struct ticket *wanted = lockspace_ticket_new(claim);
     struct ticket *other;
-    while ((other = excluded_holder(t, wanted)) && other->head.deadline <= now) {
+    while ((other = lockspace_excluded_holder(t, wanted)) && other->head.deadline <= now) {
         lockspace_end_ticket(space, now, other, BACKEND_EXPIRED);
     }
     lockspace_ticket_free(&wanted->head);
@@ -351,7 +354,7 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
         return BACKEND_INVALID;
     }
-    if (t->head.held && !may_convert(space, now, t, &wanted)) {
+    if (t->head.held && !lockspace_may_convert(space, now, t, &wanted)) {
         return BACKEND_BUSY;
     }
     skiplist_remove(&space->agenda, t);
@@ -388,7 +391,7 @@ void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticke
 }
 
 /* The first holder of the place, though not `but` while its term lasts. */
-static struct ticket *other_holder(const struct entry *place, clock_ms now, const struct ticket *but)
+static struct ticket *lockspace_other_holder(const struct entry *place, clock_ms now, const struct ticket *but)
 {
     const struct queue *q = lockspace_queue(place);
     struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
@@ -401,9 +404,10 @@ static struct ticket *other_holder(const struct entry *place, clock_ms now, cons
 
 /* Where a ticket is to move: *ret_entry is what is there, of which only `replaced`
  * holds, its own place, or NULL. */
-static enum backend_result find_target(struct lockspace *space, clock_ms now, const struct ticket *t, const char *name,
-                                       const struct ticket *replaced, struct directory **ret_directory,
-                                       const char **ret_leaf, struct entry **ret_entry)
+static enum backend_result lockspace_find_target(struct lockspace *space, clock_ms now, const struct ticket *t,
+                                                 const char *name, const struct ticket *replaced,
+                                                 struct directory **ret_directory, const char **ret_leaf,
+                                                 struct entry **ret_entry)
 {
     enum backend_result result = lockspace_locate(space, name, ret_directory, ret_leaf);
     if (result != BACKEND_OK || t->entry->type == ENTRY_SEQUENCE) {
@@ -417,7 +421,7 @@ static enum backend_result find_target(struct lockspace *space, clock_ms now, co
         if (target->type == ENTRY_DIRECTORY) {
             return BACKEND_IS_DIRECTORY;
         }
-        struct ticket *holder = other_holder(target, now, replaced);
+        struct ticket *holder = lockspace_other_holder(target, now, replaced);
         if (!holder) {
             break;
         }
@@ -436,8 +440,8 @@ enum backend_result lockspace_may_rename(struct lockspace *space, clock_ms now, 
     struct directory *directory = NULL;
     const char *leaf = NULL;
     struct entry *target = NULL;
-    return find_target(space, now, (struct ticket *)ticket, name, (const struct ticket *)replaced, &directory, &leaf,
-                       &target);
+    return lockspace_find_target(space, now, (struct ticket *)ticket, name, (const struct ticket *)replaced, &directory,
+                                 &leaf, &target);
 }
 
 enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
@@ -448,7 +452,7 @@ enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, stru
     const char *leaf = NULL;
     struct entry *place = t->entry, *target = NULL;
     enum backend_result result =
-        find_target(space, now, t, name, (const struct ticket *)replaced, &directory, &leaf, &target);
+        lockspace_find_target(space, now, t, name, (const struct ticket *)replaced, &directory, &leaf, &target);
     if (result != BACKEND_OK || target == place) {
         return result;
     }
@@ -476,7 +480,7 @@ enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, stru
 clock_ms lockspace_next(const struct lockspace *space)
 {
     const struct ticket *t = lockspace_ticket(skiplist_first(&space->agenda));
-    return t ? next_event(t) : CLOCK_NEVER;
+    return t ? lockspace_next_event(t) : CLOCK_NEVER;
 }
 
 size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)

@@ -1,7 +1,7 @@
 /* names: what can be asked of names and directories. */
 #include "backend/lockspace/private.h"
 
-static void free_tickets(struct skiplist *list)
+static void names_free_tickets(struct skiplist *list)
 {
     for (struct skiplist_node *node = skiplist_first(list); node; node = skiplist_next(node)) {
         struct ticket *t = lockspace_ticket(node);
@@ -19,8 +19,8 @@ void lockspace_tree_free(struct lockspace *space)
             directory = entry->directory;
         } else if (entry) {
             if (entry->type == ENTRY_QUEUE) {
-                free_tickets(&entry->queue->holders);
-                free_tickets(&entry->queue->waiters);
+                names_free_tickets(&entry->queue->holders);
+                names_free_tickets(&entry->queue->waiters);
                 lockspace_queue_free(entry->queue);
             } else if (entry->type == ENTRY_SINGLE) {
                 entry->ticket->entry = NULL;
@@ -30,8 +30,8 @@ void lockspace_tree_free(struct lockspace *space)
         } else {
             struct directory *parent = directory->entry->parent;
             if (directory->queue) {
-                free_tickets(&directory->queue->holders);
-                free_tickets(&directory->queue->waiters);
+                names_free_tickets(&directory->queue->holders);
+                names_free_tickets(&directory->queue->waiters);
                 lockspace_queue_free(directory->queue);
             }
             lockspace_directory_free(space, directory);
@@ -58,20 +58,20 @@ enum backend_result lockspace_mkdir(struct lockspace *space, const char *name,
 }
 
 /* An entry that a listing tells of: not one that is only refused for a delay. */
-static bool is_visible(const struct entry *entry)
+static bool names_is_visible(const struct entry *entry)
 {
     return entry->type == ENTRY_DIRECTORY || entry->type == ENTRY_SEQUENCE || entry->counted;
 }
 
-static struct skiplist_node *next_visible(struct skiplist_node *node)
+static struct skiplist_node *names_next_visible(struct skiplist_node *node)
 {
-    while (node && !is_visible(skiplist_item(node))) {
+    while (node && !names_is_visible(skiplist_item(node))) {
         node = skiplist_next(node);
     }
     return node;
 }
 
-static void free_blocker(struct lockspace *space, struct entry *place)
+static void names_free_blocker(struct lockspace *space, struct entry *place)
 {
     struct queue *q = lockspace_queue(place);
     struct ticket *t = q ? lockspace_ticket(skiplist_first(&q->holders)) : place->ticket;
@@ -89,14 +89,14 @@ enum backend_result lockspace_rmdir(struct lockspace *space, const char *name)
     if (directory == space->root) {
         return BACKEND_INVALID;
     }
-    if (next_visible(skiplist_first(&directory->entries))) {
+    if (names_next_visible(skiplist_first(&directory->entries))) {
         return BACKEND_NOT_EMPTY;
     }
     while (skiplist_length(&directory->entries) > 0) {
-        free_blocker(space, skiplist_item(skiplist_first(&directory->entries)));
+        names_free_blocker(space, skiplist_item(skiplist_first(&directory->entries)));
     }
     while (directory->queue) {
-        free_blocker(space, directory->entry);
+        names_free_blocker(space, directory->entry);
     }
     lockspace_directory_free(space, directory);
     return BACKEND_OK;
@@ -142,7 +142,7 @@ void lockspace_describe(const struct ticket *t, struct backend_info *ret_info)
     }
 }
 
-static void describe_directory(const struct directory *directory, struct backend_info *ret_info)
+static void names_describe_directory(const struct directory *directory, struct backend_info *ret_info)
 {
     const struct queue *q = directory->queue;
     *ret_info = (struct backend_info){
@@ -164,11 +164,11 @@ void lockspace_stat(struct lockspace *space, const char *name, struct backend_in
         entry = lockspace_entry_find(directory, leaf);
     }
     *ret_info = (struct backend_info){.type = BACKEND_NOTHING};
-    if (!entry || !is_visible(entry)) {
+    if (!entry || !names_is_visible(entry)) {
         return;
     }
     if (entry->type == ENTRY_DIRECTORY) {
-        describe_directory(entry->directory, ret_info);
+        names_describe_directory(entry->directory, ret_info);
     } else {
         lockspace_describe(entry->type == ENTRY_SEQUENCE ? entry->ticket : lockspace_first_holder(entry), ret_info);
     }
@@ -183,8 +183,8 @@ int lockspace_list(struct lockspace *space, const char *name, const char *after,
         return -(int)result;
     }
     int count = 0;
-    struct skiplist_node *node = next_visible(lockspace_entry_after(directory, after));
-    for (; node && (size_t)count < max; node = next_visible(skiplist_next(node))) {
+    struct skiplist_node *node = names_next_visible(lockspace_entry_after(directory, after));
+    for (; node && (size_t)count < max; node = names_next_visible(skiplist_next(node))) {
         const struct entry *entry = skiplist_item(node);
         ret_entries[count++] = (struct backend_entry){
             .name = entry->name,

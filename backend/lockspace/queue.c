@@ -8,7 +8,7 @@
  */
 #include "backend/lockspace/private.h"
 
-static bool is_partial(const struct ticket *t)
+static bool queue_is_partial(const struct ticket *t)
 {
     return lockspace_start(t) != 0 || lockspace_end(t) != BACKEND_RANGE_MAX;
 }
@@ -35,7 +35,7 @@ void lockspace_queue_free(struct queue *q)
 }
 
 /* The queue of a place; made, and the ticket that was alone moved to it. */
-static struct queue *obtain_queue(struct lockspace *space, struct entry *place)
+static struct queue *queue_obtain(struct lockspace *space, struct entry *place)
 {
     struct queue *q = lockspace_queue(place);
     if (q) {
@@ -54,12 +54,12 @@ static struct queue *obtain_queue(struct lockspace *space, struct entry *place)
     skiplist_insert(&q->holders, t);
     q->granted = t->head.fence;
     q->exclusive = lockspace_shared(t) ? 0 : 1;
-    q->partial = is_partial(t);
+    q->partial = queue_is_partial(t);
     q->blockers = t->head.kind == LOCKSPACE_BLOCKER;
     return q;
 }
 
-static void set_counted(struct lockspace *space, struct entry *entry, bool counted)
+static void queue_set_counted(struct lockspace *space, struct entry *entry, bool counted)
 {
     space->locks += (uint64_t)counted - (uint64_t)entry->counted;
     entry->counted = counted;
@@ -83,7 +83,7 @@ void lockspace_link(struct lockspace *space, struct ticket *t)
     uint32_t kin = lockspace_group_join(space, t);
     if (q) {
         q->exclusive += t->head.held && !lockspace_shared(t);
-        q->partial += is_partial(t);
+        q->partial += queue_is_partial(t);
         q->blockers += t->head.kind == LOCKSPACE_BLOCKER;
         q->kin += kin;
     }
@@ -95,13 +95,13 @@ void lockspace_unlink(struct lockspace *space, struct ticket *t)
     uint32_t kin = lockspace_group_leave(space, t);
     if (q) {
         q->exclusive -= t->head.held && !lockspace_shared(t);
-        q->partial -= is_partial(t);
+        q->partial -= queue_is_partial(t);
         q->blockers -= t->head.kind == LOCKSPACE_BLOCKER;
         q->kin -= kin;
     }
 }
 
-static void count_waiting(struct lockspace *space, const struct ticket *t, int change)
+static void queue_count_waiting(struct lockspace *space, const struct ticket *t, int change)
 {
     struct entry *place = lockspace_place(t);
     struct directory *directory = place->type == ENTRY_DIRECTORY ? place->directory : place->parent;
@@ -116,15 +116,15 @@ void lockspace_join(struct lockspace *space, struct ticket *t, bool held)
     if (place->type == ENTRY_SINGLE && !place->ticket) {
         place->ticket = t; /* nothing that waits is ever alone */
     } else {
-        struct queue *q = obtain_queue(space, place);
+        struct queue *q = queue_obtain(space, place);
         skiplist_insert(held ? &q->holders : &q->waiters, t);
         q->granted = held ? MAX(q->granted, t->head.fence) : q->granted;
     }
     lockspace_link(space, t);
     skiplist_insert(&space->agenda, t);
-    count_waiting(space, t, !held);
+    queue_count_waiting(space, t, !held);
     if (t->entry->type == ENTRY_SEQUENCE) {
-        set_counted(space, t->entry, held);
+        queue_set_counted(space, t->entry, held);
     }
 }
 
@@ -139,9 +139,9 @@ void lockspace_leave(struct lockspace *space, struct ticket *t)
     } else {
         place->ticket = NULL;
     }
-    count_waiting(space, t, t->head.held ? 0 : -1);
+    queue_count_waiting(space, t, t->head.held ? 0 : -1);
     if (t->entry->type == ENTRY_SEQUENCE) {
-        set_counted(space, t->entry, false);
+        queue_set_counted(space, t->entry, false);
     }
 }
 
@@ -156,7 +156,7 @@ void lockspace_finish(struct lockspace *space, struct ticket *t)
 }
 
 /* A process that was forked has a party of its own on the handles it inherited. */
-static bool is_kin(const struct scope *x, const struct scope *y)
+static bool queue_is_kin(const struct scope *x, const struct scope *y)
 {
     bool handle = x->handle && x->handle == y->handle && !(x->party && y->party);
     return handle || (x->party && x->party == y->party);
@@ -171,11 +171,11 @@ bool lockspace_conflict(const struct entry *place, const struct ticket *a, const
     if (!x || !y || place->type == ENTRY_DIRECTORY) {
         return true;
     }
-    return !is_kin(x, y) && x->start <= y->end && y->start <= x->end;
+    return !queue_is_kin(x, y) && x->start <= y->end && y->start <= x->end;
 }
 
-static struct group *kin_of(struct lockspace *space, const struct entry *place, const struct ticket *t,
-                            enum group_kind kind)
+static struct group *queue_kin_of(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                                  enum group_kind kind)
 {
     uint64_t id = !t->scope ? 0 : kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
     return id ? lockspace_group(space, kind, id, place) : NULL;
@@ -190,11 +190,11 @@ bool lockspace_is_plain(struct lockspace *space, const struct entry *place, cons
     if (t->head.fence < space->next_fence) {
         return true;
     }
-    return !(q->partial && is_partial(t)) && !kin_of(space, place, t, GROUP_HANDLE) &&
-           !kin_of(space, place, t, GROUP_PARTY);
+    return !(q->partial && queue_is_partial(t)) && !queue_kin_of(space, place, t, GROUP_HANDLE) &&
+           !queue_kin_of(space, place, t, GROUP_PARTY);
 }
 
-static struct ticket *first_exclusive(const struct skiplist *list)
+static struct ticket *queue_first_exclusive(const struct skiplist *list)
 {
     struct skiplist_node *node = skiplist_first(list);
     while (node && lockspace_shared(lockspace_ticket(node))) {
@@ -203,10 +203,10 @@ static struct ticket *first_exclusive(const struct skiplist *list)
     return lockspace_ticket(node);
 }
 
-static struct ticket *obstacle_by_count(const struct queue *q, const struct ticket *t)
+static struct ticket *queue_obstacle_by_count(const struct queue *q, const struct ticket *t)
 {
     struct ticket *holder = !lockspace_shared(t) ? lockspace_ticket(skiplist_first(&q->holders))
-                            : q->exclusive       ? first_exclusive(&q->holders)
+                            : q->exclusive       ? queue_first_exclusive(&q->holders)
                                                  : NULL;
     if (holder) {
         return holder;
@@ -216,7 +216,7 @@ static struct ticket *obstacle_by_count(const struct queue *q, const struct tick
 }
 
 /* How many hold, or wait before `t`, which does not hold. */
-static uint32_t waiting_rank(const struct queue *q, const struct ticket *t)
+static uint32_t queue_waiting_rank(const struct queue *q, const struct ticket *t)
 {
     return skiplist_length(&q->holders) + skiplist_rank(&q->waiters, t);
 }
@@ -224,7 +224,7 @@ static uint32_t waiting_rank(const struct queue *q, const struct ticket *t)
 uint32_t lockspace_position(const struct ticket *t)
 {
     const struct queue *q = lockspace_queue(lockspace_place(t));
-    return t->head.held ? skiplist_rank(&q->holders, t) : waiting_rank(q, t);
+    return t->head.held ? skiplist_rank(&q->holders, t) : queue_waiting_rank(q, t);
 }
 
 /* In a sequence, of a ticket that does not hold: all that hold and all that wait
@@ -232,19 +232,19 @@ uint32_t lockspace_position(const struct ticket *t)
  * that of a shared one stands who waits before it, an exclusive holder before it,
  * and one behind it if they are that many.  Holders behind it were let in while
  * the width, or its own mode, was another. */
-static struct ticket *obstacle_in_sequence(const struct entry *place, const struct ticket *t)
+static struct ticket *queue_obstacle_in_sequence(const struct entry *place, const struct ticket *t)
 {
     const struct queue *q = place->directory->queue;
     if (!q) {
         return NULL;
     }
-    bool room = waiting_rank(q, t) < place->directory->attributes.width;
+    bool room = queue_waiting_rank(q, t) < place->directory->attributes.width;
     struct ticket *waiter = lockspace_ticket(skiplist_first(&q->waiters));
     if (!lockspace_shared(t)) {
         struct ticket *holder = lockspace_ticket(skiplist_first(&q->holders));
         return room ? NULL : holder ? holder : waiter;
     }
-    struct ticket *holder = q->exclusive ? first_exclusive(&q->holders) : NULL;
+    struct ticket *holder = q->exclusive ? queue_first_exclusive(&q->holders) : NULL;
     if (holder && (!room || lockspace_compare_tickets(holder, t) < 0)) {
         return holder;
     }
@@ -253,13 +253,13 @@ static struct ticket *obstacle_in_sequence(const struct entry *place, const stru
 
 /* Whether `waiter` waits for kin of `t`: it cannot go on before `t` does, so it
  * does not stand in its way. */
-static bool outranks(struct lockspace *space, const struct entry *place, const struct ticket *t,
-                     const struct ticket *waiter)
+static bool queue_outranks(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                           const struct ticket *waiter)
 {
     for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
-        struct group *group = kin_of(space, place, t, kind);
+        struct group *group = queue_kin_of(space, place, t, kind);
         for (struct ticket *k = group ? group->first : NULL; k; k = k->scope->next[kind]) {
-            if (k->head.held && k != t && is_kin(k->scope, t->scope) && lockspace_conflict(place, k, waiter)) {
+            if (k->head.held && k != t && queue_is_kin(k->scope, t->scope) && lockspace_conflict(place, k, waiter)) {
                 return true;
             }
         }
@@ -290,7 +290,7 @@ struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct ent
             return NULL;
         }
         way->node = skiplist_next(way->node);
-        if (u != t && lockspace_conflict(place, u, t) && (u->head.held || !outranks(space, place, t, u))) {
+        if (u != t && lockspace_conflict(place, u, t) && (u->head.held || !queue_outranks(space, place, t, u))) {
             return u;
         }
     }
@@ -299,11 +299,11 @@ struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct ent
 struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t)
 {
     if (place->type == ENTRY_DIRECTORY) {
-        return obstacle_in_sequence(place, t);
+        return queue_obstacle_in_sequence(place, t);
     }
     const struct queue *q = lockspace_queue(place);
     if (q && lockspace_is_plain(space, place, q, t)) {
-        return obstacle_by_count(q, t);
+        return queue_obstacle_by_count(q, t);
     }
     struct way way = {0};
     return lockspace_next_obstacle(space, place, t, &way);
@@ -326,6 +326,6 @@ void lockspace_settle(struct lockspace *space, struct entry *place)
     if (place->type == ENTRY_SINGLE && !place->ticket) {
         lockspace_entry_free(space, place);
     } else if (place->type != ENTRY_DIRECTORY) {
-        set_counted(space, place, lockspace_first_holder(place) != NULL);
+        queue_set_counted(space, place, lockspace_first_holder(place) != NULL);
     }
 }

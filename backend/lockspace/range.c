@@ -8,8 +8,8 @@
 
 /* The FCNTL tickets that a party holds on a lock and that overlap start..end, or
  * that only touch it; but not `except`. */
-static GPtrArray *held_ranges(struct lockspace *space, const struct entry *place, uint64_t party, uint64_t start,
-                              uint64_t end, const struct ticket *except)
+static GPtrArray *range_held(struct lockspace *space, const struct entry *place, uint64_t party, uint64_t start,
+                             uint64_t end, const struct ticket *except)
 {
     GPtrArray *found = g_ptr_array_new();
     uint64_t from = start == 0 ? 0 : start - 1;
@@ -30,7 +30,7 @@ bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place
     return !g || g->count < LOCKSPACE_RANGES_MAX;
 }
 
-static void resize(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
+static void range_resize(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
 {
     lockspace_unlink(space, t);
     t->scope->start = start;
@@ -38,7 +38,7 @@ static void resize(struct lockspace *space, struct ticket *t, uint64_t start, ui
     lockspace_link(space, t);
 }
 
-static void drop(struct lockspace *space, struct ticket *t)
+static void range_drop(struct lockspace *space, struct ticket *t)
 {
     struct entry *ended = lockspace_entry_ended(t->entry);
     lockspace_leave(space, t);
@@ -52,15 +52,15 @@ static void drop(struct lockspace *space, struct ticket *t)
 
 /* Takes start..end, which overlaps it, from a ticket: what is left of it is a
  * smaller one, two, or none. */
-static void carve(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
+static void range_carve(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
 {
     uint64_t first = t->scope->start, last = t->scope->end;
     if (first >= start && last <= end) {
-        drop(space, t);
+        range_drop(space, t);
     } else if (first >= start) {
-        resize(space, t, end + 1, last);
+        range_resize(space, t, end + 1, last);
     } else {
-        resize(space, t, first, start - 1);
+        range_resize(space, t, first, start - 1);
         if (last > end) {
             lockspace_join(space, lockspace_ticket_piece(space, t, end + 1, last), true);
         }
@@ -76,22 +76,22 @@ bool lockspace_range_replace(struct lockspace *space, struct ticket *t)
     uint64_t start = t->scope->start, end = t->scope->end;
     uint64_t from = start, to = end;
     bool replaced = false;
-    GPtrArray *ranges = held_ranges(space, place, t->scope->party, start, end, t);
+    GPtrArray *ranges = range_held(space, place, t->scope->party, start, end, t);
     for (guint i = 0; i < ranges->len; i++) {
         struct ticket *other = ranges->pdata[i];
         if (other->head.mode == t->head.mode) {
             from = MIN(from, other->scope->start);
             to = MAX(to, other->scope->end);
-            drop(space, other);
+            range_drop(space, other);
             replaced = true;
         } else if (other->scope->start <= end && other->scope->end >= start) {
-            carve(space, other, start, end);
+            range_carve(space, other, start, end);
             replaced = true;
         }
     }
     g_ptr_array_free(ranges, TRUE);
     if (from != start || to != end) {
-        resize(space, t, from, to);
+        range_resize(space, t, from, to);
     }
     return replaced;
 }
@@ -99,7 +99,7 @@ bool lockspace_range_replace(struct lockspace *space, struct ticket *t)
 enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t party,
                                          uint64_t start, uint64_t end)
 {
-    GPtrArray *ranges = held_ranges(space, place, party, start, end, NULL);
+    GPtrArray *ranges = range_held(space, place, party, start, end, NULL);
     if (ranges->len == 1 && !lockspace_range_may_grow(space, place, party)) {
         const struct ticket *t = ranges->pdata[0];
         if (t->scope->start < start && t->scope->end > end) {
@@ -110,7 +110,7 @@ enum backend_result lockspace_range_take(struct lockspace *space, const struct e
     for (guint i = 0; i < ranges->len; i++) {
         struct ticket *t = ranges->pdata[i];
         if (t->scope->start <= end && t->scope->end >= start) {
-            carve(space, t, start, end);
+            range_carve(space, t, start, end);
         }
     }
     g_ptr_array_free(ranges, TRUE);
@@ -118,7 +118,7 @@ enum backend_result lockspace_range_take(struct lockspace *space, const struct e
 }
 
 /* Adds a ticket to those whose way is to be looked at, once in a search. */
-static void follow(struct lockspace *space, GPtrArray *open, struct ticket *t)
+static void range_follow(struct lockspace *space, GPtrArray *open, struct ticket *t)
 {
     if (t->scope->search != space->search) {
         t->scope->search = space->search;
@@ -127,13 +127,13 @@ static void follow(struct lockspace *space, GPtrArray *open, struct ticket *t)
 }
 
 /* What a party holds it may keep for as long as anything for which it waits. */
-static void follow_party(struct lockspace *space, GPtrArray *open, uint64_t party)
+static void range_follow_party(struct lockspace *space, GPtrArray *open, uint64_t party)
 {
     struct group *g = lockspace_group(space, GROUP_WAITING, party, NULL);
     if (g->search != space->search) {
         g->search = space->search;
         for (struct ticket *t = g->first; t; t = t->scope->next[GROUP_WAITING]) {
-            follow(space, open, t);
+            range_follow(space, open, t);
         }
     }
 }
@@ -161,11 +161,11 @@ bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
             uint64_t party = lockspace_party(obstacle);
             budget--;
             if (party && !obstacle->head.held) {
-                follow(space, open, obstacle);
+                range_follow(space, open, obstacle);
             } else if (party == self) {
                 found = true;
             } else if (party) {
-                follow_party(space, open, party);
+                range_follow_party(space, open, party);
             }
         }
     }

@@ -19,7 +19,7 @@ struct visit {
     void *arg;
 };
 
-static void enter(struct visit *v, struct directory *directory, size_t length)
+static void visit_enter(struct visit *v, struct directory *directory, size_t length)
 {
     v->directory = directory;
     v->node = skiplist_first(&directory->entries);
@@ -27,10 +27,10 @@ static void enter(struct visit *v, struct directory *directory, size_t length)
 }
 
 /* Goes to the first entry after the path: into it, if it is a directory. */
-static void resume(struct lockspace *space, struct visit *v)
+static void visit_resume(struct lockspace *space, struct visit *v)
 {
     char *component = v->path;
-    enter(v, space->root, 0);
+    visit_enter(v, space->root, 0);
     while (*component) {
         char *end = component + strcspn(component, "/");
         bool last = *end == '\0';
@@ -40,7 +40,7 @@ static void resume(struct lockspace *space, struct visit *v)
             v->node = lockspace_entry_after(v->directory, component);
             return;
         }
-        enter(v, entry->directory, (size_t)(end - v->path));
+        visit_enter(v, entry->directory, (size_t)(end - v->path));
         if (last) {
             return;
         }
@@ -50,7 +50,7 @@ static void resume(struct lockspace *space, struct visit *v)
 }
 
 /* Back to the parent, behind the directory that is done. */
-static void ascend(struct visit *v)
+static void visit_ascend(struct visit *v)
 {
     const struct entry *done = v->directory->entry;
     v->directory = done->parent;
@@ -60,7 +60,7 @@ static void ascend(struct visit *v)
 }
 
 /* The path becomes that of an entry in the directory; its length, or 0 if there is no room. */
-static size_t append(struct visit *v, const struct entry *entry)
+static size_t visit_append(struct visit *v, const struct entry *entry)
 {
     size_t slash = v->length > 0, name = strlen(entry->name), length = v->length + slash + name;
     if (length >= v->size) {
@@ -73,7 +73,7 @@ static size_t append(struct visit *v, const struct entry *entry)
     return length;
 }
 
-static void tell_ticket(struct visit *v, struct ticket *t)
+static void visit_ticket(struct visit *v, struct ticket *t)
 {
     if (t->head.kind == BACKEND_LEASE) {
         v->tell_lease(v->arg, v->path, &t->head);
@@ -85,18 +85,18 @@ static void visit_entry(struct visit *v, struct entry *entry, size_t length)
     switch ((enum entry_type)entry->type) {
     case ENTRY_DIRECTORY:
         v->tell_directory(v->arg, v->path, &entry->directory->attributes);
-        enter(v, entry->directory, length);
+        visit_enter(v, entry->directory, length);
         break;
     case ENTRY_QUEUE:
         for (struct skiplist_node *n = skiplist_first(&entry->queue->holders); n; n = skiplist_next(n)) {
-            tell_ticket(v, lockspace_ticket(n));
+            visit_ticket(v, lockspace_ticket(n));
         }
         for (struct skiplist_node *n = skiplist_first(&entry->queue->waiters); n; n = skiplist_next(n)) {
-            tell_ticket(v, lockspace_ticket(n));
+            visit_ticket(v, lockspace_ticket(n));
         }
         break;
     default:
-        tell_ticket(v, entry->ticket);
+        visit_ticket(v, entry->ticket);
     }
 }
 
@@ -110,17 +110,17 @@ size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size
     if (*cursor == '\0') {
         directory(arg, "", &space->root->attributes);
     }
-    resume(space, &v);
+    visit_resume(space, &v);
     while (count < max) {
         while (!v.node && v.directory != space->root) {
-            ascend(&v);
+            visit_ascend(&v);
         }
         if (!v.node) {
             break;
         }
         struct entry *entry = skiplist_item(v.node);
         v.node = skiplist_next(v.node);
-        size_t length = append(&v, entry);
+        size_t length = visit_append(&v, entry);
         if (length > 0) {
             visit_entry(&v, entry, length);
             count++;
@@ -130,7 +130,7 @@ size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size
 }
 
 /* The number in the name of a sequence ticket; false if it has none. */
-static bool parse_number(const char *leaf, uint64_t *ret_number)
+static bool restore_number(const char *leaf, uint64_t *ret_number)
 {
     const char *dash = strrchr(leaf, '-');
     return dash && dash[1] && strspn(dash + 1, "0123456789") == strlen(dash + 1) &&
@@ -145,7 +145,7 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
     const char *leaf = NULL;
     uint64_t number = 0;
     enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
-    if (result != BACKEND_OK || (claim->sequence && !parse_number(leaf, &number))) {
+    if (result != BACKEND_OK || (claim->sequence && !restore_number(leaf, &number))) {
         return result == BACKEND_OK ? BACKEND_INVALID : result;
     }
     struct entry *entry = lockspace_entry_find(directory, leaf);

@@ -13,7 +13,7 @@ int lockspace_compare_tickets(const void *a, const void *b)
     return (p > q) - (p < q);
 }
 
-static void set_bytes(GBytes **bytes, GBytes *value)
+static void ticket_set_bytes(GBytes **bytes, GBytes *value)
 {
     GBytes *old = *bytes;
     *bytes = value ? g_bytes_ref(value) : NULL;
@@ -53,8 +53,8 @@ struct ticket *lockspace_ticket_new(const struct backend_claim *claim)
     t->head.kind = (uint8_t)claim->kind;
     t->head.mode = (uint8_t)claim->mode;
     t->due = CLOCK_NEVER;
-    set_bytes(&t->meta, claim->meta);
-    set_bytes(&t->content, claim->content);
+    ticket_set_bytes(&t->meta, claim->meta);
+    ticket_set_bytes(&t->content, claim->content);
     lockspace_set_scope(t, claim);
     return t;
 }
@@ -67,8 +67,8 @@ struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct tick
     piece->scope->end = end;
     piece->scope->part = ++space->next_part;
     piece->meta = piece->content = NULL;
-    set_bytes(&piece->meta, t->meta);
-    set_bytes(&piece->content, t->content);
+    ticket_set_bytes(&piece->meta, t->meta);
+    ticket_set_bytes(&piece->content, t->content);
     return piece;
 }
 
@@ -81,8 +81,8 @@ void lockspace_ticket_free(struct backend_ticket *ticket)
     if (t->entry && (t->entry->type == ENTRY_ENDED || t->entry->type == ENTRY_ENDED_SEQUENCE)) {
         g_free(t->entry);
     }
-    set_bytes(&t->meta, NULL);
-    set_bytes(&t->content, NULL);
+    ticket_set_bytes(&t->meta, NULL);
+    ticket_set_bytes(&t->content, NULL);
     g_free(t->scope);
     g_free(t);
 }
@@ -113,10 +113,10 @@ void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const
     struct ticket *t = (struct ticket *)ticket;
     (void)space;
     if (change->set & BACKEND_SET_META) {
-        set_bytes(&t->meta, change->meta);
+        ticket_set_bytes(&t->meta, change->meta);
     }
     if (change->set & BACKEND_SET_CONTENT) {
-        set_bytes(&t->content, change->content);
+        ticket_set_bytes(&t->content, change->content);
     }
 }
 

@@ -17,13 +17,13 @@ uint32_t lockspace_random(struct lockspace *space)
     return x ^ (x >> 16);
 }
 
-static int compare_entries(const void *a, const void *b)
+static int tree_compare(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
     return strcmp(x->name, y->name);
 }
 
-static int probe_leaf(const void *item, const void *key)
+static int tree_probe_leaf(const void *item, const void *key)
 {
     const struct entry *entry = item;
     return strcmp(entry->name, key);
@@ -35,7 +35,7 @@ struct component {
     size_t length;
 };
 
-static int probe_component(const void *item, const void *key)
+static int tree_probe_component(const void *item, const void *key)
 {
     const struct entry *entry = item;
     const struct component *c = key;
@@ -45,12 +45,12 @@ static int probe_component(const void *item, const void *key)
 
 struct entry *lockspace_entry_find(const struct directory *directory, const char *leaf)
 {
-    return skiplist_find(&directory->entries, probe_leaf, leaf);
+    return skiplist_find(&directory->entries, tree_probe_leaf, leaf);
 }
 
 struct skiplist_node *lockspace_entry_after(const struct directory *directory, const char *leaf)
 {
-    return skiplist_seek(&directory->entries, probe_leaf, leaf, true);
+    return skiplist_seek(&directory->entries, tree_probe_leaf, leaf, true);
 }
 
 enum backend_result lockspace_locate(const struct lockspace *space, const char *name, struct directory **ret_directory,
@@ -63,7 +63,7 @@ enum backend_result lockspace_locate(const struct lockspace *space, const char *
         if (c.length == 0) {
             return BACKEND_INVALID;
         }
-        const struct entry *entry = skiplist_find(&directory->entries, probe_component, &c);
+        const struct entry *entry = skiplist_find(&directory->entries, tree_probe_component, &c);
         if (!entry) {
             return BACKEND_MISSING;
         }
@@ -80,7 +80,7 @@ enum backend_result lockspace_locate(const struct lockspace *space, const char *
     return BACKEND_OK;
 }
 
-static struct entry *entry_alloc(struct directory *parent, const char *leaf, enum entry_type type)
+static struct entry *tree_entry_alloc(struct directory *parent, const char *leaf, enum entry_type type)
 {
     size_t size = strlen(leaf) + 1;
     struct entry *entry = g_malloc(offsetof(struct entry, name) + size);
@@ -94,7 +94,7 @@ static struct entry *entry_alloc(struct directory *parent, const char *leaf, enu
 
 struct entry *lockspace_entry_new(struct directory *directory, const char *leaf, enum entry_type type)
 {
-    struct entry *entry = entry_alloc(directory, leaf, type);
+    struct entry *entry = tree_entry_alloc(directory, leaf, type);
     skiplist_insert(&directory->entries, entry);
     return entry;
 }
@@ -107,7 +107,7 @@ void lockspace_entry_free(struct lockspace *space, struct entry *entry)
 }
 
 /* The bytes of an entry's whole path, without a NUL. */
-static size_t path_length(const struct entry *entry)
+static size_t tree_path_length(const struct entry *entry)
 {
     size_t length = strlen(entry->name);
     for (const struct directory *d = entry->parent; d && d->entry->parent; d = d->entry->parent) {
@@ -117,7 +117,7 @@ static size_t path_length(const struct entry *entry)
 }
 
 /* Writes the path, from its end to its beginning. */
-static void path_write(const struct entry *entry, char *path, size_t length)
+static void tree_path_write(const struct entry *entry, char *path, size_t length)
 {
     char *at = path + length;
     *at = '\0';
@@ -134,24 +134,24 @@ static void path_write(const struct entry *entry, char *path, size_t length)
 
 struct entry *lockspace_entry_ended(const struct entry *entry)
 {
-    size_t length = path_length(entry);
+    size_t length = tree_path_length(entry);
     struct entry *ended = g_malloc(offsetof(struct entry, name) + length + 1);
     ended->parent = NULL;
     ended->ticket = NULL;
     ended->type = entry->type == ENTRY_SEQUENCE ? ENTRY_ENDED_SEQUENCE : ENTRY_ENDED;
     ended->counted = false;
-    path_write(entry, ended->name, length);
+    tree_path_write(entry, ended->name, length);
     return ended;
 }
 
 bool lockspace_ticket_name(const struct backend_ticket *ticket, char *buffer, size_t size)
 {
     const struct entry *entry = ((const struct ticket *)ticket)->entry;
-    size_t length = path_length(entry);
+    size_t length = tree_path_length(entry);
     if (length >= size) {
         return false;
     }
-    path_write(entry, buffer, length);
+    tree_path_write(entry, buffer, length);
     return true;
 }
 
@@ -174,9 +174,9 @@ struct directory *lockspace_directory_new(struct lockspace *space, struct direct
 {
     struct directory *directory = g_new0(struct directory, 1);
     directory->entry =
-        parent ? lockspace_entry_new(parent, leaf, ENTRY_DIRECTORY) : entry_alloc(NULL, leaf, ENTRY_DIRECTORY);
+        parent ? lockspace_entry_new(parent, leaf, ENTRY_DIRECTORY) : tree_entry_alloc(NULL, leaf, ENTRY_DIRECTORY);
     directory->entry->directory = directory;
-    skiplist_init(&directory->entries, compare_entries, lockspace_random(space));
+    skiplist_init(&directory->entries, tree_compare, lockspace_random(space));
     lockspace_directory_set(directory, attributes);
     return directory;
 }
