@@ -57,11 +57,14 @@ static void unmounter_let_go(int socket)
 /* Of root's rights it needs two: to unmount, and to find the way there. */
 static void unmounter_keep_rights(void)
 {
-    if (geteuid() == 0) {
-        capng_clear(CAPNG_SELECT_ALL);
-        capng_updatev(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET, CAP_SYS_ADMIN,
-                      CAP_DAC_READ_SEARCH, -1);
-        capng_apply(CAPNG_SELECT_ALL);
+    if (geteuid() != 0) {
+        return;
+    }
+    capng_clear(CAPNG_SELECT_ALL);
+    capng_updatev(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET, CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH,
+                  -1);
+    if (capng_apply(CAPNG_SELECT_ALL) != 0) {
+        log_warning("the process that unmounts keeps all its capabilities");
     }
 }
 
