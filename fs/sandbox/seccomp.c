@@ -5,7 +5,8 @@
  * process, since every lock would end with it.
  *
  * Threads are made with clone(2), whose flags can be looked at: clone3(2), whose
- * flags cannot, is not there, and so libc takes the older one.
+ * flags cannot, is not there, and so libc takes the older one.  It tries clone3(2)
+ * first, for each thread, so that one is refused without a line in the log.
  */
 #include "config.h"
 
@@ -287,6 +288,21 @@ static int seccomp_fill_unmounter(scmp_filter_ctx filter, enum sandbox_servers s
                : seccomp_allow_if(filter, seccomp_conditional_unmounter, G_N_ELEMENTS(seccomp_conditional_unmounter));
 }
 
+/* Whether it logs is a property of a whole filter, so what is refused in silence has one of its own. */
+static int seccomp_refuse_clone3(void)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    if (!filter) {
+        return -ENOMEM;
+    }
+    int result = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    if (result == 0) {
+        result = seccomp_load(filter);
+    }
+    seccomp_release(filter);
+    return result;
+}
+
 /* 1; 0: the kernel has none; or -errno. */
 static int seccomp_confine(int (*fill)(scmp_filter_ctx filter, enum sandbox_servers servers),
                            enum sandbox_servers servers)
@@ -294,13 +310,17 @@ static int seccomp_confine(int (*fill)(scmp_filter_ctx filter, enum sandbox_serv
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) < 0 && errno == EINVAL) {
         return 0; /* EFAULT would be a kernel that has them */
     }
-    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+    int result = seccomp_refuse_clone3();
+    scmp_filter_ctx filter = result == 0 ? seccomp_init(SCMP_ACT_ERRNO(ENOSYS)) : NULL;
     if (!filter) {
-        return -ENOMEM;
+        return result ? result : -ENOMEM;
     }
-    int result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, not a list */
+    result = seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a tree, not a list */
     if (result == 0) {
         result = fill(filter, servers);
+    }
+    if (result == 0) {
+        result = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone3), 0); /* for the filter before to refuse */
     }
     /* Kernels before 4.14 cannot log; that is all that they lack. */
     seccomp_attr_set(filter, SCMP_FLTATR_CTL_LOG, 1);

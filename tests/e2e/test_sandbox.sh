@@ -37,9 +37,9 @@ threads() { find "/proc/$1/task" -mindepth 1 -maxdepth 1 | wc -l; }
 unmounter_of() { pgrep -P "$1" -x leasefs-umount; }
 journal() { stat -c %i "$1/journal"; }
 
-# What the kernel's log says that the filter has refused this daemon, but for clone3, which libc tries first.
+# What the kernel's log says that the filter has refused this daemon.
 refused() {
-    dmesg 2>/dev/null | grep -E "type=1326 .* pid=$1 " | grep -vE 'syscall=435 '
+    dmesg 2>/dev/null | grep -E "type=1326 .* pid=$1 "
 }
 
 confined() { # PID
