@@ -63,7 +63,7 @@ if [ -n "$UUTILS_TOUCH" ]; then
     it "uutils touch makes one ticket"
     numbered job "$UUTILS_TOUCH" "$MNT/q/job-"
 else
-    skip "uutils touch makes one ticket" "no rust-coreutils"
+    say "no rust-coreutils: uutils touch is not tried"
 fi
 
 it "a name that ends in '-' is always free for a look-up"
@@ -82,7 +82,7 @@ expect_is "$(ls -U "$MNT/q" | sed -n '/^job-/p')" "$(ls "$MNT/q" | sed -n '/^job
 expect [ "$(ls "$MNT/q" | wc -l)" -eq "$number" ]
 
 it "a name is never used again: not after rm, nor after the last ticket is gone"
-rm "$MNT/q/$(ticket job $((number - 1)))" || fail rm
+rm "$MNT/q/$(ls -U "$MNT/q" | tail -1)" || fail rm
 numbered job touch "$MNT/q/job-"
 rm "$MNT"/q/*-*
 expect_is "$(queue q)" ""

@@ -75,7 +75,7 @@ static void waiters_expect_free(struct waiters *w)
         waiters_wrong(w, "the lock is not free afterwards");
     }
     close(fd);
-    int64_t limit = stress_now() + STRESS_SECOND;
+    int64_t limit = stress_now() + 10 * STRESS_SECOND;
     while (stress_is_fuse(w->directory) && stat(w->path, &st) == 0) {
         if (stress_now() > limit) {
             waiters_wrong(w, "the name does not go");
@@ -196,7 +196,6 @@ static void waiters_start_all(struct waiters *w, const char *const options[2])
     for (uint32_t i = 0; i < w->count; i++) {
         w->children[i] = waiters_start_flock(w, options);
     }
-    stress_await_waiters(w->path, w->count);
 }
 
 /* From `began` until no more than `count` wait. */
@@ -237,6 +236,7 @@ static void waiters_leave_by_signal(struct waiters *w, const char *how, int sign
 {
     int64_t longest = 0;
     waiters_start_all(w, (const char *const[2]){NULL, NULL});
+    stress_await_waiters(w->path, w->count);
     for (uint32_t i = 0; i < w->count; i++) {
         int64_t began = stress_now();
         kill(w->children[(i * 7 + 3) % w->count], signal);
@@ -247,13 +247,12 @@ static void waiters_leave_by_signal(struct waiters *w, const char *how, int sign
     waiters_tell_leave(w, how, longest);
 }
 
-/* Their second ends one after the other, that of the last at the latest. */
+/* The first may have left before the last has come: how long that takes is the machine's affair. */
 static void waiters_leave_by_time(struct waiters *w)
 {
     waiters_start_all(w, (const char *const[2]){"-w", "1"});
-    int64_t took = waiters_time_to(w, 0, stress_now() + STRESS_SECOND);
     waiters_expect_end(w, 0);
-    waiters_tell_leave(w, "flock -w 1", took > 0 ? took : 0);
+    waiters_tell_leave(w, "flock -w 1", waiters_time_to(w, 0, stress_now()));
 }
 
 static void waiters_leave(struct waiters *w)
