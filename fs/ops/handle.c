@@ -32,8 +32,8 @@ struct handle *handle_new(struct request *r, int flags)
     h->opener = request_caller(r) ? owner_ref(request_caller(r)) : NULL;
     h->uid = request_uid(r);
     h->gid = fuse_req_ctx(r->req)->gid;
-    h->mode = r->creates ? r->mode & RIGHTS_MODE : 0;
-    h->has_mode = r->creates;
+    h->mode = (r->creates ? r->mode : r->fs->options->lock_mode) & RIGHTS_MODE;
+    h->has_mode = r->creates || h->mode;
     h->writable = (flags & O_ACCMODE) != O_RDONLY;
     h->id = ++r->fs->next_handle;
     LIST_INSERT_HEAD(&h->node->handles, h, link);

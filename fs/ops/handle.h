@@ -67,8 +67,8 @@ void handle_refuse(struct request *r, int error);
 
 /* A hold to be asked for through the handle: the opener's, with the rights that its open brought. */
 struct hold *handle_new_hold(struct fs *fs, struct handle *handle, enum backend_kind kind);
-/* The permissions of what is taken through it: those of the O_CREAT that made it; else, as the kernel does not tell
- * them, what the opener's umask leaves of 0666. */
+/* The permissions of what is taken through it: lockmode=; else those of the O_CREAT that made it; else, as the kernel
+ * does not tell them, what the opener's umask leaves of 0666. */
 mode_t handle_mode(struct handle *handle);
 
 /* What the handle has, or the process that opened it, whichever handle it came by;

@@ -191,12 +191,18 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
     }
 }
 
+/* The mode of a new lock; what the kernel tells is less the umask. */
+static mode_t ops_lock_mode(const struct fs *fs, mode_t mode)
+{
+    return (mode & S_IFMT) | (fs->options->lock_mode ? fs->options->lock_mode : mode & 07777);
+}
+
 static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *file)
 {
     struct request *r = ops_named(req, METRICS_CREATE, parent, name);
     if (r) {
         r->file = *file;
-        r->mode = S_IFREG | (mode & 07777);
+        r->mode = ops_lock_mode(r->fs, S_IFREG | (mode & 07777));
         names_create(r, tree_node(r->fs->tree, parent));
     }
 }
@@ -206,7 +212,7 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     (void)device;
     struct request *r = ops_named(req, METRICS_MKNOD, parent, name);
     if (r) {
-        r->mode = mode;
+        r->mode = ops_lock_mode(r->fs, mode);
         names_mknod(r, tree_node(r->fs->tree, parent));
     }
 }

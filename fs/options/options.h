@@ -49,6 +49,7 @@ struct options {
     int64_t ttl;      /* milliseconds (default LEASE_TTL_DEFAULT) */
     bool owner_user;  /* owner=user */
     mode_t mode;      /* of the root directory, permission bits (default 0777 for root with allow_other, else 0755) */
+    mode_t lock_mode; /* of every new lock, whatever the umask; 0: as its maker's umask leaves it */
     uid_t uid;        /* of the root directory (default: the daemon's) */
     gid_t gid;
     bool sync_always;

@@ -17,6 +17,7 @@
 #include "fs/options/private.h"
 
 #define PERMISSION_BITS 07777
+#define LOCK_PERMISSION_BITS 0777
 
 enum option_kind {
     OPTION_TIME,   /* int64_t: milliseconds, from min to max */
@@ -66,6 +67,8 @@ static const struct option_word option_words[] = {
      "permissions in octal, such as 0755 or 0777", "permissions of the top directory"},
     {"uid=", OPTION_ID, FOR_ALL, FIELD(uid), 0, ID_MAX, "NUMBER", "the number of a user", "its owner"},
     {"gid=", OPTION_ID, FOR_ALL, FIELD(gid), 0, ID_MAX, "NUMBER", "the number of a group", "its group"},
+    {"lockmode=", OPTION_OCTAL, FOR_ALL, FIELD(lock_mode), 0, LOCK_PERMISSION_BITS, "OCTAL",
+     "permissions in octal, such as 0666 or 0660", "permissions of new locks, whatever the umask"},
     {"user_locks=", OPTION_COUNT, FOR_ALL, FIELD(user_locks), 0, 0, "NUMBER", COUNT,
      "locks and directories of a user (default 100000)"},
     {"user_content=", OPTION_COUNT, FOR_ALL, FIELD(user_content), 0, 0, "NUMBER", COUNT,

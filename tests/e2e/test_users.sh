@@ -163,6 +163,41 @@ says U 'ls()' EACCES
 says U 'acquire("x")' EACCES
 expect_is "$(stat -c %a "$MNT")" 755
 
+it "lockmode= is the mode of every new lock, whatever the umask, so that another user's exec 9>L works while flock L waits"
+regular=$(sysctl -n fs.protected_regular 2>/dev/null)
+set_regular() { sysctl -q -w "fs.protected_regular=$1" 2>/dev/null && [ "$(sysctl -n fs.protected_regular)" = "$1" ]; }
+leave() { set_regular "$regular"; on_exit; }
+trap leave EXIT
+set_regular 2 || say "fs.protected_regular cannot be set here: it is ${regular:-missing}"
+holding='umask 022; exec 9>"$1/flock"; flock 9; touch "$1/touched"; set -C; : >"$1/noclobber"; ln -s x "$1/link"; mkdir "$1/dir"
+    : <>"$1/q-"; exec flock -F "$1/by-name" sleep 60'
+for mode in '' 666; do
+    mount_memory "allow_other${mode:+,lockmode=0$mode}"
+    start "${one[@]}" bash -c "$holding" - "$MNT"
+    expect eventually 5 eval '[ "$(attribute by-name state)" = held ]'
+    for name in flock touched noclobber by-name q-0000000000; do
+        expect_is "$(stat -c %a "$MNT/$name")" "${mode:-644}" "mode of $name, lockmode=$mode"
+    done
+    expect_is "$(stat -c %a "$MNT/link" "$MNT/dir" | paste -sd ' ')" "777 755"
+    for who in two root; do
+        prefix=("${two[@]}")
+        [ "$who" = two ] || prefix=(env)
+        for name in flock by-name; do
+            wanted=7
+            [ "$who$mode" != two ] || wanted=13
+            "${prefix[@]}" bash -c 'umask 022; { exec 9>"$1"; } 2>/dev/null || exit 13; flock -n -E 7 9' - "$MNT/$name"
+            expect_is "$?" "$wanted" "$who, exec 9>$name, lockmode=$mode"
+            "${prefix[@]}" flock -n -E 7 "$MNT/$name" true
+            expect_is "$?" 7 "$who, flock $name, lockmode=$mode"
+        done
+    done
+    end_process "$STARTED"
+    expect eventually 5 absent by-name
+    unmount "$MNT"
+done
+[ -z "$regular" ] || set_regular "$regular"
+trap on_exit EXIT
+
 it "mode=, uid= and gid= are those of the top directory"
 mount_memory mode=0750,uid=12345,gid=65534,allow_other
 expect_is "$(stat -c %a:%u:%g "$MNT")" 750:12345:65534

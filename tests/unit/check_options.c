@@ -102,8 +102,8 @@ END_TEST
 START_TEST(own_options_are_taken)
 {
     ck_assert_int_eq(PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770,sandbox=no", "-o",
-                           "uid=12,gid=34,sync=always,log=debug", "-o", "user_locks=5K,user_content=0", "memory",
-                           mountpoint),
+                           "uid=12,gid=34,sync=always,log=debug", "-o", "user_locks=5K,user_content=0,lockmode=0660",
+                           "memory", mountpoint),
                      0);
     ck_assert(options.foreground);
     ck_assert_int_eq(options.ttl, 1500);
@@ -116,6 +116,7 @@ START_TEST(own_options_are_taken)
     ck_assert_int_eq(options.log, LOG_LEVEL_DEBUG);
     ck_assert_uint_eq(options.user_locks, 5 * 1024);
     ck_assert_uint_eq(options.user_content, 0);
+    ck_assert_uint_eq(options.lock_mode, 0660);
     assert_fuse_arguments("leasefs -o fsname=memory -o subtype=leasefs");
 }
 END_TEST
@@ -285,6 +286,7 @@ START_TEST(wrong_value_is_told_with_what_is_allowed)
         {"ttl=", "ttl=: ttl= takes a time from 100ms to 3650d, such as 500ms, 30s, 5m or 1h"},
         {"owner=me", "owner=me: owner= takes process or user"},
         {"user_locks=-1", "user_locks=-1: user_locks= takes a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"},
+        {"lockmode=01777", "lockmode=01777: lockmode= takes permissions in octal, such as 0666 or 0660"},
         {"user_locks=", "user_locks=: user_locks= takes a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"},
         {"user_content=64MB",
          "user_content=64MB: user_content= takes a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"},
