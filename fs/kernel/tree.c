@@ -20,32 +20,16 @@ struct tree {
     GPtrArray *strays; /* those of them that are used; mostly there are none */
 };
 
-struct tree_key {
-    const struct node *parent;
-    const char *name;
-};
-
-/* A look-up key is told from a node by its odd address, so that looking up
- * needs no node and a node needs no key. */
-static struct tree_key tree_key_of(const void *pointer)
-{
-    if ((uintptr_t)pointer & 1) {
-        return *(const struct tree_key *)((const char *)pointer - 1);
-    }
-    const struct node *node = pointer;
-    return (struct tree_key){node->parent, node->name};
-}
-
 static guint tree_hash(gconstpointer pointer)
 {
-    struct tree_key key = tree_key_of(pointer);
-    return g_str_hash(key.name) * 31 + g_direct_hash((const char *)key.parent + ((uintptr_t)key.parent >> 7));
+    const struct node *node = pointer;
+    return g_str_hash(node->name) * 31 + g_direct_hash((const char *)node->parent + ((uintptr_t)node->parent >> 7));
 }
 
 static gboolean tree_equal(gconstpointer a, gconstpointer b)
 {
-    struct tree_key left = tree_key_of(a), right = tree_key_of(b);
-    return left.parent == right.parent && strcmp(left.name, right.name) == 0;
+    const struct node *left = a, *right = b;
+    return left->parent == right->parent && strcmp(left->name, right->name) == 0;
 }
 
 static struct node *tree_node_new(struct tree *tree, struct node *parent, const char *name, mode_t type)
@@ -163,8 +147,8 @@ struct node *tree_find_stray(struct tree *tree, const struct node *parent, const
 
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name)
 {
-    struct tree_key key = {parent, name};
-    struct node *node = g_hash_table_lookup(tree->names, (const char *)&key + 1);
+    const struct node key = {.parent = (struct node *)parent, .name = (char *)name};
+    struct node *node = g_hash_table_lookup(tree->names, &key);
     if (!node && tree->strays->len) {
         node = tree_find_stray(tree, parent, name, NULL);
         if (node) {
