@@ -79,10 +79,8 @@ void lockspace_release(struct lockspace *space, clock_ms now, struct backend_tic
 enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name, uint64_t party,
                                             uint64_t start, uint64_t end)
 {
-    struct directory *directory = NULL;
-    const char *leaf = NULL;
-    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
-    struct entry *place = result == BACKEND_OK ? lockspace_entry_find(directory, leaf) : NULL;
+    struct entry *place = NULL;
+    enum backend_result result = lockspace_find(space, name, &place);
     if (!place || (place->type != ENTRY_SINGLE && place->type != ENTRY_QUEUE)) {
         return result == BACKEND_MISSING ? BACKEND_OK : result;
     }
@@ -91,7 +89,7 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
     return result;
 }
 
-/* The holders, or the one whose fencing token is `fence`; a sequence ticket that waits too. */
+/* What a revocation ends: the holders, or the one whose fencing token is `fence`; a sequence ticket that waits too. */
 static GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence)
 {
     GPtrArray *found = g_ptr_array_new();
@@ -109,14 +107,11 @@ static GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence)
 bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t fence,
                              const struct backend_match *match)
 {
-    struct directory *directory = NULL;
-    const char *leaf = NULL;
-    bool located = lockspace_locate(space, name, &directory, &leaf) == BACKEND_OK;
-    struct entry *entry = located ? lockspace_entry_find(directory, leaf) : NULL;
-    bool all = true;
-    if (!entry || entry->type == ENTRY_DIRECTORY) {
+    struct entry *entry = NULL;
+    if (lockspace_find(space, name, &entry) != BACKEND_OK || entry->type == ENTRY_DIRECTORY) {
         return true;
     }
+    bool all = true;
     GPtrArray *found = lockspace_revoked(entry, fence);
     for (guint i = 0; i < found->len; i++) {
         all = all && backend_matches(match, ((struct ticket *)found->pdata[i])->meta);
@@ -127,25 +122,23 @@ bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t
 
 enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, const char *name, uint64_t fence)
 {
-    struct directory *directory = NULL;
-    const char *leaf = NULL;
-    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
-    struct entry *entry = result == BACKEND_OK ? lockspace_entry_find(directory, leaf) : NULL;
-    enum backend_end why = fence ? BACKEND_RELEASED : BACKEND_BROKEN;
-    if (!entry) {
-        return result == BACKEND_OK ? BACKEND_MISSING : result;
+    struct entry *entry = NULL;
+    enum backend_result result = lockspace_find(space, name, &entry);
+    if (result != BACKEND_OK) {
+        return result;
     }
     if (entry->type == ENTRY_DIRECTORY) {
         return BACKEND_IS_DIRECTORY;
     }
     GPtrArray *found = lockspace_revoked(entry, fence);
-    result = found->len > 0 ? BACKEND_OK : fence ? BACKEND_STALE : BACKEND_MISSING;
-    struct entry *place = found->len > 0 ? lockspace_place(found->pdata[0]) : NULL;
-    for (guint i = 0; i < found->len; i++) {
-        lockspace_expel(space, now, found->pdata[i], why);
-    }
-    if (place) {
+    if (found->len > 0) {
+        struct entry *place = lockspace_place(found->pdata[0]);
+        for (guint i = 0; i < found->len; i++) {
+            lockspace_expel(space, now, found->pdata[i], fence ? BACKEND_RELEASED : BACKEND_BROKEN);
+        }
         lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
+    } else {
+        result = fence ? BACKEND_STALE : BACKEND_MISSING;
     }
     g_ptr_array_free(found, TRUE);
     return result;
@@ -217,6 +210,38 @@ static enum backend_result lockspace_acquire_sequence(struct lockspace *space, c
     return lockspace_append(space, now, t, claim, !obstacle);
 }
 
+static enum backend_result lockspace_busy(const struct ticket *holder, struct backend_info *ret_holder)
+{
+    if (ret_holder) {
+        lockspace_describe(holder, ret_holder);
+    }
+    return BACKEND_BUSY;
+}
+
+/* Of a name that is, or may become, a lock. */
+static enum backend_result lockspace_acquire_lock(struct lockspace *space, clock_ms now, struct directory *directory,
+                                                  const char *leaf, const struct backend_claim *claim,
+                                                  struct backend_ticket **ret_ticket, struct backend_info *ret_holder)
+{
+    struct ticket *t = lockspace_ticket_new(claim);
+    struct ticket *obstacle = lockspace_clear_way(space, now, directory, leaf, t);
+    enum backend_result result = BACKEND_OK;
+    if (obstacle && !claim->wait) {
+        result = lockspace_busy(obstacle, ret_holder);
+    } else if (obstacle && lockspace_range_deadlock(space, t)) {
+        result = BACKEND_DEADLOCK;
+    }
+    if (result != BACKEND_OK) {
+        lockspace_ticket_free(&t->head);
+        return result;
+    }
+    if (!t->entry) {
+        t->entry = lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
+    }
+    *ret_ticket = &t->head;
+    return lockspace_append(space, now, t, claim, !obstacle);
+}
+
 enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, const char *name,
                                       const struct backend_claim *claim, struct backend_ticket **ret_ticket,
                                       struct backend_info *ret_holder)
@@ -240,28 +265,10 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     if (entry && claim->kind == BACKEND_FCNTL && !lockspace_range_may_grow(space, entry, claim->party)) {
         return BACKEND_QUOTA;
     }
-    struct ticket *t = NULL;
-    struct ticket *obstacle = entry && entry->type == ENTRY_SEQUENCE ? entry->ticket : NULL;
-    if (!obstacle) {
-        t = lockspace_ticket_new(claim);
-        obstacle = lockspace_clear_way(space, now, directory, leaf, t);
+    if (entry && entry->type == ENTRY_SEQUENCE) {
+        return lockspace_busy(entry->ticket, ret_holder); /* the file of a ticket has that name */
     }
-    if (obstacle && (!t || !claim->wait)) {
-        if (ret_holder) {
-            lockspace_describe(obstacle, ret_holder);
-        }
-        lockspace_ticket_free(t ? &t->head : NULL);
-        return BACKEND_BUSY;
-    }
-    if (obstacle && lockspace_range_deadlock(space, t)) {
-        lockspace_ticket_free(&t->head);
-        return BACKEND_DEADLOCK;
-    }
-    if (!t->entry) {
-        t->entry = lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
-    }
-    *ret_ticket = &t->head;
-    return lockspace_append(space, now, t, claim, !obstacle);
+    return lockspace_acquire_lock(space, now, directory, leaf, claim, ret_ticket, ret_holder);
 }
 
 /* Of those that hold the one with the lowest range, or else the first that waits. */
@@ -280,14 +287,9 @@ static struct ticket *lockspace_lowest_obstacle(struct lockspace *space, const s
 void lockspace_test(struct lockspace *space, const char *name, const struct backend_claim *claim,
                     struct backend_info *ret_info)
 {
-    struct directory *directory = NULL;
-    const char *leaf = NULL;
     struct entry *entry = NULL;
     *ret_info = (struct backend_info){.type = BACKEND_NOTHING};
-    if (!claim->sequence && lockspace_locate(space, name, &directory, &leaf) == BACKEND_OK) {
-        entry = lockspace_entry_find(directory, leaf);
-    }
-    if (!entry || entry->type == ENTRY_DIRECTORY) {
+    if (claim->sequence || lockspace_find(space, name, &entry) != BACKEND_OK || entry->type == ENTRY_DIRECTORY) {
         return;
     }
     struct ticket *t = lockspace_ticket_new(claim);

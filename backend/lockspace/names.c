@@ -155,16 +155,9 @@ static void names_describe_directory(const struct directory *directory, struct b
 
 void lockspace_stat(struct lockspace *space, const char *name, struct backend_info *ret_info)
 {
-    struct directory *directory = space->root;
-    const char *leaf = NULL;
     struct entry *entry = NULL;
-    if (*name == '\0') {
-        entry = space->root->entry;
-    } else if (lockspace_locate(space, name, &directory, &leaf) == BACKEND_OK) {
-        entry = lockspace_entry_find(directory, leaf);
-    }
     *ret_info = (struct backend_info){.type = BACKEND_NOTHING};
-    if (!entry || !names_is_visible(entry)) {
+    if (lockspace_find(space, name, &entry) != BACKEND_OK || !names_is_visible(entry)) {
         return;
     }
     if (entry->type == ENTRY_DIRECTORY) {

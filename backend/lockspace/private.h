@@ -177,6 +177,8 @@ uint32_t lockspace_random(struct lockspace *space);
 /* The directory that a name is in, and its last component.  OK, MISSING, NOT_DIRECTORY or INVALID. */
 enum backend_result lockspace_locate(const struct lockspace *space, const char *name, struct directory **ret_directory,
                                      const char **ret_leaf);
+/* The entry of a name; also MISSING. */
+enum backend_result lockspace_find(const struct lockspace *space, const char *name, struct entry **ret_entry);
 struct entry *lockspace_entry_find(const struct directory *directory, const char *leaf);
 /* The first entry behind this name, which need not exist. */
 struct skiplist_node *lockspace_entry_after(const struct directory *directory, const char *leaf);

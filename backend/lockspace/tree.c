@@ -80,6 +80,26 @@ enum backend_result lockspace_locate(const struct lockspace *space, const char *
     return BACKEND_OK;
 }
 
+enum backend_result lockspace_find(const struct lockspace *space, const char *name, struct entry **ret_entry)
+{
+    struct directory *directory = NULL;
+    const char *leaf = NULL;
+    if (*name == '\0') {
+        *ret_entry = space->root->entry;
+        return BACKEND_OK;
+    }
+    enum backend_result result = lockspace_locate(space, name, &directory, &leaf);
+    if (result != BACKEND_OK) {
+        return result;
+    }
+    struct entry *entry = lockspace_entry_find(directory, leaf);
+    if (!entry) {
+        return BACKEND_MISSING;
+    }
+    *ret_entry = entry;
+    return BACKEND_OK;
+}
+
 static struct entry *tree_entry_alloc(struct directory *parent, const char *leaf, enum entry_type type)
 {
     size_t size = strlen(leaf) + 1;
@@ -197,19 +217,10 @@ void lockspace_directory_free(struct lockspace *space, struct directory *directo
 enum backend_result lockspace_directory_find(const struct lockspace *space, const char *name,
                                              struct directory **ret_directory)
 {
-    struct directory *parent = NULL;
-    const char *leaf = NULL;
-    if (*name == '\0') {
-        *ret_directory = space->root;
-        return BACKEND_OK;
-    }
-    enum backend_result result = lockspace_locate(space, name, &parent, &leaf);
+    struct entry *entry = NULL;
+    enum backend_result result = lockspace_find(space, name, &entry);
     if (result != BACKEND_OK) {
         return result;
-    }
-    struct entry *entry = lockspace_entry_find(parent, leaf);
-    if (!entry) {
-        return BACKEND_MISSING;
     }
     if (entry->type != ENTRY_DIRECTORY) {
         return BACKEND_NOT_DIRECTORY;
