@@ -171,6 +171,19 @@ static enum backend_result local_keep_conversion(struct local *l, clock_ms now, 
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }
 
+/* Corrects what the journal says after a conversion that was written down before it was tried. */
+static void local_correct_conversion(struct local *l, const struct backend_ticket *ticket, bool was_kept, bool kept,
+                                     bool refused)
+{
+    if (refused && kept && was_kept) {
+        local_store_put_ticket(l->store, ticket, 0); /* it stays as it was */
+    } else if (refused && kept) {
+        local_store_put_end(l->store, ticket->fence); /* it does not become a lease */
+    } else if (!refused && was_kept && !kept) {
+        local_store_put_end(l->store, ticket->fence); /* it is no lease any more */
+    }
+}
+
 static void local_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
                           backend_done *done, void *arg)
 {
@@ -188,11 +201,7 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
     }
     if (result == BACKEND_OK) {
         result = lockspace_convert(l->space, now, ticket, claim);
-        if (result != BACKEND_OK && was_kept && kept) {
-            local_store_put_ticket(l->store, ticket, 0);
-        } else if (result == BACKEND_OK ? was_kept && !kept : kept) {
-            local_store_put_end(l->store, ticket->fence);
-        }
+        local_correct_conversion(l, ticket, was_kept, kept, result != BACKEND_OK);
         local_commit(l, &after);
     }
     local_complete(l, was_kept || kept ? MAX(sequence, after) : 0, done, arg, result, BACKEND_UNREACHABLE);
