@@ -13,7 +13,7 @@ void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
     struct skiplist_node *node = skiplist_first(&q->holders);
     for (unsigned i = 0; node && i < WANTED_MAX; i++, node = skiplist_next(node)) {
         struct ticket *holder = lockspace_ticket(node);
-        if (holder->head.kind != LOCKSPACE_BLOCKER && lockspace_conflict(place, holder, t) && space->listener.wanted) {
+        if (holder->head.kind != LOCKSPACE_DELAY && lockspace_conflict(place, holder, t) && space->listener.wanted) {
             space->listener.wanted(space->context, &holder->head);
         }
     }
@@ -23,7 +23,7 @@ void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
 static void grant_delay(struct lockspace *space, clock_ms now, const struct ticket *lost, int64_t delay)
 {
     struct ticket *t = g_new0(struct ticket, 1);
-    t->head.kind = LOCKSPACE_BLOCKER;
+    t->head.kind = LOCKSPACE_DELAY;
     t->head.mode = BACKEND_EXCLUSIVE;
     t->head.fence = lost->head.fence;
     t->head.acquired = now;
@@ -42,7 +42,7 @@ static void grant_delay(struct lockspace *space, clock_ms now, const struct tick
 void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
 {
     struct entry *entry = t->entry;
-    if (t->head.kind == LOCKSPACE_BLOCKER) {
+    if (t->head.kind == LOCKSPACE_DELAY) {
         lockspace_finish(space, t);
         return;
     }
@@ -97,7 +97,7 @@ static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *
     for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
         struct ticket *t = lockspace_ticket(node);
         next = skiplist_next(node);
-        if (!lockspace_obstacle(space, place, t)) {
+        if (!lockspace_blocker(space, place, t)) {
             grant_ticket(space, now, t);
         } else if (!lockspace_shared(t) || lockspace_position(t) >= place->directory->attributes.width) {
             return; /* all behind it are exclusive and too far, or shared and behind what it is behind */
@@ -116,7 +116,7 @@ static void grant_lock(struct lockspace *space, clock_ms now, struct entry *plac
         if (!plain && (lockspace_start(t) > end || lockspace_end(t) < start)) {
             continue;
         }
-        if (lockspace_obstacle(space, place, t)) {
+        if (lockspace_blocker(space, place, t)) {
             if (plain) {
                 return;
             }

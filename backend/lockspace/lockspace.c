@@ -96,7 +96,7 @@ static GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence)
     struct queue *q = lockspace_queue(entry);
     struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
     for (struct ticket *t = q ? lockspace_ticket(node) : entry->ticket; t; t = lockspace_ticket(node)) {
-        if (t->head.kind != LOCKSPACE_BLOCKER && (!fence || t->head.fence == fence)) {
+        if (t->head.kind != LOCKSPACE_DELAY && (!fence || t->head.fence == fence)) {
             g_ptr_array_add(found, t);
         }
         node = node ? skiplist_next(node) : NULL;
@@ -155,11 +155,11 @@ static struct ticket *lockspace_clear_way(struct lockspace *space, clock_ms now,
     for (;;) {
         t->head.fence = space->next_fence;
         t->entry = lockspace_entry_find(directory, leaf);
-        struct ticket *obstacle = t->entry ? lockspace_obstacle(space, lockspace_place(t), t) : NULL;
-        if (!obstacle || obstacle->head.deadline > now) {
-            return obstacle;
+        struct ticket *blocker = t->entry ? lockspace_blocker(space, lockspace_place(t), t) : NULL;
+        if (!blocker || blocker->head.deadline > now) {
+            return blocker;
         }
-        lockspace_end_ticket(space, now, obstacle, BACKEND_EXPIRED);
+        lockspace_end_ticket(space, now, blocker, BACKEND_EXPIRED);
     }
 }
 
@@ -205,9 +205,9 @@ static enum backend_result lockspace_acquire_sequence(struct lockspace *space, c
     struct ticket *t = lockspace_ticket_new(claim);
     struct entry *file = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
     file->ticket = t;
-    struct ticket *obstacle = lockspace_clear_way(space, now, directory, leaf, t);
+    struct ticket *blocker = lockspace_clear_way(space, now, directory, leaf, t);
     *ret_ticket = &t->head;
-    return lockspace_append(space, now, t, claim, !obstacle);
+    return lockspace_append(space, now, t, claim, !blocker);
 }
 
 static enum backend_result lockspace_busy(const struct ticket *holder, struct backend_info *ret_holder)
@@ -224,11 +224,11 @@ static enum backend_result lockspace_acquire_lock(struct lockspace *space, clock
                                                   struct backend_ticket **ret_ticket, struct backend_info *ret_holder)
 {
     struct ticket *t = lockspace_ticket_new(claim);
-    struct ticket *obstacle = lockspace_clear_way(space, now, directory, leaf, t);
+    struct ticket *blocker = lockspace_clear_way(space, now, directory, leaf, t);
     enum backend_result result = BACKEND_OK;
-    if (obstacle && !claim->wait) {
-        result = lockspace_busy(obstacle, ret_holder);
-    } else if (obstacle && lockspace_range_deadlock(space, t)) {
+    if (blocker && !claim->wait) {
+        result = lockspace_busy(blocker, ret_holder);
+    } else if (blocker && lockspace_range_deadlock(space, t)) {
         result = BACKEND_DEADLOCK;
     }
     if (result != BACKEND_OK) {
@@ -239,7 +239,7 @@ static enum backend_result lockspace_acquire_lock(struct lockspace *space, clock
         t->entry = lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
     }
     *ret_ticket = &t->head;
-    return lockspace_append(space, now, t, claim, !obstacle);
+    return lockspace_append(space, now, t, claim, !blocker);
 }
 
 enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, const char *name,
@@ -272,12 +272,12 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
 }
 
 /* Of those that hold the one with the lowest range, or else the first that waits. */
-static struct ticket *lockspace_lowest_obstacle(struct lockspace *space, const struct entry *place,
-                                                const struct ticket *t)
+static struct ticket *lockspace_lowest_blocker(struct lockspace *space, const struct entry *place,
+                                               const struct ticket *t)
 {
-    struct ticket *lowest = lockspace_obstacle(space, place, t), *next;
+    struct ticket *lowest = lockspace_blocker(space, place, t), *next;
     struct way way = {0};
-    while (lowest && lockspace_start(lowest) > 0 && (next = lockspace_next_obstacle(space, place, t, &way)) &&
+    while (lowest && lockspace_start(lowest) > 0 && (next = lockspace_next_blocker(space, place, t, &way)) &&
            next->head.held) {
         lowest = lockspace_start(next) < lockspace_start(lowest) ? next : lowest;
     }
@@ -293,15 +293,15 @@ void lockspace_test(struct lockspace *space, const char *name, const struct back
         return;
     }
     struct ticket *t = lockspace_ticket_new(claim);
-    struct ticket *obstacle = NULL;
+    struct ticket *blocker = NULL;
     t->head.fence = space->next_fence;
     if (entry->type == ENTRY_SEQUENCE) {
-        obstacle = lockspace_conflict(entry, entry->ticket, t) ? entry->ticket : NULL;
+        blocker = lockspace_conflict(entry, entry->ticket, t) ? entry->ticket : NULL;
     } else {
-        obstacle = lockspace_lowest_obstacle(space, entry, t);
+        blocker = lockspace_lowest_blocker(space, entry, t);
     }
-    if (obstacle) {
-        lockspace_describe(obstacle, ret_info);
+    if (blocker) {
+        lockspace_describe(blocker, ret_info);
     }
     lockspace_ticket_free(&t->head);
 }

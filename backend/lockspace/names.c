@@ -71,7 +71,7 @@ static struct skiplist_node *names_next_visible(struct skiplist_node *node)
     return node;
 }
 
-static void names_free_blocker(struct lockspace *space, struct entry *place)
+static void names_free_delay(struct lockspace *space, struct entry *place)
 {
     struct queue *q = lockspace_queue(place);
     struct ticket *t = q ? lockspace_ticket(skiplist_first(&q->holders)) : place->ticket;
@@ -93,10 +93,10 @@ enum backend_result lockspace_rmdir(struct lockspace *space, const char *name)
         return BACKEND_NOT_EMPTY;
     }
     while (skiplist_length(&directory->entries) > 0) {
-        names_free_blocker(space, skiplist_item(skiplist_first(&directory->entries)));
+        names_free_delay(space, skiplist_item(skiplist_first(&directory->entries)));
     }
     while (directory->queue) {
-        names_free_blocker(space, directory->entry);
+        names_free_delay(space, directory->entry);
     }
     lockspace_directory_free(space, directory);
     return BACKEND_OK;
@@ -118,10 +118,10 @@ void lockspace_describe(const struct ticket *t, struct backend_info *ret_info)
 {
     const struct entry *place = lockspace_place(t);
     const struct queue *q = lockspace_queue(place);
-    bool blocker = t->head.kind == LOCKSPACE_BLOCKER;
+    bool delay = t->head.kind == LOCKSPACE_DELAY;
     *ret_info = (struct backend_info){
         .type = BACKEND_LOCK,
-        .kind = blocker ? BACKEND_LEASE : t->head.kind,
+        .kind = delay ? BACKEND_LEASE : t->head.kind,
         .mode = t->head.mode,
         .fence = t->head.fence,
         .acquired = t->head.acquired,
@@ -131,13 +131,13 @@ void lockspace_describe(const struct ticket *t, struct backend_info *ret_info)
         .end = lockspace_end(t),
         .meta = t->meta,
         .content = t->content,
-        .ticket = blocker ? NULL : (struct backend_ticket *)&t->head,
-        .holders = !blocker && t->head.held,
+        .ticket = delay ? NULL : (struct backend_ticket *)&t->head,
+        .holders = !delay && t->head.held,
     };
     if (place->type == ENTRY_DIRECTORY) {
         ret_info->position = lockspace_position(t);
     } else if (q) {
-        ret_info->holders = skiplist_length(&q->holders) - q->blockers;
+        ret_info->holders = skiplist_length(&q->holders) - q->delays;
         ret_info->waiters = skiplist_length(&q->waiters);
     }
 }
@@ -147,7 +147,7 @@ static void names_describe_directory(const struct directory *directory, struct b
     const struct queue *q = directory->queue;
     *ret_info = (struct backend_info){
         .type = BACKEND_DIRECTORY,
-        .holders = q ? skiplist_length(&q->holders) - q->blockers : 0,
+        .holders = q ? skiplist_length(&q->holders) - q->delays : 0,
         .waiters = directory->waiting,
         .directory = directory->attributes,
     };

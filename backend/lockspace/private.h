@@ -24,7 +24,7 @@
 
 /* A kind of its own: a ticket of nobody that keeps a name refused for a
  * directory's `delay`.  It holds, but is never told of nor counted. */
-#define LOCKSPACE_BLOCKER (BACKEND_FCNTL + 1)
+#define LOCKSPACE_DELAY (BACKEND_FCNTL + 1)
 
 /* A search for cycles gives up after it has met this many tickets. */
 #define LOCKSPACE_SEARCH_MAX 100000
@@ -94,7 +94,7 @@ struct queue {
     uint32_t exclusive; /* holders that are exclusive */
     uint32_t partial;   /* tickets that do not cover the whole lock */
     uint32_t kin;       /* for each group of more than one: how many more */
-    uint32_t blockers;  /* holders that are only there for a delay */
+    uint32_t delays;    /* holders that are only there for a delay */
 };
 
 struct directory {
@@ -223,12 +223,12 @@ void lockspace_link(struct lockspace *space, struct ticket *t);
 bool lockspace_is_plain(struct lockspace *space, const struct entry *place, const struct queue *q,
                         const struct ticket *t);
 /* The first ticket, or the next, that keeps `t` from holding; `t` may be in or not. */
-struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t);
-struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t,
-                                       struct way *way);
+struct ticket *lockspace_blocker(struct lockspace *space, const struct entry *place, const struct ticket *t);
+struct ticket *lockspace_next_blocker(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                                      struct way *way);
 /* Of a sequence ticket: those that hold come first, then those that wait. */
 uint32_t lockspace_position(const struct ticket *t);
-/* The first holder that is no blocker, or NULL. */
+/* The first holder that is no delay, or NULL. */
 struct ticket *lockspace_first_holder(const struct entry *place);
 /* Removes the lock if it has no ticket left, or gives back what a lone one needs not. */
 void lockspace_settle(struct lockspace *space, struct entry *place);
@@ -250,7 +250,7 @@ bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t);
 
 /* Tells `wanted` to holders in the way of `t`, which waits. */
 void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t);
-/* Takes a ticket out and tells `ended`; may leave a blocker in its place. */
+/* Takes a ticket out and tells `ended`; may leave a delay in its place. */
 void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
 /* The same, and grants what has become free. */
 void lockspace_end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);

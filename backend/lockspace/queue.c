@@ -55,7 +55,7 @@ static struct queue *queue_obtain(struct lockspace *space, struct entry *place)
     q->granted = t->head.fence;
     q->exclusive = lockspace_shared(t) ? 0 : 1;
     q->partial = queue_is_partial(t);
-    q->blockers = t->head.kind == LOCKSPACE_BLOCKER;
+    q->delays = t->head.kind == LOCKSPACE_DELAY;
     return q;
 }
 
@@ -70,7 +70,7 @@ struct ticket *lockspace_first_holder(const struct entry *place)
     struct queue *q = lockspace_queue(place);
     struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
     struct ticket *t = q ? lockspace_ticket(node) : place->type == ENTRY_SINGLE ? place->ticket : NULL;
-    while (t && t->head.kind == LOCKSPACE_BLOCKER) {
+    while (t && t->head.kind == LOCKSPACE_DELAY) {
         node = node ? skiplist_next(node) : NULL;
         t = lockspace_ticket(node);
     }
@@ -84,7 +84,7 @@ void lockspace_link(struct lockspace *space, struct ticket *t)
     if (q) {
         q->exclusive += t->head.held && !lockspace_shared(t);
         q->partial += queue_is_partial(t);
-        q->blockers += t->head.kind == LOCKSPACE_BLOCKER;
+        q->delays += t->head.kind == LOCKSPACE_DELAY;
         q->kin += kin;
     }
 }
@@ -96,7 +96,7 @@ void lockspace_unlink(struct lockspace *space, struct ticket *t)
     if (q) {
         q->exclusive -= t->head.held && !lockspace_shared(t);
         q->partial -= queue_is_partial(t);
-        q->blockers -= t->head.kind == LOCKSPACE_BLOCKER;
+        q->delays -= t->head.kind == LOCKSPACE_DELAY;
         q->kin -= kin;
     }
 }
@@ -203,7 +203,7 @@ static struct ticket *queue_first_exclusive(const struct skiplist *list)
     return lockspace_ticket(node);
 }
 
-static struct ticket *queue_obstacle_by_count(const struct queue *q, const struct ticket *t)
+static struct ticket *queue_blocker_by_count(const struct queue *q, const struct ticket *t)
 {
     struct ticket *holder = !lockspace_shared(t) ? lockspace_ticket(skiplist_first(&q->holders))
                             : q->exclusive       ? queue_first_exclusive(&q->holders)
@@ -232,7 +232,7 @@ uint32_t lockspace_position(const struct ticket *t)
  * that of a shared one stands who waits before it, an exclusive holder before it,
  * and one behind it if they are that many.  Holders behind it were let in while
  * the width, or its own mode, was another. */
-static struct ticket *queue_obstacle_in_sequence(const struct entry *place, const struct ticket *t)
+static struct ticket *queue_blocker_in_sequence(const struct entry *place, const struct ticket *t)
 {
     const struct queue *q = place->directory->queue;
     if (!q) {
@@ -267,8 +267,8 @@ static bool queue_outranks(struct lockspace *space, const struct entry *place, c
     return false;
 }
 
-struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t,
-                                       struct way *way)
+struct ticket *lockspace_next_blocker(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                                      struct way *way)
 {
     const struct queue *q = lockspace_queue(place);
     if (!q) {
@@ -296,17 +296,17 @@ struct ticket *lockspace_next_obstacle(struct lockspace *space, const struct ent
     }
 }
 
-struct ticket *lockspace_obstacle(struct lockspace *space, const struct entry *place, const struct ticket *t)
+struct ticket *lockspace_blocker(struct lockspace *space, const struct entry *place, const struct ticket *t)
 {
     if (place->type == ENTRY_DIRECTORY) {
-        return queue_obstacle_in_sequence(place, t);
+        return queue_blocker_in_sequence(place, t);
     }
     const struct queue *q = lockspace_queue(place);
     if (q && lockspace_is_plain(space, place, q, t)) {
-        return queue_obstacle_by_count(q, t);
+        return queue_blocker_by_count(q, t);
     }
     struct way way = {0};
-    return lockspace_next_obstacle(space, place, t, &way);
+    return lockspace_next_blocker(space, place, t, &way);
 }
 
 void lockspace_settle(struct lockspace *space, struct entry *place)

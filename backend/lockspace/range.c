@@ -156,12 +156,12 @@ bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
     for (guint i = 0; i < open->len && !found && budget > 0; i++) {
         const struct ticket *waiter = open->pdata[i];
         struct way way = {0};
-        struct ticket *obstacle;
-        while (!found && budget > 0 && (obstacle = lockspace_next_obstacle(space, waiter->entry, waiter, &way))) {
-            uint64_t party = lockspace_party(obstacle);
+        struct ticket *blocker;
+        while (!found && budget > 0 && (blocker = lockspace_next_blocker(space, waiter->entry, waiter, &way))) {
+            uint64_t party = lockspace_party(blocker);
             budget--;
-            if (party && !obstacle->head.held) {
-                range_follow(space, open, obstacle);
+            if (party && !blocker->head.held) {
+                range_follow(space, open, blocker);
             } else if (party == self) {
                 found = true;
             } else if (party) {

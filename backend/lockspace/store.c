@@ -159,13 +159,13 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
         t->entry = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
         t->entry->ticket = t;
         directory->attributes.sequence = MAX(directory->attributes.sequence, number + 1);
-    } else if (entry && !claim->wait && lockspace_next_obstacle(space, entry, t, &way)) {
+    } else if (entry && !claim->wait && lockspace_next_blocker(space, entry, t, &way)) {
         lockspace_ticket_free(&t->head);
         return BACKEND_BUSY;
     } else {
         t->entry = entry ? entry : lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
     }
-    bool granted = claim->wait && !lockspace_obstacle(space, lockspace_place(t), t);
+    bool granted = claim->wait && !lockspace_blocker(space, lockspace_place(t), t);
     t->head.held = granted || !claim->wait;
     t->head.acquired = granted ? now : acquired;
     lockspace_start_term(t, now, claim->ttl, claim->due);

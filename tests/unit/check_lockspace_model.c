@@ -153,11 +153,11 @@ static void do_acquire(struct world *w, bool ranges)
     ck_assert_int_eq(lockspace_acquire(w->space, w->model->now, names[wish.lock], &claim, &ticket, &holder), result);
     ck_assert_int_eq(ticket != NULL, result == BACKEND_OK || result == BACKEND_QUEUED);
     if (result == BACKEND_BUSY) {
-        struct model_view obstacle;
+        struct model_view blocker;
         wish.fence = w->model->next_fence;
-        ck_assert(lock_model_obstacle(w->model, &wish, &obstacle));
+        ck_assert(lock_model_blocker(w->model, &wish, &blocker));
         ck_assert_int_eq(holder.type, BACKEND_LOCK);
-        ck_assert_uint_eq(holder.fence, obstacle.t.fence);
+        ck_assert_uint_eq(holder.fence, blocker.t.fence);
     }
     if (result == BACKEND_OK) {
         /* by replacing what its party held it may have let others hold: those came after it */
@@ -268,20 +268,20 @@ static void assert_bytes(struct world *w, unsigned lock)
 {
     for (unsigned i = 0; i < 2 * MODEL_CELLS; i++) {
         struct model_ticket probe = {.lock = lock, .kind = BACKEND_FCNTL, .party = i % 7 ? STRANGER : 1 + i / 7};
-        struct model_view obstacle = {.origin = NULL};
+        struct model_view blocker = {.origin = NULL};
         struct backend_info info;
         probe.mode = i % 2 ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
         probe.first = probe.last = i / 2;
         probe.fence = w->model->next_fence;
         struct backend_claim claim = claim_of(&probe, false);
         lockspace_test(w->space, names[lock], &claim, &info);
-        bool blocked = lock_model_lowest(w->model, &probe, &obstacle);
+        bool blocked = lock_model_lowest(w->model, &probe, &blocker);
         ck_assert_int_eq(info.type, blocked ? BACKEND_LOCK : BACKEND_NOTHING);
         if (blocked) {
-            ck_assert_uint_eq(info.fence, obstacle.t.fence);
-            ck_assert_int_eq(info.deadline, obstacle.t.deadline);
-            ck_assert_uint_eq(info.start, obstacle.t.first);
-            ck_assert_uint_eq(info.end, last_byte(obstacle.t.last));
+            ck_assert_uint_eq(info.fence, blocker.t.fence);
+            ck_assert_int_eq(info.deadline, blocker.t.deadline);
+            ck_assert_uint_eq(info.start, blocker.t.first);
+            ck_assert_uint_eq(info.end, last_byte(blocker.t.last));
         }
     }
 }

@@ -81,7 +81,7 @@ static bool conflict(const struct model_ticket *a, const struct model_ticket *b)
     return !(a->mode == BACKEND_SHARED && b->mode == BACKEND_SHARED) && !kin(a, b) && !apart;
 }
 
-static unsigned obstacles(const struct lock_model *m, const struct model_ticket *t, struct model_view *found)
+static unsigned blockers(const struct lock_model *m, const struct model_ticket *t, struct model_view *found)
 {
     struct model_view *held = g_new(struct model_view, VIEWS), *waiting = g_new(struct model_view, VIEWS);
     unsigned holders = lock_model_views(m, t->lock, true, held);
@@ -106,12 +106,12 @@ static unsigned obstacles(const struct lock_model *m, const struct model_ticket 
     return count;
 }
 
-bool lock_model_obstacle(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_obstacle)
+bool lock_model_blocker(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker)
 {
     struct model_view *found = g_new(struct model_view, VIEWS);
-    unsigned count = obstacles(m, t, found);
-    if (count > 0 && ret_obstacle) {
-        *ret_obstacle = found[0];
+    unsigned count = blockers(m, t, found);
+    if (count > 0 && ret_blocker) {
+        *ret_blocker = found[0];
     }
     g_free(found);
     return count > 0;
@@ -122,15 +122,15 @@ static unsigned first_byte(const struct model_view *view)
     return view->t.kind == BACKEND_FCNTL ? view->t.first : 0;
 }
 
-bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_obstacle)
+bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker)
 {
     struct model_view *found = g_new(struct model_view, VIEWS), *lowest = found;
-    unsigned count = obstacles(m, t, found);
+    unsigned count = blockers(m, t, found);
     for (unsigned i = 1; i < count && (!found[i].origin || found[i].origin->held); i++) {
         lowest = first_byte(&found[i]) < first_byte(lowest) ? &found[i] : lowest;
     }
     if (count > 0) {
-        *ret_obstacle = *lowest;
+        *ret_blocker = *lowest;
     }
     g_free(found);
     return count > 0;
@@ -218,7 +218,7 @@ static void update(struct lock_model *m, unsigned lock)
         unsigned count = lock_model_views(m, lock, false, waiting);
         for (unsigned i = 0; i < count && !changed; i++) {
             struct model_ticket *t = waiting[i].origin;
-            if (lock_model_obstacle(m, t, NULL)) {
+            if (lock_model_blocker(m, t, NULL)) {
                 continue;
             }
             changed = true;
@@ -241,7 +241,7 @@ static void update(struct lock_model *m, unsigned lock)
 static bool reaches(const struct lock_model *m, const struct model_ticket *t, uint64_t party, bool *visited)
 {
     struct model_view *found = g_new(struct model_view, VIEWS);
-    unsigned count = obstacles(m, t, found);
+    unsigned count = blockers(m, t, found);
     bool reached = false;
     for (unsigned i = 0; i < count && !reached; i++) {
         const struct model_ticket *o = &found[i].t;
@@ -263,16 +263,16 @@ enum backend_result lock_model_acquire(struct lock_model *m, const struct model_
                                        struct model_ticket **ret_ticket)
 {
     struct model_ticket t = *wanted;
-    struct model_view obstacle;
+    struct model_view blocker;
     bool blocked;
     t.used = true;
     for (;;) {
         t.fence = m->next_fence;
-        blocked = lock_model_obstacle(m, &t, &obstacle);
-        if (!blocked || obstacle.t.deadline > m->now) {
+        blocked = lock_model_blocker(m, &t, &blocker);
+        if (!blocked || blocker.t.deadline > m->now) {
             break;
         }
-        end(m, &obstacle, BACKEND_EXPIRED);
+        end(m, &blocker, BACKEND_EXPIRED);
         update(m, t.lock);
     }
     bool visited[MODEL_TICKETS] = {false};

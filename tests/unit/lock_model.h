@@ -56,9 +56,9 @@ void lock_model_free(struct lock_model *m);
 unsigned lock_model_views(const struct lock_model *m, unsigned lock, bool held, struct model_view *views);
 
 /* What keeps a claim, or a ticket that waits, from holding; false if nothing. */
-bool lock_model_obstacle(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_obstacle);
+bool lock_model_blocker(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker);
 /* The same as F_GETLK is told it: of those that hold the one with the lowest range. */
-bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_obstacle);
+bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker);
 
 /* `wanted` describes the claim; OK and QUEUED set *ret_ticket (NULL for a range that a party now holds). */
 enum backend_result lock_model_acquire(struct lock_model *m, const struct model_ticket *wanted, bool wait,
