@@ -280,14 +280,14 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, co
 static enum backend_result local_keep_rename(struct local *l, const struct backend_ticket *ticket, const char *name,
                                              const struct backend_ticket *replaced, uint64_t *ret_sequence)
 {
-    bool over = replaced && local_is_kept(l, replaced->kind);
+    bool target = replaced && local_is_kept(l, replaced->kind);
     struct local_lease lease = {
         .name = name,
         .fence = lockspace_next_fence(l->space),
         .replaces = ticket->fence,
-        .over = over ? replaced->fence : 0,
+        .target = target ? replaced->fence : 0,
         .flags = (uint8_t)(LOCAL_LEASE_HELD | (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0) |
-                           (over ? LOCAL_LEASE_OVER : 0)),
+                           (target ? LOCAL_LEASE_TARGET : 0)),
         .ttl = ticket->ttl,
         .acquired = ticket->acquired,
         .deadline = ticket->deadline,

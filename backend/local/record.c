@@ -67,8 +67,8 @@ void local_record_lease(GByteArray *out, const struct local_lease *lease)
     local_record_string(out, lease->name);
     local_record_bytes(out, lease->meta);
     local_record_bytes(out, lease->content);
-    if (lease->flags & LOCAL_LEASE_OVER) {
-        local_record_u64(out, lease->over);
+    if (lease->flags & LOCAL_LEASE_TARGET) {
+        local_record_u64(out, lease->target);
     }
 }
 
@@ -170,7 +170,7 @@ void local_read_lease(struct local_reader *in, struct local_lease *ret_lease)
     ret_lease->name = local_read_string(in);
     ret_lease->meta = local_read_bytes(in);
     ret_lease->content = local_read_bytes(in);
-    ret_lease->over = ret_lease->flags & LOCAL_LEASE_OVER ? local_read_u64(in) : 0;
+    ret_lease->target = ret_lease->flags & LOCAL_LEASE_TARGET ? local_read_u64(in) : 0;
 }
 
 const char *local_read_directory(struct local_reader *in, struct backend_directory *ret_directory)

@@ -9,7 +9,7 @@
  *     FENCE      u64 the next fencing token, or one not yet given out
  *     LEASE      u64 fence, u64 the fence it had before or 0, u8 flags, i64 ttl,
  *                i64 acquired, i64 deadline, name, meta, content: as it is now;
- *                with LOCAL_LEASE_OVER, u64 fence of the lease that had its name
+ *                with LOCAL_LEASE_TARGET, u64 fence of the lease that had its name
  *                and ended with this
  *     END        u64 fence
  *     RENEWALS   any number of: u64 fence, i64 ttl, i64 deadline
@@ -37,7 +37,7 @@ enum local_record {
     LOCAL_UNTIMED,
 };
 
-enum { LOCAL_LEASE_HELD = 1, LOCAL_LEASE_SEQUENCE = 2, LOCAL_LEASE_SHARED = 4, LOCAL_LEASE_OVER = 8 };
+enum { LOCAL_LEASE_HELD = 1, LOCAL_LEASE_SEQUENCE = 2, LOCAL_LEASE_SHARED = 4, LOCAL_LEASE_TARGET = 8 };
 
 struct local_session {
     clock_ms boottime; /* both clocks read together */
@@ -50,7 +50,7 @@ struct local_lease {
     const char *name;
     uint64_t fence;
     uint64_t replaces; /* fencing token under which it was known before; 0: the same */
-    uint64_t over;     /* with LOCAL_LEASE_OVER */
+    uint64_t target;   /* with LOCAL_LEASE_TARGET: fencing token of the lease that the rename replaces */
     uint8_t flags;     /* of LOCAL_LEASE_ */
     int64_t ttl;
     clock_ms acquired;

@@ -96,8 +96,8 @@ static void replay_lease(struct local_replay *replay, struct local_reader *in)
     if (*replaces) {
         g_hash_table_remove(replay->leases, replaces);
     }
-    if (kept->lease.flags & LOCAL_LEASE_OVER) {
-        g_hash_table_remove(replay->leases, &kept->lease.over);
+    if (kept->lease.flags & LOCAL_LEASE_TARGET) {
+        g_hash_table_remove(replay->leases, &kept->lease.target);
     }
     g_hash_table_replace(replay->leases, &kept->lease.fence, kept);
     replay->next = MAX(replay->next, kept->lease.fence + 1);
