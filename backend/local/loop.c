@@ -1,10 +1,10 @@
 /* loop: what the loop tells, and when it wakes.
  *
- * The lockspace tells of events inside the calls that cause them; here they
- * become notes, at most one for each ticket, which are told before the loop goes
- * to sleep.  Completions that wait for a sync are notes too.  Work is done in
- * parts, with the loop's other watchers between them, so that a million leases
- * that expire together do not keep a request waiting.
+ * The lockspace tells of events inside the calls that cause them; here they wait,
+ * those of one ticket together, and are told before the loop goes to sleep.
+ * Completions that wait for a sync are events too.  Work is done in parts, with the
+ * loop's other watchers between them, so that a million leases that expire together
+ * do not keep a request waiting.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -15,23 +15,23 @@
 #include "backend/local/private.h"
 #include "backend/log.h"
 
-#define TICK_MAX 64 /* tickets ended, and notes told, in one turn of the loop */
+#define TICK_MAX 64 /* tickets ended, and events told, in one turn of the loop */
 #define UNCOMMITTED UINT64_MAX
 
 /* In the order in which they are told. */
 enum {
-    NOTE_DONE = 1, /* a completion without a ticket */
-    NOTE_ACQUIRED = 2,
-    NOTE_GRANTED = 4,
-    NOTE_WANTED = 8,
-    NOTE_DUE = 16,
-    NOTE_ENDED = 32,
-    NOTE_GONE = 64, /* nothing to tell: frees a ticket that its party has absorbed */
+    EVENT_DONE = 1, /* a completion without a ticket */
+    EVENT_ACQUIRED = 2,
+    EVENT_GRANTED = 4,
+    EVENT_WANTED = 8,
+    EVENT_DUE = 16,
+    EVENT_ENDED = 32,
+    EVENT_GONE = 64, /* nothing to tell: frees a ticket that its party has absorbed */
 };
 
-struct local_note {
-    TAILQ_ENTRY(local_note) link;
-    struct backend_ticket *ticket; /* NULL for NOTE_DONE */
+struct local_event {
+    TAILQ_ENTRY(local_event) link;
+    struct backend_ticket *ticket; /* NULL for EVENT_DONE */
     uint64_t sequence;             /* not to be told before the journal is synced up to here */
     unsigned flags;
     bool lost; /* the journal failed before it came that far */
@@ -42,52 +42,52 @@ struct local_note {
     void *arg;
 };
 
-/* --- notes --- */
+/* --- events --- */
 
-static struct local_note *loop_find(struct local *l, const struct backend_ticket *ticket)
+static struct local_event *loop_find(struct local *l, const struct backend_ticket *ticket)
 {
-    return g_hash_table_size(l->notes) ? g_hash_table_lookup(l->notes, ticket) : NULL;
+    return g_hash_table_size(l->pending) ? g_hash_table_lookup(l->pending, ticket) : NULL;
 }
 
 /* On the list that its sequence asks for. */
-static void loop_place(struct local *l, struct local_note *note)
+static void loop_place(struct local *l, struct local_event *event)
 {
-    if (note->sequence) {
-        TAILQ_INSERT_TAIL(&l->unsynced, note, link);
+    if (event->sequence) {
+        TAILQ_INSERT_TAIL(&l->unsynced, event, link);
     } else {
-        TAILQ_INSERT_TAIL(&l->ready, note, link);
+        TAILQ_INSERT_TAIL(&l->ready, event, link);
     }
 }
 
-static void loop_unplace(struct local *l, struct local_note *note)
+static void loop_unplace(struct local *l, struct local_event *event)
 {
-    if (note->sequence) {
-        TAILQ_REMOVE(&l->unsynced, note, link);
+    if (event->sequence) {
+        TAILQ_REMOVE(&l->unsynced, event, link);
     } else {
-        TAILQ_REMOVE(&l->ready, note, link);
+        TAILQ_REMOVE(&l->ready, event, link);
     }
 }
 
-static void loop_remove(struct local *l, struct local_note *note)
+static void loop_remove(struct local *l, struct local_event *event)
 {
-    loop_unplace(l, note);
-    if (note->ticket) {
-        g_hash_table_remove(l->notes, note->ticket);
+    loop_unplace(l, event);
+    if (event->ticket) {
+        g_hash_table_remove(l->pending, event->ticket);
     }
-    g_free(note);
+    g_free(event);
 }
 
-static struct local_note *loop_add(struct local *l, struct backend_ticket *ticket, unsigned flag)
+static struct local_event *loop_add(struct local *l, struct backend_ticket *ticket, unsigned flag)
 {
-    struct local_note *note = loop_find(l, ticket);
-    if (!note) {
-        note = g_new0(struct local_note, 1);
-        note->ticket = ticket;
-        g_hash_table_insert(l->notes, ticket, note);
-        loop_place(l, note);
+    struct local_event *event = loop_find(l, ticket);
+    if (!event) {
+        event = g_new0(struct local_event, 1);
+        event->ticket = ticket;
+        g_hash_table_insert(l->pending, ticket, event);
+        loop_place(l, event);
     }
-    note->flags |= flag;
-    return note;
+    event->flags |= flag;
+    return event;
 }
 
 static bool loop_is_kept(const struct local *l, const struct backend_ticket *ticket)
@@ -98,32 +98,32 @@ static bool loop_is_kept(const struct local *l, const struct backend_ticket *tic
 static void loop_granted(void *context, struct backend_ticket *ticket)
 {
     struct local *l = context;
-    struct local_note *note = loop_add(l, ticket, NOTE_GRANTED);
+    struct local_event *event = loop_add(l, ticket, EVENT_GRANTED);
     if (!loop_is_kept(l, ticket)) {
         return;
     }
     local_store_put_granted(l->store, ticket);
     if (l->sync_always) {
-        loop_unplace(l, note);
-        note->sequence = UNCOMMITTED;
-        loop_place(l, note);
+        loop_unplace(l, event);
+        event->sequence = UNCOMMITTED;
+        loop_place(l, event);
     }
 }
 
 static void loop_due(void *context, struct backend_ticket *ticket)
 {
-    loop_add(context, ticket, NOTE_DUE);
+    loop_add(context, ticket, EVENT_DUE);
 }
 
 static void loop_wanted(void *context, struct backend_ticket *ticket)
 {
-    loop_add(context, ticket, NOTE_WANTED);
+    loop_add(context, ticket, EVENT_WANTED);
 }
 
 static void loop_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
     struct local *l = context;
-    loop_add(l, ticket, NOTE_ENDED)->why = why;
+    loop_add(l, ticket, EVENT_ENDED)->why = why;
     if (loop_is_kept(l, ticket)) {
         local_store_put_end(l->store, ticket->fence);
     }
@@ -133,13 +133,13 @@ static void loop_ended(void *context, struct backend_ticket *ticket, enum backen
 static void loop_dropped(void *context, struct backend_ticket *ticket)
 {
     struct local *l = context;
-    struct local_note *note = loop_find(l, ticket);
-    if (note && note->flags & NOTE_GRANTED) {
-        note->flags = NOTE_GRANTED | NOTE_GONE;
+    struct local_event *event = loop_find(l, ticket);
+    if (event && event->flags & EVENT_GRANTED) {
+        event->flags = EVENT_GRANTED | EVENT_GONE;
         return;
     }
-    if (note) {
-        loop_remove(l, note);
+    if (event) {
+        loop_remove(l, event);
     }
     lockspace_ticket_free(ticket);
 }
@@ -155,7 +155,7 @@ const struct lockspace_listener local_listener = {
 enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
 {
     enum backend_result result = BACKEND_OK;
-    struct local_note *note;
+    struct local_event *event;
     *ret_sequence = 0;
     if (l->store) {
         result = local_store_commit(l->store, ret_sequence);
@@ -163,27 +163,27 @@ enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
     if (!l->sync_always) {
         *ret_sequence = 0;
     }
-    TAILQ_FOREACH_REVERSE(note, &l->unsynced, local_notes, link) {
-        if (note->sequence != UNCOMMITTED) {
+    TAILQ_FOREACH_REVERSE(event, &l->unsynced, local_events, link) {
+        if (event->sequence != UNCOMMITTED) {
             break;
         }
-        note->sequence = MAX(*ret_sequence, 1);
+        event->sequence = MAX(*ret_sequence, 1);
     }
     return result;
 }
 
 bool local_has_ended(struct local *l, const struct backend_ticket *ticket)
 {
-    const struct local_note *note = loop_find(l, ticket);
-    return ticket == l->telling || (note && note->flags & (NOTE_ENDED | NOTE_GONE));
+    const struct local_event *event = loop_find(l, ticket);
+    return ticket == l->telling || (event && event->flags & (EVENT_ENDED | EVENT_GONE));
 }
 
 void local_forget(struct local *l, struct backend_ticket *ticket)
 {
-    struct local_note *note = loop_find(l, ticket);
-    bool ended = note && note->flags & (NOTE_ENDED | NOTE_GONE);
-    if (note) {
-        loop_remove(l, note);
+    struct local_event *event = loop_find(l, ticket);
+    bool ended = event && event->flags & (EVENT_ENDED | EVENT_GONE);
+    if (event) {
+        loop_remove(l, event);
     }
     if (ended) {
         lockspace_ticket_free(ticket);
@@ -194,11 +194,11 @@ void local_forget_party(struct local *l, const char *name, uint64_t party)
 {
     char path[LOCAL_NAME_MAX];
     GHashTableIter iter;
-    gpointer ticket, note;
+    gpointer ticket, event;
     GPtrArray *found = g_ptr_array_new();
-    g_hash_table_iter_init(&iter, l->notes);
-    while (g_hash_table_iter_next(&iter, &ticket, &note)) {
-        if (((struct local_note *)note)->flags & NOTE_ENDED && ((struct backend_ticket *)ticket)->held &&
+    g_hash_table_iter_init(&iter, l->pending);
+    while (g_hash_table_iter_next(&iter, &ticket, &event)) {
+        if (((struct local_event *)event)->flags & EVENT_ENDED && ((struct backend_ticket *)ticket)->held &&
             lockspace_ticket_party(ticket) == party && lockspace_ticket_name(ticket, path, sizeof(path)) &&
             strcmp(path, name) == 0) {
             g_ptr_array_add(found, ticket);
@@ -217,19 +217,19 @@ void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket)
         return;
     }
     lockspace_revoke(l->space, now, name, ticket->fence);
-    struct local_note *note = loop_find(l, ticket);
-    if (note) {
-        note->why = BACKEND_LOST;
+    struct local_event *event = loop_find(l, ticket);
+    if (event) {
+        event->why = BACKEND_LOST;
     }
 }
 
 void local_complete_in_turn(struct local *l, uint64_t sequence, backend_done *done, void *arg,
                             enum backend_result result, enum backend_result if_lost)
 {
-    struct local_note *note = g_new0(struct local_note, 1);
-    *note = (struct local_note){
-        .sequence = sequence, .flags = NOTE_DONE, .result = result, .if_lost = if_lost, .done = done, .arg = arg};
-    loop_place(l, note);
+    struct local_event *event = g_new0(struct local_event, 1);
+    *event = (struct local_event){
+        .sequence = sequence, .flags = EVENT_DONE, .result = result, .if_lost = if_lost, .done = done, .arg = arg};
+    loop_place(l, event);
 }
 
 void local_complete(struct local *l, uint64_t sequence, backend_done *done, void *arg, enum backend_result result,
@@ -252,89 +252,89 @@ void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquired
         done(arg, result, ticket, NULL);
         return;
     }
-    struct local_note *note = loop_add(l, ticket, NOTE_ACQUIRED);
-    loop_unplace(l, note);
-    note->sequence = sequence;
-    note->result = result;
-    note->acquired = done;
-    note->arg = arg;
-    loop_place(l, note);
+    struct local_event *event = loop_add(l, ticket, EVENT_ACQUIRED);
+    loop_unplace(l, event);
+    event->sequence = sequence;
+    event->result = result;
+    event->acquired = done;
+    event->arg = arg;
+    loop_place(l, event);
 }
 
 /* --- telling --- */
 
-static void loop_tell_acquired(struct local *l, const struct local_note *note)
+static void loop_tell_acquired(struct local *l, const struct local_event *event)
 {
     uint64_t sequence;
-    if (!note->lost) {
-        note->acquired(note->arg, note->result, note->ticket, NULL);
+    if (!event->lost) {
+        event->acquired(event->arg, event->result, event->ticket, NULL);
         return;
     }
-    if (local_has_ended(l, note->ticket)) {
-        local_forget(l, note->ticket);
+    if (local_has_ended(l, event->ticket)) {
+        local_forget(l, event->ticket);
     } else {
-        local_forget(l, note->ticket);
-        lockspace_release(l->space, clock_now(), note->ticket);
+        local_forget(l, event->ticket);
+        lockspace_release(l->space, clock_now(), event->ticket);
         local_commit(l, &sequence);
     }
-    note->acquired(note->arg, BACKEND_UNREACHABLE, NULL, NULL);
+    event->acquired(event->arg, BACKEND_UNREACHABLE, NULL, NULL);
 }
 
-static void loop_tell_granted(struct local *l, const struct local_note *note)
+static void loop_tell_granted(struct local *l, const struct local_event *event)
 {
     bool unsafe = l->store &&
-                  ((loop_is_kept(l, note->ticket) && local_store_failed(l->store)) || !local_store_in_place(l->store));
+                  ((loop_is_kept(l, event->ticket) && local_store_failed(l->store)) || !local_store_in_place(l->store));
     uint64_t sequence;
     if (unsafe) {
         /* it could not be made safe, or is another's: nobody must believe in it */
-        if (!local_has_ended(l, note->ticket)) {
-            local_lose(l, clock_now(), note->ticket);
+        if (!local_has_ended(l, event->ticket)) {
+            local_lose(l, clock_now(), event->ticket);
         }
         local_commit(l, &sequence);
-        note->ticket->held = false;
+        event->ticket->held = false;
         return;
     }
-    l->events->granted(l->context, note->ticket);
+    l->events->granted(l->context, event->ticket);
 }
 
-static void loop_tell_ended(struct local *l, const struct local_note *note)
+static void loop_tell_ended(struct local *l, const struct local_event *event)
 {
-    l->telling = note->ticket;
-    l->events->ended(l->context, note->ticket, note->why);
+    l->telling = event->ticket;
+    l->events->ended(l->context, event->ticket, event->why);
     l->telling = NULL;
-    lockspace_ticket_free(note->ticket);
+    lockspace_ticket_free(event->ticket);
 }
 
-/* Tells one thing of a note that is ready; what is told may end the note. */
-static void loop_tell(struct local *l, struct local_note *first)
+/* Tells one thing of an event that is ready; what is told may end the event. */
+static void loop_tell(struct local *l, struct local_event *first)
 {
     unsigned flag = first->flags & -first->flags;
-    struct local_note note = *first;
+    struct local_event event = *first;
     first->flags &= ~flag;
     if (!first->flags) {
         loop_remove(l, first);
     }
     switch (flag) {
-    case NOTE_DONE:
-        note.done(note.arg, note.lost ? note.if_lost : note.result);
+    case EVENT_DONE:
+        event.done(event.arg, event.lost ? event.if_lost : event.result);
         break;
-    case NOTE_ACQUIRED:
-        loop_tell_acquired(l, &note);
+    case EVENT_ACQUIRED:
+        loop_tell_acquired(l, &event);
         break;
-    case NOTE_GRANTED:
-        loop_tell_granted(l, &note);
+    case EVENT_GRANTED:
+        loop_tell_granted(l, &event);
         break;
-    case NOTE_WANTED:
-        l->events->wanted(l->context, note.ticket);
+    case EVENT_WANTED:
+        l->events->wanted(l->context, event.ticket);
         break;
-    case NOTE_DUE:
-        l->events->due(l->context, note.ticket);
+    case EVENT_DUE:
+        l->events->due(l->context, event.ticket);
         break;
-    case NOTE_ENDED:
-        loop_tell_ended(l, &note);
+    case EVENT_ENDED:
+        loop_tell_ended(l, &event);
         break;
-    case NOTE_GONE:
-        lockspace_ticket_free(note.ticket);
+    case EVENT_GONE:
+        lockspace_ticket_free(event.ticket);
         break;
     default:
         g_assert_not_reached();
@@ -345,12 +345,12 @@ static void loop_tell(struct local *l, struct local_note *first)
 static void loop_release_synced(struct local *l)
 {
     bool failed = l->store && local_store_failed(l->store);
-    struct local_note *note;
-    while ((note = TAILQ_FIRST(&l->unsynced)) && (failed || note->sequence <= local_store_synced(l->store))) {
-        note->lost = note->sequence > local_store_synced(l->store);
-        loop_unplace(l, note);
-        note->sequence = 0;
-        loop_place(l, note);
+    struct local_event *event;
+    while ((event = TAILQ_FIRST(&l->unsynced)) && (failed || event->sequence <= local_store_synced(l->store))) {
+        event->lost = event->sequence > local_store_synced(l->store);
+        loop_unplace(l, event);
+        event->sequence = 0;
+        loop_place(l, event);
     }
 }
 
@@ -385,7 +385,7 @@ static void loop_set_alarm(struct local *l)
 static void loop_on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, int events)
 {
     struct local *l = watcher->data;
-    struct local_note *note;
+    struct local_event *event;
     bool more = false;
     (void)events;
     if (l->late) {
@@ -394,8 +394,8 @@ static void loop_on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, in
     if (!TAILQ_EMPTY(&l->unsynced)) {
         loop_release_synced(l);
     }
-    for (int i = 0; i < TICK_MAX && (note = TAILQ_FIRST(&l->ready)); i++) {
-        loop_tell(l, note);
+    for (int i = 0; i < TICK_MAX && (event = TAILQ_FIRST(&l->ready)); i++) {
+        loop_tell(l, event);
     }
     if (l->store) {
         more = local_store_step(l->store);
@@ -445,7 +445,7 @@ int local_loop_init(struct local *l)
     }
     TAILQ_INIT(&l->ready);
     TAILQ_INIT(&l->unsynced);
-    l->notes = g_hash_table_new(NULL, NULL);
+    l->pending = g_hash_table_new(NULL, NULL);
     l->armed = CLOCK_NEVER;
     ev_prepare_init(&l->prepare, loop_on_prepare);
     ev_idle_init(&l->again, loop_on_again);
@@ -470,7 +470,7 @@ void local_loop_start(struct local *l, struct ev_loop *loop, const struct backen
 
 void local_loop_end(struct local *l)
 {
-    struct local_note *note;
+    struct local_event *event;
     if (l->loop) {
         ev_prepare_stop(l->loop, &l->prepare);
         ev_idle_stop(l->loop, &l->again);
@@ -478,11 +478,11 @@ void local_loop_end(struct local *l)
         ev_async_stop(l->loop, &l->synced);
     }
     close(l->alarm.fd);
-    while ((note = TAILQ_FIRST(&l->ready)) || (note = TAILQ_FIRST(&l->unsynced))) {
-        if (note->flags & (NOTE_ENDED | NOTE_GONE)) {
-            lockspace_ticket_free(note->ticket);
+    while ((event = TAILQ_FIRST(&l->ready)) || (event = TAILQ_FIRST(&l->unsynced))) {
+        if (event->flags & (EVENT_ENDED | EVENT_GONE)) {
+            lockspace_ticket_free(event->ticket);
         }
-        loop_remove(l, note);
+        loop_remove(l, event);
     }
-    g_hash_table_unref(l->notes);
+    g_hash_table_unref(l->pending);
 }

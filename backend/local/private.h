@@ -14,8 +14,8 @@
 #include "backend/local/store.h"
 #include "backend/lockspace/lockspace.h"
 
-struct local_note; /* something to be told from the loop */
-TAILQ_HEAD(local_notes, local_note);
+struct local_event; /* something to be told from the loop */
+TAILQ_HEAD(local_events, local_event);
 
 struct local {
     struct backend head; /* first: a backend is passed around as this */
@@ -34,9 +34,9 @@ struct local {
     clock_ms armed;         /* when the alarm will go off */
     bool late;              /* it has, and not all that was due is done */
 
-    struct local_notes ready;
-    struct local_notes unsynced;    /* by the sequence they wait for */
-    GHashTable *notes;              /* ticket -> its note, if it has one */
+    struct local_events ready;
+    struct local_events unsynced;   /* by the sequence they wait for */
+    GHashTable *pending;            /* ticket -> its event, if it has one */
     struct backend_ticket *telling; /* the ticket whose `ended` is being told */
 };
 
