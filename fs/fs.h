@@ -1,13 +1,17 @@
-/* fs: what the parts of the filesystem share.
+/* fs: what the rooms of the filesystem share: one struct, the errno of an outcome, and the wall clock.
  *
- *     session  the mount and the loop          ops     one thin handler per kernel request
- *     request  a kernel request that waits     tree    names and inodes
- *     handle   an open file                    hold    what this mount holds on a name
- *     owner    processes                       lock    flock(2) and fcntl(2)
- *     xattr    the attributes user.lease.*     notify  telling the kernel what changed
- *     attributes  what stat(2) shows
- *     sandbox  rights given up               control  the directory .leasefs
- *     metrics  counters and histograms
+ * A room includes headers of its own and of rooms below it only:
+ *
+ *     daemon   the mount's beginning and end, and the loop around it
+ *     ops      the kernel's requests, by theme
+ *     control  the directory .leasefs
+ *     hold     what this mount holds, for whom, and what the kernel is told of it
+ *     kernel   a request and its one reply; names and inodes; notifications; counters
+ *     sandbox  rights given up         process  who asks, and does it live
+ *     options  the command line
+ *
+ * The first comment of a room's main header tells its files: daemon/session.h, ops/ops.h, control/control.h,
+ * hold/hold.h, kernel/request.h, sandbox/sandbox.h, process/owner.h, options/options.h.
  */
 #ifndef FS_FS_H
 #define FS_FS_H
@@ -19,9 +23,6 @@
 #include <time.h>
 
 #include "backend/backend.h"
-#include "fs/options/options.h"
-#include "fs/process/owner.h"
-#include "fs/sandbox/sandbox.h"
 
 /* The first second of a lease, the provisional second of a handle: SECOND in
  * milliseconds. */
@@ -38,9 +39,13 @@ struct hold_question;
 struct meta;
 struct metrics;
 struct notify;
+struct observer;
 struct openings;
+struct options;
+struct owner_table;
 struct quota;
 struct request;
+struct sandbox;
 struct tree;
 
 TAILQ_HEAD(request_queue, request);
@@ -62,6 +67,7 @@ struct fs {
     struct notify *notify;
     struct openings *openings;
     struct control *control;
+    const struct observer *observer; /* what control wants to be told */
     struct metrics *metrics;
     struct quota *quota;
     struct fuse_session *session;
@@ -83,22 +89,10 @@ struct fs {
     bool foreign;                /* see FS_FOREIGN_WARNING */
     struct request_queue untold; /* see request_reply_when_told */
     ev_idle teller;
-    struct sandbox sandbox;   /* what was given up */
-    void (*ready)(void *arg); /* told once, when the kernel has greeted */
+    const struct sandbox *sandbox; /* what was given up, or NULL */
+    void (*ready)(void *arg);      /* told once, when the kernel has greeted */
     void *ready_arg;
 };
-
-/* Everything but the session: for session.c and for tests without a mount.
- * Starts no thread.  `loop`, `backend` and `options` stay the caller's and outlive
- * it. */
-struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options);
-/* Starts the backend, takes over the leases that it kept, and tells the kernel of
- * changes through this session from now on. */
-void fs_start(struct fs *fs, struct fuse_session *session);
-/* While the mount still answers: ends the notifications, and answers whoever
- * waits with ENOLCK. */
-void fs_stop(struct fs *fs);
-void fs_free(struct fs *fs);
 
 /* A moment on the wall clock, in milliseconds since the epoch: the same for the
  * same moment each time, unless the wall clock was set meanwhile. */
@@ -107,7 +101,5 @@ struct timespec fs_wall_time(struct fs *fs, clock_ms when);
 
 /* The negated errno of an outcome, 0 for OK and QUEUED. */
 int fs_error(enum backend_result result);
-
-extern const struct fuse_lowlevel_ops ops_table;
 
 #endif

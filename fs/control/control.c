@@ -41,10 +41,10 @@ struct control_file {
     uid_t uid;                      /* who opened it */
     GArray *chunks;
     enum control_list lists[2];
-    struct control_link *last[2]; /* of each list, when the file was opened; NULL: nothing */
-    unsigned count, stage;        /* of the lists */
-    struct control_link *next;    /* to be written; NULL: all is */
-    GHashTable *places;           /* see control_add_waiting; the nodes are counted */
+    struct observed *last[2]; /* of each list, when the file was opened; NULL: nothing */
+    unsigned count, stage;    /* of the lists */
+    struct observed *next;    /* to be written; NULL: all is */
+    GHashTable *places;       /* see control_add_waiting; the nodes are counted */
 };
 
 static struct control_file *control_file_of(const struct request *r)
@@ -52,12 +52,12 @@ static struct control_file *control_file_of(const struct request *r)
     return (struct control_file *)(uintptr_t)r->file.fh;
 }
 
-static struct hold *control_hold_of(struct control_link *link)
+static struct hold *control_hold_of(struct observed *link)
 {
     return (struct hold *)((char *)link - offsetof(struct hold, listed));
 }
 
-static struct request *control_request_of(struct control_link *link)
+static struct request *control_request_of(struct observed *link)
 {
     return (struct request *)((char *)link - offsetof(struct request, asking));
 }
@@ -120,7 +120,7 @@ static void control_begin_table(struct fs *fs, struct control_file *file, const 
     file->count = count;
     for (unsigned i = 0; i < count; i++) {
         file->lists[i] = lists[i];
-        file->last[i] = TAILQ_LAST(&fs->control->lists[lists[i]], control_links);
+        file->last[i] = TAILQ_LAST(&fs->control->lists[lists[i]], observed_list);
     }
     file->next = file->last[0] ? TAILQ_FIRST(&fs->control->lists[lists[0]]) : NULL;
     control_settle(fs->control, file);
@@ -173,7 +173,7 @@ static void control_file_free(struct fs *fs, struct control_file *file)
 
 /* --- the lists ---------------------------------------------------------------------- */
 
-static void control_leave(struct fs *fs, enum control_list list, struct control_link *link)
+static void control_leave(struct fs *fs, enum control_list list, struct observed *link)
 {
     struct control *control = fs->control;
     struct control_file *file;
@@ -183,7 +183,7 @@ static void control_leave(struct fs *fs, enum control_list list, struct control_
         }
         for (unsigned i = 0; i < file->count; i++) {
             if (file->last[i] == link) {
-                file->last[i] = TAILQ_PREV(link, control_links, link);
+                file->last[i] = TAILQ_PREV(link, observed_list, link);
             }
         }
     }
@@ -208,7 +208,16 @@ static void control_unlist(struct fs *fs, struct hold *hold)
     }
 }
 
-void control_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
+static void control_waits(struct fs *fs, struct hold *hold)
+{
+    if (hold->list == CONTROL_UNLISTED) {
+        TAILQ_INSERT_TAIL(&fs->control->lists[CONTROL_WAITING], &hold->listed, link);
+        hold->list = CONTROL_WAITING;
+        fs->metrics->waiting++;
+    }
+}
+
+static void control_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
 {
     unsigned before = control_kind(hold, hold->kind), now = control_kind(hold, kind);
     if (hold->ticket && !hold->ticket->held) {
@@ -229,16 +238,7 @@ void control_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
     fs->metrics->acquired[now]++;
 }
 
-void control_waits(struct fs *fs, struct hold *hold)
-{
-    if (hold->list == CONTROL_UNLISTED) {
-        TAILQ_INSERT_TAIL(&fs->control->lists[CONTROL_WAITING], &hold->listed, link);
-        hold->list = CONTROL_WAITING;
-        fs->metrics->waiting++;
-    }
-}
-
-void control_gone(struct fs *fs, struct hold *hold)
+static void control_gone(struct fs *fs, struct hold *hold)
 {
     if (hold->list == CONTROL_HELD) {
         metrics_held_for(fs->metrics, clock_now() - hold->since);
@@ -247,21 +247,21 @@ void control_gone(struct fs *fs, struct hold *hold)
     control_unlist(fs, hold);
 }
 
-void control_asks(struct request *r)
+static void control_asks(struct request *r)
 {
     TAILQ_INSERT_TAIL(&r->fs->control->lists[CONTROL_ASKING], &r->asking, link);
     r->asks = true;
     r->fs->metrics->waiting++;
 }
 
-void control_asks_no_more(struct request *r)
+static void control_asks_no_more(struct request *r)
 {
     control_leave(r->fs, CONTROL_ASKING, &r->asking);
     r->asks = false;
     r->fs->metrics->waiting--;
 }
 
-void control_ended(struct fs *fs, struct hold *hold, enum backend_end why)
+static void control_ended(struct fs *fs, struct hold *hold, enum backend_end why)
 {
     unsigned kind = control_kind(hold, hold->kind);
     struct metrics *m = fs->metrics;
@@ -278,6 +278,15 @@ void control_ended(struct fs *fs, struct hold *hold, enum backend_end why)
         control_gone(fs, hold); /* the hold stays, for what its owner asks next */
     }
 }
+
+static const struct observer control_observer = {
+    .granted = control_granted,
+    .waits = control_waits,
+    .ended = control_ended,
+    .gone = control_gone,
+    .asks = control_asks,
+    .asks_no_more = control_asks_no_more,
+};
 
 /* --- names ----------------------------------------------------------------------------- */
 
@@ -499,6 +508,7 @@ struct control *control_new(struct fs *fs)
     ev_set_priority(&control->slices, EV_MAXPRI); /* requests that keep coming do not put it off */
     control->slices.data = fs;
     control->started = clock_now();
+    fs->observer = &control_observer;
     return control;
 }
 

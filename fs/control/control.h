@@ -12,12 +12,16 @@
  * written as they are read, a slice at a time between other requests: then a
  * line is true when it is written; and what was there at the open and still is
  * when its turn comes is told exactly once, and nothing that came later is.
+ *
+ *     control  names, open files, and the lists of what is held and waits: fs->observer keeps them
+ *     table, text, metrics  what the files show       report  what the log says of locks
  */
 #ifndef FS_CONTROL_CONTROL_H
 #define FS_CONTROL_CONTROL_H
 
 #include "fs/fs.h"
 #include "fs/kernel/metrics.h"
+#include "fs/kernel/observer.h"
 
 struct control_file;
 struct fuse_pollhandle;
@@ -42,16 +46,10 @@ enum control_list {
     CONTROL_LISTS
 };
 
-/* In a hold or a request; in order of arrival on its list. */
-struct control_link {
-    TAILQ_ENTRY(control_link) link;
-};
-
-TAILQ_HEAD(control_links, control_link);
 TAILQ_HEAD(control_files, control_file);
 
 struct control {
-    struct control_links lists[CONTROL_LISTS];
+    struct observed_list lists[CONTROL_LISTS];
     struct node *nodes[CONTROL_NODES];
     struct control_files files; /* open */
     unsigned open;
@@ -64,20 +62,6 @@ struct control *control_new(struct fs *fs);
 /* Answers the reads that are parked. */
 void control_stop(struct fs *fs);
 void control_free(struct fs *fs);
-
-/* --- the lists; called where the state of a hold changes ------------------------ */
-
-/* Granted, or now of this kind; before hold->kind is set. */
-void control_granted(struct fs *fs, struct hold *hold, enum backend_kind kind);
-/* Queued. */
-void control_waits(struct fs *fs, struct hold *hold);
-/* It ended; hold->ended: that has been counted, else its user released it. */
-void control_gone(struct fs *fs, struct hold *hold);
-/* A request waits with a ticket of its own, or no more. */
-void control_asks(struct request *r);
-void control_asks_no_more(struct request *r);
-/* It was taken: counts and logs why. */
-void control_ended(struct fs *fs, struct hold *hold, enum backend_end why);
 
 /* --- requests -------------------------------------------------------------------- */
 

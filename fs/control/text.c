@@ -13,6 +13,8 @@
 #include "fs/control/control.h"
 #include "fs/hold/quota.h"
 #include "fs/kernel/tree.h"
+#include "fs/options/options.h"
+#include "fs/sandbox/sandbox.h"
 
 static void control_add_fact(GString *text, const char *key, const char *value)
 {
@@ -92,8 +94,8 @@ void control_add_status(struct fs *fs, GString *text)
     if (fs->foreign) {
         control_add_fact(text, "warning", FS_FOREIGN_WARNING);
     }
-    if (*fs->sandbox.text) {
-        control_add_fact(text, "sandbox", fs->sandbox.text);
+    if (fs->sandbox) {
+        control_add_fact(text, "sandbox", fs->sandbox->text);
     }
     control_add_number(text, "held", control_sum(fs->metrics->held));
     control_add_number(text, "waiting", fs->metrics->waiting);

@@ -57,28 +57,6 @@ static char *mountpoint_descriptor(int fd, const char *kind)
     return g_strdup_printf("/proc/self/%s/%d", kind, fd);
 }
 
-char *mountpoint_resolve(const char *given, char *error, size_t error_size)
-{
-    int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        if (errno == ENOENT) {
-            snprintf(error, error_size, "mount point '%s' does not exist: make it with mkdir", given);
-        } else if (errno == ENOTDIR) {
-            snprintf(error, error_size, "mount point '%s' is not a directory", given);
-        } else {
-            snprintf(error, error_size, "mount point '%s': %s", given, g_strerror(errno));
-        }
-        return NULL;
-    }
-    g_autofree char *link = mountpoint_descriptor(fd, "fd");
-    char *path = g_file_read_link(link, NULL);
-    close(fd);
-    if (!path) {
-        snprintf(error, error_size, "cannot read %s: is /proc mounted?", link);
-    }
-    return path;
-}
-
 /* The id of the mount that a descriptor is on, or -1. */
 static long mountpoint_id(int fd)
 {

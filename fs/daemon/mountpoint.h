@@ -12,12 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The absolute path of the directory `given`, without asking a file system that
- * is mounted there, so that one without its daemon has a path too.  NULL with
- * one line in `error`.  Free with g_free. */
-char *mountpoint_resolve(const char *given, char *error, size_t error_size);
-
-/* May leasefs mount at `path`, as mountpoint_resolve gave it?  A leasefs that is
+/* May leasefs mount at `path`, an absolute path?  A leasefs that is
  * alive there, or another user's, is an error, and what is there of other file
  * systems no obstacle.  `*ret_dead` tells whether a killed daemon of this user
  * left its mount there.  0, or -errno with one line in `error`. */

@@ -12,14 +12,16 @@
 
 #include "backend/backend.h"
 #include "backend/log.h"
+#include "fs/daemon/life.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/unmounter.h"
-#include "fs/fs.h"
+#include "fs/ops/ops.h"
 
 struct session {
     struct ev_loop *loop;
     struct fuse_session *fuse;
     struct fs *fs;
+    struct sandbox sandbox; /* what was given up */
     struct fuse_buf buffer;
     ev_io io;
     ev_signal signals[3];
@@ -170,7 +172,8 @@ int session_run(const struct options *options, struct backend *backend, struct e
     if (result == 0) {
         unmounter_watch(sandbox->unmounter, mountpoint_open_abort(options->mountpoint));
         if (sandbox->wanted) {
-            result = sandbox_apply(&sandbox->policy, &s.fs->sandbox, error, error_size);
+            s.fs->sandbox = &s.sandbox;
+            result = sandbox_apply(&sandbox->policy, &s.sandbox, error, error_size);
         }
         if (result == 0) {
             result = session_serve(&s, error, error_size);

@@ -101,7 +101,7 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
     if (result == BACKEND_QUEUED) {
         hold->ticket = ticket;
         r->queued = true;
-        control_waits(fs, hold);
+        fs->observer->waits(fs, hold);
         if (!r->queue) {
             request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
         }

@@ -177,7 +177,7 @@ void hold_free(struct fs *fs, struct hold *hold)
 {
     hold_leave_handles(hold);
     hold_count(hold, false);
-    control_gone(fs, hold);
+    fs->observer->gone(fs, hold);
     hold_charge_bytes(fs, hold, 0);
     quota_charge(fs->quota, hold->account, -1, 0);
     hold->charged = false;
@@ -307,7 +307,7 @@ void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
         LIST_INSERT_HEAD(&hold->node->holds, hold, link);
     }
     hold->node->parties += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
-    control_granted(fs, hold, kind);
+    fs->observer->granted(fs, hold, kind);
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
 }
@@ -541,12 +541,13 @@ static struct request *hold_request(const struct hold *hold, const struct backen
 
 static void hold_granted_event(void *context, struct backend_ticket *ticket)
 {
+    struct fs *fs = context;
     struct hold *hold = ticket->user;
     struct request *r = hold_request(hold, ticket);
     if (!hold->sequence) {
-        hold_granted(context, hold, ticket->kind);
+        hold_granted(fs, hold, ticket->kind);
     } else {
-        control_granted(context, hold, ticket->kind);
+        fs->observer->granted(fs, hold, ticket->kind);
     }
     while (r) {
         request_unpark(r);
@@ -583,7 +584,7 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     struct hold *hold = ticket->user;
     struct node *node = tree_ref(hold->node);
     struct request *r = ticket->held ? NULL : hold_request(hold, ticket);
-    control_ended(fs, hold, why);
+    fs->observer->ended(fs, hold, why);
     if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
         hold_spend(hold, why != BACKEND_RELEASED);
     }

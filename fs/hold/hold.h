@@ -11,9 +11,10 @@
 #ifndef FS_HOLD_HOLD_H
 #define FS_HOLD_HOLD_H
 
-#include "fs/control/control.h"
 #include "fs/fs.h"
+#include "fs/kernel/observer.h"
 #include "fs/kernel/request.h"
+#include "fs/process/owner.h"
 
 #define HOLD_HEIRS_MAX 8
 
@@ -28,7 +29,7 @@ struct hold_heirs {
 
 struct hold {
     LIST_ENTRY(hold) link;         /* node->holds or node->waiting */
-    struct control_link listed;    /* on `list` */
+    struct observed listed;        /* on `list` */
     struct node *node;             /* counted */
     struct backend_ticket *ticket; /* NULL while it is asked for, and for FCNTL */
     struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
@@ -56,8 +57,8 @@ struct hold {
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
     bool counted : 1;    /* among what is held below its directories */
     bool charged : 1;    /* to its account */
-    bool ended : 1;      /* it was taken: control_ended */
-    uint8_t list : 2;    /* enum control_list; control.c's */
+    bool ended : 1;      /* it was taken: observer->ended */
+    uint8_t list : 2;    /* the observer's */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
 };
 

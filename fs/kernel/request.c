@@ -106,7 +106,7 @@ void request_park(struct request *r, struct request_queue *queue, void (*resume)
     r->cancel = cancel;
     TAILQ_INSERT_TAIL(queue, r, parked);
     if (r->ticket) {
-        control_asks(r);
+        r->fs->observer->asks(r);
     }
     fuse_req_interrupt_func(r->req, request_interrupted, r);
 }
@@ -157,7 +157,7 @@ void request_unpark(struct request *r)
         r->queue = NULL;
     }
     if (r->asks) {
-        control_asks_no_more(r);
+        r->fs->observer->asks_no_more(r);
     }
 }
 

@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
-#include "fs/control/control.h"
 #include "fs/fs.h"
 #include "fs/kernel/metrics.h"
+#include "fs/kernel/observer.h"
+#include "fs/options/options.h"
+#include "fs/process/owner.h"
 
 struct handle;
 struct node;
@@ -22,7 +24,7 @@ enum content_reply { CONTENT_REPLY_WRITTEN, CONTENT_REPLY_OPEN, CONTENT_REPLY_AT
 struct request {
     TAILQ_ENTRY(request) parked;      /* in the queue it waits in */
     TAILQ_ENTRY(request) interrupted; /* in fs->interrupted */
-    struct control_link asking;       /* of one that asks */
+    struct observed asking;           /* of one that asks */
     struct fs *fs;
     fuse_req_t req;
     struct owner *caller;          /* see request_caller */
@@ -52,7 +54,7 @@ struct request {
     bool blocks;     /* a lock request that waits */
     bool busy_young; /* refused by a lease in its first second */
     bool queued;     /* has waited for a lock */
-    bool asks;       /* is on CONTROL_ASKING */
+    bool asks;       /* the observer was told that it waits */
     bool is_interrupted;
     bool has_caller;
     clock_ms wake; /* of one that sleeps */

@@ -236,7 +236,7 @@ void lock_end_party(struct fs *fs, struct node *node, uint64_t party, backend_do
     if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
         hold_free(fs, hold);
     } else {
-        control_gone(fs, hold);
+        fs->observer->gone(fs, hold);
         hold->since = 0; /* another thread of it waits still, and may get nothing */
     }
     backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, done, arg);

@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "fs/fs.h"
 
+struct flock;
 struct handle;
 struct node;
 struct request;

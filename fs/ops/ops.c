@@ -1,4 +1,4 @@
-/* ops: one thin handler for each kernel request: validate, call, return. */
+/* ops: one thin handler for each kernel request; see ops.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,8 +19,10 @@
 #include "fs/ops/lock.h"
 #include "fs/ops/names.h"
 #include "fs/ops/opening.h"
+#include "fs/ops/ops.h"
 #include "fs/ops/sequence.h"
 #include "fs/ops/xattr.h"
+#include "fs/sandbox/sandbox.h"
 
 static struct fs *ops_fs(fuse_req_t req)
 {
@@ -99,8 +101,8 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
     if (fs->ready) {
         fs->ready(fs->ready_arg);
     }
-    if (fs->sandbox.text[0]) {
-        (fs->sandbox.complete ? log_info : log_warning)("sandbox: %s", fs->sandbox.text);
+    if (fs->sandbox) {
+        (fs->sandbox->complete ? log_info : log_warning)("sandbox: %s", fs->sandbox->text);
     }
 }
 

@@ -2,14 +2,13 @@
 #include "fs/options/private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <glib.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "fs/daemon/mountpoint.h"
 
 #define SYSTEM_STATE "/var/lib"
 #define USAGE "usage is leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT"
@@ -120,10 +119,20 @@ static int refuse_of_others(struct options_parse *p)
     return 0;
 }
 
+/* The absolute path of that directory, without asking a file system that is mounted
+ * there, so that one without its daemon has a path too. */
 static int find_mountpoint(struct options_parse *p, const char *given)
 {
-    p->options->mountpoint = mountpoint_resolve(given, p->error, p->error_size);
-    return p->options->mountpoint ? 0 : -EINVAL;
+    int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno == ENOENT    ? options_fail(p, "mount point '%s' does not exist: make it with mkdir", given)
+               : errno == ENOTDIR ? options_fail(p, "mount point '%s' is not a directory", given)
+                                  : options_fail(p, "mount point '%s': %s", given, g_strerror(errno));
+    }
+    g_autofree char *link = g_strdup_printf("/proc/self/fd/%d", fd);
+    p->options->mountpoint = g_file_read_link(link, NULL);
+    close(fd);
+    return p->options->mountpoint ? 0 : options_fail(p, "cannot read %s: is /proc mounted?", link);
 }
 
 /* What every mount has, whatever was asked for. */

@@ -18,6 +18,7 @@
 
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
+#include "fs/ops/ops.h"
 
 #define WIRE_MESSAGE_MAX (1 << 20)
 /* Enough for every message, and every event that follows from another. */

@@ -13,7 +13,8 @@
 #include <linux/fuse.h>
 #include <sys/types.h>
 
-#include "fs/fs.h"
+#include "fs/daemon/life.h"
+#include "fs/options/options.h"
 #include "tests/message/fake_backend.h"
 
 struct wire {

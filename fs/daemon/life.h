@@ -1,0 +1,19 @@
+/* life: the beginning and the end of a mount. */
+#ifndef FS_DAEMON_LIFE_H
+#define FS_DAEMON_LIFE_H
+
+#include "fs/fs.h"
+
+/* Everything but the session: for session.c and for tests without a mount.
+ * Starts no thread.  `loop`, `backend` and `options` stay the caller's and outlive
+ * it. */
+struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options);
+/* Starts the backend, takes over the leases that it kept, and tells the kernel of
+ * changes through this session from now on. */
+void fs_start(struct fs *fs, struct fuse_session *session);
+/* While the mount still answers: ends the notifications, and answers whoever
+ * waits with ENOLCK. */
+void fs_stop(struct fs *fs);
+void fs_free(struct fs *fs);
+
+#endif
