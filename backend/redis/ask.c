@@ -4,10 +4,9 @@
 #include "backend/redis/private.h"
 
 /* Whether a ticket is on that name, or may be, after a rename that is not answered. */
-static bool is_of(const struct redis_ticket *t, const char *name)
+static bool is_of(const struct remote_ticket *t, const char *name)
 {
-    return strcmp(t->place->sequence ? t->name : t->place->name, name) == 0 ||
-           (t->moving && strcmp(t->moving, name) == 0);
+    return strcmp(remote_ticket_name(t), name) == 0 || (t->moving && strcmp(t->moving, name) == 0);
 }
 
 /* Element `first` and on: kind, mode, number, age, time left, ttl, meta,
@@ -17,7 +16,7 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
     clock_ms now = clock_now();
     int64_t age = redis_time(reply, first + 3), left = redis_time(reply, first + 4);
     int64_t ttl = redis_time(reply, first + 5), kind = redis_number(reply, first);
-    struct redis_ticket *t = redis_ticket_find(r, redis_text(reply, first + 7));
+    struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(reply, first + 7));
 
     info->type = BACKEND_LOCK;
     info->kind = kind >= BACKEND_PROVISIONAL && kind <= BACKEND_FCNTL ? (enum backend_kind)kind : BACKEND_LEASE;
@@ -30,7 +29,7 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
         *redis_text(reply, first + 7) ? redis_bytes(reply, first + 6, REDIS_META_MAX) : NULL; /* no mount's has none */
     info->start = redis_offset(reply, first + 8);
     info->end = redis_offset(reply, first + 9);
-    if (t && t->state != REDIS_ASKED && is_of(t, name)) {
+    if (t && t->state != REMOTE_ASKED && is_of(t, name)) {
         info->ticket = &t->head;
         info->acquired = t->head.acquired;
         info->deadline = t->head.deadline;
@@ -51,9 +50,9 @@ void redis_info_clear(struct backend_info *info)
     g_clear_pointer(&info->directory.meta, g_bytes_unref);
 }
 
-static struct redis_op *known_op(struct redis *r, backend_known *known, void *arg)
+static struct remote_op *known_op(struct redis *r, backend_known *known, void *arg)
 {
-    struct redis_op *op = redis_op_new(r, NULL);
+    struct remote_op *op = remote_op_new(&r->remote, NULL);
 
     op->known = known;
     op->arg = arg;
@@ -62,13 +61,13 @@ static struct redis_op *known_op(struct redis *r, backend_known *known, void *ar
 
 static void on_stat(void *arg, const struct redis_answer *answer);
 
-static void send_stat(struct redis_op *op)
+static void send_stat(struct remote_op *op)
 {
     struct redis_call call = {0};
     const char *leaf;
-    char *directory = redis_parent(op->name, &leaf);
+    char *directory = remote_parent(op->name, &leaf);
 
-    redis_call_lock(&call, op->r, REDIS_STAT, op->name, false, NULL);
+    redis_call_lock(&call, redis_of(op), REDIS_STAT, op->name, false, NULL);
     for (const char *letter = "otiw"; *letter; letter++)
         redis_call_key(&call, *letter, directory);
     g_free(directory);
@@ -81,11 +80,11 @@ static void send_stat(struct redis_op *op)
 /* The server says that nobody of this mount holds a name, or another alone: what
  * is thought to hold here is asked for, and the question put again behind that, so
  * that whoever asked does not hear of it before those who hold. */
-static bool ask_again(struct redis_op *op, const struct backend_info *info)
+static bool ask_again(struct remote_op *op, const struct backend_info *info)
 {
     const char *leaf;
-    char *directory = redis_parent(op->name, &leaf);
-    struct redis_place *place = g_hash_table_lookup(op->r->places, op->name);
+    char *directory = remote_parent(op->name, &leaf);
+    struct remote_place *place = g_hash_table_lookup(op->r->places, op->name);
     bool alone = info->type != BACKEND_LOCK || (info->mode == BACKEND_EXCLUSIVE && info->kind != BACKEND_FCNTL);
 
     if (!place && redis_is_numbered(leaf))
@@ -93,7 +92,7 @@ static bool ask_again(struct redis_op *op, const struct backend_info *info)
     g_free(directory);
     if (op->again || info->ticket || !alone || !place || place->held == 0)
         return false;
-    redis_ticket_doubt(op->r, place, NULL);
+    remote_doubt(op->r, place, NULL);
     op->again = true;
     send_stat(op);
     return true;
@@ -101,8 +100,8 @@ static bool ask_again(struct redis_op *op, const struct backend_info *info)
 
 static void on_stat(void *arg, const struct redis_answer *answer)
 {
-    struct redis_op *op = arg;
-    struct redis *r = op->r;
+    struct remote_op *op = arg;
+    struct redis *r = redis_of(op);
     const redisReply *reply = answer->reply;
     struct backend_info info = {.type = BACKEND_NOTHING};
     const char *word = redis_text(reply, 0);
@@ -138,13 +137,13 @@ static void on_stat(void *arg, const struct redis_answer *answer)
     }
     op->known(op->arg, result, result == BACKEND_OK ? &info : NULL);
     redis_info_clear(&info);
-    redis_op_free(op);
+    remote_op_free(op);
 }
 
 void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
-    struct redis_op *op;
+    struct remote_op *op;
 
     if (!redis_key_allowed(r, name)) {
         struct backend_info nothing = {.type = BACKEND_NOTHING};
@@ -173,9 +172,9 @@ static bool is_listable(struct redis *r, const char *directory, const char *name
 
 static void on_listed(void *arg, const struct redis_answer *answer)
 {
-    struct redis_op *op = arg;
+    struct remote_op *op = arg;
     const redisReply *reply = answer->reply;
-    enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(op->r, answer);
+    enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(redis_of(op), answer);
     size_t count = 0;
     struct backend_entry *entries = NULL;
     const char *after = op->file;
@@ -185,7 +184,7 @@ static void on_listed(void *arg, const struct redis_answer *answer)
     if (result == BACKEND_OK) {
         entries = g_new(struct backend_entry, reply->elements);
         for (size_t i = 1; i + 1 < reply->elements; i += 2) {
-            if (!is_listable(op->r, op->name, redis_text(reply, i), after))
+            if (!is_listable(redis_of(op), op->name, redis_text(reply, i), after))
                 continue;
             after = redis_text(reply, i);
             entries[count++] = (struct backend_entry){
@@ -196,7 +195,7 @@ static void on_listed(void *arg, const struct redis_answer *answer)
     }
     op->listed(op->arg, result, entries, count);
     g_free(entries);
-    redis_op_free(op);
+    remote_op_free(op);
 }
 
 /* What names.lua needs to make the keys of what is in a directory. */
@@ -215,13 +214,13 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
 {
     struct redis *r = (struct redis *)b;
     struct redis_call call = {.r = r, .script = REDIS_LIST};
-    struct redis_op *op;
+    struct remote_op *op;
 
     if (!redis_key_allowed(r, directory)) {
         done(arg, BACKEND_MISSING, NULL, 0);
         return;
     }
-    op = redis_op_new(r, NULL);
+    op = remote_op_new(&r->remote, NULL);
     op->listed = done;
     op->arg = arg;
     op->name = g_strdup(directory);
@@ -240,13 +239,13 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
 
 static void on_directory(void *arg, const struct redis_answer *answer)
 {
-    struct redis_op *op = arg;
-    enum backend_result result = redis_result(op->r, answer);
+    struct remote_op *op = arg;
+    enum backend_result result = redis_result(redis_of(op), answer);
 
     if (result == BACKEND_MISSING && answer->repeated && op->why)
         result = BACKEND_OK; /* removed by the first try, whose answer was lost */
     op->done(op->arg, result);
-    redis_op_free(op);
+    remote_op_free(op);
 }
 
 static void send_directory(struct redis *r, const char *what, const char *name, const struct backend_directory *d,
@@ -254,16 +253,16 @@ static void send_directory(struct redis *r, const char *what, const char *name, 
 {
     static const struct backend_directory plain = {.width = 1};
     struct redis_call call = {.r = r, .script = REDIS_DIRECTORY};
-    struct redis_op *op;
+    struct remote_op *op;
     const char *leaf;
-    char *parent = redis_parent(name, &leaf), nonce[24];
+    char *parent = remote_parent(name, &leaf), nonce[24];
 
     if (!redis_key_allowed(r, name)) {
         g_free(parent);
         done(arg, BACKEND_INVALID);
         return;
     }
-    op = redis_op_new(r, NULL);
+    op = remote_op_new(&r->remote, NULL);
     op->done = done;
     op->arg = arg;
     op->why = strcmp(what, "remove") == 0 ? what : NULL;

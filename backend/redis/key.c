@@ -58,14 +58,6 @@ bool redis_key_allowed(struct redis *r, const char *name)
     return allowed;
 }
 
-char *redis_parent(const char *name, const char **ret_leaf)
-{
-    const char *slash = strrchr(name, '/');
-
-    *ret_leaf = slash ? slash + 1 : name;
-    return g_strndup(name, slash ? (gsize)(slash - name) : 0);
-}
-
 bool redis_is_component(const char *name)
 {
     return *name && strlen(name) <= NAME_MAX_BYTES && !strchr(name, '/') && strcmp(name, ".") != 0 &&
@@ -81,11 +73,6 @@ bool redis_is_path(const char *path)
         good = redis_is_component(parts[i]);
     g_strfreev(parts);
     return good;
-}
-
-bool redis_is_token(const char *token)
-{
-    return strlen(token) == REDIS_TOKEN_SIZE - 1 && strspn(token, "0123456789abcdef") == REDIS_TOKEN_SIZE - 1;
 }
 
 bool redis_is_numbered(const char *leaf)
@@ -157,7 +144,7 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
                      bool sequence, const char *numbered)
 {
     const char *leaf = "";
-    char *directory = sequence ? g_strdup(name) : redis_parent(name, &leaf);
+    char *directory = sequence ? g_strdup(name) : remote_parent(name, &leaf);
 
     if (call->count == 0)
         *call = (struct redis_call){.r = r, .script = script};
@@ -176,16 +163,16 @@ void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
 {
     const char *leaf;
 
-    g_free(redis_parent(name, &leaf));
+    g_free(remote_parent(name, &leaf));
     redis_call_text(call, leaf);
     redis_call_text(call, sequence ? "1" : "0");
 }
 
 void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
-                       const struct redis_ticket *t)
+                       const struct remote_ticket *t)
 {
     redis_call_lock(call, r, script, t->place->name, t->place->sequence, NULL);
-    redis_call_leaf(call, t->place->sequence ? t->name : t->place->name, t->place->sequence);
+    redis_call_leaf(call, remote_ticket_name(t), t->place->sequence);
     redis_call_text(call, t->token);
 }
 
@@ -331,9 +318,4 @@ enum backend_result redis_result(struct redis *r, const struct redis_answer *ans
         if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0)
             return words[i].result;
     return BACKEND_UNREACHABLE;
-}
-
-clock_ms redis_deadline(clock_ms sent, int64_t ttl)
-{
-    return sent + ttl - (ttl / 100 + 2);
 }

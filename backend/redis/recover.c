@@ -41,24 +41,24 @@ static void restore(struct recovery *recovery, const struct redis_answer *answer
         .meta = meta,
     };
     char *name = sequence && *path ? g_strconcat(path, "/", leaf, NULL) : g_strdup(sequence ? leaf : path);
-    struct redis_ticket *t;
+    struct remote_ticket *t;
 
-    if (!redis_is_token(token) || redis_ticket_find(r, token) || !redis_fence(reply, at + 3, &fence) ||
+    if (!remote_is_token(token) || remote_ticket_find(&r->remote, token) || !redis_fence(reply, at + 3, &fence) ||
         !redis_is_path(name) || !redis_key_allowed(r, name) || (sequence && !redis_is_numbered(leaf))) {
         g_bytes_unref(meta);
         g_free(name);
         return;
     }
-    t = redis_ticket_new(r, name, &claim);
-    redis_ticket_adopt(r, t, token);
-    redis_ticket_turn(r, t, waits ? REDIS_WAITING : REDIS_HELD);
+    t = remote_ticket_new(&r->remote, name, &claim);
+    remote_ticket_adopt(&r->remote, t, token);
+    remote_ticket_turn(&r->remote, t, waits ? REMOTE_WAITING : REMOTE_HELD);
     t->wait = true;
-    t->refresh = waits ? clock_now() + REDIS_REFRESH_MIN : CLOCK_NEVER;
+    t->refresh = waits ? clock_now() + REMOTE_REFRESH_MIN : CLOCK_NEVER;
     t->head.fence = fence;
     t->head.deadline = answer->sent + left - (claim.ttl / 100 + 2);
     t->head.acquired = clock_now() - age;
     t->due = clock_now(); /* so that it is renewed, if it is to be */
-    redis_ticket_schedule(r, t);
+    remote_ticket_schedule(&r->remote, t);
     recovery->found(recovery->arg, name, &t->head, meta);
     g_bytes_unref(meta);
     g_free(name);
@@ -98,7 +98,7 @@ static void ask_part(struct recovery *recovery)
     recovery->answered = false;
     redis_call_send(&call, RECOVER_TIMEOUT, on_recovered, recovery);
     while (!recovery->answered)
-        ev_run(r->loop, EVRUN_ONCE);
+        ev_run(r->remote.loop, EVRUN_ONCE);
 }
 
 void redis_recover(struct backend *b,

@@ -1,16 +1,14 @@
 /* redis: leases in a Redis server.
  *
- * The server decides, in scripts (redis_script/); this mount keeps what it needs
+ * The server decides, in scripts (script/); this mount keeps what it needs
  * to know of its own tickets, and when each is to be seen to again.  A waiter
  * is told on this mount's channel that it holds, and claims; a lost message
- * costs it no more than REDIS_REFRESH.
+ * costs it no more than REMOTE_REFRESH.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 #include "backend/log.h"
 #include "backend/redis/check.h"
@@ -18,20 +16,13 @@
 
 /* --- the connection --- */
 
-static int by_number(gconstpointer a, gconstpointer b)
-{
-    const struct redis_ticket *x = *(struct redis_ticket *const *)a, *y = *(struct redis_ticket *const *)b;
-
-    return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
-}
-
 static void on_info(void *arg, const struct redis_answer *answer)
 {
-    struct redis_op *op = arg;
-    struct redis *r = op->r;
+    struct remote_op *op = arg;
+    struct redis *r = redis_of(op);
     GPtrArray *problems, *warnings;
 
-    redis_op_free(op);
+    remote_op_free(op);
     if (answer->outcome != REDIS_REPLY || !answer->reply->str)
         return; /* INFO may not be permitted: the mount has been told */
     problems = g_ptr_array_new_with_free_func(g_free);
@@ -51,34 +42,17 @@ static void ask_info(struct redis *r)
 {
     const struct redis_argument info = {.data = "INFO", .length = strlen("INFO")};
 
-    redis_conn_command(r->conn, &info, 1, 0, on_info, redis_op_new(r, NULL));
+    redis_conn_command(r->conn, &info, 1, 0, on_info, remote_op_new(&r->remote, NULL));
 }
 
-/* What is held is extended, what waits stands in the queue again, in order. */
 static void on_up(void *context)
 {
     struct redis *r = context;
-    GPtrArray *tickets = g_ptr_array_new();
-    GHashTableIter each;
-    struct redis_ticket *t;
 
     if (r->was_up)
         log_info("the Redis server is there again");
     r->was_up = true;
-    g_hash_table_iter_init(&each, r->tickets);
-    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
-        if (t->state != REDIS_ASKED)
-            g_ptr_array_add(tickets, t);
-    g_ptr_array_sort(tickets, by_number);
-    for (guint i = 0; i < tickets->len; i++) {
-        t = tickets->pdata[i];
-        t->place->watched = false;
-        if (t->state == REDIS_HELD)
-            redis_extend(r, t);
-        else
-            redis_refresh(r, t);
-    }
-    g_ptr_array_free(tickets, TRUE);
+    remote_up(&r->remote);
     ask_info(r);
 }
 
@@ -97,18 +71,18 @@ static void on_message(void *context, const char *data, size_t length)
 {
     struct redis *r = context;
     char **words, *text = g_strndup(data, length);
-    struct redis_ticket *t;
+    struct remote_ticket *t;
 
     words = g_strsplit(text, " ", 3);
-    t = words[0] && words[1] ? redis_ticket_find(r, words[1]) : NULL;
-    if (t && strcmp(words[0], "g") == 0 && t->state != REDIS_HELD) {
+    t = words[0] && words[1] ? remote_ticket_find(&r->remote, words[1]) : NULL;
+    if (t && strcmp(words[0], "g") == 0 && t->state != REMOTE_HELD) {
         t->handed = true;
-        if (t->state != REDIS_ASKED)
-            redis_refresh(r, t);
-    } else if (t && strcmp(words[0], "a") == 0 && t->state == REDIS_WAITING) {
-        redis_refresh(r, t);
-    } else if (t && strcmp(words[0], "w") == 0 && t->state == REDIS_HELD) {
-        r->events->wanted(r->context, &t->head);
+        if (t->state != REMOTE_ASKED)
+            remote_refresh(&r->remote, t);
+    } else if (t && strcmp(words[0], "a") == 0 && t->state == REMOTE_WAITING) {
+        remote_refresh(&r->remote, t);
+    } else if (t && strcmp(words[0], "w") == 0 && t->state == REMOTE_HELD) {
+        r->remote.events->wanted(r->remote.context, &t->head);
     } else if (t && strcmp(words[0], "e") == 0 && words[2]) {
         redis_revoke_told(r, t, words[2]);
     } else if (words[0] && words[1] && words[2] && strcmp(words[0], "s") == 0) {
@@ -120,41 +94,24 @@ static void on_message(void *context, const char *data, size_t length)
     g_free(text);
 }
 
-/* Of the tickets that wait at a place only the first needs to ask. */
-static void ask_first(struct redis *r, struct redis_place *place)
-{
-    struct redis_ticket *t, *first = NULL;
-
-    place->watched = false;
-    LIST_FOREACH(t, &place->tickets, link)
-        if (t->state == REDIS_WAITING && (!first || t->head.fence < first->head.fence))
-            first = t;
-    if (first)
-        redis_refresh(r, first);
-}
-
 static void on_changed(void *context, const char *key, size_t length)
 {
     struct redis *r = context;
     size_t before = strlen(r->before), behind = strlen(r->behind);
-    GHashTableIter each;
-    struct redis_place *place;
+    struct remote_place *place;
+    char *name;
 
-    if (key) {
-        char *name;
-
-        if (length < before + behind)
-            return;
-        name = g_strndup(key + before, length - before - behind);
-        place = g_hash_table_lookup(r->places, name);
-        g_free(name);
-        if (place)
-            ask_first(r, place);
+    if (!key) {
+        remote_changed(&r->remote, NULL);
         return;
     }
-    g_hash_table_iter_init(&each, r->places);
-    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
-        ask_first(r, place);
+    if (length < before + behind)
+        return;
+    name = g_strndup(key + before, length - before - behind);
+    place = g_hash_table_lookup(r->remote.places, name);
+    g_free(name);
+    if (place)
+        remote_changed(&r->remote, place);
 }
 
 /* Keys of ours that another client has made something else of. */
@@ -178,92 +135,23 @@ static void on_mended(void *context, const redisReply *reply)
 static const struct redis_conn_events conn_events = {
     .up = on_up, .down = on_down, .message = on_message, .changed = on_changed, .mended = on_mended};
 
-/* --- time --- */
-
-static void see_to(struct redis *r, struct redis_ticket *t, clock_ms now)
-{
-    if (t->head.deadline <= now) {
-        bool lost = t->renewing || !redis_conn_is_up(r->conn);
-
-        redis_ticket_end(r, t, lost ? BACKEND_LOST : BACKEND_EXPIRED, true);
-        return;
-    }
-    if (t->refresh <= now) {
-        t->refresh = CLOCK_NEVER;
-        if (t->state == REDIS_HELD)
-            redis_extend(r, t);
-        else
-            redis_refresh(r, t);
-    }
-    if (t->due <= now) {
-        t->due = CLOCK_NEVER;
-        redis_ticket_schedule(r, t);
-        r->events->due(r->context, &t->head); /* may release it */
-    } else {
-        redis_ticket_schedule(r, t);
-    }
-}
-
-static void tick(struct redis *r)
-{
-    r->armed = CLOCK_NEVER;
-    for (unsigned i = 0; i < 64; i++) {
-        struct redis_ticket *t = skiplist_item(skiplist_first(&r->agenda));
-        clock_ms now = clock_now();
-
-        if (!t || t->next > now)
-            break;
-        see_to(r, t, now);
-    }
-    redis_ticket_set_alarm(r);
-}
-
-static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
-{
-    uint64_t times;
-
-    (void)loop, (void)revents;
-    if (read(alarm->fd, &times, sizeof times) < 0)
-        return; /* it was set anew meanwhile */
-    tick(alarm->data);
-}
-
 /* --- the backend --- */
 
 static void redis_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
 {
     struct redis *r = (struct redis *)b;
 
-    r->loop = loop;
-    r->events = events;
-    r->context = context;
-    ev_io_start(loop, &r->alarm);
+    remote_start(&r->remote, loop, events, context);
     redis_conn_start(r->conn, loop, &conn_events, r);
 }
 
 static void redis_free(struct backend *b)
 {
     struct redis *r = (struct redis *)b;
-    GHashTableIter each;
-    struct redis_ticket *t;
 
-    if (r->loop)
-        ev_io_stop(r->loop, &r->alarm);
-    close(r->alarm.fd);
-    for (;;) {
-        g_hash_table_iter_init(&each, r->tickets);
-        if (!g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
-            break;
-        redis_ticket_free(r, t);
-    }
-    while (!LIST_EMPTY(&r->ops))
-        redis_op_free(LIST_FIRST(&r->ops));
+    remote_clear(&r->remote);
     redis_revoke_end_all(r);
     redis_conn_free(r->conn);
-    g_hash_table_unref(r->tickets);
-    g_hash_table_unref(r->places);
-    g_hash_table_unref(r->queues);
-    skiplist_clear(&r->agenda);
     g_string_chunk_free(r->arena);
     g_free(r->before);
     g_free(r->behind);
@@ -271,23 +159,6 @@ static void redis_free(struct backend *b)
     g_ptr_array_unref(r->warnings);
     g_free(r->identity);
     g_free(r);
-}
-
-static struct backend_counts redis_counts(struct backend *b)
-{
-    struct redis *r = (struct redis *)b;
-    struct backend_counts counts = {.waiting = r->waiting};
-    GHashTable *const tables[] = {r->places, r->queues};
-
-    for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
-        GHashTableIter each;
-        struct redis_place *place;
-
-        g_hash_table_iter_init(&each, tables[i]);
-        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
-            counts.locks += place->sequence ? place->held : place->held > 0;
-    }
-    return counts;
 }
 
 static void redis_status(struct backend *b, struct backend_status *status)
@@ -307,23 +178,43 @@ static void redis_status(struct backend *b, struct backend_status *status)
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
 }
 
-static bool redis_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
+static bool is_up(struct remote *r)
 {
-    const struct redis_ticket *t = (const struct redis_ticket *)ticket;
-
-    (void)b;
-    return g_strlcpy(buffer, t->place->sequence ? t->name : t->place->name, size) < size;
+    return redis_conn_is_up(((struct redis *)r)->conn);
 }
+
+static void keep(struct remote *r, int more)
+{
+    redis_conn_keep(((struct redis *)r)->conn, more);
+}
+
+static void forget(struct remote *r, uint64_t request)
+{
+    redis_conn_forget(((struct redis *)r)->conn, request);
+}
+
+static const struct remote_store store = {
+    .is_up = is_up,
+    .keep = keep,
+    .watch = redis_watch,
+    .acquire = redis_send_acquire,
+    .forget = forget,
+    .release = redis_send_release,
+    .renew = redis_send_renewal,
+    .set = redis_send_set,
+    .rename = redis_send_rename,
+    .convert = redis_send_convert,
+};
 
 static const struct backend_operations operations = {
     .start = redis_start,
     .free = redis_free,
     .acquire = redis_acquire,
-    .release = redis_release,
+    .release = remote_release,
     .release_range = redis_release_range,
-    .convert = redis_convert,
-    .renew = redis_renew,
-    .set = redis_set,
+    .convert = remote_convert,
+    .renew = remote_renew,
+    .set = remote_set,
     .revoke = redis_revoke,
     .rename = redis_rename,
     .test = redis_test,
@@ -333,20 +224,10 @@ static const struct backend_operations operations = {
     .rmdir = redis_rmdir,
     .set_directory = redis_set_directory,
     .recover = redis_recover,
-    .counts = redis_counts,
+    .counts = remote_counts,
     .status = redis_status,
-    .name = redis_name,
+    .name = remote_name,
 };
-
-/* The order of the agenda. */
-static int compare_next(const void *a, const void *b)
-{
-    const struct redis_ticket *x = a, *y = b;
-
-    if (x->next != y->next)
-        return x->next < y->next ? -1 : 1;
-    return (x->serial > y->serial) - (x->serial < y->serial);
-}
 
 /* What forbids the keys that it gives, as far as it does not depend on the name. */
 static const char *template_fault(const char *prefix, const char *template, const char *at)
@@ -365,7 +246,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     struct redis_conn_options conn = options->conn;
     struct redis *r;
     guint64 random;
-    int alarm;
+    int result;
 
     if (!at) {
         snprintf(error, error_size, "key=%s: the template must contain {n}, which stands for the lock's name",
@@ -377,16 +258,16 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
         snprintf(error, error_size, "prefix= and key= give keys %s, which no lock can have", fault);
         return -EINVAL;
     }
-    alarm = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (alarm < 0) {
-        alarm = -errno;
-        snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-alarm));
-        return alarm;
+    r = g_new0(struct redis, 1);
+    result = remote_init(&r->remote, &store, options->seed);
+    if (result < 0) {
+        g_free(r);
+        snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-result));
+        return result;
     }
     while (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
-    r = g_new0(struct redis, 1);
-    r->backend = (struct backend){
+    r->remote.backend = (struct backend){
         .operations = &operations,
         .name = "redis",
         .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE,
@@ -395,15 +276,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template);
     r->behind = g_strdup(at + strlen("{n}"));
     g_snprintf(r->mount, sizeof r->mount, "lfs:%016" G_GINT64_MODIFIER "x", random);
-    r->tickets = g_hash_table_new(g_str_hash, g_str_equal);
-    r->places = g_hash_table_new(g_str_hash, g_str_equal);
-    r->queues = g_hash_table_new(g_str_hash, g_str_equal);
-    skiplist_init(&r->agenda, compare_next, options->seed);
     r->arena = g_string_chunk_new(4096);
-    ev_io_init(&r->alarm, on_alarm, alarm, EV_READ);
-    r->alarm.data = r;
-    r->armed = CLOCK_NEVER;
-    LIST_INIT(&r->ops);
     LIST_INIT(&r->revocations);
     if (options->identity) {
         char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, options->identity, -1);
@@ -421,6 +294,6 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     conn.channel = r->mount;
     conn.mend = &redis_scripts[REDIS_MEND];
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
-    *ret = &r->backend;
+    *ret = &r->remote.backend;
     return 0;
 }

@@ -30,7 +30,7 @@ struct redis_revocation {
 static void revocation_free(struct redis_revocation *v)
 {
     LIST_REMOVE(v, link);
-    ev_timer_stop(v->r->loop, &v->limit);
+    ev_timer_stop(v->r->remote.loop, &v->limit);
     g_free(v->name);
     g_free(v);
 }
@@ -63,7 +63,7 @@ static void on_limit(struct ev_loop *loop, ev_timer *timer, int events)
     complete(timer->data);
 }
 
-void redis_revoke_told(struct redis *r, struct redis_ticket *t, const char *why)
+void redis_revoke_told(struct redis *r, struct remote_ticket *t, const char *why)
 {
     enum backend_end end = strcmp(why, "broken") == 0     ? BACKEND_BROKEN
                            : strcmp(why, "released") == 0 ? BACKEND_RELEASED
@@ -71,8 +71,8 @@ void redis_revoke_told(struct redis *r, struct redis_ticket *t, const char *why)
                                                           : BACKEND_LOST;
     bool by_name = t->place->sequence && (end == BACKEND_BROKEN || end == BACKEND_RELEASED);
 
-    if (t->state == REDIS_HELD || (t->state != REDIS_ASKED && by_name))
-        redis_ticket_end(r, t, end, false); /* one that waits asks again, if it was not meant by its name */
+    if (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name))
+        remote_end(&r->remote, t, end, false); /* one that waits asks again, if it was not meant by its name */
 }
 
 void redis_revoke_asked(struct redis *r, const char *mount, const char *number)
@@ -99,9 +99,9 @@ void redis_revoke_heard(struct redis *r, const char *number)
     }
 }
 
-static bool is_on(const struct redis_ticket *t, const char *name)
+static bool is_on(const struct remote_ticket *t, const char *name)
 {
-    return strcmp(t->place->sequence ? t->name : t->place->name, name) == 0;
+    return strcmp(remote_ticket_name(t), name) == 0;
 }
 
 static void on_revoked(void *arg, const struct redis_answer *answer)
@@ -116,12 +116,12 @@ static void on_revoked(void *arg, const struct redis_answer *answer)
     if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY) {
         v->unheard += redis_number(answer->reply, 1);
         for (size_t i = 2; i < answer->reply->elements; i++) {
-            struct redis_ticket *t = redis_ticket_find(r, redis_text(answer->reply, i));
+            struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
 
             if (t && is_on(t, v->name))
                 redis_revoke_told(r, t, v->why);
         }
-        ev_timer_start(r->loop, &v->limit);
+        ev_timer_start(r->remote.loop, &v->limit);
     }
     complete_if_heard(v);
 }
@@ -139,7 +139,7 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
     }
     v = g_new0(struct redis_revocation, 1);
     v->r = r;
-    v->number = ++r->serials;
+    v->number = ++r->remote.serials;
     v->name = g_strdup(name);
     v->why = fence ? "released" : "broken";
     v->done = done;

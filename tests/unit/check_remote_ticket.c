@@ -1,10 +1,10 @@
-/* check_redis_ticket: what a mount of a Redis server knows of its tickets, without
- * a server: cycles of waits, and which tokens it takes over.
+/* check_remote_ticket: what a mount of a store across a network knows of its tickets,
+ * without a server: cycles of waits, and which tokens it takes over.
  */
 #include "backend/redis/private.h"
 #include "tests/support/check_main.h"
 
-static struct redis *r;
+static struct remote *r;
 
 static void setup(void)
 {
@@ -13,7 +13,7 @@ static void setup(void)
     char error[256];
 
     ck_assert_msg(redis_new(&options, &backend, error, sizeof(error)) == 0, "%s", error);
-    r = (struct redis *)backend;
+    r = (struct remote *)backend;
 }
 
 static void teardown(void)
@@ -22,28 +22,28 @@ static void teardown(void)
 }
 
 /* What the party has on the lock of that number. */
-static struct redis_ticket *add(unsigned lock, uint64_t party, bool holds)
+static struct remote_ticket *add(unsigned lock, uint64_t party, bool holds)
 {
     struct backend_claim claim = {
         .kind = BACKEND_FCNTL, .party = party, .end = BACKEND_RANGE_MAX, .ttl = 60000, .wait = true};
     char name[16];
-    struct redis_ticket *t;
+    struct remote_ticket *t;
 
     g_snprintf(name, sizeof(name), "%u", lock);
-    t = redis_ticket_new(r, name, &claim);
+    t = remote_ticket_new(r, name, &claim);
     t->head.fence = ++r->serials;
-    redis_ticket_turn(r, t, holds ? REDIS_HELD : REDIS_WAITING);
+    remote_ticket_turn(r, t, holds ? REMOTE_HELD : REMOTE_WAITING);
     if (holds)
-        redis_ticket_segments(t, "0 ffffffffffffffff 0");
+        remote_ticket_segments(t, "0 ffffffffffffffff 0");
     return t;
 }
 
 /* --- cycles --- */
 
 /* Party n holds lock n and waits for lock n + 1; the last waits for lock `back`. */
-static struct redis_ticket *add_chain(unsigned length, unsigned back)
+static struct remote_ticket *add_chain(unsigned length, unsigned back)
 {
-    struct redis_ticket *last = NULL;
+    struct remote_ticket *last = NULL;
 
     for (unsigned i = 1; i <= length; i++)
         add(i, i, true);
@@ -56,19 +56,19 @@ START_TEST(cycle_of_any_length_that_is_searched_is_found)
 {
     static const unsigned lengths[] = {2, 3, 10, 1000, 30000};
 
-    ck_assert(redis_ticket_deadlocked(r, add_chain(lengths[_i], 1)));
+    ck_assert(remote_deadlocked(r, add_chain(lengths[_i], 1)));
 }
 END_TEST
 
 START_TEST(chain_without_an_end_at_itself_is_no_cycle)
 {
-    ck_assert(!redis_ticket_deadlocked(r, add_chain(1000, 5000)));
+    ck_assert(!remote_deadlocked(r, add_chain(1000, 5000)));
 }
 END_TEST
 
 START_TEST(chain_of_100000_waits_does_not_exhaust_the_stack)
 {
-    redis_ticket_deadlocked(r, add_chain(100000, 1)); /* found or given up, as fits the budget */
+    remote_deadlocked(r, add_chain(100000, 1)); /* found or given up, as fits the budget */
 }
 END_TEST
 
@@ -76,27 +76,27 @@ END_TEST
 
 START_TEST(grant_may_name_what_the_same_party_holds_at_the_same_place_alone)
 {
-    struct redis_ticket *held = add(1, 7, true), *t = add(1, 7, false), *lease;
+    struct remote_ticket *held = add(1, 7, true), *t = add(1, 7, false), *lease;
     struct backend_claim claim = {.kind = BACKEND_LEASE, .ttl = 60000};
 
-    ck_assert(redis_ticket_may_adopt(r, t, t->token));
-    ck_assert(redis_ticket_may_adopt(r, t, held->token));
-    ck_assert(redis_ticket_may_adopt(r, t, "0123456789abcdef0123456789abcdef")); /* forgotten here */
-    ck_assert(!redis_ticket_may_adopt(r, t, "0123456789abcdef"));
-    ck_assert(!redis_ticket_may_adopt(r, t, ""));
-    ck_assert(!redis_ticket_may_adopt(r, t, add(2, 7, true)->token));
-    ck_assert(!redis_ticket_may_adopt(r, t, add(1, 8, true)->token));
-    ck_assert(!redis_ticket_may_adopt(r, t, add(1, 7, false)->token));
-    lease = redis_ticket_new(r, "1", &claim);
-    ck_assert(!redis_ticket_may_adopt(r, t, lease->token));
-    ck_assert(!redis_ticket_may_adopt(r, lease, held->token));
-    ck_assert(!redis_ticket_may_adopt(r, lease, "0123456789abcdef0123456789abcdef"));
+    ck_assert(remote_ticket_may_adopt(r, t, t->token));
+    ck_assert(remote_ticket_may_adopt(r, t, held->token));
+    ck_assert(remote_ticket_may_adopt(r, t, "0123456789abcdef0123456789abcdef")); /* forgotten here */
+    ck_assert(!remote_ticket_may_adopt(r, t, "0123456789abcdef"));
+    ck_assert(!remote_ticket_may_adopt(r, t, ""));
+    ck_assert(!remote_ticket_may_adopt(r, t, add(2, 7, true)->token));
+    ck_assert(!remote_ticket_may_adopt(r, t, add(1, 8, true)->token));
+    ck_assert(!remote_ticket_may_adopt(r, t, add(1, 7, false)->token));
+    lease = remote_ticket_new(r, "1", &claim);
+    ck_assert(!remote_ticket_may_adopt(r, t, lease->token));
+    ck_assert(!remote_ticket_may_adopt(r, lease, held->token));
+    ck_assert(!remote_ticket_may_adopt(r, lease, "0123456789abcdef0123456789abcdef"));
 }
 END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("redis_ticket");
+    Suite *suite = suite_create("remote_ticket");
     TCase *tcase = tcase_create("tickets");
 
     tcase_set_timeout(tcase, 60);

@@ -1,0 +1,159 @@
+/* acquire: taking a lock, waiting for it, and claiming it.
+ *
+ * One request does all three, so asking again with the same token is always
+ * safe: it renews what is held, gives a word of life for what waits, and claims
+ * what was handed over.  A ticket that waits asks again every REMOTE_REFRESH,
+ * when the lock's deadline has come and it is first, when the store has told it
+ * that it holds, and when a stranger that held it may have let go.
+ */
+#include <string.h>
+
+#include "backend/remote/remote.h"
+
+/* It could not be had, or not be kept waiting.  Frees it. */
+void remote_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
+                    const struct backend_info *holder)
+{
+    backend_acquired *done = t->acquired;
+    void *arg = t->arg;
+
+    if (!done) {
+        remote_end(r, t, BACKEND_LOST, true);
+        return;
+    }
+    remote_ticket_free(r, t);
+    done(arg, result, NULL, holder);
+}
+
+static void told(struct remote_ticket *t, enum backend_result result)
+{
+    backend_acquired *done = t->acquired;
+
+    t->acquired = NULL;
+    done(t->arg, result, &t->head, NULL);
+}
+
+static void start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline)
+{
+    t->head.deadline = deadline;
+    t->due = t->due_after > 0 ? now + t->due_after : CLOCK_NEVER;
+}
+
+static void set_given_name(struct remote_ticket *t, const char *leaf)
+{
+    if (!t->place->sequence || !*leaf)
+        return;
+    g_free(t->name);
+    t->name = *t->place->name ? g_strconcat(t->place->name, "/", leaf, NULL) : g_strdup(leaf);
+}
+
+/* The ttl may have been changed since it was asked for. */
+void remote_granted(struct remote *r, struct remote_ticket *t, const struct remote_grant *grant)
+{
+    clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(grant->ttl, t->head.ttl));
+    bool first = t->state != REMOTE_HELD;
+
+    if (deadline <= now) { /* too late to believe in it */
+        remote_send_release(r, t, "", NULL, NULL);
+        remote_refused(r, t, BACKEND_UNREACHABLE, NULL);
+        return;
+    }
+    remote_ticket_adopt(r, t, grant->token);
+    t->head.fence = grant->fence;
+    remote_ticket_segments(t, grant->segments);
+    set_given_name(t, grant->leaf);
+    t->handed = false;
+    t->refresh = CLOCK_NEVER;
+    remote_ticket_turn(r, t, REMOTE_HELD);
+    if (first) {
+        t->head.acquired = now;
+        start_term(t, now, deadline);
+    } else {
+        t->head.deadline = MAX(t->head.deadline, deadline);
+    }
+    remote_ticket_schedule(r, t);
+    if (grant->ttl != t->head.ttl)
+        remote_extend(r, t);
+    if (first && t->head.mode == BACKEND_EXCLUSIVE && t->head.kind != BACKEND_FCNTL && !t->place->sequence)
+        remote_doubt(r, t->place, t);
+    if (t->acquired)
+        told(t, BACKEND_OK);
+    else if (first)
+        r->events->granted(r->context, &t->head);
+}
+
+void remote_queued(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing)
+{
+    clock_ms now = clock_now();
+    int64_t pause = MIN(REMOTE_REFRESH, remote_ticket_liveness(t, t->head.ttl) / 3);
+
+    t->head.fence = queueing->fence;
+    set_given_name(t, queueing->leaf);
+    remote_ticket_turn(r, t, REMOTE_WAITING);
+    if (t->acquired)
+        start_term(t, now, remote_deadline(queueing->sent, t->head.ttl));
+    if (queueing->rank == 0 && queueing->wait >= 0 && queueing->wait < pause)
+        pause = queueing->wait + 1;
+    t->refresh = now + MAX(pause, REMOTE_REFRESH_MIN);
+    remote_ticket_schedule(r, t);
+    if (t->acquired && remote_deadlocked(r, t)) {
+        remote_send_release(r, t, "", NULL, NULL);
+        remote_refused(r, t, BACKEND_DEADLOCK, NULL);
+        return;
+    }
+    if (queueing->rank == 0 && queueing->foreign && !t->place->watched) {
+        t->place->watched = true; /* the store tells when a stranger lets go */
+        r->store->watch(r, t);
+    }
+    if (t->handed)
+        remote_refresh(r, t);
+    if (t->acquired)
+        told(t, BACKEND_QUEUED);
+}
+
+void remote_failed(struct remote *r, struct remote_ticket *t, enum backend_result result, bool unknown)
+{
+    if (t->acquired) {
+        if (unknown)
+            remote_send_release(r, t, "", NULL, NULL);
+        remote_refused(r, t, result, NULL);
+        return;
+    }
+    if (t->state == REMOTE_CLAIMED)
+        remote_ticket_turn(r, t, REMOTE_WAITING);
+    t->refresh = clock_now() + REMOTE_RENEW_RETRY;
+    remote_ticket_schedule(r, t);
+}
+
+static void ask(struct remote *r, struct remote_ticket *t)
+{
+    t->asked = remote_op_new(r, t);
+    t->asked->ttl = t->head.ttl;
+    t->request = r->store->acquire(r, t, t->asked);
+}
+
+struct remote_ticket *remote_answered(struct remote_op *op)
+{
+    struct remote_ticket *t = remote_ticket_find(op->r, op->token);
+
+    t->asked = NULL;
+    remote_op_free(op);
+    return t;
+}
+
+void remote_refresh(struct remote *r, struct remote_ticket *t)
+{
+    if (t->asked)
+        return; /* its answer will tell what to do */
+    if (t->handed)
+        remote_ticket_turn(r, t, REMOTE_CLAIMED);
+    t->handed = false;
+    ask(r, t);
+}
+
+void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquired *done, void *arg)
+{
+    t->acquired = done;
+    t->arg = arg;
+    ask(r, t);
+}

@@ -1,0 +1,260 @@
+/* change: what is done to tickets. */
+#include <string.h>
+
+#include "backend/remote/remote.h"
+
+void remote_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg)
+{
+    struct remote *r = (struct remote *)b;
+    struct remote_ticket *t = (struct remote_ticket *)ticket;
+
+    remote_send_release(r, t, "", done, arg);
+    remote_ticket_free(r, t);
+}
+
+/* --- convert, set --- */
+
+/* Its end is still to be told. */
+static bool has_ended(const struct remote_ticket *t)
+{
+    return t->head.deadline <= clock_now();
+}
+
+static void note_change(struct remote_op *op, const struct backend_change *c)
+{
+    op->change.set = c->set;
+    op->change.meta = c->meta ? g_bytes_ref(c->meta) : NULL;
+    op->change.content = c->content ? g_bytes_ref(c->content) : NULL;
+}
+
+static void change(struct remote_ticket *t, const struct backend_change *c)
+{
+    if (c->set & BACKEND_SET_META) {
+        g_clear_pointer(&t->meta, g_bytes_unref);
+        t->meta = c->meta ? g_bytes_ref(c->meta) : NULL;
+    }
+    if (c->set & BACKEND_SET_CONTENT) {
+        g_clear_pointer(&t->content, g_bytes_unref);
+        t->content = c->content ? g_bytes_ref(c->content) : NULL;
+    }
+}
+
+static void send_convert(struct remote_op *op, struct remote_ticket *t, const struct backend_claim *claim,
+                         int64_t timeout)
+{
+    struct backend_change c = {.set =
+                                   (claim->meta ? BACKEND_SET_META : 0u) | (claim->content ? BACKEND_SET_CONTENT : 0u),
+                               .meta = claim->meta,
+                               .content = claim->content};
+
+    note_change(op, &c);
+    op->claim = *claim;
+    op->claim.meta = op->claim.content = NULL;
+    op->claim.party = claim->kind == BACKEND_FCNTL ? claim->party : 0;
+    op->r->store->convert(op, t, timeout);
+}
+
+/* Its user was told that nothing has changed, so the store must not think that
+ * it is shared, say, while it is taken for exclusive here.  The parts that a party
+ * holds cannot be told again in one. */
+static void convert_back(struct remote *r, struct remote_ticket *t)
+{
+    int64_t left = t->head.deadline == CLOCK_NEVER ? REMOTE_RELEASE_MAX : t->head.deadline - clock_now();
+    struct backend_claim claim = {
+        .user = t->head.user,
+        .kind = (enum backend_kind)t->head.kind,
+        .mode = (enum backend_mode)t->head.mode,
+        .handle = t->handle,
+        .party = t->party,
+        .start = t->start,
+        .end = t->end,
+        .ttl = t->head.ttl,
+        .due = t->due_after,
+        .meta = t->meta,
+        .content = t->content,
+    };
+    struct remote_op *op;
+
+    if (left <= 0)
+        return; /* it is about to end */
+    if (t->party) {
+        remote_end(r, t, BACKEND_LOST, true);
+        return;
+    }
+    op = remote_op_done(r, t, NULL, NULL);
+    op->back = true;
+    send_convert(op, t, &claim, left);
+}
+
+void remote_converted(struct remote_op *op, enum backend_result result, bool unknown, clock_ms sent)
+{
+    struct remote *r = op->r;
+    struct remote_ticket *t = remote_ticket_find(r, op->token);
+
+    if (t && unknown) {
+        convert_back(r, t);
+    } else if (t && result != BACKEND_OK && op->back) {
+        remote_end(r, t, BACKEND_LOST, true);
+    } else if (t && result == BACKEND_STALE) {
+        remote_doubt(r, t->place, NULL);
+    } else if (t && result == BACKEND_OK) {
+        t->head.user = op->claim.user;
+        t->head.kind = (uint8_t)op->claim.kind;
+        t->head.mode = (uint8_t)op->claim.mode;
+        t->head.ttl = op->claim.ttl;
+        t->handle = op->claim.handle;
+        t->party = op->claim.party;
+        t->start = op->claim.start;
+        t->end = op->claim.end;
+        t->due_after = op->claim.due;
+        t->due = op->claim.due > 0 ? clock_now() + op->claim.due : CLOCK_NEVER;
+        g_clear_pointer(&t->segments, g_array_unref);
+        if (t->party) {
+            struct remote_segment s = {.start = t->start, .end = t->end, .mode = op->claim.mode};
+
+            t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
+        }
+        t->head.deadline = remote_deadline(sent, t->head.ttl);
+        change(t, &op->change);
+        remote_ticket_schedule(r, t);
+    }
+    remote_op_finish(op, result);
+}
+
+void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
+                    backend_done *done, void *arg)
+{
+    struct remote *r = (struct remote *)b;
+    struct remote_ticket *t = (struct remote_ticket *)ticket;
+    bool by_party = claim->kind == BACKEND_FCNTL && claim->party;
+
+    if (has_ended(t) || (by_party && claim->start > claim->end)) {
+        done(arg, has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
+        return;
+    }
+    send_convert(remote_op_done(r, t, done, arg), t, claim, 0);
+}
+
+static void send_set(struct remote_op *op, struct remote_ticket *t)
+{
+    g_free(op->name);
+    op->name = g_strdup(t->place->name);
+    op->r->store->set(op, t);
+}
+
+void remote_was_set(struct remote_op *op, enum backend_result result)
+{
+    struct remote_ticket *t = remote_ticket_find(op->r, op->token);
+
+    if (t && result == BACKEND_STALE && remote_ticket_has_moved(t, op->name) && !has_ended(t)) {
+        send_set(op, t);
+        return;
+    }
+    if (t && result == BACKEND_OK)
+        change(t, &op->change);
+    else if (t && result == BACKEND_STALE)
+        remote_doubt(op->r, t->place, NULL);
+    remote_op_finish(op, result);
+}
+
+void remote_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *c, backend_done *done,
+                void *arg)
+{
+    struct remote *r = (struct remote *)b;
+    struct remote_ticket *t = (struct remote_ticket *)ticket;
+    struct remote_op *op;
+
+    if (has_ended(t)) {
+        done(arg, BACKEND_STALE);
+        return;
+    }
+    op = remote_op_done(r, t, done, arg);
+    note_change(op, c);
+    send_set(op, t);
+}
+
+/* --- renewing --- */
+
+void remote_renew(struct backend *b, const struct backend_renewal *renewals, size_t count)
+{
+    struct remote *r = (struct remote *)b;
+    clock_ms now = clock_now();
+
+    for (size_t i = 0; i < count; i++) {
+        struct remote_ticket *t = (struct remote_ticket *)renewals[i].ticket;
+
+        t->head.ttl = renewals[i].ttl;
+        t->due_after = renewals[i].due;
+        t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;
+        if (t->head.deadline <= now) {
+            t->renewing = true; /* too late: the loop tells that it is lost */
+        } else if (t->state == REMOTE_HELD) {
+            remote_extend(r, t);
+            t->head.deadline = MIN(t->head.deadline, remote_deadline(now, t->head.ttl));
+        } else {
+            t->head.deadline = now + t->head.ttl; /* its life in the store is another matter: see remote_refresh */
+        }
+        remote_ticket_schedule(r, t);
+    }
+}
+
+/* --- rename --- */
+
+static void end_as_lost(struct remote *r, const char *token)
+{
+    struct remote_ticket *t = token ? remote_ticket_find(r, token) : NULL;
+
+    if (t)
+        remote_end(r, t, BACKEND_LOST, true);
+}
+
+/* Where the ticket is when the outcome is unknown is not known either: another may
+ * have the old name by now, or we the new one.  So both are given back. */
+void remote_renamed(struct remote_op *op, enum backend_result result, bool unknown, uint64_t fence)
+{
+    struct remote *r = op->r;
+    struct remote_ticket *t = remote_ticket_find(r, op->token);
+    struct remote_ticket *replaced = op->replaced ? remote_ticket_find(r, op->replaced) : NULL;
+
+    if (t)
+        t->renaming = false;
+    if (replaced)
+        replaced->renaming = false;
+    if (t && !unknown)
+        g_clear_pointer(&t->moving, g_free);
+    if (t && result == BACKEND_OK) {
+        remote_ticket_rename(r, t, op->name);
+        t->head.fence = fence ? fence : t->head.fence;
+    }
+    if (result == BACKEND_OK && replaced && strcmp(replaced->place->name, op->name) == 0)
+        remote_end(r, replaced, BACKEND_RELEASED, false);
+    if (unknown) {
+        end_as_lost(r, op->token);
+        end_as_lost(r, op->replaced);
+    }
+    remote_op_finish(op, result);
+}
+
+void remote_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+                   backend_done *done, void *arg)
+{
+    struct remote *r = (struct remote *)b;
+    struct remote_ticket *t = (struct remote_ticket *)ticket;
+    struct remote_ticket *over = (struct remote_ticket *)replaced;
+    struct remote_op *op;
+
+    if (has_ended(t)) {
+        done(arg, BACKEND_STALE);
+        return;
+    }
+    op = remote_op_done(r, t, done, arg);
+    op->name = g_strdup(name);
+    if (over) {
+        op->replaced = g_strdup(over->token);
+        over->renaming = true;
+    }
+    g_free(t->moving);
+    t->moving = g_strdup(name);
+    t->renaming = true;
+    r->store->rename(op, t);
+}

@@ -1,0 +1,145 @@
+/* deadlock: cycles of waits, as fcntl(2) EDEADLK knows them. */
+#include "backend/remote/remote.h"
+
+#define SEARCH_MAX 100000 /* tickets that a search looks at */
+
+static bool excludes(uint64_t start, uint64_t end, enum backend_mode mode, const struct remote_ticket *t)
+{
+    return start <= t->end && t->start <= end && (mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE);
+}
+
+static bool holds_against(const struct remote_ticket *holder, const struct remote_ticket *t)
+{
+    if (holder->state != REMOTE_HELD || !holder->segments)
+        return false;
+    for (guint i = 0; i < holder->segments->len; i++) {
+        const struct remote_segment *s = &g_array_index(holder->segments, struct remote_segment, i);
+
+        if (excludes(s->start, s->end, s->mode, t))
+            return true;
+    }
+    return false;
+}
+
+/* Whether `t` has to wait for `other`: it holds, or stands before it and does not
+ * itself wait for what t's party holds. */
+static bool blocks(const struct remote_ticket *other, const struct remote_ticket *t)
+{
+    const struct remote_ticket *k;
+
+    if (!other->party || other->party == t->party)
+        return false;
+    if (other->state != REMOTE_WAITING)
+        return holds_against(other, t);
+    if (other->head.fence > t->head.fence || !excludes(other->start, other->end, other->head.mode, t))
+        return false;
+    LIST_FOREACH(k, &t->place->tickets, link)
+        if (k->party == t->party && holds_against(k, other))
+            return false;
+    return true;
+}
+
+/* The way to be looked at: each ticket once, each party's once. */
+struct search {
+    GPtrArray *open;
+    GHashTable *tickets, *parties;
+    GHashTable *waiting; /* party -> GPtrArray of its tickets that wait; NULL until it is needed */
+};
+
+static void follow(struct search *s, struct remote_ticket *t)
+{
+    if (g_hash_table_add(s->tickets, t))
+        g_ptr_array_add(s->open, t);
+}
+
+static GHashTable *index_waiting(struct remote *r)
+{
+    GHashTable *waiting = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)g_ptr_array_unref);
+    GHashTableIter tickets;
+    struct remote_ticket *t;
+
+    g_hash_table_iter_init(&tickets, r->tickets);
+    while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
+        GPtrArray *of_party;
+
+        if (!t->party || t->state != REMOTE_WAITING)
+            continue;
+        of_party = g_hash_table_lookup(waiting, &t->party);
+        if (!of_party) {
+            of_party = g_ptr_array_new();
+            g_hash_table_insert(waiting, &t->party, of_party);
+        }
+        g_ptr_array_add(of_party, t);
+    }
+    return waiting;
+}
+
+/* What a party holds it may keep for as long as anything for which it waits. */
+static void follow_party(struct remote *r, struct search *s, struct remote_ticket *holder)
+{
+    GPtrArray *of_party;
+
+    if (!g_hash_table_add(s->parties, &holder->party))
+        return;
+    if (!s->waiting)
+        s->waiting = index_waiting(r);
+    of_party = g_hash_table_lookup(s->waiting, &holder->party);
+    for (guint i = 0; of_party && i < of_party->len; i++)
+        follow(s, of_party->pdata[i]);
+}
+
+/* Whether `t` waits, in the end, for what its party holds: who holds goes on only
+ * when what it waits for elsewhere does, who waits when it holds.  Breadth first,
+ * and no longer than users may make it: a cycle behind more is not found. */
+static bool reaches_itself(struct remote *r, struct remote_ticket *t)
+{
+    struct search s = {
+        .open = g_ptr_array_new(),
+        .tickets = g_hash_table_new(NULL, NULL),
+        .parties = g_hash_table_new(g_int64_hash, g_int64_equal),
+    };
+    unsigned budget = SEARCH_MAX;
+    bool found = false;
+
+    follow(&s, t);
+    for (guint i = 0; i < s.open->len && !found && budget > 0; i++) {
+        struct remote_ticket *waiter = s.open->pdata[i], *other;
+
+        LIST_FOREACH(other, &waiter->place->tickets, link) {
+            if (--budget == 0)
+                break;
+            if (!blocks(other, waiter))
+                continue;
+            found = other->state != REMOTE_WAITING && other->party == t->party;
+            if (found)
+                break;
+            if (other->state == REMOTE_WAITING)
+                follow(&s, other);
+            else
+                follow_party(r, &s, other);
+        }
+    }
+    g_ptr_array_unref(s.open);
+    g_hash_table_unref(s.tickets);
+    g_hash_table_unref(s.parties);
+    g_clear_pointer(&s.waiting, g_hash_table_unref);
+    return found;
+}
+
+/* Nobody waits for a party that holds nothing. */
+static bool party_holds(struct remote *r, uint64_t party)
+{
+    GHashTableIter tickets;
+    const struct remote_ticket *t;
+
+    g_hash_table_iter_init(&tickets, r->tickets);
+    while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t))
+        if (t->party == party && t->state == REMOTE_HELD)
+            return true;
+    return false;
+}
+
+bool remote_deadlocked(struct remote *r, struct remote_ticket *t)
+{
+    return t->party && r->waiting > 1 && party_holds(r, t->party) && reaches_itself(r, t);
+}

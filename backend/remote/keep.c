@@ -1,0 +1,117 @@
+/* keep: what keeps a ticket in the store, and what ends it there: renewals and releases. */
+#include "backend/remote/remote.h"
+
+/* --- release --- */
+
+void remote_released(struct remote_op *op, enum backend_result result)
+{
+    int64_t ttl = MIN(op->ttl, REMOTE_RELEASE_MAX);
+
+    if (result == BACKEND_OK || ttl <= 0) {
+        remote_op_finish(op, result);
+        return;
+    }
+    if (op->done)
+        op->done(op->arg, result);
+    op->done = NULL;
+    op->ttl = 0;
+    op->r->store->release(op, ttl);
+}
+
+void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
+                         void *arg)
+{
+    struct remote_op *op = remote_op_done(r, t, done, arg);
+
+    op->claim.sequence = t->place->sequence;
+    op->name = g_strdup(t->place->name);
+    op->file = g_strdup(remote_ticket_name(t));
+    op->ttl = t->head.ttl;
+    op->why = why;
+    op->lease = t->head.kind == BACKEND_LEASE;
+    if (t->moving) { /* it is under one name or the other */
+        struct remote_op *other = remote_op_done(r, t, NULL, NULL);
+
+        other->name = g_strdup(t->moving);
+        other->file = g_strdup(t->moving);
+        other->ttl = t->head.ttl;
+        other->why = why;
+        r->store->release(other, 0);
+    }
+    r->store->release(op, 0);
+}
+
+/* --- renewing --- */
+
+void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms sent)
+{
+    struct remote *r = op->r;
+    struct remote_ticket *t = remote_ticket_find(r, op->token);
+    int64_t ttl = op->ttl;
+    bool moved = t && remote_ticket_has_moved(t, op->name);
+
+    remote_op_free(op);
+    if (!t || t->state != REMOTE_HELD)
+        return;
+    if (result == BACKEND_STALE && !moved) {
+        remote_end(r, t, BACKEND_LOST, t->moving != NULL);
+        return;
+    }
+    if (result == BACKEND_OK) {
+        t->renewing = false;
+        t->head.deadline = remote_deadline(sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
+        t->refresh = CLOCK_NEVER;
+    } else {
+        t->refresh = clock_now() + REMOTE_RENEW_RETRY;
+    }
+    remote_ticket_schedule(r, t);
+}
+
+void remote_extend(struct remote *r, struct remote_ticket *t)
+{
+    struct remote_op *op = remote_op_new(r, t);
+
+    t->renewing = true;
+    op->ttl = t->head.ttl;
+    op->name = g_strdup(t->place->name);
+    r->store->renew(op, t);
+}
+
+/* --- ends, and doubts --- */
+
+void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release)
+{
+    if (release && !t->over)
+        remote_send_release(r, t, why == BACKEND_EXPIRED ? "expired" : "lost", NULL, NULL);
+    if (t->acquired) { /* its user does not have it yet */
+        t->acquired(t->arg, BACKEND_UNREACHABLE, NULL, NULL);
+    } else {
+        r->events->ended(r->context, &t->head, why);
+    }
+    remote_ticket_free(r, t);
+}
+
+void remote_tell_over(struct remote *r, const char *name)
+{
+    struct remote_place *place = g_hash_table_lookup(r->places, name);
+    struct remote_ticket *t;
+
+    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
+        if (t->state == REMOTE_HELD && !t->over && t->head.deadline <= clock_now()) {
+            remote_send_release(r, t, "expired", NULL, NULL);
+            t->over = true;
+        }
+    }
+}
+
+void remote_doubt(struct remote *r, struct remote_place *place, const struct remote_ticket *sure)
+{
+    struct remote_ticket *t;
+
+    LIST_FOREACH(t, &place->tickets, link) {
+        bool kin = sure && ((t->handle && t->handle == sure->handle) || (t->party && t->party == sure->party));
+
+        if (t != sure && !kin && t->state == REMOTE_HELD && !t->over && !t->renaming && !t->moving)
+            remote_extend(r, t);
+    }
+}

@@ -1,0 +1,190 @@
+/* remote: beginning and end, connection up and down, what is due; see remote.h. */
+#include "backend/remote/remote.h"
+
+#include <errno.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+/* --- the connection --- */
+
+static int by_number(gconstpointer a, gconstpointer b)
+{
+    const struct remote_ticket *x = *(struct remote_ticket *const *)a, *y = *(struct remote_ticket *const *)b;
+
+    return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
+}
+
+void remote_up(struct remote *r)
+{
+    GPtrArray *tickets = g_ptr_array_new();
+    GHashTableIter each;
+    struct remote_ticket *t;
+
+    g_hash_table_iter_init(&each, r->tickets);
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
+        if (t->state != REMOTE_ASKED)
+            g_ptr_array_add(tickets, t);
+    g_ptr_array_sort(tickets, by_number);
+    for (guint i = 0; i < tickets->len; i++) {
+        t = tickets->pdata[i];
+        t->place->watched = false;
+        if (t->state == REMOTE_HELD)
+            remote_extend(r, t);
+        else
+            remote_refresh(r, t);
+    }
+    g_ptr_array_free(tickets, TRUE);
+}
+
+void remote_changed(struct remote *r, struct remote_place *place)
+{
+    struct remote_ticket *t, *first = NULL;
+
+    if (!place) {
+        GHashTableIter each;
+
+        g_hash_table_iter_init(&each, r->places);
+        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
+            remote_changed(r, place);
+        return;
+    }
+    place->watched = false;
+    LIST_FOREACH(t, &place->tickets, link)
+        if (t->state == REMOTE_WAITING && (!first || t->head.fence < first->head.fence))
+            first = t;
+    if (first)
+        remote_refresh(r, first);
+}
+
+/* --- time --- */
+
+static void see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
+{
+    if (t->head.deadline <= now) {
+        bool lost = t->renewing || !r->store->is_up(r);
+
+        remote_end(r, t, lost ? BACKEND_LOST : BACKEND_EXPIRED, true);
+        return;
+    }
+    if (t->refresh <= now) {
+        t->refresh = CLOCK_NEVER;
+        if (t->state == REMOTE_HELD)
+            remote_extend(r, t);
+        else
+            remote_refresh(r, t);
+    }
+    if (t->due <= now) {
+        t->due = CLOCK_NEVER;
+        remote_ticket_schedule(r, t);
+        r->events->due(r->context, &t->head); /* may release it */
+    } else {
+        remote_ticket_schedule(r, t);
+    }
+}
+
+static void tick(struct remote *r)
+{
+    r->armed = CLOCK_NEVER;
+    for (unsigned i = 0; i < 64; i++) {
+        struct remote_ticket *t = skiplist_item(skiplist_first(&r->agenda));
+        clock_ms now = clock_now();
+
+        if (!t || t->next > now)
+            break;
+        see_to(r, t, now);
+    }
+    remote_ticket_set_alarm(r);
+}
+
+static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
+{
+    uint64_t times;
+
+    (void)loop, (void)revents;
+    if (read(alarm->fd, &times, sizeof times) < 0)
+        return; /* it was set anew meanwhile */
+    tick(alarm->data);
+}
+
+/* --- beginning and end --- */
+
+/* The order of the agenda. */
+static int compare_next(const void *a, const void *b)
+{
+    const struct remote_ticket *x = a, *y = b;
+
+    if (x->next != y->next)
+        return x->next < y->next ? -1 : 1;
+    return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+int remote_init(struct remote *r, const struct remote_store *store, uint32_t seed)
+{
+    int alarm = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+
+    if (alarm < 0)
+        return -errno;
+    ev_io_init(&r->alarm, on_alarm, alarm, EV_READ);
+    r->alarm.data = r;
+    r->armed = CLOCK_NEVER;
+    r->store = store;
+    r->tickets = g_hash_table_new(g_str_hash, g_str_equal);
+    r->places = g_hash_table_new(g_str_hash, g_str_equal);
+    r->queues = g_hash_table_new(g_str_hash, g_str_equal);
+    skiplist_init(&r->agenda, compare_next, seed);
+    LIST_INIT(&r->ops);
+    return 0;
+}
+
+void remote_start(struct remote *r, struct ev_loop *loop, const struct backend_events *events, void *context)
+{
+    r->loop = loop;
+    r->events = events;
+    r->context = context;
+    ev_io_start(loop, &r->alarm);
+}
+
+void remote_clear(struct remote *r)
+{
+    GHashTableIter each;
+    struct remote_ticket *t;
+
+    if (r->loop)
+        ev_io_stop(r->loop, &r->alarm);
+    close(r->alarm.fd);
+    for (;;) {
+        g_hash_table_iter_init(&each, r->tickets);
+        if (!g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
+            break;
+        remote_ticket_free(r, t);
+    }
+    while (!LIST_EMPTY(&r->ops))
+        remote_op_free(LIST_FIRST(&r->ops));
+    g_hash_table_unref(r->tickets);
+    g_hash_table_unref(r->places);
+    g_hash_table_unref(r->queues);
+    skiplist_clear(&r->agenda);
+}
+
+struct backend_counts remote_counts(struct backend *b)
+{
+    struct remote *r = (struct remote *)b;
+    struct backend_counts counts = {.waiting = r->waiting};
+    GHashTable *const tables[] = {r->places, r->queues};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
+        GHashTableIter each;
+        struct remote_place *place;
+
+        g_hash_table_iter_init(&each, tables[i]);
+        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
+            counts.locks += place->sequence ? place->held : place->held > 0;
+    }
+    return counts;
+}
+
+bool remote_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
+{
+    (void)b;
+    return g_strlcpy(buffer, remote_ticket_name((const struct remote_ticket *)ticket), size) < size;
+}

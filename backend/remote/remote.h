@@ -1,0 +1,266 @@
+/* remote: what every store across a network shares: the tickets of this mount, while somebody else decides.
+ *
+ * A ticket is known to the store by its token, which is why every request about it may be repeated.  What a reply
+ * leaves open is undone here: an acquire whose outcome is unknown is released, a release is tried for as long as the
+ * ticket may live, a conversion is turned back, and after a rename both names are given back.  A mount believes in a
+ * ticket only until its deadline, which counts from before the request was sent (remote_deadline).
+ *
+ *     ASKED ──queued──▶ WAITING ──handed over──▶ CLAIMED ──confirmed──▶ HELD
+ *       └───────────────────────granted──────────────────────────────────┘
+ *                          ◀──passed over, or the claim is unknown──┘
+ *
+ * A store puts `struct remote` at the head of its own structure, sends what struct remote_store names, and reports each
+ * answer with the function that stands with it.  From the top to the ground; none calls one above it:
+ *
+ * remote.c   beginning and end, connection up and down, what is due
+ * change.c   what is done to tickets: convert, set, rename, renew
+ * acquire.c  taking, waiting and claiming
+ * keep.c     renewals, releases and ends
+ * deadlock.c cycles of waits
+ * ticket.c   tickets, their states and times; requests
+ */
+#ifndef BACKEND_REMOTE_REMOTE_H
+#define BACKEND_REMOTE_REMOTE_H
+
+#include <ev.h>
+#include <sys/queue.h>
+
+#include "backend/backend.h"
+#include "backend/skiplist.h"
+
+#define REMOTE_TOKEN_SIZE 33 /* 128 random bits in hexadecimal, and NUL */
+#define REMOTE_LIVENESS 6000 /* ms that a waiter counts as alive without a word from its mount */
+#define REMOTE_REFRESH 2000  /* how often it gives one */
+#define REMOTE_REFRESH_MIN 20
+#define REMOTE_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
+#define REMOTE_RENEW_RETRY 250   /* after a renewal that failed while the store is there */
+
+/* What a ticket is to the store, as far as this mount knows. */
+enum remote_state {
+    REMOTE_ASKED,   /* its acquire is not answered */
+    REMOTE_WAITING, /* queued */
+    REMOTE_CLAIMED, /* handed over; the claim is not answered */
+    REMOTE_HELD
+};
+
+/* A name with tickets of this mount.  Sequence tickets are of their directory. */
+struct remote_place {
+    char *name;
+    bool sequence;
+    bool watched; /* the store tells when its key changes */
+    uint32_t held;
+    LIST_HEAD(, remote_ticket) tickets;
+};
+
+struct remote_segment {
+    uint64_t start, end;
+    enum backend_mode mode;
+};
+
+struct remote_ticket {
+    struct backend_ticket head;
+    LIST_ENTRY(remote_ticket) link; /* place->tickets */
+    struct remote_place *place;
+    char token[REMOTE_TOKEN_SIZE];
+    char *name;    /* of a sequence ticket: as asked for, then as given */
+    char *moving;  /* the name that a rename gives it whose outcome is not known (yet); or NULL */
+    bool renaming; /* that, or one that replaces it, is not answered */
+    enum remote_state state;
+    bool handed;             /* the store has told that it holds */
+    struct remote_op *asked; /* its acquire that is not answered; or NULL */
+    uint64_t request;        /* of that */
+    bool wait;               /* it may queue */
+    bool over;               /* past its deadline, and the store knows */
+    bool renewing;
+    uint64_t handle, party, start, end;
+    GArray *segments;  /* struct remote_segment; what an FCNTL ticket holds; NULL: nothing known */
+    int64_t due_after; /* the claim's `due` */
+    clock_ms due;      /* CLOCK_NEVER: none */
+    clock_ms refresh;  /* when the store is to be asked again; CLOCK_NEVER: not */
+    clock_ms next;     /* the earliest of these and the deadline: its place in the agenda */
+    uint64_t serial;   /* makes it unique there */
+    GBytes *meta, *content;
+    backend_acquired *acquired; /* until it is told */
+    void *arg;
+};
+
+/* A request that is not answered yet. */
+struct remote_op {
+    LIST_ENTRY(remote_op) link;
+    struct remote *r;
+    char token[REMOTE_TOKEN_SIZE]; /* of the ticket that it is about; "" if none */
+    char *name;                    /* of a release, renewal, set or rename: the place's; of the new place */
+    char *file;                    /* of a release: the ticket's own name */
+    char *replaced;                /* of rename: the token of the ticket that it is to replace; or NULL */
+    struct backend_claim claim;    /* of convert, without meta and content; of a release what is given back */
+    struct backend_change change;  /* of convert and set: references */
+    int64_t ttl;                   /* of acquire, renew and release */
+    const char *why;               /* of release: "" by its holder, else "expired" or "lost" */
+    bool lease;                    /* of release: the store keeps it for a mount that starts again */
+    bool back;                     /* of convert: to what it was before one whose outcome is unknown */
+    bool again;                    /* of stat: asked once more */
+    backend_done *done;
+    backend_known *known;
+    backend_listed *listed;
+    void *arg;
+};
+
+/* What a store does.  A `timeout` is in ms, all tries; 0: the store's own. */
+struct remote_store {
+    bool (*is_up)(struct remote *r);
+    /* How many more (or, negative, fewer) wait for a message. */
+    void (*keep)(struct remote *r, int more);
+    /* Tells remote_changed when the place's lock, which a stranger holds, may be free. */
+    void (*watch)(struct remote *r, struct remote_ticket *t);
+    /* Takes the lock, a place in its queue, or what was handed over; with a token that is there already it gives a word
+     * of life.  Returns what `forget` takes. */
+    uint64_t (*acquire)(struct remote *r, struct remote_ticket *t, struct remote_op *op);
+    void (*forget)(struct remote *r, uint64_t request);            /* it is not sent (again) */
+    void (*release)(struct remote_op *op, int64_t timeout);        /* → remote_released */
+    void (*renew)(struct remote_op *op, struct remote_ticket *t);  /* → remote_renewed */
+    void (*set)(struct remote_op *op, struct remote_ticket *t);    /* op->change → remote_was_set */
+    void (*rename)(struct remote_op *op, struct remote_ticket *t); /* to op->name → remote_renamed */
+    void (*convert)(struct remote_op *op, struct remote_ticket *t,
+                    int64_t timeout); /* to op->claim and op->change → remote_converted */
+};
+
+struct remote {
+    struct backend backend;
+    const struct remote_store *store;
+    struct ev_loop *loop;
+    const struct backend_events *events;
+    void *context;
+    ev_io alarm;         /* a timerfd on CLOCK_BOOTTIME, which goes on while suspended */
+    clock_ms armed;      /* when it will go off; CLOCK_NEVER: not */
+    GHashTable *tickets; /* token -> struct remote_ticket */
+    GHashTable *places;  /* name -> struct remote_place */
+    GHashTable *queues;  /* the same for sequences: directory -> struct remote_place */
+    struct skiplist agenda;
+    uint64_t serials;
+    LIST_HEAD(, remote_op) ops;
+    uint64_t waiting;
+};
+
+/* --- remote.c --- */
+
+/* Makes the parts; `backend` is the caller's.  0 or -errno. */
+int remote_init(struct remote *r, const struct remote_store *store, uint32_t seed);
+void remote_start(struct remote *r, struct ev_loop *loop, const struct backend_events *events, void *context);
+/* Frees tickets and requests, whose completions are not called; before the store's connection ends. */
+void remote_clear(struct remote *r);
+/* The store is there (again): what is held is extended, what waits stands in the queue again, in order. */
+void remote_up(struct remote *r);
+/* The lock of that place may be free: of the tickets that wait there the first asks.  NULL: of all places. */
+void remote_changed(struct remote *r, struct remote_place *place);
+/* Operations of a backend. */
+struct backend_counts remote_counts(struct backend *b);
+bool remote_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size);
+
+/* --- change.c: operations of a backend, and what answers them --- */
+
+void remote_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg);
+void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
+                    backend_done *done, void *arg);
+void remote_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
+void remote_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
+                backend_done *done, void *arg);
+void remote_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+                   backend_done *done, void *arg);
+/* `unknown`: it may have been carried out. */
+void remote_converted(struct remote_op *op, enum backend_result result, bool unknown, clock_ms sent);
+void remote_was_set(struct remote_op *op, enum backend_result result);
+void remote_renamed(struct remote_op *op, enum backend_result result, bool unknown, uint64_t fence);
+
+/* --- acquire.c --- */
+
+void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquired *done, void *arg);
+/* Asks again for one that waits: a word of life, and a claim if it was handed over. */
+void remote_refresh(struct remote *r, struct remote_ticket *t);
+/* The request is answered: first this, which frees `op`, then one of those below. */
+struct remote_ticket *remote_answered(struct remote_op *op);
+struct remote_grant {
+    clock_ms sent;
+    int64_t ttl; /* that was asked for */
+    const char *token, *segments, *leaf;
+    uint64_t fence;
+};
+void remote_granted(struct remote *r, struct remote_ticket *t, const struct remote_grant *grant);
+struct remote_queueing {
+    clock_ms sent;
+    uint64_t fence;
+    int64_t rank, wait; /* ms until the holder's deadline; negative: not known */
+    bool foreign;       /* the holder is no mount's */
+    const char *leaf;
+};
+void remote_queued(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing);
+/* It could not be had, or not be kept waiting.  Frees it. */
+void remote_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
+                    const struct backend_info *holder);
+void remote_failed(struct remote *r, struct remote_ticket *t, enum backend_result result, bool unknown);
+
+/* --- keep.c --- */
+
+/* Sends the release of a ticket that is (to be) forgotten here, and does not
+ * cease before the ticket must have run out.  `why`: as in remote_op. */
+void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
+                         void *arg);
+void remote_released(struct remote_op *op, enum backend_result result);
+/* Extends one that holds to its ttl from now. */
+void remote_extend(struct remote *r, struct remote_ticket *t);
+/* OK, STALE: it does not hold (any more); else nothing is known. */
+void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms sent);
+/* Tells its end, and forgets it; `release`: the store may not know of it yet. */
+void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);
+/* Lets the store know what is past its deadline at a place, before its end is told here. */
+void remote_tell_over(struct remote *r, const char *name);
+/* What the store says of a place does not go with what is held there: asks it, as a renewal does, so that what it has
+ * forgotten is lost now.  Not `sure` (may be NULL) and its kin. */
+void remote_doubt(struct remote *r, struct remote_place *place, const struct remote_ticket *sure);
+
+/* --- deadlock.c --- */
+
+/* A cycle of waits of parties of this mount that begins with this one. */
+bool remote_deadlocked(struct remote *r, struct remote_ticket *t);
+
+/* --- ticket.c --- */
+
+struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t);
+struct remote_op *remote_op_done(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg);
+void remote_op_free(struct remote_op *op);
+/* Calls its completion, if it has one, and frees it. */
+void remote_op_finish(struct remote_op *op, enum backend_result result);
+
+struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, const struct backend_claim *claim);
+/* Out of all tables, and freed. */
+void remote_ticket_free(struct remote *r, struct remote_ticket *t);
+struct remote_ticket *remote_ticket_find(struct remote *r, const char *token);
+/* The name that it is on; of a sequence ticket its own, else its place's. */
+const char *remote_ticket_name(const struct remote_ticket *t);
+/* The only function that changes its state. */
+void remote_ticket_turn(struct remote *r, struct remote_ticket *t, enum remote_state state);
+void remote_ticket_rename(struct remote *r, struct remote_ticket *t, const char *name);
+/* Whether a grant may name that token: its own, or one of its party at its place, which holds. */
+bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, const char *token);
+/* It is the one that the store knows by that token: another of its party that
+ * was is forgotten. */
+void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *token);
+/* Whether it may have been under another name than this one when a request that named this one was carried out. */
+bool remote_ticket_has_moved(const struct remote_ticket *t, const char *name);
+/* Its times have changed. */
+void remote_ticket_schedule(struct remote *r, struct remote_ticket *t);
+/* To when the first is to be seen to. */
+void remote_ticket_set_alarm(struct remote *r);
+/* What the store says that it holds: "start end mode …". */
+void remote_ticket_segments(struct remote_ticket *t, const char *text);
+/* Whether another ticket of this mount at its place is of its handle or party. */
+bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t party);
+/* How long it lives in the store without a word of this mount. */
+int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
+bool remote_is_token(const char *token);
+/* "a/b" -> "a" (a new string, "" for what is in the root); *ret_leaf is "b". */
+char *remote_parent(const char *name, const char **ret_leaf);
+/* The term as this mount may believe in it: from before it was asked for, less
+ * what clocks may differ by (the allowance of Redlock: ttl/100 + 2 ms). */
+clock_ms remote_deadline(clock_ms sent, int64_t ttl);
+
+#endif

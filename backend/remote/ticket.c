@@ -1,0 +1,291 @@
+/* ticket: tickets of this mount, their states and times; requests. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/timerfd.h>
+
+#include "backend/log.h"
+#include "backend/remote/remote.h"
+
+char *remote_parent(const char *name, const char **ret_leaf)
+{
+    const char *slash = strrchr(name, '/');
+
+    *ret_leaf = slash ? slash + 1 : name;
+    return g_strndup(name, slash ? (gsize)(slash - name) : 0);
+}
+
+bool remote_is_token(const char *token)
+{
+    return strlen(token) == REMOTE_TOKEN_SIZE - 1 && strspn(token, "0123456789abcdef") == REMOTE_TOKEN_SIZE - 1;
+}
+
+clock_ms remote_deadline(clock_ms sent, int64_t ttl)
+{
+    return sent + ttl - (ttl / 100 + 2);
+}
+
+static void make_token(char *token)
+{
+    unsigned char random[(REMOTE_TOKEN_SIZE - 1) / 2];
+
+    while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+    }
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(token + 2 * i, 3, "%02x", random[i]);
+}
+
+static struct remote_place *place_of(struct remote *r, const char *name, bool sequence)
+{
+    GHashTable *table = sequence ? r->queues : r->places;
+    struct remote_place *place = g_hash_table_lookup(table, name);
+
+    if (!place) {
+        place = g_new0(struct remote_place, 1);
+        place->name = g_strdup(name);
+        place->sequence = sequence;
+        LIST_INIT(&place->tickets);
+        g_hash_table_insert(table, place->name, place);
+    }
+    return place;
+}
+
+static void join(struct remote *r, struct remote_ticket *t, const char *name, bool sequence)
+{
+    t->place = place_of(r, name, sequence);
+    t->place->held += t->state == REMOTE_HELD;
+    LIST_INSERT_HEAD(&t->place->tickets, t, link);
+}
+
+static void leave(struct remote *r, struct remote_ticket *t)
+{
+    struct remote_place *place = t->place;
+
+    LIST_REMOVE(t, link);
+    place->held -= t->state == REMOTE_HELD;
+    if (LIST_EMPTY(&place->tickets)) {
+        g_hash_table_remove(place->sequence ? r->queues : r->places, place->name);
+        g_free(place->name);
+        g_free(place);
+    }
+}
+
+/* While one waits, a message may come at any time. */
+static void count_waiting(struct remote *r, enum remote_state from, enum remote_state to)
+{
+    bool waited = from == REMOTE_WAITING || from == REMOTE_CLAIMED,
+         waits = to == REMOTE_WAITING || to == REMOTE_CLAIMED;
+
+    if (waited == waits)
+        return;
+    r->waiting = waits ? r->waiting + 1 : r->waiting - 1;
+    r->store->keep(r, waits ? 1 : -1);
+}
+
+struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t)
+{
+    struct remote_op *op = g_new0(struct remote_op, 1);
+
+    op->r = r;
+    if (t)
+        memcpy(op->token, t->token, sizeof op->token);
+    LIST_INSERT_HEAD(&r->ops, op, link);
+    return op;
+}
+
+void remote_op_free(struct remote_op *op)
+{
+    LIST_REMOVE(op, link);
+    g_clear_pointer(&op->change.meta, g_bytes_unref);
+    g_clear_pointer(&op->change.content, g_bytes_unref);
+    g_free(op->name);
+    g_free(op->file);
+    g_free(op->replaced);
+    g_free(op);
+}
+
+struct remote_op *remote_op_done(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg)
+{
+    struct remote_op *op = remote_op_new(r, t);
+
+    op->done = done;
+    op->arg = arg;
+    return op;
+}
+
+void remote_op_finish(struct remote_op *op, enum backend_result result)
+{
+    if (op->done)
+        op->done(op->arg, result);
+    remote_op_free(op);
+}
+
+struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, const struct backend_claim *claim)
+{
+    struct remote_ticket *t = g_new0(struct remote_ticket, 1);
+    const char *leaf;
+
+    make_token(t->token);
+    t->head = (struct backend_ticket){
+        .user = claim->user,
+        .kind = (uint8_t)claim->kind,
+        .mode = (uint8_t)claim->mode,
+        .ttl = claim->ttl,
+        .acquired = clock_now(),
+        .deadline = CLOCK_NEVER,
+    };
+    t->handle = claim->handle;
+    t->party = claim->kind == BACKEND_FCNTL ? claim->party : 0;
+    t->start = claim->start;
+    t->end = claim->end;
+    t->due_after = claim->due;
+    t->due = t->refresh = t->next = CLOCK_NEVER;
+    t->serial = ++r->serials;
+    t->meta = claim->meta ? g_bytes_ref(claim->meta) : NULL;
+    t->wait = claim->wait;
+    t->content = claim->content ? g_bytes_ref(claim->content) : NULL;
+    if (claim->sequence) {
+        char *directory = remote_parent(name, &leaf);
+
+        t->name = g_strdup(name);
+        join(r, t, directory, true);
+        g_free(directory);
+    } else {
+        join(r, t, name, false);
+    }
+    g_hash_table_insert(r->tickets, t->token, t);
+    skiplist_insert(&r->agenda, t);
+    return t;
+}
+
+void remote_ticket_free(struct remote *r, struct remote_ticket *t)
+{
+    if (t->asked) { /* not to be made again, after its release */
+        r->store->forget(r, t->request);
+        remote_op_free(t->asked);
+    }
+    count_waiting(r, t->state, REMOTE_HELD);
+    skiplist_remove(&r->agenda, t);
+    g_hash_table_remove(r->tickets, t->token);
+    leave(r, t);
+    g_clear_pointer(&t->meta, g_bytes_unref);
+    g_clear_pointer(&t->content, g_bytes_unref);
+    g_clear_pointer(&t->segments, g_array_unref);
+    g_free(t->name);
+    g_free(t->moving);
+    g_free(t);
+}
+
+const char *remote_ticket_name(const struct remote_ticket *t)
+{
+    return t->place->sequence ? t->name : t->place->name;
+}
+
+struct remote_ticket *remote_ticket_find(struct remote *r, const char *token)
+{
+    return g_hash_table_lookup(r->tickets, token);
+}
+
+void remote_ticket_turn(struct remote *r, struct remote_ticket *t, enum remote_state state)
+{
+    t->place->held = t->place->held + (state == REMOTE_HELD) - (t->state == REMOTE_HELD);
+    count_waiting(r, t->state, state);
+    t->state = state;
+    t->head.held = state == REMOTE_HELD;
+}
+
+void remote_ticket_rename(struct remote *r, struct remote_ticket *t, const char *name)
+{
+    leave(r, t);
+    join(r, t, name, false);
+}
+
+bool remote_ticket_has_moved(const struct remote_ticket *t, const char *name)
+{
+    return t->renaming || strcmp(t->place->name, name) != 0;
+}
+
+bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, const char *token)
+{
+    const struct remote_ticket *was = remote_ticket_find(r, token);
+
+    if (was == t)
+        return true;
+    if (!t->party || !remote_is_token(token))
+        return false;
+    return !was || (was->place == t->place && was->party == t->party && was->state == REMOTE_HELD);
+}
+
+void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *token)
+{
+    struct remote_ticket *was = remote_ticket_find(r, token);
+
+    if (was == t)
+        return;
+    if (was)
+        remote_ticket_free(r, was);
+    g_hash_table_remove(r->tickets, t->token);
+    memcpy(t->token, token, REMOTE_TOKEN_SIZE);
+    g_hash_table_insert(r->tickets, t->token, t);
+}
+
+void remote_ticket_set_alarm(struct remote *r)
+{
+    const struct remote_ticket *first = skiplist_item(skiplist_first(&r->agenda));
+    clock_ms next = first ? MAX(first->next, 1) : CLOCK_NEVER; /* 0 would stop it */
+    struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
+
+    /* a later one is set when this one has gone off */
+    if (next >= r->armed)
+        return;
+    if (timerfd_settime(r->alarm.fd, TFD_TIMER_ABSTIME, &at, NULL) == 0)
+        r->armed = next;
+    else
+        log_error("cannot set a timer: %s", g_strerror(errno));
+}
+
+void remote_ticket_schedule(struct remote *r, struct remote_ticket *t)
+{
+    clock_ms next = MIN(MIN(t->due, t->refresh), t->head.deadline);
+
+    if (next != t->next) {
+        skiplist_remove(&r->agenda, t);
+        t->next = next;
+        skiplist_insert(&r->agenda, t);
+    }
+    remote_ticket_set_alarm(r);
+}
+
+void remote_ticket_segments(struct remote_ticket *t, const char *text)
+{
+    unsigned mode;
+    int used;
+    struct remote_segment s;
+
+    g_clear_pointer(&t->segments, g_array_unref);
+    if (!*text)
+        return;
+    t->segments = g_array_new(FALSE, FALSE, sizeof s);
+    while (sscanf(text, "%" SCNx64 " %" SCNx64 " %u%n", &s.start, &s.end, &mode, &used) == 3) {
+        s.mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        g_array_append_val(t->segments, s);
+        text += used;
+    }
+}
+
+bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t party)
+{
+    struct remote_ticket *other;
+
+    LIST_FOREACH(other, &t->place->tickets, link)
+        if (other != t && ((handle && other->handle == handle) || (party && other->party == party)))
+            return true;
+    return false;
+}
+
+int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl)
+{
+    return t->place->sequence ? ttl : MIN(ttl, REMOTE_LIVENESS);
+}
