@@ -9,9 +9,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
+
+#include "fs/leaserun/processes.h"
 
 static bool command_in_foreground(const struct leaserun_command *c)
 {
@@ -51,7 +54,7 @@ int leaserun_command_start(struct leaserun_command *c, char **argv, const sigset
 {
     int failure[2];
     pid_t parent = getpid();
-    *c = (struct leaserun_command){.failure = -1, .terminal = -1};
+    *c = (struct leaserun_command){.pidfd = -1, .failure = -1, .terminal = -1};
     if (pipe2(failure, O_CLOEXEC) != 0) {
         return -errno;
     }
@@ -68,7 +71,13 @@ int leaserun_command_start(struct leaserun_command *c, char **argv, const sigset
         return -error;
     }
     setpgid(c->pid, c->pid); /* here too: it is signalled from now on */
+    c->target = -c->pid;
     return 0;
+}
+
+void leaserun_command_adopt(struct leaserun_command *c, pid_t pid, int pidfd)
+{
+    *c = (struct leaserun_command){.pid = pid, .target = pid, .pidfd = pidfd, .failure = -1, .terminal = -1};
 }
 
 void leaserun_command_executed(struct leaserun_command *c)
@@ -82,7 +91,21 @@ void leaserun_command_executed(struct leaserun_command *c)
 
 void leaserun_command_signal(const struct leaserun_command *c, int signal)
 {
-    kill(-c->pid, signal);
+    if (c->pidfd >= 0) {
+        syscall(SYS_pidfd_send_signal, c->pidfd, signal, NULL, 0);
+    } else {
+        kill(c->target, signal);
+    }
+}
+
+size_t leaserun_command_signal_others(const struct leaserun_command *c, const struct leaserun_set *set, int signal)
+{
+    if (c->pidfd >= 0) {
+        return c->ended ? 0 : leaserun_processes_signal(c->pid, NULL, 0, 0, signal);
+    }
+    pid_t keepers[LEASERUN_LOCKS_MAX];
+    size_t count = leaserun_set_pids(set, keepers);
+    return leaserun_processes_signal(getpid(), keepers, count, signal ? c->pid : 0, signal);
 }
 
 /* --- stopping ------------------------------------------------------------------- */

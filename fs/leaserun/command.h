@@ -15,8 +15,12 @@
 #include <sys/types.h>
 #include <termios.h>
 
+#include "fs/leaserun/set.h"
+
 struct leaserun_command {
-    pid_t pid;    /* its process group too */
+    pid_t pid;
+    pid_t target; /* as kill(2) names it: its process group; of one that was adopted, itself */
+    int pidfd;    /* of one that was adopted: becomes readable when it has ended; else -1 */
     bool ended;   /* and was waited for */
     int status;   /* as waitpid(2) tells, once it has ended */
     int failure;  /* becomes readable when it could not be executed, or was; -1: it was */
@@ -31,10 +35,18 @@ struct leaserun_command {
  * process dies.  -errno. */
 int leaserun_command_start(struct leaserun_command *command, char **argv, const sigset_t *mask);
 
+/* A process that is no child of this one, and no job of its own. */
+void leaserun_command_adopt(struct leaserun_command *command, pid_t pid, int pidfd);
+
 /* Call it when `failure` is readable. */
 void leaserun_command_executed(struct leaserun_command *command);
 
 void leaserun_command_signal(const struct leaserun_command *command, int signal);
+
+/* All else that it has started, as far as that can be seen, but not the keepers of
+ * `set`.  Returns how many processes that are; signal 0 only counts. */
+size_t leaserun_command_signal_others(const struct leaserun_command *command, const struct leaserun_set *set,
+                                      int signal);
 
 /* The command was stopped by this signal.  If the terminal was the reason, either
  * the command gets the terminal now, or this job is stopped and has gone on when

@@ -18,17 +18,18 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fs/leaserun/processes.h"
 #include "fs/leaserun/terms.h"
 #include "fs/options/duration.h"
 
-/* What the keeper is told: a process group, or 0: let go. */
+/* What the keeper is told: whom to kill, as kill(2) names it, or 0: let go. */
 typedef pid_t keeper_order;
 
 struct keeper {
     const struct leaserun_claim *claim;
     struct leaserun_view *view;
     int socket;
-    pid_t group; /* 0: no command yet */
+    pid_t target; /* 0: no command yet */
     clock_ms deadline;
     int64_t ttl;
     bool lost;
@@ -164,10 +165,13 @@ static void keeper_acquire(struct keeper *k)
 
 /* --- keeping --------------------------------------------------------------------------- */
 
-static void keeper_kill_group(struct keeper *k)
+static void keeper_kill_target(struct keeper *k)
 {
-    if (k->group && !k->killed) {
-        kill(-k->group, SIGKILL);
+    if (k->target && !k->killed) {
+        if (k->target > 0) { /* what it has started is out of sight when it is dead */
+            leaserun_processes_signal(k->target, NULL, 0, 0, SIGKILL);
+        }
+        kill(k->target, SIGKILL);
         k->killed = true;
     }
 }
@@ -175,10 +179,10 @@ static void keeper_kill_group(struct keeper *k)
 /* leaserun was killed: its command goes first, then the lock. */
 static _Noreturn void keeper_end_alone(struct keeper *k)
 {
-    keeper_kill_group(k);
+    keeper_kill_target(k);
     /* What is dead and not waited for by anybody is still there. */
     clock_ms until = clock_now() + leaserun_guard(k->ttl);
-    while (k->group && kill(-k->group, 0) == 0 && clock_now() < until) {
+    while (k->target && kill(k->target, 0) == 0 && clock_now() < until) {
         poll(NULL, 0, 1);
     }
     _exit(0);
@@ -194,7 +198,7 @@ static void keeper_obey(struct keeper *k)
     if (size != (ssize_t)sizeof order) {
         keeper_end_alone(k);
     }
-    k->group = order ? order : k->group;
+    k->target = order ? order : k->target;
     if (!order) {
         flock(k->claim->fd, LOCK_UN);
         keeper_report(k, LEASERUN_RELEASED, 0);
@@ -227,7 +231,7 @@ static int64_t keeper_patience(const struct keeper *k)
 static void keeper_await(struct keeper *k, int64_t pause)
 {
     struct pollfd fds[2] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->lost ? -1 : k->claim->fd}};
-    int64_t patience = k->killed || !k->group ? pause : keeper_patience(k);
+    int64_t patience = k->killed || !k->target ? pause : keeper_patience(k);
     pause = patience < pause ? patience : pause;
     int timeout = pause < 0 ? 0 : pause > INT_MAX ? INT_MAX : (int)pause;
     poll(fds, 2, timeout);
@@ -240,7 +244,7 @@ static void keeper_await(struct keeper *k, int64_t pause)
         keeper_lose(k, result == 0 || result == -ENODATA || result == -ESTALE ? 0 : -result);
     }
     if (keeper_patience(k) <= 0) {
-        keeper_kill_group(k);
+        keeper_kill_target(k);
     }
 }
 
@@ -307,9 +311,9 @@ static void keeper_tell(const struct leaserun_keeper *keeper, keeper_order order
     send(keeper->socket, &order, sizeof order, MSG_NOSIGNAL);
 }
 
-void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t group)
+void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t target)
 {
-    keeper_tell(keeper, group);
+    keeper_tell(keeper, target);
 }
 
 void leaserun_keeper_let_go(struct leaserun_keeper *keeper)

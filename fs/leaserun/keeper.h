@@ -60,8 +60,9 @@ int leaserun_keeper_start(struct leaserun_keeper *keeper, const struct leaserun_
  * the lock with it. */
 int leaserun_keeper_hear(struct leaserun_keeper *keeper, struct leaserun_report *ret_report);
 
-/* Whom to kill when leaserun itself cannot. */
-void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t group);
+/* Whom to kill when leaserun itself cannot, as kill(2) names it: a process, or
+ * the negative of a process group.  Of a process its descendants are killed too. */
+void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t target);
 
 /* Release the lock: RELEASED is reported when that is done. */
 void leaserun_keeper_let_go(struct leaserun_keeper *keeper);

@@ -1,8 +1,9 @@
 /* lock: which lock is meant, and whether it is held already; see
  * lock.h.
  *
- * LEASE_NAME and LEASE_TOKEN are of the innermost lock.  LEASE_OUTER has the
- * others that enclose it, a line each: token, space, name.
+ * LEASE_NAME and LEASE_TOKEN are of the innermost lock; of several that are taken
+ * together, of the one named first.  LEASE_OUTER has the others, from the inside to
+ * the outside, a line each: token, space, name.
  */
 #include "fs/leaserun/lock.h"
 
@@ -20,6 +21,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "fs/leaserun/options.h"
 #include "fs/options/duration.h"
 
 #define TICKET "run-"
@@ -109,6 +111,37 @@ int leaserun_lock_find(struct leaserun_lock *lock, const char *path)
     return lock_join(lock, directory, base);
 }
 
+/* --- the order ------------------------------------------------------------------ */
+
+static int lock_compare(const void *left, const void *right)
+{
+    const struct leaserun_lock *a = left, *b = right;
+    int order = strcmp(a->mount.inner, b->mount.inner);
+    order = order ? order : strcmp(strrchr(a->name, '/'), strrchr(b->name, '/'));
+    order = order || a->mount.device == b->mount.device ? order : strcmp(a->mount.store, b->mount.store);
+    bool same_store = a->mount.device == b->mount.device || a->mount.store[0];
+    return order || same_store ? order : a->mount.device < b->mount.device ? -1 : 1;
+}
+
+size_t leaserun_lock_sort(struct leaserun_lock *locks, size_t count)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        leaserun_mount_find(&locks[i].mount, locks[i].directory);
+    }
+    qsort(locks, count, sizeof *locks, lock_compare);
+    for (size_t i = 0; i < count; i++) {
+        if (left && lock_compare(&locks[left - 1], &locks[i]) == 0) {
+            continue;
+        }
+        if (left != i) {
+            locks[left] = locks[i];
+        }
+        left++;
+    }
+    return left;
+}
+
 /* --- opening ----------------------------------------------------------------- */
 
 /* Without O_CREAT first: in a directory that all may write to, the kernel may
@@ -181,13 +214,31 @@ static int lock_push(void)
     return result;
 }
 
-int leaserun_lock_export(const char *name, uint64_t token)
+static int lock_export(const char *name, uint64_t token)
 {
     char text[32];
-    int result = lock_push();
+    const char *current = getenv("LEASE_NAME"), *before = getenv("LEASE_TOKEN");
     snprintf(text, sizeof text, "%" PRIu64, token);
+    if (current && before && strcmp(current, name) == 0 && strcmp(before, text) == 0) {
+        return 0; /* the innermost already */
+    }
+    int result = lock_push();
     if (result == 0 && (setenv("LEASE_NAME", name, 1) != 0 || setenv("LEASE_TOKEN", text, 1) != 0)) {
         result = -errno;
+    }
+    return result;
+}
+
+/* The one that was named first becomes the innermost. */
+int leaserun_lock_export(const struct leaserun_lock *locks, size_t count)
+{
+    int result = 0;
+    for (size_t place = LEASERUN_LOCKS_MAX; place-- > 0;) {
+        for (size_t i = 0; i < count && result == 0; i++) {
+            if (locks[i].place == place) {
+                result = lock_export(locks[i].held, locks[i].token);
+            }
+        }
     }
     return result;
 }
@@ -216,19 +267,21 @@ static bool lock_is_current(const char *name, const char *token)
     return size > 0 && (size_t)size == strlen(token) && memcmp(text, token, (size_t)size) == 0;
 }
 
-static enum leaserun_lock_inherited lock_try(const struct leaserun_lock *lock, bool shared, const char *name,
+static enum leaserun_lock_inherited lock_try(struct leaserun_lock *lock, bool shared, const char *name,
                                              const char *token)
 {
     char mode[16];
-    if (!lock_is(lock, name) || !lock_is_current(name, token)) {
+    if (strlen(name) >= sizeof lock->held || !lock_is(lock, name) || !lock_is_current(name, token)) {
         return LEASERUN_LOCK_FREE;
     }
     ssize_t size = shared ? 0 : getxattr(name, "user.lease.mode", mode, sizeof mode);
     bool is_shared = size == (ssize_t)strlen("shared") && memcmp(mode, "shared", (size_t)size) == 0;
+    strcpy(lock->held, name);
+    lock->token = strtoull(token, NULL, 10);
     return is_shared ? LEASERUN_LOCK_SHARED : LEASERUN_LOCK_INHERITED;
 }
 
-enum leaserun_lock_inherited leaserun_lock_inherited(const struct leaserun_lock *lock, bool shared)
+enum leaserun_lock_inherited leaserun_lock_inherited(struct leaserun_lock *lock, bool shared)
 {
     const char *name = getenv("LEASE_NAME"), *token = getenv("LEASE_TOKEN"), *outer = getenv("LEASE_OUTER");
     enum leaserun_lock_inherited found = name && token ? lock_try(lock, shared, name, token) : LEASERUN_LOCK_FREE;
@@ -238,9 +291,6 @@ enum leaserun_lock_inherited leaserun_lock_inherited(const struct leaserun_lock 
         if (space) {
             *space = '\0';
             found = lock_try(lock, shared, space + 1, line);
-        }
-        if (found == LEASERUN_LOCK_INHERITED) {
-            leaserun_lock_export(space + 1, strtoull(line, NULL, 10));
         }
     }
     free(lines);

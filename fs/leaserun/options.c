@@ -16,11 +16,20 @@
 
 #define TTL_MIN 100 /* milliseconds, as leasefs has it */
 
-static const char usage[] = "Usage: leaserun [OPTION...] LOCK [--] COMMAND [ARGUMENT...]\n";
+enum { OPTION_STATUS = 256, OPTION_JSON, OPTION_GET, OPTION_PUT, OPTION_TOP };
+
+static const char usage[] = "Usage: leaserun [OPTION...] LOCK [--] COMMAND [ARGUMENT...]\n"
+                            "       leaserun [OPTION...] LOCK -c 'COMMAND'\n"
+                            "       leaserun [OPTION...] -l LOCK -l LOCK... [--] COMMAND [ARGUMENT...]\n"
+                            "       leaserun -u NUMBER\n";
 static const char help[] = "Runs COMMAND while holding LOCK, a name (or a directory: a queue) of a leasefs.\n"
                            "If the lock is lost, the command is ended before anybody else can hold it.\n"
                            "\n"
                            "  -s, --shared          hold it together with others that share it\n"
+                           "  -x, -e, --exclusive   hold it alone (default)\n"
+                           "  -l, --lock LOCK       one of several: all are held, or none\n"
+                           "  -N, --width NUMBER    LOCK is a queue of which so many run at once: it is made\n"
+                           "                        if it is missing\n"
                            "  -w, --timeout TIME    wait at most so long; 0 is not at all\n"
                            "  -n, --nonblock        do not wait\n"
                            "  -E, --conflict-exit-code NUMBER\n"
@@ -29,7 +38,10 @@ static const char help[] = "Runs COMMAND while holding LOCK, a name (or a direct
                            "                        (default: as its directory says)\n"
                            "  -k, --kill-after TIME between SIGTERM and SIGKILL when it is lost\n"
                            "                        (default: a sixth of the ttl)\n"
+                           "  -c, --command COMMAND the command is a line for the shell\n"
+                           "  -F, --no-fork         the command takes the place of leaserun\n"
                            "  -o, --close           the command does not get the lock's descriptor: always so\n"
+                           "  -u, --unlock          give back what flock(1) has locked on a descriptor\n"
                            "  -v, --verbose         tell what is done\n"
                            "  -h, --help            this text\n"
                            "  -V, --version\n"
@@ -37,6 +49,11 @@ static const char help[] = "Runs COMMAND while holding LOCK, a name (or a direct
                            "A TIME is a number of seconds, or has a unit: 500ms, 30s, 5m, 1h.\n"
                            "The command finds the lock's path in LEASE_NAME, its fencing token in LEASE_TOKEN.\n"
                            "Exit status: the command's; 75 if the lock was lost; see leaserun(1).\n";
+
+static const char *const action_names[] = {
+    [LEASERUN_RUN] = "a command", [LEASERUN_UNLOCK] = "-u", [LEASERUN_STATUS] = "--status",
+    [LEASERUN_GET] = "--get",     [LEASERUN_PUT] = "--put", [LEASERUN_TOP] = "--top",
+};
 
 static int options_time(const char *option, const char *text, int64_t *ret_ms)
 {
@@ -57,12 +74,18 @@ static int options_ttl(const char *text, int64_t *ret_ms)
     return status;
 }
 
-static int options_conflict(const char *text, int *ret_status)
+static bool options_number(const char *text, long low, long high, long *ret_number)
 {
     char *end;
     errno = 0;
-    long number = strtol(text, &end, 10);
-    if (errno || end == text || *end || number < 0 || number > 255) {
+    *ret_number = strtol(text, &end, 10);
+    return !errno && end != text && !*end && *ret_number >= low && *ret_number <= high;
+}
+
+static int options_conflict(const char *text, int *ret_status)
+{
+    long number;
+    if (!options_number(text, 0, 255, &number)) {
         warnx("-E %s: an exit status is a number from 0 to 255", text);
         return EX_USAGE;
     }
@@ -70,12 +93,62 @@ static int options_conflict(const char *text, int *ret_status)
     return -1;
 }
 
+static int options_width(const char *text, uint32_t *ret_width)
+{
+    long number;
+    if (!options_number(text, 1, UINT32_MAX, &number)) {
+        warnx("-N %s: a width is a number from 1 on", text);
+        return EX_USAGE;
+    }
+    *ret_width = (uint32_t)number;
+    return -1;
+}
+
+static int options_action(struct leaserun_options *options, enum leaserun_action action)
+{
+    if (options->action != LEASERUN_RUN && options->action != action) {
+        warnx("%s and %s do not go together", action_names[options->action], action_names[action]);
+        return EX_USAGE;
+    }
+    options->action = action;
+    return -1;
+}
+
+static int options_add_lock(struct leaserun_options *options, const char *lock)
+{
+    if (!*lock) {
+        warnx("the name of a lock is empty");
+        return EX_USAGE;
+    }
+    if (options->count == LEASERUN_LOCKS_MAX) {
+        warnx("at most %d locks at once", LEASERUN_LOCKS_MAX);
+        return EX_USAGE;
+    }
+    options->locks[options->count++] = lock;
+    return -1;
+}
+
+static void options_set_shell(struct leaserun_options *options, char *line)
+{
+    char *shell = getenv("SHELL");
+    options->shell[0] = shell && *shell ? shell : "/bin/sh";
+    options->shell[1] = "-c";
+    options->shell[2] = line;
+    options->command = options->shell;
+}
+
 static int options_take(struct leaserun_options *options, int letter)
 {
     switch (letter) {
     case 's':
-        options->shared = true;
+    case 'x':
+    case 'e':
+        options->shared = letter == 's';
         return -1;
+    case 'l':
+        return options_add_lock(options, optarg);
+    case 'N':
+        return options_width(optarg, &options->width);
     case 'w':
         return options_time("w", optarg, &options->wait);
     case 'n':
@@ -87,11 +160,30 @@ static int options_take(struct leaserun_options *options, int letter)
         return options_ttl(optarg, &options->ttl);
     case 'k':
         return options_time("k", optarg, &options->grace);
+    case 'c':
+        options_set_shell(options, optarg);
+        return -1;
+    case 'F':
+        options->no_fork = true;
+        return -1;
     case 'o':
         return -1;
+    case 'u':
+        return options_action(options, LEASERUN_UNLOCK);
     case 'v':
         options->verbose = true;
         return -1;
+    case OPTION_STATUS:
+        return options_action(options, LEASERUN_STATUS);
+    case OPTION_JSON:
+        options->json = true;
+        return -1;
+    case OPTION_GET:
+        return options_action(options, LEASERUN_GET);
+    case OPTION_PUT:
+        return options_action(options, LEASERUN_PUT);
+    case OPTION_TOP:
+        return options_action(options, LEASERUN_TOP);
     case 'h':
         fputs(usage, stdout);
         fputs(help, stdout);
@@ -105,10 +197,90 @@ static int options_take(struct leaserun_options *options, int letter)
     }
 }
 
+/* --- operands ------------------------------------------------------------------- */
+
+static int options_missing(const char *what)
+{
+    warnx("%s is missing", what);
+    fputs(usage, stderr);
+    return EX_USAGE;
+}
+
+/* What stands after the options: LOCK, unless -l named it, and the command. */
+static int options_run_operands(struct leaserun_options *options, int argc, char **argv)
+{
+    int status = -1;
+    if (!options->count) {
+        if (optind >= argc || !argv[optind][0]) {
+            return options_missing("LOCK");
+        }
+        status = options_add_lock(options, argv[optind++]);
+        bool line = optind < argc && (strcmp(argv[optind], "-c") == 0 || strcmp(argv[optind], "--command") == 0);
+        if (line && argc - optind != 2) {
+            warnx("%s needs one argument, the line for the shell", argv[optind]);
+            return EX_USAGE;
+        }
+        if (line && !options->command) {
+            options_set_shell(options, argv[optind + 1]);
+            return status;
+        }
+    }
+    optind += optind < argc && strcmp(argv[optind], "--") == 0;
+    if (options->command && optind < argc) {
+        warnx("there is a command already, that of -c: %s", argv[optind]);
+        return EX_USAGE;
+    }
+    options->command = options->command ? options->command : argv + optind;
+    return options->command[0] ? status : options_missing("the command");
+}
+
+/* Of the other actions: their options may stand after LOCK too. */
+static int options_other_operand(struct leaserun_options *options, char *word)
+{
+    if (options->action == LEASERUN_PUT && options->count && !options->token) {
+        options->token = word;
+        return -1;
+    }
+    if (options->action == LEASERUN_UNLOCK && options->count) {
+        warnx("-u gives back what is locked on a descriptor, and runs nothing: leaserun gives its own lock back when "
+              "its command ends");
+        return EX_USAGE;
+    }
+    if (options->count) {
+        warnx("%s is for one lock: %s is too much", action_names[options->action], word);
+        return EX_USAGE;
+    }
+    return options_add_lock(options, word);
+}
+
+static int options_check(const struct leaserun_options *options)
+{
+    bool runs = options->action == LEASERUN_RUN, gets = options->action == LEASERUN_GET;
+    const char *wrong = options->json && options->action != LEASERUN_STATUS      ? "--json"
+                        : options->width && !runs                                ? "-N"
+                        : options->no_fork && !runs                              ? "-F"
+                        : options->command && !runs                              ? "-c"
+                        : options->shared && !runs                               ? "-s"
+                        : (options->ttl || options->wait >= 0) && !runs && !gets ? "-n, -w or -t"
+                                                                                 : NULL;
+    if (wrong) {
+        warnx("%s does not go with %s", wrong, action_names[options->action]);
+        return EX_USAGE;
+    }
+    if (options->width && options->count > 1) {
+        warnx("-N is for one lock, not for several");
+        return EX_USAGE;
+    }
+    return !options->count && options->action != LEASERUN_TOP ? options_missing("LOCK") : -1;
+}
+
 int leaserun_options_parse(struct leaserun_options *options, int argc, char **argv)
 {
     static const struct option names[] = {
         {"shared", no_argument, NULL, 's'},
+        {"exclusive", no_argument, NULL, 'x'},
+        {"lock", required_argument, NULL, 'l'},
+        {"width", required_argument, NULL, 'N'},
         {"timeout", required_argument, NULL, 'w'},
         {"wait", required_argument, NULL, 'w'},
         {"nonblock", no_argument, NULL, 'n'},
@@ -116,30 +288,30 @@ int leaserun_options_parse(struct leaserun_options *options, int argc, char **ar
         {"conflict-exit-code", required_argument, NULL, 'E'},
         {"ttl", required_argument, NULL, 't'},
         {"kill-after", required_argument, NULL, 'k'},
+        {"command", required_argument, NULL, 'c'},
+        {"no-fork", no_argument, NULL, 'F'},
         {"close", no_argument, NULL, 'o'},
+        {"unlock", no_argument, NULL, 'u'},
         {"verbose", no_argument, NULL, 'v'},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},
         {0},
     };
-    int letter;
+    int letter, status = -1;
     *options = (struct leaserun_options){.wait = -1, .grace = -1, .conflict = 1};
-    /* +: what follows LOCK is the command's. */
-    while ((letter = getopt_long(argc, argv, "+sw:nE:t:k:ovhV", names, NULL)) != -1) {
-        int status = options_take(options, letter);
-        if (status >= 0) {
-            return status;
+    /* +: what follows LOCK is the command's, when there is one. */
+    while (status < 0) {
+        letter = getopt_long(argc, argv, "+sxel:N:w:nE:t:k:c:FouvhV", names, NULL);
+        if (letter != -1) {
+            status = options_take(options, letter);
+        } else if (options->action != LEASERUN_RUN && optind < argc) {
+            status = options_other_operand(options, argv[optind++]);
+        } else {
+            break;
         }
     }
-    if (optind < argc && argv[optind][0]) {
-        options->lock = argv[optind++];
-        optind += optind < argc && strcmp(argv[optind], "--") == 0;
-        options->command = argv + optind;
+    if (status < 0 && options->action == LEASERUN_RUN) {
+        status = options_run_operands(options, argc, argv);
     }
-    if (!options->lock || optind >= argc) {
-        warnx("%s is missing", options->lock ? "the command" : "LOCK");
-        fputs(usage, stderr);
-        return EX_USAGE;
-    }
-    return -1;
+    return status < 0 ? options_check(options) : status;
 }

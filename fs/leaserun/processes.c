@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 struct processes {
-    pid_t except;
+    const pid_t *except;
+    size_t exceptions;
     pid_t group;
     int signal;
     size_t count;
@@ -25,8 +26,10 @@ static void processes_visit(struct processes *p, pid_t parent, int depth);
 
 static void processes_visit_child(struct processes *p, pid_t child, int depth)
 {
-    if (child == p->except) {
-        return;
+    for (size_t i = 0; i < p->exceptions; i++) {
+        if (child == p->except[i]) {
+            return;
+        }
     }
     p->count++;
     /* Its children first: when it is dead they are no longer its children. */
@@ -64,9 +67,9 @@ static void processes_visit(struct processes *p, pid_t parent, int depth)
     }
 }
 
-size_t leaserun_processes_signal(pid_t except, pid_t group, int signal)
+size_t leaserun_processes_signal(pid_t root, const pid_t *except, size_t count, pid_t group, int signal)
 {
-    struct processes p = {.except = except, .group = group, .signal = signal};
-    processes_visit(&p, getpid(), 0);
+    struct processes p = {.except = except, .exceptions = count, .group = group, .signal = signal};
+    processes_visit(&p, root, 0);
     return p.count;
 }

@@ -10,10 +10,10 @@
  * none can get out of sight. */
 void leaserun_processes_adopt(void);
 
-/* Sends the signal to all descendants of this process but `except` and its own
- * descendants, and but those in the process group `group`, which have got it.
- * Returns how many descendants there are, but for `except`'s; one that is dead
- * and not waited for counts.  Signal 0 only counts. */
-size_t leaserun_processes_signal(pid_t except, pid_t group, int signal);
+/* Sends the signal to all descendants of `root` but the `count` processes `except`
+ * and their descendants, and but those in the process group
+ * `group`, which have got it.  Returns how many descendants there are, but for those;
+ * one that is dead and not waited for counts.  Signal 0 only counts. */
+size_t leaserun_processes_signal(pid_t root, const pid_t *except, size_t count, pid_t group, int signal);
 
 #endif

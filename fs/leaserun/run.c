@@ -11,11 +11,9 @@
 #include <err.h>
 #include <errno.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -23,6 +21,7 @@
 #include "fs/leaserun/command.h"
 #include "fs/leaserun/processes.h"
 #include "fs/leaserun/terms.h"
+#include "fs/leaserun/wait.h"
 
 #define KILL_AGAIN 10    /* milliseconds */
 #define KILL_LIMIT 10000 /* then what cannot be killed is left */
@@ -35,46 +34,20 @@ enum run_phase { RUN_HOLDS, RUN_ENDS, RUN_KILLS };
 
 struct run {
     const struct leaserun_options *options;
-    const char *name;
-    struct leaserun_keeper *keeper;
+    struct leaserun_set *set;
     struct leaserun_command command;
     int signals;
     int timer;
     enum run_phase phase;
     clock_ms kill_at; /* ENDS: when to kill; KILLS: since when */
-    bool alone;       /* the keeper has ended */
-    bool lost;
-    int error; /* the mount's, when its daemon is gone */
     bool interrupted;
-    bool released;
 };
-
-int leaserun_timer(void)
-{
-    return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-}
-
-void leaserun_timer_set(int timer, clock_ms when)
-{
-    struct itimerspec at = {0};
-    if (when != CLOCK_NEVER) {
-        at.it_value.tv_sec = when / 1000;
-        at.it_value.tv_nsec = when > 0 ? when % 1000 * 1000000 : 1;
-    }
-    timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL);
-}
 
 /* --- when to do what ------------------------------------------------------------- */
 
-/* When everything must be dead, less what dying takes. */
-static clock_ms run_last_moment(const struct run *r)
-{
-    return r->alone ? 0 : atomic_load(&r->keeper->view->deadline) - leaserun_guard(atomic_load(&r->keeper->view->ttl));
-}
-
 static int64_t run_grace(const struct run *r)
 {
-    int64_t ttl = atomic_load(&r->keeper->view->ttl), limit = leaserun_grace_limit(ttl);
+    int64_t ttl = leaserun_set_ttl(r->set), limit = leaserun_grace_limit(ttl);
     if (r->options->grace < 0) {
         return leaserun_grace(ttl);
     }
@@ -83,21 +56,24 @@ static int64_t run_grace(const struct run *r)
 
 static void run_complain(const struct run *r)
 {
-    if (r->alone) {
-        warnx("%s: the lock is lost: the process that kept it was killed; ending the command", r->name);
-    } else if (r->lost && r->error) {
-        warnx("%s: the lock is lost: the daemon of the leasefs has ended; ending the command", r->name);
-    } else if (r->lost) {
-        warnx("%s: the lock is lost: it was broken, removed or not renewed; ending the command", r->name);
+    const struct leaserun_set *set = r->set;
+    const char *name = set->locks[set->lost ? set->first : leaserun_set_next(set)].held;
+    if (set->alone) {
+        warnx("%s: the lock is lost: the process that kept it was killed; ending the command", name);
+    } else if (set->lost && set->error) {
+        warnx("%s: the lock is lost: the daemon of the leasefs has ended; ending the command", name);
+    } else if (set->lost) {
+        warnx("%s: the lock is lost: it was broken, removed or not renewed; ending the command", name);
     } else {
-        warnx("%s: the lock is about to be lost: it is not renewed; ending the command", r->name);
+        warnx("%s: the lock is about to be lost: it is not renewed; ending the command", name);
     }
 }
 
 static void run_signal_all(struct run *r, int signal)
 {
+    /* Those of an adopted command are out of sight when it is dead. */
+    leaserun_command_signal_others(&r->command, r->set, signal);
     leaserun_command_signal(&r->command, signal);
-    leaserun_processes_signal(r->keeper->pid, r->command.pid, signal);
 }
 
 static void run_kill(struct run *r)
@@ -110,7 +86,7 @@ static void run_kill(struct run *r)
 /* The lock is lost, or will be. */
 static void run_end(struct run *r)
 {
-    clock_ms now = clock_now(), last = run_last_moment(r);
+    clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set);
     run_complain(r);
     r->kill_at = now + run_grace(r) < last ? now + run_grace(r) : last;
     if (r->kill_at <= now) {
@@ -125,15 +101,15 @@ static void run_end(struct run *r)
 /* Does what the time calls for, and sets the timer for the next. */
 static void run_check(struct run *r)
 {
-    clock_ms now = clock_now(), last = run_last_moment(r), next;
-    if (r->phase == RUN_HOLDS && (r->lost || r->alone || now >= last - run_grace(r))) {
+    clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set), next;
+    if (r->phase == RUN_HOLDS && (r->set->lost || now >= last - run_grace(r))) {
         run_end(r);
     } else if (r->phase == RUN_ENDS && (now >= last || now >= r->kill_at)) {
         run_kill(r);
     } else if (r->phase == RUN_KILLS) {
         run_signal_all(r, SIGKILL);
     }
-    last = run_last_moment(r);
+    last = leaserun_set_last_moment(r->set);
     if (r->phase == RUN_HOLDS) {
         next = last - run_grace(r);
     } else if (r->phase == RUN_ENDS) {
@@ -149,9 +125,9 @@ static bool run_is_over(const struct run *r)
     if (!r->command.ended || r->phase == RUN_HOLDS) {
         return r->command.ended;
     }
-    size_t left = leaserun_processes_signal(r->keeper->pid, 0, 0);
+    size_t left = leaserun_command_signal_others(&r->command, r->set, 0);
     if (left && r->phase == RUN_KILLS && clock_now() - r->kill_at > KILL_LIMIT) {
-        warnx("%s: processes of the command that could not be killed: %zu", r->name, left);
+        warnx("processes of the command that could not be killed: %zu", left);
         return true;
     }
     return left == 0;
@@ -159,24 +135,10 @@ static bool run_is_over(const struct run *r)
 
 /* --- what happens -------------------------------------------------------------------- */
 
-static void run_hear(struct run *r)
-{
-    struct leaserun_report report;
-    int result;
-    while ((result = leaserun_keeper_hear(r->keeper, &report)) > 0) {
-        if (report.word == LEASERUN_LOST) {
-            r->lost = true;
-            r->error = report.error;
-        }
-        r->released = r->released || report.word == LEASERUN_RELEASED;
-    }
-    r->alone = r->alone || result < 0;
-}
-
 static void run_stopped(struct run *r, int signal)
 {
     if (leaserun_command_stopped(&r->command, signal)) {
-        run_hear(r); /* it may have taken long */
+        leaserun_set_hear(r->set); /* it may have taken long */
         run_check(r);
         leaserun_command_continue(&r->command);
     }
@@ -188,7 +150,7 @@ static void run_reap(struct run *r)
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
         if (pid != r->command.pid) {
-            continue; /* an orphan of the command's, or the keeper, which is heard otherwise */
+            continue; /* an orphan of the command's, or a keeper, which is heard otherwise */
         }
         if (WIFSTOPPED(status)) {
             run_stopped(r, WSTOPSIG(status));
@@ -220,14 +182,17 @@ static void run_take_signals(struct run *r)
 
 static void run_await(struct run *r)
 {
-    struct pollfd fds[4] = {{.fd = r->signals, .events = POLLIN},
-                            {.fd = r->timer, .events = POLLIN},
-                            {.fd = r->alone ? -1 : r->keeper->socket, .events = POLLIN},
-                            {.fd = r->command.failure, .events = POLLIN}};
-    poll(fds, 4, -1);
-    if (fds[3].revents) {
+    struct pollfd fds[LEASERUN_SET_FDS_MAX];
+    size_t count = leaserun_set_poll(r->set, fds);
+    fds[count] = (struct pollfd){.fd = r->signals, .events = POLLIN};
+    fds[count + 1] = (struct pollfd){.fd = r->timer, .events = POLLIN};
+    fds[count + 2] = (struct pollfd){.fd = r->command.failure, .events = POLLIN};
+    fds[count + 3] = (struct pollfd){.fd = r->command.pidfd, .events = POLLIN};
+    poll(fds, count + 4, -1);
+    if (fds[count + 2].revents) {
         leaserun_command_executed(&r->command);
     }
+    r->command.ended = r->command.ended || fds[count + 3].revents;
 }
 
 /* --- beginning and end ------------------------------------------------------------------ */
@@ -251,31 +216,31 @@ static void run_block_signals(struct run *r)
     r->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Returns when the lock is released, or has ended, or whoever waits has had
+/* Returns when the locks are released, or have ended, or whoever waits has had
  * enough: a daemon that hangs answers to nothing. */
 static void run_release(struct run *r)
 {
     int signal = 0;
-    leaserun_keeper_let_go(r->keeper);
-    leaserun_timer_set(r->timer, r->lost ? 0 : atomic_load(&r->keeper->view->deadline));
-    do {
-        struct pollfd fds[3] = {{.fd = r->signals, .events = POLLIN},
-                                {.fd = r->timer, .events = POLLIN},
-                                {.fd = r->alone ? -1 : r->keeper->socket, .events = POLLIN}};
-        run_hear(r);
-        if (!r->released && !r->alone) {
-            poll(fds, 3, -1);
-            signal = run_next_signal(r);
-            r->alone = fds[1].revents != 0 && !fds[2].revents;
-        }
-    } while (!r->released && !r->alone && signal != SIGINT && signal != SIGTERM);
+    bool over = false;
+    leaserun_set_let_go(r->set);
+    leaserun_timer_set(r->timer, leaserun_set_deadline(r->set));
+    while (leaserun_set_hear(r->set), !leaserun_set_released(r->set) && !over) {
+        struct pollfd fds[LEASERUN_SET_FDS_MAX];
+        size_t count = leaserun_set_poll(r->set, fds);
+        fds[count] = (struct pollfd){.fd = r->signals, .events = POLLIN};
+        fds[count + 1] = (struct pollfd){.fd = r->timer, .events = POLLIN};
+        int ready = poll(fds, count + 2, -1);
+        signal = run_next_signal(r);
+        bool late = fds[count + 1].revents && ready == 1;
+        over = late || signal == SIGINT || signal == SIGTERM;
+    }
 }
 
 static int run_supervise(struct run *r)
 {
-    leaserun_keeper_watch(r->keeper, r->command.pid);
+    leaserun_set_watch(r->set, r->command.target);
     do {
-        run_hear(r);
+        leaserun_set_hear(r->set);
         run_check(r);
         run_take_signals(r);
         if (!run_is_over(r)) {
@@ -292,17 +257,24 @@ static int run_supervise(struct run *r)
     return r->phase == RUN_HOLDS ? leaserun_command_exit_status(&r->command) : LEASERUN_EXIT_LOST;
 }
 
-int leaserun_run(const struct leaserun_options *options, const char *name, struct leaserun_keeper *keeper,
-                 const sigset_t *mask)
+static bool run_begin(struct run *r)
 {
-    struct run r = {.options = options, .name = name, .keeper = keeper};
-    int status = EX_OSERR;
     signal(SIGCHLD, SIG_DFL);
-    run_block_signals(&r);
-    r.timer = leaserun_timer();
-    if (r.signals < 0 || r.timer < 0) {
-        warn("cannot watch the lock");
-        leaserun_keeper_kill(keeper);
+    run_block_signals(r);
+    r->timer = leaserun_timer();
+    if (r->signals >= 0 && r->timer >= 0) {
+        return true;
+    }
+    warn("cannot watch the lock");
+    leaserun_set_kill(r->set);
+    return false;
+}
+
+int leaserun_run(const struct leaserun_options *options, struct leaserun_set *set, const sigset_t *mask)
+{
+    struct run r = {.options = options, .set = set};
+    int status = EX_OSERR;
+    if (!run_begin(&r)) {
         return status;
     }
     leaserun_processes_adopt();
@@ -318,4 +290,14 @@ int leaserun_run(const struct leaserun_options *options, const char *name, struc
         leaserun_command_pass_interrupt(&r.command, r.interrupted);
     }
     return status;
+}
+
+void leaserun_run_other(const struct leaserun_options *options, struct leaserun_set *set, pid_t pid, int pidfd)
+{
+    struct run r = {.options = options, .set = set};
+    if (run_begin(&r)) {
+        leaserun_command_adopt(&r.command, pid, pidfd);
+        run_supervise(&r);
+        run_release(&r);
+    }
 }

@@ -81,6 +81,27 @@ offers 'leaserun -n somefile mkfif' mkfifo
 offers 'leaserun -n somefile -- mkfif' mkfifo
 offers 'leaserun somefile cat some' somefile
 offers 'leaserun -' '*--ttl*'
+offers 'leaserun --w' --width
+offers 'leaserun -N ' ''
+offers 'leaserun -N 3 some' somefile
+offers 'leaserun -l some' somefile
+offers 'leaserun -l somefile --loc' --lock
+offers 'leaserun -l somefile -l some' somefile
+offers 'leaserun -l somefile mkfif' mkfifo
+offers 'leaserun -l somefile -- mkfif' mkfifo
+offers 'leaserun somefile -c mkfif' mkfifo
+
+it "every option of leaserun is offered and is in the man page, and each that is offered is one"
+LEASERUN=$(dirname "$LEASEFS")/leaserun
+all=$("$LEASERUN" --help | grep -oE '^ +-.*' | grep -oE -- '(^| )--?[a-zA-Z-]+' | sort -u)
+expect_between 30 "$(wc -w <<<"$all")" 60 "options found"
+for word in $all; do
+    expect_is " $(completes 'leaserun -') " "* $word *" "$word"
+    expect grep -qE -- "(Fl|,) (-)?${word#-}( |\$)|Fl .*, ${word#-}( |,|\$)" "$SOURCES/man/leaserun.1"
+done
+for word in $(completes 'leaserun -'); do
+    expect_is " ${all//$'\n'/ } " "* $word *" "offered: $word"
+done
 
 it "leaserun: mount points of leasefs are offered as the place of locks"
 mount_memory

@@ -3,41 +3,10 @@
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-LEASERUN=${LEASERUN:-$(dirname "$LEASEFS")/leaserun}
-[ -x "$LEASERUN" ] || skip_all "no leaserun beside $LEASEFS: set LEASERUN"
-OUT=$TEST_DIR/out
+# shellcheck source=leaserun.sh
+. "$(dirname "$0")/leaserun.sh"
 mount_memory ttl=2
 
-# run ARGUMENT…: STATUS, and what it said in $OUT.
-run() {
-    STATUS=0
-    "$LEASERUN" "$@" >"$OUT" 2>&1 </dev/null || STATUS=$?
-}
-gives() { # STATUS ARGUMENT…
-    local expected=$1
-    shift
-    run "$@"
-    expect_is "$STATUS" "$expected" "status of leaserun $*"
-}
-said() { expect grep -qE -- "$1" "$OUT"; }
-
-# begin ARGUMENT…: in the background; its pid is RUNNER.
-begin() {
-    "$LEASERUN" "$@" >"$OUT.bg" 2>&1 </dev/null &
-    RUNNER=$!
-    started+=("$RUNNER")
-}
-# ended STATUS: the one in the background has ended so.
-ended() {
-    local status=0
-    expect eventually 20 gone "$RUNNER"
-    { wait "$RUNNER" || status=$?; } 2>/dev/null
-    expect_is "$status" "$1" "status of leaserun in the background"
-}
-# A file that the command makes when it runs, with its pid.
-mark() { [ -s "$TEST_DIR/$1" ]; }
-pid_of() { cat "$TEST_DIR/$1"; }
-waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 child_but() { # PARENT NOT: the other child of a leaserun is its keeper
     tr ' ' '\n' <"/proc/$1/task/$1/children" | grep -vx -e "$2" -e ''
 }

@@ -1,0 +1,115 @@
+/* mount: as /proc/self/mountinfo and the mount's .leasefs/status tell;
+ * see mount.h. */
+#include "fs/leaserun/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+/* Of a line of mountinfo; the paths are as the kernel escapes them. */
+struct mount_line {
+    unsigned long long id;
+    dev_t device;
+    char root[PATH_MAX];
+    char point[PATH_MAX];
+};
+
+/* A blank, a tab, a newline and a backslash are \ and three octal digits. */
+static void mount_unescape(char *text)
+{
+    char *to = text;
+    for (const char *from = text; *from; to++) {
+        unsigned code;
+        if (*from == '\\' && sscanf(from + 1, "%3o", &code) == 1) {
+            *to = (char)code;
+            from += 4;
+        } else {
+            *to = *from++;
+        }
+    }
+    *to = '\0';
+}
+
+static bool mount_parse(const char *text, struct mount_line *line)
+{
+    unsigned major, minor;
+    _Static_assert(PATH_MAX == 4096, "the widths below");
+    if (sscanf(text, "%llu %*u %u:%u %4095s %4095s", &line->id, &major, &minor, line->root, line->point) != 5) {
+        return false;
+    }
+    line->device = makedev(major, minor);
+    mount_unescape(line->root);
+    mount_unescape(line->point);
+    return true;
+}
+
+static const char *mount_as_prefix(const char *path)
+{
+    return strcmp(path, "/") == 0 ? "" : path;
+}
+
+static void mount_use(struct leaserun_mount *mount, const struct mount_line *line, unsigned long long id,
+                      const char *directory)
+{
+    if (line->id == id) {
+        const char *below = directory + strlen(mount_as_prefix(line->point));
+        int size = snprintf(mount->inner, sizeof mount->inner, "%s%s", mount_as_prefix(line->root), below);
+        if (size < 0 || (size_t)size >= sizeof mount->inner) {
+            mount->inner[0] = '\0';
+        }
+    }
+    /* The directory's own mount is the surest way to its .leasefs. */
+    if (line->device == mount->device && strcmp(line->root, "/") == 0 && (line->id == id || !mount->root[0])) {
+        memcpy(mount->root, line->point, sizeof mount->root);
+    }
+}
+
+static void mount_read_store(struct leaserun_mount *mount)
+{
+    char path[PATH_MAX + 32], *line = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof path, "%s/.leasefs/status", mount_as_prefix(mount->root));
+    FILE *file = mount->root[0] ? fopen(path, "re") : NULL;
+    mount->tells = file != NULL;
+    while (file && getline(&line, &size, file) > 0) {
+        if (sscanf(line, "address: %4095[^\n]", mount->store) == 1) {
+            break;
+        }
+    }
+    free(line);
+    if (file) {
+        fclose(file);
+    }
+}
+
+int leaserun_mount_find(struct leaserun_mount *mount, const char *directory)
+{
+    struct statx st;
+    char *text = NULL;
+    size_t size = 0;
+    memset(mount, 0, sizeof *mount);
+    if (statx(AT_FDCWD, directory, AT_NO_AUTOMOUNT, STATX_BASIC_STATS | STATX_MNT_ID, &st) != 0) {
+        return -errno;
+    }
+    struct mount_line *line = malloc(sizeof *line);
+    FILE *file = fopen("/proc/self/mountinfo", "re");
+    if (!file || !line) {
+        free(line);
+        return -errno;
+    }
+    mount->device = makedev(st.stx_dev_major, st.stx_dev_minor);
+    while (getline(&text, &size, file) > 0) {
+        if (mount_parse(text, line)) {
+            mount_use(mount, line, st.stx_mnt_id, directory);
+        }
+    }
+    fclose(file);
+    free(text);
+    free(line);
+    mount_read_store(mount);
+    return 0;
+}

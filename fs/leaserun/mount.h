@@ -1,0 +1,20 @@
+/* mount: which leasefs a directory is in, and where in it. */
+#ifndef FS_LEASERUN_MOUNT_H
+#define FS_LEASERUN_MOUNT_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct leaserun_mount {
+    dev_t device;
+    char inner[PATH_MAX]; /* the directory, as the mount's root sees it */
+    char root[PATH_MAX];  /* where the mount's root is seen, and its .leasefs; "": nowhere */
+    char store[PATH_MAX]; /* where the locks are; "": only this mount knows */
+    bool tells;           /* its .leasefs can be read */
+};
+
+/* Of an absolute path without symbolic links.  -errno. */
+int leaserun_mount_find(struct leaserun_mount *mount, const char *directory);
+
+#endif

@@ -1,0 +1,135 @@
+/* queue: see queue.h.
+ *
+ * A directory is made and then gets its width.  Between the two nobody else may take
+ * the width that it has for the one that is meant: so whoever finds none, or another
+ * width, does that under a lock beside it, named after it, which nobody else uses.
+ */
+#include "fs/leaserun/queue.h"
+
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "fs/leaserun/lock.h"
+
+#define QUEUE_MAKES "#width"
+
+static int queue_failed(const char *path)
+{
+    int error = errno;
+    warn("%s", path);
+    return error == ENOLCK || error == EIO || error == ENOTCONN     ? EX_UNAVAILABLE
+           : error == ENOSPC || error == EDQUOT                     ? EX_CANTCREAT
+           : error == ENOENT || error == ENOTDIR || error == EACCES ? EX_NOINPUT
+                                                                    : EX_OSERR;
+}
+
+/* 0: there is none.  -errno. */
+static int queue_width(const char *path, uint32_t *ret_width)
+{
+    char text[32];
+    ssize_t size = getxattr(path, "user.lease.width", text, sizeof text - 1);
+    *ret_width = 0;
+    if (size < 0) {
+        return errno == ENOENT ? 0 : -errno;
+    }
+    text[size] = '\0';
+    *ret_width = (uint32_t)strtoul(text, NULL, 10);
+    return 0;
+}
+
+static int queue_set_width(const char *path, uint32_t width)
+{
+    char text[32];
+    int size = snprintf(text, sizeof text, "%" PRIu32, width);
+    return setxattr(path, "user.lease.width", text, (size_t)size, 0);
+}
+
+static int queue_differs(const char *path, uint32_t is, uint32_t width)
+{
+    warnx("%s has the width %" PRIu32 ", not %" PRIu32 ": all who use a queue must agree (its owner changes it with "
+          "setfattr -n user.lease.width -v %" PRIu32 ")",
+          path, is, width, width);
+    return EX_DATAERR;
+}
+
+/* Under the lock. */
+static int queue_make(const char *path, uint32_t width)
+{
+    uint32_t is;
+    int result = queue_width(path, &is);
+    if (result < 0) {
+        errno = -result;
+        return queue_failed(path);
+    }
+    if (is) {
+        return is == width ? 0 : queue_differs(path, is, width);
+    }
+    if (mkdir(path, 0777) != 0) {
+        return queue_failed(path);
+    }
+    if (queue_set_width(path, width) != 0) {
+        int status = queue_failed(path);
+        rmdir(path);
+        return status;
+    }
+    return 0;
+}
+
+static int queue_make_alone(const char *path, uint32_t width)
+{
+    char name[PATH_MAX];
+    struct leaserun_lock *lock = calloc(1, sizeof *lock);
+    int size = snprintf(name, sizeof name, "%s" QUEUE_MAKES, path), status = EX_OSERR;
+    if (!lock || size < 0 || (size_t)size >= sizeof name) {
+        errno = lock ? ENAMETOOLONG : ENOMEM;
+        warn("%s", path);
+        free(lock);
+        return EX_NOINPUT;
+    }
+    status = leaserun_lock_find(lock, name);
+    int fd = status ? -1 : leaserun_lock_open(lock, true, EX_UNAVAILABLE, &status);
+    free(lock);
+    if (fd < 0) {
+        return status;
+    }
+    int result;
+    while ((result = flock(fd, LOCK_EX)) != 0 && errno == EINTR) {
+    }
+    status = result == 0 ? queue_make(path, width) : queue_failed(path);
+    close(fd);
+    return status;
+}
+
+int leaserun_queue_make(const char *text, uint32_t width)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    uint32_t is;
+    size_t length = strlen(text);
+    while (length > 1 && text[length - 1] == '/') {
+        length--;
+    }
+    if (length >= sizeof path) {
+        errno = ENAMETOOLONG;
+        warn("%s", text);
+        return EX_NOINPUT;
+    }
+    memcpy(path, text, length);
+    path[length] = '\0';
+    if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        warnx("%s is a lock, not a directory: -N is for a queue", path);
+        return EX_NOINPUT;
+    }
+    return queue_width(path, &is) == 0 && is == width ? 0 : queue_make_alone(path, width);
+}

@@ -1,0 +1,127 @@
+/* set: several keepers as one; see set.h. */
+#include "fs/leaserun/set.h"
+
+#include <stdatomic.h>
+
+#include "fs/leaserun/terms.h"
+
+size_t leaserun_set_poll(const struct leaserun_set *set, struct pollfd *fds)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        fds[i] = (struct pollfd){.fd = set->released[i] ? -1 : set->keepers[i].socket, .events = POLLIN};
+    }
+    return set->count;
+}
+
+static void set_lose(struct leaserun_set *set, size_t i, bool alone, int error)
+{
+    if (!set->lost) {
+        set->lost = true;
+        set->first = i;
+        set->alone = alone;
+        set->error = error;
+    }
+}
+
+static void set_hear_one(struct leaserun_set *set, size_t i)
+{
+    struct leaserun_report report;
+    int result;
+    while ((result = leaserun_keeper_hear(&set->keepers[i], &report)) > 0) {
+        if (report.word == LEASERUN_LOST) {
+            set_lose(set, i, false, report.error);
+        }
+        set->released[i] = set->released[i] || report.word == LEASERUN_RELEASED;
+    }
+    if (result < 0 && !set->released[i]) {
+        set->released[i] = true;
+        set_lose(set, i, true, 0);
+    }
+}
+
+void leaserun_set_hear(struct leaserun_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        if (!set->released[i]) {
+            set_hear_one(set, i);
+        }
+    }
+}
+
+static clock_ms set_moment(const struct leaserun_set *set, size_t i)
+{
+    const struct leaserun_view *view = set->keepers[i].view;
+    return atomic_load(&view->deadline) - leaserun_guard(atomic_load(&view->ttl));
+}
+
+size_t leaserun_set_next(const struct leaserun_set *set)
+{
+    size_t next = 0;
+    for (size_t i = 1; i < set->count; i++) {
+        next = set_moment(set, i) < set_moment(set, next) ? i : next;
+    }
+    return next;
+}
+
+clock_ms leaserun_set_last_moment(const struct leaserun_set *set)
+{
+    return set->alone ? 0 : set_moment(set, leaserun_set_next(set));
+}
+
+int64_t leaserun_set_ttl(const struct leaserun_set *set)
+{
+    int64_t shortest = INT64_MAX;
+    for (size_t i = 0; i < set->count; i++) {
+        int64_t ttl = atomic_load(&set->keepers[i].view->ttl);
+        shortest = ttl < shortest ? ttl : shortest;
+    }
+    return shortest;
+}
+
+clock_ms leaserun_set_deadline(const struct leaserun_set *set)
+{
+    clock_ms latest = 0;
+    for (size_t i = 0; i < set->count; i++) {
+        clock_ms deadline = set->released[i] ? 0 : atomic_load(&set->keepers[i].view->deadline);
+        latest = deadline > latest ? deadline : latest;
+    }
+    return latest;
+}
+
+void leaserun_set_watch(struct leaserun_set *set, pid_t target)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        leaserun_keeper_watch(&set->keepers[i], target);
+    }
+}
+
+void leaserun_set_let_go(struct leaserun_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        leaserun_keeper_let_go(&set->keepers[i]);
+    }
+}
+
+bool leaserun_set_released(const struct leaserun_set *set)
+{
+    bool all = true;
+    for (size_t i = 0; i < set->count; i++) {
+        all = all && set->released[i];
+    }
+    return all;
+}
+
+void leaserun_set_kill(struct leaserun_set *set)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        leaserun_keeper_kill(&set->keepers[i]);
+    }
+}
+
+size_t leaserun_set_pids(const struct leaserun_set *set, pid_t *pids)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        pids[i] = set->keepers[i].pid;
+    }
+    return set->count;
+}
