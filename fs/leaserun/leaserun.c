@@ -13,6 +13,12 @@
  *     run                 the command's life; terms: how much time there is
  *     sentry              -F: the command takes the place of leaserun
  *     command             the command as a job; processes: its descendants
+ *
+ * What runs no command:
+ *
+ *     lease               --get and --put
+ *     status              --status; report: how it is told; text: as JSON, and escaped
+ *     top                 --top; table: what .leasefs tells
  */
 #include "config.h"
 
@@ -24,12 +30,15 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "fs/leaserun/lease.h"
 #include "fs/leaserun/lock.h"
 #include "fs/leaserun/options.h"
 #include "fs/leaserun/queue.h"
 #include "fs/leaserun/run.h"
 #include "fs/leaserun/sentry.h"
+#include "fs/leaserun/status.h"
 #include "fs/leaserun/terms.h"
+#include "fs/leaserun/top.h"
 #include "fs/leaserun/wait.h"
 
 static double seconds(int64_t ms)
@@ -200,5 +209,18 @@ int main(int argc, char **argv)
     if (status >= 0) {
         return status;
     }
-    return options.action == LEASERUN_UNLOCK ? unlock(options.locks[0]) : run(&options);
+    switch (options.action) {
+    case LEASERUN_UNLOCK:
+        return unlock(options.locks[0]);
+    case LEASERUN_STATUS:
+        return leaserun_status(&options);
+    case LEASERUN_GET:
+        return leaserun_lease_get(&options);
+    case LEASERUN_PUT:
+        return leaserun_lease_put(&options);
+    case LEASERUN_TOP:
+        return leaserun_top(&options);
+    default:
+        return run(&options);
+    }
 }

@@ -21,6 +21,10 @@ enum { OPTION_STATUS = 256, OPTION_JSON, OPTION_GET, OPTION_PUT, OPTION_TOP };
 static const char usage[] = "Usage: leaserun [OPTION...] LOCK [--] COMMAND [ARGUMENT...]\n"
                             "       leaserun [OPTION...] LOCK -c 'COMMAND'\n"
                             "       leaserun [OPTION...] -l LOCK -l LOCK... [--] COMMAND [ARGUMENT...]\n"
+                            "       leaserun --status [--json] LOCK\n"
+                            "       leaserun --get [-n | -w TIME] [-t TTL] LOCK\n"
+                            "       leaserun --put LOCK [TOKEN]\n"
+                            "       leaserun --top [DIRECTORY]\n"
                             "       leaserun -u NUMBER\n";
 static const char help[] = "Runs COMMAND while holding LOCK, a name (or a directory: a queue) of a leasefs.\n"
                            "If the lock is lost, the command is ended before anybody else can hold it.\n"
@@ -45,6 +49,12 @@ static const char help[] = "Runs COMMAND while holding LOCK, a name (or a direct
                            "  -v, --verbose         tell what is done\n"
                            "  -h, --help            this text\n"
                            "  -V, --version\n"
+                           "\n"
+                           "      --status          tell who holds LOCK and who waits: status 0 held, 1 free\n"
+                           "      --json            tell it as JSON\n"
+                           "      --get             take LOCK for the ttl and print its token; no process owns it\n"
+                           "      --put             give LOCK back by its token, an argument or standard input\n"
+                           "      --top             a table of the locks of a mount, who blocks most first\n"
                            "\n"
                            "A TIME is a number of seconds, or has a unit: 500ms, 30s, 5m, 1h.\n"
                            "The command finds the lock's path in LEASE_NAME, its fencing token in LEASE_TOKEN.\n"
@@ -293,6 +303,11 @@ int leaserun_options_parse(struct leaserun_options *options, int argc, char **ar
         {"close", no_argument, NULL, 'o'},
         {"unlock", no_argument, NULL, 'u'},
         {"verbose", no_argument, NULL, 'v'},
+        {"status", no_argument, NULL, OPTION_STATUS},
+        {"json", no_argument, NULL, OPTION_JSON},
+        {"get", no_argument, NULL, OPTION_GET},
+        {"put", no_argument, NULL, OPTION_PUT},
+        {"top", no_argument, NULL, OPTION_TOP},
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},
         {0},

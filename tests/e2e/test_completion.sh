@@ -90,6 +90,10 @@ offers 'leaserun -l somefile -l some' somefile
 offers 'leaserun -l somefile mkfif' mkfifo
 offers 'leaserun -l somefile -- mkfif' mkfifo
 offers 'leaserun somefile -c mkfif' mkfifo
+offers 'leaserun --status --j' --json
+offers 'leaserun --get somefile --tt' --ttl
+offers 'leaserun --put some' somefile
+offers 'leaserun --top mountp' mountpoint
 
 it "every option of leaserun is offered and is in the man page, and each that is offered is one"
 LEASERUN=$(dirname "$LEASEFS")/leaserun

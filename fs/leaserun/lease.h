@@ -1,0 +1,15 @@
+/* lease: --get and --put: a lease with a fixed term that no process owns.
+ *
+ * Each returns the exit status; complaints go to stderr. */
+#ifndef FS_LEASERUN_LEASE_H
+#define FS_LEASERUN_LEASE_H
+
+#include "fs/leaserun/options.h"
+
+/* Takes it and prints its token. */
+int leaserun_lease_get(const struct leaserun_options *options);
+
+/* Gives it back by its token. */
+int leaserun_lease_put(const struct leaserun_options *options);
+
+#endif

@@ -1,0 +1,123 @@
+/* report: see report.h. */
+#include "fs/leaserun/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fs/leaserun/text.h"
+
+/* --- for people ------------------------------------------------------------------ */
+
+static void report_fact(const char *key, const char *value, const char *unit)
+{
+    if (*value) {
+        printf("  %s: %s%s\n", key, value, unit);
+    }
+}
+
+static void report_who(const char *key, const struct leaserun_who *who)
+{
+    printf("  %s: ", key);
+    if (*who->ticket) {
+        leaserun_text_put(stdout, who->ticket);
+        fputs(" of ", stdout);
+    }
+    printf("pid %ld (", who->pid);
+    leaserun_text_put(stdout, who->command);
+    printf(") of uid %ld on ", who->uid);
+    leaserun_text_put(stdout, who->host);
+    if (*who->since) {
+        printf(" since %s", who->since);
+    } else if (who->seconds >= 0) {
+        printf(" for %.1f s", who->seconds);
+    }
+    putchar('\n');
+}
+
+static void report_text(const struct leaserun_report_lock *report)
+{
+    leaserun_text_put(stdout, report->name);
+    printf(": %s\n", report->held ? "held" : "free");
+    report_fact("kind", report->kind, "");
+    report_fact("mode", report->mode, "");
+    report_fact("width", report->width, "");
+    report_fact("token", report->token, "");
+    report_fact("since", report->since, "");
+    report_fact("left", report->left, " s");
+    report_fact("ttl", report->ttl, " s");
+    for (size_t i = 0; i < report->holder_count; i++) {
+        report_who("holder", &report->holders[i]);
+    }
+    report_fact("waiters", report->waiters, "");
+    for (size_t i = 0; i < report->waiting_count; i++) {
+        report_who("waiting", &report->waiting[i]);
+    }
+    size_t all = strtoul(report->waiters, NULL, 10);
+    if (all > report->waiting_count) {
+        printf("  waiting: %zu through other mounts\n", all - report->waiting_count);
+    }
+}
+
+/* --- for programs ------------------------------------------------------------------ */
+
+static void report_json_text(const char *key, const char *value)
+{
+    printf(",\"%s\":", key);
+    if (*value) {
+        leaserun_text_put_json(stdout, value);
+    } else {
+        fputs("null", stdout);
+    }
+}
+
+static void report_json_number(const char *key, const char *digits)
+{
+    printf(",\"%s\":%s", key, *digits ? digits : "null");
+}
+
+static void report_json_list(const char *key, const struct leaserun_who *list, size_t count)
+{
+    printf(",\"%s\":[", key);
+    for (size_t i = 0; i < count; i++) {
+        const struct leaserun_who *who = &list[i];
+        printf("%s{\"pid\":%ld,\"uid\":%ld", i ? "," : "", who->pid, who->uid);
+        report_json_text("command", who->command);
+        report_json_text("host", who->host);
+        report_json_text("ticket", who->ticket);
+        report_json_text("since", who->since);
+        if (who->seconds >= 0) {
+            printf(",\"seconds\":%.3f", who->seconds);
+        } else {
+            fputs(",\"seconds\":null", stdout);
+        }
+        putchar('}');
+    }
+    putchar(']');
+}
+
+static void report_json(const struct leaserun_report_lock *report)
+{
+    fputs("{\"name\":", stdout);
+    leaserun_text_put_json(stdout, report->name);
+    printf(",\"held\":%s", report->held ? "true" : "false");
+    report_json_text("kind", report->kind);
+    report_json_text("mode", report->mode);
+    report_json_number("width", report->width);
+    report_json_number("token", report->token);
+    report_json_text("since", report->since);
+    report_json_number("left", report->left);
+    report_json_number("ttl", report->ttl);
+    report_json_list("holders", report->holders, report->holder_count);
+    report_json_number("waiters", *report->waiters ? report->waiters : "0");
+    report_json_list("waiting", report->waiting, report->waiting_count);
+    puts("}");
+}
+
+void leaserun_report_print(const struct leaserun_report_lock *report, bool json)
+{
+    if (json) {
+        report_json(report);
+    } else {
+        report_text(report);
+    }
+}

@@ -1,0 +1,32 @@
+/* report: how --status tells what it has found, to people and to programs. */
+#ifndef FS_LEASERUN_REPORT_H
+#define FS_LEASERUN_REPORT_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One who holds or waits. */
+struct leaserun_who {
+    char host[256], command[128];
+    char ticket[NAME_MAX + 1]; /* his place in a queue; "": it is none */
+    char since[64];            /* RFC 3339; "": not known */
+    double seconds;            /* for so long; -1: not known */
+    long pid, uid;
+};
+
+/* Numbers are texts of digits, "" when they are not known. */
+struct leaserun_report_lock {
+    const char *name;
+    bool held;
+    bool ticket; /* a place in a queue was asked about */
+    char kind[32], mode[32], since[64];
+    char token[32], left[32], ttl[32], waiters[32], width[32];
+    struct leaserun_who *holders, *waiting; /* those that this mount knows */
+    size_t holder_count, waiting_count;
+};
+
+/* On standard output. */
+void leaserun_report_print(const struct leaserun_report_lock *report, bool json);
+
+#endif

@@ -1,0 +1,222 @@
+/* status: see status.h.
+ *
+ * The attributes of a lock tell its holders and how many wait, through whatever mount.
+ * Who waits for a name only his own mount knows, and tells in .leasefs/waiters; who
+ * waits in a queue has a file in it, which every mount shows.
+ */
+#include "fs/leaserun/status.h"
+
+#include <dirent.h>
+#include <err.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <sysexits.h>
+
+#include "fs/leaserun/lock.h"
+#include "fs/leaserun/report.h"
+#include "fs/leaserun/table.h"
+#include "fs/leaserun/text.h"
+
+#define STATUS_TEXT_MAX 65536
+
+/* Nothing is an empty text. -errno. */
+static int status_text(const char *path, const char *name, char *text, size_t size)
+{
+    ssize_t length = lgetxattr(path, name, text, size - 1);
+    text[length < 0 ? 0 : length] = '\0';
+    bool none = length >= 0 || errno == ENOENT || errno == ENODATA || errno == EOPNOTSUPP || errno == EPERM;
+    return none ? 0 : -errno;
+}
+
+static struct leaserun_who *status_add(struct leaserun_who **list, size_t *count)
+{
+    struct leaserun_who *larger = realloc(*list, (*count + 1) * sizeof **list);
+    if (!larger) {
+        return NULL;
+    }
+    *list = larger;
+    larger[*count] = (struct leaserun_who){.seconds = -1};
+    return &larger[(*count)++];
+}
+
+/* A line of user.lease.owner: host pid uid command. */
+static bool status_parse_owner(struct leaserun_who *who, const char *line)
+{
+    _Static_assert(sizeof who->host == 256 && sizeof who->command == 128, "the widths below");
+    int used = 0;
+    bool parsed = sscanf(line, "%255s %ld %ld %127[^\n]%n", who->host, &who->pid, &who->uid, who->command, &used) >= 3;
+    leaserun_text_unescape(who->host);
+    leaserun_text_unescape(who->command);
+    return parsed;
+}
+
+static int status_add_owners(struct leaserun_who **list, size_t *count, const char *path, const char *ticket)
+{
+    char *text = malloc(STATUS_TEXT_MAX), *rest = text, *line;
+    int result = text ? status_text(path, "user.lease.owner", text, STATUS_TEXT_MAX) : -ENOMEM;
+    while (result == 0 && rest && (line = strsep(&rest, "\n"))) {
+        struct leaserun_who *who = *line ? status_add(list, count) : NULL;
+        if (who && status_parse_owner(who, line)) {
+            snprintf(who->ticket, sizeof who->ticket, "%s", ticket);
+            result = status_text(path, "user.lease.acquired", who->since, sizeof who->since);
+        }
+    }
+    free(text);
+    return result;
+}
+
+static int status_number(const char *path, const char *name, char *digits, size_t size)
+{
+    int result = status_text(path, name, digits, size);
+    digits[strspn(digits, "0123456789.")] = '\0';
+    return result;
+}
+
+/* --- a lock -------------------------------------------------------------------- */
+
+static void status_add_row(struct leaserun_who *who, const struct leaserun_row *row)
+{
+    snprintf(who->host, sizeof who->host, "%s", row->host);
+    snprintf(who->command, sizeof who->command, "%s", row->command);
+    leaserun_text_unescape(who->host);
+    leaserun_text_unescape(who->command);
+    who->pid = row->pid;
+    who->uid = row->uid;
+    who->seconds = row->age;
+}
+
+/* Those of this mount, by the path within it. */
+static void status_add_rows(struct leaserun_who **list, size_t *count, const struct leaserun_table *table,
+                            const char *name)
+{
+    char path[PATH_MAX];
+    for (size_t i = 0; i < table->count; i++) {
+        const struct leaserun_row *row = &table->rows[i];
+        snprintf(path, sizeof path, "%s", row->name);
+        leaserun_text_unescape(path);
+        struct leaserun_who *who = strcmp(path, name) == 0 ? status_add(list, count) : NULL;
+        if (who) {
+            status_add_row(who, row);
+        }
+    }
+}
+
+/* What the attributes do not tell: who waits, and who holds a symbolic link. */
+static void status_add_tables(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
+{
+    struct leaserun_table table;
+    char name[2 * PATH_MAX];
+    const char *inner = strcmp(lock->mount.inner, "/") == 0 ? "" : lock->mount.inner + 1;
+    snprintf(name, sizeof name, "%s%s%s", inner, *inner ? "/" : "", strrchr(lock->name, '/') + 1);
+    if (!lock->mount.tells) {
+        return;
+    }
+    if (report->held && !report->holder_count && leaserun_table_locks(&table, lock->mount.root) == 0) {
+        status_add_rows(&report->holders, &report->holder_count, &table, name);
+        leaserun_table_free(&table);
+    }
+    if (!report->ticket && leaserun_table_waiters(&table, lock->mount.root) == 0) {
+        status_add_rows(&report->waiting, &report->waiting_count, &table, name);
+        leaserun_table_free(&table);
+    }
+}
+
+static int status_of_lock(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
+{
+    struct stat st;
+    char state[32], position[32];
+    const char *path = lock->name;
+    bool there = lstat(path, &st) == 0;
+    int result = there || errno == ENOENT ? 0 : -errno;
+    result = result < 0 ? result : status_text(path, "user.lease.state", state, sizeof state);
+    report->held = there && (strcmp(state, "held") == 0 || S_ISLNK(st.st_mode));
+    if (!there || result < 0) {
+        return result;
+    }
+    result = status_text(path, "user.lease.kind", report->kind, sizeof report->kind);
+    result = result ? result : status_text(path, "user.lease.mode", report->mode, sizeof report->mode);
+    result = result ? result : status_text(path, "user.lease.acquired", report->since, sizeof report->since);
+    result = result ? result : status_number(path, "user.lease.token", report->token, sizeof report->token);
+    result = result ? result : status_number(path, "user.lease.remaining", report->left, sizeof report->left);
+    result = result ? result : status_number(path, "user.lease.ttl", report->ttl, sizeof report->ttl);
+    result = result ? result : status_number(path, "user.lease.waiters", report->waiters, sizeof report->waiters);
+    result = result ? result : status_number(path, "user.lease.position", position, sizeof position);
+    report->ticket = position[0] != '\0';
+    if (result == 0 && S_ISLNK(st.st_mode)) {
+        snprintf(report->kind, sizeof report->kind, "lease");
+    }
+    if (result == 0 && report->held) {
+        result = status_add_owners(&report->holders, &report->holder_count, path, "");
+    }
+    status_add_tables(report, lock);
+    return result;
+}
+
+/* --- a queue --------------------------------------------------------------------- */
+
+static int status_is_ticket(const struct dirent *entry)
+{
+    return entry->d_type != DT_DIR;
+}
+
+static int status_add_ticket(struct leaserun_report_lock *report, const char *directory, const char *name)
+{
+    char path[2 * PATH_MAX], state[32], position[32];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    int result = status_text(path, "user.lease.state", state, sizeof state);
+    result = result ? result : status_text(path, "user.lease.position", position, sizeof position);
+    if (result < 0 || !position[0]) {
+        return result; /* a plain lock in there, or gone */
+    }
+    return strcmp(state, "waiting") == 0 ? status_add_owners(&report->waiting, &report->waiting_count, path, name)
+                                         : status_add_owners(&report->holders, &report->holder_count, path, name);
+}
+
+static int status_of_queue(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
+{
+    struct dirent **entries;
+    int count = scandir(lock->directory, &entries, status_is_ticket, alphasort);
+    int result = count < 0 ? -errno : 0;
+    for (int i = 0; i < count; i++) {
+        result = result ? result : status_add_ticket(report, lock->directory, entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (count >= 0) {
+        free(entries);
+    }
+    report->held = report->holder_count > 0;
+    snprintf(report->kind, sizeof report->kind, "queue");
+    snprintf(report->waiters, sizeof report->waiters, "%zu", report->waiting_count);
+    return result ? result : status_number(lock->directory, "user.lease.width", report->width, sizeof report->width);
+}
+
+int leaserun_status(const struct leaserun_options *options)
+{
+    struct leaserun_lock *lock = calloc(1, sizeof *lock);
+    int status = lock ? leaserun_lock_find(lock, options->locks[0]) : EX_OSERR;
+    if (status) {
+        free(lock);
+        return status;
+    }
+    bool queue = lock->name[strlen(lock->name) - 1] == '-';
+    struct leaserun_report_lock report = {.name = queue ? lock->directory : lock->name};
+    leaserun_mount_find(&lock->mount, lock->directory);
+    int result = queue ? status_of_queue(&report, lock) : status_of_lock(&report, lock);
+    if (result < 0) {
+        errno = -result;
+        warn("%s", report.name);
+        status = result == -EACCES ? EX_NOINPUT : EX_UNAVAILABLE;
+    } else {
+        leaserun_report_print(&report, options->json);
+        status = fflush(stdout) != 0 ? EX_IOERR : report.held ? 0 : LEASERUN_EXIT_FREE;
+    }
+    free(report.holders);
+    free(report.waiting);
+    free(lock);
+    return status;
+}

@@ -1,0 +1,326 @@
+#!/bin/bash
+# leaserun(1) without a command: who holds and who waits (--status), leases that no process owns (--get, --put), and
+# the table of a mount (--top).
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=redis.sh
+. "$(dirname "$0")/redis.sh"
+# shellcheck source=leaserun.sh
+. "$(dirname "$0")/leaserun.sh"
+mount_memory ttl=30
+actor A
+actor B
+
+# json EXPRESSION: of what --json told, as Python has it in `s`.
+json() { "$PYTHON" -c 'import json, os, sys; s = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$OUT" "$1" 2>&1; }
+tells() {
+    local is
+    is=$(json "$1")
+    if [ "$is" = "$2" ]; then pass; else fail "$1: got $is, not $2"; fi
+}
+
+it "a free lock: it says so, with status 1, and there is still none"
+gives 1 --status "$MNT/a"
+said "^$MNT/a: free\$"
+gives 1 --status --json "$MNT/a"
+tells 's["name"], s["held"], s["holders"], s["waiters"], s["waiting"], s["token"]' "('$MNT/a', False, [], 0, [], None)"
+expect absent a
+
+it "a held lock: kind, mode, token, since when, for how long, and who, with status 0"
+says A 'acquire("a")' ok
+gives 0 --status "$MNT/a"
+said "^$MNT/a: held\$"
+said '^  kind: lease$'
+said '^  mode: exclusive$'
+said "^  token: $(attribute a token)\$"
+said '^  since: 20[0-9-]*T[0-9:.]*Z$'
+said '^  left: (29|30)\.[0-9]* s$'
+said "^  holder: pid ${actor_pid[A]} \\(python3.*\\) of uid 0 on $(uname -n) since"
+said '^  waiters: 0$'
+gives 0 --json --status "$MNT/a"
+tells 's["kind"], s["mode"], s["ttl"], s["token"]' "('lease', 'exclusive', 30, $(attribute a token))"
+tells 's["holders"][0]["pid"], s["holders"][0]["uid"], s["holders"][0]["host"]' "(${actor_pid[A]}, 0, '$(uname -n)')"
+tells '29 < s["left"] <= 30 and s["since"] == s["holders"][0]["since"]' True
+
+it "who waits, in the order of asking, and for how long"
+begin "$MNT/a" -- true
+expect eventually 5 waiters a 1
+FIRST=$RUNNER
+begin -s "$MNT/a" -- true
+expect eventually 5 waiters a 2
+gives 0 --status --json "$MNT/a"
+tells 's["waiters"], len(s["waiting"])' "(2, 2)"
+tells '[w["command"] for w in s["waiting"]]' "['leaserun', 'leaserun']"
+tells 'all(0 <= w["seconds"] < 60 and w["pid"] > 1 for w in s["waiting"])' True
+gives 0 --status "$MNT/a"
+expect_is "$(grep -c '^  waiting: pid [0-9]* (leaserun) of uid 0 on .* for [0-9.]* s$' "$OUT")" 2
+says A 'rm("a")' ok
+ended 0
+RUNNER=$FIRST ended 0
+
+it "all that share a lock are told"
+begin -s "$MNT/s" -- sleep 60
+FIRST=$RUNNER
+expect eventually 5 exists s
+begin -s "$MNT/s" -- sleep 60
+two_hold() { [ "$(attribute s owner | wc -l)" = 2 ] || [ "$(attribute s owner | grep -c .)" = 2 ]; }
+expect eventually 5 two_hold
+gives 0 --status --json "$MNT/s"
+tells 'len(s["holders"]), s["mode"]' "(2, 'shared')"
+kill -TERM "$RUNNER" "$FIRST"
+ended 143
+
+it "a lock that is held as a symbolic link"
+says A 'ln("elsewhere", "l")' ok
+gives 0 --status --json "$MNT/l"
+tells 's["held"], s["kind"], s["holders"][0]["pid"]' "(True, 'lease', ${actor_pid[A]})"
+says A 'rm("l")' ok
+
+it "a queue: its width, and each who holds and who waits by his place"
+mkdir "$MNT/q"
+gives 1 --status "$MNT/q"
+begin -N 1 "$MNT/q" -- sleep 60
+FIRST=$RUNNER
+expect eventually 5 exists q/run-0000000000
+begin "$MNT/q" -- true
+expect eventually 5 waiters q 1
+gives 0 --status --json "$MNT/q/"
+tells 's["name"], s["kind"], s["width"], s["waiters"]' "('$MNT/q', 'queue', 1, 1)"
+tells '[h["ticket"] for h in s["holders"]], [w["ticket"] for w in s["waiting"]]' "(['run-0000000000'], ['run-0000000001'])"
+gives 0 --status "$MNT/q"
+said '^  holder: run-0000000000 of pid'
+said '^  waiting: run-0000000001 of pid'
+gives 0 --status "$MNT/q/run-0000000000"
+gives 1 --status "$MNT/q/run-0000000001"
+kill -TERM "$FIRST"
+ended 0
+RUNNER=$FIRST ended 143
+expect rmdir "$MNT/q"
+
+it "names of any bytes are valid JSON, which gives the very name back, and one line of text"
+for name in 'q"uote\back' $'new\nline\ttab' $'caf\xc3\xa9' $'broken\xff\xc3x' $'\xed\xa0\x80\x7f'; do
+    "$PYTHON" -c 'import os, sys; os.close(os.open(os.fsencode(sys.argv[1]), os.O_CREAT | os.O_EXCL)); os._exit(0)' "$MNT/$name"
+    gives 0 --status --json "$MNT/$name"
+    expect_is "$(json 'os.fsencode(s["name"]).hex()')" "$(printf %s "$MNT/$name" | od -An -v -tx1 | tr -d ' \n')"
+    gives 0 --status "$MNT/$name"
+    expect_is "$(grep -c . "$OUT")" "$(grep -cE '^(/|  [a-z]+: )' "$OUT")" "lines"
+    rm "$MNT/$name"
+done
+
+it "what cannot be told has another status: no leasefs, no directory, no arguments"
+gives 66 --status "$TEST_DIR/a"
+gives 66 --status "$MNT/none/a"
+gives 64 --status
+gives 64 --status "$MNT/a" "$MNT/b"
+gives 64 --json "$MNT/a" -- true
+gives 64 --status --get "$MNT/a"
+gives 64 --status -n "$MNT/a"
+
+# --- --get and --put ---
+
+it "--get takes the lock and prints its token, and nothing else; --put gives it back"
+gives 0 --get "$MNT/g"
+expect_is "$(cat "$OUT")" "$(attribute g token)"
+TOKEN=$(cat "$OUT")
+expect_not flock -n "$MNT/g" true
+gives 0 --put "$MNT/g" "$TOKEN"
+expect_is "$(cat "$OUT")" ""
+expect absent g
+TOKEN=$("$LEASERUN" --get "$MNT/g")
+expect "$LEASERUN" --put "$MNT/g" <<<"$TOKEN"
+expect absent g
+
+it "a wrong token, one that is over, or none is an error, and changes nothing"
+TOKEN=$("$LEASERUN" --get "$MNT/g" -t 30)
+gives 75 --put "$MNT/g" $((TOKEN + 1))
+said "not held with the token $((TOKEN + 1))"
+gives 64 --put "$MNT/g"
+for wrong in "" x "${TOKEN}x" "-1" 99999999999999999999999999999999999999; do gives 64 --put "$MNT/g" -- "$wrong"; done
+expect exists g
+gives 0 --put "$MNT/g" "$TOKEN"
+gives 75 --put "$MNT/g" "$TOKEN"
+gives 66 --put "$TEST_DIR/g" 1
+
+it "the term is fixed: -t says how long, it is not renewed, and the lock is free after it"
+now
+T=$NOW
+TOKEN=$("$LEASERUN" --get -t 600ms "$MNT/g")
+expect_between 1 "$(remaining g)" 600
+expect eventually 5 absent g
+now
+expect_between 580 $((NOW - T)) $((600 + SLACK)) "milliseconds that it lasted"
+gives 75 --put "$MNT/g" "$TOKEN"
+gives 0 --get "$MNT/g"
+expect_between 29000 "$(remaining g)" 30000
+gives 0 --put "$MNT/g" "$(cat "$OUT")"
+
+it "no process owns it: it is there when all that took part have ended, and is nobody's child's"
+bash -c "'$LEASERUN' --get '$MNT/g' -t 60 >'$TEST_DIR/token'; echo x >'$TEST_DIR/shell'; exec sleep 60" &
+started+=("$!")
+SHELL_PID=$!
+expect eventually 5 mark shell
+gives 0 --status --json "$MNT/g"
+tells 's["held"], s["holders"][0]["command"]' "(True, 'leaserun')"
+expect_not gone "$SHELL_PID"
+expect rm "$MNT/g" # while that shell lives, who would else be its owner
+
+it "it is refused while another holds it, and waits for it with -w"
+says A 'acquire("g")' ok
+gives 1 --get -n "$MNT/g"
+gives 7 -E 7 -w 0.2 --get "$MNT/g"
+expect_is "$(cat "$OUT")" ""
+begin --get "$MNT/g" -w 20 -t 40
+expect_not eventually 1 gone "$RUNNER"
+now
+T=$NOW
+says A 'rm("g")' ok
+ended 0
+now
+expect_between 0 $((NOW - T)) 900 "milliseconds until it was taken"
+gives 0 --put "$MNT/g" "$(cat "$OUT.bg")"
+
+it "of many that wait each gets it once"
+runners=()
+for i in $(seq 6); do
+    bash -c "t=\$('$LEASERUN' --get '$MNT/g' -w 30) && mkdir '$TEST_DIR/alone' && rmdir '$TEST_DIR/alone' && '$LEASERUN' --put '$MNT/g' \$t" &
+    runners+=("$!")
+    started+=("$!")
+done
+for runner in "${runners[@]}"; do expect wait "$runner"; done
+expect absent g
+
+it "a queue cannot be taken so; nor what is not in a leasefs"
+mkdir "$MNT/q"
+gives 64 --get "$MNT/q"
+gives 64 --get "$MNT/x-"
+gives 66 --get "$TEST_DIR/g"
+expect_not [ -e "$TEST_DIR/g" ]
+gives 64 --get "$MNT/g" "$MNT/h"
+gives 64 --get -s "$MNT/g"
+rmdir "$MNT/q"
+expect_is "$(ls "$MNT")" ""
+
+it "a token that cannot be told is no use: the lock is given back"
+"$LEASERUN" --get "$MNT/g" >/dev/full 2>"$OUT"
+expect_is $? 74
+expect absent g
+
+# --- --top ---
+
+says A 'acquire("quiet")' ok
+says B 'acquire("busy")' ok
+mkdir "$MNT/q"
+begin "$MNT/q" -- sleep 60
+QUEUE=$RUNNER
+expect eventually 5 exists q/run-0000000000
+begin "$MNT/q" -- true
+expect eventually 5 waiters q 1
+for i in 1 2; do
+    begin "$MNT/busy" -- true
+    expect eventually 5 waiters busy "$i"
+done
+
+it "--top prints the locks of the mount, who blocks most first, once where there is no terminal"
+gives 0 --top "$MNT"
+said "$MNT: 3 held, 3 waiting\$"
+expect_is "$(sed 1,2d "$OUT" | awk '{ print $1, $5, $7 }' | tr '\n' ' ')" "2 lease busy 1 ticket q/run-0000000000 0 lease quiet "
+said "busy  $(uname -n):${actor_pid[B]} python3"
+said '^ +2 +[0-9.]+s +[0-9.]+s +[0-9.]+s '
+gives 0 --top "$MNT/q"
+said '3 held'
+cd "$MNT" || exit 1
+gives 0 --top
+cd / || exit 1
+said '3 held'
+gives 0 --top "$MNT/" # and of a terminal that can do nothing
+
+it "where there is no leasefs it says so"
+gives 66 --top "$TEST_DIR"
+said 'not in a leasefs'
+gives 66 --top "$TEST_DIR/none"
+gives 64 --top "$MNT" more
+
+terminal() { # COMMAND… <SCRIPT
+    local answer
+    if answer=$(TERM=vt100 "$PYTHON" -S -E "$E2E_DIR/terminal.py" "$@"); then pass; else fail "$answer"; fi
+}
+
+it "on a terminal it is live until q, and leaves the terminal as it was"
+terminal bash --norc -c "stty cols 60 rows 10; '$LEASERUN' --top '$MNT'; echo status \$?; stty -a | grep -o ' -*icanon\| -*echo ' | tr '\n' ' '" <<'SCRIPT'
+await 3 held, 3 waiting
+await busy[^\n]*\n[^\n]*q/run[^\n]*\n[^\n]*quiet
+await 3 held
+send q
+await status 0
+await  icanon  echo 
+SCRIPT
+terminal bash --norc -c "stty cols 60 rows 6; '$LEASERUN' --top '$MNT'" <<'SCRIPT'
+await busy[^\n]*\n[^\n]*q/run
+await and 1 more
+send \x03
+SCRIPT
+
+it "what comes meanwhile is seen"
+terminal bash --norc -c "(sleep 1; touch '$MNT/late') & '$LEASERUN' --top '$MNT'; echo status \$?" <<SCRIPT
+await 4 held
+await late
+send q
+await status 0
+SCRIPT
+
+it "a signal ends it, and the terminal is as it was"
+terminal bash --norc -c "'$LEASERUN' --top '$MNT' & P=\$!; until grep -q lease /proc/\$P/comm; do :; done; kill -TERM \$P; wait \$P; echo status \$?; stty -a | grep -o ' -*icanon\| -*echo ' | tr '\n' ' '" <<'SCRIPT'
+await status 143
+await  icanon  echo 
+SCRIPT
+kill -TERM "$QUEUE"
+
+# --- two hosts ---
+
+redis_start
+mount_two ttl=3
+
+it "through another mount the holder is told, and how many wait here and there"
+begin "$MOUNT_A/r" -- sleep 60
+expect eventually 5 exists r
+HOLDER=$RUNNER
+begin "$MOUNT_A/r" -- true
+expect eventually 5 waiters r 1
+begin "$MOUNT_B/r" -- true
+expect eventually 5 waiters r 2
+gives 0 --status --json "$MOUNT_B/r"
+tells 's["waiters"], len(s["waiting"]), s["holders"][0]["command"]' "(2, 1, 'leaserun')"
+gives 0 --status "$MOUNT_B/r"
+said '^  waiting: 1 through other mounts$'
+kill -TERM "$HOLDER"
+ended 0
+
+it "a queue is told whole through any mount"
+mkdir "$MOUNT_A/q"
+begin "$MOUNT_A/q" -- sleep 60
+expect eventually 5 exists q/run-0000000000
+HOLDER=$RUNNER
+begin "$MOUNT_A/q" -- true
+expect eventually 5 waiters q 1
+gives 0 --status --json "$MOUNT_B/q"
+tells '[h["ticket"] for h in s["holders"]], [w["ticket"] for w in s["waiting"]]' "(['run-0000000000'], ['run-0000000001'])"
+kill -TERM "$HOLDER"
+ended 0
+
+it "--put gives back through one mount what --get took through the other, and --get waits for it"
+TOKEN=$("$LEASERUN" --get "$MOUNT_A/g" -t 60)
+gives 1 --get -n "$MOUNT_B/g"
+begin --get "$MOUNT_B/g" -w 20
+gives 75 --put "$MOUNT_B/g" $((TOKEN + 7))
+gives 0 --put "$MOUNT_B/g" "$TOKEN"
+ended 0
+gives 0 --put "$MOUNT_A/g" "$(cat "$OUT.bg")"
+
+it "when the store is away that is said, with status 69"
+redis_pause
+gives 69 --get -n "$MOUNT_A/h"
+gives 69 --status "$MOUNT_A/h"
+gives 69 --put "$MOUNT_A/h" 1
+redis_resume
+
+finish
