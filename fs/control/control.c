@@ -383,7 +383,7 @@ void control_open(struct request *r)
     r->file.fh = 0;
     r->file.direct_io = 1; /* the size is not known: reads tell the end */
     if (r->node->directory) {
-        request_reply_opendir(r);
+        request_reply_open(r, NULL);
     } else if ((r->file.flags & O_ACCMODE) != O_RDONLY || r->file.flags & O_TRUNC) {
         request_reply(r, -EPERM);
     } else if (!quota_allows_open(r->fs->quota, request_uid(r))) {
@@ -392,7 +392,7 @@ void control_open(struct request *r)
         struct fs *fs = r->fs;
         struct control_file *file = control_file_new(fs, r->node->control, request_uid(r));
         r->file.fh = (uint64_t)(uintptr_t)file;
-        if (!request_reply_opendir(r)) {
+        if (!request_reply_open(r, NULL)) {
             control_file_free(fs, file);
         }
     }

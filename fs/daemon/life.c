@@ -10,13 +10,13 @@
 
 #include "fs/control/control.h"
 #include "fs/daemon/recover.h"
+#include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/quota.h"
 #include "fs/kernel/notify.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
-#include "fs/ops/handle.h"
 #include "fs/ops/opening.h"
 
 static void fs_read_identity(struct fs *fs)

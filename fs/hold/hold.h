@@ -7,6 +7,13 @@
  *
  *     PROVISIONAL --decided--> LEASE --flock--> FLOCK      all of them end by
  *          \______flock or fcntl_______________/  FCNTL    release or `ended`
+ *
+ * The room's files, each calling only those before it:
+ *
+ *     rights, meta, quota  who may, what the store keeps with a lock, how much a user may have
+ *     owner   whose it is                      term    what the store is told of it
+ *     hold    finding, making, ending; the store's events      ask  acquiring and converting
+ *     handle  an open file, and what it holds  entry   what the kernel is told of a name
  */
 #ifndef FS_HOLD_HOLD_H
 #define FS_HOLD_HOLD_H
@@ -91,9 +98,6 @@ struct hold *hold_party(const struct node *node, uint64_t party);
 /* A hold that is still to be asked for, owned by `owner` (may be NULL). */
 struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,
                       gid_t gid, mode_t mode);
-/* Does the handle have it, by itself or for a lock owner? */
-bool hold_is_of(const struct hold *hold, const struct handle *handle);
-
 /* Forgets one: its handles hold nothing, whoever was parked on it goes on. */
 void hold_free(struct fs *fs, struct hold *hold);
 
@@ -140,8 +144,8 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 /* The present owner: the first of acquirer and heirs that lives.  NULL: it has none. */
 struct owner *hold_owner(struct hold *hold);
 
-/* The first second is over: the owner is final, when it dies nobody inherits. */
-void hold_settle(struct fs *fs, struct hold *hold);
+/* While the owner has ended and may pass it on, the next heir has it; `is_over`: the first second is. */
+void hold_pass_on(struct hold *hold, bool is_over);
 void hold_drop_heirs(struct hold *hold);
 
 /* Is it to be renewed: does its owner live, or is a handle of its own open? */
@@ -161,10 +165,22 @@ void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener);
 /* May this process unlink it, or change its content and attributes? */
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);
 
+/* The hold that the caller is told of: its own, if it has one, as a store that forgot may have granted it beside
+ * another; or else what this mount holds exclusively; or of several that share, its ancestor's.  NULL: none of these,
+ * or its own is of bytes, whose ticket only the store knows. */
+struct hold *hold_shown_to(const struct node *node, struct owner *caller);
+
+/* --- what the store is told of it: term.c --- */
+
+/* The first second is over: the owner is final, when it dies nobody inherits. */
+void hold_settle(struct fs *fs, struct hold *hold);
+
 /* Its term from now on: of a lease a fixed one, or with 0 automatic renewal; of
  * a handle lock, which is always renewed, what it has left when that stops.  False
  * if the store is too full to note it: its term is what it was, begun anew. */
 bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl);
+/* So many milliseconds from now on. */
+void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl);
 /* Starts the automatic term anew, as an owner that uses it again does. */
 void hold_renew(struct fs *fs, struct hold *hold);
 /* One that is provisional does not lapse in the next moment: who closes a file
@@ -177,6 +193,8 @@ void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ti
 
 /* The default TTL in a directory. */
 int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
+
+/* --- when it is gone: hold.c --- */
 
 /* After something of the node's ended: if nothing holds it any more, tells the
  * kernel that the name is gone. */

@@ -5,9 +5,9 @@
  * parent, and so on (owner_heirs); one that failed hands nothing on.  After that
  * second the owner is final.
  */
+#include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
 #include "fs/kernel/tree.h"
-#include "fs/ops/handle.h"
 
 #include <string.h>
 
@@ -62,7 +62,7 @@ static bool hold_passes_on(struct hold *hold, bool is_over)
     return end == OWNER_EXITED || (end == OWNER_UNREAPED && is_over);
 }
 
-static void hold_pass_on(struct hold *hold, bool is_over)
+void hold_pass_on(struct hold *hold, bool is_over)
 {
     while (hold_passes_on(hold, is_over)) {
         struct hold_heirs *heirs = hold->heirs;
@@ -77,16 +77,6 @@ struct owner *hold_owner(struct hold *hold)
 {
     hold_pass_on(hold, false);
     return hold->owner;
-}
-
-void hold_settle(struct fs *fs, struct hold *hold)
-{
-    hold_pass_on(hold, true);
-    hold_drop_heirs(hold);
-    hold->settled = true;
-    if (hold->inherited) {
-        hold_store(fs, hold);
-    }
 }
 
 /* Of a handle lock that a child took: the process that opened the handle. */
@@ -139,4 +129,24 @@ bool hold_in_use(struct hold *hold)
         }
     }
     return false;
+}
+
+struct hold *hold_shown_to(const struct node *node, struct owner *caller)
+{
+    struct hold *hold, *found = NULL, *kin = NULL;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (!hold->ticket && hold->kind == BACKEND_FCNTL && hold->since && hold_is_owner(hold, caller)) {
+            return NULL;
+        }
+        if (!hold->ticket || !hold->ticket->held) {
+            continue;
+        }
+        if (hold_is_owner(hold, caller)) {
+            return hold;
+        }
+        found = !found && hold->ticket->mode == BACKEND_EXCLUSIVE ? hold : found;
+        struct owner *owner = kin ? NULL : hold_owner(hold);
+        kin = owner && caller && owner_descends(caller, owner) ? hold : kin;
+    }
+    return found ? found : kin;
 }

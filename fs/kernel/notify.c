@@ -246,3 +246,12 @@ void notify_changed(struct notify *notify, uint64_t parent, const char *name)
 {
     notify_send(notify, parent, 0, name, false, false);
 }
+
+void notify_poll(struct fuse_pollhandle **poll)
+{
+    if (*poll) {
+        fuse_lowlevel_notify_poll(*poll);
+        fuse_pollhandle_destroy(*poll);
+        *poll = NULL;
+    }
+}

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct ev_loop;
+struct fuse_pollhandle;
 struct fuse_session;
 struct notify;
 
@@ -48,6 +49,9 @@ bool notify_is_behind(struct notify *notify, uint64_t parent, const char *name);
 uint64_t notify_expired(struct notify *notify);
 /* Calls `then` from the loop when that has reached `number`, or earlier. */
 void notify_when_expired(struct notify *notify, uint64_t number, void (*then)(void *arg), void *arg);
+
+/* Tells whoever polls a file that its state has changed, once; `*poll` may be NULL, and is then. */
+void notify_poll(struct fuse_pollhandle **poll);
 
 /* What is remembered of the name ("not there") is no longer so. */
 void notify_changed(struct notify *notify, uint64_t parent, const char *name);

@@ -5,7 +5,6 @@
 
 #include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
-#include "fs/ops/handle.h"
 
 struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node)
 {
@@ -68,8 +67,8 @@ static void request_end(struct request *r, int error)
         TAILQ_REMOVE(&fs->interrupted, r, interrupted);
         r->is_interrupted = false;
     }
-    if (r->opens && r->handle) {
-        handle_free(fs, r->handle);
+    if (r->end) {
+        r->end(r, error);
     }
     owner_unref(r->caller);
     tree_unref(fs->tree, r->node);
@@ -191,9 +190,6 @@ void request_cancel_interrupted(struct fs *fs)
 
 void request_reply(struct request *r, int error)
 {
-    if (error && error != -EINTR) {
-        handle_refuse(r, error);
-    }
     fuse_reply_err(r->req, -error);
     request_end(r, error);
 }
@@ -240,35 +236,20 @@ void request_reply_told(struct fs *fs)
     }
 }
 
-/* -ENOENT from libfuse says that the caller is gone and the kernel will send
- * neither RELEASE nor FORGET for it. */
-void request_reply_open(struct request *r)
+bool request_reply_open(struct request *r, const struct fuse_entry_param *entry)
 {
-    r->file.fh = (uint64_t)(uintptr_t)r->handle;
-    r->file.direct_io = 1;
     int result;
-    if (r->creates) {
-        struct fuse_entry_param entry;
-        handle_entry(r->fs, r->node, &entry);
+    if (entry) {
         tree_remember(r->node);
-        result = fuse_reply_create(r->req, &entry, &r->file);
+        result = fuse_reply_create(r->req, entry, &r->file);
         if (result == -ENOENT) {
             tree_forget(r->fs->tree, r->node, 1);
         }
     } else {
         result = fuse_reply_open(r->req, &r->file);
     }
-    if (result != -ENOENT) {
-        r->opens = false;
-    }
     request_end(r, 0);
-}
-
-bool request_reply_opendir(struct request *r)
-{
-    bool taken = fuse_reply_open(r->req, &r->file) != -ENOENT;
-    request_end(r, 0);
-    return taken;
+    return result != -ENOENT;
 }
 
 void request_reply_statfs(struct request *r, const struct statvfs *filesystem)

@@ -37,6 +37,7 @@ struct request {
     void (*then)(struct request *r, enum backend_result result);           /* after a backend call */
     void (*resume)(struct request *r);                                     /* after the wait it is parked on */
     void (*cancel)(struct request *r);                                     /* must reply EINTR and undo */
+    void (*end)(struct request *r, int error);                             /* it has been answered; may be NULL */
     void (*reply)(struct request *r);                                      /* after handle_acquire */
     void (*elsewhere)(struct request *r, const struct backend_info *info); /* another mount holds it: attributes.c */
     char *name;                                                            /* owned */
@@ -140,9 +141,9 @@ void request_reply(struct request *r, int error);
 void request_reply_when_told(struct request *r, int error);
 /* Replies to those of these whose time has come. */
 void request_reply_told(struct fs *fs);
-void request_reply_open(struct request *r);
-/* False when the caller is gone: the kernel will not close it. */
-bool request_reply_opendir(struct request *r);
+/* r->file, and what an O_CREAT has made or NULL.  False when the caller is gone (-ENOENT from libfuse): the kernel
+ * sends neither RELEASE nor FORGET for it. */
+bool request_reply_open(struct request *r, const struct fuse_entry_param *entry);
 void request_reply_statfs(struct request *r, const struct statvfs *filesystem);
 void request_reply_poll(struct request *r, unsigned events);
 void request_reply_entry(struct request *r, const struct fuse_entry_param *entry);

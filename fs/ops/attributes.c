@@ -5,36 +5,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fs/hold/entry.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
 #include "fs/ops/handle.h"
-
-void attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info, struct stat *st)
-{
-    struct meta meta;
-    struct rights rights = rights_of(info);
-    bool known = meta_decode(info->meta, &meta);
-    bool renewed = info->deadline != CLOCK_NEVER && info->ttl;
-    clock_ms acquired = info->acquired == CLOCK_NEVER ? clock_now() : info->acquired;
-    memset(st, 0, sizeof *st);
-    st->st_ino = node->ino;
-    st->st_nlink = 1;
-    st->st_mode = (node->mode & S_IFMT) | rights.mode;
-    st->st_uid = rights.uid;
-    st->st_gid = rights.gid;
-    st->st_blksize = 4096;
-    st->st_size = info->content ? (off_t)g_bytes_get_size(info->content) : 0;
-    st->st_blocks = (st->st_size + 511) / 512;
-    st->st_ctim = fs_wall_time(fs, acquired);
-    st->st_mtim = st->st_atim = fs_wall_time(fs, renewed ? info->deadline - info->ttl : acquired);
-    if (known && meta.has_times) {
-        st->st_atim = meta.times[0];
-        st->st_mtim = meta.times[1];
-    }
-}
 
 /* A handle of the process that asks, the latest, or NULL. */
 static struct handle *attributes_own_handle(struct request *r)
@@ -52,13 +29,13 @@ static void attributes_reply(struct request *r)
 {
     struct stat st;
     struct handle *h = r->node->directory || hold_to_change(r->node) ? NULL : attributes_own_handle(r);
-    handle_attributes(r->fs, r->node, &st);
+    entry_attributes(r->fs, r->node, &st);
     if (h) { /* nobody holds it: to each what its own handle would bring */
         st.st_uid = h->uid;
         st.st_gid = h->gid;
         st.st_mode = (r->node->mode & S_IFMT) | handle_mode(h);
     }
-    request_reply_attr(r, &st, handle_attribute_timeout(r->fs, r->node));
+    request_reply_attr(r, &st, entry_attribute_timeout(r->fs, r->node));
 }
 
 /* --- asking ---------------------------------------------------------------- */
@@ -180,7 +157,7 @@ static void attributes_show(struct request *r)
 static void attributes_show_elsewhere(struct request *r, const struct backend_info *info)
 {
     struct stat st;
-    attributes_elsewhere(r->fs, r->node, info, &st);
+    entry_attributes_elsewhere(r->fs, r->node, info, &st);
     request_reply_attr(r, &st, 0);
 }
 
@@ -278,7 +255,7 @@ static void attributes_take_times(struct request *r)
     struct timespec now;
     struct stat shown;
     clock_gettime(CLOCK_REALTIME, &now);
-    handle_attributes(r->fs, r->node, &shown);
+    entry_attributes(r->fs, r->node, &shown);
     r->times.explicit_times = access || modification || (hold && hold->times && (set & both) != both);
     r->times.time[0] = access ? st->st_atim : set & FUSE_SET_ATTR_ATIME ? now : shown.st_atim;
     r->times.time[1] = modification ? st->st_mtim : set & FUSE_SET_ATTR_MTIME ? now : shown.st_mtim;
@@ -329,6 +306,9 @@ void attributes_set(struct request *r, const struct stat *st, int set)
     r->attributes.set = set;
     r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));
     r->attributes.ticket = NULL;
+    if (r->sets_times) {
+        request_caller(r); /* for handle_request_end */
+    }
     if (attributes_are_known(r)) {
         attributes_set_known(r);
     } else {

@@ -4,7 +4,7 @@
  * Of what this mount holds, and of everything when no other mount changes the
  * store, all is known here.  Anything else the backend is asked for each time:
  * neither the node nor the kernel keeps what it answers.  Each of the two
- * functions that take a request ends it.
+ * functions ends its request.
  */
 #ifndef FS_OPS_ATTRIBUTES_H
 #define FS_OPS_ATTRIBUTES_H
@@ -19,9 +19,5 @@ struct request;
 void attributes_get(struct request *r);
 /* `set` of FUSE_SET_ATTR_ */
 void attributes_set(struct request *r, const struct stat *st, int set);
-
-/* Of a lock that another mount holds, or a client that is none. */
-void attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
-                          struct stat *ret_attributes);
 
 #endif

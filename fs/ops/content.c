@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/hold/entry.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/handle.h"
@@ -100,11 +101,11 @@ static void content_replied(struct request *r, enum backend_result result)
     if (result != BACKEND_OK) {
         request_reply(r, fs_error(result));
     } else if (r->content.reply == CONTENT_REPLY_OPEN) {
-        request_reply_open(r);
+        entry_reply_open(r);
     } else if (r->content.reply == CONTENT_REPLY_ATTRIBUTES) {
         struct stat st;
-        handle_attributes(r->fs, r->node, &st);
-        request_reply_attr(r, &st, handle_attribute_timeout(r->fs, r->node));
+        entry_attributes(r->fs, r->node, &st);
+        request_reply_attr(r, &st, entry_attribute_timeout(r->fs, r->node));
     } else {
         request_reply_write(r, r->content.length);
     }
@@ -327,7 +328,7 @@ static void content_dated(struct request *r, enum backend_result result)
             content_apply_times(r, r->hold);
         }
         struct stat st;
-        handle_attributes(r->fs, r->node, &st);
+        entry_attributes(r->fs, r->node, &st);
         request_reply_attr(r, &st, 0);
     } else {
         request_reply(r, fs_error(result));

@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "fs/hold/entry.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/quota.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
-#include "fs/ops/handle.h"
 
 /* Entries asked of the backend at once; more of them on the way to a place further
  * on, each part in a turn of the loop of its own: others are served meanwhile. */
@@ -89,7 +89,7 @@ static void directory_made(void *arg, enum backend_result result)
         r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
         directory_load(r->node, &r->directory);
         tree_touch(parent);
-        handle_entry(r->fs, r->node, &entry);
+        entry_here(r->fs, r->node, &entry);
         if (tree_path(r->node, path, sizeof path)) {
             quota_add_directory(r->fs->quota, path, r->node->uid);
         }
@@ -198,7 +198,7 @@ void directory_open(struct request *r)
     LIST_INSERT_HEAD(&r->fs->cursors, cursor, link);
     r->handle = NULL;
     r->file.fh = (uint64_t)(uintptr_t)cursor;
-    if (!request_reply_opendir(r)) {
+    if (!request_reply_open(r, NULL)) {
         directory_cursor_free(cursor);
     }
 }

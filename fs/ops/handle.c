@@ -9,94 +9,9 @@
 #include <sys/stat.h>
 
 #include "backend/log.h"
+#include "fs/hold/entry.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
-#include "fs/ops/attributes.h"
-#include "fs/ops/lock.h"
-#include "fs/ops/sequence.h"
-
-/* Once, as it concerns the whole mount. */
-static void handle_warn_foreign(struct request *r)
-{
-    if (request_is_foreign(r) && !r->fs->foreign) {
-        r->fs->foreign = true;
-        log_warning("%s", FS_FOREIGN_WARNING);
-    }
-}
-
-struct handle *handle_new(struct request *r, int flags)
-{
-    struct handle *h = g_new0(struct handle, 1);
-    handle_warn_foreign(r);
-    h->node = tree_ref(r->node);
-    h->opener = request_caller(r) ? owner_ref(request_caller(r)) : NULL;
-    h->uid = request_uid(r);
-    h->gid = fuse_req_ctx(r->req)->gid;
-    h->mode = (r->creates ? r->mode : r->fs->options->lock_mode) & RIGHTS_MODE;
-    h->has_mode = r->creates || h->mode;
-    h->writable = (flags & O_ACCMODE) != O_RDONLY;
-    h->id = ++r->fs->next_handle;
-    LIST_INSERT_HEAD(&h->node->handles, h, link);
-    LIST_INSERT_HEAD(&r->fs->handles, h, all);
-    return h;
-}
-
-mode_t handle_mode(struct handle *h)
-{
-    if (!h->has_mode) {
-        h->mode = 0666 & ~(h->opener ? owner_umask(h->opener) : OWNER_UMASK_USUAL);
-        h->has_mode = true;
-    }
-    return h->mode;
-}
-
-struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind kind)
-{
-    return hold_new(fs, h->node, kind, h->opener, h->uid, h->gid, S_IFREG | handle_mode(h));
-}
-
-/* Does another handle belong to the same hold? */
-static bool handle_shares_hold(const struct handle *h)
-{
-    struct handle *other;
-    if (h->hold->kind == BACKEND_FLOCK && !h->hold->sequence) {
-        return false;
-    }
-    LIST_FOREACH(other, &h->node->handles, link) {
-        if (other != h && other->hold == h->hold) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void handle_free(struct fs *fs, struct handle *h)
-{
-    if (!h) {
-        return;
-    }
-    struct hold *hold = h->hold;
-    if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h)) {
-        hold_release(fs, hold, NULL, NULL);
-    }
-    lock_release_parties(fs, h);
-    handle_drop(fs, h);
-}
-
-void handle_drop(struct fs *fs, struct handle *h)
-{
-    LIST_REMOVE(h, link);
-    LIST_REMOVE(h, all);
-    if (h->poll) {
-        fuse_pollhandle_destroy(h->poll);
-    }
-    if (h->parties) {
-        g_array_free(h->parties, TRUE);
-    }
-    owner_unref(h->opener);
-    tree_unref(fs->tree, h->node);
-    g_free(h);
-}
 
 /* Of a pid namespace that cannot be seen any process of the user may be it. */
 static bool handle_is_opener(const struct handle *h, struct request *r)
@@ -105,50 +20,6 @@ static bool handle_is_opener(const struct handle *h, struct request *r)
         return !h->opener && h->uid == request_uid(r);
     }
     return request_caller(r) && h->opener == request_caller(r);
-}
-
-struct hold *handle_own_hold(const struct handle *h)
-{
-    struct hold *hold;
-    if (h->hold) {
-        return h->hold;
-    }
-    LIST_FOREACH(hold, &h->node->holds, link) {
-        bool holds = (hold->kind == BACKEND_FCNTL && hold->since) || (hold->ticket && hold->ticket->held);
-        if (holds && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener))) {
-            return hold;
-        }
-    }
-    return NULL;
-}
-
-/* Can closing it make a lease of what it holds? */
-static bool handle_may_decide(const struct handle *h)
-{
-    return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
-}
-
-static void handle_note_refusal(struct handle *h, int error)
-{
-    if (!h->refused && (!h->hold || handle_may_decide(h))) {
-        h->refused = error;
-    }
-}
-
-void handle_refuse(struct request *r, int error)
-{
-    struct handle *h;
-    bool through = r->operation == METRICS_WRITE || r->operation == METRICS_FLUSH || r->operation == METRICS_SETATTR;
-    if (r->handle && through) {
-        handle_note_refusal(r->handle, error);
-    } else if (!r->handle && r->sets_times && request_caller(r)) {
-        /* The kernel does not tell by which descriptor they were set, if by any. */
-        LIST_FOREACH(h, &r->node->handles, link) {
-            if (h->opener == request_caller(r)) {
-                handle_note_refusal(h, error);
-            }
-        }
-    }
 }
 
 /* --- opening --------------------------------------------------------------- */
@@ -162,9 +33,9 @@ static void handle_opened(struct request *r, enum backend_result result)
 {
     if (result == BACKEND_OK) {
         r->handle->hold = r->hold;
-        request_reply_open(r);
+        entry_reply_open(r);
     } else if (result == BACKEND_BUSY && !r->busy_young) {
-        request_reply_open(r); /* held through another mount: idle */
+        entry_reply_open(r); /* held through another mount: idle */
     } else {
         request_reply(r, fs_error(result));
     }
@@ -195,7 +66,7 @@ static void handle_open_own(struct request *r, struct hold *hold)
     } else if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL) {
         handle_truncate_at_open(r, hold);
     } else {
-        request_reply_open(r);
+        entry_reply_open(r);
     }
 }
 
@@ -208,14 +79,14 @@ void handle_open(struct request *r)
         h->kin = owner_descends(h->opener, hold_owner(lease));
     }
     if (!h->writable) {
-        request_reply_open(r);
+        entry_reply_open(r);
     } else if (own) {
         handle_open_own(r, own);
     } else if (lease && !lease->since) {
         request_park(r, hold_queue(lease), handle_open, handle_open_interrupted); /* asked for, not answered */
     } else if (lease && lease->kind == BACKEND_PROVISIONAL) {
         if (r->waited) {
-            request_reply_open(r); /* the first of those that waited has it now */
+            entry_reply_open(r); /* the first of those that waited has it now */
         } else {
             r->waited = true;
             request_park(r, hold_queue(lease), handle_open, handle_open_interrupted);
@@ -223,7 +94,7 @@ void handle_open(struct request *r)
     } else if (lease && clock_now() - lease->since < SECOND) {
         request_reply(r, -EBUSY);
     } else if (lease || hold_first(r->node)) {
-        request_reply_open(r);
+        entry_reply_open(r);
     } else {
         handle_open_provisionally(r);
     }
@@ -337,7 +208,7 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
 /* Any close by a lock owner ends its record locks: closed is when that is done. */
 void handle_flush(struct request *r)
 {
-    lock_end_party(r->fs, r->handle->node, r->file.lock_owner, handle_flush_unlocked, r);
+    handle_end_party(r->fs, r->handle->node, r->file.lock_owner, handle_flush_unlocked, r);
 }
 
 static void handle_released(struct request *r, enum backend_result result)
@@ -364,94 +235,6 @@ void handle_release(struct request *r)
     }
 }
 
-/* --- what the kernel is told --------------------------------------------------- */
-
-/* How long the kernel may keep what only it can change. */
-#define HANDLE_KEEP_SECONDS (24.0 * 3600)
-
-/* Whose it is; of what nobody holds, what the last that was opened would bring. */
-static void handle_rights(const struct node *node, const struct hold *hold, struct stat *st)
-{
-    struct handle *h = hold ? NULL : LIST_FIRST(&node->handles);
-    st->st_mode = node->mode & S_IFMT;
-    if (hold) {
-        st->st_uid = hold->uid;
-        st->st_gid = hold->gid;
-        st->st_mode |= hold->mode & RIGHTS_MODE;
-    } else if (h) {
-        st->st_uid = h->uid;
-        st->st_gid = h->gid;
-        st->st_mode |= handle_mode(h);
-    }
-}
-
-void handle_attributes(struct fs *fs, const struct node *node, struct stat *st)
-{
-    const struct hold *hold = hold_to_change(node);
-    memset(st, 0, sizeof *st);
-    st->st_ino = node->ino;
-    st->st_nlink = tree_links(fs->tree, node);
-    st->st_blksize = 4096;
-    if (node->directory) {
-        st->st_mode = node->mode;
-        st->st_uid = node->uid;
-        st->st_gid = node->gid;
-        st->st_nlink = 2;
-        st->st_mtim = st->st_ctim = st->st_atim = node->directory->changed;
-        return;
-    }
-    handle_rights(node, hold, st);
-    const struct backend_ticket *ticket = hold ? hold->ticket : NULL;
-    clock_ms now = clock_now();
-    st->st_size = hold ? hold->size : 0;
-    st->st_blocks = (st->st_size + 511) / 512;
-    st->st_ctim = fs_wall_time(fs, ticket ? ticket->acquired : now);
-    st->st_mtim = st->st_atim = fs_wall_time(fs, ticket ? ticket->deadline - ticket->ttl : now);
-    if (hold && hold->times) {
-        st->st_atim = hold->times[0];
-        st->st_mtim = hold->times[1];
-    }
-}
-
-double handle_attribute_timeout(const struct fs *fs, const struct node *node)
-{
-    return node->directory && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
-}
-
-void handle_entry(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
-{
-    memset(entry, 0, sizeof *entry);
-    entry->ino = tree_id(fs->tree, node);
-    entry->attr_timeout = handle_attribute_timeout(fs, node);
-    handle_attributes(fs, node, &entry->attr);
-    /* Only leases and directories stay for long enough to be kept; all else
-     * comes and goes with handles, without the kernel's knowledge.  A lease that has
-     * moved is looked up before each open: opening.h. */
-    struct hold *lease = hold_lease(node);
-    bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE && !node->moved);
-    entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
-    node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
-    node->kept = node->kept || entry->entry_timeout > 0;
-}
-
-void handle_entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
-                            struct fuse_entry_param *entry)
-{
-    memset(entry, 0, sizeof *entry);
-    entry->ino = tree_id(fs->tree, node);
-    attributes_elsewhere(fs, node, info, &entry->attr);
-    node->visible = true;
-}
-
-void handle_entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *entry)
-{
-    memset(entry, 0, sizeof *entry);
-    /* A name with a node may be locked through a handle at any time, and a ticket
-     * is created by another name. */
-    bool keep = !node && !sequence_is_ticket_name(name);
-    entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? HANDLE_KEEP_SECONDS : 0;
-}
-
 /* --- poll -------------------------------------------------------------------------- */
 
 void handle_poll(struct request *r, struct fuse_pollhandle *poll)
@@ -467,13 +250,4 @@ void handle_poll(struct request *r, struct fuse_pollhandle *poll)
     events |= h->wanted ? POLLPRI : 0;
     events |= h->spent && !h->hold ? POLLERR | POLLHUP : 0; /* by rm or its token, too: who polls did not do that */
     request_reply_poll(r, events);
-}
-
-void handle_notify_poll(struct handle *h)
-{
-    if (h->poll) {
-        fuse_lowlevel_notify_poll(h->poll);
-        fuse_pollhandle_destroy(h->poll);
-        h->poll = NULL;
-    }
 }

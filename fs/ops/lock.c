@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "fs/hold/handle.h"
 #include "fs/hold/meta.h"
 #include "fs/kernel/tree.h"
-#include "fs/ops/handle.h"
 #include "fs/ops/sequence.h"
 
 static int lock_error(enum backend_result result)
@@ -197,66 +197,6 @@ void lock_flock(struct request *r, int operation)
 
 /* --- fcntl -------------------------------------------------------------------- */
 
-static void lock_remember_party(struct handle *h, uint64_t party)
-{
-    h->parties = h->parties ? h->parties : g_array_new(FALSE, FALSE, sizeof party);
-    for (guint i = 0; i < h->parties->len; i++) {
-        if (g_array_index(h->parties, uint64_t, i) == party) {
-            return;
-        }
-    }
-    g_array_append_val(h->parties, party);
-}
-
-static void lock_forget_party(struct handle *h, uint64_t party)
-{
-    for (guint i = 0; h->parties && i < h->parties->len; i++) {
-        if (g_array_index(h->parties, uint64_t, i) == party) {
-            g_array_remove_index_fast(h->parties, i);
-            return;
-        }
-    }
-}
-
-void lock_end_party(struct fs *fs, struct node *node, uint64_t party, backend_done *done, void *arg)
-{
-    char path[TREE_PATH_MAX];
-    struct hold *hold = hold_party(node, party);
-    struct handle *handle;
-    if (!hold || !tree_path(node, path, sizeof path)) {
-        if (done) {
-            done(arg, BACKEND_OK);
-        }
-        return;
-    }
-    LIST_FOREACH(handle, &node->handles, link) {
-        lock_forget_party(handle, party);
-    }
-    tree_ref(node);
-    if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
-        hold_free(fs, hold);
-    } else {
-        fs->observer->gone(fs, hold);
-        hold->since = 0; /* another thread of it waits still, and may get nothing */
-    }
-    backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, done, arg);
-    hold_check_gone(fs, node);
-    tree_unref(fs->tree, node);
-}
-
-void lock_release_parties(struct fs *fs, struct handle *h)
-{
-    while (h->parties && h->parties->len) {
-        uint64_t party = g_array_index(h->parties, uint64_t, 0);
-        lock_forget_party(h, party);
-        lock_end_party(fs, h->node, party, NULL, NULL);
-    }
-    if (h->parties) {
-        g_array_free(h->parties, TRUE);
-        h->parties = NULL;
-    }
-}
-
 /* A lock owner that has asked and never got anything. */
 static void lock_drop_unused_party(struct fs *fs, struct hold *hold)
 {
@@ -272,7 +212,7 @@ static void lock_set_answer(struct request *r, enum backend_result result)
     r->ticket = NULL;
     if (result == BACKEND_OK) {
         hold_granted(fs, hold, BACKEND_FCNTL);
-        lock_remember_party(r->handle, r->lock.party);
+        handle_remember_party(r->handle, r->lock.party);
     }
     lock_answer(r, result);
     if (hold) {
@@ -429,7 +369,7 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     if (lock->l_type != F_UNLCK) {
         lock_set_go(r);
     } else if (r->lock.start == 0 && r->lock.end >= INT64_MAX) {
-        lock_end_party(r->fs, r->node, r->lock.party, request_released, r);
+        handle_end_party(r->fs, r->node, r->lock.party, request_released, r);
     } else if (tree_path(r->node, path, sizeof path)) {
         backend_release_range(r->fs->backend, path, r->lock.party, r->lock.start, r->lock.end, lock_unlocked, r);
     } else {

@@ -22,11 +22,4 @@ void lock_flock(struct request *r, int operation);
 void lock_set(struct request *r, const struct flock *lock, bool sleep);
 void lock_get(struct request *r, const struct flock *lock);
 
-/* Ends the fcntl locks of a lock owner on a node: all go with any close by that
- * owner, as POSIX has it.  They are forgotten here when the call returns; `done`
- * (may be NULL) tells that the store has done it, at once if there are none. */
-void lock_end_party(struct fs *fs, struct node *node, uint64_t party, backend_done *done, void *arg);
-/* The last close. */
-void lock_release_parties(struct fs *fs, struct handle *handle);
-
 #endif

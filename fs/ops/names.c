@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/hold/entry.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/quota.h"
@@ -14,7 +15,6 @@
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
 #include "fs/ops/handle.h"
-#include "fs/ops/lock.h"
 #include "fs/ops/opening.h"
 #include "fs/ops/sequence.h"
 
@@ -23,7 +23,7 @@
 static void names_reply_missing(struct request *r, const struct node *node)
 {
     struct fuse_entry_param entry;
-    handle_entry_missing(r->fs, node, r->name, &entry);
+    entry_missing(r->fs, node, r->name, &entry);
     openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, NULL);
     if (entry.entry_timeout > 0) {
         request_reply_entry(r, &entry);
@@ -36,7 +36,7 @@ static void names_reply_node(struct request *r)
 {
     struct fuse_entry_param entry;
     openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
-    handle_entry(r->fs, r->node, &entry);
+    entry_here(r->fs, r->node, &entry);
     request_reply_entry(r, &entry);
 }
 
@@ -63,7 +63,7 @@ static void names_reply_elsewhere(struct request *r, struct node *parent, const 
     meta_decode(info->meta, &meta);
     r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
     openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
-    handle_entry_elsewhere(r->fs, r->node, info, &entry);
+    entry_elsewhere(r->fs, r->node, info, &entry);
     request_reply_entry(r, &entry);
 }
 
@@ -160,7 +160,7 @@ static void names_release(struct request *r, struct hold *hold)
     r->node->visible = false; /* the kernel drops the name itself */
     hold_spend(hold, false);
     if (hold->kind == BACKEND_FCNTL) {
-        lock_end_party(r->fs, r->node, hold->party, request_done, r);
+        handle_end_party(r->fs, r->node, hold->party, request_done, r);
     } else {
         hold_release(r->fs, hold, request_done, r);
     }
@@ -417,7 +417,7 @@ static void names_create_ticket(struct request *r, struct node *directory)
     r->creates = r->opens = true;
     r->handle = handle_new(r, r->file.flags);
     r->handle->ticket = true;
-    sequence_create(r, directory, r->mode, NULL, request_reply_open);
+    sequence_create(r, directory, r->mode, NULL, entry_reply_open);
 }
 
 void names_create(struct request *r, struct node *directory)
@@ -435,7 +435,7 @@ void names_create(struct request *r, struct node *directory)
     r->creates = r->opens = true;
     r->handle = handle_new(r, r->file.flags);
     if (r->file.flags & O_EXCL) {
-        handle_acquire(r, r->mode, NULL, request_reply_open);
+        handle_acquire(r, r->mode, NULL, entry_reply_open);
     } else {
         handle_open(r);
     }

@@ -1,4 +1,4 @@
-/* opening: who is on the way from looking a name up to opening it; see opening.h. */
+/* opening: who is on the way from looking a name up to opening it; see ops/opening.h. */
 #include "fs/ops/opening.h"
 
 #include <glib.h>

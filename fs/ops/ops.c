@@ -34,6 +34,7 @@ static struct request *ops_request(fuse_req_t req, enum metrics_operation operat
 {
     struct fs *fs = ops_fs(req);
     struct request *r = request_new(fs, req, operation, tree_node(fs->tree, ino));
+    r->end = handle_request_end;
     if (file) {
         r->file = *file;
     }
@@ -47,6 +48,7 @@ static struct request *ops_named(fuse_req_t req, enum metrics_operation operatio
     struct fs *fs = ops_fs(req);
     struct node *directory = tree_node(fs->tree, parent);
     struct request *r = request_new(fs, req, operation, NULL);
+    r->end = handle_request_end;
     if (strlen(name) > NAME_BYTES_MAX) {
         request_reply(r, -ENAMETOOLONG);
         return NULL;

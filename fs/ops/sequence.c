@@ -1,31 +1,19 @@
 /* sequence: places in a directory's queue; see sequence.h. */
 #include "fs/ops/sequence.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
-#include "fs/ops/handle.h"
-
-#define SEQUENCE_DIGITS 10
 
 bool sequence_is_prefix(const char *name)
 {
     size_t length = strlen(name);
     return length > 1 && name[length - 1] == '-';
-}
-
-bool sequence_is_ticket_name(const char *name)
-{
-    size_t length = strlen(name), digits = 0;
-    while (digits < length && isdigit((unsigned char)name[length - digits - 1])) {
-        digits++;
-    }
-    return digits >= SEQUENCE_DIGITS && digits < length && name[length - digits - 1] == '-';
 }
 
 /* --- creating ---------------------------------------------------------------- */

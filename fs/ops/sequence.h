@@ -16,9 +16,6 @@ struct request;
 
 /* Is this the name of a file to be numbered? */
 bool sequence_is_prefix(const char *name);
-/* Does it look like a ticket's (…-NNNNNNNNNN)?  Such a name may come to be
- * without the kernel's knowledge. */
-bool sequence_is_ticket_name(const char *name);
 
 /* Creates a ticket below `directory` for r->name and calls `reply`; r->handle
  * may be NULL (then it is a lease at once).  `content` NULL: its own name. */

@@ -7,10 +7,10 @@
 #include <time.h>
 
 #include "backend/log.h"
+#include "fs/hold/handle.h"
 #include "fs/hold/meta.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
-#include "fs/ops/handle.h"
 
 static GString *xattr_text(const char *text)
 {
@@ -39,29 +39,6 @@ static bool xattr_caller_waits(struct request *r)
         }
     }
     return false;
-}
-
-/* The caller's own, if it has one: a store that forgot may have granted it beside another.  NULL also when that is of
- * bytes, whose ticket only the store knows. */
-struct hold *xattr_hold(struct request *r)
-{
-    struct owner *caller = request_caller(r);
-    struct hold *hold, *found = NULL, *kin = NULL;
-    LIST_FOREACH(hold, &r->node->holds, link) {
-        if (!hold->ticket && hold->kind == BACKEND_FCNTL && hold->since && hold_is_owner(hold, caller)) {
-            return NULL;
-        }
-        if (!hold->ticket || !hold->ticket->held) {
-            continue;
-        }
-        if (hold_is_owner(hold, caller)) {
-            return hold;
-        }
-        found = !found && hold->ticket->mode == BACKEND_EXCLUSIVE ? hold : found;
-        struct owner *owner = kin ? NULL : hold_owner(hold);
-        kin = owner && caller && owner_descends(caller, owner) ? hold : kin;
-    }
-    return found ? found : kin;
 }
 
 /* Is the name that of a ticket in its directory's queue? */
@@ -328,7 +305,8 @@ void xattr_get(struct request *r, const char *name, size_t size)
     r->xattr.size = size;
     if (!r->xattr.attribute || !r->xattr.attribute->get) {
         request_reply(r, -ENODATA);
-    } else if (r->xattr.attribute->of_ticket && !r->node->directory && (hold = xattr_hold(r))) {
+    } else if (r->xattr.attribute->of_ticket && !r->node->directory &&
+               (hold = hold_shown_to(r->node, request_caller(r)))) {
         xattr_tell_ticket(r, hold->ticket);
     } else if (tree_path(r->node, path, sizeof path)) {
         backend_stat(r->fs->backend, path, xattr_got, r);

@@ -4,8 +4,6 @@
 
 #include "fs/ops/xattr.h"
 
-struct hold;
-
 struct xattr {
     const char *name;
     bool on_lock, on_directory;
@@ -15,10 +13,6 @@ struct xattr {
     /* Ends the request; takes r->xattr.value, NUL-terminated.  NULL: read only. */
     void (*set)(struct request *r);
 };
-
-/* The hold that the caller is told of: what this mount holds exclusively, or of
- * several that share, its own before its ancestor's.  NULL: none of these. */
-struct hold *xattr_hold(struct request *r);
 
 /* The value has been used. */
 void xattr_reply(struct request *r, int error);

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "fs/control/report.h"
+#include "fs/hold/handle.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
-#include "fs/ops/handle.h"
 
 /* The value has been used. */
 void xattr_reply(struct request *r, int error)
@@ -136,7 +136,7 @@ void xattr_set_ttl(struct request *r)
         return;
     }
     struct hold *hold = hold_lease(r->node);
-    hold = hold && hold->since ? hold : xattr_hold(r);
+    hold = hold && hold->since ? hold : hold_shown_to(r->node, request_caller(r));
     hold = hold ? hold : hold_first(r->node);
     if (!hold) {
         xattr_refuse(r);

@@ -1,0 +1,149 @@
+/* entry: what the kernel is told of a name; see entry.h. */
+#include "fs/hold/entry.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "fs/hold/handle.h"
+#include "fs/hold/meta.h"
+#include "fs/hold/rights.h"
+#include "fs/kernel/tree.h"
+
+/* How long the kernel may keep what only it can change. */
+#define ENTRY_KEEP_SECONDS (24.0 * 3600)
+
+/* Whose it is; of what nobody holds, what the last that was opened would bring. */
+static void entry_rights(const struct node *node, const struct hold *hold, struct stat *st)
+{
+    struct handle *h = hold ? NULL : LIST_FIRST(&node->handles);
+    st->st_mode = node->mode & S_IFMT;
+    if (hold) {
+        st->st_uid = hold->uid;
+        st->st_gid = hold->gid;
+        st->st_mode |= hold->mode & RIGHTS_MODE;
+    } else if (h) {
+        st->st_uid = h->uid;
+        st->st_gid = h->gid;
+        st->st_mode |= handle_mode(h);
+    }
+}
+
+void entry_attributes(struct fs *fs, const struct node *node, struct stat *st)
+{
+    const struct hold *hold = hold_to_change(node);
+    memset(st, 0, sizeof *st);
+    st->st_ino = node->ino;
+    st->st_nlink = tree_links(fs->tree, node);
+    st->st_blksize = 4096;
+    if (node->directory) {
+        st->st_mode = node->mode;
+        st->st_uid = node->uid;
+        st->st_gid = node->gid;
+        st->st_nlink = 2;
+        st->st_mtim = st->st_ctim = st->st_atim = node->directory->changed;
+        return;
+    }
+    entry_rights(node, hold, st);
+    const struct backend_ticket *ticket = hold ? hold->ticket : NULL;
+    clock_ms now = clock_now();
+    st->st_size = hold ? hold->size : 0;
+    st->st_blocks = (st->st_size + 511) / 512;
+    st->st_ctim = fs_wall_time(fs, ticket ? ticket->acquired : now);
+    st->st_mtim = st->st_atim = fs_wall_time(fs, ticket ? ticket->deadline - ticket->ttl : now);
+    if (hold && hold->times) {
+        st->st_atim = hold->times[0];
+        st->st_mtim = hold->times[1];
+    }
+}
+
+void entry_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
+                                struct stat *st)
+{
+    struct meta meta;
+    struct rights rights = rights_of(info);
+    bool known = meta_decode(info->meta, &meta);
+    bool renewed = info->deadline != CLOCK_NEVER && info->ttl;
+    clock_ms acquired = info->acquired == CLOCK_NEVER ? clock_now() : info->acquired;
+    memset(st, 0, sizeof *st);
+    st->st_ino = node->ino;
+    st->st_nlink = 1;
+    st->st_mode = (node->mode & S_IFMT) | rights.mode;
+    st->st_uid = rights.uid;
+    st->st_gid = rights.gid;
+    st->st_blksize = 4096;
+    st->st_size = info->content ? (off_t)g_bytes_get_size(info->content) : 0;
+    st->st_blocks = (st->st_size + 511) / 512;
+    st->st_ctim = fs_wall_time(fs, acquired);
+    st->st_mtim = st->st_atim = fs_wall_time(fs, renewed ? info->deadline - info->ttl : acquired);
+    if (known && meta.has_times) {
+        st->st_atim = meta.times[0];
+        st->st_mtim = meta.times[1];
+    }
+}
+
+double entry_attribute_timeout(const struct fs *fs, const struct node *node)
+{
+    return node->directory && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
+}
+
+void entry_here(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
+{
+    memset(entry, 0, sizeof *entry);
+    entry->ino = tree_id(fs->tree, node);
+    entry->attr_timeout = entry_attribute_timeout(fs, node);
+    entry_attributes(fs, node, &entry->attr);
+    /* Only leases and directories stay for long enough to be kept; all else
+     * comes and goes with handles, without the kernel's knowledge.  A lease that has
+     * moved is looked up before each open: ops/opening.h. */
+    struct hold *lease = hold_lease(node);
+    bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE && !node->moved);
+    entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
+    node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
+    node->kept = node->kept || entry->entry_timeout > 0;
+}
+
+void entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info, struct fuse_entry_param *entry)
+{
+    memset(entry, 0, sizeof *entry);
+    entry->ino = tree_id(fs->tree, node);
+    entry_attributes_elsewhere(fs, node, info, &entry->attr);
+    node->visible = true;
+}
+
+#define ENTRY_TICKET_DIGITS 10
+
+/* Does it look like a ticket's (…-NNNNNNNNNN)?  Such a name may come to be
+ * without the kernel's knowledge. */
+static bool entry_is_ticket_name(const char *name)
+{
+    size_t length = strlen(name), digits = 0;
+    while (digits < length && isdigit((unsigned char)name[length - digits - 1])) {
+        digits++;
+    }
+    return digits >= ENTRY_TICKET_DIGITS && digits < length && name[length - digits - 1] == '-';
+}
+
+void entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *entry)
+{
+    memset(entry, 0, sizeof *entry);
+    /* A name with a node may be locked through a handle at any time, and a ticket
+     * is created by another name. */
+    bool keep = !node && !entry_is_ticket_name(name);
+    entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
+}
+
+void entry_reply_open(struct request *r)
+{
+    struct fs *fs = r->fs;
+    struct handle *handle = r->handle;
+    struct fuse_entry_param entry;
+    r->file.fh = (uint64_t)(uintptr_t)handle;
+    r->file.direct_io = 1;
+    r->opens = false;
+    if (r->creates) {
+        entry_here(fs, r->node, &entry);
+    }
+    if (!request_reply_open(r, r->creates ? &entry : NULL)) {
+        handle_free(fs, handle);
+    }
+}

@@ -1,0 +1,26 @@
+/* entry: what the kernel is told of a name: its attributes, and for how long it may
+ * keep them.
+ */
+#ifndef FS_HOLD_ENTRY_H
+#define FS_HOLD_ENTRY_H
+
+#include "fs/hold/hold.h"
+
+/* Of what this mount holds, of a directory, and of what nobody holds. */
+void entry_attributes(struct fs *fs, const struct node *node, struct stat *ret_attributes);
+void entry_here(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
+double entry_attribute_timeout(const struct fs *fs, const struct node *node);
+
+/* Of a lock that another mount holds, or a client that is none: nothing may be kept. */
+void entry_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
+                                struct stat *ret_attributes);
+void entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
+                     struct fuse_entry_param *ret_entry);
+
+/* A name that is not there; `node` may be NULL. */
+void entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *ret_entry);
+
+/* Hands r->handle to the kernel, with r->node if the request creates. */
+void entry_reply_open(struct request *r);
+
+#endif

@@ -1,0 +1,207 @@
+/* handle: an open file of the mount, and what it holds; see handle.h. */
+#include "fs/hold/handle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "backend/log.h"
+#include "fs/hold/rights.h"
+#include "fs/kernel/tree.h"
+
+void handle_warn_foreign(struct request *r)
+{
+    if (request_is_foreign(r) && !r->fs->foreign) {
+        r->fs->foreign = true;
+        log_warning("%s", FS_FOREIGN_WARNING);
+    }
+}
+
+struct handle *handle_new(struct request *r, int flags)
+{
+    struct handle *h = g_new0(struct handle, 1);
+    handle_warn_foreign(r);
+    h->node = tree_ref(r->node);
+    h->opener = request_caller(r) ? owner_ref(request_caller(r)) : NULL;
+    h->uid = request_uid(r);
+    h->gid = fuse_req_ctx(r->req)->gid;
+    h->mode = (r->creates ? r->mode : r->fs->options->lock_mode) & RIGHTS_MODE;
+    h->has_mode = r->creates || h->mode;
+    h->writable = (flags & O_ACCMODE) != O_RDONLY;
+    h->id = ++r->fs->next_handle;
+    LIST_INSERT_HEAD(&h->node->handles, h, link);
+    LIST_INSERT_HEAD(&r->fs->handles, h, all);
+    return h;
+}
+
+mode_t handle_mode(struct handle *h)
+{
+    if (!h->has_mode) {
+        h->mode = 0666 & ~(h->opener ? owner_umask(h->opener) : OWNER_UMASK_USUAL);
+        h->has_mode = true;
+    }
+    return h->mode;
+}
+
+struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind kind)
+{
+    return hold_new(fs, h->node, kind, h->opener, h->uid, h->gid, S_IFREG | handle_mode(h));
+}
+
+struct hold *handle_own_hold(const struct handle *h)
+{
+    struct hold *hold;
+    if (h->hold) {
+        return h->hold;
+    }
+    LIST_FOREACH(hold, &h->node->holds, link) {
+        bool holds = (hold->kind == BACKEND_FCNTL && hold->since) || (hold->ticket && hold->ticket->held);
+        if (holds && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener))) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+bool handle_shares_hold(const struct handle *h)
+{
+    struct handle *other;
+    if (h->hold->kind == BACKEND_FLOCK && !h->hold->sequence) {
+        return false;
+    }
+    LIST_FOREACH(other, &h->node->handles, link) {
+        if (other != h && other->hold == h->hold) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool handle_may_decide(const struct handle *h)
+{
+    return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
+}
+
+/* --- lock owners ------------------------------------------------------------- */
+
+void handle_remember_party(struct handle *h, uint64_t party)
+{
+    h->parties = h->parties ? h->parties : g_array_new(FALSE, FALSE, sizeof party);
+    for (guint i = 0; i < h->parties->len; i++) {
+        if (g_array_index(h->parties, uint64_t, i) == party) {
+            return;
+        }
+    }
+    g_array_append_val(h->parties, party);
+}
+
+static void handle_forget_party(struct handle *h, uint64_t party)
+{
+    for (guint i = 0; h->parties && i < h->parties->len; i++) {
+        if (g_array_index(h->parties, uint64_t, i) == party) {
+            g_array_remove_index_fast(h->parties, i);
+            return;
+        }
+    }
+}
+
+void handle_end_party(struct fs *fs, struct node *node, uint64_t party, backend_done *done, void *arg)
+{
+    char path[TREE_PATH_MAX];
+    struct hold *hold = hold_party(node, party);
+    struct handle *handle;
+    if (!hold || !tree_path(node, path, sizeof path)) {
+        if (done) {
+            done(arg, BACKEND_OK);
+        }
+        return;
+    }
+    LIST_FOREACH(handle, &node->handles, link) {
+        handle_forget_party(handle, party);
+    }
+    tree_ref(node);
+    if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
+        hold_free(fs, hold);
+    } else {
+        fs->observer->gone(fs, hold);
+        hold->since = 0; /* another thread of it waits still, and may get nothing */
+    }
+    backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, done, arg);
+    hold_check_gone(fs, node);
+    tree_unref(fs->tree, node);
+}
+
+static void handle_release_parties(struct fs *fs, struct handle *h)
+{
+    while (h->parties && h->parties->len) {
+        uint64_t party = g_array_index(h->parties, uint64_t, 0);
+        handle_forget_party(h, party);
+        handle_end_party(fs, h->node, party, NULL, NULL);
+    }
+    if (h->parties) {
+        g_array_free(h->parties, TRUE);
+        h->parties = NULL;
+    }
+}
+
+/* --- ending ------------------------------------------------------------------ */
+
+void handle_drop(struct fs *fs, struct handle *h)
+{
+    LIST_REMOVE(h, link);
+    LIST_REMOVE(h, all);
+    if (h->poll) {
+        fuse_pollhandle_destroy(h->poll);
+    }
+    if (h->parties) {
+        g_array_free(h->parties, TRUE);
+    }
+    owner_unref(h->opener);
+    tree_unref(fs->tree, h->node);
+    g_free(h);
+}
+
+void handle_free(struct fs *fs, struct handle *h)
+{
+    if (!h) {
+        return;
+    }
+    struct hold *hold = h->hold;
+    if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h)) {
+        hold_release(fs, hold, NULL, NULL);
+    }
+    handle_release_parties(fs, h);
+    handle_drop(fs, h);
+}
+
+static void handle_note_refusal(struct handle *h, int error)
+{
+    if (!h->refused && (!h->hold || handle_may_decide(h))) {
+        h->refused = error;
+    }
+}
+
+static void handle_refuse(struct request *r, int error)
+{
+    struct handle *h;
+    bool through = r->operation == METRICS_WRITE || r->operation == METRICS_FLUSH || r->operation == METRICS_SETATTR;
+    if (r->handle && through) {
+        handle_note_refusal(r->handle, error);
+    } else if (!r->handle && r->sets_times && request_caller(r)) {
+        /* The kernel does not tell by which descriptor they were set, if by any. */
+        LIST_FOREACH(h, &r->node->handles, link) {
+            if (h->opener == request_caller(r)) {
+                handle_note_refusal(h, error);
+            }
+        }
+    }
+}
+
+void handle_request_end(struct request *r, int error)
+{
+    if (r->opens && r->handle) {
+        handle_free(r->fs, r->handle);
+    } else if (error && error != -EINTR) {
+        handle_refuse(r, error);
+    }
+}

@@ -1,0 +1,149 @@
+/* term: what the store is told of a hold: the claim, its description, and for how long;
+ * see hold.h. */
+#include <string.h>
+
+#include "fs/hold/hold.h"
+#include "fs/hold/meta.h"
+#include "fs/kernel/tree.h"
+
+int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory)
+{
+    for (; directory; directory = directory->parent) {
+        if (directory->directory && directory->directory->attributes.ttl) {
+            return directory->directory->attributes.ttl;
+        }
+    }
+    return fs->options->ttl;
+}
+
+/* Most leases are like the one before: they share their meta. */
+static GBytes *hold_share_meta(struct fs *fs, const struct meta *meta)
+{
+    if (!fs->last_meta || memcmp(fs->last_meta, meta, sizeof *meta) != 0) {
+        g_free(fs->last_meta);
+        g_clear_pointer(&fs->last_meta_bytes, g_bytes_unref);
+        fs->last_meta = g_memdup2(meta, sizeof *meta);
+        fs->last_meta_bytes = meta_encode(meta);
+    }
+    return g_bytes_ref(fs->last_meta_bytes);
+}
+
+static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
+{
+    struct meta meta;
+    memset(&meta, 0, sizeof meta); /* padding too: it is compared */
+    meta.uid = hold->uid;
+    meta.gid = hold->gid;
+    meta.mode = hold->mode;
+    meta.fixed = hold->fixed;
+    meta.sequence = hold->sequence;
+    g_strlcpy(meta.host, fs->host, sizeof meta.host);
+    g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
+    if (hold->owner) {
+        meta.pid = owner_pid(hold->owner);
+        meta.start = owner_start(hold->owner);
+        g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
+    }
+    meta.has_times = hold->times != NULL;
+    if (hold->times) {
+        memcpy(meta.times, hold->times, sizeof meta.times);
+    }
+    for (size_t i = 0; hold->heirs && i < hold->heirs->count; i++) {
+        meta.heir[i].pid = owner_pid(hold->heirs->heir[i]);
+        meta.heir[i].start = owner_start(hold->heirs->heir[i]);
+        meta.heirs++;
+    }
+    return hold_share_meta(fs, &meta);
+}
+
+/* When the backend shall call next: to settle the owner, to renew. */
+static int64_t hold_due(const struct hold *hold, int64_t ttl, int64_t age)
+{
+    int64_t renewal = hold->fixed ? 0 : ttl / 3;
+    int64_t settling = hold->settled ? 0 : MAX(SECOND - age, 1);
+    return renewal && settling ? MIN(renewal, settling) : renewal + settling;
+}
+
+void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
+{
+    memset(claim, 0, sizeof *claim);
+    claim->user = hold;
+    claim->kind = kind;
+    claim->ttl = hold_directory_ttl(fs, hold->node->parent);
+    claim->end = BACKEND_RANGE_MAX;
+    if (kind == BACKEND_PROVISIONAL) {
+        /* Given back by hold_events.due; the ttl only matters when we are gone. */
+        claim->due = SECOND;
+        claim->ttl = SECOND + SECOND / 2;
+    } else if (kind == BACKEND_LEASE) {
+        hold_read_heirs(hold);
+        claim->due = hold_due(hold, claim->ttl, 0);
+    } else {
+        claim->due = claim->ttl / 3;
+    }
+    claim->meta = hold_meta(fs, hold);
+}
+
+void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
+{
+    if (ticket) {
+        GBytes *meta = hold_meta(fs, hold);
+        backend_set(fs->backend, ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, NULL, NULL);
+        g_bytes_unref(meta);
+    }
+}
+
+void hold_store(struct fs *fs, struct hold *hold)
+{
+    hold_store_with(fs, hold, hold->ticket);
+}
+
+void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
+{
+    bool lease = hold->kind == BACKEND_LEASE;
+    int64_t due = lease ? hold_due(hold, ttl, clock_now() - hold->since) : ttl / 3;
+    backend_renew(fs->backend, &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = due}, 1);
+}
+
+bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl)
+{
+    bool fixed = hold->fixed;
+    int64_t term = ttl > 0 ? ttl : hold_directory_ttl(fs, hold->node->parent);
+    hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
+    hold_extend(fs, hold, term);
+    if (hold->ticket->ttl < term && hold->ticket->deadline > clock_now()) {
+        hold->fixed = fixed;
+        hold_extend(fs, hold, hold->ticket->ttl);
+        return false;
+    }
+    hold_store(fs, hold);
+    return true;
+}
+
+void hold_renew(struct fs *fs, struct hold *hold)
+{
+    if (!hold->fixed) {
+        hold_extend(fs, hold, hold->ticket->ttl);
+    }
+}
+
+/* How long a FLUSH that was answered waits for its RELEASE. */
+#define LINGER (SECOND / 4)
+
+void hold_linger(struct fs *fs, struct hold *hold)
+{
+    if (hold->kind == BACKEND_PROVISIONAL && hold->ticket->deadline - clock_now() < SECOND / 2 + LINGER) {
+        backend_renew(fs->backend,
+                      &(struct backend_renewal){.ticket = hold->ticket, .ttl = SECOND / 2 + LINGER, .due = LINGER}, 1);
+    }
+}
+
+void hold_settle(struct fs *fs, struct hold *hold)
+{
+    hold_pass_on(hold, true);
+    hold_drop_heirs(hold);
+    hold->settled = true;
+    if (hold->inherited) {
+        hold_store(fs, hold);
+    }
+}
