@@ -113,6 +113,13 @@ void backend_stat(struct backend *b, const char *name, backend_known *done, void
     b->operations->stat(b, name, done, arg);
 }
 
+void backend_watch(struct backend *b, const char *name)
+{
+    if (b->operations->watch) {
+        b->operations->watch(b, name);
+    }
+}
+
 void backend_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
                   void *arg)
 {

@@ -181,6 +181,10 @@ struct backend_events {
     void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
     /* somebody began to wait for what this ticket holds */
     void (*wanted)(void *context, struct backend_ticket *ticket);
+    /* a name of backend_watch has changed, perhaps only been renewed: is it to be watched on? */
+    bool (*watched)(void *context, const char *name);
+    /* nobody holds it any more; it is not watched any more */
+    void (*gone)(void *context, const char *name);
 };
 
 typedef void backend_done(void *arg, enum backend_result result);
@@ -249,6 +253,8 @@ struct backend_operations {
     void (*rmdir)(struct backend *, const char *name, backend_done *, void *arg);
     void (*set_directory)(struct backend *, const char *name, const struct backend_directory *, backend_done *,
                           void *arg);
+    /* May be NULL. */
+    void (*watch)(struct backend *, const char *name);
     void (*recover)(struct backend *, void (*found)(void *arg, const char *name, struct backend_ticket *, GBytes *meta),
                     void *arg);
     struct backend_counts (*counts)(struct backend *);
@@ -350,6 +356,11 @@ void backend_rmdir(struct backend *b, const char *name, backend_done *done, void
 /* Replaces a directory's attributes; the root's too. */
 void backend_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
                            backend_done *done, void *arg);
+
+/* Somebody else holds this name, and `gone` shall tell when nobody does, by release, expiry or break, through another
+ * mount or by another client.  For as long as `watched` says so; there may be a limit to how many are watched, the
+ * last first.  Of a sequence ticket nothing is told. */
+void backend_watch(struct backend *b, const char *name);
 
 /* Calls `found` for each lease that the mount of this store held when it last
  * ended; `found` may set ticket->user, and must not call the backend.  With NULL

@@ -8,6 +8,7 @@
  * change.c   what is done to tickets
  * acquire.c  taking, waiting and claiming
  * ask.c      questions, and directories
+ * watch.c    names that others hold
  * key.c      names to keys, and calls of scripts
  */
 #ifndef BACKEND_REDIS_PRIVATE_H
@@ -23,11 +24,19 @@
 #define REDIS_META_MAX 4096
 #define REDIS_COMPLAIN_EVERY 1000 /* ms between logged errors of one kind */
 
+/* A name that another mount or client holds, and that the server is to tell of. */
+struct redis_watch {
+    TAILQ_ENTRY(redis_watch) link;
+    char *name;
+};
+
 struct redis {
     struct remote remote;
     struct redis_conn *conn;
-    char *before, *behind; /* of a lock's key: around the name */
-    char mount[24];        /* "lfs:" and 64 random bits: the mount's channel */
+    char *before, *behind;                          /* of a lock's key: around the name */
+    char mount[24];                                 /* "lfs:" and 64 random bits: the mount's channel */
+    GHashTable *watches;                            /* name -> struct redis_watch */
+    TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, redis_revocation) revocations;
     GStringChunk *arena; /* arguments of the call that is being made */
     char *identity;      /* of redis_options, digested; "": none */
@@ -159,6 +168,13 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
 /* It was ours, and is over: the server did not know that yet when it answered. */
 bool redis_is_over(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);
+
+/* --- watch.c --- */
+
+void redis_watch_name(struct backend *b, const char *name);
+/* The server has told that a key has changed (NULL: any may have). */
+void redis_watch_changed(struct redis *r, const char *name);
+void redis_watch_end_all(struct redis *r);
 
 /* --- recover.c --- */
 

@@ -102,6 +102,7 @@ static void on_changed(void *context, const char *key, size_t length)
     char *name;
 
     if (!key) {
+        redis_watch_changed(r, NULL);
         remote_changed(&r->remote, NULL);
         return;
     }
@@ -109,9 +110,10 @@ static void on_changed(void *context, const char *key, size_t length)
         return;
     name = g_strndup(key + before, length - before - behind);
     place = g_hash_table_lookup(r->remote.places, name);
-    g_free(name);
     if (place)
         remote_changed(&r->remote, place);
+    redis_watch_changed(r, name);
+    g_free(name);
 }
 
 /* Keys of ours that another client has made something else of. */
@@ -151,7 +153,9 @@ static void redis_free(struct backend *b)
 
     remote_clear(&r->remote);
     redis_revoke_end_all(r);
+    redis_watch_end_all(r);
     redis_conn_free(r->conn);
+    g_hash_table_unref(r->watches);
     g_string_chunk_free(r->arena);
     g_free(r->before);
     g_free(r->behind);
@@ -223,6 +227,7 @@ static const struct backend_operations operations = {
     .mkdir = redis_mkdir,
     .rmdir = redis_rmdir,
     .set_directory = redis_set_directory,
+    .watch = redis_watch_name,
     .recover = redis_recover,
     .counts = remote_counts,
     .status = redis_status,
@@ -276,6 +281,8 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template);
     r->behind = g_strdup(at + strlen("{n}"));
     g_snprintf(r->mount, sizeof r->mount, "lfs:%016" G_GINT64_MODIFIER "x", random);
+    r->watches = g_hash_table_new(g_str_hash, g_str_equal);
+    TAILQ_INIT(&r->watched);
     r->arena = g_string_chunk_new(4096);
     LIST_INIT(&r->revocations);
     if (options->identity) {

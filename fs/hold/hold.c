@@ -483,9 +483,32 @@ static void hold_wanted_event(void *context, struct backend_ticket *ticket)
     }
 }
 
+/* The node of a name that others hold, if the kernel knows of it. */
+static struct node *hold_elsewhere(struct fs *fs, const char *name)
+{
+    struct node *node = tree_find_path(fs->tree, name);
+    bool known = node && !node->directory && node->visible && node->lookups && !hold_is_here(node);
+    return known ? node : NULL;
+}
+
+static bool hold_watched_event(void *context, const char *name)
+{
+    return hold_elsewhere(context, name) != NULL;
+}
+
+static void hold_gone_event(void *context, const char *name)
+{
+    struct node *node = hold_elsewhere(context, name);
+    if (node) {
+        hold_check_gone(context, node);
+    }
+}
+
 const struct backend_events hold_events = {
     .granted = hold_granted_event,
     .due = hold_due_event,
     .ended = hold_ended_event,
     .wanted = hold_wanted_event,
+    .watched = hold_watched_event,
+    .gone = hold_gone_event,
 };

@@ -158,6 +158,17 @@ struct node *tree_find(struct tree *tree, const struct node *parent, const char 
     return node;
 }
 
+struct node *tree_find_path(struct tree *tree, const char *path)
+{
+    struct node *node = tree->root;
+    char **names = g_strsplit(path, "/", -1);
+    for (size_t i = 0; node && names[i]; i++) {
+        node = tree_find(tree, node, names[i]);
+    }
+    g_strfreev(names);
+    return node;
+}
+
 struct node *tree_get(struct tree *tree, struct node *parent, const char *name, mode_t type)
 {
     struct node *node = tree_find(tree, parent, name);

@@ -77,6 +77,9 @@ uint64_t tree_id(struct tree *tree, const struct node *node);
  * that had to give way to another is found again when that has gone. */
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name);
 
+/* The same of a path as tree_path gives it. */
+struct node *tree_find_path(struct tree *tree, const char *path);
+
 /* A node of that name that had to give way and still has handles or holds: the
  * first after `last` (NULL: the first), or NULL. */
 struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last);

@@ -58,12 +58,16 @@ static bool names_take_held(struct request *r, const struct node *parent, const 
 
 static void names_reply_elsewhere(struct request *r, struct node *parent, const struct backend_info *info)
 {
+    char path[TREE_PATH_MAX];
     struct fuse_entry_param entry;
     struct meta meta = {.mode = S_IFREG};
     meta_decode(info->meta, &meta);
     r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
     openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
     entry_elsewhere(r->fs, r->node, info, &entry);
+    if (tree_path(r->node, path, sizeof path)) {
+        backend_watch(r->fs->backend, path); /* for inotify(7) */
+    }
     request_reply_entry(r, &entry);
 }
 

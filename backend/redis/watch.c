@@ -1,0 +1,93 @@
+/* watch: names that others hold, and that the filesystem wants to hear of when nobody does any more.
+ *
+ * The server tells once when a key has changed, by whomever (CLIENT TRACKING).  A renewal is such a change, too: if the
+ * filesystem still wants to know, the key is looked at and watched again, which is one small request for a term.  So
+ * that a listing of a large directory costs no more, the names looked up last are watched, REDIS_WATCH_MAX of them.
+ */
+#include <string.h>
+
+#include "backend/redis/private.h"
+
+#define REDIS_WATCH_MAX 1024
+
+static void watch_drop(struct redis *r, struct redis_watch *watch)
+{
+    TAILQ_REMOVE(&r->watched, watch, link);
+    g_hash_table_remove(r->watches, watch->name);
+    g_free(watch->name);
+    g_free(watch);
+    if (g_hash_table_size(r->watches) == 0) {
+        redis_conn_keep(r->conn, -1);
+    }
+}
+
+static void watch_on_looked(void *arg, const struct redis_answer *answer)
+{
+    struct remote_op *op = arg;
+    struct redis *r = redis_of(op);
+    struct redis_watch *watch = g_hash_table_lookup(r->watches, op->name);
+
+    if (watch && answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0) {
+        watch_drop(r, watch);
+        r->remote.events->gone(r->remote.context, op->name);
+    }
+    remote_op_free(op);
+}
+
+/* What changes behind this is told. */
+static void watch_look(struct redis *r, const struct redis_watch *watch)
+{
+    struct remote_op *op = remote_op_new(&r->remote, NULL);
+    char *key = redis_key(r, watch->name);
+
+    op->name = g_strdup(watch->name);
+    redis_conn_watch(r->conn, key, strlen(key), watch_on_looked, op);
+    g_free(key);
+}
+
+void redis_watch_name(struct backend *b, const char *name)
+{
+    struct redis *r = (struct redis *)b;
+    struct redis_watch *watch = g_hash_table_lookup(r->watches, name);
+
+    if (watch) {
+        TAILQ_REMOVE(&r->watched, watch, link);
+        TAILQ_INSERT_HEAD(&r->watched, watch, link);
+        return;
+    }
+    watch = g_new0(struct redis_watch, 1);
+    watch->name = g_strdup(name);
+    TAILQ_INSERT_HEAD(&r->watched, watch, link);
+    g_hash_table_insert(r->watches, watch->name, watch);
+    if (g_hash_table_size(r->watches) == 1) {
+        redis_conn_keep(r->conn, 1);
+    } else if (g_hash_table_size(r->watches) > REDIS_WATCH_MAX) {
+        watch_drop(r, TAILQ_LAST(&r->watched, redis_watches));
+    }
+    watch_look(r, watch);
+}
+
+static void watch_look_again(struct redis *r, struct redis_watch *watch)
+{
+    if (r->remote.events->watched(r->remote.context, watch->name)) {
+        watch_look(r, watch);
+    } else {
+        watch_drop(r, watch);
+    }
+}
+
+void redis_watch_changed(struct redis *r, const char *name)
+{
+    struct redis_watch *watch = name ? g_hash_table_lookup(r->watches, name) : TAILQ_FIRST(&r->watched), *next;
+
+    for (; watch; watch = next) {
+        next = name ? NULL : TAILQ_NEXT(watch, link);
+        watch_look_again(r, watch);
+    }
+}
+
+void redis_watch_end_all(struct redis *r)
+{
+    while (!TAILQ_EMPTY(&r->watched))
+        watch_drop(r, TAILQ_FIRST(&r->watched));
+}
