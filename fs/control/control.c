@@ -436,18 +436,13 @@ static bool control_answer(struct request *r)
     return answers;
 }
 
-static void control_interrupted(struct request *r)
-{
-    request_reply(r, -EINTR);
-}
-
 void control_read(struct request *r)
 {
     struct fs *fs = r->fs;
     if (!control_answer(r)) {
         control_write_slice(fs, control_file_of(r), CONTROL_SLICE);
         if (!control_answer(r)) {
-            request_park(r, &fs->control->reads, control_read, control_interrupted);
+            request_park(r, &fs->control->reads, control_read, request_give_up);
             ev_idle_start(fs->loop, &fs->control->slices);
         }
     }

@@ -28,10 +28,7 @@ static void hold_not_granted(struct request *r)
 
 static void hold_ask_again(struct request *r)
 {
-    struct backend_claim claim;
-    hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
-    hold_acquire(r, &claim, r->then);
-    g_bytes_unref(claim.meta);
+    hold_begin(r, r->hold, NULL, r->then);
 }
 
 /* A write-open meets a provisional lease that another mount has.  The backend
@@ -121,28 +118,36 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
     hold_unref(fs, hold);
 }
 
-void hold_acquire(struct request *r, const struct backend_claim *claim,
-                  void (*then)(struct request *, enum backend_result))
+void hold_acquire(struct request *r, struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
 {
     char path[TREE_PATH_MAX];
     struct hold *hold = r->hold;
+    bool fits = tree_path(hold->node, path, sizeof path);
     r->then = then;
-    if (!tree_path(hold->node, path, sizeof path)) {
-        hold_acquired(r, BACKEND_INVALID, NULL, NULL);
-        return;
-    }
-    if (!hold_charge(r->fs, hold, claim->content ? g_bytes_get_size(claim->content) : 0)) {
-        hold_acquired(r, BACKEND_QUOTA, NULL, NULL);
-        return;
-    }
     request_ref(r);
-    struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
-    if (ticket && r->req && r->hold == hold && !hold->ticket) {
-        /* Not answered yet: interruptible all the same. */
-        hold->ticket = ticket;
-        request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
+    if (!fits || !hold_charge(r->fs, hold, claim->content ? g_bytes_get_size(claim->content) : 0)) {
+        hold_acquired(r, fits ? BACKEND_QUOTA : BACKEND_INVALID, NULL, NULL);
+    } else {
+        struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, claim, hold_acquired, r);
+        if (ticket && r->req && r->hold == hold && !hold->ticket) {
+            /* Not answered yet: interruptible all the same. */
+            hold->ticket = ticket;
+            request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
+        }
     }
     request_unref(r);
+    g_bytes_unref(claim->meta);
+}
+
+void hold_begin(struct request *r, struct hold *hold, GBytes *content,
+                void (*then)(struct request *, enum backend_result))
+{
+    struct backend_claim claim;
+    r->hold = hold;
+    hold_claim(r->fs, hold, hold->kind, &claim);
+    claim.content = content;
+    hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* charged when it is asked for */
+    hold_acquire(r, &claim, then);
 }
 
 static void hold_converted(void *arg, enum backend_result result)
@@ -168,13 +173,13 @@ static void hold_converted(void *arg, enum backend_result result)
     hold_unref(fs, hold);
 }
 
-void hold_convert(struct request *r, const struct backend_claim *claim,
-                  void (*then)(struct request *, enum backend_result))
+void hold_convert(struct request *r, struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
 {
     r->then = then;
     hold_ref(r->hold)->converting = true;
     r->hold->becomes = (uint8_t)claim->kind;
     backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
+    g_bytes_unref(claim->meta);
 }
 
 void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result))
@@ -193,5 +198,4 @@ void hold_decide(struct request *r, GBytes *content, void (*then)(struct request
     claim.mode = r->hold->ticket->mode;
     r->hold->closed = false;
     hold_convert(r, &claim, then);
-    g_bytes_unref(claim.meta);
 }

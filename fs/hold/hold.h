@@ -108,18 +108,19 @@ void hold_unref(struct fs *fs, struct hold *hold);
 /* Where requests wait for its outcome or for its grant. */
 struct request_queue *hold_queue(struct hold *hold);
 
-/* The claim for a ticket of this hold of that kind, with its ttl.  `meta` is a
- * new reference that the caller gives back. */
+/* The claim for a ticket of this hold of that kind, with its ttl.  `meta` is a new
+ * reference, for hold_acquire or hold_convert. */
 void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim);
 
-/* Asks the backend for r->hold (made by hold_new) and calls r->then.  When it is
- * neither granted nor queued, the hold is gone by then. */
-void hold_acquire(struct request *r, const struct backend_claim *claim,
-                  void (*then)(struct request *, enum backend_result));
+/* Asks the backend for a hold (made by hold_new), with this content (NULL: none), and
+ * calls `then`.  When it is neither granted nor queued, the hold is gone by then. */
+void hold_begin(struct request *r, struct hold *hold, GBytes *content,
+                void (*then)(struct request *, enum backend_result));
+/* The same for r->hold, and a claim of which more is said; gives claim->meta back. */
+void hold_acquire(struct request *r, struct backend_claim *claim, void (*then)(struct request *, enum backend_result));
 
-/* Turns r->hold into another kind in place, then calls r->then. */
-void hold_convert(struct request *r, const struct backend_claim *claim,
-                  void (*then)(struct request *, enum backend_result));
+/* Turns r->hold into another kind in place, then calls `then`; gives claim->meta back. */
+void hold_convert(struct request *r, struct backend_claim *claim, void (*then)(struct request *, enum backend_result));
 
 /* A provisional lease becomes a lease (`content` may be NULL: empty). */
 void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result));

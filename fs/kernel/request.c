@@ -74,6 +74,8 @@ static void request_end(struct request *r, int error)
     tree_unref(fs->tree, r->node);
     tree_unref(fs->tree, r->other);
     g_clear_pointer(&r->name, g_free);
+    g_clear_pointer(&r->value, g_free);
+    g_clear_pointer(&r->content.bytes, g_bytes_unref);
     r->req = NULL;
     r->handle = NULL;
     r->node = NULL;
@@ -186,6 +188,46 @@ void request_cancel_interrupted(struct fs *fs)
             r->cancel(r);
         }
     }
+}
+
+bool request_path(struct request *r, char *path)
+{
+    bool fits = tree_path(r->node, path, TREE_PATH_MAX);
+    if (!fits) {
+        request_reply(r, -ENAMETOOLONG);
+    }
+    return fits;
+}
+
+bool request_path_in(struct request *r, const struct node *directory, char *path)
+{
+    bool fits = tree_child_path(directory, r->name, path, TREE_PATH_MAX);
+    if (!fits) {
+        request_reply(r, -ENAMETOOLONG);
+    }
+    return fits;
+}
+
+void request_stat(struct request *r, backend_known *then)
+{
+    char path[TREE_PATH_MAX];
+    if (request_path(r, path)) {
+        backend_stat(r->fs->backend, path, then, r);
+    }
+}
+
+void request_stat_in(struct request *r, struct node *directory, backend_known *then)
+{
+    char path[TREE_PATH_MAX];
+    r->other = tree_ref(directory);
+    if (request_path_in(r, directory, path)) {
+        backend_stat(r->fs->backend, path, then, r);
+    }
+}
+
+void request_give_up(struct request *r)
+{
+    request_reply(r, -EINTR);
 }
 
 void request_reply(struct request *r, int error)

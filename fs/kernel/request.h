@@ -41,6 +41,7 @@ struct request {
     void (*reply)(struct request *r);                                      /* after handle_acquire */
     void (*elsewhere)(struct request *r, const struct backend_info *info); /* another mount holds it: attributes.c */
     char *name;                                                            /* owned */
+    char *value;                                                           /* owned: of an attribute that is set */
     struct fuse_file_info file;
     uint64_t since;    /* metrics_clock */
     uint8_t operation; /* enum metrics_operation */
@@ -65,7 +66,7 @@ struct request {
         int64_t pause;
     } awaited;
     struct {
-        GBytes *bytes; /* to be written; NULL: cut or fill to offset */
+        GBytes *bytes; /* owned: to be written; NULL: cut or fill to offset */
         off_t offset;
         size_t length;
         uint32_t size; /* of the whole, when done */
@@ -96,7 +97,6 @@ struct request {
         struct {
             const struct xattr *attribute;
             size_t size;
-            char *value;
         } xattr;
     };
 };
@@ -133,6 +133,18 @@ void request_resume_all(struct request_queue *queue);
 
 /* Cancels what the kernel has interrupted; from the loop, outside of handlers. */
 void request_cancel_interrupted(struct fs *fs);
+
+/* For request_park: whoever waits only for its turn has nothing to undo. */
+void request_give_up(struct request *r);
+
+/* The path for the backend, of r->node or of r->name in a directory, for TREE_PATH_MAX bytes.  False: it is too long,
+ * and the request is answered. */
+bool request_path(struct request *r, char *ret_path);
+bool request_path_in(struct request *r, const struct node *directory, char *ret_path);
+/* Asks the backend about that and goes on with `then`, unless the path is too long. */
+void request_stat(struct request *r, backend_known *then);
+/* r->other becomes the directory. */
+void request_stat_in(struct request *r, struct node *directory, backend_known *then);
 
 /* Replies.  `error` is 0 or a negated errno. */
 void request_reply(struct request *r, int error);

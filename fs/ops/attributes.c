@@ -103,15 +103,10 @@ static void attributes_known(void *arg, enum backend_result result, const struct
 static void attributes_ask(struct request *r, void (*resume)(struct request *),
                            void (*elsewhere)(struct request *, const struct backend_info *))
 {
-    char path[TREE_PATH_MAX];
     r->resume = resume;
     r->elsewhere = elsewhere;
     r->attributes.ticket = NULL;
-    if (tree_path(r->node, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, attributes_known, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
-    }
+    request_stat(r, attributes_known);
 }
 
 /* --- showing --------------------------------------------------------------- */

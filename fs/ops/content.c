@@ -65,13 +65,10 @@ static void content_read(void *arg, enum backend_result result, const struct bac
 
 void handle_read(struct request *r)
 {
-    char path[TREE_PATH_MAX];
     if (r->handle->lost) {
         request_reply(r, -ESTALE);
-    } else if (!tree_path(r->node, path, sizeof path)) {
-        request_reply(r, -ENAMETOOLONG);
     } else {
-        backend_stat(r->fs->backend, path, content_read, r);
+        request_stat(r, content_read);
     }
 }
 
@@ -96,7 +93,7 @@ void handle_sync(struct request *r)
 
 /* --- changing ------------------------------------------------------------------ */
 
-static void content_replied(struct request *r, enum backend_result result)
+static void content_end(struct request *r, enum backend_result result)
 {
     if (result != BACKEND_OK) {
         request_reply(r, fs_error(result));
@@ -109,15 +106,6 @@ static void content_replied(struct request *r, enum backend_result result)
     } else {
         request_reply_write(r, r->content.length);
     }
-}
-
-static void content_end(struct request *r, enum backend_result result)
-{
-    if (r->content.bytes) {
-        g_bytes_unref(r->content.bytes);
-        r->content.bytes = NULL;
-    }
-    content_replied(r, result);
 }
 
 /* While the content is changed the lease is neither moved nor made another kind. */
@@ -178,7 +166,6 @@ static void content_known(void *arg, enum backend_result result, const struct ba
         if (result != BACKEND_OK || !ticket) {
             content_end(r, result != BACKEND_OK ? result : BACKEND_STALE);
         } else {
-            g_clear_pointer(&r->content.bytes, g_bytes_unref);
             request_reply(r, -EFBIG);
         }
         return;
@@ -219,7 +206,6 @@ static void content_acquire(struct request *r, struct hold *provisional)
 {
     GBytes *next = content_next(r, NULL);
     if (!next) {
-        g_clear_pointer(&r->content.bytes, g_bytes_unref);
         request_reply(r, -EFBIG);
         return;
     }
@@ -227,26 +213,9 @@ static void content_acquire(struct request *r, struct hold *provisional)
         r->hold = provisional;
         hold_decide(r, next, content_acquired);
     } else {
-        struct backend_claim claim;
-        r->hold = handle_new_hold(r->fs, r->handle, BACKEND_LEASE);
-        hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
-        claim.content = next;
-        r->hold->size = r->content.size;
-        hold_acquire(r, &claim, content_acquired);
-        g_bytes_unref(claim.meta);
+        hold_begin(r, handle_new_hold(r->fs, r->handle, BACKEND_LEASE), next, content_acquired);
     }
     g_bytes_unref(next);
-}
-
-static void content_refuse(struct request *r, int error)
-{
-    g_clear_pointer(&r->content.bytes, g_bytes_unref);
-    request_reply(r, error);
-}
-
-static void content_interrupted(struct request *r)
-{
-    content_refuse(r, -EINTR);
 }
 
 /* Through an open handle. */
@@ -256,13 +225,13 @@ static void content_change_through(struct request *r)
     struct hold *own = handle_own_hold(h);
     bool nothing = !r->content.bytes && r->content.offset == 0;
     if (h->spent) {
-        content_refuse(r, -ESTALE);
+        request_reply(r, -ESTALE);
     } else if (own && own->converting) {
-        request_park(r, hold_queue(own), content_change_through, content_interrupted);
+        request_park(r, hold_queue(own), content_change_through, request_give_up);
     } else if (own && own->kind != BACKEND_PROVISIONAL) {
         content_change(r, own);
     } else if (!own && hold_first(r->node)) {
-        content_refuse(r, -EBUSY);
+        request_reply(r, -EBUSY);
     } else if (nothing) {
         content_end(r, BACKEND_OK); /* cutting nothing to nothing decides nothing */
     } else {
@@ -292,7 +261,7 @@ static void content_truncate(struct request *r)
     } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
     } else if (hold->converting) {
-        request_park(r, hold_queue(hold), content_truncate, content_interrupted);
+        request_park(r, hold_queue(hold), content_truncate, request_give_up);
     } else {
         content_change(r, hold);
     }
@@ -376,17 +345,13 @@ static void content_dated_anew(struct request *r, enum backend_result result)
 static void content_date_idle(struct request *r)
 {
     struct handle *h = content_handle_of(r);
-    struct backend_claim claim;
     if (!h || h->spent) {
         request_reply(r, -ESTALE);
     } else if (h->locking) {
         r->times.explicit_times = false;
         content_dated(r, BACKEND_OK);
     } else {
-        r->hold = handle_new_hold(r->fs, h, BACKEND_LEASE);
-        hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
-        hold_acquire(r, &claim, content_dated_anew);
-        g_bytes_unref(claim.meta);
+        hold_begin(r, handle_new_hold(r->fs, h, BACKEND_LEASE), NULL, content_dated_anew);
     }
 }
 
@@ -397,7 +362,7 @@ void handle_times(struct request *r)
     if (h && h->lost) {
         request_reply(r, -ESTALE);
     } else if (own && own->converting) {
-        request_park(r, hold_queue(own), handle_times, content_interrupted);
+        request_park(r, hold_queue(own), handle_times, request_give_up);
     } else if (own && own->kind == BACKEND_PROVISIONAL) {
         r->hold = own;
         hold_decide(r, NULL, content_dated);

@@ -114,8 +114,7 @@ void directory_make(struct request *r, struct node *parent)
         request_reply(r, -EEXIST);
         return;
     }
-    if (!tree_child_path(parent, r->name, path, sizeof path)) {
-        request_reply(r, -ENAMETOOLONG);
+    if (!request_path_in(r, parent, path)) {
         return;
     }
     if (!quota_allows_directory(r->fs->quota, context->uid)) {
@@ -155,24 +154,16 @@ static void directory_remove_known(void *arg, enum backend_result result, const 
         request_reply(r, fs_error(result));
     } else if (!root && directory && !(meta_decode(info->directory.meta, &meta) && meta.uid == request_uid(r))) {
         request_reply(r, -EPERM);
-    } else if (tree_child_path(r->other, r->name, path, sizeof path)) {
+    } else if (request_path_in(r, r->other, path)) {
         backend_rmdir(r->fs->backend, path, directory_removed, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
     }
 }
 
-void directory_remove(struct request *r, struct node *parent, const char *name)
+void directory_remove(struct request *r, struct node *parent)
 {
-    char path[TREE_PATH_MAX];
-    struct node *node = tree_find(r->fs->tree, parent, name);
+    struct node *node = tree_find(r->fs->tree, parent, r->name);
     r->node = node ? tree_ref(node) : NULL;
-    r->other = tree_ref(parent);
-    if (tree_child_path(parent, name, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, directory_remove_known, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
-    }
+    request_stat_in(r, parent, directory_remove_known);
 }
 
 /* --- listing ------------------------------------------------------------------- */
@@ -259,11 +250,6 @@ static void directory_go_on(struct request *r)
     directory_fetch(r, DIRECTORY_SKIP);
 }
 
-static void directory_interrupted(struct request *r)
-{
-    request_reply(r, -EINTR);
-}
-
 static void directory_fetched(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
 {
     struct request *r = arg;
@@ -285,7 +271,7 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
     uint64_t told = directory_told(r);
     if (told >= cursor->first + count && count > 0) {
         /* After a seekdir to further on. */
-        request_sleep(r, clock_now() + 1, directory_go_on, directory_interrupted);
+        request_sleep(r, clock_now() + 1, directory_go_on, request_give_up);
     } else {
         directory_reply(r, MIN(told, cursor->first + count));
     }
@@ -295,10 +281,8 @@ static void directory_fetch(struct request *r, size_t max)
 {
     char path[TREE_PATH_MAX], after[NAME_BYTES_MAX + 1];
     g_strlcpy(after, directory_cursor(r)->after, sizeof after);
-    if (tree_path(r->node, path, sizeof path)) {
+    if (request_path(r, path)) {
         backend_list(r->fs->backend, path, after, max, directory_fetched, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
     }
 }
 

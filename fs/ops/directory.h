@@ -16,7 +16,7 @@ void directory_store(struct fs *fs, struct node *node, backend_done *done, void 
 
 /* r->name in `parent`, with r->mode. */
 void directory_make(struct request *r, struct node *parent);
-void directory_remove(struct request *r, struct node *parent, const char *name);
+void directory_remove(struct request *r, struct node *parent);
 
 /* Each ends the request.  A listing tells a name that is there all the time
  * exactly once, and needs no memory for the names before or after. */

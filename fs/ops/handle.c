@@ -24,11 +24,6 @@ static bool handle_is_opener(const struct handle *h, struct request *r)
 
 /* --- opening --------------------------------------------------------------- */
 
-static void handle_open_interrupted(struct request *r)
-{
-    request_reply(r, -EINTR);
-}
-
 static void handle_opened(struct request *r, enum backend_result result)
 {
     if (result == BACKEND_OK) {
@@ -44,12 +39,8 @@ static void handle_opened(struct request *r, enum backend_result result)
 /* The name is free, as far as this mount knows: the provisional second. */
 static void handle_open_provisionally(struct request *r)
 {
-    struct backend_claim claim;
-    r->hold = handle_new_hold(r->fs, r->handle, BACKEND_PROVISIONAL);
     r->awaits = !r->waited;
-    hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
-    hold_acquire(r, &claim, handle_opened);
-    g_bytes_unref(claim.meta);
+    hold_begin(r, handle_new_hold(r->fs, r->handle, BACKEND_PROVISIONAL), NULL, handle_opened);
 }
 
 /* The owner itself opens what it holds: a renewal, and O_TRUNC is its own. */
@@ -62,7 +53,7 @@ static void handle_open_own(struct request *r, struct hold *hold)
         hold_renew(r->fs, hold);
     }
     if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL && hold->converting) {
-        request_park(r, hold_queue(hold), handle_open, handle_open_interrupted);
+        request_park(r, hold_queue(hold), handle_open, request_give_up);
     } else if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL) {
         handle_truncate_at_open(r, hold);
     } else {
@@ -83,13 +74,13 @@ void handle_open(struct request *r)
     } else if (own) {
         handle_open_own(r, own);
     } else if (lease && !lease->since) {
-        request_park(r, hold_queue(lease), handle_open, handle_open_interrupted); /* asked for, not answered */
+        request_park(r, hold_queue(lease), handle_open, request_give_up); /* asked for, not answered */
     } else if (lease && lease->kind == BACKEND_PROVISIONAL) {
         if (r->waited) {
             entry_reply_open(r); /* the first of those that waited has it now */
         } else {
             r->waited = true;
-            request_park(r, hold_queue(lease), handle_open, handle_open_interrupted);
+            request_park(r, hold_queue(lease), handle_open, request_give_up);
         }
     } else if (lease && clock_now() - lease->since < SECOND) {
         request_reply(r, -EBUSY);
@@ -120,19 +111,14 @@ static void handle_acquired(struct request *r, enum backend_result result)
 void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *))
 {
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
-    struct backend_claim claim;
     if (hold_first(r->node)) {
         request_reply(r, -EEXIST);
         return;
     }
     handle_warn_foreign(r);
     r->reply = reply;
-    r->hold = hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode);
-    hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
-    claim.content = content;
-    r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* charged when it is asked for */
-    hold_acquire(r, &claim, handle_acquired);
-    g_bytes_unref(claim.meta);
+    hold_begin(r, hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode), content,
+               handle_acquired);
 }
 
 /* --- closing ----------------------------------------------------------------- */
@@ -151,7 +137,6 @@ static void handle_flushed(struct request *r, enum backend_result result)
 static void handle_flush_idle(struct request *r)
 {
     struct handle *h = r->handle;
-    struct backend_claim claim;
     if (handle_own_hold(h)) {
         request_reply(r, 0);
     } else if (h->refused) {
@@ -159,10 +144,7 @@ static void handle_flush_idle(struct request *r)
     } else if (hold_first(h->node)) {
         request_reply(r, -EBUSY);
     } else {
-        r->hold = handle_new_hold(r->fs, h, BACKEND_PROVISIONAL);
-        hold_claim(r->fs, r->hold, BACKEND_PROVISIONAL, &claim);
-        hold_acquire(r, &claim, handle_flushed);
-        g_bytes_unref(claim.meta);
+        hold_begin(r, handle_new_hold(r->fs, h, BACKEND_PROVISIONAL), NULL, handle_flushed);
     }
 }
 

@@ -66,7 +66,6 @@ static void lock_flock_new(struct request *r)
     r->hold = lock_new(r, BACKEND_FLOCK);
     lock_claim(r, r->hold, BACKEND_FLOCK, &claim);
     hold_acquire(r, &claim, lock_flocked);
-    g_bytes_unref(claim.meta);
 }
 
 /* A lease that was all its owner's handles' is from now on one handle's lock, or
@@ -108,11 +107,6 @@ static void lock_flock_converted(struct request *r, enum backend_result result)
 
 static void lock_resumed(struct request *r);
 
-static void lock_interrupted(struct request *r)
-{
-    request_reply(r, -EINTR);
-}
-
 /* A provisional second of another handle: who does not want to wait for the
  * lock waits for its outcome all the same. */
 static bool lock_awaits_outcome(struct request *r)
@@ -122,7 +116,7 @@ static bool lock_awaits_outcome(struct request *r)
         return false;
     }
     r->waited = lease->since != 0;
-    request_park(r, hold_queue(lease), lock_resumed, lock_interrupted);
+    request_park(r, hold_queue(lease), lock_resumed, request_give_up);
     return true;
 }
 
@@ -137,7 +131,6 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
     lock_claim(r, hold, kind, &claim);
     hold->owner = before;
     hold_convert(r, &claim, then);
-    g_bytes_unref(claim.meta);
 }
 
 /* What a lock through this handle turns into a handle lock: what the handle has,
@@ -167,7 +160,7 @@ static void lock_flock_go(struct request *r)
     } else if (r->handle->ticket) {
         request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
-        request_park(r, hold_queue(hold), lock_resumed, lock_interrupted);
+        request_park(r, hold_queue(hold), lock_resumed, request_give_up);
     } else if (hold) {
         lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
     } else if (!lock_awaits_outcome(r)) {
@@ -261,8 +254,7 @@ static void lock_set_new(struct request *r)
         hold = lock_new(r, BACKEND_FCNTL);
         hold->party = r->lock.party;
     }
-    if (!tree_path(r->node, path, sizeof path)) {
-        request_reply(r, -ENAMETOOLONG);
+    if (!request_path(r, path)) {
         return;
     }
     if (!hold_charge(r->fs, hold, 0)) {
@@ -315,13 +307,13 @@ static void lock_set_go(struct request *r)
     struct hold *ticket = sequence_ticket(r);
     struct hold *hold = lock_convertible(r), *becoming = lock_becoming(r->node);
     if (becoming) {
-        request_park(r, hold_queue(becoming), lock_resumed, lock_interrupted);
+        request_park(r, hold_queue(becoming), lock_resumed, request_give_up);
     } else if (ticket) {
         sequence_await_turn(r, ticket);
     } else if (r->handle->ticket) {
         request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
-        request_park(r, hold_queue(hold), lock_resumed, lock_interrupted);
+        request_park(r, hold_queue(hold), lock_resumed, request_give_up);
     } else if (hold && hold->kind != BACKEND_FLOCK && !hold_party(r->node, r->lock.party)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
     } else if (!lock_awaits_outcome(r)) {
@@ -370,10 +362,8 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
         lock_set_go(r);
     } else if (r->lock.start == 0 && r->lock.end >= INT64_MAX) {
         handle_end_party(r->fs, r->node, r->lock.party, request_released, r);
-    } else if (tree_path(r->node, path, sizeof path)) {
+    } else if (request_path(r, path)) {
         backend_release_range(r->fs->backend, path, r->lock.party, r->lock.start, r->lock.end, lock_unlocked, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
     }
 }
 
@@ -445,9 +435,7 @@ void lock_get(struct request *r, const struct flock *lock)
     claim.party = r->lock.party;
     claim.start = r->lock.start;
     claim.end = r->lock.end;
-    if (tree_path(r->node, path, sizeof path)) {
+    if (request_path(r, path)) {
         backend_test(r->fs->backend, path, &claim, lock_got, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
     }
 }

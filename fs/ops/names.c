@@ -119,16 +119,12 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
 
 void names_lookup(struct request *r, struct node *directory)
 {
-    char path[TREE_PATH_MAX];
     if (sequence_is_prefix(r->name)) {
         names_reply_missing(r, NULL); /* always free: the next one is another file */
     } else if (names_take_held(r, directory, NULL)) {
         names_reply_node(r);
-    } else if (tree_child_path(directory, r->name, path, sizeof path)) {
-        r->other = tree_ref(directory);
-        backend_stat(r->fs->backend, path, names_looked_up, r);
     } else {
-        request_reply(r, -ENAMETOOLONG);
+        request_stat_in(r, directory, names_looked_up);
     }
 }
 
@@ -188,15 +184,11 @@ static void names_unlink_known(void *arg, enum backend_result result, const stru
 
 void names_unlink(struct request *r, struct node *directory)
 {
-    char path[TREE_PATH_MAX];
     struct hold *hold = names_find_releasable(r, directory);
     if (hold) {
         names_release(r, hold);
-    } else if (tree_child_path(directory, r->name, path, sizeof path)) {
-        r->other = tree_ref(directory);
-        backend_stat(r->fs->backend, path, names_unlink_known, r);
     } else {
-        request_reply(r, -ENAMETOOLONG);
+        request_stat_in(r, directory, names_unlink_known);
     }
 }
 
@@ -234,12 +226,7 @@ static void names_readlink_known(void *arg, enum backend_result result, const st
 
 void names_readlink(struct request *r)
 {
-    char path[TREE_PATH_MAX];
-    if (tree_path(r->node, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, names_readlink_known, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
-    }
+    request_stat(r, names_readlink_known);
 }
 
 static void names_reply_linked(struct request *r)
@@ -366,11 +353,6 @@ static void names_renamed(void *arg, enum backend_result result)
     names_let_go(fs, replaced);
 }
 
-static void names_rename_interrupted(struct request *r)
-{
-    request_reply(r, -EINTR);
-}
-
 static void names_rename_go(struct request *r)
 {
     char path[TREE_PATH_MAX];
@@ -381,7 +363,7 @@ static void names_rename_go(struct request *r)
     if (flags & ~(unsigned)RENAME_NOREPLACE) {
         request_reply(r, -EINVAL);
     } else if (hold && (hold->converting || !hold->since)) {
-        request_park(r, hold_queue(hold), names_rename_go, names_rename_interrupted);
+        request_park(r, hold_queue(hold), names_rename_go, request_give_up);
     } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
                !names_may_move(r, hold)) {
         request_reply(r, -EPERM);
@@ -394,10 +376,8 @@ static void names_rename_go(struct request *r)
     } else if ((there && hold_first(there) && !replaced) || openings_expected(r->fs->openings, directory, r->name)) {
         request_reply(r, -EBUSY);
     } else if (replaced && replaced->converting) {
-        request_park(r, hold_queue(replaced), names_rename_go, names_rename_interrupted);
-    } else if (!tree_child_path(directory, r->name, path, sizeof path)) {
-        request_reply(r, -ENAMETOOLONG);
-    } else {
+        request_park(r, hold_queue(replaced), names_rename_go, request_give_up);
+    } else if (request_path_in(r, directory, path)) {
         r->hold = names_hold_still(hold);
         r->replaced = names_hold_still(replaced);
         backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);

@@ -149,7 +149,7 @@ static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct request *r = ops_named(req, METRICS_RMDIR, parent, name);
     if (r) {
-        directory_remove(r, tree_node(r->fs->tree, parent), name);
+        directory_remove(r, tree_node(r->fs->tree, parent));
     }
 }
 

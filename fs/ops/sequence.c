@@ -75,8 +75,7 @@ void sequence_create(struct request *r, struct node *directory, mode_t mode, GBy
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     enum backend_kind kind = r->handle ? BACKEND_FLOCK : BACKEND_LEASE;
     struct backend_claim claim;
-    if (!tree_child_path(directory, r->name, path, sizeof path)) {
-        request_reply(r, -ENAMETOOLONG);
+    if (!request_path_in(r, directory, path)) {
         return;
     }
     r->reply = reply;
@@ -127,12 +126,6 @@ static void sequence_resumed(struct request *r)
     }
 }
 
-/* The wait is over, the place in the queue is kept. */
-static void sequence_interrupted(struct request *r)
-{
-    request_reply(r, -EINTR);
-}
-
 /* It does not hold as far as has been told here.  One that holds in the store has
  * its grant on the way. */
 static void sequence_known(void *arg, enum backend_result result, const struct backend_info *info)
@@ -148,7 +141,7 @@ static void sequence_known(void *arg, enum backend_result result, const struct b
         request_reply(r, fs_error(result));
     } else if (info->ticket == hold->ticket && info->holders) {
         r->then = sequence_turn;
-        request_park(r, hold_queue(hold), sequence_resumed, sequence_interrupted);
+        request_park(r, hold_queue(hold), sequence_resumed, request_give_up);
     } else {
         request_reply(r, -EAGAIN);
     }
@@ -178,7 +171,7 @@ static void sequence_asked(struct request *r, enum backend_result result)
     } else {
         r->then = sequence_turn;
         r->queued = true;
-        request_park(r, hold_queue(hold), sequence_resumed, sequence_interrupted);
+        request_park(r, hold_queue(hold), sequence_resumed, request_give_up); /* its place in the queue is kept */
     }
 }
 
@@ -193,5 +186,4 @@ void sequence_await_turn(struct request *r, struct hold *hold)
     hold_claim(r->fs, hold, hold->kind, &claim);
     claim.mode = r->lock.mode;
     hold_convert(r, &claim, sequence_asked);
-    g_bytes_unref(claim.meta);
 }

@@ -299,7 +299,6 @@ static void xattr_tell_ticket(struct request *r, struct backend_ticket *ticket)
 
 void xattr_get(struct request *r, const char *name, size_t size)
 {
-    char path[TREE_PATH_MAX];
     struct hold *hold;
     r->xattr.attribute = xattr_find(r->node, name);
     r->xattr.size = size;
@@ -308,10 +307,8 @@ void xattr_get(struct request *r, const char *name, size_t size)
     } else if (r->xattr.attribute->of_ticket && !r->node->directory &&
                (hold = hold_shown_to(r->node, request_caller(r)))) {
         xattr_tell_ticket(r, hold->ticket);
-    } else if (tree_path(r->node, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, xattr_got, r);
     } else {
-        request_reply(r, -ENAMETOOLONG);
+        request_stat(r, xattr_got);
     }
 }
 
@@ -337,20 +334,15 @@ static void xattr_listed(void *arg, enum backend_result result, const struct bac
 
 void xattr_list(struct request *r, size_t size)
 {
-    char path[TREE_PATH_MAX];
     r->xattr.size = size;
-    if (tree_path(r->node, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, xattr_listed, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
-    }
+    request_stat(r, xattr_listed);
 }
 
 static void xattr_directory_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     if (result != BACKEND_OK || info->type != BACKEND_DIRECTORY) {
-        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+        request_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
     } else {
         directory_load(r->node, &info->directory);
         r->xattr.attribute->set(r);
@@ -361,13 +353,10 @@ static void xattr_directory_known(void *arg, enum backend_result result, const s
  * are to stay. */
 static void xattr_set_now(struct request *r)
 {
-    char path[TREE_PATH_MAX];
     if (!r->node->directory) {
         r->xattr.attribute->set(r);
-    } else if (tree_path(r->node, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, xattr_directory_known, r);
     } else {
-        xattr_reply(r, -ENAMETOOLONG);
+        request_stat(r, xattr_directory_known);
     }
 }
 
@@ -381,7 +370,7 @@ void xattr_set(struct request *r, const char *name, const char *value, size_t si
     } else if (size > 64 || memchr(value, '\0', size)) {
         request_reply(r, -EINVAL);
     } else {
-        r->xattr.value = g_strndup(value, size);
+        r->value = g_strndup(value, size);
         r->xattr.attribute = attribute;
         xattr_set_now(r);
     }
@@ -391,7 +380,7 @@ void xattr_remove(struct request *r, const char *name)
 {
     const struct xattr *attribute = xattr_find(r->node, name);
     if (attribute && attribute->set == xattr_set_ttl) {
-        r->xattr.value = g_strdup("auto");
+        r->value = g_strdup("auto");
         r->xattr.attribute = attribute;
         xattr_set_now(r);
     } else {

@@ -10,13 +10,11 @@ struct xattr {
     bool of_ticket; /* all that it tells is in the ticket, if that is this mount's */
     /* The value, or NULL: the lock has none now (ENODATA).  NULL: write only. */
     GString *(*get)(struct request *r, const struct backend_info *info);
-    /* Ends the request; takes r->xattr.value, NUL-terminated.  NULL: read only. */
+    /* Ends the request; takes r->value, NUL-terminated.  NULL: read only. */
     void (*set)(struct request *r);
 };
 
-/* The value has been used. */
-void xattr_reply(struct request *r, int error);
-/* Each ends the request; takes r->xattr.value. */
+/* Each ends the request; takes r->value. */
 void xattr_set_ttl(struct request *r);
 void xattr_set_delay(struct request *r);
 void xattr_set_width(struct request *r);

@@ -14,13 +14,6 @@
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
 
-/* The value has been used. */
-void xattr_reply(struct request *r, int error)
-{
-    g_clear_pointer(&r->xattr.value, g_free);
-    request_reply(r, error);
-}
-
 static int xattr_error(enum backend_result result)
 {
     return result == BACKEND_MISSING ? -ESTALE : result == BACKEND_BUSY ? -EPERM : fs_error(result);
@@ -28,22 +21,19 @@ static int xattr_error(enum backend_result result)
 
 static void xattr_done(void *arg, enum backend_result result)
 {
-    struct request *r = arg;
-    xattr_reply(r, xattr_error(result));
+    request_reply(arg, xattr_error(result));
 }
 
 static void xattr_revoked(void *arg, enum backend_result result)
 {
-    struct request *r = arg;
-    g_clear_pointer(&r->xattr.value, g_free);
-    request_reply_when_told(r, xattr_error(result));
+    request_reply_when_told(arg, xattr_error(result));
 }
 
 /* A directory's attributes are for its owner and root. */
 static void xattr_store_directory(struct request *r, const struct backend_directory *attributes)
 {
     if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
-        xattr_reply(r, -EPERM);
+        request_reply(r, -EPERM);
         return;
     }
     GBytes *meta = r->node->directory->attributes.meta;
@@ -75,11 +65,11 @@ static bool xattr_parse_number(const char *text, uint64_t *ret_number)
 void xattr_set_delay(struct request *r)
 {
     struct backend_directory attributes = r->node->directory->attributes;
-    const char *text = r->xattr.value;
+    const char *text = r->value;
     if (strcmp(text, "0") == 0) {
         attributes.delay = 0;
     } else if (options_duration(text, strlen(text), &attributes.delay) != 0) {
-        xattr_reply(r, -EINVAL);
+        request_reply(r, -EINVAL);
         return;
     }
     xattr_store_directory(r, &attributes);
@@ -89,46 +79,31 @@ void xattr_set_width(struct request *r)
 {
     struct backend_directory attributes = r->node->directory->attributes;
     uint64_t width;
-    if (!xattr_parse_number(r->xattr.value, &width) || width < 1 || width > UINT32_MAX) {
-        xattr_reply(r, -EINVAL);
+    if (!xattr_parse_number(r->value, &width) || width < 1 || width > UINT32_MAX) {
+        request_reply(r, -EINVAL);
         return;
     }
     attributes.width = (uint32_t)width;
     xattr_store_directory(r, &attributes);
 }
 
-static void xattr_interrupted(struct request *r)
-{
-    xattr_reply(r, -EINTR);
-}
-
+/* This mount does not hold it: does another? */
 static void xattr_refused(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     if (result != BACKEND_OK) {
-        xattr_reply(r, fs_error(result));
+        request_reply(r, fs_error(result));
     } else {
-        xattr_reply(r, info->type == BACKEND_LOCK ? -EPERM : -ESTALE);
-    }
-}
-
-/* This mount does not hold it: does another? */
-static void xattr_refuse(struct request *r)
-{
-    char path[TREE_PATH_MAX];
-    if (tree_path(r->node, path, sizeof path)) {
-        backend_stat(r->fs->backend, path, xattr_refused, r);
-    } else {
-        xattr_reply(r, -ENAMETOOLONG);
+        request_reply(r, info->type == BACKEND_LOCK ? -EPERM : -ESTALE);
     }
 }
 
 void xattr_set_ttl(struct request *r)
 {
     int64_t ttl = 0; /* "auto" */
-    const char *text = r->xattr.value;
+    const char *text = r->value;
     if (strcmp(text, "auto") != 0 && options_duration(text, strlen(text), &ttl) != 0) {
-        xattr_reply(r, -EINVAL);
+        request_reply(r, -EINVAL);
         return;
     }
     if (r->node->directory) {
@@ -139,15 +114,15 @@ void xattr_set_ttl(struct request *r)
     hold = hold && hold->since ? hold : hold_shown_to(r->node, request_caller(r));
     hold = hold ? hold : hold_first(r->node);
     if (!hold) {
-        xattr_refuse(r);
+        request_stat(r, xattr_refused);
     } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-        xattr_reply(r, -EPERM);
+        request_reply(r, -EPERM);
     } else if (hold->converting) {
-        request_park(r, hold_queue(hold), xattr_set_ttl, xattr_interrupted);
+        request_park(r, hold_queue(hold), xattr_set_ttl, request_give_up);
     } else if (hold->kind == BACKEND_PROVISIONAL) {
-        xattr_reply(r, -EINVAL); /* it has its second */
+        request_reply(r, -EINVAL); /* it has its second */
     } else {
-        xattr_reply(r, hold_set_term(r->fs, hold, ttl) ? 0 : -ENOSPC);
+        request_reply(r, hold_set_term(r->fs, hold, ttl) ? 0 : -ENOSPC);
     }
 }
 
@@ -155,9 +130,9 @@ static void xattr_checked(void *arg, enum backend_result result, const struct ba
 {
     struct request *r = arg;
     uint64_t token = 0;
-    xattr_parse_number(r->xattr.value, &token);
+    xattr_parse_number(r->value, &token);
     bool current = result == BACKEND_OK && info->type == BACKEND_LOCK && token && info->fence == token;
-    xattr_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
+    request_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
 }
 
 /* Is it the token of one that holds here?  Who shares has a token of his own. */
@@ -176,10 +151,10 @@ void xattr_set_check(struct request *r)
 {
     char path[TREE_PATH_MAX];
     uint64_t token;
-    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
-        xattr_reply(r, -EINVAL);
+    if (!xattr_parse_number(r->value, &token) || !tree_path(r->node, path, sizeof path)) {
+        request_reply(r, -EINVAL);
     } else if (xattr_is_held_here(r->node, token)) {
-        xattr_reply(r, 0);
+        request_reply(r, 0);
     } else {
         backend_stat(r->fs->backend, path, xattr_checked, r);
     }
@@ -205,15 +180,15 @@ static void xattr_release_known(void *arg, enum backend_result result, const str
     char path[TREE_PATH_MAX];
     uint64_t token = 0;
     if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
-        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+        request_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
         return;
     }
     struct rights rights = rights_of(info);
-    xattr_parse_number(r->xattr.value, &token);
+    xattr_parse_number(r->value, &token);
     if (!rights_allow(&rights, RIGHTS_WRITE, request_caller(r), context->uid, context->gid)) {
-        xattr_reply(r, -EACCES);
+        request_reply(r, -EACCES);
     } else if (!tree_path(r->node, path, sizeof path)) {
-        xattr_reply(r, -ENAMETOOLONG);
+        request_reply(r, -ENAMETOOLONG);
     } else if (info->fence == token) {
         backend_revoke(r->fs->backend, path, token, xattr_revoked, r);
     } else {
@@ -225,10 +200,10 @@ void xattr_set_release(struct request *r)
 {
     char path[TREE_PATH_MAX];
     uint64_t token;
-    if (!xattr_parse_number(r->xattr.value, &token) || !tree_path(r->node, path, sizeof path)) {
-        xattr_reply(r, -EINVAL);
+    if (!xattr_parse_number(r->value, &token) || !tree_path(r->node, path, sizeof path)) {
+        request_reply(r, -EINVAL);
     } else if (token == 0) {
-        xattr_reply(r, -ESTALE);
+        request_reply(r, -ESTALE);
     } else {
         backend_stat(r->fs->backend, path, xattr_release_known, r);
     }
@@ -240,7 +215,7 @@ static void xattr_broken(void *arg, enum backend_result result)
     struct request *r = arg;
     char path[TREE_PATH_MAX];
     if (result == BACKEND_OK && tree_path(r->node, path, sizeof path)) {
-        report_broken(r, path, r->xattr.value);
+        report_broken(r, path, r->value);
     }
     xattr_revoked(r, result);
 }
@@ -250,26 +225,23 @@ static void xattr_break_known(void *arg, enum backend_result result, const struc
     struct request *r = arg;
     char path[TREE_PATH_MAX];
     if (result != BACKEND_OK || info->type != BACKEND_LOCK) {
-        xattr_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
+        request_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
         return;
     }
     if (tree_path(r->node, path, sizeof path)) {
-        g_free(r->xattr.value);
-        r->xattr.value = report_holders(r->fs, r->node, info);
+        g_free(r->value);
+        r->value = report_holders(r->fs, r->node, info);
         xattr_revoke_own(r, path, 0, xattr_broken);
     } else {
-        xattr_reply(r, -ENAMETOOLONG);
+        request_reply(r, -ENAMETOOLONG);
     }
 }
 
 void xattr_set_break(struct request *r)
 {
-    char path[TREE_PATH_MAX];
-    if (strcmp(r->xattr.value, "1") != 0 && strcmp(r->xattr.value, "1\n") != 0) {
-        xattr_reply(r, -EINVAL);
-    } else if (!tree_path(r->node, path, sizeof path)) {
-        xattr_reply(r, -ENAMETOOLONG);
+    if (strcmp(r->value, "1") != 0 && strcmp(r->value, "1\n") != 0) {
+        request_reply(r, -EINVAL);
     } else {
-        backend_stat(r->fs->backend, path, xattr_break_known, r);
+        request_stat(r, xattr_break_known);
     }
 }
