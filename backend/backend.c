@@ -49,10 +49,10 @@ void backend_release(struct backend *b, struct backend_ticket *ticket, backend_d
     b->operations->release(b, ticket, done, arg);
 }
 
-void backend_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
+void backend_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
                            backend_done *done, void *arg)
 {
-    b->operations->release_range(b, name, party, start, end, done, arg);
+    b->operations->release_range(b, name, lock_owner, start, end, done, arg);
 }
 
 void backend_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,

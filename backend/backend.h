@@ -90,17 +90,16 @@ struct backend_ticket {
  * range 0..0: so always set kind and, for other than FCNTL, leave the range
  * alone (it is ignored: every other kind covers the whole lock). */
 struct backend_claim {
-    void *user; /* handed back in the ticket; see `party` */
+    void *user; /* handed back in the ticket; see `lock_owner` */
     enum backend_kind kind;
     enum backend_mode mode;
-    bool wait;       /* queue when it cannot be granted at once */
-    bool sequence;   /* name is DIR/prefix-: a ticket in DIR's queue, named
-                        prefix-NNNNNNNNNN; never BUSY */
-    uint64_t handle; /* tickets of one handle exclude each other only as two parties; 0: none */
-    uint64_t party;  /* those of one party (a POSIX lock owner) never do; 0: none.
-                        All FCNTL tickets of one party on one name have the
-                        same `user`. */
-    uint64_t start;  /* FCNTL: first and last byte, inclusive */
+    bool wait;           /* queue when it cannot be granted at once */
+    bool sequence;       /* name is DIR/prefix-: a ticket in DIR's queue, named
+                            prefix-NNNNNNNNNN; never BUSY */
+    uint64_t handle;     /* tickets of one handle exclude each other only as two lock owners; 0: none */
+    uint64_t lock_owner; /* those of one POSIX lock owner never do; 0: none.  All FCNTL
+                            tickets of one lock owner on one name have the same `user`. */
+    uint64_t start;      /* FCNTL: first and last byte, inclusive */
     uint64_t end;
     int64_t ttl;     /* counts from the grant; while it waits, from queueing */
     int64_t due;     /* the event `due` this long after the grant (or the
@@ -237,7 +236,7 @@ struct backend_operations {
     struct backend_ticket *(*acquire)(struct backend *, const char *name, const struct backend_claim *,
                                       backend_acquired *, void *arg);
     void (*release)(struct backend *, struct backend_ticket *, backend_done *, void *arg);
-    void (*release_range)(struct backend *, const char *name, uint64_t party, uint64_t start, uint64_t end,
+    void (*release_range)(struct backend *, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
                           backend_done *, void *arg);
     void (*convert)(struct backend *, struct backend_ticket *, const struct backend_claim *, backend_done *, void *arg);
     void (*renew)(struct backend *, const struct backend_renewal *, size_t count);
@@ -275,9 +274,9 @@ void backend_free(struct backend *b);
 /* Asks for a claim.  Returns the ticket, or NULL if the completion has already
  * been called with a refusal.  OK: it holds; QUEUED (only with `wait`): it
  * waits and `granted` follows; BUSY: `holder` tells who.  An FCNTL claim that
- * is granted replaces what the same party held of its range, splitting and
+ * is granted replaces what the same lock owner held of its range, splitting and
  * merging as POSIX record locks do (fcntl(2)); so once it holds, do not keep an
- * FCNTL ticket of a party, which any later claim may merge into another: give
+ * FCNTL ticket of a lock owner, which any later claim may merge into another: give
  * back with backend_release_range. */
 struct backend_ticket *backend_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
                                        backend_acquired *done, void *arg);
@@ -287,17 +286,17 @@ struct backend_ticket *backend_acquire(struct backend *b, const char *name, cons
  * valid when the call returns.  `done` may be NULL. */
 void backend_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg);
 
-/* Gives back a byte range (inclusive) of what a party holds with FCNTL tickets,
- * splitting them where need be.  Waiting tickets of the party stay.  When the
+/* Gives back a byte range (inclusive) of what a lock owner holds with FCNTL tickets,
+ * splitting them where need be.  Waiting tickets of the lock owner stay.  When the
  * call returns, no event comes for what was given back (the end of a part is
  * told all the same, unless the whole was), with one exception: a grant that is
  * not told yet is told (here as when a later claim absorbs its ticket), since a
  * request waits for it. */
-void backend_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
+void backend_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
                            backend_done *done, void *arg);
 
 /* Turns a ticket that holds into another claim on the same name, in place and
- * without letting go: kind, mode, handle, party, ttl, due, user, and meta and
+ * without letting go: kind, mode, handle, lock owner, ttl, due, user, and meta and
  * content when not NULL.  The fencing token stays.  BUSY: others hold too and
  * the new mode excludes them; nothing is changed.  (A waiting ticket may be
  * converted as well: it keeps its place.) */

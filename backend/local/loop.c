@@ -26,7 +26,7 @@ enum {
     EVENT_WANTED = 8,
     EVENT_DUE = 16,
     EVENT_ENDED = 32,
-    EVENT_GONE = 64, /* nothing to tell: frees a ticket that its party has absorbed */
+    EVENT_GONE = 64, /* nothing to tell: frees a ticket that its lock owner has absorbed */
 };
 
 struct local_event {
@@ -190,7 +190,7 @@ void local_forget(struct local *l, struct backend_ticket *ticket)
     }
 }
 
-void local_forget_party(struct local *l, const char *name, uint64_t party)
+void local_forget_lock_owner(struct local *l, const char *name, uint64_t lock_owner)
 {
     char path[LOCAL_NAME_MAX];
     GHashTableIter iter;
@@ -199,7 +199,7 @@ void local_forget_party(struct local *l, const char *name, uint64_t party)
     g_hash_table_iter_init(&iter, l->pending);
     while (g_hash_table_iter_next(&iter, &ticket, &event)) {
         if (((struct local_event *)event)->flags & EVENT_ENDED && ((struct backend_ticket *)ticket)->held &&
-            lockspace_ticket_party(ticket) == party && lockspace_ticket_name(ticket, path, sizeof(path)) &&
+            lockspace_ticket_lock_owner(ticket) == lock_owner && lockspace_ticket_name(ticket, path, sizeof(path)) &&
             strcmp(path, name) == 0) {
             g_ptr_array_add(found, ticket);
         }

@@ -1,4 +1,4 @@
-/* group: finds the tickets of a handle or party without a search. */
+/* group: finds the tickets of a handle or lock owner without a search. */
 #include "backend/lockspace/private.h"
 
 guint lockspace_group_hash(gconstpointer group)
@@ -68,16 +68,16 @@ uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t)
     if (!group_has(t)) {
         return 0;
     }
-    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
-        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
+    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_LOCK_OWNER; kind++) {
+        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->lock_owner;
         if (id) {
             struct group *g = group_obtain(space, kind, id, lockspace_place(t));
             kin += g->count++ > 0;
             group_add(g, t);
         }
     }
-    if (t->scope->party) {
-        struct group *g = group_obtain(space, GROUP_WAITING, t->scope->party, NULL);
+    if (t->scope->lock_owner) {
+        struct group *g = group_obtain(space, GROUP_WAITING, t->scope->lock_owner, NULL);
         g->count++;
         if (!t->head.held) {
             group_add(g, t);
@@ -92,8 +92,8 @@ uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t)
     if (!group_has(t)) {
         return 0;
     }
-    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
-        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
+    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_LOCK_OWNER; kind++) {
+        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->lock_owner;
         if (id) {
             struct group *g = lockspace_group(space, kind, id, lockspace_place(t));
             kin += --g->count > 0;
@@ -101,8 +101,8 @@ uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t)
             group_forget_if_empty(space, g);
         }
     }
-    if (t->scope->party) {
-        struct group *g = lockspace_group(space, GROUP_WAITING, t->scope->party, NULL);
+    if (t->scope->lock_owner) {
+        struct group *g = lockspace_group(space, GROUP_WAITING, t->scope->lock_owner, NULL);
         g->count--;
         if (!t->head.held) {
             group_remove(g, t);

@@ -76,15 +76,15 @@ void lockspace_release(struct lockspace *space, clock_ms now, struct backend_tic
     lockspace_update(space, now, place, start, end);
 }
 
-enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name, uint64_t party,
-                                            uint64_t start, uint64_t end)
+enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name,
+                                            uint64_t lock_owner, uint64_t start, uint64_t end)
 {
     struct entry *place = NULL;
     enum backend_result result = lockspace_find(space, name, &place);
     if (!place || (place->type != ENTRY_SINGLE && place->type != ENTRY_QUEUE)) {
         return result == BACKEND_MISSING ? BACKEND_OK : result;
     }
-    result = lockspace_range_take(space, place, party, start, end);
+    result = lockspace_range_take(space, place, lock_owner, start, end);
     lockspace_update(space, now, place, start, end);
     return result;
 }
@@ -262,7 +262,7 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     if (entry && entry->type == ENTRY_DIRECTORY) {
         return BACKEND_IS_DIRECTORY;
     }
-    if (entry && claim->kind == BACKEND_FCNTL && !lockspace_range_may_grow(space, entry, claim->party)) {
+    if (entry && claim->kind == BACKEND_FCNTL && !lockspace_range_may_grow(space, entry, claim->lock_owner)) {
         return BACKEND_QUOTA;
     }
     if (entry && entry->type == ENTRY_SEQUENCE) {

@@ -10,7 +10,7 @@
  * waiting ticket may hold when no ticket that conflicts with it holds, and no
  * waiting ticket that conflicts with it stands before it.  Two tickets conflict
  * unless both are shared, or they are kin: their handle is the same and not 0,
- * or their party is the same and not 0; or both are FCNTL and their ranges do
+ * or their lock owner is the same and not 0; or both are FCNTL and their ranges do
  * not overlap.  A waiting ticket that conflicts with a holder that is kin of
  * yours does not stand before you: it waits for you, so you need not for it
  * (else no one could extend, upgrade or downgrade what another waits for).  Who
@@ -50,7 +50,7 @@ struct lockspace_listener {
     void (*due)(void *context, struct backend_ticket *ticket);
     void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
     void (*wanted)(void *context, struct backend_ticket *ticket);
-    /* an FCNTL ticket is gone because its own party gave it back or replaced it
+    /* an FCNTL ticket is gone because its own lock owner gave it back or replaced it
      * (lockspace_release_range, or a claim that was granted); as after `ended`,
      * it is the listener's to free */
     void (*dropped)(void *context, struct backend_ticket *ticket);
@@ -68,10 +68,10 @@ void lockspace_raise_fence(struct lockspace *space, uint64_t next);
  * until the next call); other results leave both untouched.  MISSING: the
  * directory is not there; IS_DIRECTORY: the name is one; INVALID: no name can
  * be like that, or the range ends before it starts; DEADLOCK: an FCNTL claim
- * that waits would close a cycle of parties.  The search for cycles passes only
- * through tickets that have a party, and gives up after 100,000.
+ * that waits would close a cycle of lock owners.  The search for cycles passes only
+ * through tickets that have a lock owner, and gives up after 100,000.
  *
- * An FCNTL claim of a party that is granted, now or later, takes its range from what the party holds there
+ * An FCNTL claim of a lock owner that is granted, now or later, takes its range from what the lock owner holds there
  * already, and absorbs neighbours of its own mode: those tickets shrink, split
  * (the pieces have one fencing token) or are `dropped`. */
 enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, const char *name,
@@ -82,8 +82,8 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
 void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
 /* OK also if there was nothing to give back. */
-enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name, uint64_t party,
-                                            uint64_t start, uint64_t end);
+enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name,
+                                            uint64_t lock_owner, uint64_t start, uint64_t end);
 /* Of a ticket that waits, the grant may be told before this returns.  STALE: its
  * deadline has passed, and a tick is about to end it. */
 enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
@@ -131,7 +131,7 @@ GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);    /* borrow
 GBytes *lockspace_ticket_content(const struct backend_ticket *ticket); /* borrowed; may be NULL */
 bool lockspace_ticket_sequence(const struct backend_ticket *ticket);   /* is it in a directory's queue */
 
-uint64_t lockspace_ticket_party(const struct backend_ticket *ticket); /* 0: none */
+uint64_t lockspace_ticket_lock_owner(const struct backend_ticket *ticket); /* 0: none */
 
 /* Frees a ticket that `ended` or `dropped` has handed over.  NULL is allowed. */
 void lockspace_ticket_free(struct backend_ticket *ticket);

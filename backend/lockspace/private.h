@@ -6,9 +6,9 @@
  * names.c      the calls of lockspace.h on names and directories
  * store.c      reading back, and a walk through all of it in steps
  * grant.c      who holds next, and how a ticket ends
- * range.c      byte ranges of a party, and cycles of parties that wait
+ * range.c      byte ranges of a lock owner, and cycles of lock owners that wait
  * queue.c      the queue of a lock: who stands in whose way
- * group.c      the tickets of a handle or party
+ * group.c      the tickets of a handle or lock owner
  * tree.c       entries and directories
  * ticket.c     a ticket by itself
  *
@@ -32,14 +32,14 @@
 #define LOCKSPACE_TTL_MAX (INT64_MAX / 4)
 
 /* Tickets that have something in common, found by hash: those of one handle or
- * of one party on one lock (its kin), and those of a party that wait anywhere. */
-enum group_kind { GROUP_HANDLE, GROUP_PARTY, GROUP_WAITING, GROUP_KINDS };
+ * of one lock owner on one lock (its kin), and those of a lock owner that wait anywhere. */
+enum group_kind { GROUP_HANDLE, GROUP_LOCK_OWNER, GROUP_WAITING, GROUP_KINDS };
 
 struct group {
     uint64_t id;
     const struct entry *place; /* NULL for GROUP_WAITING */
     enum group_kind kind;
-    uint32_t count;       /* members; for GROUP_WAITING all tickets of the party */
+    uint32_t count;       /* members; for GROUP_WAITING all tickets of the lock owner */
     uint64_t search;      /* the last search for cycles that came by */
     struct ticket *first; /* linked by scope->next[kind] */
 };
@@ -47,7 +47,7 @@ struct group {
 /* What only some tickets have. */
 struct scope {
     uint64_t handle;
-    uint64_t party;
+    uint64_t lock_owner;
     uint64_t start, end; /* 0..BACKEND_RANGE_MAX unless FCNTL */
     uint64_t part;       /* tells the pieces of a split range apart, which share a fencing token */
     int64_t due;         /* while it waits: the claim's `due`, which starts anew with the grant */
@@ -151,9 +151,9 @@ static inline uint64_t lockspace_end(const struct ticket *t)
     return t->scope ? t->scope->end : BACKEND_RANGE_MAX;
 }
 
-static inline uint64_t lockspace_party(const struct ticket *t)
+static inline uint64_t lockspace_lock_owner(const struct ticket *t)
 {
-    return t->scope ? t->scope->party : 0;
+    return t->scope ? t->scope->lock_owner : 0;
 }
 
 /* ticket.c */
@@ -164,7 +164,7 @@ int lockspace_compare_tickets(const void *a, const void *b);
 struct ticket *lockspace_ticket_new(const struct backend_claim *claim);
 /* A copy with another range, to be joined; its fencing token is the same. */
 struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct ticket *t, uint64_t start, uint64_t end);
-/* Takes handle, party and range over from a claim; only while the ticket is not linked. */
+/* Takes handle, lock owner and range over from a claim; only while the ticket is not linked. */
 void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim);
 /* Frees the scope if nothing needs it. */
 void lockspace_trim_scope(struct ticket *t);
@@ -215,7 +215,7 @@ void lockspace_join(struct lockspace *space, struct ticket *t, bool held);
 void lockspace_leave(struct lockspace *space, struct ticket *t);
 /* Takes a ticket out without telling; frees it, and a sequence ticket's file. */
 void lockspace_finish(struct lockspace *space, struct ticket *t);
-/* Before and after a change to handle, party, range, kind or mode of a ticket that is in. */
+/* Before and after a change to handle, lock owner, range, kind or mode of a ticket that is in. */
 void lockspace_unlink(struct lockspace *space, struct ticket *t);
 void lockspace_link(struct lockspace *space, struct ticket *t);
 /* Whether counts suffice to judge `t`, which may not be in the queue yet: then
@@ -235,15 +235,15 @@ void lockspace_settle(struct lockspace *space, struct entry *place);
 
 /* range.c */
 
-/* How many ranges a party may hold and wait for on one lock: each change looks at all of them. */
+/* How many ranges a lock owner may hold and wait for on one lock: each change looks at all of them. */
 #define LOCKSPACE_RANGES_MAX 4096
-bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t party);
-/* Replaces what the party of `t`, which was granted, held of its range; true if something was. */
+bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t lock_owner);
+/* Replaces what the lock owner of `t`, which was granted, held of its range; true if something was. */
 bool lockspace_range_replace(struct lockspace *space, struct ticket *t);
-/* Takes a range from what a party holds; QUOTA if that would leave too many pieces. */
-enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t party,
+/* Takes a range from what a lock owner holds; QUOTA if that would leave too many pieces. */
+enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
                                          uint64_t start, uint64_t end);
-/* Whether waiting for what stands in the way of `t` would close a cycle of parties. */
+/* Whether waiting for what stands in the way of `t` would close a cycle of lock owners. */
 bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t);
 
 /* grant.c */

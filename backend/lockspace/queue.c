@@ -155,11 +155,11 @@ void lockspace_finish(struct lockspace *space, struct ticket *t)
     lockspace_ticket_free(&t->head);
 }
 
-/* A process that was forked has a party of its own on the handles it inherited. */
+/* A process that was forked has a lock owner of its own on the handles it inherited. */
 static bool queue_is_kin(const struct scope *x, const struct scope *y)
 {
-    bool handle = x->handle && x->handle == y->handle && !(x->party && y->party);
-    return handle || (x->party && x->party == y->party);
+    bool handle = x->handle && x->handle == y->handle && !(x->lock_owner && y->lock_owner);
+    return handle || (x->lock_owner && x->lock_owner == y->lock_owner);
 }
 
 bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b)
@@ -177,7 +177,7 @@ bool lockspace_conflict(const struct entry *place, const struct ticket *a, const
 static struct group *queue_kin_of(struct lockspace *space, const struct entry *place, const struct ticket *t,
                                   enum group_kind kind)
 {
-    uint64_t id = !t->scope ? 0 : kind == GROUP_HANDLE ? t->scope->handle : t->scope->party;
+    uint64_t id = !t->scope ? 0 : kind == GROUP_HANDLE ? t->scope->handle : t->scope->lock_owner;
     return id ? lockspace_group(space, kind, id, place) : NULL;
 }
 
@@ -191,7 +191,7 @@ bool lockspace_is_plain(struct lockspace *space, const struct entry *place, cons
         return true;
     }
     return !(q->partial && queue_is_partial(t)) && !queue_kin_of(space, place, t, GROUP_HANDLE) &&
-           !queue_kin_of(space, place, t, GROUP_PARTY);
+           !queue_kin_of(space, place, t, GROUP_LOCK_OWNER);
 }
 
 static struct ticket *queue_first_exclusive(const struct skiplist *list)
@@ -256,7 +256,7 @@ static struct ticket *queue_blocker_in_sequence(const struct entry *place, const
 static bool queue_outranks(struct lockspace *space, const struct entry *place, const struct ticket *t,
                            const struct ticket *waiter)
 {
-    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_PARTY; kind++) {
+    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_LOCK_OWNER; kind++) {
         struct group *group = queue_kin_of(space, place, t, kind);
         for (struct ticket *k = group ? group->first : NULL; k; k = k->scope->next[kind]) {
             if (k->head.held && k != t && queue_is_kin(k->scope, t->scope) && lockspace_conflict(place, k, waiter)) {

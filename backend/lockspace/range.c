@@ -1,21 +1,21 @@
-/* range: what a party holds and waits for.
+/* range: what a lock owner holds and waits for.
  *
- * The ranges that a party holds on a lock never overlap, and neighbours of the
+ * The ranges that a lock owner holds on a lock never overlap, and neighbours of the
  * same mode are one ticket, as POSIX record locks are (fcntl(2)); only FCNTL
  * tickets take part in that.
  */
 #include "backend/lockspace/private.h"
 
-/* The FCNTL tickets that a party holds on a lock and that overlap start..end, or
+/* The FCNTL tickets that a lock owner holds on a lock and that overlap start..end, or
  * that only touch it; but not `except`. */
-static GPtrArray *range_held(struct lockspace *space, const struct entry *place, uint64_t party, uint64_t start,
+static GPtrArray *range_held(struct lockspace *space, const struct entry *place, uint64_t lock_owner, uint64_t start,
                              uint64_t end, const struct ticket *except)
 {
     GPtrArray *found = g_ptr_array_new();
     uint64_t from = start == 0 ? 0 : start - 1;
     uint64_t to = end == BACKEND_RANGE_MAX ? end : end + 1;
-    struct group *g = lockspace_group(space, GROUP_PARTY, party, place);
-    for (struct ticket *t = g ? g->first : NULL; t; t = t->scope->next[GROUP_PARTY]) {
+    struct group *g = lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place);
+    for (struct ticket *t = g ? g->first : NULL; t; t = t->scope->next[GROUP_LOCK_OWNER]) {
         if (t != except && t->head.held && t->head.kind == BACKEND_FCNTL && t->scope->start <= to &&
             t->scope->end >= from) {
             g_ptr_array_add(found, t);
@@ -24,9 +24,9 @@ static GPtrArray *range_held(struct lockspace *space, const struct entry *place,
     return found;
 }
 
-bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t party)
+bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t lock_owner)
 {
-    const struct group *g = party ? lockspace_group(space, GROUP_PARTY, party, place) : NULL;
+    const struct group *g = lock_owner ? lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place) : NULL;
     return !g || g->count < LOCKSPACE_RANGES_MAX;
 }
 
@@ -70,13 +70,13 @@ static void range_carve(struct lockspace *space, struct ticket *t, uint64_t star
 bool lockspace_range_replace(struct lockspace *space, struct ticket *t)
 {
     struct entry *place = lockspace_place(t);
-    if (t->head.kind != BACKEND_FCNTL || !lockspace_party(t) || place->type == ENTRY_DIRECTORY) {
+    if (t->head.kind != BACKEND_FCNTL || !lockspace_lock_owner(t) || place->type == ENTRY_DIRECTORY) {
         return false;
     }
     uint64_t start = t->scope->start, end = t->scope->end;
     uint64_t from = start, to = end;
     bool replaced = false;
-    GPtrArray *ranges = range_held(space, place, t->scope->party, start, end, t);
+    GPtrArray *ranges = range_held(space, place, t->scope->lock_owner, start, end, t);
     for (guint i = 0; i < ranges->len; i++) {
         struct ticket *other = ranges->pdata[i];
         if (other->head.mode == t->head.mode) {
@@ -96,11 +96,11 @@ bool lockspace_range_replace(struct lockspace *space, struct ticket *t)
     return replaced;
 }
 
-enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t party,
+enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
                                          uint64_t start, uint64_t end)
 {
-    GPtrArray *ranges = range_held(space, place, party, start, end, NULL);
-    if (ranges->len == 1 && !lockspace_range_may_grow(space, place, party)) {
+    GPtrArray *ranges = range_held(space, place, lock_owner, start, end, NULL);
+    if (ranges->len == 1 && !lockspace_range_may_grow(space, place, lock_owner)) {
         const struct ticket *t = ranges->pdata[0];
         if (t->scope->start < start && t->scope->end > end) {
             g_ptr_array_free(ranges, TRUE);
@@ -126,10 +126,10 @@ static void range_follow(struct lockspace *space, GPtrArray *open, struct ticket
     }
 }
 
-/* What a party holds it may keep for as long as anything for which it waits. */
-static void range_follow_party(struct lockspace *space, GPtrArray *open, uint64_t party)
+/* What a lock owner holds it may keep for as long as anything for which it waits. */
+static void range_follow_lock_owner(struct lockspace *space, GPtrArray *open, uint64_t lock_owner)
 {
-    struct group *g = lockspace_group(space, GROUP_WAITING, party, NULL);
+    struct group *g = lockspace_group(space, GROUP_WAITING, lock_owner, NULL);
     if (g->search != space->search) {
         g->search = space->search;
         for (struct ticket *t = g->first; t; t = t->scope->next[GROUP_WAITING]) {
@@ -139,12 +139,12 @@ static void range_follow_party(struct lockspace *space, GPtrArray *open, uint64_
 }
 
 /* Follows, breadth first, what stands in the way of what stands in the way.
- * Tickets without a party end the search: nobody knows for what else their
- * holder waits.  Another ticket of the same party that only waits closes no
+ * Tickets without a lock owner end the search: nobody knows for what else their
+ * holder waits.  Another ticket of the same lock owner that only waits closes no
  * cycle: it is another thread's. */
 bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
 {
-    uint64_t self = lockspace_party(t);
+    uint64_t self = lockspace_lock_owner(t);
     if (t->head.kind != BACKEND_FCNTL || !self || !lockspace_group(space, GROUP_WAITING, self, NULL)) {
         return false; /* it holds nothing, so nobody waits for it */
     }
@@ -158,14 +158,14 @@ bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
         struct way way = {0};
         struct ticket *blocker;
         while (!found && budget > 0 && (blocker = lockspace_next_blocker(space, waiter->entry, waiter, &way))) {
-            uint64_t party = lockspace_party(blocker);
+            uint64_t lock_owner = lockspace_lock_owner(blocker);
             budget--;
-            if (party && !blocker->head.held) {
+            if (lock_owner && !blocker->head.held) {
                 range_follow(space, open, blocker);
-            } else if (party == self) {
+            } else if (lock_owner == self) {
                 found = true;
-            } else if (party) {
-                range_follow_party(space, open, party);
+            } else if (lock_owner) {
+                range_follow_lock_owner(space, open, lock_owner);
             }
         }
     }

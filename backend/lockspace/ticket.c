@@ -25,7 +25,7 @@ static void ticket_set_bytes(GBytes **bytes, GBytes *value)
 void lockspace_trim_scope(struct ticket *t)
 {
     const struct scope *s = t->scope;
-    if (s && !s->handle && !s->party && s->start == 0 && s->end == BACKEND_RANGE_MAX && !s->part &&
+    if (s && !s->handle && !s->lock_owner && s->start == 0 && s->end == BACKEND_RANGE_MAX && !s->part &&
         (t->head.held || !s->due)) {
         g_free(t->scope);
         t->scope = NULL;
@@ -39,7 +39,7 @@ void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim)
         t->scope = g_new0(struct scope, 1);
     }
     t->scope->handle = claim->handle;
-    t->scope->party = claim->party;
+    t->scope->lock_owner = claim->lock_owner;
     t->scope->start = ranged ? claim->start : 0;
     t->scope->end = ranged ? claim->end : BACKEND_RANGE_MAX;
     t->scope->due = 0;
@@ -103,9 +103,9 @@ bool lockspace_ticket_sequence(const struct backend_ticket *ticket)
     return entry->type == ENTRY_SEQUENCE || entry->type == ENTRY_ENDED_SEQUENCE;
 }
 
-uint64_t lockspace_ticket_party(const struct backend_ticket *ticket)
+uint64_t lockspace_ticket_lock_owner(const struct backend_ticket *ticket)
 {
-    return lockspace_party((const struct ticket *)ticket);
+    return lockspace_lock_owner((const struct ticket *)ticket);
 }
 
 void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change)

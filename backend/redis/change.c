@@ -37,7 +37,7 @@ static void send_release_range(struct remote_op *op, int64_t timeout)
     redis_call_lock(&call, redis_of(op), REDIS_RELEASE_RANGE, op->name, false, NULL);
     redis_call_leaf(&call, op->name, false);
     redis_call_text(&call, redis_of(op)->mount);
-    redis_call_unsigned(&call, op->claim.party);
+    redis_call_unsigned(&call, op->claim.lock_owner);
     redis_call_offset(&call, op->claim.start);
     redis_call_offset(&call, op->claim.end);
     redis_call_send(&call, timeout, on_range_released, op);
@@ -67,7 +67,7 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
         op->done = NULL;
         op->ttl = 0;
         /* what was forgotten here; unless its party has asked for more since, which may be the same to the server */
-        if (ttl > 0 && !has_party(r, op->name, op->claim.party))
+        if (ttl > 0 && !has_party(r, op->name, op->claim.lock_owner))
             send_release_range(op, ttl);
         else
             remote_op_free(op);
@@ -77,7 +77,7 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
         struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
         const char *left = redis_text(answer->reply, i + 1);
 
-        if (t && (t->state != REMOTE_HELD || t->party != op->claim.party || strcmp(t->place->name, op->name) != 0))
+        if (t && (t->state != REMOTE_HELD || t->party != op->claim.lock_owner || strcmp(t->place->name, op->name) != 0))
             continue; /* not one of those that were asked about */
         if (t && *left)
             remote_ticket_segments(t, left);
@@ -96,7 +96,7 @@ void redis_release_range(struct backend *b, const char *name, uint64_t party, ui
     struct remote_ticket *t, *next;
 
     op->name = g_strdup(name);
-    op->claim = (struct backend_claim){.party = party, .start = start, .end = end};
+    op->claim = (struct backend_claim){.lock_owner = party, .start = start, .end = end};
     send_release_range(op, 0);
     for (t = place && start == 0 && end == BACKEND_RANGE_MAX ? LIST_FIRST(&place->tickets) : NULL; t; t = next) {
         next = LIST_NEXT(t, link);
@@ -133,11 +133,11 @@ void redis_send_convert(struct remote_op *op, struct remote_ticket *t, int64_t t
     redis_call_number(&call, (int64_t)claim->kind);
     redis_call_number(&call, (int64_t)claim->mode);
     redis_call_unsigned(&call, claim->handle);
-    redis_call_unsigned(&call, claim->party);
+    redis_call_unsigned(&call, claim->lock_owner);
     redis_call_offset(&call, claim->start);
     redis_call_offset(&call, claim->end);
     redis_call_number(&call, claim->ttl);
-    redis_call_text(&call, remote_ticket_has_kin(t, claim->handle, claim->party) ? "1" : "0");
+    redis_call_text(&call, remote_ticket_has_kin(t, claim->handle, claim->lock_owner) ? "1" : "0");
     redis_call_number(&call, remote_ticket_liveness(t, claim->ttl));
     add_change(&call, &op->change);
     redis_call_send(&call, timeout, on_converted, op);

@@ -50,7 +50,7 @@ static void send_convert(struct remote_op *op, struct remote_ticket *t, const st
     note_change(op, &c);
     op->claim = *claim;
     op->claim.meta = op->claim.content = NULL;
-    op->claim.party = claim->kind == BACKEND_FCNTL ? claim->party : 0;
+    op->claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     op->r->store->convert(op, t, timeout);
 }
 
@@ -65,7 +65,7 @@ static void convert_back(struct remote *r, struct remote_ticket *t)
         .kind = (enum backend_kind)t->head.kind,
         .mode = (enum backend_mode)t->head.mode,
         .handle = t->handle,
-        .party = t->party,
+        .lock_owner = t->party,
         .start = t->start,
         .end = t->end,
         .ttl = t->head.ttl,
@@ -103,7 +103,7 @@ void remote_converted(struct remote_op *op, enum backend_result result, bool unk
         t->head.mode = (uint8_t)op->claim.mode;
         t->head.ttl = op->claim.ttl;
         t->handle = op->claim.handle;
-        t->party = op->claim.party;
+        t->party = op->claim.lock_owner;
         t->start = op->claim.start;
         t->end = op->claim.end;
         t->due_after = op->claim.due;
@@ -126,7 +126,7 @@ void remote_convert(struct backend *b, struct backend_ticket *ticket, const stru
 {
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
-    bool by_party = claim->kind == BACKEND_FCNTL && claim->party;
+    bool by_party = claim->kind == BACKEND_FCNTL && claim->lock_owner;
 
     if (has_ended(t) || (by_party && claim->start > claim->end)) {
         done(arg, has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);

@@ -137,7 +137,7 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
         .deadline = CLOCK_NEVER,
     };
     t->handle = claim->handle;
-    t->party = claim->kind == BACKEND_FCNTL ? claim->party : 0;
+    t->party = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     t->start = claim->start;
     t->end = claim->end;
     t->due_after = claim->due;

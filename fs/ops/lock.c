@@ -48,7 +48,7 @@ static void lock_claim(struct request *r, struct hold *hold, enum backend_kind k
     claim->mode = r->lock.mode;
     claim->wait = r->blocks;
     claim->handle = r->handle->id;
-    claim->party = r->lock.party;
+    claim->lock_owner = r->lock.party;
     claim->start = r->lock.start;
     claim->end = r->lock.end;
 }
@@ -432,7 +432,7 @@ void lock_get(struct request *r, const struct flock *lock)
         return;
     }
     claim.mode = r->lock.mode;
-    claim.party = r->lock.party;
+    claim.lock_owner = r->lock.party;
     claim.start = r->lock.start;
     claim.end = r->lock.end;
     if (request_path(r, path)) {

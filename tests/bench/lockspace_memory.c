@@ -117,15 +117,15 @@ static void measure_hand_over(unsigned waiters, enum backend_kind kind, bool seq
     int64_t start = nanoseconds();
     for (unsigned i = 0; i < waiters; i++) {
         claim.handle = i + 1;
-        claim.party = kind == BACKEND_FCNTL ? i + 1 : 0;
+        claim.lock_owner = kind == BACKEND_FCNTL ? i + 1 : 0;
         g_queue_push_tail(&tickets, take(space, 0, name, &claim));
     }
     int64_t queueing = (nanoseconds() - start) / waiters;
     start = nanoseconds();
     for (unsigned i = 0; i < ROUNDS; i++) {
         lockspace_release(space, i / 100, g_queue_pop_head(&tickets));
-        claim.handle = claim.party = waiters + i + 1;
-        claim.party = kind == BACKEND_FCNTL ? claim.party : 0;
+        claim.handle = claim.lock_owner = waiters + i + 1;
+        claim.lock_owner = kind == BACKEND_FCNTL ? claim.lock_owner : 0;
         g_queue_push_tail(&tickets, take(space, i / 100, name, &claim));
     }
     printf("%s, %5u tickets: queueing %4" PRId64 " ns, hand-over and queueing %4" PRId64 " ns\n", what, waiters,

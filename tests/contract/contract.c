@@ -309,11 +309,11 @@ enum backend_result contract_set_directory(const char *name, const struct backen
     return wait_done(&answer);
 }
 
-enum backend_result contract_release_range(const char *name, uint64_t party, uint64_t start, uint64_t end)
+enum backend_result contract_release_range(const char *name, uint64_t lock_owner, uint64_t start, uint64_t end)
 {
     struct answer answer = {0};
 
-    backend_release_range(contract_backend, name, party, start, end, on_done, &answer);
+    backend_release_range(contract_backend, name, lock_owner, start, end, on_done, &answer);
     return wait_done(&answer);
 }
 

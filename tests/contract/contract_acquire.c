@@ -40,13 +40,13 @@ START_TEST(every_kind_excludes_every_kind)
         struct backend_ticket *ticket;
 
         claim.end = BACKEND_RANGE_MAX;
-        claim.party = kinds[i] == BACKEND_FCNTL ? 1 : 0;
+        claim.lock_owner = kinds[i] == BACKEND_FCNTL ? 1 : 0;
         ticket = contract_acquire("a", &claim).ticket;
         ck_assert_ptr_nonnull(ticket);
         for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
             claim = contract_claim(kinds[k], &other);
             claim.end = BACKEND_RANGE_MAX;
-            claim.party = kinds[k] == BACKEND_FCNTL ? 2 : 0;
+            claim.lock_owner = kinds[k] == BACKEND_FCNTL ? 2 : 0;
             ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_BUSY);
         }
         ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
@@ -121,7 +121,7 @@ START_TEST(tickets_of_one_handle_do_not_exclude_each_other)
     ck_assert_ptr_nonnull(ticket);
     claim = contract_claim(BACKEND_FCNTL, &log[1]);
     claim.handle = 7;
-    claim.party = 8;
+    claim.lock_owner = 8;
     claim.end = BACKEND_RANGE_MAX;
     ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
     claim = contract_claim(BACKEND_FLOCK, &other);
@@ -138,12 +138,12 @@ START_TEST(two_parties_on_one_handle_exclude_each_other)
     struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log[0]);
 
     claim.handle = 7;
-    claim.party = 8;
+    claim.lock_owner = 8;
     claim.end = 9;
     ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
     claim = contract_claim(BACKEND_FCNTL, &log[1]);
     claim.handle = 7;
-    claim.party = 9;
+    claim.lock_owner = 9;
     claim.end = 9;
     ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_BUSY);
     claim.start = 10;

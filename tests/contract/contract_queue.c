@@ -1,4 +1,4 @@
-/* contract_queue: byte ranges of parties, and directories of sequence tickets. */
+/* contract_queue: byte ranges of lock owners, and directories of sequence tickets. */
 #include "tests/contract/contract.h"
 
 #include <string.h>
@@ -10,24 +10,24 @@ static bool can(enum backend_feature feature)
     return contract_backend->features & (unsigned)feature;
 }
 
-static struct backend_claim range(struct contract_log *log, uint64_t party, uint64_t start, uint64_t end)
+static struct backend_claim range(struct contract_log *log, uint64_t lock_owner, uint64_t start, uint64_t end)
 {
     struct backend_claim claim = contract_claim(BACKEND_FCNTL, log);
 
-    claim.party = party;
+    claim.lock_owner = lock_owner;
     claim.start = start;
     claim.end = end;
     return claim;
 }
 
-static enum backend_result lock_range(struct contract_log *log, uint64_t party, uint64_t start, uint64_t end)
+static enum backend_result lock_range(struct contract_log *log, uint64_t lock_owner, uint64_t start, uint64_t end)
 {
-    struct backend_claim claim = range(log, party, start, end);
+    struct backend_claim claim = range(log, lock_owner, start, end);
 
     return contract_acquire("a", &claim).result;
 }
 
-/* The party that holds a byte, of two whose logs these are; 0: none. */
+/* The lock owner that holds a byte, of two whose logs these are; 0: none. */
 static uint64_t party_at(uint64_t byte, struct contract_log *first)
 {
     struct backend_claim claim = range(NULL, 99, byte, byte);

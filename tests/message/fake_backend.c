@@ -203,18 +203,18 @@ static void fake_release(struct backend *b, struct backend_ticket *head, backend
         }
     }
     if (ticket->absorbed) {
-        fake_store_carve(fake, ticket->name, ticket->party, ticket->start, ticket->end, NULL);
+        fake_store_carve(fake, ticket->name, ticket->lock_owner, ticket->start, ticket->end, NULL);
     }
     fake_store_free_ticket(fake, ticket);
     fake_store_settle(fake);
     fake_submit(fake, &(struct fake_pending){.call = FAKE_RELEASE, .done = done, .arg = arg});
 }
 
-static void fake_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
+static void fake_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
                                backend_done *done, void *arg)
 {
     struct fake_backend *fake = fake_of(b);
-    fake_store_carve(fake, name, party, start, end, NULL);
+    fake_store_carve(fake, name, lock_owner, start, end, NULL);
     fake_store_settle(fake);
     fake_submit(fake, &(struct fake_pending){.call = FAKE_RELEASE_RANGE, .done = done, .arg = arg});
 }

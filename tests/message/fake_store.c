@@ -76,8 +76,8 @@ static bool fake_same_queue(const struct fake_ticket *a, const struct fake_ticke
 
 static bool fake_is_kin(const struct fake_ticket *a, const struct fake_ticket *b)
 {
-    bool handle = a->handle && a->handle == b->handle && !(a->party && b->party);
-    return a->mount == b->mount && (handle || (a->party && a->party == b->party));
+    bool handle = a->handle && a->handle == b->handle && !(a->lock_owner && b->lock_owner);
+    return a->mount == b->mount && (handle || (a->lock_owner && a->lock_owner == b->lock_owner));
 }
 
 static bool fake_conflicts(const struct fake_ticket *a, const struct fake_ticket *b)
@@ -172,7 +172,7 @@ static struct fake_ticket *fake_piece(struct fake_backend *fake, const struct fa
     return piece;
 }
 
-/* Its party has replaced it or given it back.  A grant that is not told yet still
+/* Its lock owner has replaced it or given it back.  A grant that is not told yet still
  * is, as a request waits for it. */
 static void fake_drop(struct fake_backend *fake, struct fake_ticket *ticket)
 {
@@ -195,14 +195,14 @@ static void fake_drop(struct fake_backend *fake, struct fake_ticket *ticket)
     }
 }
 
-/* Takes a range from what a party holds. */
-void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t party, uint64_t start, uint64_t end,
+/* Takes a range from what a lock owner holds. */
+void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
                       const struct fake_ticket *but)
 {
     for (guint i = fake->store->tickets->len; i-- > 0;) {
         struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         if (t == but || t->mount != fake || t->head.kind != BACKEND_FCNTL || !t->head.held || t->absorbed ||
-            t->party != party || strcmp(t->name, name) != 0 || t->start > end || t->end < start) {
+            t->lock_owner != lock_owner || strcmp(t->name, name) != 0 || t->start > end || t->end < start) {
             continue;
         }
         if (t->ended) {
@@ -228,7 +228,7 @@ static void fake_grant(struct fake_backend *fake, struct fake_ticket *ticket)
     ticket->head.deadline = *fake->now + ticket->head.ttl;
     ticket->due = ticket->due_after ? *fake->now + ticket->due_after : CLOCK_NEVER;
     if (ticket->head.kind == BACKEND_FCNTL) {
-        fake_store_carve(ticket->mount, ticket->name, ticket->party, ticket->start, ticket->end, ticket);
+        fake_store_carve(ticket->mount, ticket->name, ticket->lock_owner, ticket->start, ticket->end, ticket);
     }
 }
 
@@ -347,7 +347,7 @@ void fake_store_test(struct fake_backend *fake, struct fake_pending *p)
     struct fake_ticket asked = {.mount = fake,
                                 .name = p->name,
                                 .handle = p->claim.handle,
-                                .party = p->claim.party,
+                                .lock_owner = p->claim.lock_owner,
                                 .start = p->claim.start,
                                 .end = p->claim.end};
     asked.head.kind = (uint8_t)p->claim.kind;
@@ -378,7 +378,7 @@ static void fake_take(struct fake_backend *fake, struct fake_ticket *t, const st
     t->due_after = claim->due;
     t->due = claim->due ? *fake->now + claim->due : CLOCK_NEVER;
     t->handle = claim->handle;
-    t->party = claim->party;
+    t->lock_owner = claim->lock_owner;
     t->start = claim->kind == BACKEND_FCNTL ? claim->start : 0;
     t->end = claim->kind == BACKEND_FCNTL ? claim->end : BACKEND_RANGE_MAX;
     if (claim->meta) {
@@ -458,7 +458,7 @@ enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ti
                                .name = t->name,
                                .sequence = t->sequence,
                                .handle = claim->handle,
-                               .party = claim->party,
+                               .lock_owner = claim->lock_owner,
                                .start = claim->start,
                                .end = claim->end};
     wish.head.kind = (uint8_t)claim->kind;

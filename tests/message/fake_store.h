@@ -11,8 +11,8 @@ struct fake_ticket {
     bool sequence;
     bool asked;    /* its acquire has not been carried out yet */
     bool ended;    /* `ended` is still to be told */
-    bool absorbed; /* by its party's next claim, but its grant is still to be told */
-    uint64_t handle, party, start, end;
+    bool absorbed; /* by its lock owner's next claim, but its grant is still to be told */
+    uint64_t handle, lock_owner, start, end;
     clock_ms due;      /* CLOCK_NEVER: none */
     int64_t due_after; /* the grant */
     GBytes *meta, *content;
@@ -79,7 +79,7 @@ void fake_store_replace(GBytes **place, GBytes *bytes);
 void fake_store_tell(struct fake_backend *fake, enum fake_event_type type, struct fake_ticket *ticket,
                      enum backend_end why);
 void fake_store_free_ticket(struct fake_backend *fake, struct fake_ticket *ticket);
-void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t party, uint64_t start, uint64_t end,
+void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
                       const struct fake_ticket *but);
 void fake_store_settle(struct fake_backend *fake);
 /* Ends it; fake_store_settle grants what has become free. */

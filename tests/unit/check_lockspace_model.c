@@ -102,7 +102,7 @@ static struct backend_claim claim_of(const struct model_ticket *t, bool wait)
                                   .mode = t->mode,
                                   .wait = wait,
                                   .handle = t->handle,
-                                  .party = t->party,
+                                  .lock_owner = t->lock_owner,
                                   .start = t->first,
                                   .end = last_byte(t->last),
                                   .ttl = t->ttl,
@@ -119,8 +119,8 @@ static struct model_ticket random_wish(struct world *w, bool ranges)
     t.due_after = pick(w, 3) ? 1 + pick(w, 40) : 0;
     if (ranges && pick(w, 2)) {
         t.kind = BACKEND_FCNTL;
-        t.party = pick(w, MODEL_PARTIES);
-        t.handle = pick(w, 3) ? 0 : t.party;
+        t.lock_owner = pick(w, MODEL_LOCK_OWNERS);
+        t.handle = pick(w, 3) ? 0 : t.lock_owner;
         t.first = pick(w, 3) ? pick(w, MODEL_CELLS) : 0;
         t.last = pick(w, 3) ? t.first + pick(w, MODEL_CELLS - t.first) : MODEL_CELLS - 1;
     }
@@ -160,7 +160,7 @@ static void do_acquire(struct world *w, bool ranges)
         ck_assert_uint_eq(holder.fence, blocker.t.fence);
     }
     if (result == BACKEND_OK) {
-        /* by replacing what its party held it may have let others hold: those came after it */
+        /* by replacing what its lock owner held it may have let others hold: those came after it */
         ck_assert_uint_gt(ticket->fence, before);
         w->highest[wish.lock] = MAX(w->highest[wish.lock], ticket->fence);
     }
@@ -181,10 +181,10 @@ static void do_release(struct world *w)
 
 static void do_release_range(struct world *w)
 {
-    unsigned lock = pick(w, MODEL_LOCKS), party = 1 + pick(w, MODEL_PARTIES - 1);
+    unsigned lock = pick(w, MODEL_LOCKS), lock_owner = 1 + pick(w, MODEL_LOCK_OWNERS - 1);
     unsigned first = pick(w, MODEL_CELLS), last = first + pick(w, MODEL_CELLS - first);
-    lock_model_release_range(w->model, lock, party, first, last);
-    ck_assert_int_eq(lockspace_release_range(w->space, w->model->now, names[lock], party, first, last_byte(last)),
+    lock_model_release_range(w->model, lock, lock_owner, first, last);
+    ck_assert_int_eq(lockspace_release_range(w->space, w->model->now, names[lock], lock_owner, first, last_byte(last)),
                      BACKEND_OK);
 }
 
@@ -216,7 +216,7 @@ static void do_revoke(struct world *w)
 {
     unsigned lock = pick(w, MODEL_LOCKS);
     uint64_t fence = 0;
-    struct model_view views[MODEL_TICKETS + MODEL_PARTIES * MODEL_CELLS];
+    struct model_view views[MODEL_TICKETS + MODEL_LOCK_OWNERS * MODEL_CELLS];
     unsigned holders = lock_model_views(w->model, lock, true, views);
     if (pick(w, 4)) {
         fence = holders > 0 && pick(w, 4) ? views[pick(w, holders)].t.fence : 1 + pick(w, 1000);
@@ -267,7 +267,7 @@ static void assert_ticket(const struct model_ticket *t)
 static void assert_bytes(struct world *w, unsigned lock)
 {
     for (unsigned i = 0; i < 2 * MODEL_CELLS; i++) {
-        struct model_ticket probe = {.lock = lock, .kind = BACKEND_FCNTL, .party = i % 7 ? STRANGER : 1 + i / 7};
+        struct model_ticket probe = {.lock = lock, .kind = BACKEND_FCNTL, .lock_owner = i % 7 ? STRANGER : 1 + i / 7};
         struct model_view blocker = {.origin = NULL};
         struct backend_info info;
         probe.mode = i % 2 ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
@@ -288,7 +288,7 @@ static void assert_bytes(struct world *w, unsigned lock)
 
 static void assert_agree(struct world *w, unsigned step)
 {
-    struct model_view views[MODEL_TICKETS + MODEL_PARTIES * MODEL_CELLS];
+    struct model_view views[MODEL_TICKETS + MODEL_LOCK_OWNERS * MODEL_CELLS];
     uint64_t held = 0;
     ck_assert_msg(strcmp(w->log->str, w->model->log->str) == 0, "step %u: events are '%s', not '%s'", step, w->log->str,
                   w->model->log->str);

@@ -71,7 +71,7 @@ END_TEST
 
 START_TEST(what_kin_is_granted_can_move_a_waiter_past_another)
 {
-    /* B waits for both; C is only behind B, and passes it once its own party holds what B waits for */
+    /* B waits for both; C is only behind B, and passes it once its own lock owner holds what B waits for */
     lock_world_hold(w, "a", lock_world_range("H", BACKEND_EXCLUSIVE, 1, 50, 59));
     lock_world_wait(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 2, 50, 59));
     lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 3, 0, 99));
@@ -139,7 +139,7 @@ START_TEST(flocks_are_not_searched_for_deadlocks)
 }
 END_TEST
 
-/* What a party holds, asked byte by byte: x exclusive, s shared, . nothing. */
+/* What a lock owner holds, asked byte by byte: x exclusive, s shared, . nothing. */
 static const char *bytes_held(const char *name, unsigned count)
 {
     static char text[64];

@@ -22,7 +22,7 @@ static struct backend_claim range(uint64_t party, uint64_t start, uint64_t end)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
 
-    claim.party = party;
+    claim.lock_owner = party;
     claim.start = start;
     claim.end = end;
     claim.wait = true;

@@ -161,7 +161,7 @@ START_TEST(unlocking_of_unknown_outcome_is_done_when_the_server_is_back)
     struct hosts_done done = {0};
     struct told *waiter;
 
-    claim.party = 1;
+    claim.lock_owner = 1;
     claim.end = BACKEND_RANGE_MAX;
     ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
     waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);

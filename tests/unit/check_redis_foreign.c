@@ -372,7 +372,7 @@ START_TEST(question_finds_out_what_is_lost_before_it_is_answered)
     struct backend_claim claim = hosts_claim(kinds[_i % 3], HOSTS_LONG);
     struct told *holder, *other = hosts_get(0, "M", HOSTS_LONG);
 
-    claim.party = claim.kind == BACKEND_FCNTL;
+    claim.lock_owner = claim.kind == BACKEND_FCNTL;
     claim.handle = 7;
     holder = hosts_acquire(0, "L", &claim);
     ck_assert_int_eq(holder->result, BACKEND_OK);

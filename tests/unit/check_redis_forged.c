@@ -409,7 +409,7 @@ static void take(struct told **slot)
     claim.wait = dice(2);
     claim.handle = dice(3);
     if (claim.kind == BACKEND_FCNTL) {
-        claim.party = 1 + dice(PARTIES);
+        claim.lock_owner = 1 + dice(PARTIES);
         claim.handle = 0;
         claim.start = dice(10);
         claim.end = claim.start + dice(10);
@@ -477,7 +477,7 @@ static void ask_something(void)
     struct backend_directory directory = {.width = 1 + dice(3), .delay = dice(2)};
     const char *name = names[dice(NAMES)];
 
-    claim.party = 1 + dice(PARTIES);
+    claim.lock_owner = 1 + dice(PARTIES);
     open_calls++;
     switch (dice(8)) {
     case 0:
@@ -493,10 +493,10 @@ static void ask_something(void)
         backend_set_directory(b, dice(2) ? "d" : "", &directory, on_done, NULL);
         break;
     case 4:
-        backend_release_range(b, name, claim.party, dice(8), 8 + dice(8), on_done, NULL);
+        backend_release_range(b, name, claim.lock_owner, dice(8), 8 + dice(8), on_done, NULL);
         break;
     case 5:
-        backend_release_range(b, name, claim.party, 0, BACKEND_RANGE_MAX, on_done, NULL);
+        backend_release_range(b, name, claim.lock_owner, 0, BACKEND_RANGE_MAX, on_done, NULL);
         break;
     default:
         backend_stat(b, dice(8) ? name : "s-0000000000", on_any_known, NULL);

@@ -311,7 +311,7 @@ static void lock_range(void)
     struct backend_claim claim = {.user = party,
                                   .kind = BACKEND_FCNTL,
                                   .mode = (enum backend_mode)dice(2),
-                                  .party = at + 1,
+                                  .lock_owner = at + 1,
                                   .start = from,
                                   .end = dice(4) ? to : BACKEND_RANGE_MAX,
                                   .wait = mount == 0 && dice(2),

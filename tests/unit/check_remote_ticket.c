@@ -25,7 +25,7 @@ static void teardown(void)
 static struct remote_ticket *add(unsigned lock, uint64_t party, bool holds)
 {
     struct backend_claim claim = {
-        .kind = BACKEND_FCNTL, .party = party, .end = BACKEND_RANGE_MAX, .ttl = 60000, .wait = true};
+        .kind = BACKEND_FCNTL, .lock_owner = party, .end = BACKEND_RANGE_MAX, .ttl = 60000, .wait = true};
     char name[16];
     struct remote_ticket *t;
 

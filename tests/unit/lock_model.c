@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { VIEWS = MODEL_TICKETS + MODEL_PARTIES * MODEL_CELLS };
+enum { VIEWS = MODEL_TICKETS + MODEL_LOCK_OWNERS * MODEL_CELLS };
 
 struct lock_model *lock_model_new(void)
 {
@@ -34,10 +34,10 @@ static bool same_ticket(const struct model_ticket *a, const struct model_ticket 
 }
 
 /* The runs of equal cells, as tickets. */
-static unsigned runs(const struct lock_model *m, unsigned lock, unsigned party, struct model_view *views)
+static unsigned runs(const struct lock_model *m, unsigned lock, unsigned lock_owner, struct model_view *views)
 {
     unsigned count = 0;
-    const struct model_ticket *cells = m->cells[lock][party];
+    const struct model_ticket *cells = m->cells[lock][lock_owner];
     for (unsigned i = 0; i < MODEL_CELLS; i++) {
         if (!cells[i].used) {
             continue;
@@ -62,8 +62,8 @@ unsigned lock_model_views(const struct lock_model *m, unsigned lock, bool held, 
             views[count++] = (struct model_view){.t = *t, .origin = (struct model_ticket *)t};
         }
     }
-    for (unsigned party = 1; held && party < MODEL_PARTIES; party++) {
-        count += runs(m, lock, party, views + count);
+    for (unsigned lock_owner = 1; held && lock_owner < MODEL_LOCK_OWNERS; lock_owner++) {
+        count += runs(m, lock, lock_owner, views + count);
     }
     qsort(views, count, sizeof(*views), compare_views);
     return count;
@@ -71,8 +71,8 @@ unsigned lock_model_views(const struct lock_model *m, unsigned lock, bool held, 
 
 static bool kin(const struct model_ticket *a, const struct model_ticket *b)
 {
-    bool handle = a->handle && a->handle == b->handle && !(a->party && b->party);
-    return handle || (a->party && a->party == b->party);
+    bool handle = a->handle && a->handle == b->handle && !(a->lock_owner && b->lock_owner);
+    return handle || (a->lock_owner && a->lock_owner == b->lock_owner);
 }
 
 static bool conflict(const struct model_ticket *a, const struct model_ticket *b)
@@ -143,11 +143,11 @@ static void start_term(const struct lock_model *m, struct model_ticket *t)
 }
 
 /* Empties cells first..last; the right one of two pieces gets a part of its own. */
-static void clear_cells(struct lock_model *m, unsigned lock, uint64_t party, unsigned first, unsigned last)
+static void clear_cells(struct lock_model *m, unsigned lock, uint64_t lock_owner, unsigned first, unsigned last)
 {
-    struct model_ticket *cells = m->cells[lock][party];
+    struct model_ticket *cells = m->cells[lock][lock_owner];
     struct model_view views[MODEL_CELLS];
-    unsigned count = runs(m, lock, (unsigned)party, views);
+    unsigned count = runs(m, lock, (unsigned)lock_owner, views);
     for (unsigned i = 0; i < count; i++) {
         const struct model_ticket *run = &views[i].t;
         if (run->first < first && run->last > last) {
@@ -164,22 +164,22 @@ static void clear_cells(struct lock_model *m, unsigned lock, uint64_t party, uns
     }
 }
 
-/* What a party is granted: its cells become this, and so do neighbours of the same mode. */
+/* What a lock owner is granted: its cells become this, and so do neighbours of the same mode. */
 static void put_cells(struct lock_model *m, const struct model_ticket *t)
 {
-    struct model_ticket *cells = m->cells[t->lock][t->party];
+    struct model_ticket *cells = m->cells[t->lock][t->lock_owner];
     struct model_view views[MODEL_CELLS];
     unsigned first = t->first, last = t->last;
-    unsigned count = runs(m, t->lock, (unsigned)t->party, views);
+    unsigned count = runs(m, t->lock, (unsigned)t->lock_owner, views);
     for (unsigned i = 0; i < count; i++) {
         const struct model_ticket *run = &views[i].t;
         if (run->mode == t->mode && run->first <= t->last + 1 && run->last + 1 >= t->first) {
             first = MIN(first, run->first);
             last = MAX(last, run->last);
-            clear_cells(m, t->lock, t->party, run->first, run->last);
+            clear_cells(m, t->lock, t->lock_owner, run->first, run->last);
         }
     }
-    clear_cells(m, t->lock, t->party, t->first, t->last);
+    clear_cells(m, t->lock, t->lock_owner, t->first, t->last);
     for (unsigned c = first; c <= last; c++) {
         cells[c] = *t;
     }
@@ -192,7 +192,7 @@ static void end(struct lock_model *m, const struct model_view *v, enum backend_e
         v->origin->used = false;
     } else {
         for (unsigned c = v->t.first; c <= v->t.last; c++) {
-            m->cells[v->t.lock][v->t.party][c].used = false;
+            m->cells[v->t.lock][v->t.lock_owner][c].used = false;
         }
     }
 }
@@ -202,7 +202,7 @@ static void hold(struct lock_model *m, struct model_ticket *t)
     t->held = true;
     m->granted[t->lock] = MAX(m->granted[t->lock], t->fence);
     start_term(m, t);
-    if (t->kind == BACKEND_FCNTL && t->party) {
+    if (t->kind == BACKEND_FCNTL && t->lock_owner) {
         t->real = NULL;
         put_cells(m, t);
         t->used = false;
@@ -237,21 +237,22 @@ static void update(struct lock_model *m, unsigned lock)
 }
 
 /* Whether somebody in the way of `t` waits, along any number of others, for what
- * `party` holds.  `visited` are tickets; each is looked at once. */
-static bool reaches(const struct lock_model *m, const struct model_ticket *t, uint64_t party, bool *visited)
+ * `lock_owner` holds.  `visited` are tickets; each is looked at once. */
+static bool reaches(const struct lock_model *m, const struct model_ticket *t, uint64_t lock_owner, bool *visited)
 {
     struct model_view *found = g_new(struct model_view, VIEWS);
     unsigned count = blockers(m, t, found);
     bool reached = false;
     for (unsigned i = 0; i < count && !reached; i++) {
         const struct model_ticket *o = &found[i].t;
-        reached = o->held && o->party == party;
+        reached = o->held && o->lock_owner == lock_owner;
         for (unsigned k = 0; k < MODEL_TICKETS && !reached; k++) {
             const struct model_ticket *u = &m->tickets[k];
-            bool next = o->held ? u->used && !u->held && o->party && u->party == o->party : found[i].origin == u;
-            if (next && u->party && !visited[k]) {
+            bool next =
+                o->held ? u->used && !u->held && o->lock_owner && u->lock_owner == o->lock_owner : found[i].origin == u;
+            if (next && u->lock_owner && !visited[k]) {
                 visited[k] = true;
-                reached = reaches(m, u, party, visited);
+                reached = reaches(m, u, lock_owner, visited);
             }
         }
     }
@@ -279,7 +280,7 @@ enum backend_result lock_model_acquire(struct lock_model *m, const struct model_
     if (blocked && !wait) {
         return BACKEND_BUSY;
     }
-    if (blocked && t.party && reaches(m, &t, t.party, visited)) {
+    if (blocked && t.lock_owner && reaches(m, &t, t.lock_owner, visited)) {
         return BACKEND_DEADLOCK;
     }
     m->next_fence++;
@@ -313,9 +314,9 @@ void lock_model_release(struct lock_model *m, struct model_ticket *t)
     update(m, t->lock);
 }
 
-void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t party, unsigned first, unsigned last)
+void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t lock_owner, unsigned first, unsigned last)
 {
-    clear_cells(m, lock, party, first, last);
+    clear_cells(m, lock, lock_owner, first, last);
     update(m, lock);
 }
 
@@ -453,7 +454,7 @@ void lock_model_tick(struct lock_model *m)
             v.origin->due = CLOCK_NEVER;
         }
         for (unsigned c = v.t.first; !v.origin && c <= v.t.last; c++) {
-            m->cells[v.t.lock][v.t.party][c].due = CLOCK_NEVER;
+            m->cells[v.t.lock][v.t.lock_owner][c].due = CLOCK_NEVER;
         }
     }
 }

@@ -1,7 +1,7 @@
 /* lock_model: a naive lockspace to compare with.
  *
  * Keeps what is held and what waits in plain arrays and looks at all of it each
- * time; what a party holds of byte ranges is a map of bytes, as POSIX describes
+ * time; what a lock owner holds of byte ranges is a map of bytes, as POSIX describes
  * it.  Knows ordinary locks only, by number, and nothing of names, directories
  * or sequences.  Events are written to `log`, as "granted 7;" with the fencing
  * token, except `dropped`, whose order is not promised: they are counted.
@@ -12,7 +12,7 @@
 #include "backend/backend.h"
 
 /* The last cell stands for all bytes from there to BACKEND_RANGE_MAX. */
-enum { MODEL_LOCKS = 3, MODEL_PARTIES = 5, MODEL_CELLS = 12, MODEL_TICKETS = 200 };
+enum { MODEL_LOCKS = 3, MODEL_LOCK_OWNERS = 5, MODEL_CELLS = 12, MODEL_TICKETS = 200 };
 
 struct model_ticket {
     bool used;
@@ -21,7 +21,7 @@ struct model_ticket {
     enum backend_kind kind;
     enum backend_mode mode;
     uint64_t handle;
-    uint64_t party;
+    uint64_t lock_owner;
     unsigned first, last; /* cells */
     uint64_t fence;
     uint64_t part;
@@ -29,13 +29,14 @@ struct model_ticket {
     int64_t due_after;
     clock_ms deadline;
     clock_ms due;
-    struct backend_ticket *real; /* its counterpart; NULL for ranges that a party holds */
+    struct backend_ticket *real; /* its counterpart; NULL for ranges that a lock owner holds */
 };
 
 struct lock_model {
     struct model_ticket tickets[MODEL_TICKETS];
-    struct model_ticket cells[MODEL_LOCKS][MODEL_PARTIES][MODEL_CELLS]; /* one ticket has the same in all its cells */
-    uint64_t granted[MODEL_LOCKS];                                      /* highest token ever */
+    struct model_ticket cells[MODEL_LOCKS][MODEL_LOCK_OWNERS]
+                             [MODEL_CELLS]; /* one ticket has the same in all its cells */
+    uint64_t granted[MODEL_LOCKS];          /* highest token ever */
     uint64_t next_fence;
     uint64_t next_part;
     clock_ms now;
@@ -60,11 +61,11 @@ bool lock_model_blocker(const struct lock_model *m, const struct model_ticket *t
 /* The same as F_GETLK is told it: of those that hold the one with the lowest range. */
 bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker);
 
-/* `wanted` describes the claim; OK and QUEUED set *ret_ticket (NULL for a range that a party now holds). */
+/* `wanted` describes the claim; OK and QUEUED set *ret_ticket (NULL for a range that a lock owner now holds). */
 enum backend_result lock_model_acquire(struct lock_model *m, const struct model_ticket *wanted, bool wait,
                                        struct model_ticket **ret_ticket);
 void lock_model_release(struct lock_model *m, struct model_ticket *t);
-void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t party, unsigned first, unsigned last);
+void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t lock_owner, unsigned first, unsigned last);
 enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket *t, const struct model_ticket *wanted);
 void lock_model_renew(struct lock_model *m, struct model_ticket *t, int64_t ttl, int64_t due_after);
 enum backend_result lock_model_revoke(struct lock_model *m, unsigned lock, uint64_t fence);

@@ -59,12 +59,12 @@ struct backend_claim lock_world_claim(const char *who, enum backend_mode mode)
         .user = (void *)who, .kind = BACKEND_FLOCK, .mode = mode, .wait = true, .ttl = WORLD_TTL};
 }
 
-struct backend_claim lock_world_range(const char *who, enum backend_mode mode, uint64_t party, uint64_t start,
+struct backend_claim lock_world_range(const char *who, enum backend_mode mode, uint64_t lock_owner, uint64_t start,
                                       uint64_t end)
 {
     struct backend_claim claim = lock_world_claim(who, mode);
     claim.kind = BACKEND_FCNTL;
-    claim.party = party;
+    claim.lock_owner = lock_owner;
     claim.start = start;
     claim.end = end;
     return claim;

@@ -25,7 +25,7 @@ void lock_world_clear(struct lock_world *w);
 
 /* Claims of WORLD_TTL that wait, by `who`. */
 struct backend_claim lock_world_claim(const char *who, enum backend_mode mode);
-struct backend_claim lock_world_range(const char *who, enum backend_mode mode, uint64_t party, uint64_t start,
+struct backend_claim lock_world_range(const char *who, enum backend_mode mode, uint64_t lock_owner, uint64_t start,
                                       uint64_t end);
 struct backend_claim lock_world_sequence(const char *who, enum backend_mode mode);
 
