@@ -169,10 +169,11 @@ static void redis_status(struct backend *b, struct backend_status *status)
 {
     struct redis *r = (struct redis *)b;
     struct redis_conn_counts counts = redis_conn_counts(r->conn);
+    const char *why = redis_conn_error(r->conn);
 
-    status->away = !redis_conn_is_up(r->conn);
-    status->since = status->away ? r->down_since : counts.since;
-    status->why = status->away ? g_strdup(redis_conn_error(r->conn)) : NULL;
+    status->away = *why;
+    status->since = !status->away ? counts.since : counts.since ? counts.refused : r->down_since;
+    status->why = status->away ? g_strdup(why) : NULL;
     status->address = g_strdup(r->address);
     status->has_connections = true;
     status->round_trips = counts.requests;

@@ -351,6 +351,37 @@ START_TEST(server_that_became_a_replica_is_unreachable_until_it_is_none)
 }
 END_TEST
 
+static bool is_away(unsigned mount)
+{
+    struct backend_status status;
+    bool away;
+
+    backend_status(hosts_mount(mount), &status);
+    away = status.away && strstr(status.why, "NOREPLICAS");
+    ck_assert(away || !status.away);
+    backend_status_clear(&status);
+    return away;
+}
+
+START_TEST(server_with_too_few_replicas_is_away_until_it_has_them)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *asked;
+
+    hosts_until_up(1);
+    ck_assert(!is_away(1));
+    redis_server_do(hosts_server, "CONFIG SET min-replicas-to-write 1");
+    ck_assert_int_eq(hosts_acquire(1, "M", &lease)->result, BACKEND_UNREACHABLE);
+    ck_assert(is_away(1));
+    asked = hosts_ask(1, "M", &lease);
+    redis_server_do(hosts_server, "CONFIG SET min-replicas-to-write 0");
+    HOSTS_UNTIL(asked->answered);
+    ck_assert_int_eq(asked->result, BACKEND_OK);
+    HOSTS_UNTIL(!is_away(1));
+    hosts_release(asked);
+    ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
+}
+END_TEST
+
 START_TEST(server_that_has_forgotten_the_scripts_is_told_them_again)
 {
     struct told *holder = hosts_get(0, "L", 600), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
@@ -387,6 +418,7 @@ int main(void)
     tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
     tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);
     tcase_add_test(tcase, server_that_became_a_replica_is_unreachable_until_it_is_none);
+    tcase_add_test(tcase, server_with_too_few_replicas_is_away_until_it_has_them);
     tcase_add_test(tcase, server_that_has_forgotten_the_scripts_is_told_them_again);
     suite_add_tcase(suite, tcase);
     tcase_set_timeout(aof, 40);

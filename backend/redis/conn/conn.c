@@ -432,7 +432,7 @@ bool redis_conn_is_up(const struct redis_conn *conn)
 
 const char *redis_conn_error(const struct redis_conn *conn)
 {
-    return conn->error;
+    return redis_conn_is_away(conn) ? conn->error : "";
 }
 
 struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn)

@@ -107,7 +107,7 @@ void redis_conn_free(struct redis_conn *conn);
 void redis_conn_keep(struct redis_conn *conn, int more);
 
 bool redis_conn_is_up(const struct redis_conn *conn);
-/* Why it is not up, one line ("" if it is): for logs and errors. */
+/* Why it is not up, or what it has lately refused for the time being, one line; "" if it answers. */
 const char *redis_conn_error(const struct redis_conn *conn);
 
 /* Counters since the start, and since when it is up. */
@@ -115,15 +115,16 @@ struct redis_conn_counts {
     uint64_t requests;   /* sent, repetitions included */
     uint64_t reconnects; /* times it came up after the first */
     clock_ms since;      /* 0: it is down */
+    clock_ms refused;    /* of redis_conn_error, while it is up: since when */
 };
 struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
 
 /* A call of a script: EVALSHA, and EVAL when the server has lost it (NOSCRIPT).
  * `arguments` are KEYS then ARGV, by length, copied.  `timeout` in ms, all tries;
- * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, and READONLY (over a new
- * connection: the name may lead to another server by then) are tried again until
- * the time is up.  After WRONGTYPE the script `mend` is called with the same keys,
- * and this one once more.  Returns an id for redis_conn_forget, never 0. */
+ * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, NOREPLICAS, CLUSTERDOWN,
+ * MOVED, ASK, and READONLY (over a new connection: the name may lead to another
+ * server by then) are tried again until the time is up.  After WRONGTYPE the script `mend` is called with the same
+ * keys, and this one once more.  Returns an id for redis_conn_forget, never 0. */
 struct redis_argument {
     const char *data;
     size_t length;

@@ -72,13 +72,14 @@ struct redis_conn {
     struct ev_prepare work; /* fed, never started: runs after all other events of a turn */
 
     enum redis_conn_state state;
-    char error[REDIS_ERROR_SIZE];  /* why it is not up */
+    char error[REDIS_ERROR_SIZE];  /* why it is not up, or what it refused at `refused_at` */
     char logged[REDIS_ERROR_SIZE]; /* what was logged last of that */
     struct redis_resolve *resolve;
     GArray *addresses; /* struct redis_address; NULL: to be looked up */
     guint address;     /* the one that is tried */
     unsigned attempts; /* rounds over all addresses that failed */
     clock_ms retry_at;
+    clock_ms refused_at;
     struct redis_peer pubsub;
     struct redis_peer command;
     long long pubsub_id; /* CLIENT ID */
@@ -106,6 +107,12 @@ static inline void redis_conn_wake(struct redis_conn *conn)
 {
     if (conn->loop)
         ev_feed_event(conn->loop, &conn->work, EV_CUSTOM);
+}
+
+/* Whether `error` still tells of now. */
+static inline bool redis_conn_is_away(const struct redis_conn *conn)
+{
+    return conn->error[0] && (conn->state != REDIS_CONN_UP || clock_now() - conn->refused_at <= conn->options.timeout);
 }
 
 /* --- setup.c --- */

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "backend/log.h"
 #include "backend/redis/conn/private.h"
 
 #define DELAY 50 /* before a request is tried again that was refused for the time being */
@@ -286,12 +287,23 @@ void redis_conn_request_resume(struct redis_conn *conn)
 /* Whether the server may say otherwise in a moment. */
 static bool is_passing(const char *error)
 {
-    static const char *const codes[] = {"LOADING ", "BUSY ", "MASTERDOWN ", "TRYAGAIN ", "READONLY "};
+    static const char *const codes[] = {"LOADING ",    "BUSY ",        "MASTERDOWN ", "TRYAGAIN ", "READONLY ",
+                                        "NOREPLICAS ", "CLUSTERDOWN ", "MOVED ",      "ASK "};
 
     for (size_t i = 0; i < G_N_ELEMENTS(codes); i++)
         if (g_str_has_prefix(error, codes[i]))
             return true;
     return false;
+}
+
+static void note_refusal(struct redis_conn *conn, const char *why)
+{
+    clock_ms now = clock_now();
+
+    if (!redis_conn_is_away(conn))
+        conn->counts.refused = now;
+    conn->refused_at = now;
+    log_escape(conn->error, sizeof(conn->error), why);
 }
 
 static void send_first(struct redis_conn *conn, struct redis_request *request)
@@ -349,7 +361,8 @@ static bool try_again(struct redis_conn *conn, struct redis_request *request, re
     if (request->refusal)
         freeReplyObject(request->refusal);
     request->refusal = reply;
-    request->again_at = clock_now() + DELAY;
+    note_refusal(conn, reply->str);
+    request->again_at = conn->refused_at + DELAY;
     append(conn, request, DELAYED);
     redis_conn_wake(conn);
     return true;
@@ -376,6 +389,8 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
             g_snprintf(error, REDIS_ERROR_SIZE, "the server is a replica: %s", request->refusal->str);
         return !replica;
     }
+    if (request->refusal)
+        conn->error[0] = '\0';
     answer(conn, request, refused ? REDIS_ERROR : REDIS_REPLY, reply);
     request_free(request);
     freeReplyObject(reply);
