@@ -12,29 +12,21 @@
 #include "backend/redis/check.h"
 #include "backend/redis/conn/link.h"
 #include "backend/redis/conn/tls.h"
+#include "backend/redis/script.h"
 
 #define PROBE "lfs:check"
 #define PROBE_NAME ".leasefs/check"
 #define ANSWER_MAX 256
 
-/* Tells which of the commands that the scripts use this user may not (from Redis
- * 7 on, older ones tell when it happens), and, by a deletion of what is not
- * there, whether the server accepts writes. */
+/* Tells which of the commands in ARGV this user may not (from Redis 7 on, older ones tell when it happens), and, by a
+ * deletion of what is not there, whether the server accepts writes. */
 static const char probe_script[] =
-    "local key, refused = KEYS[1], {}\n"
-    "local lock = {{'TIME'}, {'EXISTS', key}, {'GET', key}, {'SET', key, '', 'PX', 1}, {'DEL', key},\n"
-    "  {'PTTL', key}, {'PEXPIRE', key, 1}, {'PEXPIREAT', key, 1}}\n"
-    "local side = {{'HGET', key, ''}, {'HMGET', key, ''}, {'HSET', key, '', ''},\n"
-    "  {'HDEL', key, ''}, {'HEXISTS', key, ''}, {'ZADD', key, 0, ''}, {'ZREM', key, ''}, {'ZSCORE', key, ''},\n"
-    "  {'ZRANK', key, ''}, {'ZCARD', key}, {'ZCOUNT', key, 0, 0}, {'ZRANGE', key, 0, 0},\n"
-    "  {'ZRANGEBYSCORE', key, 0, 0}, {'ZRANGEBYLEX', key, '-', '+'}, {'ZREMRANGEBYSCORE', key, 0, 0}, {'SADD', key, "
-    "''}, {'SREM', key, ''},\n"
-    "  {'SSCAN', key, 0}, {'DEL', key}}\n"
-    "for _, command in ipairs(redis.acl_check_cmd and (ARGV[1] == 'lock' and lock or side) or {}) do\n"
-    "  if not redis.acl_check_cmd(unpack(command)) then refused[#refused + 1] = '+' .. command[1]:lower() end\n"
+    "local refused = {}\n"
+    "for command in (redis.acl_check_cmd and ARGV[1] or ''):gmatch('%S+') do\n"
+    "  if not redis.acl_check_cmd(command, KEYS[1]) then refused[#refused + 1] = '+' .. command:lower() end\n"
     "end\n"
     "if #refused > 0 then return refused end\n"
-    "local answer = redis.pcall('DEL', key)\n"
+    "local answer = redis.pcall('DEL', KEYS[1])\n"
     "return type(answer) == 'table' and answer or refused\n";
 
 struct probe {
@@ -276,11 +268,30 @@ static int look_at_info(struct probe *p, GPtrArray *warnings)
     return result;
 }
 
-/* The script's answer: the permissions that it lacks, or why it cannot write. */
-static int try_script(struct probe *p, const char *key, const char *kind, const char *pattern)
+/* What the scripts call, PUBLISH aside, which is about a channel: their text says it, as call('NAME', KEY, ...). */
+static char *commands_of_scripts(void)
 {
-    redisReply *reply = ASK(p, "EVAL", probe_script, "1", key, kind);
+    GString *commands = g_string_new(NULL);
+    for (size_t i = 0; i < REDIS_SCRIPTS; i++) {
+        for (const char *at = redis_scripts[i].text; (at = strstr(at, "call('"));) {
+            at += strlen("call('");
+            char *name = g_strndup(at, strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
+            if (*name && strcmp(name, "PUBLISH") != 0) {
+                need(commands, name);
+            }
+            g_free(name);
+        }
+    }
+    return g_string_free(commands, FALSE);
+}
+
+/* The script's answer: the permissions that it lacks, or why it cannot write. */
+static int try_script(struct probe *p, const char *key, const char *pattern)
+{
+    char *commands = commands_of_scripts();
+    redisReply *reply = ASK(p, "EVAL", probe_script, "1", key, commands);
     int result = 0;
+    g_free(commands);
     if (!reply) {
         return -EIO;
     }
@@ -365,9 +376,9 @@ static int try_permissions(struct probe *p)
     g_string_append_c(pattern, '*');
     append_pattern(pattern, rest, strlen(rest));
 
-    int result = try_script(p, key, "lock", pattern->str);
+    int result = try_script(p, key, pattern->str);
     if (result == 0) { /* ACL SETUSER takes no pattern after ~* */
-        result = try_script(p, side, "side", strcmp(pattern->str, "~*") == 0 ? "~*" : "~lfs:*");
+        result = try_script(p, side, strcmp(pattern->str, "~*") == 0 ? "~*" : "~lfs:*");
     }
     if (result == 0) {
         result = try_commands(p, key, pattern->str);
