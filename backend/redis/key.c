@@ -36,6 +36,18 @@ char *redis_key(struct redis *r, const char *name)
     return *name ? g_strconcat(r->before, name, r->behind, NULL) : g_strconcat(SIDE, r->before, "/", r->behind, NULL);
 }
 
+char *redis_identity(struct redis *r, const char *identity)
+{
+    char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, identity ? identity : "", -1);
+    const char *tag = has_tag(r->before) ? strchr(r->before, '{') : "";
+    char *key = g_strdup_printf("%.*s%s%.32s", (int)strcspn(tag, "}"), tag, *tag ? "}:" : "", digest);
+
+    g_free(digest);
+    if (!identity)
+        *key = '\0';
+    return key;
+}
+
 const char *redis_key_fault(const char *key)
 {
     const char *close = strchr(key, '}');

@@ -39,7 +39,7 @@ struct redis {
     TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, redis_revocation) revocations;
     GStringChunk *arena; /* arguments of the call that is being made */
-    char *identity;      /* of redis_options, digested; "": none */
+    char *identity;      /* see redis_identity */
     char *address;       /* to show */
     bool was_up;
     clock_ms down_since;
@@ -68,6 +68,9 @@ struct redis_call {
 const char *redis_key_fault(const char *key);
 /* Whether a name may be a key; the root may always. */
 bool redis_key_allowed(struct redis *r, const char *name);
+/* Of redis_options, digested (NULL: ""), as it stands in the key of its leases: behind the prefix's {tag}, if that has
+ * one, so that all keys of such a mount are in one hash slot.  A new string. */
+char *redis_identity(struct redis *r, const char *identity);
 /* The key of a lock, or what stands for that of the root; a new string. */
 char *redis_key(struct redis *r, const char *name);
 /* Whether a store may name this: a component, or a path of such. */

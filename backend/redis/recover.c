@@ -84,9 +84,8 @@ static void ask_part(struct recovery *recovery)
 {
     struct redis *r = recovery->r;
     struct redis_call call = {.r = r, .script = REDIS_RECOVER};
-    char key[48], *root = redis_key(r, "");
+    char *key = g_strconcat("lfs:m:", r->identity, NULL), *root = redis_key(r, "");
 
-    g_snprintf(key, sizeof key, "lfs:m:%s", r->identity);
     redis_call_text(&call, key);
     call.keys = call.count;
     redis_call_text(&call, r->mount);
@@ -95,6 +94,7 @@ static void ask_part(struct recovery *recovery)
     redis_call_text(&call, root);
     redis_call_text(&call, recovery->cursor);
     g_free(root);
+    g_free(key);
     recovery->answered = false;
     redis_call_send(&call, RECOVER_TIMEOUT, on_recovered, recovery);
     while (!recovery->answered)

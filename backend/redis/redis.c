@@ -286,14 +286,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     TAILQ_INIT(&r->watched);
     r->arena = g_string_chunk_new(4096);
     LIST_INIT(&r->revocations);
-    if (options->identity) {
-        char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, options->identity, -1);
-
-        r->identity = g_strndup(digest, 32);
-        g_free(digest);
-    } else {
-        r->identity = g_strdup("");
-    }
+    r->identity = redis_identity(r, options->identity);
     r->address = redis_uri_show(&conn.uri);
     r->down_since = clock_now();
     r->told = !options->checked;

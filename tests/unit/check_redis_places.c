@@ -339,6 +339,28 @@ static const char *recover(unsigned mount)
     return found_names->str;
 }
 
+START_TEST(keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_them)
+{
+    static const char elsewhere[] = "local n = 0 for _, key in ipairs(redis.call('KEYS', '*')) do "
+                                    "if key:match('{(.-)}') ~= 'app' then n = n + 1 end end return n";
+    struct backend_directory directory = {.width = 1};
+
+    found_names = g_string_new(NULL);
+    hosts_options.prefix = "{app}:";
+    hosts_options.identity = "host:/mnt/locks";
+    hosts_until_up(0);
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    hosts_get(0, "d/L", HOSTS_LONG);
+    hosts_get(0, "M", HOSTS_LONG);
+    hosts_queue(1, "M", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_int_gt(redis_server_do(hosts_server, "DBSIZE"), 10);
+    ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0", elsewhere), 0);
+    hosts_close(0);
+    ck_assert_uint_eq(strlen(recover(0)), strlen("d/L;M;"));
+    g_string_free(found_names, TRUE);
+}
+END_TEST
+
 START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
 {
     struct backend_directory directory = {.width = 1};
@@ -419,6 +441,7 @@ int main(void)
     tcase_add_test(tcase, fencing_tokens_are_whole_numbers_to_the_last_digit);
     tcase_add_loop_test(tcase, lock_delay_keeps_others_off_after_an_end_against_the_holders_will, 0, 2 * WAYS);
     tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
+    tcase_add_test(tcase, keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_them);
     tcase_add_test(tcase, leases_are_found_again_by_the_mount_of_the_same_identity);
     tcase_add_test(tcase, lease_that_ran_out_is_not_found_again);
     suite_add_tcase(suite, tcase);
