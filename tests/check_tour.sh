@@ -1,0 +1,58 @@
+#!/bin/bash
+# CONTRIBUTING.md's tour: every room is in it, every file and function that it names is there, and the way of a touch has
+# at most eight stops.
+set -eu
+cd "${top_srcdir:-$(dirname "$0")/..}"
+
+failed=0
+number=0
+
+tell() { # COMPLAINTS DESCRIPTION
+    number=$((number + 1))
+    if [ -z "$1" ]; then
+        echo "ok $number - $2"
+    else
+        echo "not ok $number - $2"
+        echo "$1" | sed 's/^/# /'
+        failed=1
+    fi
+}
+
+tour=$(sed -n '/^## A tour of the rooms/,/^## [^A]/p' CONTRIBUTING.md)
+
+tell "$(find fs backend tests -name '*.[ch]' -o -name '*.sh' -o -name '*.lua' | sed 's|/[^/]*$||' | sort -u |
+    while read -r room; do
+        [ "$room" = tests ] || grep -qF "| \`$room\` | \`$room/" <<<"$tour" || echo "$room is not in the tour"
+    done)" "every room is in the tour, with a file to start with"
+
+tell "$(grep -oE '`[a-z_0-9/]+/[^` ]*`' <<<"$tour" | tr -d '`' | sort -u |
+    while read -r file; do
+        [ -e "$file" ] || echo "$file: no such file"
+    done)" "every file of the tour is there"
+
+# "WORDS" (FILE), across lines.
+tell "$(tr '\n' ' ' <<<"$tour" | grep -oE '`[^`|]+` +\(`[^`]+`\)' | sed -E 's/^`([^`]+)` +\(`([^`]+)`\)$/\2 \1/' |
+    while read -r file function; do
+        case $function in
+        *[!a-z_0-9]*) grep -qF -- "$function" "$file" || echo "$file has no $function" ;;
+        *) grep -qE "^[a-z].*[ *]$function\(" "$file" || echo "$file has no function $function" ;;
+        esac
+    done
+    grep -qF 't->head.held = held' backend/lockspace/lockspace.c || echo "nothing grants in lockspace.c")" \
+    "every function of the tour is in the file that is named with it"
+
+# The next stop is called in the file of the one before it, or stands in a table of its own file.
+tell "$(sed -nE 's/^[0-9]+\. `([a-z_]+)` \(`([^`]+)`\).*/\2 \1/p' <<<"$tour" | {
+    before=
+    while read -r file function; do
+        [ -z "$before" ] || grep -qE "[^a-z_]$function\(" "$before" || grep -qE "= $function," "$file" ||
+            echo "$before does not lead to $function"
+        before=$file
+    done
+})" "each stop on the way of a touch leads to the next"
+
+stops=$(grep -cE '^[0-9]+\. `[a-z_]+` \(`' <<<"$tour" || true)
+tell "$([ "$stops" -gt 0 ] && [ "$stops" -le 8 ] || echo "$stops stops")" "the way of a touch has at most eight stops"
+
+echo "1..$number"
+exit $failed
