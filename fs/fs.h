@@ -89,6 +89,7 @@ struct fs {
     bool foreign;                /* see FS_FOREIGN_WARNING */
     struct request_queue untold; /* see request_reply_when_told */
     ev_idle teller;
+    ev_timer patience;
     const struct sandbox *sandbox; /* what was given up, or NULL */
     void (*ready)(void *arg);      /* told once, when the kernel has greeted */
     void *ready_arg;

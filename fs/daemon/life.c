@@ -48,6 +48,13 @@ static void fs_reply_told(struct ev_loop *loop, ev_idle *idle, int events)
     request_reply_told(idle->data);
 }
 
+static void fs_patience(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    request_reply_told(timer->data);
+}
+
 static void fs_wake(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
@@ -77,6 +84,8 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     ev_idle_init(&fs->teller, fs_reply_told);
     ev_set_priority(&fs->teller, EV_MAXPRI);
     fs->teller.data = fs;
+    ev_timer_init(&fs->patience, fs_patience, 0, 0);
+    fs->patience.data = fs;
     fs_read_identity(fs);
     struct node *root = tree_root(fs->tree);
     root->mode = (uint16_t)(S_IFDIR | options->mode);
@@ -152,6 +161,7 @@ void fs_free(struct fs *fs)
     }
     ev_idle_stop(fs->loop, &fs->interrupts);
     ev_idle_stop(fs->loop, &fs->teller);
+    ev_timer_stop(fs->loop, &fs->patience);
     ev_timer_stop(fs->loop, &fs->alarm);
     hold_end_questions(fs);
     fs_drop_holds(fs);

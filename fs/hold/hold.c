@@ -296,7 +296,6 @@ void hold_gone(struct fs *fs, struct node *node)
     if (node->visible) {
         node->visible = false;
         node->left = (uint32_t)clock_now();
-        node->behind = notify_is_behind(fs->notify, tree_id(fs->tree, node->parent), node->name);
         node->told = notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name,
                                     node->kept);
         node->expired = node->kept ? node->told : node->expired;

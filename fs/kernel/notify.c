@@ -25,9 +25,8 @@ struct notify {
     struct notify_queue queue;
     GThread *thread; /* NULL: notifications are dropped */
     ev_async ended;
-    bool has_ended;   /* the loop's */
-    uint64_t sent;    /* the loop's, too */
-    GHashTable *last; /* the last one sent of a name (by its hash), if not all were told */
+    bool has_ended; /* the loop's */
+    uint64_t sent;  /* the loop's, too */
     bool can_expire;
     _Atomic uint64_t told, expired;
     _Atomic uint64_t awaited; /* `progress` when `expired` has reached it */
@@ -140,7 +139,6 @@ struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop)
         pthread_mutex_init(&notify->mutex, NULL);
         pthread_cond_init(&notify->filled, NULL);
         STAILQ_INIT(&notify->queue);
-        notify->last = g_hash_table_new(NULL, NULL);
         notify->thread = g_thread_new("notify", notify_run, notify);
     }
     return notify;
@@ -180,7 +178,6 @@ void notify_finish(struct notify *notify)
     ev_async_stop(notify->loop, &notify->progress);
     g_thread_join(notify->thread);
     notify->thread = NULL;
-    g_hash_table_unref(notify->last);
     pthread_cond_destroy(&notify->filled);
     pthread_mutex_destroy(&notify->mutex);
 }
@@ -198,33 +195,18 @@ void notify_can_expire(struct notify *notify)
     notify->can_expire = true;
 }
 
-static gpointer notify_key(uint64_t parent, const char *name)
-{
-    return GUINT_TO_POINTER(g_str_hash(name) ^ (guint)(parent >> 7));
-}
-
 uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool kept)
 {
     if (!notify->thread) {
         return 0;
     }
-    if (notify->told == notify->sent) {
-        g_hash_table_remove_all(notify->last);
-    }
     notify_send(notify, parent, child, name, kept && notify->can_expire, false);
-    g_hash_table_insert(notify->last, notify_key(parent, name), (gpointer)(uintptr_t)notify->sent);
     return notify->sent;
 }
 
 uint64_t notify_told(struct notify *notify)
 {
     return notify->thread ? notify->told : UINT64_MAX;
-}
-
-bool notify_is_behind(struct notify *notify, uint64_t parent, const char *name)
-{
-    return notify->thread &&
-           (uintptr_t)g_hash_table_lookup(notify->last, notify_key(parent, name)) > (uintptr_t)notify->told;
 }
 
 uint64_t notify_expired(struct notify *notify)

@@ -32,18 +32,14 @@ void notify_can_expire(struct notify *notify);
 /* The name is gone: its entry is dropped and inotify tells DELETE_SELF.  Returns
  * the number of the notification, 0 if it is dropped.
  *
- * Dropping takes the locks of the directory and of the file.  So who answers a
- * call that holds the file's lock, as setxattr(2) does, must not wait for it; but
- * if the kernel may have `kept` the entry it is told first to ask for it again,
- * which takes the directory's lock only. */
+ * Dropping takes the locks of the directory and of the file, which the caller of
+ * setxattr(2) holds; so if the kernel may have `kept` the entry it is told first to
+ * ask for it again, which takes the directory's lock only. */
 uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool kept);
 
 /* The number of the last one that the kernel was told: until then it may still be
  * told of those that came after it. */
 uint64_t notify_told(struct notify *notify);
-
-/* Is the kernel still to be told of an end of that name that was sent? */
-bool notify_is_behind(struct notify *notify, uint64_t parent, const char *name);
 
 /* The number of the last one whose entry the kernel does not go by any more. */
 uint64_t notify_expired(struct notify *notify);

@@ -236,6 +236,21 @@ void request_reply(struct request *r, int error)
     request_end(r, error);
 }
 
+/* How long an answer waits for the kernel to be told, in milliseconds.  Not for ever:
+ * setxattr(2) holds the lock of its file, and telling takes the directory's, which
+ * unlink(2) or rename(2) of the file may hold while it waits for the file's. */
+#define REQUEST_UNTOLD_MAX 20
+
+/* Calls request_reply_told when the first has waited for that long. */
+static void request_start_patience(struct fs *fs)
+{
+    const struct request *first = TAILQ_FIRST(&fs->untold);
+    if (first && !ev_is_active(&fs->patience)) {
+        ev_timer_set(&fs->patience, (double)MAX(first->wake - clock_now(), 1) / 1000, 0);
+        ev_timer_start(fs->loop, &fs->patience);
+    }
+}
+
 void request_reply_when_told(struct request *r, int error)
 {
     struct fs *fs = r->fs;
@@ -244,16 +259,9 @@ void request_reply_when_told(struct request *r, int error)
         return;
     }
     r->error = error;
+    r->wake = clock_now() + REQUEST_UNTOLD_MAX;
     TAILQ_INSERT_TAIL(&fs->untold, r, parked);
     ev_idle_start(fs->loop, &fs->teller); /* the name may go only after this in the call under way */
-}
-
-/* setxattr(2) holds the lock of its file: an earlier notification may stand before
- * the one that is waited for and need that lock, also if it is of another file that
- * had the name (fuse_reverse_inval_entry locks whatever has it). */
-static bool request_must_not_wait(const struct request *r)
-{
-    return r->node->behind && r->operation == METRICS_SETXATTR;
 }
 
 static void request_reply_told_again(void *arg)
@@ -264,9 +272,10 @@ static void request_reply_told_again(void *arg)
 void request_reply_told(struct fs *fs)
 {
     uint64_t expired = notify_expired(fs->notify), next = UINT64_MAX;
+    clock_ms now = clock_now();
     for (struct request *r = TAILQ_FIRST(&fs->untold), *after; r; r = after) {
         after = TAILQ_NEXT(r, parked);
-        if (r->node->expired <= expired || request_must_not_wait(r)) {
+        if (r->node->expired <= expired || r->wake <= now) {
             TAILQ_REMOVE(&fs->untold, r, parked);
             request_reply(r, r->error);
         } else {
@@ -275,6 +284,7 @@ void request_reply_told(struct fs *fs)
     }
     if (next != UINT64_MAX) {
         notify_when_expired(fs->notify, next, request_reply_told_again, fs);
+        request_start_patience(fs);
     }
 }
 

@@ -53,7 +53,6 @@ struct node {
     bool hashed;     /* found by its name */
     bool visible;    /* the kernel was told that it exists and not yet that it went */
     bool kept;       /* and may go by that without asking again */
-    bool behind;     /* when it went the kernel was still to be told of an earlier end of the name */
     bool stray;      /* in use, and another node is found by its name */
     bool moved;      /* renamed: see opening.h */
     uint8_t control; /* enum control_node: .leasefs and what is in it */

@@ -19,6 +19,8 @@ never_wrong() { # STORE MOUNTPOINT…
 
 mount_memory ttl=30
 never_wrong memory "$MNT"
+it "a release does not wait for ever for who removes or renames the name, who waits for its file"
+expect_between 0 "$(timeout -s KILL 60 "$PYTHON" -S -E "$E2E_DIR/crossings.py" "$MNT" 2000 || echo 60000)" $((20 + SLACK)) "milliseconds"
 mount_local "$TEST_DIR/store" ttl=30
 never_wrong local "$MNT"
 redis_start
