@@ -233,6 +233,16 @@ int mountpoint_check(const char *path, bool *ret_dead, char *error, size_t error
     return result < 0 ? result : 0;
 }
 
+bool mountpoint_is_empty(const char *path)
+{
+    GDir *directory = g_dir_open(path, 0, NULL);
+    bool empty = !directory || !g_dir_read_name(directory);
+    if (directory) {
+        g_dir_close(directory);
+    }
+    return empty;
+}
+
 int mountpoint_clear(const char *path, char *error, size_t error_size)
 {
     return mountpoint_peel(path, true, error, error_size);

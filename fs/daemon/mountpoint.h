@@ -18,6 +18,9 @@
  * left its mount there.  0, or -errno with one line in `error`. */
 int mountpoint_check(const char *path, bool *ret_dead, char *error, size_t error_size);
 
+/* Is anything in the directory?  What cannot be listed counts as empty. */
+bool mountpoint_is_empty(const char *path);
+
 /* For root: a directory to mount on first; mountpoint_replace moves that mount to
  * `path`, where there is a dead one, and takes the dead one and the directory
  * away.  There is no moment when `path` shows the directory below.  Before Linux

@@ -88,6 +88,8 @@ static int session_mount_at(struct session *s, const char *path, char *error, si
         result = stage ? 0 : -EIO;
     } else if (result == 0 && dead) {
         result = mountpoint_clear(path, error, error_size);
+    } else if (result == 0 && !mountpoint_is_empty(path)) {
+        log_warning("mount point '%s' is not empty: what is in it is hidden, and is no lock", path);
     }
     if (result < 0) {
         return result;

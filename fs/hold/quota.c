@@ -68,6 +68,25 @@ bool quota_exceeded(const struct quota *quota, uid_t uid)
            ((quota->locks && used.locks > quota->locks) || (quota->content && used.content > quota->content));
 }
 
+static uint64_t quota_difference(uint64_t limit, uint64_t used)
+{
+    return limit == 0 ? UINT64_MAX : limit > used ? limit - used : 0;
+}
+
+static void quota_add_content(void *arg, const struct quota_used *used)
+{
+    *(uint64_t *)arg += used->content;
+}
+
+struct quota_left quota_left(const struct quota *quota, uid_t uid)
+{
+    struct quota_used used = quota_of(quota, uid);
+    struct quota_left left = {quota_difference(quota->locks, used.locks),
+                              quota_difference(quota->content, used.content), 0};
+    quota_each(quota, quota_add_content, &left.used);
+    return left;
+}
+
 bool quota_allows_directory(const struct quota *quota, uid_t uid)
 {
     return uid == 0 || !quota->locks || quota_of(quota, uid).locks < quota->locks;

@@ -35,6 +35,13 @@ bool quota_exceeded(const struct quota *quota, uid_t uid);
 bool quota_allows_directory(const struct quota *quota, uid_t uid);
 bool quota_allows_open(const struct quota *quota, uid_t uid);
 
+/* What a user may still have, and the content that all users have.  UINT64_MAX: there is no limit.  Root is told what a
+ * user is that has as much. */
+struct quota_left {
+    uint64_t locks, content, used;
+};
+struct quota_left quota_left(const struct quota *quota, uid_t uid);
+
 /* A directory is there, or is there no more; each may be said again. */
 void quota_add_directory(struct quota *quota, const char *path, uid_t uid);
 void quota_drop_directory(struct quota *quota, const char *path);

@@ -10,6 +10,7 @@
 #include "fs/control/control.h"
 #include "fs/fs.h"
 #include "fs/hold/hold.h"
+#include "fs/hold/quota.h"
 #include "fs/kernel/notify.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
@@ -368,15 +369,19 @@ static void ops_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     }
 }
 
-/* Locks held are files used; there is always room for more. */
+#define OPS_BLOCK 4096
+
+/* Locks held are files used, their content is blocks used; what is free is what the caller may still have. */
 static void ops_statfs(fuse_req_t req, fuse_ino_t ino)
 {
     struct request *r = ops_request(req, METRICS_STATFS, ino, NULL);
     struct backend_counts counts = backend_counts(r->fs->backend);
-    struct statvfs st = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = NAME_BYTES_MAX};
-    st.f_ffree = st.f_favail = UINT32_MAX;
+    struct quota_left left = quota_left(r->fs->quota, request_uid(r));
+    struct statvfs st = {.f_bsize = OPS_BLOCK, .f_frsize = OPS_BLOCK, .f_namemax = NAME_BYTES_MAX};
+    st.f_ffree = st.f_favail = MIN(left.locks, UINT32_MAX);
     st.f_files = counts.locks + st.f_ffree;
-    st.f_blocks = st.f_bfree = st.f_bavail = UINT32_MAX;
+    st.f_bfree = st.f_bavail = MIN(left.content / OPS_BLOCK, UINT32_MAX);
+    st.f_blocks = (left.used + OPS_BLOCK - 1) / OPS_BLOCK + st.f_bfree;
     request_reply_statfs(r, &st);
 }
 

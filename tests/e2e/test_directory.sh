@@ -27,6 +27,31 @@ says A 'acquire("short"); put("short", "ttl", "100ms")' ok
 expect eventually 3 absent short
 expect_is "$(used)" 0
 
+it "df shows what a user may have and has, and all to root; with no limit, much"
+POINT=$MNT
+mount_memory allow_other,user_locks=100,user_content=64K
+actor U setpriv --reuid=65534 --regid=65534 --clear-groups
+free() { "$@" df --output=itotal,iused,iavail,size,used,avail "$MNT" | tail -1 | tr -s ' ' | sed 's/^ //'; }
+user=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+expect_is "$(free)" "100 0 100 64 0 64"
+says U 'acquire("one"); acquire("two", "x" * 9000); os.mkdir(path("dir"))' ok
+expect_is "$(free "${user[@]}")" "99 2 97 64 12 52" # 100 less two locks and a directory
+expect_is "$(free)" "102 2 100 76 12 64"
+says U 'acquire("three", "x" * 60000)' EDQUOT
+says U 'rm("three")' ok
+says U '[acquire("l%d" % i) for i in range(97)] and None' ok
+says U 'acquire("more")' EDQUOT
+expect_is "$(free "${user[@]}")" "* 99 0 64 12 52"
+says U 'rm("two")' ok
+expect_is "$(free "${user[@]}")" "99 98 1 64 0 64"
+end_actor U
+unmount "$MNT"
+mount_memory user_locks=0,user_content=0
+expect_between 4000000000 "$(df --output=iavail "$MNT" | tail -1)" 5000000000
+expect_between 4000000000 "$(df --output=avail "$MNT" | tail -1)" 99999999999
+unmount "$MNT"
+MNT=$POINT
+
 it "ls of an empty directory shows . and .. only"
 expect_is "$(ls -A "$MNT")" ""
 expect_is "$(ls -a "$MNT" | tr '\n' ' ')" ". .. "

@@ -307,6 +307,27 @@ fi
 expect_is "$(findmnt -n -o FSTYPE "$MNT")" fuse.other
 umount -l "$MNT"
 
+it "a mount point that is not empty is warned of in one line; one that is, and what a killed daemon left there, is not"
+new_mountpoint
+for content in '' file; do
+    [ -z "$content" ] || : >"$MNT/$content"
+    expect leasefs memory "$MNT" 2>"$TEST_DIR/said"
+    DAEMON=$(daemon_of "$MNT")
+    started+=("$DAEMON")
+    remember "$MNT" "$DAEMON" /dev/null
+    expect_is "$(cat "$TEST_DIR/said")" "${content:+*warning: mount point ?$MNT? is not empty: *}"
+    expect_is "$(wc -l <"$TEST_DIR/said")" $((${#content} > 0))
+    kills
+    expect leasefs memory "$MNT" 2>"$TEST_DIR/said"
+    DAEMON=$(daemon_of "$MNT")
+    started+=("$DAEMON")
+    remember "$MNT" "$DAEMON" /dev/null
+    expect_is "$(cat "$TEST_DIR/said")" "*in place of a mount whose daemon had been killed"
+    expect_not grep 'not empty' "$TEST_DIR/said"
+    ends umount "$MNT"
+done
+rm "$MNT/file"
+
 it "a living mount of another file system is mounted over, and is there again afterwards"
 mount -t tmpfs leasefs-e2e "$MNT"
 : >"$MNT/below"
