@@ -279,11 +279,26 @@ static void control_ended(struct fs *fs, struct hold *hold, enum backend_end why
     }
 }
 
+/* Of each lease once, and of all together not often: it is for who tries it out. */
+#define CONTROL_CONTENDED_EVERY 10000
+
+static void control_contends(struct request *r, struct hold *lease)
+{
+    struct control *control = r->fs->control;
+    clock_ms now = clock_now();
+    if (!lease->contended && (!control->contended || now - control->contended >= CONTROL_CONTENDED_EVERY)) {
+        lease->contended = true;
+        control->contended = now;
+        report_contended(r, lease);
+    }
+}
+
 static const struct observer control_observer = {
     .granted = control_granted,
     .waits = control_waits,
     .ended = control_ended,
     .gone = control_gone,
+    .contends = control_contends,
     .asks = control_asks,
     .asks_no_more = control_asks_no_more,
 };

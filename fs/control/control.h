@@ -56,6 +56,7 @@ struct control {
     struct request_queue reads; /* parked until enough is written */
     ev_idle slices;
     clock_ms started;
+    clock_ms contended; /* when the log last told of that; 0: never */
 };
 
 struct control *control_new(struct fs *fs);

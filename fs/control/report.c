@@ -77,6 +77,19 @@ void report_ended(struct fs *fs, struct hold *hold, enum backend_end why)
     g_string_free(who, TRUE);
 }
 
+void report_contended(struct request *r, struct hold *lease)
+{
+    char path[TREE_PATH_MAX], name[REPORT_NAME], what[REPORT_COMMAND];
+    struct owner *who = request_caller(r), *owner = hold_owner(lease);
+    log_escape(name, sizeof name, tree_path(lease->node, path, sizeof path) ? path : "?");
+    log_info(
+        "%s: process %d (%s) was refused to write what process %d holds, though it descends from that: who opens a "
+        "held lock for writing contends for it; write through a descriptor of the holder, 'exec 9>>LOCK; date >&9', "
+        "or with a builtin of its shell, 'echo \"$(date)\" >LOCK'",
+        name, who ? owner_pid(who) : 0, log_escape(what, sizeof what, who ? owner_command(who) : "?"),
+        owner ? owner_pid(owner) : 0);
+}
+
 char *report_holders(struct fs *fs, const struct node *node, const struct backend_info *info)
 {
     GString *text = g_string_new(NULL);

@@ -7,10 +7,15 @@
 
 #include "fs/fs.h"
 
+struct hold;
 struct node;
+struct request;
 
 /* A hold of this mount was taken, and why. */
 void report_ended(struct fs *fs, struct hold *hold, enum backend_end why);
+
+/* A descendant of the lease's owner was refused to write it. */
+void report_contended(struct request *r, struct hold *lease);
 
 /* Who holds this node's lock, a line each, as "process PID (COMMAND) on HOST, uid
  * UID": this mount's holders or, when it has none, what the backend knows (may be

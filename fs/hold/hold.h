@@ -66,6 +66,7 @@ struct hold {
     bool charged : 1;    /* to its account */
     bool ended : 1;      /* it was taken: observer->ended */
     uint8_t list : 2;    /* the observer's */
+    bool contended : 1;  /* the observer's: it has told of that */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
 };
 

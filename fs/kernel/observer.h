@@ -29,6 +29,8 @@ struct observer {
     void (*ended)(struct fs *fs, struct hold *hold, enum backend_end why);
     /* It is no more; hold->ended: it was taken, else its user released it. */
     void (*gone)(struct fs *fs, struct hold *hold);
+    /* A descendant of the lease's owner was refused what it would write, as it has opened the file itself. */
+    void (*contends)(struct request *r, struct hold *lease);
     /* A request waits with a ticket of its own, or no more. */
     void (*asks)(struct request *r);
     void (*asks_no_more)(struct request *r);

@@ -231,6 +231,9 @@ static void content_change_through(struct request *r)
     } else if (own && own->kind != BACKEND_PROVISIONAL) {
         content_change(r, own);
     } else if (!own && hold_first(r->node)) {
+        if (h->kin && r->content.bytes && hold_lease(r->node)) {
+            r->fs->observer->contends(r, hold_lease(r->node));
+        }
         request_reply(r, -EBUSY);
     } else if (nothing) {
         content_end(r, BACKEND_OK); /* cutting nothing to nothing decides nothing */

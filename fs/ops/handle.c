@@ -83,6 +83,9 @@ void handle_open(struct request *r)
             request_park(r, hold_queue(lease), handle_open, request_give_up);
         }
     } else if (lease && clock_now() - lease->since < SECOND) {
+        if (h->kin && r->file.flags & (O_TRUNC | O_APPEND)) { /* not to touch it */
+            r->fs->observer->contends(r, lease);
+        }
         request_reply(r, -EBUSY);
     } else if (lease || hold_first(r->node)) {
         entry_reply_open(r);

@@ -12,6 +12,38 @@ says A 'acquire("held")' ok
 says B 'acquire("held")' EEXIST
 says B 'op("held")' EBUSY
 
+it "date >L by a child of the holder is EBUSY, young or old, and the log says once what works, which does"
+said() { grep -c 'was refused to write what process' "$LOG"; }
+bash -c 'touch "$1" && { date >"$1"; result=$?; rm "$1"; exit "$result"; }' - "$MNT/young" 2>/dev/null
+expect_is "$?" 1
+expect_is "$(said)" 1
+expect grep -q "^leasefs: young: process [0-9]* (bash) .*'exec 9>>LOCK; date >&9'" "$LOG"
+start bash -c 'touch "$1" && sleep 1.2 && echo mine >"$1" && { date >"$1"; date >"$1"; exec 9>>"$1"; echo then | cat >&9; echo "$(echo last)" >>"$1"; }
+    cat "$1" >"$2"; rm "$1"' - "$MNT/old" "$TEST_DIR/read" 2>/dev/null
+wait "$STARTED"
+expect_is "$(cat "$TEST_DIR/read")" $'mine\nthen\nlast'
+expect_is "$(said)" 1 # another name, but it was told just now
+bash -c 'touch "$1"; touch "$1"; rm "$1"' - "$MNT/touched" 2>/dev/null
+expect_is "$(said)" 1
+
+it "editors of a held lock change nothing: they say EBUSY, and leave nothing behind"
+edit() { # COMMAND…, whose last argument is the lock
+    start bash -c 'lock=${!#}; touch "$lock" && sleep 1.1 && echo mine >"$lock" && "$@" >/dev/null 2>&1
+        echo "$? $(cat "$lock")" >"$OUT"; rm "$lock"' - "$@"
+    wait "$STARTED"
+    expect_is "$(cat "$OUT")" "[1-9]* mine" "$1"
+    expect_is "$(ls "$MNT")" held "$1"
+}
+export OUT=$TEST_DIR/edited
+edit sed -i s/mine/theirs/ "$MNT/edited"
+for editor in vim ed; do
+    command -v "$editor" >/dev/null || continue
+    case $editor in
+    vim) edit vim -N -u NONE -es -c '%s/mine/theirs/' -c wq "$MNT/edited" ;;
+    ed) edit bash -c 'printf "%s\n" ",s/mine/theirs/" w q | ed -s "$1"' - "$MNT/edited" ;;
+    esac
+done
+
 it "EPERM: not yours to release or change"
 says B 'rm("held")' EPERM
 says B 'os.chmod(path("held"), 0)' EPERM
