@@ -1,6 +1,6 @@
 /* script: the scripts that change locks in the server, one for each
  * operation; their sources, with what they take and answer, are in
- * redis_script/.
+ * backend/redis/script/.
  */
 #ifndef BACKEND_REDIS_SCRIPT_H
 #define BACKEND_REDIS_SCRIPT_H
