@@ -120,6 +120,7 @@ void contract_poll(void)
 
 struct answer {
     bool told;
+    const struct backend_claim *claim; /* of an acquire */
     struct contract_acquired acquired;
     enum backend_result result;
     struct backend_info info;
@@ -155,6 +156,11 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
     answer->told = true;
     contract_end_turn();
     answer->acquired = (struct contract_acquired){.result = result, .ticket = ticket, .holder = holder != NULL};
+    if (ticket) { /* now: it may end in the loop's same turn */
+        ck_assert_int_eq(ticket->held, result == BACKEND_OK);
+        ck_assert_uint_gt(ticket->fence, 0);
+        ck_assert_ptr_eq(ticket->user, answer->claim->user);
+    }
     if (holder) {
         answer->acquired.kind = holder->kind;
         answer->acquired.fence = holder->fence;
@@ -169,16 +175,13 @@ struct backend_claim contract_claim(enum backend_kind kind, struct contract_log 
 
 struct contract_acquired contract_acquire(const char *name, const struct backend_claim *claim)
 {
-    struct answer answer = {0};
+    struct answer answer = {.claim = claim};
     struct backend_ticket *ticket = backend_acquire(contract_backend, name, claim, on_acquired, &answer);
 
     ck_assert_msg(ticket || answer.told, "neither a ticket nor an answer");
     CONTRACT_UNTIL(answer.told);
     if (answer.acquired.ticket) {
         ck_assert_ptr_eq(answer.acquired.ticket, ticket);
-        ck_assert_int_eq(ticket->held, answer.acquired.result == BACKEND_OK);
-        ck_assert_uint_gt(ticket->fence, 0);
-        ck_assert_ptr_eq(ticket->user, claim->user);
     }
     return answer.acquired;
 }
