@@ -254,7 +254,7 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
         }
     }
     if (result == BACKEND_OK || (result == BACKEND_FULL && !done)) { /* nobody is told: written when there is room */
-        lockspace_set(l->space, ticket, change);
+        lockspace_set(ticket, change);
     }
     local_complete(l, sequence, done, arg, result, BACKEND_UNREACHABLE);
 }

@@ -372,7 +372,7 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
                                            (claim->content ? BACKEND_SET_CONTENT : 0u),
                                     .meta = claim->meta,
                                     .content = claim->content};
-    lockspace_set(space, ticket, &change);
+    lockspace_set(ticket, &change);
     if (t->head.held) {
         lockspace_range_replace(space, t);
     }

@@ -90,7 +90,7 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
                                       const struct backend_claim *claim);
 /* One whose deadline has passed ends here, LOST. */
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due);
-void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change);
+void lockspace_set(struct backend_ticket *ticket, const struct backend_change *change);
 /* MISSING: nobody holds it.  A sequence ticket ends also while it waits. */
 /* Do all that lockspace_revoke would end match?  True if there are none. */
 bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t fence,

@@ -108,10 +108,9 @@ uint64_t lockspace_ticket_lock_owner(const struct backend_ticket *ticket)
     return lockspace_lock_owner((const struct ticket *)ticket);
 }
 
-void lockspace_set(struct lockspace *space, struct backend_ticket *ticket, const struct backend_change *change)
+void lockspace_set(struct backend_ticket *ticket, const struct backend_change *change)
 {
     struct ticket *t = (struct ticket *)ticket;
-    (void)space;
     if (change->set & BACKEND_SET_META) {
         ticket_set_bytes(&t->meta, change->meta);
     }

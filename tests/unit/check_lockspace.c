@@ -217,11 +217,11 @@ START_TEST(what_is_set_is_replaced)
     claim.meta = claim.content = text;
     struct backend_ticket *a = lock_world_hold(w, "a", claim);
     struct backend_change change = {.set = BACKEND_SET_META};
-    lockspace_set(w->space, a, &change);
+    lockspace_set(a, &change);
     ck_assert_ptr_null(lockspace_ticket_meta(a));
     ck_assert_ptr_eq(lockspace_ticket_content(a), text);
     change.set = BACKEND_SET_CONTENT;
-    lockspace_set(w->space, a, &change);
+    lockspace_set(a, &change);
     ck_assert_ptr_null(lockspace_ticket_content(a));
     g_bytes_unref(text);
 }
