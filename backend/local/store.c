@@ -668,31 +668,35 @@ static void store_log_restored(struct local_store *store, const struct local_res
     }
 }
 
-/* Writes down that a session begins, what has ended since the last one, and
- * reserves fencing tokens. */
+/* Adds to the journal that a session begins, what has ended since the last one, and
+ * which fencing tokens are reserved. */
+static int store_continue_journal(struct local_store *store, const struct local_session *session,
+                                  const struct local_restored *restored)
+{
+    local_record_session(store_fresh_record(store), session);
+    if (store_put_record(store, LOCAL_SESSION) != BACKEND_OK) {
+        return -journal_failed(store->journal);
+    }
+    for (guint i = 0; i < restored->gone->len; i++) {
+        local_store_put_end(store, g_array_index(restored->gone, uint64_t, i));
+    }
+    for (guint i = 0; i < restored->granted->len; i++) {
+        local_store_put_granted(store, restored->granted->pdata[i]);
+    }
+    return store_put_fence(store, store->reserving);
+}
+
+/* After a reboot no deadline of the journal means anything, and of renewals that are
+ * missing none can be told: it is written anew, the second only if there is room. */
 static int store_begin_session(struct local_store *store, const struct local_session *session,
                                const struct local_restored *restored)
 {
-    int r = 0;
     store->reserving = restored->next + store->fence_step;
-    if (!restored->same_boot || restored->untimed) {
-        r = store_rewrite(store);
-    }
-    if (restored->same_boot && (!restored->untimed || r == -ENOSPC || r == -EDQUOT)) {
-        r = 0;
-        local_record_session(store_fresh_record(store), session);
-        if (store_put_record(store, LOCAL_SESSION) != BACKEND_OK) {
-            r = -journal_failed(store->journal);
-        }
-        for (guint i = 0; i < restored->gone->len; i++) {
-            local_store_put_end(store, g_array_index(restored->gone, uint64_t, i));
-        }
-        for (guint i = 0; i < restored->granted->len; i++) {
-            local_store_put_granted(store, restored->granted->pdata[i]);
-        }
-        if (r == 0) {
-            r = store_put_fence(store, store->reserving);
-        }
+    bool anew = !restored->same_boot || restored->untimed;
+    int r = anew ? store_rewrite(store) : 0;
+    bool full = r == -ENOSPC || r == -EDQUOT;
+    if (restored->same_boot && (!anew || full)) {
+        r = store_continue_journal(store, session, restored);
     }
     if (r == 0) {
         r = journal_sync_wait(store->journal);
