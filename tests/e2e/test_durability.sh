@@ -227,7 +227,7 @@ disk=$TEST_DIR/disk
 mkdir "$disk"
 expect mount -t tmpfs -o size=1m,mode=700 tmpfs "$disk"
 STORE=$disk/store
-mount_local "$STORE" ttl=2s
+mount_local "$STORE" ttl=4s
 actor D
 says D 'acquire("kept"); acquire("released"); os.mkdir(path("dir"))' ok
 says D '[acquire("f%d" % i, "x" * 8000) for i in range(10000)]' ENOSPC
@@ -246,14 +246,14 @@ it "there what is held is renewed and released, also for the next daemon after k
 now
 T=$NOW
 says D 'rm("released")' ok
-until_time $((T + 5000))
+until_time $((T + 9000))
 expect exists kept
 expect exists f0
-remount ttl=2s
+remount ttl=4s
 expect exists kept
 expect exists f0
 expect absent released
-until_time $((T + 8000))
+until_time $((T + 14000))
 expect exists kept
 
 it "when there is room again leases are granted without a remount, and the journal shrinks with what was released"
