@@ -38,9 +38,3 @@ int64_t fs_wall(struct fs *fs, clock_ms when)
     }
     return when + fs->wall_offset;
 }
-
-struct timespec fs_wall_time(struct fs *fs, clock_ms when)
-{
-    int64_t wall = fs_wall(fs, when);
-    return (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
-}

@@ -20,7 +20,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <time.h>
 
 #include "backend/backend.h"
 
@@ -98,7 +97,6 @@ struct fs {
 /* A moment on the wall clock, in milliseconds since the epoch: the same for the
  * same moment each time, unless the wall clock was set meanwhile. */
 int64_t fs_wall(struct fs *fs, clock_ms when);
-struct timespec fs_wall_time(struct fs *fs, clock_ms when);
 
 /* The negated errno of an outcome, 0 for OK and QUEUED. */
 int fs_error(enum backend_result result);

@@ -2,6 +2,13 @@
  *
  * One thread: the FUSE descriptor, the backend's events, timers and signals all
  * meet here.  No handler blocks.
+ *
+ * The room's files:
+ *
+ *     main     the program                           session    the mount and its loop
+ *     life     beginning and end of what serves it   recover    leases that outlived the daemon
+ *     mountpoint  what is mounted there already      unmounter  who unmounts from the sandbox
+ *     sdnotify    the service manager
  */
 #ifndef FS_DAEMON_SESSION_H
 #define FS_DAEMON_SESSION_H

@@ -28,6 +28,26 @@ static void entry_rights(const struct node *node, const struct hold *hold, struc
     }
 }
 
+static void entry_content(struct stat *st, size_t size)
+{
+    st->st_size = (off_t)size;
+    st->st_blocks = (st->st_size + 511) / 512;
+}
+
+static struct timespec entry_moment(int64_t wall)
+{
+    return (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
+}
+
+/* `set`: access and modification, as set by the holder; or NULL. */
+static void entry_times(struct fs *fs, struct stat *st, clock_ms acquired, clock_ms renewed, const struct timespec *set)
+{
+    int64_t wall = fs_wall(fs, acquired);
+    st->st_ctim = entry_moment(wall);
+    st->st_atim = set ? set[0] : entry_moment(wall + renewed - acquired);
+    st->st_mtim = set ? set[1] : entry_moment(wall + renewed - acquired);
+}
+
 void entry_attributes(struct fs *fs, const struct node *node, struct stat *st)
 {
     const struct hold *hold = hold_to_change(node);
@@ -45,15 +65,9 @@ void entry_attributes(struct fs *fs, const struct node *node, struct stat *st)
     }
     entry_rights(node, hold, st);
     const struct backend_ticket *ticket = hold ? hold->ticket : NULL;
-    clock_ms now = clock_now();
-    st->st_size = hold ? hold->size : 0;
-    st->st_blocks = (st->st_size + 511) / 512;
-    st->st_ctim = fs_wall_time(fs, ticket ? ticket->acquired : now);
-    st->st_mtim = st->st_atim = fs_wall_time(fs, ticket ? ticket->deadline - ticket->ttl : now);
-    if (hold && hold->times) {
-        st->st_atim = hold->times[0];
-        st->st_mtim = hold->times[1];
-    }
+    clock_ms acquired = ticket ? ticket->acquired : clock_now();
+    entry_content(st, hold ? hold->size : 0);
+    entry_times(fs, st, acquired, ticket ? ticket->deadline - ticket->ttl : acquired, hold ? hold->times : NULL);
 }
 
 void entry_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
@@ -71,14 +85,9 @@ void entry_attributes_elsewhere(struct fs *fs, const struct node *node, const st
     st->st_uid = rights.uid;
     st->st_gid = rights.gid;
     st->st_blksize = 4096;
-    st->st_size = info->content ? (off_t)g_bytes_get_size(info->content) : 0;
-    st->st_blocks = (st->st_size + 511) / 512;
-    st->st_ctim = fs_wall_time(fs, acquired);
-    st->st_mtim = st->st_atim = fs_wall_time(fs, renewed ? info->deadline - info->ttl : acquired);
-    if (known && meta.has_times) {
-        st->st_atim = meta.times[0];
-        st->st_mtim = meta.times[1];
-    }
+    entry_content(st, info->content ? g_bytes_get_size(info->content) : 0);
+    entry_times(fs, st, acquired, renewed ? info->deadline - info->ttl : acquired,
+                known && meta.has_times ? meta.times : NULL);
 }
 
 double entry_attribute_timeout(const struct fs *fs, const struct node *node)

@@ -17,21 +17,25 @@ void handle_warn_foreign(struct request *r)
     }
 }
 
-struct handle *handle_new(struct request *r, int flags)
+void handle_new(struct request *r)
 {
     struct handle *h = g_new0(struct handle, 1);
+    struct owner *opener = request_caller(r);
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
     handle_warn_foreign(r);
     h->node = tree_ref(r->node);
-    h->opener = request_caller(r) ? owner_ref(request_caller(r)) : NULL;
-    h->uid = request_uid(r);
-    h->gid = fuse_req_ctx(r->req)->gid;
+    h->opener = opener ? owner_ref(opener) : NULL;
+    h->uid = context->uid;
+    h->gid = context->gid;
     h->mode = (r->creates ? r->mode : r->fs->options->lock_mode) & RIGHTS_MODE;
     h->has_mode = r->creates || h->mode;
-    h->writable = (flags & O_ACCMODE) != O_RDONLY;
+    h->writable = (r->file.flags & O_ACCMODE) != O_RDONLY;
     h->id = ++r->fs->next_handle;
     LIST_INSERT_HEAD(&h->node->handles, h, link);
     LIST_INSERT_HEAD(&r->fs->handles, h, all);
-    return h;
+    r->handle = h;
+    r->opens = true;
+    r->end = handle_request_end;
 }
 
 mode_t handle_mode(struct handle *h)

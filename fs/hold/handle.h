@@ -48,7 +48,8 @@ struct handle {
     bool wanted; /* somebody waits for what it holds: POLLPRI */
 };
 
-struct handle *handle_new(struct request *r, int flags);
+/* r->handle, of an open or a create of r->node with the flags of r->file. */
+void handle_new(struct request *r);
 /* Gives back what it holds alone.  NULL is allowed. */
 void handle_free(struct fs *fs, struct handle *handle);
 /* The same without giving anything back: the daemon ends. */

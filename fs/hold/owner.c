@@ -86,17 +86,12 @@ static struct owner *hold_opener(const struct hold *hold)
     return handle_lock && hold->heirs && hold->heirs->count ? hold->heirs->heir[0] : NULL;
 }
 
-static bool hold_is_same(struct owner *a, struct owner *b)
-{
-    return a && b && owner_pid(a) == owner_pid(b) && owner_start(a) == owner_start(b);
-}
-
 bool hold_is_owner(struct hold *hold, struct owner *who)
 {
     if (who && who == hold->owner) {
         return true; /* it asks, so it lives, so nobody has inherited */
     }
-    return hold_is_same(hold_owner(hold), who) || hold_is_same(hold_opener(hold), who);
+    return owner_is_same(hold_owner(hold), who) || owner_is_same(hold_opener(hold), who);
 }
 
 static bool hold_descends(struct owner *who, struct owner *ancestor)

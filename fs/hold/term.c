@@ -40,8 +40,7 @@ static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
     g_strlcpy(meta.host, fs->host, sizeof meta.host);
     g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
     if (hold->owner) {
-        meta.pid = owner_pid(hold->owner);
-        meta.start = owner_start(hold->owner);
+        meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
     }
     meta.has_times = hold->times != NULL;
@@ -49,8 +48,7 @@ static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
         memcpy(meta.times, hold->times, sizeof meta.times);
     }
     for (size_t i = 0; hold->heirs && i < hold->heirs->count; i++) {
-        meta.heir[i].pid = owner_pid(hold->heirs->heir[i]);
-        meta.heir[i].start = owner_start(hold->heirs->heir[i]);
+        meta.heir[i].pid = owner_identity(hold->heirs->heir[i], &meta.heir[i].start);
         meta.heirs++;
     }
     return hold_share_meta(fs, &meta);

@@ -70,9 +70,11 @@ static void request_end(struct request *r, int error)
     if (r->end) {
         r->end(r, error);
     }
-    owner_unref(r->caller);
+    g_clear_pointer(&r->caller, owner_unref);
     tree_unref(fs->tree, r->node);
-    tree_unref(fs->tree, r->other);
+    if (r->other) {
+        tree_unref(fs->tree, r->other);
+    }
     g_clear_pointer(&r->name, g_free);
     g_clear_pointer(&r->value, g_free);
     g_clear_pointer(&r->content.bytes, g_bytes_unref);
@@ -80,7 +82,6 @@ static void request_end(struct request *r, int error)
     r->handle = NULL;
     r->node = NULL;
     r->other = NULL;
-    r->caller = NULL;
     r->hold = NULL;
     fs->requests--;
     request_unref(r);

@@ -3,6 +3,12 @@
  * It owns the fuse_req_t and whatever it refers to.  Exactly one request_reply_
  * function ends it, at once or much later; a request that waits is parked, not
  * a thread, and an INTERRUPT from the kernel calls its `cancel`.
+ *
+ * The room's files:
+ *
+ *     request  on its way to its reply            tree     names and inodes
+ *     notify   telling the kernel what changed    metrics  counters and histograms
+ *     observer  what control is told as it happens
  */
 #ifndef FS_KERNEL_REQUEST_H
 #define FS_KERNEL_REQUEST_H

@@ -302,7 +302,8 @@ void attributes_set(struct request *r, const struct stat *st, int set)
     r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));
     r->attributes.ticket = NULL;
     if (r->sets_times) {
-        request_caller(r); /* for handle_request_end */
+        request_caller(r); /* which can be asked for until it is answered */
+        r->end = handle_request_end;
     }
     if (attributes_are_known(r)) {
         attributes_set_known(r);

@@ -19,7 +19,7 @@ static bool handle_is_opener(const struct handle *h, struct request *r)
     if (request_is_foreign(r)) {
         return !h->opener && h->uid == request_uid(r);
     }
-    return request_caller(r) && h->opener == request_caller(r);
+    return h->opener && h->opener == request_caller(r);
 }
 
 /* --- opening --------------------------------------------------------------- */

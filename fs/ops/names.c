@@ -398,8 +398,8 @@ void names_rename(struct request *r, struct node *directory, struct node *from, 
 static void names_create_ticket(struct request *r, struct node *directory)
 {
     r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
-    r->creates = r->opens = true;
-    r->handle = handle_new(r, r->file.flags);
+    r->creates = true;
+    handle_new(r);
     r->handle->ticket = true;
     sequence_create(r, directory, r->mode, NULL, entry_reply_open);
 }
@@ -416,8 +416,8 @@ void names_create(struct request *r, struct node *directory)
         return;
     }
     r->node = tree_get(r->fs->tree, directory, r->name, S_IFREG);
-    r->creates = r->opens = true;
-    r->handle = handle_new(r, r->file.flags);
+    r->creates = true;
+    handle_new(r);
     if (r->file.flags & O_EXCL) {
         handle_acquire(r, r->mode, NULL, entry_reply_open);
     } else {

@@ -35,7 +35,6 @@ static struct request *ops_request(fuse_req_t req, enum metrics_operation operat
 {
     struct fs *fs = ops_fs(req);
     struct request *r = request_new(fs, req, operation, tree_node(fs->tree, ino));
-    r->end = handle_request_end;
     if (file) {
         r->file = *file;
     }
@@ -49,7 +48,6 @@ static struct request *ops_named(fuse_req_t req, enum metrics_operation operatio
     struct fs *fs = ops_fs(req);
     struct node *directory = tree_node(fs->tree, parent);
     struct request *r = request_new(fs, req, operation, NULL);
-    r->end = handle_request_end;
     if (strlen(name) > NAME_BYTES_MAX) {
         request_reply(r, -ENAMETOOLONG);
         return NULL;
@@ -71,6 +69,7 @@ static struct request *ops_opened(fuse_req_t req, enum metrics_operation operati
 {
     struct request *r = ops_request(req, operation, ino, file);
     r->handle = r->node->control ? NULL : handle_of(file);
+    r->end = r->handle ? handle_request_end : NULL;
     return r;
 }
 
@@ -241,8 +240,7 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
         request_reply(r, -ESTALE); /* the kernel looks the name up again */
         return;
     }
-    r->handle = handle_new(r, file->flags);
-    r->opens = true;
+    handle_new(r);
     handle_open(r);
 }
 

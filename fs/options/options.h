@@ -1,4 +1,8 @@
-/* options: what the command line and mount(8) ask for. */
+/* options: what the command line and mount(8) ask for.
+ *
+ *     options  the arguments, and what follows from them    word      the table of the words of -o
+ *     private  what these two share                         duration  "30s" to milliseconds
+ */
 #ifndef FS_OPTIONS_OPTIONS_H
 #define FS_OPTIONS_OPTIONS_H
 

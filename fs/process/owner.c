@@ -406,6 +406,17 @@ uint64_t owner_start(struct owner *owner)
     return owner->start;
 }
 
+pid_t owner_identity(struct owner *owner, uint64_t *ret_start)
+{
+    *ret_start = owner_start(owner);
+    return owner->pid;
+}
+
+bool owner_is_same(struct owner *a, struct owner *b)
+{
+    return a && b && a->pid == b->pid && owner_start(a) == owner_start(b);
+}
+
 const char *owner_command(const struct owner *owner)
 {
     return owner->command;

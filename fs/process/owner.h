@@ -11,6 +11,8 @@
  *
  * No call blocks, not even on a process that waits for us in execve(2): see
  * process.h, which also says what is needed of /proc.
+ *
+ *     owner  who it is, and who is told of it    process  what the kernel tells of a process, now
  */
 #ifndef FS_PROCESS_OWNER_H
 #define FS_PROCESS_OWNER_H
@@ -41,6 +43,10 @@ void owner_unref(struct owner *owner); /* NULL is allowed */
 
 pid_t owner_pid(const struct owner *owner);
 uint64_t owner_start(struct owner *owner); /* means something within one boot; 0: not known yet */
+/* Its pid, and owner_start. */
+pid_t owner_identity(struct owner *owner, uint64_t *ret_start);
+/* Are they the same process?  Either may be NULL, which is nobody. */
+bool owner_is_same(struct owner *a, struct owner *b);
 const char *owner_command(const struct owner *owner);
 
 /* Asked of the kernel each time (one system call). */

@@ -12,6 +12,8 @@
  * system call or a file is refused later on is an error to the caller, not the
  * end of the daemon, since that would take all locks with it; the kernel's audit
  * log names the call.
+ *
+ *     sandbox  capabilities, and all of it in order    landlock, seccomp  these parts
  */
 #ifndef FS_SANDBOX_SANDBOX_H
 #define FS_SANDBOX_SANDBOX_H
