@@ -322,12 +322,12 @@ static void control_attributes(struct fs *fs, const struct node *node, struct st
         (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
 }
 
-void control_lookup(struct request *r, struct node *parent)
+void control_lookup(struct request *r)
 {
     struct fuse_entry_param entry = {.entry_timeout = CONTROL_KEEP_SECONDS};
     for (int what = CONTROL_DIRECTORY; what < CONTROL_NODES; what++) {
         struct node *node = r->fs->control->nodes[what];
-        if (node->parent == parent && strcmp(r->name, control_names[what]) == 0) {
+        if (node->parent == r->other && strcmp(r->name, control_names[what]) == 0) {
             r->node = tree_ref(node);
             entry.ino = tree_id(r->fs->tree, node);
             control_attributes(r->fs, node, &entry.attr);

@@ -70,7 +70,7 @@ void control_free(struct fs *fs);
 bool control_owns(struct fs *fs, const struct node *parent, const char *name);
 
 /* Each ends the request. */
-void control_lookup(struct request *r, struct node *parent);
+void control_lookup(struct request *r);
 void control_getattr(struct request *r);
 void control_open(struct request *r);
 void control_read(struct request *r);

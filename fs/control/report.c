@@ -96,7 +96,7 @@ char *report_holders(struct fs *fs, const struct node *node, const struct backen
     struct meta meta;
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        if ((hold->ticket && hold->ticket->held) || (hold->kind == BACKEND_FCNTL && hold->since)) {
+        if (hold_holds(hold)) {
             report_add_hold(fs, text, hold);
         }
     }

@@ -59,8 +59,7 @@ struct hold *handle_own_hold(const struct handle *h)
         return h->hold;
     }
     LIST_FOREACH(hold, &h->node->holds, link) {
-        bool holds = (hold->kind == BACKEND_FCNTL && hold->since) || (hold->ticket && hold->ticket->held);
-        if (holds && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener))) {
+        if (hold_holds(hold) && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener))) {
             return hold;
         }
     }

@@ -30,7 +30,7 @@ struct hold *hold_first(const struct node *node)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->ticket && (hold->ticket->held || hold->sequence)) {
+        if (hold->ticket && hold_makes_name(hold)) {
             return hold;
         }
     }
@@ -284,7 +284,7 @@ bool hold_is_here(const struct node *node)
         return node->directory->held > 0;
     }
     LIST_FOREACH(hold, &node->holds, link) {
-        if ((hold->ticket && (hold->ticket->held || hold->sequence)) || (hold->kind == BACKEND_FCNTL && hold->since)) {
+        if (hold_makes_name(hold)) {
             return true;
         }
     }

@@ -70,6 +70,18 @@ struct hold {
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
 };
 
+/* Does it hold, as far as is known here?  (Of fcntl locks some may have been given back.) */
+static inline bool hold_holds(const struct hold *hold)
+{
+    return hold->kind == BACKEND_FCNTL ? hold->since != 0 : hold->ticket && hold->ticket->held;
+}
+
+/* Does it make the name exist: does it hold, or is it a ticket in its directory's queue? */
+static inline bool hold_makes_name(const struct hold *hold)
+{
+    return hold_holds(hold) || (hold->ticket && hold->sequence);
+}
+
 /* The exclusive claim of a process (PROVISIONAL or LEASE) on a node: the one that
  * holds, or else the first that was asked for and is not answered (`since` is 0);
  * or NULL. */

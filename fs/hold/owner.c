@@ -130,14 +130,11 @@ struct hold *hold_shown_to(const struct node *node, struct owner *caller)
 {
     struct hold *hold, *found = NULL, *kin = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (!hold->ticket && hold->kind == BACKEND_FCNTL && hold->since && hold_is_owner(hold, caller)) {
-            return NULL;
-        }
-        if (!hold->ticket || !hold->ticket->held) {
+        if (!hold_holds(hold) || (!hold->ticket && !hold_is_owner(hold, caller))) {
             continue;
         }
         if (hold_is_owner(hold, caller)) {
-            return hold;
+            return hold->ticket ? hold : NULL;
         }
         found = !found && hold->ticket->mode == BACKEND_EXCLUSIVE ? hold : found;
         struct owner *owner = kin ? NULL : hold_owner(hold);

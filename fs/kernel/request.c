@@ -200,9 +200,9 @@ bool request_path(struct request *r, char *path)
     return fits;
 }
 
-bool request_path_in(struct request *r, const struct node *directory, char *path)
+bool request_path_in(struct request *r, char *path)
 {
-    bool fits = tree_child_path(directory, r->name, path, TREE_PATH_MAX);
+    bool fits = tree_child_path(r->other, r->name, path, TREE_PATH_MAX);
     if (!fits) {
         request_reply(r, -ENAMETOOLONG);
     }
@@ -217,11 +217,10 @@ void request_stat(struct request *r, backend_known *then)
     }
 }
 
-void request_stat_in(struct request *r, struct node *directory, backend_known *then)
+void request_stat_in(struct request *r, backend_known *then)
 {
     char path[TREE_PATH_MAX];
-    r->other = tree_ref(directory);
-    if (request_path_in(r, directory, path)) {
+    if (request_path_in(r, path)) {
         backend_stat(r->fs->backend, path, then, r);
     }
 }

@@ -35,7 +35,7 @@ struct request {
     fuse_req_t req;
     struct owner *caller;          /* see request_caller */
     struct node *node;             /* counted */
-    struct node *other;            /* look-up, rename: the directory; link: the file linked to; counted */
+    struct node *other;            /* the directory of `name`; link: then the file linked to; counted */
     struct handle *handle;         /* see `opens` */
     struct hold *hold;             /* what its backend call is about */
     struct backend_ticket *ticket; /* a claim of its own that is asked for or waits */
@@ -143,14 +143,13 @@ void request_cancel_interrupted(struct fs *fs);
 /* For request_park: whoever waits only for its turn has nothing to undo. */
 void request_give_up(struct request *r);
 
-/* The path for the backend, of r->node or of r->name in a directory, for TREE_PATH_MAX bytes.  False: it is too long,
+/* The path for the backend, of r->node or of r->name in r->other, for TREE_PATH_MAX bytes.  False: it is too long,
  * and the request is answered. */
 bool request_path(struct request *r, char *ret_path);
-bool request_path_in(struct request *r, const struct node *directory, char *ret_path);
+bool request_path_in(struct request *r, char *ret_path);
 /* Asks the backend about that and goes on with `then`, unless the path is too long. */
 void request_stat(struct request *r, backend_known *then);
-/* r->other becomes the directory. */
-void request_stat_in(struct request *r, struct node *directory, backend_known *then);
+void request_stat_in(struct request *r, backend_known *then);
 
 /* Replies.  `error` is 0 or a negated errno. */
 void request_reply(struct request *r, int error);

@@ -324,7 +324,7 @@ static struct hold *content_hold_of(struct request *r)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &r->node->holds, link) {
-        bool has = hold->kind != BACKEND_FCNTL && hold->ticket && (hold->ticket->held || hold->sequence);
+        bool has = hold->kind != BACKEND_FCNTL && hold_makes_name(hold);
         bool undecided = hold->kind == BACKEND_PROVISIONAL && !hold->owner && request_is_foreign(r);
         if (has && (hold_is_owner(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
             return hold;

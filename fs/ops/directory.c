@@ -102,9 +102,10 @@ static void directory_made(void *arg, enum backend_result result)
     }
 }
 
-void directory_make(struct request *r, struct node *parent)
+void directory_make(struct request *r)
 {
     char path[TREE_PATH_MAX];
+    const struct node *parent = r->other;
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     struct node *there = tree_find(r->fs->tree, parent, r->name);
     gid_t gid = parent->mode & S_ISGID ? parent->gid : context->gid;
@@ -114,7 +115,7 @@ void directory_make(struct request *r, struct node *parent)
         request_reply(r, -EEXIST);
         return;
     }
-    if (!request_path_in(r, parent, path)) {
+    if (!request_path_in(r, path)) {
         return;
     }
     if (!quota_allows_directory(r->fs->quota, context->uid)) {
@@ -122,7 +123,6 @@ void directory_make(struct request *r, struct node *parent)
         return;
     }
     clock_gettime(CLOCK_REALTIME, &now);
-    r->other = tree_ref(parent);
     r->directory = (struct backend_directory){.width = 1};
     r->directory.meta = directory_meta(r->fs, context->uid, gid, mode, &now);
     backend_mkdir(r->fs->backend, path, &r->directory, directory_made, r);
@@ -154,16 +154,16 @@ static void directory_remove_known(void *arg, enum backend_result result, const 
         request_reply(r, fs_error(result));
     } else if (!root && directory && !(meta_decode(info->directory.meta, &meta) && meta.uid == request_uid(r))) {
         request_reply(r, -EPERM);
-    } else if (request_path_in(r, r->other, path)) {
+    } else if (request_path_in(r, path)) {
         backend_rmdir(r->fs->backend, path, directory_removed, r);
     }
 }
 
-void directory_remove(struct request *r, struct node *parent)
+void directory_remove(struct request *r)
 {
-    struct node *node = tree_find(r->fs->tree, parent, r->name);
+    struct node *node = tree_find(r->fs->tree, r->other, r->name);
     r->node = node ? tree_ref(node) : NULL;
-    request_stat_in(r, parent, directory_remove_known);
+    request_stat_in(r, directory_remove_known);
 }
 
 /* --- listing ------------------------------------------------------------------- */

@@ -14,9 +14,9 @@ void directory_load(struct node *node, const struct backend_directory *directory
  * `done` with `arg`. */
 void directory_store(struct fs *fs, struct node *node, backend_done *done, void *arg);
 
-/* r->name in `parent`, with r->mode. */
-void directory_make(struct request *r, struct node *parent);
-void directory_remove(struct request *r, struct node *parent);
+/* r->name in r->other, with r->mode. */
+void directory_make(struct request *r);
+void directory_remove(struct request *r);
 
 /* Each ends the request.  A listing tells a name that is there all the time
  * exactly once, and needs no memory for the names before or after. */

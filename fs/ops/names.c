@@ -117,14 +117,14 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
     }
 }
 
-void names_lookup(struct request *r, struct node *directory)
+void names_lookup(struct request *r)
 {
     if (sequence_is_prefix(r->name)) {
         names_reply_missing(r, NULL); /* always free: the next one is another file */
-    } else if (names_take_held(r, directory, NULL)) {
+    } else if (names_take_held(r, r->other, NULL)) {
         names_reply_node(r);
     } else {
-        request_stat_in(r, directory, names_looked_up);
+        request_stat_in(r, names_looked_up);
     }
 }
 
@@ -135,20 +135,18 @@ static struct hold *names_releasable(struct request *r, const struct node *node)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        bool holds =
-            hold->kind == BACKEND_FCNTL ? hold->since != 0 : hold->ticket && (hold->ticket->held || hold->sequence);
-        if (holds && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        if (hold_makes_name(hold) && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
             return hold;
         }
     }
     return NULL;
 }
 
-static struct hold *names_find_releasable(struct request *r, struct node *directory)
+static struct hold *names_find_releasable(struct request *r)
 {
-    struct node *node = tree_find(r->fs->tree, directory, r->name);
+    struct node *node = tree_find(r->fs->tree, r->other, r->name);
     struct hold *hold = node ? names_releasable(r, node) : NULL;
-    for (node = NULL; !hold && (node = tree_find_stray(r->fs->tree, directory, r->name, node));) {
+    for (node = NULL; !hold && (node = tree_find_stray(r->fs->tree, r->other, r->name, node));) {
         hold = names_releasable(r, node);
     }
     return hold;
@@ -169,7 +167,7 @@ static void names_release(struct request *r, struct hold *hold)
 static void names_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    struct hold *hold = names_find_releasable(r, r->other); /* granted meanwhile? */
+    struct hold *hold = names_find_releasable(r); /* granted meanwhile? */
     if (hold) {
         names_release(r, hold);
     } else if (result != BACKEND_OK) {
@@ -182,29 +180,29 @@ static void names_unlink_known(void *arg, enum backend_result result, const stru
     }
 }
 
-void names_unlink(struct request *r, struct node *directory)
+void names_unlink(struct request *r)
 {
-    struct hold *hold = names_find_releasable(r, directory);
+    struct hold *hold = names_find_releasable(r);
     if (hold) {
         names_release(r, hold);
     } else {
-        request_stat_in(r, directory, names_unlink_known);
+        request_stat_in(r, names_unlink_known);
     }
 }
 
 /* --- links ------------------------------------------------------------------------ */
 
-void names_symlink(struct request *r, struct node *directory, const char *target)
+void names_symlink(struct request *r, const char *target)
 {
-    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    struct node *there = tree_find(r->fs->tree, r->other, r->name);
     GBytes *content = g_bytes_new(target, strlen(target));
     if (sequence_is_prefix(r->name)) {
-        r->node = tree_make(r->fs->tree, directory, r->name, S_IFLNK);
-        sequence_create(r, directory, S_IFLNK | 0777, content, names_reply_node);
+        r->node = tree_make(r->fs->tree, r->other, r->name, S_IFLNK);
+        sequence_create(r, S_IFLNK | 0777, content, names_reply_node);
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else {
-        r->node = tree_get(r->fs->tree, directory, r->name, S_IFLNK);
+        r->node = tree_get(r->fs->tree, r->other, r->name, S_IFLNK);
         handle_acquire(r, S_IFLNK | 0777, content, names_reply_node);
     }
     g_bytes_unref(content);
@@ -252,10 +250,10 @@ static void names_link_known(void *arg, enum backend_result result, const struct
     }
 }
 
-void names_link(struct request *r, struct node *directory, struct node *other)
+void names_link(struct request *r, struct node *other)
 {
     char path[TREE_PATH_MAX];
-    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    struct node *directory = r->other, *there = tree_find(r->fs->tree, directory, r->name);
     struct hold *hold = hold_first(other);
     if (sequence_is_prefix(r->name)) {
         request_reply(r, -EPERM); /* a ticket is made, not linked */
@@ -266,8 +264,9 @@ void names_link(struct request *r, struct node *directory, struct node *other)
     } else if (!tree_path(other, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
     } else {
-        r->other = tree_ref(other);
         r->node = tree_get(r->fs->tree, directory, r->name, other->mode & S_IFMT);
+        r->other = tree_ref(other);
+        tree_unref(r->fs->tree, directory);
         backend_stat(r->fs->backend, path, names_link_known, r);
     }
 }
@@ -377,45 +376,44 @@ static void names_rename_go(struct request *r)
         request_reply(r, -EBUSY);
     } else if (replaced && replaced->converting) {
         request_park(r, hold_queue(replaced), names_rename_go, request_give_up);
-    } else if (request_path_in(r, directory, path)) {
+    } else if (request_path_in(r, path)) {
         r->hold = names_hold_still(hold);
         r->replaced = names_hold_still(replaced);
         backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
     }
 }
 
-void names_rename(struct request *r, struct node *directory, struct node *from, const char *name, unsigned flags)
+void names_rename(struct request *r, struct node *from, const char *name, unsigned flags)
 {
     struct node *node = tree_find(r->fs->tree, from, name);
     r->node = node ? tree_ref(node) : NULL;
-    r->other = tree_ref(directory);
     r->file.flags = (int)flags;
     names_rename_go(r);
 }
 
 /* --- making --------------------------------------------------------------------------- */
 
-static void names_create_ticket(struct request *r, struct node *directory)
+static void names_create_ticket(struct request *r)
 {
-    r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
+    r->node = tree_make(r->fs->tree, r->other, r->name, S_IFREG);
     r->creates = true;
     handle_new(r);
     r->handle->ticket = true;
-    sequence_create(r, directory, r->mode, NULL, entry_reply_open);
+    sequence_create(r, r->mode, NULL, entry_reply_open);
 }
 
-void names_create(struct request *r, struct node *directory)
+void names_create(struct request *r)
 {
     if (sequence_is_prefix(r->name)) {
-        names_create_ticket(r, directory);
+        names_create_ticket(r);
         return;
     }
-    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    struct node *there = tree_find(r->fs->tree, r->other, r->name);
     if (there && !S_ISREG(there->mode) && (there->directory || hold_first(there))) {
         request_reply(r, r->file.flags & O_EXCL ? -EEXIST : -ESTALE);
         return;
     }
-    r->node = tree_get(r->fs->tree, directory, r->name, S_IFREG);
+    r->node = tree_get(r->fs->tree, r->other, r->name, S_IFREG);
     r->creates = true;
     handle_new(r);
     if (r->file.flags & O_EXCL) {
@@ -425,18 +423,18 @@ void names_create(struct request *r, struct node *directory)
     }
 }
 
-void names_mknod(struct request *r, struct node *directory)
+void names_mknod(struct request *r)
 {
-    struct node *there = tree_find(r->fs->tree, directory, r->name);
+    struct node *there = tree_find(r->fs->tree, r->other, r->name);
     if (!S_ISREG(r->mode)) {
         request_reply(r, -EPERM); /* locks are files, not devices or pipes */
     } else if (sequence_is_prefix(r->name)) {
-        r->node = tree_make(r->fs->tree, directory, r->name, S_IFREG);
-        sequence_create(r, directory, r->mode, NULL, names_reply_node);
+        r->node = tree_make(r->fs->tree, r->other, r->name, S_IFREG);
+        sequence_create(r, r->mode, NULL, names_reply_node);
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else {
-        r->node = tree_get(r->fs->tree, directory, r->name, S_IFREG);
+        r->node = tree_get(r->fs->tree, r->other, r->name, S_IFREG);
         handle_acquire(r, r->mode, NULL, names_reply_node);
     }
 }

@@ -53,11 +53,12 @@ static struct request *ops_named(fuse_req_t req, enum metrics_operation operatio
         return NULL;
     }
     r->name = g_strdup(name);
+    r->other = tree_ref(directory);
     if (!control_owns(fs, directory, name)) {
         return r;
     }
     if (operation == METRICS_LOOKUP) {
-        control_lookup(r, directory);
+        control_lookup(r);
     } else {
         control_refuse(r);
     }
@@ -114,7 +115,7 @@ static void ops_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct request *r = ops_named(req, METRICS_LOOKUP, parent, name);
     if (r) {
-        names_lookup(r, tree_node(r->fs->tree, parent));
+        names_lookup(r);
     }
 }
 
@@ -141,7 +142,7 @@ static void ops_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
         request_reply(r, -EINVAL); /* such a name is never found */
     } else if (r) {
         r->mode = mode;
-        directory_make(r, tree_node(r->fs->tree, parent));
+        directory_make(r);
     }
 }
 
@@ -149,7 +150,7 @@ static void ops_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct request *r = ops_named(req, METRICS_RMDIR, parent, name);
     if (r) {
-        directory_remove(r, tree_node(r->fs->tree, parent));
+        directory_remove(r);
     }
 }
 
@@ -157,7 +158,7 @@ static void ops_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct request *r = ops_named(req, METRICS_UNLINK, parent, name);
     if (r) {
-        names_unlink(r, tree_node(r->fs->tree, parent));
+        names_unlink(r);
     }
 }
 
@@ -165,7 +166,7 @@ static void ops_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, c
 {
     struct request *r = ops_named(req, METRICS_SYMLINK, parent, name);
     if (r) {
-        names_symlink(r, tree_node(r->fs->tree, parent), target);
+        names_symlink(r, target);
     }
 }
 
@@ -180,7 +181,7 @@ static void ops_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const ch
     if (r && tree_node(r->fs->tree, ino)->control) {
         control_refuse(r);
     } else if (r) {
-        names_link(r, tree_node(r->fs->tree, parent), tree_node(r->fs->tree, ino));
+        names_link(r, tree_node(r->fs->tree, ino));
     }
 }
 
@@ -191,7 +192,7 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
     if (r && control_owns(r->fs, tree_node(r->fs->tree, parent), name)) {
         control_refuse(r);
     } else if (r) {
-        names_rename(r, tree_node(r->fs->tree, new_parent), tree_node(r->fs->tree, parent), name, flags);
+        names_rename(r, tree_node(r->fs->tree, parent), name, flags);
     }
 }
 
@@ -207,7 +208,7 @@ static void ops_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode
     if (r) {
         r->file = *file;
         r->mode = ops_lock_mode(r->fs, S_IFREG | (mode & 07777));
-        names_create(r, tree_node(r->fs->tree, parent));
+        names_create(r);
     }
 }
 
@@ -217,7 +218,7 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     struct request *r = ops_named(req, METRICS_MKNOD, parent, name);
     if (r) {
         r->mode = ops_lock_mode(r->fs, mode);
-        names_mknod(r, tree_node(r->fs->tree, parent));
+        names_mknod(r);
     }
 }
 

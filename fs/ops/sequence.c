@@ -68,14 +68,13 @@ static void sequence_created(void *arg, enum backend_result result, struct backe
     }
 }
 
-void sequence_create(struct request *r, struct node *directory, mode_t mode, GBytes *content,
-                     void (*reply)(struct request *))
+void sequence_create(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *))
 {
     char path[TREE_PATH_MAX];
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     enum backend_kind kind = r->handle ? BACKEND_FLOCK : BACKEND_LEASE;
     struct backend_claim claim;
-    if (!request_path_in(r, directory, path)) {
+    if (!request_path_in(r, path)) {
         return;
     }
     r->reply = reply;

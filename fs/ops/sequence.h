@@ -17,10 +17,9 @@ struct request;
 /* Is this the name of a file to be numbered? */
 bool sequence_is_prefix(const char *name);
 
-/* Creates a ticket below `directory` for r->name and calls `reply`; r->handle
+/* Creates a ticket for r->name in r->other and calls `reply`; r->handle
  * may be NULL (then it is a lease at once).  `content` NULL: its own name. */
-void sequence_create(struct request *r, struct node *directory, mode_t mode, GBytes *content,
-                     void (*reply)(struct request *));
+void sequence_create(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *));
 
 /* The ticket on whose turn a lock request through r->handle waits, or NULL. */
 struct hold *sequence_ticket(struct request *r);

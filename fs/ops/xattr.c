@@ -12,11 +12,6 @@
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
 
-static GString *xattr_text(const char *text)
-{
-    return g_string_new(text);
-}
-
 /* --- reading --------------------------------------------------------------- */
 
 static bool xattr_caller_lost(struct request *r)
@@ -52,36 +47,36 @@ static bool xattr_is_ticket(const struct node *node, const struct backend_info *
     return info->type == BACKEND_LOCK && meta_decode(info->meta, &meta) && meta.sequence;
 }
 
-static GString *xattr_get_state(struct request *r, const struct backend_info *info)
+static char *xattr_get_state(struct request *r, const struct backend_info *info)
 {
     if (xattr_caller_lost(r)) {
-        return xattr_text("lost");
+        return g_strdup("lost");
     }
     if (xattr_caller_waits(r)) {
-        return xattr_text("waiting");
+        return g_strdup("waiting");
     }
     /* of a ticket of another mount only the store knows */
     bool held = info->ticket ? info->ticket->held : info->holders > 0 || !xattr_is_ticket(r->node, info);
     bool waits = info->type == BACKEND_LOCK && !held;
-    return xattr_text(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");
+    return g_strdup(waits ? "waiting" : info->type == BACKEND_LOCK ? "held" : "free");
 }
 
-static GString *xattr_get_kind(struct request *r, const struct backend_info *info)
+static char *xattr_get_kind(struct request *r, const struct backend_info *info)
 {
     static const char *const names[] = {[BACKEND_PROVISIONAL] = "lease",
                                         [BACKEND_LEASE] = "lease",
                                         [BACKEND_FLOCK] = "flock",
                                         [BACKEND_FCNTL] = "fcntl"};
     if (xattr_is_ticket(r->node, info)) {
-        return xattr_text("ticket");
+        return g_strdup("ticket");
     }
-    return info->type == BACKEND_LOCK ? xattr_text(names[info->kind]) : NULL;
+    return info->type == BACKEND_LOCK ? g_strdup(names[info->kind]) : NULL;
 }
 
-static GString *xattr_get_mode(struct request *r, const struct backend_info *info)
+static char *xattr_get_mode(struct request *r, const struct backend_info *info)
 {
     (void)r;
-    return info->type == BACKEND_LOCK ? xattr_text(info->mode == BACKEND_SHARED ? "shared" : "exclusive") : NULL;
+    return info->type == BACKEND_LOCK ? g_strdup(info->mode == BACKEND_SHARED ? "shared" : "exclusive") : NULL;
 }
 
 static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t uid, const char *command)
@@ -91,13 +86,13 @@ static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t ui
                            log_escape(escaped, sizeof escaped, command));
 }
 
-static GString *xattr_get_owner(struct request *r, const struct backend_info *info)
+static char *xattr_get_owner(struct request *r, const struct backend_info *info)
 {
     GString *text = g_string_new(NULL);
     struct meta meta;
     struct hold *hold;
     LIST_FOREACH(hold, &r->node->holds, link) {
-        if ((hold->ticket && hold->ticket->held) || (hold->kind == BACKEND_FCNTL && hold->since)) {
+        if (hold_holds(hold)) {
             struct owner *owner = hold_owner(hold);
             xattr_add_owner(text, r->fs->host, owner ? owner_pid(owner) : 0, hold->uid,
                             owner ? owner_command(owner) : "?");
@@ -109,26 +104,20 @@ static GString *xattr_get_owner(struct request *r, const struct backend_info *in
     } else if (elsewhere) {
         xattr_add_owner(text, "?", 0, 0, "?"); /* a client that is no mount */
     }
-    if (!text->len) {
-        g_string_free(text, TRUE);
-        return NULL;
-    }
-    return text;
+    return g_string_free(text, !text->len);
 }
 
-static GString *xattr_get_token(struct request *r, const struct backend_info *info)
+static char *xattr_get_token(struct request *r, const struct backend_info *info)
 {
     (void)r;
     if (info->type != BACKEND_LOCK || !info->fence) {
         return NULL;
     }
-    GString *text = g_string_new(NULL);
-    g_string_printf(text, "%" PRIu64, info->fence);
-    return text;
+    return g_strdup_printf("%" PRIu64, info->fence);
 }
 
 /* RFC 3339, UTC. */
-static GString *xattr_get_acquired(struct request *r, const struct backend_info *info)
+static char *xattr_get_acquired(struct request *r, const struct backend_info *info)
 {
     (void)r;
     if (info->type != BACKEND_LOCK || info->acquired == CLOCK_NEVER) {
@@ -140,31 +129,25 @@ static GString *xattr_get_acquired(struct request *r, const struct backend_info 
     char day[32];
     gmtime_r(&seconds, &utc);
     strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
-    GString *text = g_string_new(NULL);
-    g_string_printf(text, "%s.%03dZ", day, (int)(wall % 1000));
-    return text;
+    return g_strdup_printf("%s.%03dZ", day, (int)(wall % 1000));
 }
 
-static GString *xattr_get_remaining(struct request *r, const struct backend_info *info)
+static char *xattr_get_remaining(struct request *r, const struct backend_info *info)
 {
     (void)r;
     if (info->type != BACKEND_LOCK || info->deadline == CLOCK_NEVER) {
         return NULL;
     }
     int64_t left = MAX(info->deadline - clock_now(), 0);
-    GString *text = g_string_new(NULL);
-    g_string_printf(text, "%" PRId64 ".%03d", left / 1000, (int)(left % 1000));
-    return text;
+    return g_strdup_printf("%" PRId64 ".%03d", left / 1000, (int)(left % 1000));
 }
 
-static GString *xattr_duration(int64_t ms)
+static char *xattr_duration(int64_t ms)
 {
-    GString *text = g_string_new(NULL);
-    g_string_printf(text, ms % 1000 ? "%" PRId64 ".%03d" : "%" PRId64, ms / 1000, (int)(ms % 1000));
-    return text;
+    return g_strdup_printf(ms % 1000 ? "%" PRId64 ".%03d" : "%" PRId64, ms / 1000, (int)(ms % 1000));
 }
 
-static GString *xattr_get_ttl(struct request *r, const struct backend_info *info)
+static char *xattr_get_ttl(struct request *r, const struct backend_info *info)
 {
     if (!r->node->directory && (info->type != BACKEND_LOCK || !info->ttl)) {
         return NULL;
@@ -172,41 +155,35 @@ static GString *xattr_get_ttl(struct request *r, const struct backend_info *info
     return xattr_duration(r->node->directory ? hold_directory_ttl(r->fs, r->node) : info->ttl);
 }
 
-static GString *xattr_get_waiters(struct request *r, const struct backend_info *info)
+static char *xattr_get_waiters(struct request *r, const struct backend_info *info)
 {
     (void)r;
-    GString *text = g_string_new(NULL);
-    g_string_printf(text, "%u", info->type == BACKEND_NOTHING ? 0 : info->waiters);
-    return text;
+    return g_strdup_printf("%u", info->type == BACKEND_NOTHING ? 0 : info->waiters);
 }
 
-static GString *xattr_get_position(struct request *r, const struct backend_info *info)
+static char *xattr_get_position(struct request *r, const struct backend_info *info)
 {
     if (!xattr_is_ticket(r->node, info)) {
         return NULL;
     }
-    GString *text = g_string_new(NULL);
-    g_string_printf(text, "%u", info->position);
-    return text;
+    return g_strdup_printf("%u", info->position);
 }
 
-static GString *xattr_get_name(struct request *r, const struct backend_info *info)
+static char *xattr_get_name(struct request *r, const struct backend_info *info)
 {
-    return xattr_is_ticket(r->node, info) ? xattr_text(r->node->name) : NULL;
+    return xattr_is_ticket(r->node, info) ? g_strdup(r->node->name) : NULL;
 }
 
-static GString *xattr_get_delay(struct request *r, const struct backend_info *info)
+static char *xattr_get_delay(struct request *r, const struct backend_info *info)
 {
     (void)r;
     return xattr_duration(info->directory.delay);
 }
 
-static GString *xattr_get_width(struct request *r, const struct backend_info *info)
+static char *xattr_get_width(struct request *r, const struct backend_info *info)
 {
     (void)r;
-    GString *text = g_string_new(NULL);
-    g_string_printf(text, "%u", info->directory.width);
-    return text;
+    return g_strdup_printf("%u", info->directory.width);
 }
 
 /* --- the table ------------------------------------------------------------------ */
@@ -241,16 +218,15 @@ static const struct xattr *xattr_find(const struct node *node, const char *name)
     return NULL;
 }
 
-static void xattr_answer(struct request *r, GString *text)
+static void xattr_answer(struct request *r, const char *text, size_t length)
 {
     if (r->xattr.size == 0) {
-        request_reply_xattr_size(r, text->len);
-    } else if (text->len > r->xattr.size) {
+        request_reply_xattr_size(r, length);
+    } else if (length > r->xattr.size) {
         request_reply(r, -ERANGE);
     } else {
-        request_reply_buffer(r, text->str, text->len);
+        request_reply_buffer(r, text, length);
     }
-    g_string_free(text, TRUE);
 }
 
 /* Without the backend: what this mount holds is held, and who has lost it knows. */
@@ -274,9 +250,9 @@ static void xattr_got(void *arg, enum backend_result result, const struct backen
     } else if (known && r->node->directory && info->type == BACKEND_DIRECTORY) {
         directory_load(r->node, &info->directory);
     }
-    GString *text = known ? r->xattr.attribute->get(r, info) : NULL;
+    g_autofree char *text = known ? r->xattr.attribute->get(r, info) : NULL;
     if (text) {
-        xattr_answer(r, text);
+        xattr_answer(r, text, strlen(text));
     } else {
         request_reply(r, known ? -ENODATA : -EIO);
     }
@@ -323,13 +299,13 @@ static void xattr_listed(void *arg, enum backend_result result, const struct bac
     for (size_t i = 0; i < G_N_ELEMENTS(xattr_table); i++) {
         const struct xattr *attribute = &xattr_table[i];
         bool applies = r->node->directory ? attribute->on_directory : attribute->on_lock;
-        GString *value = applies && attribute->get ? attribute->get(r, info) : NULL;
+        g_autofree char *value = applies && attribute->get ? attribute->get(r, info) : NULL;
         if (value) {
             g_string_append_len(list, attribute->name, (gssize)strlen(attribute->name) + 1);
-            g_string_free(value, TRUE);
         }
     }
-    xattr_answer(r, list);
+    xattr_answer(r, list->str, list->len);
+    g_string_free(list, TRUE);
 }
 
 void xattr_list(struct request *r, size_t size)

@@ -8,8 +8,8 @@ struct xattr {
     const char *name;
     bool on_lock, on_directory;
     bool of_ticket; /* all that it tells is in the ticket, if that is this mount's */
-    /* The value, or NULL: the lock has none now (ENODATA).  NULL: write only. */
-    GString *(*get)(struct request *r, const struct backend_info *info);
+    /* The value, to be freed, or NULL: the lock has none now (ENODATA).  NULL: write only. */
+    char *(*get)(struct request *r, const struct backend_info *info);
     /* Ends the request; takes r->value, NUL-terminated.  NULL: read only. */
     void (*set)(struct request *r);
 };
