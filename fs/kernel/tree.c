@@ -320,6 +320,7 @@ void tree_unlink(struct tree *tree, struct node *node)
         g_hash_table_remove(tree->links, &key);
     }
     node->linked = false;
+    node->ino = tree->next_ino++; /* the next lock of this name is another file */
 }
 
 unsigned tree_links(struct tree *tree, const struct node *node)

@@ -142,6 +142,22 @@ START_TEST(link_acquires_the_name_with_content_and_inode)
 }
 END_TEST
 
+START_TEST(lock_of_a_name_that_was_linked_is_another_file)
+{
+    uint64_t node = lease_of(alice, "tmp");
+    w->pid = bob;
+    struct wire_file reader = wire_opened(w, node, O_RDONLY); /* the name keeps its node */
+    w->pid = alice;
+    uint64_t linked = wire_node(w, wire_link(w, node, "L"));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "tmp")), 0);
+    ck_assert_uint_eq(lease_of(bob, "tmp"), node);
+    ck_assert_uint_ne(attributes(linked).ino, attributes(node).ino);
+    ck_assert_uint_eq(attributes(node).nlink, 1);
+    w->pid = bob;
+    ck_assert_int_eq(wire_close(w, reader), 0);
+}
+END_TEST
+
 START_TEST(link_to_a_held_name_is_refused)
 {
     uint64_t node = lease_of(alice, "tmp");
@@ -667,6 +683,7 @@ int main(void)
     tcase_add_test(cases, name_is_found_as_what_was_granted);
     tcase_add_test(cases, node_that_gave_way_while_it_is_asked_for_is_among_all);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
+    tcase_add_test(cases, lock_of_a_name_that_was_linked_is_another_file);
     tcase_add_test(cases, link_to_a_held_name_is_refused);
     tcase_add_test(cases, rename_moves_the_callers_own_lease);
     tcase_add_test(cases, rename_of_anothers_or_onto_anothers_is_refused);
