@@ -331,6 +331,8 @@ static void xattr_set_now(struct request *r)
 {
     if (!r->node->directory) {
         r->xattr.attribute->set(r);
+    } else if (r->node->parent && !r->node->hashed) {
+        request_reply(r, -ESTALE); /* removed; by that name there may be another's */
     } else {
         request_stat(r, xattr_directory_known);
     }

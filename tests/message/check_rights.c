@@ -819,7 +819,14 @@ START_TEST(removed_directory_does_not_change_the_next_of_its_name)
     be(bob, BOB, 0666);
     struct fuse_setattr_in in = {.valid = FATTR_MODE, .mode = S_IFDIR | 0777};
     ck_assert_int_eq(wire_result(w, wire_setattr(w, old, NULL, in)), ESTALE);
-    ck_assert_int_ne(wire_result(w, wire_setxattr(w, old, "user.lease.ttl", "1s")), 0);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, old, "user.lease.ttl", "1s")), ESTALE);
+    be(alice, 0, 0600); /* who may change both */
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, old, "user.lease.width", "7")), ESTALE);
+    be(alice, ALICE, 0600);
+    char *width = wire_xattr(w, node, "user.lease.width");
+    ck_assert_str_eq(width, "1");
+    g_free(width);
+    be(bob, BOB, 0666);
     ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, in)), EPERM);
     ck_assert_uint_eq(attributes(node).mode, S_IFDIR | 0755);
     ck_assert_uint_eq(attributes(node).uid, ALICE);
