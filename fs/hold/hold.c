@@ -303,7 +303,7 @@ void hold_gone(struct fs *fs, struct node *node)
     }
     tree_unlink(fs->tree, node);
     tree_touch(node->parent);
-    if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds) && LIST_EMPTY(&node->waiting)) {
+    if (LIST_EMPTY(&node->handles) && LIST_EMPTY(&node->holds) && LIST_EMPTY(&node->waiting) && !node->awaited) {
         tree_detach(fs->tree, node); /* the next lock of this name is another inode */
     }
 }

@@ -55,6 +55,7 @@ struct node {
     bool kept;       /* and may go by that without asking again */
     bool stray;      /* in use, and another node is found by its name */
     bool moved;      /* renamed: see opening.h */
+    bool awaited;    /* found by one who was told ESTALE before: see opening.h */
     uint8_t control; /* enum control_node: .leasefs and what is in it */
     bool linked;     /* shares its ino with the node of another name: tree_link */
     char *name;      /* first in `storage` */

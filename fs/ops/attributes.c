@@ -12,6 +12,7 @@
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
 #include "fs/ops/handle.h"
+#include "fs/ops/opening.h"
 
 /* A handle of the process that asks, the latest, or NULL. */
 static struct handle *attributes_own_handle(struct request *r)
@@ -142,7 +143,8 @@ static bool attributes_have_just_left(struct request *r)
 
 static void attributes_show(struct request *r)
 {
-    if (attributes_are_stale(r->node) || attributes_have_just_left(r)) {
+    bool gone = attributes_are_stale(r->node) || attributes_have_just_left(r);
+    if (gone && !openings_look(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node)) {
         request_reply(r, -ESTALE);
     } else {
         attributes_reply(r);

@@ -15,7 +15,8 @@ struct opening {
     uint64_t directory;      /* its number, and … */
     guint name;              /* … the hash of the name in it that was found */
     clock_ms since;
-    bool again; /* it was told ESTALE */
+    bool again;  /* it was told ESTALE when it opened */
+    bool looked; /* it was told ESTALE when it looked at what had gone */
 };
 
 struct openings {
@@ -53,7 +54,7 @@ static gboolean opening_is_old(gpointer thread, gpointer value, gpointer now)
     return *(const clock_ms *)now - opening->since >= OPENING_MAX;
 }
 
-static void openings_note(struct openings *openings, pid_t thread, const struct node *node, bool again)
+static void openings_note(struct openings *openings, pid_t thread, const struct node *node, bool again, bool looked)
 {
     struct opening *opening = g_new(struct opening, 1);
     clock_ms now = clock_now();
@@ -66,32 +67,47 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
                                 .directory = node->parent ? node->parent->ino : 0,
                                 .name = g_str_hash(node->name),
                                 .since = now,
-                                .again = again};
+                                .again = again,
+                                .looked = looked};
     g_hash_table_replace(openings->threads, GINT_TO_POINTER(thread), opening);
 }
 
-void openings_found(struct openings *openings, pid_t thread, const struct node *node)
+void openings_found(struct openings *openings, pid_t thread, struct node *node)
 {
     const struct opening *before = opening_of(openings, thread);
-    if (node && (node->moved || (before && before->again))) {
-        openings_note(openings, thread, node, before && before->again);
+    bool told = before && (before->again || before->looked);
+    if (node && (node->moved || told)) {
+        node->awaited = node->awaited || told;
+        openings_note(openings, thread, node, told && before->again, told && before->looked);
     } else if (before) {
         g_hash_table_remove(openings->threads, GINT_TO_POINTER(thread));
     }
 }
 
-bool openings_open(struct openings *openings, pid_t thread, const struct node *node)
+bool openings_open(struct openings *openings, pid_t thread, struct node *node)
 {
     struct opening *opening = opening_of(openings, thread);
-    if (opening && opening->again) {
-        opening->again = false;
+    if (opening && (opening->again || opening->looked)) {
+        opening->again = opening->looked = false;
+        node->awaited = false;
     }
     return !node->moved || (opening && opening_is_of(opening, node));
 }
 
 void openings_refused(struct openings *openings, pid_t thread, const struct node *node)
 {
-    openings_note(openings, thread, node, true);
+    openings_note(openings, thread, node, true, false);
+}
+
+bool openings_look(struct openings *openings, pid_t thread, const struct node *node)
+{
+    struct opening *before = opening_of(openings, thread);
+    if (before && (before->again || before->looked) && opening_is_of(before, node)) {
+        return true;
+    }
+    openings_note(openings, thread, node, before && before->again, true);
+    opening_of(openings, thread)->ino = 0; /* not found yet */
+    return false;
 }
 
 bool openings_expected(const struct openings *openings, const struct node *directory, const char *name)

@@ -6,6 +6,10 @@
  * looked it up since; others are told ESTALE, and the kernel looks the name up
  * again for them, once.  What such a thread finds then is not renamed before it
  * is opened, so nobody is told ESTALE twice.
+ *
+ * Likewise for what has gone when it is looked at, before it is opened: who was
+ * told ESTALE once and has looked the name up again sees what it found, and the
+ * name keeps its node until it is opened, also when the lock has ended again.
  */
 #ifndef FS_OPS_OPENING_H
 #define FS_OPS_OPENING_H
@@ -20,12 +24,15 @@ struct openings *openings_new(void);
 void openings_free(struct openings *openings);
 
 /* This thread has looked a name up and found this node; NULL: nothing. */
-void openings_found(struct openings *openings, pid_t thread, const struct node *node);
+void openings_found(struct openings *openings, pid_t thread, struct node *node);
 /* It opens the node: true if it means the node's present name, else it is to be
  * told ESTALE. */
-bool openings_open(struct openings *openings, pid_t thread, const struct node *node);
+bool openings_open(struct openings *openings, pid_t thread, struct node *node);
 /* It is told ESTALE, and looks the name up again at once. */
 void openings_refused(struct openings *openings, pid_t thread, const struct node *node);
+/* It looks at a node whose lock has gone: true if it is shown, else it is told
+ * ESTALE and looks the name up again. */
+bool openings_look(struct openings *openings, pid_t thread, const struct node *node);
 /* Is one on its way to what has this name that was told ESTALE before? */
 bool openings_expected(const struct openings *openings, const struct node *directory, const char *name);
 /* The node has another name now: who has looked it up means the former one. */

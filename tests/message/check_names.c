@@ -526,6 +526,30 @@ START_TEST(opener_on_its_way_by_the_old_name_is_sent_back_once)
 }
 END_TEST
 
+START_TEST(opener_of_a_name_that_goes_again_and_again_is_sent_back_once)
+{
+    uint64_t node = lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, node)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, node)), ESTALE); /* he has not looked it up again */
+    uint64_t next = lease_of(alice, "L");
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), next);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), ESTALE); /* of somebody else */
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), 0);
+    ck_assert_uint_eq(lease_of(alice, "L"), next);
+    struct wire_file file = wire_opened(w, next, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_close(w, file), 0);
+}
+END_TEST
+
 START_TEST(opener_that_does_not_come_back_holds_up_no_rename)
 {
     uint64_t node = lease_of(alice, "from");
@@ -705,6 +729,7 @@ int main(void)
     tcase_add_test(cases, link_does_not_give_what_another_holds);
     tcase_add_test(cases, renamed_lease_is_opened_by_all_that_look_it_up_together);
     tcase_add_test(cases, opener_on_its_way_by_the_old_name_is_sent_back_once);
+    tcase_add_test(cases, opener_of_a_name_that_goes_again_and_again_is_sent_back_once);
     tcase_add_test(cases, opener_that_does_not_come_back_holds_up_no_rename);
     tcase_add_test(cases, names_are_at_most_255_bytes);
     tcase_add_test(cases, directories_are_made_and_removed);
