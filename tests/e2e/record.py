@@ -111,7 +111,7 @@ WIDTH, ROW, TOP, LEFT, GAP = 7.5, 20, 58, 16, 14
 COLUMNS = 53
 PANE = COLUMNS * WIDTH + 2 * LEFT
 STYLE = """
-text { font: 12.5px ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace; white-space: pre; fill: #c9d1d9 }
+text { font-family: Menlo, Consolas, 'DejaVu Sans Mono', monospace; font-size: 12.5px; white-space: pre; fill: #c9d1d9 }
 .note { fill: #8b949e; font-style: italic }
 .command { fill: #ffffff; font-weight: bold }
 .prompt { fill: #3fb950 }
