@@ -164,7 +164,8 @@ void redis_send_set(struct remote_op *op, struct remote_ticket *t)
 static void on_renewed(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
-    enum backend_result result = redis_number(answer->reply, 0) ? BACKEND_OK : BACKEND_STALE;
+    int64_t held = redis_number(answer->reply, 0);
+    enum backend_result result = held == 1 ? BACKEND_OK : held == 0 ? BACKEND_STALE : BACKEND_BUSY;
 
     remote_renewed(op, answer->outcome == REDIS_REPLY ? result : redis_failure(redis_of(op), answer), answer->sent);
 }
@@ -175,6 +176,7 @@ void redis_send_renewal(struct remote_op *op, struct remote_ticket *t)
 
     redis_call_ticket(&call, redis_of(op), REDIS_RENEW, t);
     redis_call_number(&call, op->ttl);
+    redis_call_number(&call, op->claim.mode);
     redis_call_send(&call, 0, on_renewed, op);
 }
 

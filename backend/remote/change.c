@@ -51,6 +51,7 @@ static void send_convert(struct remote_op *op, struct remote_ticket *t, const st
     op->claim = *claim;
     op->claim.meta = op->claim.content = NULL;
     op->claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    t->converting++;
     op->r->store->convert(op, t, timeout);
 }
 
@@ -91,6 +92,8 @@ void remote_converted(struct remote_op *op, enum backend_result result, bool unk
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
 
+    if (t)
+        t->converting--;
     if (t && unknown) {
         convert_back(r, t);
     } else if (t && result != BACKEND_OK && op->back) {

@@ -49,12 +49,13 @@ void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms s
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     int64_t ttl = op->ttl;
     bool moved = t && remote_ticket_has_moved(t, op->name);
+    bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode);
 
     remote_op_free(op);
     if (!t || t->state != REMOTE_HELD)
         return;
-    if (result == BACKEND_STALE && !moved) {
-        remote_end(r, t, BACKEND_LOST, t->moving != NULL);
+    if ((result == BACKEND_STALE && !moved) || (result == BACKEND_BUSY && !converted)) {
+        remote_end(r, t, BACKEND_LOST, result == BACKEND_BUSY || t->moving);
         return;
     }
     if (result == BACKEND_OK) {
@@ -74,6 +75,7 @@ void remote_extend(struct remote *r, struct remote_ticket *t)
     t->renewing = true;
     op->ttl = t->head.ttl;
     op->name = g_strdup(t->place->name);
+    op->claim.mode = (enum backend_mode)t->head.mode;
     r->store->renew(op, t);
 }
 

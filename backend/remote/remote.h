@@ -62,9 +62,10 @@ struct remote_ticket {
     LIST_ENTRY(remote_ticket) link; /* place->tickets */
     struct remote_place *place;
     char token[REMOTE_TOKEN_SIZE];
-    char *name;    /* of a sequence ticket: as asked for, then as given */
-    char *moving;  /* the name that a rename gives it whose outcome is not known (yet); or NULL */
-    bool renaming; /* that, or one that replaces it, is not answered */
+    char *name;          /* of a sequence ticket: as asked for, then as given */
+    char *moving;        /* the name that a rename gives it whose outcome is not known (yet); or NULL */
+    bool renaming;       /* that, or one that replaces it, is not answered */
+    unsigned converting; /* conversions that are not answered */
     enum remote_state state;
     bool handed;             /* the store has told that it holds */
     struct remote_op *asked; /* its acquire that is not answered; or NULL */
@@ -92,13 +93,14 @@ struct remote_op {
     char *name;                    /* of a release, renewal, set or rename: the place's; of the new place */
     char *file;                    /* of a release: the ticket's own name */
     char *replaced;                /* of rename: the token of the ticket that it is to replace; or NULL */
-    struct backend_claim claim;    /* of convert, without meta and content; of a release what is given back */
-    struct backend_change change;  /* of convert and set: references */
-    int64_t ttl;                   /* of acquire, renew and release */
-    const char *why;               /* of release: "" by its holder, else "expired" or "lost" */
-    bool lease;                    /* of release: the store keeps it for a mount that starts again */
-    bool back;                     /* of convert: to what it was before one whose outcome is unknown */
-    bool again;                    /* of stat: asked once more */
+    struct backend_claim
+        claim; /* of convert, without meta and content; of a release what is given back; of renew the mode */
+    struct backend_change change; /* of convert and set: references */
+    int64_t ttl;                  /* of acquire, renew and release */
+    const char *why;              /* of release: "" by its holder, else "expired" or "lost" */
+    bool lease;                   /* of release: the store keeps it for a mount that starts again */
+    bool back;                    /* of convert: to what it was before one whose outcome is unknown */
+    bool again;                   /* of stat: asked once more */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;
@@ -207,7 +209,7 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
 void remote_released(struct remote_op *op, enum backend_result result);
 /* Extends one that holds to its ttl from now. */
 void remote_extend(struct remote *r, struct remote_ticket *t);
-/* OK, STALE: it does not hold (any more); else nothing is known. */
+/* OK; STALE: it does not hold (any more); BUSY: it holds, but in another mode than op->claim; else nothing is known. */
 void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms sent);
 /* Tells its end, and forgets it; `release`: the store may not know of it yet. */
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);

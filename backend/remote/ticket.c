@@ -224,8 +224,10 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
 
     if (was == t)
         return;
-    if (was)
+    if (was) {
+        t->converting = was->converting;
         remote_ticket_free(r, was);
+    }
     g_hash_table_remove(r->tickets, t->token);
     memcpy(t->token, token, REMOTE_TOKEN_SIZE);
     g_hash_table_insert(r->tickets, t->token, t);

@@ -333,6 +333,66 @@ START_TEST(full_server_grants_nothing_new_and_goes_on_with_the_rest)
 }
 END_TEST
 
+/* --- conversions --- */
+
+static struct told *get_shared(int64_t ttl)
+{
+    struct backend_claim shared = hosts_claim(BACKEND_LEASE, ttl);
+
+    shared.mode = BACKEND_SHARED;
+    return hosts_acquire(0, "L", &shared);
+}
+
+/* Sent, not answered. */
+static void begin_exclusive(struct told *told, struct hosts_done *done)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, told->ticket->ttl);
+
+    claim.user = told;
+    backend_convert(hosts_mount(0), told->ticket, &claim, hosts_on_done, done);
+}
+
+START_TEST(conversion_that_a_failed_server_lost_ends_what_was_converted)
+{
+    static const char shared_again[] = "for _, id in ipairs(redis.call('ZRANGE', 'lfs:o:{h:L}', 0, -1)) do "
+                                       "local t = cmsgpack.unpack(redis.call('HGET', 'lfs:i:{h:L}', id)) t.x = 1 "
+                                       "redis.call('HSET', 'lfs:i:{h:L}', id, cmsgpack.pack(t)) end "
+                                       "redis.call('SET', 'h:L', 'leasefs:held', 'KEEPTTL') return 1";
+    struct told *told = get_shared(HOSTS_LONG);
+    struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};
+    struct hosts_done done = {0};
+
+    begin_exclusive(told, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0", shared_again), 1);
+    backend_renew(hosts_mount(0), &renewal, 1);
+    HOSTS_UNTIL(told->ended);
+    ck_assert_int_eq(told->why, BACKEND_LOST);
+    HOSTS_UNTIL(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(renewal_that_crosses_a_conversion_loses_nothing)
+{
+    struct told *told = get_shared(HOSTS_LONG);
+    struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};
+    struct hosts_done done = {0};
+
+    if (_i == 0)
+        backend_renew(hosts_mount(0), &renewal, 1);
+    begin_exclusive(told, &done);
+    if (_i == 1)
+        backend_renew(hosts_mount(0), &renewal, 1);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    hosts_pass(LONG);
+    ck_assert_uint_eq(told->ended, 0);
+    ck_assert(!hosts_is("h:L", "leasefs:held"));
+    hosts_release(told);
+}
+END_TEST
+
 /* --- refusing --- */
 
 START_TEST(server_that_became_a_replica_is_unreachable_until_it_is_none)
@@ -403,7 +463,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("redis_failures");
-    TCase *tcase = tcase_create("failures"), *aof = tcase_create("aof");
+    TCase *tcase = tcase_create("failures"), *aof = tcase_create("aof"), *conversions = tcase_create("conversions");
 
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, setup, hosts_teardown);
@@ -421,6 +481,11 @@ int main(void)
     tcase_add_test(tcase, server_with_too_few_replicas_is_away_until_it_has_them);
     tcase_add_test(tcase, server_that_has_forgotten_the_scripts_is_told_them_again);
     suite_add_tcase(suite, tcase);
+    tcase_set_timeout(conversions, 40);
+    tcase_add_checked_fixture(conversions, setup, hosts_teardown);
+    tcase_add_test(conversions, conversion_that_a_failed_server_lost_ends_what_was_converted);
+    tcase_add_loop_test(conversions, renewal_that_crosses_a_conversion_loses_nothing, 0, 2);
+    suite_add_tcase(suite, conversions);
     tcase_set_timeout(aof, 40);
     tcase_add_checked_fixture(aof, hosts_setup_aof, hosts_teardown);
     tcase_add_test(aof, restarted_server_with_aof_has_lost_nothing);

@@ -1,9 +1,11 @@
 -- renew: extends a ticket that holds.
 --
--- ARGV: leaf, sequence, ticket, ttl
--- → 1, or 0 if it does not hold (any more)
-local _, _, id, ttl = unpack(ARGV)
+-- ARGV: leaf, sequence, ticket, ttl, mode
+-- → 1, or 0 if it does not hold (any more), or 2 if it holds in another mode: a conversion was lost with a failed server,
+--   and others may hold beside it
+local _, _, id, ttl, mode = unpack(ARGV)
 local t = load(id)
+if t and not t.p and t.x ~= tonumber(mode) then return 2 end
 -- of a full server: a write that it permits goes first
 if sequence then
   call('ZREM', WAITERS, '')
