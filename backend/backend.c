@@ -26,6 +26,13 @@ const char *backend_result_name(enum backend_result result)
     return (size_t)result < G_N_ELEMENTS(names) ? names[result] : "unknown";
 }
 
+const char *backend_safety_name(enum backend_safety safety)
+{
+    static const char *const names[] = {
+        [BACKEND_SINGLE] = "single", [BACKEND_REPLICATED] = "replicated", [BACKEND_QUORUM] = "quorum"};
+    return names[safety];
+}
+
 void backend_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
 {
     b->operations->start(b, loop, events, context);

@@ -202,6 +202,9 @@ enum backend_feature {
 
 enum backend_safety { BACKEND_SINGLE, BACKEND_REPLICATED, BACKEND_QUORUM };
 
+/* One word for an attribute or a status page. */
+const char *backend_safety_name(enum backend_safety safety);
+
 struct backend_renewal {
     struct backend_ticket *ticket;
     int64_t ttl; /* from now */

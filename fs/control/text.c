@@ -42,15 +42,13 @@ static void control_add_moment(struct fs *fs, GString *text, const char *key, cl
 
 static void control_add_store(struct fs *fs, GString *text)
 {
-    static const char *const safeties[] = {
-        [BACKEND_SINGLE] = "single", [BACKEND_REPLICATED] = "replicated", [BACKEND_QUORUM] = "quorum"};
     struct backend_status status;
     backend_status(fs->backend, &status);
     control_add_fact(text, "backend", fs->backend->name);
     if (status.address) {
         control_add_fact(text, "address", status.address);
     }
-    control_add_fact(text, "safety", safeties[fs->backend->safety]);
+    control_add_fact(text, "safety", backend_safety_name(fs->backend->safety));
     control_add_fact(text, "state", status.away ? "away" : "connected");
     control_add_moment(fs, text, "since", status.since);
     if (status.why) {

@@ -79,6 +79,11 @@ static char *xattr_get_mode(struct request *r, const struct backend_info *info)
     return info->type == BACKEND_LOCK ? g_strdup(info->mode == BACKEND_SHARED ? "shared" : "exclusive") : NULL;
 }
 
+static char *xattr_get_guarantee(struct request *r, const struct backend_info *info)
+{
+    return info->type == BACKEND_LOCK ? g_strdup(backend_safety_name(r->fs->backend->safety)) : NULL;
+}
+
 static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t uid, const char *command)
 {
     char escaped[OWNER_COMMAND_MAX * 4 + 1];
@@ -192,6 +197,7 @@ static const struct xattr xattr_table[] = {
     {"user.lease.state", true, false, false, xattr_get_state, NULL},
     {"user.lease.kind", true, false, true, xattr_get_kind, NULL},
     {"user.lease.mode", true, false, true, xattr_get_mode, NULL},
+    {"user.lease.guarantee", true, false, true, xattr_get_guarantee, NULL},
     {"user.lease.owner", true, false, false, xattr_get_owner, NULL},
     {"user.lease.token", true, false, true, xattr_get_token, NULL},
     {"user.lease.acquired", true, false, true, xattr_get_acquired, NULL},

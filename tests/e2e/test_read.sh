@@ -157,7 +157,7 @@ says A "put('attr', 'check', 'x')" 'E@(INVAL|STALE)'
 
 it "the attributes can be listed and dumped"
 names=$(ask A 'sorted(os.listxattr(path("attr")))')
-for name in acquired kind mode owner remaining state token ttl waiters; do
+for name in acquired guarantee kind mode owner remaining state token ttl waiters; do
     expect_is "$names" "*'user.lease.$name'*"
 done
 expect getfattr --absolute-names -d "$MNT/attr" >"$TEST_DIR/dump"

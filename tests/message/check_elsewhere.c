@@ -174,6 +174,7 @@ START_TEST(attributes_of_the_lease_are_shown)
     check_xattr(here, node, "user.lease.state", "held");
     check_xattr(here, node, "user.lease.kind", "lease");
     check_xattr(here, node, "user.lease.mode", "exclusive");
+    check_xattr(here, node, "user.lease.guarantee", "single");
     check_xattr(here, node, "user.lease.owner", owner);
     check_xattr(here, node, "user.lease.token", token);
     check_xattr(here, node, "user.lease.remaining", "??.???");
