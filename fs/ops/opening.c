@@ -8,6 +8,8 @@
 
 /* How long a thread may take: who was killed on the way does not come. */
 #define OPENING_MAX SECOND
+/* And from finding a node to looking at it, in milliseconds. */
+#define OPENING_LOOK_MAX 50
 
 struct opening {
     const struct node *node; /* only compared: it may be gone, and its address another's … */
@@ -63,9 +65,9 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
         g_hash_table_foreach_remove(openings->threads, opening_is_old, &now);
     }
     *opening = (struct opening){.node = node,
-                                .ino = node->ino,
-                                .directory = node->parent ? node->parent->ino : 0,
-                                .name = g_str_hash(node->name),
+                                .ino = node ? node->ino : 0,
+                                .directory = node && node->parent ? node->parent->ino : 0,
+                                .name = node ? g_str_hash(node->name) : 0,
                                 .since = now,
                                 .again = again,
                                 .looked = looked};
@@ -74,11 +76,14 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
 
 void openings_found(struct openings *openings, pid_t thread, struct node *node)
 {
-    const struct opening *before = opening_of(openings, thread);
+    struct opening *before = opening_of(openings, thread);
     bool told = before && (before->again || before->looked);
     if (node && (node->moved || told)) {
         node->awaited = node->awaited || told;
         openings_note(openings, thread, node, told && before->again, told && before->looked);
+    } else if (before && before->looked && clock_now() - before->since < OPENING_LOOK_MAX) {
+        before->again = false;
+        before->ino = 0; /* the kernel asks twice: it may find the next one */
     } else if (before) {
         g_hash_table_remove(openings->threads, GINT_TO_POINTER(thread));
     }
@@ -102,11 +107,11 @@ void openings_refused(struct openings *openings, pid_t thread, const struct node
 bool openings_look(struct openings *openings, pid_t thread, const struct node *node)
 {
     struct opening *before = opening_of(openings, thread);
-    if (before && (before->again || before->looked) && opening_is_of(before, node)) {
+    if (before && (before->again || before->looked) && opening_is_of(before, node) &&
+        clock_now() - before->since < OPENING_LOOK_MAX) {
         return true;
     }
-    openings_note(openings, thread, node, before && before->again, true);
-    opening_of(openings, thread)->ino = 0; /* not found yet */
+    openings_note(openings, thread, NULL, false, true);
     return false;
 }
 

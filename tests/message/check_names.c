@@ -536,6 +536,7 @@ START_TEST(opener_of_a_name_that_goes_again_and_again_is_sent_back_once)
     w->pid = bob;
     ck_assert_int_eq(wire_result(w, wire_getattr(w, node)), ESTALE);
     ck_assert_int_eq(wire_result(w, wire_getattr(w, node)), ESTALE); /* he has not looked it up again */
+    ck_assert(!wire_exists(w, "L"));                                 /* the kernel asks twice then */
     uint64_t next = lease_of(alice, "L");
     ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), next);
     w->pid = alice;
@@ -543,6 +544,8 @@ START_TEST(opener_of_a_name_that_goes_again_and_again_is_sent_back_once)
     ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), ESTALE); /* of somebody else */
     w->pid = bob;
     ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), 0);
+    wire_advance(w, 50); /* a while later it is another look, by a kept entry */
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), ESTALE);
     ck_assert_uint_eq(lease_of(alice, "L"), next);
     struct wire_file file = wire_opened(w, next, O_RDONLY);
     ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), EAGAIN);
