@@ -25,6 +25,8 @@ void redis_send_release(struct remote_op *op, int64_t timeout)
     redis_call_text(&call, op->why);
     redis_call_text(&call, op->lease ? r->identity : "");
     redis_call_text(&call, op->name);
+    redis_call_text(&call, r->mount);
+    redis_call_unsigned(&call, op->claim.lock_owner);
     redis_call_send(&call, timeout, on_released, op);
 }
 

@@ -24,6 +24,7 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
     struct remote_op *op = remote_op_done(r, t, done, arg);
 
     op->claim.sequence = t->place->sequence;
+    op->claim.lock_owner = t->party;
     op->name = g_strdup(t->place->name);
     op->file = g_strdup(remote_ticket_name(t));
     op->ttl = t->head.ttl;

@@ -293,6 +293,86 @@ START_TEST(acquire_that_is_never_answered_leaves_nothing)
 }
 END_TEST
 
+static struct told *ask_range(unsigned mount, uint64_t party, enum backend_mode mode, uint64_t start, uint64_t end)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+
+    claim.lock_owner = party;
+    claim.mode = mode;
+    claim.start = start;
+    claim.end = end;
+    return hosts_ask(mount, "R", &claim);
+}
+
+static enum backend_result range_result(uint64_t party, enum backend_mode mode, uint64_t start, uint64_t end)
+{
+    struct told *told = ask_range(1, party, mode, start, end);
+
+    HOSTS_UNTIL(told->answered);
+    return told->result;
+}
+
+/* What a lock owner that has 10..19 asks for next, and is not told of.  What another
+ * gets then: beside it, shared and exclusive. */
+static const struct {
+    enum backend_mode had, wanted;
+    uint64_t start, end;
+    enum backend_result shared_result;
+} taken_in[] = {
+    {BACKEND_EXCLUSIVE, BACKEND_EXCLUSIVE, 30, 39, BACKEND_BUSY}, /* another range */
+    {BACKEND_SHARED, BACKEND_EXCLUSIVE, 5, 24, BACKEND_OK},       /* more, exclusively */
+    {BACKEND_EXCLUSIVE, BACKEND_SHARED, 0, 14, BACKEND_BUSY},     /* less */
+};
+
+START_TEST(range_whose_asker_was_not_told_is_given_back_alone)
+{
+    static const struct {
+        uint64_t start, end;
+    } beside[] = {{30, 39}, {0, 9}, {20, 24}};
+    enum backend_mode had = taken_in[_i].had;
+    struct told *told = ask_range(0, 1, had, 10, 19), *next;
+
+    HOSTS_UNTIL(told->answered);
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    redis_proxy_lose(proxy, "granted", UINT_MAX, true);
+    next = ask_range(0, 1, taken_in[_i].wanted, taken_in[_i].start, taken_in[_i].end);
+    if (_i == 1) { /* it is interrupted */
+        HOSTS_UNTIL(redis_proxy_lost(proxy) > 0);
+        hosts_let_go(next);
+    } else {
+        HOSTS_UNTIL(next->answered);
+        ck_assert_int_eq(next->result, BACKEND_UNREACHABLE);
+    }
+    redis_proxy_lose(proxy, "granted", 0, false);
+    hosts_until_up(0);
+    for (size_t i = 0; i < G_N_ELEMENTS(beside); i++)
+        while (range_result(2, BACKEND_EXCLUSIVE, beside[i].start, beside[i].end) != BACKEND_OK)
+            hosts_pass(10);
+    ck_assert_int_eq(range_result(3, BACKEND_EXCLUSIVE, 10, 19), BACKEND_BUSY);
+    ck_assert_int_eq(range_result(3, BACKEND_SHARED, 10, 19), taken_in[_i].shared_result);
+    ck_assert_uint_eq(told->ended, 0);
+}
+END_TEST
+
+START_TEST(range_that_cannot_be_exclusive_again_is_lost)
+{
+    struct told *told = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 19), *next;
+
+    HOSTS_UNTIL(told->answered);
+    redis_proxy_lose(proxy, "granted", UINT_MAX, true);
+    next = ask_range(0, 1, BACKEND_SHARED, 10, 19);
+    HOSTS_UNTIL(redis_proxy_lost(proxy) > 0);
+    ck_assert_int_eq(range_result(2, BACKEND_SHARED, 10, 19), BACKEND_OK);
+    HOSTS_UNTIL(next->answered);
+    ck_assert_int_eq(next->result, BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(told->ended, 0);
+    redis_proxy_lose(proxy, "granted", 0, false);
+    HOSTS_UNTIL(told->ended == 1);
+    ck_assert_int_eq(told->why, BACKEND_LOST);
+    ck_assert_int_eq(range_result(3, BACKEND_EXCLUSIVE, 10, 19), BACKEND_BUSY);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_lost");
@@ -312,6 +392,8 @@ int main(void)
     tcase_add_loop_test(tcase, change_whose_answer_is_lost_succeeds, 0, G_N_ELEMENTS(changes));
     tcase_add_test(tcase, rename_over_a_lease_whose_answer_is_lost_is_done_once);
     tcase_add_test(tcase, acquire_that_is_never_answered_leaves_nothing);
+    tcase_add_loop_test(tcase, range_whose_asker_was_not_told_is_given_back_alone, 0, G_N_ELEMENTS(taken_in));
+    tcase_add_test(tcase, range_that_cannot_be_exclusive_again_is_lost);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

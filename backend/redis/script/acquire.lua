@@ -21,10 +21,11 @@ local function merge(t)
   local absorb = t.p and call('HGET', INFO, party_key(t.m, t.p))
   local into = absorb and absorb ~= id and not waits(absorb) and load(absorb)
   if not into or not into.c or into.p ~= t.p or into.m ~= t.m then return id, t end
-  into.s = replace(into.s or WHOLE[into.x], start, finish_at, mode)
+  into.s = into.s or WHOLE[into.x]
+  remember_undone(into, id, start, finish_at)
+  into.s = replace(into.s, start, finish_at, mode)
   if #into.s > 3 * SEGMENTS_MAX then return nil end
-  into.x = 1
-  for i = 3, #into.s, 3 do if into.s[i] == 0 then into.x = 0 end end
+  set_mode(into)
   forget_looks()
   return absorb, into
 end

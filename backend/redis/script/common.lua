@@ -59,6 +59,42 @@ local function replace(segments, first, last, mode)
   return joined
 end
 
+-- A ticket with ranges is exclusive if one of them is.
+local function set_mode(t)
+  t.x = 1
+  for i = 3, #t.s, 3 do if t.s[i] == 0 then t.x = 0 end end
+end
+
+-- What a party's ticket was before it took in others is kept for the last few of those, so
+-- that one whose user was not told of it can be given back alone: t.u is a list of
+-- {ticket, the ranges that it got, what was there before}, both as segments.
+local UNDO_MAX = 4
+
+-- The ranges were asked for again, or given back, by one that knows what it did.
+local function forget_undone(t, first, last)
+  for _, u in ipairs(t.u or {}) do
+    u[2], u[3] = replace(u[2], first, last, nil), replace(u[3], first, last, nil)
+  end
+end
+
+local function remember_undone(t, id, first, last)
+  local before = {}
+  for i = 1, #t.s, 3 do
+    local a, b = t.s[i], t.s[i + 1]
+    if a <= last and first <= b then
+      local n = #before
+      before[n + 1], before[n + 2], before[n + 3] = a < first and first or a, b > last and last or b, t.s[i + 2]
+    end
+  end
+  for _, u in ipairs(t.u or {}) do
+    if u[1] == id then return end -- a repetition
+  end
+  forget_undone(t, first, last)
+  t.u = t.u or {}
+  if #t.u == UNDO_MAX then table.remove(t.u, 1) end
+  t.u[#t.u + 1] = {id, {first, last, 0}, before}
+end
+
 -- Ends a script whose caller wants too much.
 local function refuse(what) return redis.error_reply('ERR leasefs: ' .. what) end
 

@@ -17,6 +17,7 @@ if t.p and t.c then call('HDEL', INFO, party_key(t.m, t.p)) end
 t.k, t.x, t.l = tonumber(kind), tonumber(mode), tonumber(ttl)
 t.h, t.p = handle ~= '' and handle or nil, party ~= '' and party or nil
 t.s = t.p and {start, last, t.x} or nil
+t.u = nil
 
 -- Whether holders other than this one exclude what it is to become.  In a
 -- sequence those before it leave room for `width` exclusive ones, but none for

@@ -1,8 +1,40 @@
 -- release: ends a ticket, whether it holds or waits, and hands the lock on.
 --
 -- ARGV: leaf, sequence, ticket, why ('' by its holder; else against its will: the lock-delay runs),
---       identity of the mount ('': it is no lease, or will not be looked for), name as in acquire.lua
+--       identity of the mount ('': it is no lease, or will not be looked for), name as in acquire.lua, mount, party ('': none)
 -- → 1, or 0 if it was not there (any more)
+local mount, party = ARGV[7], ARGV[8]
+
+-- It was taken into the ticket with which its party holds: what that got by it is given back.  If others
+-- hold now what it had before, it has lost all.
+local function undo(into, t)
+  for i, u in ipairs(t.u) do
+    if u[1] == id then
+      call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
+      table.remove(t.u, i)
+      for j = 1, #u[2], 3 do t.s = replace(t.s, u[2][j], u[2][j + 1], nil) end
+      for j = 1, #u[3], 3 do t.s = replace(t.s, u[3][j], u[3][j + 1], u[3][j + 2]) end
+      forget_looks()
+      if #t.s == 0 then
+        if drop(into, t) then vacate(0) end
+        return
+      end
+      set_mode(t)
+      for other in holders() do
+        local held = other ~= into and load(other)
+        if held and conflict(held, t) then
+          vacate(lose(into, t, 'lost', now))
+          return
+        end
+      end
+      if partial(t) and not odd then set_odd() end
+      save(into, t)
+      hold(into, t, tonumber(call('ZSCORE', TERM, into)))
+      return
+    end
+  end
+end
+
 local t = load(id)
 if t then call('ZREM', WAITERS, id) end -- a write that a full server permits, before those it would refuse
 expire()
@@ -17,6 +49,9 @@ if call('ZSCORE', ORDER, id) then
     tell_delay(delay)
   end
 end
+local noted = party ~= '' and found == 0 and tickets > 0 and call('HGET', INFO, party_key(mount, party))
+local into = noted and not waits(noted) and load(noted)
+if into and into.c and into.u and into.p == party and into.m == mount then undo(noted, into) end
 grant()
 finish()
 return found

@@ -25,8 +25,9 @@ for _, id in ipairs(found) do
   if #left == 0 then
     if drop(id, t) then vacate(0) end
   else
-    t.s, t.x = left, 1
-    for i = 3, #left, 3 do if left[i] == 0 then t.x = 0 end end
+    t.s = left
+    set_mode(t)
+    forget_undone(t, start, last)
     if partial(t) and not odd then set_odd() end
     forget_looks()
     save(id, t)
