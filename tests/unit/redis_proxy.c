@@ -49,11 +49,12 @@ static void end_pair(struct pair *pair)
     g_free(pair);
 }
 
-/* What a check sends fits into a socket's buffer, and what is forged need not arrive. */
-static bool pass_on(int fd, const char *data, size_t length)
+/* To the server with blocking, as the scripts are more than a socket's buffer takes.  To a
+ * mount, which is on this loop, without: answers fit, and what is forged need not arrive. */
+static bool pass_on(int fd, const char *data, size_t length, int flags)
 {
     while (length > 0) {
-        ssize_t n = send(fd, data, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(fd, data, length, MSG_NOSIGNAL | flags);
 
         if (n <= 0)
             return false;
@@ -75,7 +76,7 @@ static void on_request(struct ev_loop *loop, ev_io *io, int events)
         proxy->request_times--;
         pair->deaf = true;
     }
-    if (n <= 0 || !pass_on(pair->server.fd, data, (size_t)n))
+    if (n <= 0 || !pass_on(pair->server.fd, data, (size_t)n, 0))
         end_pair(pair);
 }
 
@@ -99,10 +100,10 @@ static void on_answer(struct ev_loop *loop, ev_io *io, int events)
         GString *piece = g_string_new_len(data, n);
 
         proxy->forge(proxy->forge_arg, piece);
-        if (!pass_on(pair->client.fd, piece->str, piece->len))
+        if (!pass_on(pair->client.fd, piece->str, piece->len, MSG_DONTWAIT))
             end_pair(pair);
         g_string_free(piece, TRUE);
-    } else if (n <= 0 || !pass_on(pair->client.fd, data, (size_t)n)) {
+    } else if (n <= 0 || !pass_on(pair->client.fd, data, (size_t)n, MSG_DONTWAIT)) {
         end_pair(pair);
     }
 }
