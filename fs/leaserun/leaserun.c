@@ -101,13 +101,14 @@ static int find_locks(const struct leaserun_options *options, struct leaserun_lo
 
 /* --- running ------------------------------------------------------------------------ */
 
-static void tell_waited(const struct leaserun_options *options, const struct leaserun_set *set, int64_t waited)
+static void tell_waited(const struct leaserun_options *options, const struct leaserun_lock *locks, size_t count,
+                        int64_t waited)
 {
-    for (size_t i = 0; i < set->count && options->verbose; i++) {
-        warnx("holding %s; its token is %llu", set->locks[i].held, (unsigned long long)set->locks[i].token);
+    for (size_t i = 0; i < count && options->verbose; i++) {
+        warnx("holding %s; its token is %llu", locks[i].held, (unsigned long long)locks[i].token);
     }
     if (options->verbose) {
-        warnx("getting %s took %.3f seconds; executing %s", set->count == 1 ? "it" : "them", seconds(waited),
+        warnx("getting %s took %.3f seconds; executing %s", count == 1 ? "it" : "them", seconds(waited),
               options->command[0]);
     }
 }
@@ -152,34 +153,34 @@ static int run_held(const struct leaserun_options *options, struct leaserun_set 
     return leaserun_run(options, set, mask);
 }
 
-static int run(const struct leaserun_options *options)
+/* The first `taken` of the locks are to be acquired; the others are held already. */
+static int acquire(const struct leaserun_options *options, struct leaserun_set *set, size_t taken, size_t count)
 {
-    size_t taken, count;
     sigset_t mask;
-    struct leaserun_set set = {.locks = calloc(options->count, sizeof *set.locks)};
-    int status = set.locks ? find_locks(options, set.locks, &taken, &count) : EX_OSERR;
-    if (status) {
-        return status;
-    }
-    if (taken == 0) {
-        return run_at_once(options, set.locks, count);
-    }
     clock_ms began = clock_now();
-    if (options->no_fork) {
-        status = leaserun_sentry_start(options, &set, taken);
-        set.count = taken;
-    } else {
-        status = leaserun_wait(options, &set, taken, -1, &mask);
-    }
+    int status =
+        options->no_fork ? leaserun_sentry_start(options, set, taken) : leaserun_wait(options, set, taken, -1, &mask);
     if (status != LEASERUN_WAIT_HELD) {
         return status;
     }
-    tell_waited(options, &set, clock_now() - began);
+    tell_waited(options, set->locks, taken, clock_now() - began);
     if (!options->no_fork) {
-        return run_held(options, &set, count, &mask);
+        return run_held(options, set, count, &mask);
     }
-    status = export(set.locks, count);
+    status = export(set->locks, count);
     return status ? status : execute(options);
+}
+
+static int run(const struct leaserun_options *options)
+{
+    size_t taken, count;
+    struct leaserun_set set = {.locks = calloc(options->count, sizeof *set.locks)};
+    int status = set.locks ? find_locks(options, set.locks, &taken, &count) : EX_OSERR;
+    if (status == 0) {
+        status = taken ? acquire(options, &set, taken, count) : run_at_once(options, set.locks, count);
+    }
+    free(set.locks);
+    return status;
 }
 
 /* --- flock -u ------------------------------------------------------------------------ */
