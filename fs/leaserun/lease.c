@@ -1,21 +1,23 @@
 /* lease: see lease.h.
  *
  * A lease goes over to the parent of a process that has closed the file and exits at
- * once.  So a child takes it, and exits with the file open: then it has no owner.
+ * once.  So a child takes it, and exits with the file open: then it has no owner.  It
+ * does so only when the token was printed, and gives the lease back if it was not.
  */
 #include "fs/leaserun/lease.h"
 
-#include <ctype.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <sysexits.h>
@@ -31,6 +33,12 @@
 struct lease_answer {
     int error; /* 0: it is taken */
     char token[LEASE_TOKEN_SIZE];
+};
+
+struct lease_asked {
+    pid_t pid; /* the child */
+    int socket;
+    struct lease_answer answer;
 };
 
 static int lease_failed(const char *name, int error)
@@ -76,26 +84,62 @@ static int lease_take(const char *name, int64_t ttl, char *token, size_t size)
     return 0;
 }
 
-static int lease_try(const struct leaserun_lock *lock, int64_t ttl, struct lease_answer *answer)
+/* The child waits until whoever asked for the lease has the token: if that one dies
+ * before, nobody could give it back. */
+static _Noreturn void lease_child(const struct leaserun_lock *lock, int64_t ttl, int socket)
 {
-    int fds[2];
-    *answer = (struct lease_answer){.error = EIO};
-    if (pipe2(fds, O_CLOEXEC) != 0) {
+    char told;
+    sigset_t all;
+    struct lease_answer answer = {0};
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    answer.error = lease_take(lock->name, ttl, answer.token, sizeof answer.token);
+    bool wanted = send(socket, &answer, sizeof answer, MSG_NOSIGNAL) == (ssize_t)sizeof answer &&
+                  recv(socket, &told, sizeof told, 0) == (ssize_t)sizeof told;
+    if (answer.error == 0 && !wanted) {
+        unlink(lock->name);
+    }
+    _exit(0);
+}
+
+/* Tells the child whether its lease is wanted, and waits for its end. */
+static void lease_settle(const struct lease_asked *asked, bool wanted)
+{
+    if (wanted) {
+        send(asked->socket, "", 1, MSG_NOSIGNAL);
+    }
+    close(asked->socket);
+    while (waitpid(asked->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+/* 0: it is taken, and is to be settled.  Else the error. */
+static int lease_ask(const struct leaserun_lock *lock, int64_t ttl, struct lease_asked *asked)
+{
+    int sockets[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
         return errno;
     }
-    pid_t pid = fork();
-    if (pid == 0) {
-        answer->error = lease_take(lock->name, ttl, answer->token, sizeof answer->token);
-        ssize_t size = write(fds[1], answer, sizeof *answer);
-        _exit(size < 0);
+    asked->pid = fork();
+    if (asked->pid == 0) {
+        close(sockets[0]);
+        lease_child(lock, ttl, sockets[1]);
     }
     int error = errno;
-    close(fds[1]);
-    ssize_t size = pid < 0 ? -1 : read(fds[0], answer, sizeof *answer);
-    close(fds[0]);
-    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    close(sockets[1]);
+    asked->socket = sockets[0];
+    if (asked->pid < 0) {
+        close(sockets[0]);
+        return error;
     }
-    return pid < 0 ? error : size == (ssize_t)sizeof *answer ? answer->error : EIO;
+    ssize_t size;
+    while ((size = recv(asked->socket, &asked->answer, sizeof asked->answer, 0)) < 0 && errno == EINTR) {
+    }
+    error = size == (ssize_t)sizeof asked->answer ? asked->answer.error : EIO;
+    if (error) {
+        lease_settle(asked, false);
+    }
+    return error;
 }
 
 /* Until it may be free: its file is gone, or enough time has passed. */
@@ -114,39 +158,53 @@ static void lease_await(const char *name, clock_ms until)
     }
 }
 
-int leaserun_lease_get(const struct leaserun_options *options)
+static int lease_refused(const struct leaserun_options *options, const char *name, int error)
 {
-    struct lease_answer answer;
-    struct leaserun_lock *lock = calloc(1, sizeof *lock);
-    int status = lock ? leaserun_lock_find(lock, options->locks[0]) : EX_OSERR, error;
-    if (status == 0 && lock->name[strlen(lock->name) - 1] == '-') {
-        warnx("%s is a queue, where --get could only wait: name a lock", options->locks[0]);
-        status = EX_USAGE;
+    if (error != EEXIST) {
+        return lease_failed(name, error);
     }
-    if (status) {
-        free(lock);
-        return status;
+    if (options->verbose) {
+        warnx("%s is held by another", name);
     }
+    return options->conflict;
+}
+
+static int lease_get(const struct leaserun_options *options, const struct leaserun_lock *lock)
+{
+    int error;
+    struct lease_asked asked;
     int64_t ttl = options->ttl ? options->ttl : lock->ttl;
     clock_ms until = options->wait < 0 ? CLOCK_NEVER : clock_now() + options->wait;
-    while ((error = lease_try(lock, ttl, &answer)) == EEXIST && clock_now() < until) {
+    while ((error = lease_ask(lock, ttl, &asked)) == EEXIST && clock_now() < until) {
         lease_await(lock->name, until);
     }
-    if (error == 0) {
-        puts(answer.token);
-        if (fflush(stdout) != 0) {
-            warn("standard output"); /* nobody would know how to give it back */
-            setxattr(lock->name, "user.lease.release", answer.token, strlen(answer.token), 0);
-            status = EX_IOERR;
-        }
-    } else if (error == EEXIST) {
-        if (options->verbose) {
-            warnx("%s is held by another", lock->name);
-        }
-        status = options->conflict;
-    } else {
-        status = lease_failed(lock->name, error);
+    if (error) {
+        return lease_refused(options, lock->name, error);
     }
+    bool told = puts(asked.answer.token) >= 0 && fflush(stdout) == 0;
+    if (!told) {
+        warn("standard output");
+    }
+    lease_settle(&asked, told);
+    return told ? 0 : EX_IOERR;
+}
+
+/* Finds the lock, which must not be a queue. */
+static int lease_find(struct leaserun_lock *lock, const char *path)
+{
+    int status = leaserun_lock_find(lock, path);
+    if (status == 0 && lock->name[strlen(lock->name) - 1] == '-') {
+        warnx("%s is a queue: --get and --put are for a lock", path);
+        status = EX_USAGE;
+    }
+    return status;
+}
+
+int leaserun_lease_get(const struct leaserun_options *options)
+{
+    struct leaserun_lock *lock = calloc(1, sizeof *lock);
+    int status = lock ? lease_find(lock, options->locks[0]) : EX_OSERR;
+    status = status ? status : lease_get(options, lock);
     free(lock);
     return status;
 }
@@ -174,11 +232,7 @@ int leaserun_lease_put(const struct leaserun_options *options)
     char token[LEASE_TOKEN_SIZE];
     const char *name = options->locks[0];
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
-    int status = lock ? leaserun_lock_find(lock, name) : EX_OSERR;
-    if (status == 0 && lock->name[strlen(lock->name) - 1] == '-') {
-        warnx("%s is a queue, not a lock", name);
-        status = EX_USAGE;
-    }
+    int status = lock ? lease_find(lock, name) : EX_OSERR;
     free(lock);
     if (status) {
         return status;

@@ -205,6 +205,22 @@ it "a token that cannot be told is no use: the lock is given back"
 expect_is $? 74
 expect absent g
 
+it "killed before it has told the token it gives the lock back"
+mkfifo "$TEST_DIR/full"
+for signal in KILL TERM; do
+    exec 8<>"$TEST_DIR/full"
+    dd if=/dev/zero of="$TEST_DIR/full" bs=4k oflag=nonblock 2>/dev/null # until nothing goes in any more
+    "$LEASERUN" --get "$MNT/g" -t 60 >&8 8>&- &
+    RUNNER=$!
+    started+=("$RUNNER")
+    expect eventually 5 exists g
+    expect constantly 200 exists g
+    kill -"$signal" "$RUNNER"
+    ended $((128 + $(kill -l "$signal")))
+    expect eventually 5 absent g
+    exec 8>&-
+done
+
 # --- --top ---
 
 says A 'acquire("quiet")' ok
@@ -274,6 +290,47 @@ await status 143
 await  icanon  echo 
 SCRIPT
 kill -TERM "$QUEUE"
+
+# --- a second user ---
+
+mount_memory ttl=30,allow_other
+install -m 755 "$LEASERUN" "$TEST_DIR/leaserun" # others cannot run what is in every checkout
+as() { # UID ARGUMENT…: of leaserun
+    local uid=$1
+    shift
+    STATUS=0
+    setpriv --reuid "$uid" --regid "$uid" --clear-groups "$TEST_DIR/leaserun" "$@" >"$OUT" 2>&1 </dev/null || STATUS=$?
+}
+
+it "another user sees who holds and who waits, and cannot give back what is not his, even by the token"
+as 12345 --get "$MNT/g" -t 60
+expect_is "$STATUS" 0
+TOKEN=$(cat "$OUT")
+as 23456 --status --json "$MNT/g"
+expect_is "$STATUS" 0
+tells 's["holders"][0]["uid"], s["token"]' "(12345, $TOKEN)"
+as 23456 --top "$MNT"
+said "1 held, 0 waiting\$"
+as 23456 --put "$MNT/g" "$TOKEN"
+expect_is "$STATUS" 66
+expect exists g
+as 23456 --get -n "$MNT/g"
+expect_is "$STATUS" 1
+as 12345 --put "$MNT/g" "$TOKEN"
+expect_is "$STATUS" 0
+expect absent g
+
+it "several locks of which another user holds one: all are free of it when it is refused"
+as 12345 --get "$MNT/m" -t 60
+TOKEN=$(cat "$OUT")
+as 23456 -n -l "$MNT/z" -l "$MNT/m" -l "$MNT/a" -- true
+expect_is "$STATUS" 1
+expect_is "$(ls "$MNT")" m
+as 12345 --put "$MNT/m" "$TOKEN"
+(umask 0 && as 23456 -N 2 "$MNT/q" -- true && [ "$STATUS" = 0 ]) # as for all that is to be for others too
+expect_is "$?" 0
+as 12345 -n -N 2 "$MNT/q" -- true
+expect_is "$STATUS" 0
 
 # --- two hosts ---
 
