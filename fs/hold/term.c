@@ -82,18 +82,20 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
     claim->meta = hold_meta(fs, hold);
 }
 
-void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
+void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket, backend_done *done, void *arg)
 {
     if (ticket) {
         GBytes *meta = hold_meta(fs, hold);
-        backend_set(fs->backend, ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, NULL, NULL);
+        backend_set(fs->backend, ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, done, arg);
         g_bytes_unref(meta);
+    } else if (done) {
+        done(arg, BACKEND_STALE);
     }
 }
 
 void hold_store(struct fs *fs, struct hold *hold)
 {
-    hold_store_with(fs, hold, hold->ticket);
+    hold_store_with(fs, hold, hold->ticket, NULL, NULL);
 }
 
 void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
@@ -114,7 +116,6 @@ bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl)
         hold_extend(fs, hold, hold->ticket->ttl);
         return false;
     }
-    hold_store(fs, hold);
     return true;
 }
 

@@ -104,6 +104,10 @@ struct request {
             const struct xattr *attribute;
             size_t size;
         } xattr;
+        struct {
+            int64_t ttl;
+            bool fixed;
+        } term; /* to be set, and whether it was fixed before */
     };
 };
 

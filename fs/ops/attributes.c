@@ -232,7 +232,7 @@ static void attributes_change(struct request *r)
     }
     if (hold) {
         attributes_apply(r, &hold->mode, RIGHTS_MODE, &hold->uid, &hold->gid);
-        hold_store_with(r->fs, hold, hold->ticket ? hold->ticket : r->attributes.ticket);
+        hold_store_with(r->fs, hold, hold->ticket ? hold->ticket : r->attributes.ticket, NULL, NULL);
     } else if (h) {
         handle_mode(h);
         attributes_apply(r, &h->mode, RIGHTS_MODE, &h->uid, &h->gid);

@@ -98,6 +98,32 @@ static void xattr_refused(void *arg, enum backend_result result, const struct ba
     }
 }
 
+/* That the term is fixed, or no longer, is noted: now the term itself.  In this order
+ * a store that is full refuses before anything has changed. */
+static void xattr_term_noted(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    struct hold *hold = r->hold;
+    hold->fixed = r->term.fixed;
+    if (result == BACKEND_OK && !hold->ticket) {
+        result = BACKEND_STALE;
+    } else if (result == BACKEND_OK && !hold_set_term(r->fs, hold, r->term.ttl)) {
+        hold_store(r->fs, hold);
+        result = BACKEND_FULL;
+    }
+    hold_unref(r->fs, hold);
+    request_reply(r, fs_error(result));
+}
+
+static void xattr_set_term(struct request *r, struct hold *hold, int64_t ttl)
+{
+    r->hold = hold_ref(hold);
+    r->term.fixed = hold->fixed;
+    r->term.ttl = ttl;
+    hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
+    hold_store_with(r->fs, hold, hold->ticket, xattr_term_noted, r);
+}
+
 void xattr_set_ttl(struct request *r)
 {
     int64_t ttl = 0; /* "auto" */
@@ -122,7 +148,7 @@ void xattr_set_ttl(struct request *r)
     } else if (hold->kind == BACKEND_PROVISIONAL) {
         request_reply(r, -EINVAL); /* it has its second */
     } else {
-        request_reply(r, hold_set_term(r->fs, hold, ttl) ? 0 : -ENOSPC);
+        xattr_set_term(r, hold, ttl);
     }
 }
 

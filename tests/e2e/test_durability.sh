@@ -229,15 +229,16 @@ expect mount -t tmpfs -o size=1m,mode=700 tmpfs "$disk"
 STORE=$disk/store
 mount_local "$STORE" ttl=4s
 actor D
-says D 'acquire("kept"); acquire("released"); os.mkdir(path("dir"))' ok
+says D 'acquire("kept"); acquire("termed"); acquire("released"); os.mkdir(path("dir"))' ok
 says D '[acquire("f%d" % i, "x" * 8000) for i in range(10000)]' ENOSPC
 says D '[acquire("g%d" % i) for i in range(100000)]' ENOSPC
 expect_not touch "$MNT/new" 2>/dev/null
 expect_not sh -c ': >"$1"' _ "$MNT/new" 2>/dev/null
 expect_not ln -s x "$MNT/new" 2>/dev/null
 expect absent new
-says D '[put("kept", "ttl", "%d" % (i + 1000)) for i in range(10000)]' ENOSPC
-says D 'put("kept", "ttl", "auto")' ok
+says D '[put("termed", "ttl", "%d" % (i + 1000)) for i in range(10000)]' ENOSPC
+says D 'put("termed", "ttl", "auto")' '@(ok|ENOSPC)' # as it is answered, so it is after a crash
+TERM=$(attribute termed ttl)
 says D 'fd = op("kept", "WRONLY"); os.write(fd, b"x" * 9000)' ENOSPC
 expect flock -n "$MNT/handle" true
 expect_re "$(cat "$MNT/.leasefs/status")" 'state: connected.*warning: .*the disk is full' "the status"
@@ -253,8 +254,10 @@ remount ttl=4s
 expect exists kept
 expect exists f0
 expect absent released
+expect_is "$(attribute termed ttl)" "$TERM" "the term of a lease"
 until_time $((T + 14000))
 expect exists kept
+expect exists termed
 
 it "when there is room again leases are granted without a remount, and the journal shrinks with what was released"
 says D '[rm(n) for n in os.listdir(BASE) if n[0] in "fg"][0]' '@(None|ok)'
