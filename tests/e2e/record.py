@@ -22,7 +22,7 @@ READING = 1.1  # seconds that the picture waits before each command
 PROMPT = b"$ "
 PANES = ("one shell", "another shell")
 
-# Pane, command, and what goes before the next command: the prompt, or a waiter in the queue of the lock.
+# Pane, command, and what goes before the next command: its prompt, that of both panes, or a waiter in the queue of the lock.
 SESSION = (
     (0, "leasefs -o ttl=3 memory locks && cd locks", "prompt"),
     (1, "cd locks", "prompt"),
@@ -30,7 +30,7 @@ SESSION = (
     (1, "touch build", "prompt"),
     (1, "rm -f build", "prompt"),
     (1, "flock build echo 'my turn'", "waiter"),
-    (0, "rm build", "prompt"),
+    (0, "rm build", "prompts"),
     (0, "sh -c 'touch build; kill -9 $$'    # a crash", "prompt"),
     (1, "ls", "prompt"),
     (1, "flock build echo 'free after the TTL'", "prompt"),
@@ -101,6 +101,8 @@ def record(shells, directory):
         until(f"the echo of {command!r}", lambda: (pane, PROMPT.decode() + command) in [line[1:] for line in lines])
         if then == "prompt":
             until(f"the end of {command!r}", shells[pane].at_prompt)
+        elif then == "prompts":
+            until(f"the end of {command!r} and of the other's", lambda: all(shell.at_prompt() for shell in shells))
         else:
             until("a waiter", lambda: waiters() == 1)
     collect()
