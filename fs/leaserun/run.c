@@ -102,7 +102,7 @@ static void run_end(struct run *r)
 static void run_check(struct run *r)
 {
     clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set), next;
-    if (r->phase == RUN_HOLDS && (r->set->lost || now >= last - run_grace(r))) {
+    if (r->phase == RUN_HOLDS && (r->set->lost || (!r->command.ended && now >= last - run_grace(r)))) {
         run_end(r);
     } else if (r->phase == RUN_ENDS && (now >= last || now >= r->kill_at)) {
         run_kill(r);
@@ -239,14 +239,15 @@ static void run_release(struct run *r)
 static int run_supervise(struct run *r)
 {
     leaserun_set_watch(r->set, r->command.target);
-    do {
+    leaserun_set_hear(r->set);
+    run_check(r);
+    while (!run_is_over(r)) {
+        run_await(r);
+        run_take_signals(r);
+        /* After the signals: a keeper first tells that the lock is lost, then it kills. */
         leaserun_set_hear(r->set);
         run_check(r);
-        run_take_signals(r);
-        if (!run_is_over(r)) {
-            run_await(r);
-        }
-    } while (!run_is_over(r));
+    }
     if (r->command.failure >= 0) {
         leaserun_command_executed(&r->command);
     }

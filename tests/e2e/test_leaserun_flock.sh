@@ -109,7 +109,18 @@ expect eventually 5 mark child
 setfattr -n user.lease.break -v 1 "$MNT/f"
 ended 137
 expect eventually 5 gone "$(pid_of child.pid)"
-expect grep -q 'lock is lost' "$OUT.bg"
+expect eventually 5 grep -q 'lock is lost' "$OUT.bg"
+
+it "-F: a command that is killed since the process that watches cannot act is said to have lost the lock"
+begin -F "$MNT/k" -- sleep 60
+expect eventually 5 grep -qs sleep "/proc/$RUNNER/comm"
+SENTRY=$(ps -o ppid= -p "$(attribute k owner | cut -d' ' -f2)")
+expect [ "$SENTRY" -gt 1 ]
+kill -STOP $SENTRY
+setfattr -n user.lease.break -v 1 "$MNT/k"
+ended 137
+kill -CONT $SENTRY
+expect eventually 5 grep -q 'lock is lost' "$OUT.bg"
 
 it "-F: it is dead before the lock would end, when the daemon hangs; with time to clean up"
 mount_memory ttl=3
