@@ -22,13 +22,13 @@ static void fill(struct redis_call *call, struct redis *r, const struct remote_t
     redis_call_number(call, t->head.kind);
     redis_call_number(call, t->head.mode);
     redis_call_unsigned(call, t->handle);
-    redis_call_unsigned(call, t->party);
+    redis_call_unsigned(call, t->lock_owner);
     redis_call_offset(call, t->start);
     redis_call_offset(call, t->end);
     redis_call_number(call, t->head.ttl);
     redis_call_text(call, t->wait ? "1" : "0");
     redis_call_number(call, (int64_t)t->head.fence);
-    redis_call_text(call, remote_ticket_has_kin(t, t->handle, t->party) ? "1" : "0");
+    redis_call_text(call, remote_ticket_has_kin(t, t->handle, t->lock_owner) ? "1" : "0");
     redis_call_number(call, remote_ticket_liveness(t, t->head.ttl));
     redis_call_bytes(call, t->meta);
     redis_call_bytes(call, t->content);

@@ -45,12 +45,12 @@ static void send_release_range(struct remote_op *op, int64_t timeout)
     redis_call_send(&call, timeout, on_range_released, op);
 }
 
-static bool has_party(struct redis *r, const char *name, uint64_t party)
+static bool has_lock_owner(struct redis *r, const char *name, uint64_t lock_owner)
 {
     struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
     struct remote_ticket *t;
 
-    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t && t->party != party; t = LIST_NEXT(t, link)) {
+    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t && t->lock_owner != lock_owner; t = LIST_NEXT(t, link)) {
     }
     return t;
 }
@@ -68,8 +68,8 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
             op->done(op->arg, result);
         op->done = NULL;
         op->ttl = 0;
-        /* what was forgotten here; unless its party has asked for more since, which may be the same to the server */
-        if (ttl > 0 && !has_party(r, op->name, op->claim.lock_owner))
+        /* what was forgotten here; unless it has asked for more since, which may be the same to the server */
+        if (ttl > 0 && !has_lock_owner(r, op->name, op->claim.lock_owner))
             send_release_range(op, ttl);
         else
             remote_op_free(op);
@@ -79,7 +79,8 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
         struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
         const char *left = redis_text(answer->reply, i + 1);
 
-        if (t && (t->state != REMOTE_HELD || t->party != op->claim.lock_owner || strcmp(t->place->name, op->name) != 0))
+        if (t &&
+            (t->state != REMOTE_HELD || t->lock_owner != op->claim.lock_owner || strcmp(t->place->name, op->name) != 0))
             continue; /* not one of those that were asked about */
         if (t && *left)
             remote_ticket_segments(t, left);
@@ -89,7 +90,7 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
     remote_op_finish(op, BACKEND_OK);
 }
 
-void redis_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
+void redis_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
                          backend_done *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
@@ -98,11 +99,11 @@ void redis_release_range(struct backend *b, const char *name, uint64_t party, ui
     struct remote_ticket *t, *next;
 
     op->name = g_strdup(name);
-    op->claim = (struct backend_claim){.lock_owner = party, .start = start, .end = end};
+    op->claim = (struct backend_claim){.lock_owner = lock_owner, .start = start, .end = end};
     send_release_range(op, 0);
     for (t = place && start == 0 && end == BACKEND_RANGE_MAX ? LIST_FIRST(&place->tickets) : NULL; t; t = next) {
         next = LIST_NEXT(t, link);
-        if (t->party == party && t->state == REMOTE_HELD) {
+        if (t->lock_owner == lock_owner && t->state == REMOTE_HELD) {
             op->ttl = MAX(op->ttl, t->head.ttl);
             remote_ticket_free(&r->remote, t);
         }

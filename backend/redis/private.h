@@ -137,7 +137,7 @@ void redis_send_set(struct remote_op *op, struct remote_ticket *t);
 void redis_send_rename(struct remote_op *op, struct remote_ticket *t);
 void redis_send_convert(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
 
-void redis_release_range(struct backend *b, const char *name, uint64_t party, uint64_t start, uint64_t end,
+void redis_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
                          backend_done *done, void *arg);
 void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
                   backend_done *done, void *arg);

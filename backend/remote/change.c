@@ -56,7 +56,7 @@ static void send_convert(struct remote_op *op, struct remote_ticket *t, const st
 }
 
 /* Its user was told that nothing has changed, so the store must not think that
- * it is shared, say, while it is taken for exclusive here.  The parts that a party
+ * it is shared, say, while it is taken for exclusive here.  The parts that a lock owner
  * holds cannot be told again in one. */
 static void convert_back(struct remote *r, struct remote_ticket *t)
 {
@@ -66,7 +66,7 @@ static void convert_back(struct remote *r, struct remote_ticket *t)
         .kind = (enum backend_kind)t->head.kind,
         .mode = (enum backend_mode)t->head.mode,
         .handle = t->handle,
-        .lock_owner = t->party,
+        .lock_owner = t->lock_owner,
         .start = t->start,
         .end = t->end,
         .ttl = t->head.ttl,
@@ -78,7 +78,7 @@ static void convert_back(struct remote *r, struct remote_ticket *t)
 
     if (left <= 0)
         return; /* it is about to end */
-    if (t->party) {
+    if (t->lock_owner) {
         remote_end(r, t, BACKEND_LOST, true);
         return;
     }
@@ -106,13 +106,13 @@ void remote_converted(struct remote_op *op, enum backend_result result, bool unk
         t->head.mode = (uint8_t)op->claim.mode;
         t->head.ttl = op->claim.ttl;
         t->handle = op->claim.handle;
-        t->party = op->claim.lock_owner;
+        t->lock_owner = op->claim.lock_owner;
         t->start = op->claim.start;
         t->end = op->claim.end;
         t->due_after = op->claim.due;
         t->due = op->claim.due > 0 ? clock_now() + op->claim.due : CLOCK_NEVER;
         g_clear_pointer(&t->segments, g_array_unref);
-        if (t->party) {
+        if (t->lock_owner) {
             struct remote_segment s = {.start = t->start, .end = t->end, .mode = op->claim.mode};
 
             t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
@@ -129,9 +129,9 @@ void remote_convert(struct backend *b, struct backend_ticket *ticket, const stru
 {
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
-    bool by_party = claim->kind == BACKEND_FCNTL && claim->lock_owner;
+    bool by_lock_owner = claim->kind == BACKEND_FCNTL && claim->lock_owner;
 
-    if (has_ended(t) || (by_party && claim->start > claim->end)) {
+    if (has_ended(t) || (by_lock_owner && claim->start > claim->end)) {
         done(arg, has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
         return;
     }

@@ -22,28 +22,28 @@ static bool holds_against(const struct remote_ticket *holder, const struct remot
 }
 
 /* Whether `t` has to wait for `other`: it holds, or stands before it and does not
- * itself wait for what t's party holds. */
+ * itself wait for what t's lock owner holds. */
 static bool blocks(const struct remote_ticket *other, const struct remote_ticket *t)
 {
     const struct remote_ticket *k;
 
-    if (!other->party || other->party == t->party)
+    if (!other->lock_owner || other->lock_owner == t->lock_owner)
         return false;
     if (other->state != REMOTE_WAITING)
         return holds_against(other, t);
     if (other->head.fence > t->head.fence || !excludes(other->start, other->end, other->head.mode, t))
         return false;
     LIST_FOREACH(k, &t->place->tickets, link)
-        if (k->party == t->party && holds_against(k, other))
+        if (k->lock_owner == t->lock_owner && holds_against(k, other))
             return false;
     return true;
 }
 
-/* The way to be looked at: each ticket once, each party's once. */
+/* The way to be looked at: each ticket once, each lock owner's once. */
 struct search {
     GPtrArray *open;
-    GHashTable *tickets, *parties;
-    GHashTable *waiting; /* party -> GPtrArray of its tickets that wait; NULL until it is needed */
+    GHashTable *tickets, *lock_owners;
+    GHashTable *waiting; /* lock owner -> GPtrArray of its tickets that wait; NULL until it is needed */
 };
 
 static void follow(struct search *s, struct remote_ticket *t)
@@ -60,35 +60,35 @@ static GHashTable *index_waiting(struct remote *r)
 
     g_hash_table_iter_init(&tickets, r->tickets);
     while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
-        GPtrArray *of_party;
+        GPtrArray *of_owner;
 
-        if (!t->party || t->state != REMOTE_WAITING)
+        if (!t->lock_owner || t->state != REMOTE_WAITING)
             continue;
-        of_party = g_hash_table_lookup(waiting, &t->party);
-        if (!of_party) {
-            of_party = g_ptr_array_new();
-            g_hash_table_insert(waiting, &t->party, of_party);
+        of_owner = g_hash_table_lookup(waiting, &t->lock_owner);
+        if (!of_owner) {
+            of_owner = g_ptr_array_new();
+            g_hash_table_insert(waiting, &t->lock_owner, of_owner);
         }
-        g_ptr_array_add(of_party, t);
+        g_ptr_array_add(of_owner, t);
     }
     return waiting;
 }
 
-/* What a party holds it may keep for as long as anything for which it waits. */
-static void follow_party(struct remote *r, struct search *s, struct remote_ticket *holder)
+/* What a lock owner holds it may keep for as long as anything for which it waits. */
+static void follow_lock_owner(struct remote *r, struct search *s, struct remote_ticket *holder)
 {
-    GPtrArray *of_party;
+    GPtrArray *of_owner;
 
-    if (!g_hash_table_add(s->parties, &holder->party))
+    if (!g_hash_table_add(s->lock_owners, &holder->lock_owner))
         return;
     if (!s->waiting)
         s->waiting = index_waiting(r);
-    of_party = g_hash_table_lookup(s->waiting, &holder->party);
-    for (guint i = 0; of_party && i < of_party->len; i++)
-        follow(s, of_party->pdata[i]);
+    of_owner = g_hash_table_lookup(s->waiting, &holder->lock_owner);
+    for (guint i = 0; of_owner && i < of_owner->len; i++)
+        follow(s, of_owner->pdata[i]);
 }
 
-/* Whether `t` waits, in the end, for what its party holds: who holds goes on only
+/* Whether `t` waits, in the end, for what its lock owner holds: who holds goes on only
  * when what it waits for elsewhere does, who waits when it holds.  Breadth first,
  * and no longer than users may make it: a cycle behind more is not found. */
 static bool reaches_itself(struct remote *r, struct remote_ticket *t)
@@ -96,7 +96,7 @@ static bool reaches_itself(struct remote *r, struct remote_ticket *t)
     struct search s = {
         .open = g_ptr_array_new(),
         .tickets = g_hash_table_new(NULL, NULL),
-        .parties = g_hash_table_new(g_int64_hash, g_int64_equal),
+        .lock_owners = g_hash_table_new(g_int64_hash, g_int64_equal),
     };
     unsigned budget = SEARCH_MAX;
     bool found = false;
@@ -110,36 +110,36 @@ static bool reaches_itself(struct remote *r, struct remote_ticket *t)
                 break;
             if (!blocks(other, waiter))
                 continue;
-            found = other->state != REMOTE_WAITING && other->party == t->party;
+            found = other->state != REMOTE_WAITING && other->lock_owner == t->lock_owner;
             if (found)
                 break;
             if (other->state == REMOTE_WAITING)
                 follow(&s, other);
             else
-                follow_party(r, &s, other);
+                follow_lock_owner(r, &s, other);
         }
     }
     g_ptr_array_unref(s.open);
     g_hash_table_unref(s.tickets);
-    g_hash_table_unref(s.parties);
+    g_hash_table_unref(s.lock_owners);
     g_clear_pointer(&s.waiting, g_hash_table_unref);
     return found;
 }
 
-/* Nobody waits for a party that holds nothing. */
-static bool party_holds(struct remote *r, uint64_t party)
+/* Nobody waits for a lock owner that holds nothing. */
+static bool lock_owner_holds(struct remote *r, uint64_t lock_owner)
 {
     GHashTableIter tickets;
     const struct remote_ticket *t;
 
     g_hash_table_iter_init(&tickets, r->tickets);
     while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t))
-        if (t->party == party && t->state == REMOTE_HELD)
+        if (t->lock_owner == lock_owner && t->state == REMOTE_HELD)
             return true;
     return false;
 }
 
 bool remote_deadlocked(struct remote *r, struct remote_ticket *t)
 {
-    return t->party && r->waiting > 1 && party_holds(r, t->party) && reaches_itself(r, t);
+    return t->lock_owner && r->waiting > 1 && lock_owner_holds(r, t->lock_owner) && reaches_itself(r, t);
 }

@@ -24,7 +24,7 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
     struct remote_op *op = remote_op_done(r, t, done, arg);
 
     op->claim.sequence = t->place->sequence;
-    op->claim.lock_owner = t->party;
+    op->claim.lock_owner = t->lock_owner;
     op->name = g_strdup(t->place->name);
     op->file = g_strdup(remote_ticket_name(t));
     op->ttl = t->head.ttl;
@@ -112,7 +112,8 @@ void remote_doubt(struct remote *r, struct remote_place *place, const struct rem
     struct remote_ticket *t;
 
     LIST_FOREACH(t, &place->tickets, link) {
-        bool kin = sure && ((t->handle && t->handle == sure->handle) || (t->party && t->party == sure->party));
+        bool kin =
+            sure && ((t->handle && t->handle == sure->handle) || (t->lock_owner && t->lock_owner == sure->lock_owner));
 
         if (t != sure && !kin && t->state == REMOTE_HELD && !t->over && !t->renaming && !t->moving)
             remote_extend(r, t);

@@ -73,7 +73,7 @@ struct remote_ticket {
     bool wait;               /* it may queue */
     bool over;               /* past its deadline, and the store knows */
     bool renewing;
-    uint64_t handle, party, start, end;
+    uint64_t handle, lock_owner, start, end;
     GArray *segments;  /* struct remote_segment; what an FCNTL ticket holds; NULL: nothing known */
     int64_t due_after; /* the claim's `due` */
     clock_ms due;      /* CLOCK_NEVER: none */
@@ -221,7 +221,7 @@ void remote_doubt(struct remote *r, struct remote_place *place, const struct rem
 
 /* --- deadlock.c --- */
 
-/* A cycle of waits of parties of this mount that begins with this one. */
+/* A cycle of waits of lock owners of this mount that begins with this one. */
 bool remote_deadlocked(struct remote *r, struct remote_ticket *t);
 
 /* --- ticket.c --- */
@@ -241,9 +241,9 @@ const char *remote_ticket_name(const struct remote_ticket *t);
 /* The only function that changes its state. */
 void remote_ticket_turn(struct remote *r, struct remote_ticket *t, enum remote_state state);
 void remote_ticket_rename(struct remote *r, struct remote_ticket *t, const char *name);
-/* Whether a grant may name that token: its own, or one of its party at its place, which holds. */
+/* Whether a grant may name that token: its own, or one of its lock owner at its place, which holds. */
 bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, const char *token);
-/* It is the one that the store knows by that token: another of its party that
+/* It is the one that the store knows by that token: another of its lock owner that
  * was is forgotten. */
 void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *token);
 /* Whether it may have been under another name than this one when a request that named this one was carried out. */
@@ -254,8 +254,8 @@ void remote_ticket_schedule(struct remote *r, struct remote_ticket *t);
 void remote_ticket_set_alarm(struct remote *r);
 /* What the store says that it holds: "start end mode …". */
 void remote_ticket_segments(struct remote_ticket *t, const char *text);
-/* Whether another ticket of this mount at its place is of its handle or party. */
-bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t party);
+/* Whether another ticket of this mount at its place is of its handle or lock owner. */
+bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner);
 /* How long it lives in the store without a word of this mount. */
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
 bool remote_is_token(const char *token);

@@ -137,7 +137,7 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
         .deadline = CLOCK_NEVER,
     };
     t->handle = claim->handle;
-    t->party = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    t->lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     t->start = claim->start;
     t->end = claim->end;
     t->due_after = claim->due;
@@ -213,9 +213,9 @@ bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, co
 
     if (was == t)
         return true;
-    if (!t->party || !remote_is_token(token))
+    if (!t->lock_owner || !remote_is_token(token))
         return false;
-    return !was || (was->place == t->place && was->party == t->party && was->state == REMOTE_HELD);
+    return !was || (was->place == t->place && was->lock_owner == t->lock_owner && was->state == REMOTE_HELD);
 }
 
 void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *token)
@@ -277,12 +277,12 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text)
     }
 }
 
-bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t party)
+bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner)
 {
     struct remote_ticket *other;
 
     LIST_FOREACH(other, &t->place->tickets, link)
-        if (other != t && ((handle && other->handle == handle) || (party && other->party == party)))
+        if (other != t && ((handle && other->handle == handle) || (lock_owner && other->lock_owner == lock_owner)))
             return true;
     return false;
 }

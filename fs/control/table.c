@@ -57,7 +57,7 @@ static unsigned control_count_waiters(const struct node *node)
     LIST_FOREACH(hold, &node->waiting, link) {
         count += hold->list == CONTROL_WAITING;
     }
-    if (node->parties) {
+    if (node->lock_owners) {
         for (int list = 0; list < 2; list++) {
             for (hold = list ? LIST_FIRST(&node->waiting) : LIST_FIRST(&node->holds); hold;
                  hold = LIST_NEXT(hold, link)) {

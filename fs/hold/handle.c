@@ -87,31 +87,31 @@ bool handle_may_decide(const struct handle *h)
 
 /* --- lock owners ------------------------------------------------------------- */
 
-void handle_remember_party(struct handle *h, uint64_t party)
+void handle_remember_lock_owner(struct handle *h, uint64_t lock_owner)
 {
-    h->parties = h->parties ? h->parties : g_array_new(FALSE, FALSE, sizeof party);
-    for (guint i = 0; i < h->parties->len; i++) {
-        if (g_array_index(h->parties, uint64_t, i) == party) {
+    h->lock_owners = h->lock_owners ? h->lock_owners : g_array_new(FALSE, FALSE, sizeof lock_owner);
+    for (guint i = 0; i < h->lock_owners->len; i++) {
+        if (g_array_index(h->lock_owners, uint64_t, i) == lock_owner) {
             return;
         }
     }
-    g_array_append_val(h->parties, party);
+    g_array_append_val(h->lock_owners, lock_owner);
 }
 
-static void handle_forget_party(struct handle *h, uint64_t party)
+static void handle_forget_lock_owner(struct handle *h, uint64_t lock_owner)
 {
-    for (guint i = 0; h->parties && i < h->parties->len; i++) {
-        if (g_array_index(h->parties, uint64_t, i) == party) {
-            g_array_remove_index_fast(h->parties, i);
+    for (guint i = 0; h->lock_owners && i < h->lock_owners->len; i++) {
+        if (g_array_index(h->lock_owners, uint64_t, i) == lock_owner) {
+            g_array_remove_index_fast(h->lock_owners, i);
             return;
         }
     }
 }
 
-void handle_end_party(struct fs *fs, struct node *node, uint64_t party, backend_done *done, void *arg)
+void handle_end_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner, backend_done *done, void *arg)
 {
     char path[TREE_PATH_MAX];
-    struct hold *hold = hold_party(node, party);
+    struct hold *hold = hold_of_lock_owner(node, lock_owner);
     struct handle *handle;
     if (!hold || !tree_path(node, path, sizeof path)) {
         if (done) {
@@ -120,7 +120,7 @@ void handle_end_party(struct fs *fs, struct node *node, uint64_t party, backend_
         return;
     }
     LIST_FOREACH(handle, &node->handles, link) {
-        handle_forget_party(handle, party);
+        handle_forget_lock_owner(handle, lock_owner);
     }
     tree_ref(node);
     if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
@@ -129,21 +129,21 @@ void handle_end_party(struct fs *fs, struct node *node, uint64_t party, backend_
         fs->observer->gone(fs, hold);
         hold->since = 0; /* another thread of it waits still, and may get nothing */
     }
-    backend_release_range(fs->backend, path, party, 0, BACKEND_RANGE_MAX, done, arg);
+    backend_release_range(fs->backend, path, lock_owner, 0, BACKEND_RANGE_MAX, done, arg);
     hold_check_gone(fs, node);
     tree_unref(fs->tree, node);
 }
 
-static void handle_release_parties(struct fs *fs, struct handle *h)
+static void handle_release_lock_owners(struct fs *fs, struct handle *h)
 {
-    while (h->parties && h->parties->len) {
-        uint64_t party = g_array_index(h->parties, uint64_t, 0);
-        handle_forget_party(h, party);
-        handle_end_party(fs, h->node, party, NULL, NULL);
+    while (h->lock_owners && h->lock_owners->len) {
+        uint64_t lock_owner = g_array_index(h->lock_owners, uint64_t, 0);
+        handle_forget_lock_owner(h, lock_owner);
+        handle_end_lock_owner(fs, h->node, lock_owner, NULL, NULL);
     }
-    if (h->parties) {
-        g_array_free(h->parties, TRUE);
-        h->parties = NULL;
+    if (h->lock_owners) {
+        g_array_free(h->lock_owners, TRUE);
+        h->lock_owners = NULL;
     }
 }
 
@@ -156,8 +156,8 @@ void handle_drop(struct fs *fs, struct handle *h)
     if (h->poll) {
         fuse_pollhandle_destroy(h->poll);
     }
-    if (h->parties) {
-        g_array_free(h->parties, TRUE);
+    if (h->lock_owners) {
+        g_array_free(h->lock_owners, TRUE);
     }
     owner_unref(h->opener);
     tree_unref(fs->tree, h->node);
@@ -173,7 +173,7 @@ void handle_free(struct fs *fs, struct handle *h)
     if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h)) {
         hold_release(fs, hold, NULL, NULL);
     }
-    handle_release_parties(fs, h);
+    handle_release_lock_owners(fs, h);
     handle_drop(fs, h);
 }
 

@@ -30,7 +30,7 @@ struct handle {
     struct node *node;       /* counted */
     struct owner *opener;    /* NULL: of another pid namespace */
     struct hold *hold;       /* the lease it belongs to, or its own flock */
-    GArray *parties;         /* lock owners that have used it for fcntl, or NULL */
+    GArray *lock_owners;     /* lock owners that have used it for fcntl, or NULL */
     struct fuse_pollhandle *poll;
     uint64_t id;
     int refused; /* the negated errno of the first write, times or close that failed: it acquires nothing by closing */
@@ -82,10 +82,10 @@ bool handle_shares_hold(const struct handle *handle);
 bool handle_may_decide(const struct handle *handle);
 
 /* A lock owner has used it for fcntl. */
-void handle_remember_party(struct handle *handle, uint64_t party);
+void handle_remember_lock_owner(struct handle *handle, uint64_t lock_owner);
 /* Ends the fcntl locks of a lock owner on a node: all go with any close by that
  * owner, as POSIX has it.  They are forgotten here when the call returns; `done`
  * (may be NULL) tells that the store has done it, at once if there are none. */
-void handle_end_party(struct fs *fs, struct node *node, uint64_t party, backend_done *done, void *arg);
+void handle_end_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner, backend_done *done, void *arg);
 
 #endif

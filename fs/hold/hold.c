@@ -61,19 +61,19 @@ void hold_is_longest(struct hold *hold)
     }
 }
 
-struct hold *hold_party(const struct node *node, uint64_t party)
+struct hold *hold_of_lock_owner(const struct node *node, uint64_t lock_owner)
 {
     struct hold *hold;
-    if (!node->parties) {
+    if (!node->lock_owners) {
         return NULL;
     }
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->kind == BACKEND_FCNTL && hold->party == party) {
+        if (hold->kind == BACKEND_FCNTL && hold->lock_owner == lock_owner) {
             return hold;
         }
     }
     LIST_FOREACH(hold, &node->waiting, link) {
-        if (hold->kind == BACKEND_FCNTL && hold->party == party) {
+        if (hold->kind == BACKEND_FCNTL && hold->lock_owner == lock_owner) {
             return hold;
         }
     }
@@ -96,7 +96,7 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
     hold->uid = uid;
     hold->gid = gid;
     hold->mode = (uint16_t)(mode & (S_IFMT | RIGHTS_MODE));
-    node->parties += kind == BACKEND_FCNTL;
+    node->lock_owners += kind == BACKEND_FCNTL;
     if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
         LIST_INSERT_HEAD(&node->waiting, hold, link);
     } else {
@@ -170,7 +170,7 @@ void hold_free(struct fs *fs, struct hold *hold)
     quota_charge(fs->quota, hold->account, -1, 0);
     hold->charged = false;
     LIST_REMOVE(hold, link);
-    hold->node->parties -= hold->kind == BACKEND_FCNTL;
+    hold->node->lock_owners -= hold->kind == BACKEND_FCNTL;
     hold->ticket = NULL;
     struct request_queue *parked = hold->parked;
     hold->parked = NULL;
@@ -226,7 +226,7 @@ void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
         LIST_REMOVE(hold, link);
         LIST_INSERT_HEAD(&hold->node->holds, hold, link);
     }
-    hold->node->parties += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
+    hold->node->lock_owners += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
     fs->observer->granted(fs, hold, kind);
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
@@ -248,7 +248,7 @@ void hold_resume_parked(struct fs *fs, struct hold *hold)
 static bool hold_is_awaited(const struct node *node)
 {
     const struct hold *hold;
-    if (node->parties) {
+    if (node->lock_owners) {
         return false; /* its range may be another than the one that is waited for */
     }
     LIST_FOREACH(hold, &node->waiting, link) {
@@ -346,7 +346,7 @@ void hold_check_gone(struct fs *fs, struct node *node)
     }
     /* fcntl locks of part of a file are known to the backend alone; nor has every
      * grant been told here yet. */
-    bool unsure = node->parties || !LIST_EMPTY(&node->waiting);
+    bool unsure = node->lock_owners || !LIST_EMPTY(&node->waiting);
     if (unsure && tree_path(node, path, sizeof path)) {
         struct hold_question *question = g_new(struct hold_question, 1);
         *question = (struct hold_question){.fs = fs, .node = tree_ref(node)};
@@ -423,8 +423,8 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
 bool hold_is_of(const struct hold *hold, const struct handle *handle)
 {
     bool is = handle->hold == hold;
-    for (guint i = 0; !is && hold->kind == BACKEND_FCNTL && handle->parties && i < handle->parties->len; i++) {
-        is = g_array_index(handle->parties, uint64_t, i) == hold->party;
+    for (guint i = 0; !is && hold->kind == BACKEND_FCNTL && handle->lock_owners && i < handle->lock_owners->len; i++) {
+        is = g_array_index(handle->lock_owners, uint64_t, i) == hold->lock_owner;
     }
     return is;
 }

@@ -44,7 +44,7 @@ struct hold {
     struct request_queue *parked;  /* who waits for its outcome or for its grant */
     struct timespec *times;        /* access and modification, as set by the holder; or NULL */
     union {
-        uint64_t party;        /* FCNTL: the kernel's lock owner */
+        uint64_t lock_owner;   /* FCNTL: the kernel's lock owner */
         struct handle *handle; /* FLOCK: the only one that it can be of, once granted */
     };
     clock_ms since; /* since when it is what it is */
@@ -87,7 +87,7 @@ static inline bool hold_makes_name(const struct hold *hold)
  * or NULL. */
 struct hold *hold_lease(const struct node *node);
 /* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket
- * in its directory's queue.  (fcntl locks are known by hold_party.) */
+ * in its directory's queue.  (fcntl locks are known by hold_of_lock_owner.) */
 struct hold *hold_first(const struct node *node);
 /* The one whose content and attributes the name shows: of those that hold, or are tickets in their directory's queue,
  * the one that has held longest.  (Of fcntl locks some may have been given back: hold_is_longest.) */
@@ -106,7 +106,7 @@ void hold_set_size(struct fs *fs, struct hold *hold, size_t size);
  * As far as is known here: of fcntl locks some may have been given back. */
 bool hold_is_here(const struct node *node);
 /* The fcntl locks of one lock owner, or NULL. */
-struct hold *hold_party(const struct node *node, uint64_t party);
+struct hold *hold_of_lock_owner(const struct node *node, uint64_t lock_owner);
 
 /* A hold that is still to be asked for, owned by `owner` (may be NULL). */
 struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,

@@ -86,7 +86,7 @@ struct request {
     union {
         struct {
             struct flock range;
-            uint64_t start, end, party;
+            uint64_t start, end, owner;
             enum backend_mode mode;
         } lock;
         struct {

@@ -45,8 +45,8 @@ struct node {
     uint64_t told;    /* the last notification of its end: see notify_deleted */
     uint64_t expired; /* the last that was of a kept entry */
     uint32_t references;
-    uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
-    uint32_t parties; /* holds of lock owners (fcntl), in both lists */
+    uint32_t left;        /* when the kernel was last told that it went: clock_now, cut; 0: never */
+    uint32_t lock_owners; /* holds of lock owners (fcntl), in both lists */
     uid_t uid;
     gid_t gid;
     uint16_t mode;   /* type and permissions */

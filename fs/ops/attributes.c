@@ -47,7 +47,7 @@ static bool attributes_are_known(const struct request *r)
 {
     const struct hold *hold = hold_first(r->node);
     if (r->fs->backend->features & BACKEND_SOLE_AUTHORITY) {
-        return r->node->parties == 0;
+        return r->node->lock_owners == 0;
     }
     return hold && (hold->sequence || hold->ticket->mode == BACKEND_EXCLUSIVE);
 }

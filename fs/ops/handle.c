@@ -193,7 +193,7 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
 /* Any close by a lock owner ends its record locks: closed is when that is done. */
 void handle_flush(struct request *r)
 {
-    handle_end_party(r->fs, r->handle->node, r->file.lock_owner, handle_flush_unlocked, r);
+    handle_end_lock_owner(r->fs, r->handle->node, r->file.lock_owner, handle_flush_unlocked, r);
 }
 
 static void handle_released(struct request *r, enum backend_result result)

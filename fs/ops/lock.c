@@ -48,7 +48,7 @@ static void lock_claim(struct request *r, struct hold *hold, enum backend_kind k
     claim->mode = r->lock.mode;
     claim->wait = r->blocks;
     claim->handle = r->handle->id;
-    claim->lock_owner = r->lock.party;
+    claim->lock_owner = r->lock.owner;
     claim->start = r->lock.start;
     claim->end = r->lock.end;
 }
@@ -191,7 +191,7 @@ void lock_flock(struct request *r, int operation)
 /* --- fcntl -------------------------------------------------------------------- */
 
 /* A lock owner that has asked and never got anything. */
-static void lock_drop_unused_party(struct fs *fs, struct hold *hold)
+static void lock_drop_unused(struct fs *fs, struct hold *hold)
 {
     if (!hold->since && (!hold->parked || TAILQ_EMPTY(hold->parked))) {
         hold_free(fs, hold);
@@ -201,15 +201,15 @@ static void lock_drop_unused_party(struct fs *fs, struct hold *hold)
 static void lock_set_answer(struct request *r, enum backend_result result)
 {
     struct fs *fs = r->fs;
-    struct hold *hold = hold_party(r->node, r->lock.party);
+    struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
     r->ticket = NULL;
     if (result == BACKEND_OK) {
         hold_granted(fs, hold, BACKEND_FCNTL);
-        handle_remember_party(r->handle, r->lock.party);
+        handle_remember_lock_owner(r->handle, r->lock.owner);
     }
     lock_answer(r, result);
     if (hold) {
-        lock_drop_unused_party(fs, hold);
+        lock_drop_unused(fs, hold);
     }
 }
 
@@ -230,13 +230,13 @@ static void lock_set_done(void *arg, enum backend_result result, struct backend_
 static void lock_set_given_up(struct request *r)
 {
     struct fs *fs = r->fs;
-    struct hold *hold = hold_party(r->node, r->lock.party);
+    struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
     if (r->ticket) {
         backend_release(fs->backend, r->ticket, NULL, NULL);
     }
     request_reply(r, -EINTR);
     if (hold) {
-        lock_drop_unused_party(fs, hold);
+        lock_drop_unused(fs, hold);
     }
 }
 
@@ -249,10 +249,10 @@ static void lock_set_new(struct request *r)
 {
     char path[TREE_PATH_MAX];
     struct backend_claim claim;
-    struct hold *hold = hold_party(r->node, r->lock.party);
+    struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
     if (!hold) {
         hold = lock_new(r, BACKEND_FCNTL);
-        hold->party = r->lock.party;
+        hold->lock_owner = r->lock.owner;
     }
     if (!request_path(r, path)) {
         return;
@@ -283,7 +283,7 @@ static void lock_set_converted(struct request *r, enum backend_result result)
     /* From here on its tickets are the lock owner's, by range. */
     lock_take_from_others(r, hold);
     hold_taken(hold, request_caller(r), r->handle->opener);
-    hold->party = r->lock.party;
+    hold->lock_owner = r->lock.owner;
     r->handle->hold = NULL;
     hold_resume_parked(r->fs, hold);
     lock_set_answer(r, result);
@@ -314,7 +314,7 @@ static void lock_set_go(struct request *r)
         request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
         request_park(r, hold_queue(hold), lock_resumed, request_give_up);
-    } else if (hold && hold->kind != BACKEND_FLOCK && !hold_party(r->node, r->lock.party)) {
+    } else if (hold && hold->kind != BACKEND_FLOCK && !hold_of_lock_owner(r->node, r->lock.owner)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
     } else if (!lock_awaits_outcome(r)) {
         lock_set_new(r);
@@ -323,7 +323,7 @@ static void lock_set_go(struct request *r)
 
 static void lock_resumed(struct request *r)
 {
-    if (r->lock.party) {
+    if (r->lock.owner) {
         lock_set_go(r);
     } else {
         lock_flock_go(r);
@@ -333,7 +333,7 @@ static void lock_resumed(struct request *r)
 static void lock_range(struct request *r, const struct flock *lock)
 {
     r->lock.range = *lock;
-    r->lock.party = r->file.lock_owner;
+    r->lock.owner = r->file.lock_owner;
     r->lock.mode = lock->l_type == F_RDLCK ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
     r->lock.start = (uint64_t)lock->l_start;
     r->lock.end = lock->l_len ? r->lock.start + (uint64_t)lock->l_len - 1 : BACKEND_RANGE_MAX;
@@ -361,9 +361,9 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     if (lock->l_type != F_UNLCK) {
         lock_set_go(r);
     } else if (r->lock.start == 0 && r->lock.end >= INT64_MAX) {
-        handle_end_party(r->fs, r->node, r->lock.party, request_released, r);
+        handle_end_lock_owner(r->fs, r->node, r->lock.owner, request_released, r);
     } else if (request_path(r, path)) {
-        backend_release_range(r->fs->backend, path, r->lock.party, r->lock.start, r->lock.end, lock_unlocked, r);
+        backend_release_range(r->fs->backend, path, r->lock.owner, r->lock.start, r->lock.end, lock_unlocked, r);
     }
 }
 
@@ -432,7 +432,7 @@ void lock_get(struct request *r, const struct flock *lock)
         return;
     }
     claim.mode = r->lock.mode;
-    claim.lock_owner = r->lock.party;
+    claim.lock_owner = r->lock.owner;
     claim.start = r->lock.start;
     claim.end = r->lock.end;
     if (request_path(r, path)) {

@@ -158,7 +158,7 @@ static void names_release(struct request *r, struct hold *hold)
     r->node->visible = false; /* the kernel drops the name itself */
     hold_spend(hold, false);
     if (hold->kind == BACKEND_FCNTL) {
-        handle_end_party(r->fs, r->node, hold->party, request_done, r);
+        handle_end_lock_owner(r->fs, r->node, hold->lock_owner, request_done, r);
     } else {
         hold_release(r->fs, hold, request_done, r);
     }

@@ -132,7 +132,7 @@ START_TEST(tickets_of_one_handle_do_not_exclude_each_other)
 }
 END_TEST
 
-START_TEST(two_parties_on_one_handle_exclude_each_other)
+START_TEST(two_lock_owners_on_one_handle_exclude_each_other)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log[0]);
@@ -464,7 +464,7 @@ TCase *contract_acquire_case(void)
     tcase_add_test(tcase, name_in_a_missing_directory_is_missing);
     tcase_add_test(tcase, name_of_a_directory_is_refused);
     tcase_add_test(tcase, tickets_of_one_handle_do_not_exclude_each_other);
-    tcase_add_test(tcase, two_parties_on_one_handle_exclude_each_other);
+    tcase_add_test(tcase, two_lock_owners_on_one_handle_exclude_each_other);
     tcase_add_test(tcase, meta_and_content_are_what_was_claimed_and_set);
     tcase_add_test(tcase, content_may_be_64_kib_of_any_bytes);
     tcase_add_test(tcase, stat_tells_who_holds);

@@ -28,7 +28,7 @@ static enum backend_result lock_range(struct contract_log *log, uint64_t lock_ow
 }
 
 /* The lock owner that holds a byte, of two whose logs these are; 0: none. */
-static uint64_t party_at(uint64_t byte, struct contract_log *first)
+static uint64_t lock_owner_at(uint64_t byte, struct contract_log *first)
 {
     struct backend_claim claim = range(NULL, 99, byte, byte);
     struct backend_info info = contract_test("a", &claim);
@@ -92,18 +92,18 @@ START_TEST(giving_back_the_middle_splits_a_range)
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 99), BACKEND_OK);
     ck_assert_int_eq(contract_release_range("a", 1, 40, 59), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 40, 59), BACKEND_OK);
-    ck_assert_uint_eq(party_at(39, &log[0]), 1);
-    ck_assert_uint_eq(party_at(40, &log[0]), 2);
-    ck_assert_uint_eq(party_at(59, &log[0]), 2);
-    ck_assert_uint_eq(party_at(60, &log[0]), 1);
-    ck_assert_uint_eq(party_at(100, &log[0]), 0);
+    ck_assert_uint_eq(lock_owner_at(39, &log[0]), 1);
+    ck_assert_uint_eq(lock_owner_at(40, &log[0]), 2);
+    ck_assert_uint_eq(lock_owner_at(59, &log[0]), 2);
+    ck_assert_uint_eq(lock_owner_at(60, &log[0]), 1);
+    ck_assert_uint_eq(lock_owner_at(100, &log[0]), 0);
     ck_assert_int_eq(contract_release_range("a", 1, 0, BACKEND_RANGE_MAX), BACKEND_OK);
     ck_assert_int_eq(contract_release_range("a", 2, 0, BACKEND_RANGE_MAX), BACKEND_OK);
     ck_assert(!contract_is_busy("a"));
 }
 END_TEST
 
-START_TEST(party_may_change_the_mode_of_a_part)
+START_TEST(lock_owner_may_change_the_mode_of_a_part)
 {
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = range(&log[0], 1, 10, 19);
@@ -176,7 +176,7 @@ START_TEST(grant_that_ends_and_is_given_back_before_it_is_told_is_told)
 }
 END_TEST
 
-START_TEST(no_end_is_told_of_what_a_party_has_given_back)
+START_TEST(no_end_is_told_of_what_a_lock_owner_has_given_back)
 {
     struct contract_log log = {0}, next = {0};
     struct backend_ticket *ticket;
@@ -194,7 +194,7 @@ START_TEST(no_end_is_told_of_what_a_party_has_given_back)
 }
 END_TEST
 
-START_TEST(cycle_of_parties_is_found)
+START_TEST(cycle_of_lock_owners_is_found)
 {
     struct contract_log log[2] = {{0}}, waiting = {0};
     struct backend_claim claim = range(&waiting, 1, 10, 10);
@@ -421,12 +421,12 @@ TCase *contract_range_case(void)
     tcase_add_test(tcase, test_tells_the_lowest_range_of_several);
     tcase_add_test(tcase, ranges_that_do_not_overlap_hold_together);
     tcase_add_test(tcase, giving_back_the_middle_splits_a_range);
-    tcase_add_test(tcase, party_may_change_the_mode_of_a_part);
+    tcase_add_test(tcase, lock_owner_may_change_the_mode_of_a_part);
     tcase_add_test(tcase, waiter_for_a_range_is_granted_when_all_of_it_is_free);
     tcase_add_test(tcase, neighbours_that_are_granted_together_are_both_told);
     tcase_add_test(tcase, grant_that_ends_and_is_given_back_before_it_is_told_is_told);
-    tcase_add_test(tcase, no_end_is_told_of_what_a_party_has_given_back);
-    tcase_add_test(tcase, cycle_of_parties_is_found);
+    tcase_add_test(tcase, no_end_is_told_of_what_a_lock_owner_has_given_back);
+    tcase_add_test(tcase, cycle_of_lock_owners_is_found);
     return tcase;
 }
 

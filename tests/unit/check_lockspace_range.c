@@ -95,7 +95,7 @@ START_TEST(a_claim_that_is_granted_can_move_kin_past_another)
 }
 END_TEST
 
-START_TEST(a_cycle_of_waiting_parties_is_a_deadlock)
+START_TEST(a_cycle_of_waiting_lock_owners_is_a_deadlock)
 {
     struct backend_ticket *ticket;
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 9));
@@ -120,7 +120,7 @@ START_TEST(a_cycle_through_the_order_of_waiting_is_a_deadlock)
 }
 END_TEST
 
-START_TEST(a_thread_that_waits_is_no_cycle_for_another_of_its_party)
+START_TEST(a_thread_that_waits_is_no_cycle_for_another_of_its_lock_owner)
 {
     lock_world_hold(w, "a", lock_world_range("H", BACKEND_EXCLUSIVE, 1, 50, 59));
     lock_world_wait(w, "a", lock_world_range("A1", BACKEND_EXCLUSIVE, 2, 50, 59));
@@ -153,7 +153,7 @@ static const char *bytes_held(const char *name, unsigned count)
     return text;
 }
 
-START_TEST(ranges_of_a_party_split_and_merge)
+START_TEST(ranges_of_a_lock_owner_split_and_merge)
 {
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 9));
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 3, 5));
@@ -199,7 +199,7 @@ START_TEST(the_pieces_of_a_range_share_token_and_term)
 }
 END_TEST
 
-START_TEST(a_party_keeps_what_it_holds_until_its_claim_is_granted)
+START_TEST(a_lock_owner_keeps_what_it_holds_until_its_claim_is_granted)
 {
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 9));
     lock_world_hold(w, "a", lock_world_range("B", BACKEND_SHARED, 2, 0, 9));
@@ -246,7 +246,7 @@ START_TEST(a_range_is_tested_without_asking_for_it)
 }
 END_TEST
 
-START_TEST(a_party_has_a_limited_number_of_ranges)
+START_TEST(a_lock_owner_has_a_limited_number_of_ranges)
 {
     struct backend_claim one = lock_world_range("A", BACKEND_SHARED, 1, 0, 0);
     uint64_t count = 0;
@@ -281,16 +281,16 @@ int main(void)
     SCENARIO(a_holder_may_extend_what_another_waits_for);
     SCENARIO(what_kin_is_granted_can_move_a_waiter_past_another);
     SCENARIO(a_claim_that_is_granted_can_move_kin_past_another);
-    SCENARIO(a_cycle_of_waiting_parties_is_a_deadlock);
+    SCENARIO(a_cycle_of_waiting_lock_owners_is_a_deadlock);
     SCENARIO(a_cycle_through_the_order_of_waiting_is_a_deadlock);
     SCENARIO(flocks_are_not_searched_for_deadlocks);
-    SCENARIO(ranges_of_a_party_split_and_merge);
+    SCENARIO(ranges_of_a_lock_owner_split_and_merge);
     SCENARIO(the_pieces_of_a_range_share_token_and_term);
-    SCENARIO(a_party_keeps_what_it_holds_until_its_claim_is_granted);
+    SCENARIO(a_lock_owner_keeps_what_it_holds_until_its_claim_is_granted);
     SCENARIO(a_range_that_is_downgraded_or_given_back_lets_others_in);
     SCENARIO(a_range_is_tested_without_asking_for_it);
-    SCENARIO(a_party_has_a_limited_number_of_ranges);
-    SCENARIO(a_thread_that_waits_is_no_cycle_for_another_of_its_party);
+    SCENARIO(a_lock_owner_has_a_limited_number_of_ranges);
+    SCENARIO(a_thread_that_waits_is_no_cycle_for_another_of_its_lock_owner);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

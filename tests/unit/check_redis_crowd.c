@@ -18,11 +18,11 @@ static uint64_t commands(void)
                                      "n = n + c end return n");
 }
 
-static struct backend_claim range(uint64_t party, uint64_t start, uint64_t end)
+static struct backend_claim range(uint64_t lock_owner, uint64_t start, uint64_t end)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
 
-    claim.lock_owner = party;
+    claim.lock_owner = lock_owner;
     claim.start = start;
     claim.end = end;
     claim.wait = true;
@@ -36,11 +36,11 @@ static struct backend_claim claim_of(int place, unsigned i)
     return place == SAME ? range(i + 2, 5, 6) : range(i + 2, 10 * i, 10 * i + 5);
 }
 
-static void let_go(unsigned mount, uint64_t party)
+static void let_go(unsigned mount, uint64_t lock_owner)
 {
     struct hosts_done done = {0};
 
-    backend_release_range(hosts_mount(mount), "L", party, 0, BACKEND_RANGE_MAX, hosts_on_done, &done);
+    backend_release_range(hosts_mount(mount), "L", lock_owner, 0, BACKEND_RANGE_MAX, hosts_on_done, &done);
     HOSTS_UNTIL(done.told);
     ck_assert_int_eq(done.result, BACKEND_OK);
 }

@@ -15,7 +15,7 @@
 #include "tests/unit/hosts_fixture.h"
 #include "tests/unit/redis_proxy.h"
 
-enum { NAMES = 6, TICKETS = 24, PARTIES = 3, MEMORY = 64 };
+enum { NAMES = 6, TICKETS = 24, LOCK_OWNERS = 3, MEMORY = 64 };
 
 static const char *const names[NAMES] = {"a", "b", "d/a", "d/b", "e", "{t}x"};
 
@@ -409,7 +409,7 @@ static void take(struct told **slot)
     claim.wait = dice(2);
     claim.handle = dice(3);
     if (claim.kind == BACKEND_FCNTL) {
-        claim.lock_owner = 1 + dice(PARTIES);
+        claim.lock_owner = 1 + dice(LOCK_OWNERS);
         claim.handle = 0;
         claim.start = dice(10);
         claim.end = claim.start + dice(10);
@@ -418,7 +418,7 @@ static void take(struct told **slot)
         name = dice(2) ? "d/s-" : "s-";
     }
     *slot = hosts_ask(0, name, &claim);
-    if (claim.kind == BACKEND_FCNTL) { /* what holds of a party is not kept: another claim may take it in */
+    if (claim.kind == BACKEND_FCNTL) { /* what holds of a lock owner is not kept: another claim may take it in */
         (*slot)->renews = false;
         *slot = NULL;
     }
@@ -477,7 +477,7 @@ static void ask_something(void)
     struct backend_directory directory = {.width = 1 + dice(3), .delay = dice(2)};
     const char *name = names[dice(NAMES)];
 
-    claim.lock_owner = 1 + dice(PARTIES);
+    claim.lock_owner = 1 + dice(LOCK_OWNERS);
     open_calls++;
     switch (dice(8)) {
     case 0:

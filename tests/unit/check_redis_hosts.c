@@ -266,22 +266,22 @@ END_TEST
 
 /* --- byte ranges --- */
 
-static struct backend_claim range(uint64_t party, uint64_t start, uint64_t end, bool wait)
+static struct backend_claim range(uint64_t lock_owner, uint64_t start, uint64_t end, bool wait)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
 
-    claim.lock_owner = party;
+    claim.lock_owner = lock_owner;
     claim.start = start;
     claim.end = end;
     claim.wait = wait;
     return claim;
 }
 
-static void unlock(unsigned mount, uint64_t party, uint64_t start, uint64_t end)
+static void unlock(unsigned mount, uint64_t lock_owner, uint64_t start, uint64_t end)
 {
     struct hosts_done done = {0};
 
-    backend_release_range(hosts_mount(mount), "L", party, start, end, hosts_on_done, &done);
+    backend_release_range(hosts_mount(mount), "L", lock_owner, start, end, hosts_on_done, &done);
     HOSTS_UNTIL(done.told);
     ck_assert_int_eq(done.result, BACKEND_OK);
 }
@@ -293,7 +293,7 @@ START_TEST(byte_ranges_exclude_across_mounts)
     struct told *zero, *one, *waiter;
 
     zero = hosts_acquire(0, "L", &low);
-    one = hosts_acquire(1, "L", &high); /* the same party number is another party on another mount */
+    one = hosts_acquire(1, "L", &high); /* the same lock owner number is another lock owner on another mount */
     ck_assert_int_eq(zero->result, BACKEND_OK);
     ck_assert_int_eq(one->result, BACKEND_OK);
     ck_assert_int_eq(hosts_acquire(1, "L", &middle)->result, BACKEND_BUSY);

@@ -293,20 +293,20 @@ START_TEST(acquire_that_is_never_answered_leaves_nothing)
 }
 END_TEST
 
-static struct told *ask_range(unsigned mount, uint64_t party, enum backend_mode mode, uint64_t start, uint64_t end)
+static struct told *ask_range(unsigned mount, uint64_t lock_owner, enum backend_mode mode, uint64_t start, uint64_t end)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
 
-    claim.lock_owner = party;
+    claim.lock_owner = lock_owner;
     claim.mode = mode;
     claim.start = start;
     claim.end = end;
     return hosts_ask(mount, "R", &claim);
 }
 
-static enum backend_result range_result(uint64_t party, enum backend_mode mode, uint64_t start, uint64_t end)
+static enum backend_result range_result(uint64_t lock_owner, enum backend_mode mode, uint64_t start, uint64_t end)
 {
-    struct told *told = ask_range(1, party, mode, start, end);
+    struct told *told = ask_range(1, lock_owner, mode, start, end);
 
     HOSTS_UNTIL(told->answered);
     return told->result;

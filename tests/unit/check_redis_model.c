@@ -16,7 +16,7 @@
 #include "tests/support/check_main.h"
 #include "tests/support/redis_server.h"
 
-enum { MOUNTS = 2, TICKETS = 24, PARTIES = 6, STEPS = 250, RUNS = 12, NAMES = 4 };
+enum { MOUNTS = 2, TICKETS = 24, LOCK_OWNERS = 6, STEPS = 250, RUNS = 12, NAMES = 4 };
 
 #define TERM 60000
 #define PATIENCE 10.0
@@ -35,8 +35,8 @@ struct pair {
 };
 
 /* A holder of byte ranges: its tickets merge, so only what is told is compared. */
-struct party {
-    struct pair pair; /* `used` is false: tells a party from a pair */
+struct lock_owner {
+    struct pair pair; /* `used` is false: tells a lock owner from a pair */
     unsigned queued, granted[2], ended[2];
 };
 
@@ -44,7 +44,7 @@ static struct ev_loop *loop;
 static struct redis_server *server;
 static struct backend *model, *mounts[MOUNTS];
 static struct pair pairs[TICKETS];
-static struct party parties[PARTIES];
+static struct lock_owner lock_owners[LOCK_OWNERS];
 static GRand *random_source;
 static GString *history;
 
@@ -63,15 +63,15 @@ static const char *tail(void)
 
 /* --- events --- */
 
-static bool is_party(const void *user)
+static bool is_lock_owner(const void *user)
 {
-    return user >= (const void *)parties && user < (const void *)(parties + PARTIES);
+    return user >= (const void *)lock_owners && user < (const void *)(lock_owners + LOCK_OWNERS);
 }
 
 static void on_granted(void *context, struct backend_ticket *ticket)
 {
-    if (is_party(ticket->user))
-        ++((struct party *)ticket->user)->granted[context != &model];
+    if (is_lock_owner(ticket->user))
+        ++((struct lock_owner *)ticket->user)->granted[context != &model];
 }
 
 static void on_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
@@ -79,8 +79,8 @@ static void on_ended(void *context, struct backend_ticket *ticket, enum backend_
     unsigned side = context != &model;
 
     (void)why;
-    if (is_party(ticket->user))
-        ++((struct party *)ticket->user)->ended[side];
+    if (is_lock_owner(ticket->user))
+        ++((struct lock_owner *)ticket->user)->ended[side];
     else if (ticket->user)
         ((struct pair *)ticket->user)->ticket[side] = NULL;
 }
@@ -167,8 +167,8 @@ static bool same_hold(const void *arg)
         if ((m != NULL) != (r != NULL) || (m && m->held != r->held))
             return false;
     }
-    for (int i = 0; i < PARTIES; i++)
-        if (parties[i].granted[0] != parties[i].granted[1])
+    for (int i = 0; i < LOCK_OWNERS; i++)
+        if (lock_owners[i].granted[0] != lock_owners[i].granted[1])
             return false;
     return true;
 }
@@ -295,20 +295,20 @@ static void rename_one(void)
 }
 
 /* As a process of one thread that waits: it asks for nothing else.  Of two
- * requests of one party that are granted together either may be first, and what
+ * requests of one lock owner that are granted together either may be first, and what
  * they leave to others differs. */
-static bool waits(const struct party *party)
+static bool waits(const struct lock_owner *lock_owner)
 {
-    return party->queued > party->granted[0];
+    return lock_owner->queued > lock_owner->granted[0];
 }
 
 static void lock_range(void)
 {
     struct answer answers[2] = {{0}};
-    unsigned at = dice(PARTIES), mount = at % MOUNTS;
-    struct party *party = &parties[at];
+    unsigned at = dice(LOCK_OWNERS), mount = at % MOUNTS;
+    struct lock_owner *lock_owner = &lock_owners[at];
     unsigned from = dice(8), to = from + dice(8 - from);
-    struct backend_claim claim = {.user = party,
+    struct backend_claim claim = {.user = lock_owner,
                                   .kind = BACKEND_FCNTL,
                                   .mode = (enum backend_mode)dice(2),
                                   .lock_owner = at + 1,
@@ -317,26 +317,26 @@ static void lock_range(void)
                                   .wait = mount == 0 && dice(2),
                                   .ttl = TERM};
 
-    if (waits(party))
+    if (waits(lock_owner))
         return;
-    g_string_append_printf(history, "%u: party %u lock %u-%u mode %d%s", mount, at, from, to, claim.mode,
+    g_string_append_printf(history, "%u: lock owner %u lock %u-%u mode %d%s", mount, at, from, to, claim.mode,
                            claim.wait ? " wait" : "");
     for (unsigned i = 0; i < 2; i++)
         backend_acquire(side(i, mount), "a", &claim, on_acquired, &answers[i]);
     until(both_told, answers);
-    party->queued += answers[0].result == BACKEND_QUEUED;
+    lock_owner->queued += answers[0].result == BACKEND_QUEUED;
     compare(answers);
 }
 
 static void unlock_range(void)
 {
     struct answer answers[2] = {{0}};
-    unsigned at = dice(PARTIES), from = dice(8), to = from + dice(8 - from);
+    unsigned at = dice(LOCK_OWNERS), from = dice(8), to = from + dice(8 - from);
     bool all = dice(2);
 
-    if (waits(&parties[at]))
+    if (waits(&lock_owners[at]))
         return;
-    g_string_append_printf(history, "party %u unlock %u-%u%s", at, from, to, all ? " all" : "");
+    g_string_append_printf(history, "lock owner %u unlock %u-%u%s", at, from, to, all ? " all" : "");
     for (unsigned i = 0; i < 2; i++)
         backend_release_range(side(i, at % MOUNTS), "a", at + 1, all ? 0 : from, all ? BACKEND_RANGE_MAX : to, on_done,
                               &answers[i]);
@@ -433,7 +433,7 @@ static void close_all(void)
     g_rand_free(random_source);
     redis_server_free(server);
     memset(pairs, 0, sizeof(pairs)); /* for the next run, where checks do not fork */
-    memset(parties, 0, sizeof(parties));
+    memset(lock_owners, 0, sizeof(lock_owners));
 }
 
 static void run(guint32 seed, bool ranges)

@@ -21,11 +21,11 @@ static void teardown(void)
     backend_free(&r->backend);
 }
 
-/* What the party has on the lock of that number. */
-static struct remote_ticket *add(unsigned lock, uint64_t party, bool holds)
+/* What the lock owner has on the lock of that number. */
+static struct remote_ticket *add(unsigned lock, uint64_t lock_owner, bool holds)
 {
     struct backend_claim claim = {
-        .kind = BACKEND_FCNTL, .lock_owner = party, .end = BACKEND_RANGE_MAX, .ttl = 60000, .wait = true};
+        .kind = BACKEND_FCNTL, .lock_owner = lock_owner, .end = BACKEND_RANGE_MAX, .ttl = 60000, .wait = true};
     char name[16];
     struct remote_ticket *t;
 
@@ -40,7 +40,7 @@ static struct remote_ticket *add(unsigned lock, uint64_t party, bool holds)
 
 /* --- cycles --- */
 
-/* Party n holds lock n and waits for lock n + 1; the last waits for lock `back`. */
+/* Lock owner n holds lock n and waits for lock n + 1; the last waits for lock `back`. */
 static struct remote_ticket *add_chain(unsigned length, unsigned back)
 {
     struct remote_ticket *last = NULL;
@@ -74,7 +74,7 @@ END_TEST
 
 /* --- tokens --- */
 
-START_TEST(grant_may_name_what_the_same_party_holds_at_the_same_place_alone)
+START_TEST(grant_may_name_what_the_same_lock_owner_holds_at_the_same_place_alone)
 {
     struct remote_ticket *held = add(1, 7, true), *t = add(1, 7, false), *lease;
     struct backend_claim claim = {.kind = BACKEND_LEASE, .ttl = 60000};
@@ -104,7 +104,7 @@ int main(void)
     tcase_add_loop_test(tcase, cycle_of_any_length_that_is_searched_is_found, 0, 5);
     tcase_add_test(tcase, chain_without_an_end_at_itself_is_no_cycle);
     tcase_add_test(tcase, chain_of_100000_waits_does_not_exhaust_the_stack);
-    tcase_add_test(tcase, grant_may_name_what_the_same_party_holds_at_the_same_place_alone);
+    tcase_add_test(tcase, grant_may_name_what_the_same_lock_owner_holds_at_the_same_place_alone);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -2,7 +2,7 @@
 -- a ticket that is there is renewed.
 --
 -- ARGV (acquire_free.lua, which stands before it, has read them):
---       leaf, sequence, directory must exist (1/0), ticket, mount, kind, mode, handle, party, start, end, ttl,
+--       leaf, sequence, directory must exist (1/0), ticket, mount, kind, mode, handle, lock owner, start, end, ttl,
 --       wait (1/0), number (of one that queued before; 0), odd (1/0), liveness, meta, content, test (1: only what
 --       stands in the way), identity of the mount ('': none), name of the lock or of the sequence's directory
 -- KEYS 11: the key of a lock of the directory's name; 12..14: ORDER, TERM, INFO of the directory's queue, where
@@ -16,9 +16,9 @@ local function queued(at, name)
   return {'queued', number_text(at), call('ZRANK', WAIT, id) or 0, left, who == 'foreign' and 1 or 0, name or ''}
 end
 
--- What a party holds is one ticket: the one that holds already, if any, and it.
+-- What a lock owner holds is one ticket: the one that holds already, if any, and it.
 local function merge(t)
-  local absorb = t.p and call('HGET', INFO, party_key(t.m, t.p))
+  local absorb = t.p and call('HGET', INFO, owner_key(t.m, t.p))
   local into = absorb and absorb ~= id and not waits(absorb) and load(absorb)
   if not into or not into.c or into.p ~= t.p or into.m ~= t.m then return id, t end
   into.s = into.s or WHOLE[into.x]
@@ -108,8 +108,8 @@ end
 
 grant()
 t = {
-  m = mount, k = kind, x = mode, h = handle ~= '' and handle or nil, p = party ~= '' and party or nil, l = ttl, a = now,
-  d = tonumber(call('HGET', DIR, 'delay') or 0), i = meta, s = party ~= '' and {start, finish_at, mode} or nil,
+  m = mount, k = kind, x = mode, h = handle ~= '' and handle or nil, p = owner ~= '' and owner or nil, l = ttl, a = now,
+  d = tonumber(call('HGET', DIR, 'delay') or 0), i = meta, s = owner ~= '' and {start, finish_at, mode} or nil,
   b = identity ~= '' and identity or nil, f = identity ~= '' and path or nil,
 }
 local lone = is_odd == '0' and number == 0

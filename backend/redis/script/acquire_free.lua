@@ -1,7 +1,7 @@
 -- acquire_free: the short way of acquire.lua, where nobody holds or waits.
 --
 -- ARGV, KEYS and results: see acquire.lua.
-local _, _, needed, id, mount, kind, mode, handle, party, start, finish_at, ttl, wait, number, is_odd, liveness, meta,
+local _, _, needed, id, mount, kind, mode, handle, owner, start, finish_at, ttl, wait, number, is_odd, liveness, meta,
   content, test, identity, path = unpack(ARGV)
 kind, mode, ttl, liveness, number = tonumber(kind), tonumber(mode), tonumber(ttl), tonumber(liveness), tonumber(number)
 
@@ -11,7 +11,7 @@ end
 if not sequence then
   if call('EXISTS', SELF) == 1 then return {'directory'} end
   look()
-  if who == 'free' and tickets == 0 and not broken and party == '' and number == 0 and test == '0' and not KEYS[12] then
+  if who == 'free' and tickets == 0 and not broken and owner == '' and number == 0 and test == '0' and not KEYS[12] then
     local at, deadline = number_text(next_number()), now + ttl
     local delay = tonumber(call('HGET', DIR, 'delay') or 0)
     local t = {m = mount, k = kind, x = mode, l = ttl, a = now, d = delay, i = meta, c = 1}

@@ -4,14 +4,14 @@
 local BUDGET = 64         -- what one call does for those that wait: 1 to look at one, more to let it hold
 local GIVE = 4
 local DEAD_MAX = 512      -- tickets past their deadline that one call ends
-local SEGMENTS_MAX = 1000 -- byte ranges of a party
+local SEGMENTS_MAX = 1000 -- byte ranges of a lock owner
 
--- Where in INFO the ticket with which a party holds is noted.
-local function party_key(mount, party) return 'p:' .. mount .. ' ' .. party end
+-- Where in INFO the ticket with which a lock owner holds is noted.
+local function owner_key(mount, owner) return 'p:' .. mount .. ' ' .. owner end
 
 local function save(id, t)
   if t.p and t.c then
-    call('HSET', INFO, id, cmsgpack.pack(t), party_key(t.m, t.p), id)
+    call('HSET', INFO, id, cmsgpack.pack(t), owner_key(t.m, t.p), id)
   else
     call('HSET', INFO, id, cmsgpack.pack(t))
   end
@@ -65,7 +65,7 @@ local function set_mode(t)
   for i = 3, #t.s, 3 do if t.s[i] == 0 then t.x = 0 end end
 end
 
--- What a party's ticket was before it took in others is kept for the last few of those, so
+-- What a lock owner's ticket was before it took in others is kept for the last few of those, so
 -- that one whose user was not told of it can be given back alone: t.u is a list of
 -- {ticket, the ranges that it got, what was there before}, both as segments.
 local UNDO_MAX = 4
@@ -100,7 +100,7 @@ local function refuse(what) return redis.error_reply('ERR leasefs: ' .. what) en
 
 local function partial(t) return t.s and not (#t.s == 3 and t.s[1] == FIRST and t.s[2] == LAST) end
 
--- Of one handle, though not as two parties, or of one party.
+-- Of one handle, though not as two lock owners, or of one lock owner.
 local function kin(t, u)
   return t.m == u.m and ((t.h and t.h == u.h and not (t.p and u.p)) or (t.p and t.p == u.p))
 end
@@ -160,7 +160,7 @@ local function drop(id, t)
     call('ZREM', WAITERS, id)
   end
   call('HDEL', INFO, id, 'c:' .. id)
-  if t and t.p and t.c then call('HDEL', INFO, party_key(t.m, t.p)) end
+  if t and t.p and t.c then call('HDEL', INFO, owner_key(t.m, t.p)) end
   forget_looks()
   if t then forget(id, t) end
   if t and t.n then

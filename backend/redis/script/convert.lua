@@ -1,9 +1,9 @@
 -- convert: turns a ticket into another claim, in place.
 --
--- ARGV: leaf, sequence, ticket, kind, mode, handle, party, start, end, ttl, odd (1/0), liveness,
+-- ARGV: leaf, sequence, ticket, kind, mode, handle, lock owner, start, end, ttl, odd (1/0), liveness,
 --       meta set (1/0), meta, content set (1/0), content
 -- → 'ok' | 'busy' | 'stale'
-local _, _, id, kind, mode, handle, party, start, last, ttl, is_odd, liveness, set_meta, meta, set_content, content =
+local _, _, id, kind, mode, handle, owner, start, last, ttl, is_odd, liveness, set_meta, meta, set_content, content =
   unpack(ARGV)
 expire()
 local t = tickets > 0 and load(id)
@@ -13,9 +13,9 @@ if not t or not call('ZSCORE', ORDER, id) then
 end
 local waited = waits(id)
 local was, kind_was = t.x, t.k
-if t.p and t.c then call('HDEL', INFO, party_key(t.m, t.p)) end
+if t.p and t.c then call('HDEL', INFO, owner_key(t.m, t.p)) end
 t.k, t.x, t.l = tonumber(kind), tonumber(mode), tonumber(ttl)
-t.h, t.p = handle ~= '' and handle or nil, party ~= '' and party or nil
+t.h, t.p = handle ~= '' and handle or nil, owner ~= '' and owner or nil
 t.s = t.p and {start, last, t.x} or nil
 t.u = nil
 

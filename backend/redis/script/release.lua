@@ -1,11 +1,12 @@
 -- release: ends a ticket, whether it holds or waits, and hands the lock on.
 --
 -- ARGV: leaf, sequence, ticket, why ('' by its holder; else against its will: the lock-delay runs),
---       identity of the mount ('': it is no lease, or will not be looked for), name as in acquire.lua, mount, party ('': none)
+--       identity of the mount ('': it is no lease, or will not be looked for), name as in acquire.lua, mount,
+--       lock owner ('': none)
 -- → 1, or 0 if it was not there (any more)
-local mount, party = ARGV[7], ARGV[8]
+local mount, owner = ARGV[7], ARGV[8]
 
--- It was taken into the ticket with which its party holds: what that got by it is given back.  If others
+-- It was taken into the ticket with which its lock owner holds: what that got by it is given back.  If others
 -- hold now what it had before, it has lost all.
 local function undo(into, t)
   for i, u in ipairs(t.u) do
@@ -49,9 +50,9 @@ if call('ZSCORE', ORDER, id) then
     tell_delay(delay)
   end
 end
-local noted = party ~= '' and found == 0 and tickets > 0 and call('HGET', INFO, party_key(mount, party))
+local noted = owner ~= '' and found == 0 and tickets > 0 and call('HGET', INFO, owner_key(mount, owner))
 local into = noted and not waits(noted) and load(noted)
-if into and into.c and into.u and into.p == party and into.m == mount then undo(noted, into) end
+if into and into.c and into.u and into.p == owner and into.m == mount then undo(noted, into) end
 grant()
 finish()
 return found

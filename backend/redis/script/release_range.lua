@@ -1,16 +1,16 @@
--- release_range: gives back a part of what a party holds.
+-- release_range: gives back a part of what a lock owner holds.
 --
--- ARGV: leaf, sequence, mount, party, start, end
+-- ARGV: leaf, sequence, mount, lock owner, start, end
 -- → {ticket, what is left as segments ('': nothing), …}
-local _, _, mount, party, start, last = unpack(ARGV)
+local _, _, mount, owner, start, last = unpack(ARGV)
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
 expire()
 local result, found = {}, {}
 
 -- One that is not claimed yet waits, to its mount.
-local function is_theirs(t) return t and t.c and t.m == mount and t.p == party end
+local function is_theirs(t) return t and t.c and t.m == mount and t.p == owner end
 
-local noted = tickets > 0 and call('HGET', INFO, party_key(mount, party))
+local noted = tickets > 0 and call('HGET', INFO, owner_key(mount, owner))
 if noted and not waits(noted) and is_theirs(load(noted)) then
   found[1] = noted
 else
