@@ -71,8 +71,8 @@ local function again(t)
   return granted(holder, merged)
 end
 
--- Of those that hold and exclude `t` the one with the lowest range: as `obstacle` tells it.
-local function lowest_obstacle(t)
+-- Of those that hold and exclude `t` the one with the lowest range: as `find_blocker` tells it.
+local function find_lowest_blocker(t)
   local lowest = {}
   for other in holders() do
     local u = load(other)
@@ -114,9 +114,11 @@ t = {
 }
 local lone = is_odd == '0' and number == 0
 if tickets > 0 and (is_odd == '1' or not odd and partial(t)) then set_odd(is_odd == '1') end
-local blocker, first, last, how = obstacle(t, number > 0 and number or nil, lone and test == '0')
+local blocker, first, last, how = find_blocker(t, number > 0 and number or nil, lone and test == '0')
 if test == '1' then
-  if odd and blocker and blocker ~= '' and not waits(blocker) then blocker, first, last, how = lowest_obstacle(t) end
+  if odd and blocker and blocker ~= '' and not waits(blocker) then
+    blocker, first, last, how = find_lowest_blocker(t)
+  end
   finish()
   return blocker and {'busy', unpack(describe(blocker, first, last, how))} or {'free'}
 end

@@ -289,7 +289,7 @@ end
 -- that of a shared one stands who waits before it, an exclusive holder before it,
 -- and one behind it if they are that many.  Holders stand behind one that queued
 -- again, with its old number, after they were let in.
-local function sequence_obstacle(t, number)
+local function find_sequence_blocker(t, number)
   local before = waiting
   if number and waiting > 0 then before = call('ZCOUNT', WAIT, '-inf', '(' .. number_text(number)) end
   local room = tickets - waiting + before < width()
@@ -301,7 +301,7 @@ end
 
 -- Where counts do not decide: each is compared.  One that waits for kin of `t`
 -- cannot go on before `t` does, so it does not stand in its way.
-local function odd_obstacle(t, number)
+local function find_odd_blocker(t, number)
   local family = {}
   for other in holders() do
     local u = load(other)
@@ -427,12 +427,12 @@ end
 -- What stands in the way of `t`, which has that number, or is to be appended:
 -- a ticket, '' for what is not ours, or nil.  Of one without kin that is to be
 -- appended, `seen` tells if everybody has been looked at.
-local function obstacle(t, number, lone)
-  if sequence then return sequence_obstacle(t, number) end
+local function find_blocker(t, number, lone)
+  if sequence then return find_sequence_blocker(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
   if odd then
     if lone and all_seen() then return covered(t) end
-    return odd_obstacle(t, number)
+    return find_odd_blocker(t, number)
   end
   if tickets > waiting and (t.x == 0 or value ~= SHARED) then
     return value ~= SHARED and value or call('ZRANGE', ORDER, 0, 0)[1]
@@ -499,7 +499,7 @@ local function grant_odd(left)
     local blocker = covered(t)
     local u = blocker and has_kin and load(blocker)
     if u and (waits(blocker) or kin(u, t)) then
-      blocker, left = odd_obstacle(t, tonumber(number)), left - tickets
+      blocker, left = find_odd_blocker(t, tonumber(number)), left - tickets
     end
     if not blocker then
       give(id, t, tonumber(number))
@@ -531,7 +531,7 @@ local function grant()
     left = left - 1
     if not t then
       drop(id)
-    elseif not obstacle(t, number) then
+    elseif not find_blocker(t, number) then
       give(id, t, number)
       left = left - GIVE
     elseif sequence and t.x == 1 and tickets - waiting + at < width() then
