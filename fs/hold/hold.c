@@ -364,7 +364,7 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
     struct fs *fs = context;
     struct hold *hold = ticket->user;
     if (ticket->kind == BACKEND_PROVISIONAL) {
-        /* Not if it was just told to linger, or is being decided: that ends it, too,
+        /* Not if it was just given its grace, or is being decided: that ends it, too,
          * or else its deadline does. */
         if (!hold->converting && ticket->deadline - clock_now() <= SECOND / 2) {
             hold_release(fs, hold, NULL, NULL);

@@ -200,7 +200,7 @@ void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl);
 void hold_renew(struct fs *fs, struct hold *hold);
 /* One that is provisional does not lapse in the next moment: who closes a file
  * has been told that it is held, by the answer to FLUSH, before RELEASE decides. */
-void hold_linger(struct fs *fs, struct hold *hold);
+void hold_give_grace(struct fs *fs, struct hold *hold);
 /* Writes owner, mode and times to the backend again after a change. */
 void hold_store(struct fs *fs, struct hold *hold);
 /* The same of a hold with the ticket (or NULL) that the store has just told: of a lock owner's. */

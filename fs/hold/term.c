@@ -127,13 +127,14 @@ void hold_renew(struct fs *fs, struct hold *hold)
 }
 
 /* How long a FLUSH that was answered waits for its RELEASE. */
-#define LINGER (SECOND / 4)
+#define HOLD_GRACE (SECOND / 4)
 
-void hold_linger(struct fs *fs, struct hold *hold)
+void hold_give_grace(struct fs *fs, struct hold *hold)
 {
-    if (hold->kind == BACKEND_PROVISIONAL && hold->ticket->deadline - clock_now() < SECOND / 2 + LINGER) {
-        backend_renew(fs->backend,
-                      &(struct backend_renewal){.ticket = hold->ticket, .ttl = SECOND / 2 + LINGER, .due = LINGER}, 1);
+    if (hold->kind == BACKEND_PROVISIONAL && hold->ticket->deadline - clock_now() < SECOND / 2 + HOLD_GRACE) {
+        backend_renew(
+            fs->backend,
+            &(struct backend_renewal){.ticket = hold->ticket, .ttl = SECOND / 2 + HOLD_GRACE, .due = HOLD_GRACE}, 1);
     }
 }
 

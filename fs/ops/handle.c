@@ -179,7 +179,7 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
     } else if (h->hold && !exiting && h->closing) {
         /* Now, while it is there for sure: RELEASE may find it gone. */
         hold_read_heirs(h->hold);
-        hold_linger(r->fs, h->hold);
+        hold_give_grace(r->fs, h->hold);
     }
     if (exiting) {
         request_reply_when_told(r, 0);
