@@ -12,8 +12,9 @@ static void fill(struct redis_call *call, struct redis *r, const struct remote_t
 
     redis_call_lock(call, r, REDIS_ACQUIRE, t->place->name, t->place->sequence, NULL);
     redis_call_key(call, 0, directory);
-    for (const char *letter = redis_is_numbered(leaf) ? "oti" : ""; *letter && !t->place->sequence; letter++)
+    for (const char *letter = redis_is_numbered(leaf) ? "oti" : ""; *letter && !t->place->sequence; letter++) {
         redis_call_key(call, *letter, directory);
+    }
     g_free(directory);
     redis_call_leaf(call, name, t->place->sequence);
     redis_call_text(call, in_root ? "0" : "1");
@@ -63,10 +64,12 @@ static bool is_credible(struct redis *r, struct remote_ticket *t, const redisRep
     const char *name = redis_text(reply, granted ? 4 : 5);
     uint64_t fence;
 
-    if (!redis_fence(reply, granted ? 2 : 1, &fence))
+    if (!redis_fence(reply, granted ? 2 : 1, &fence)) {
         return false;
-    if (t->place->sequence && !is_given_name(t, name))
+    }
+    if (t->place->sequence && !is_given_name(t, name)) {
         return false;
+    }
     return granted ? remote_ticket_may_adopt(&r->remote, t, redis_text(reply, 1)) : t->wait;
 }
 
@@ -128,12 +131,15 @@ static enum backend_result check(struct redis *r, const char *name, const struct
     const char *leaf;
 
     g_free(remote_parent(name, &leaf));
-    if (!*name)
+    if (!*name) {
         return BACKEND_IS_DIRECTORY;
-    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end)
+    }
+    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
         return BACKEND_INVALID;
-    if (claim->sequence && (!g_str_has_suffix(leaf, "-") || strlen(leaf) + 10 > 255))
+    }
+    if (claim->sequence && (!g_str_has_suffix(leaf, "-") || strlen(leaf) + 10 > 255)) {
         return BACKEND_INVALID;
+    }
     return redis_key_allowed(r, name) ? BACKEND_OK : BACKEND_INVALID;
 }
 
@@ -166,8 +172,9 @@ static void on_tested(void *arg, const struct redis_answer *answer)
     } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
         info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
         redis_describe(r, op->name, answer->reply, 1, &info);
-        if (redis_is_over(r, answer->reply, 1, &info))
+        if (redis_is_over(r, answer->reply, 1, &info)) {
             info.type = BACKEND_NOTHING;
+        }
     }
     op->known(op->arg, result, result == BACKEND_OK ? &info : NULL);
     redis_info_clear(&info);
@@ -202,8 +209,9 @@ static void on_watched(void *arg, const struct redis_answer *answer)
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
     bool there = answer->outcome != REDIS_REPLY || redis_number(answer->reply, 0) != 0;
 
-    if (t && !there && t->state == REMOTE_WAITING)
+    if (t && !there && t->state == REMOTE_WAITING) {
         remote_refresh(op->r, t);
+    }
     remote_op_free(op);
 }
 

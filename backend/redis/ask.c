@@ -68,8 +68,9 @@ static void send_stat(struct remote_op *op)
     char *directory = remote_parent(op->name, &leaf);
 
     redis_call_lock(&call, redis_of(op), REDIS_STAT, op->name, false, NULL);
-    for (const char *letter = "otiw"; *letter; letter++)
+    for (const char *letter = "otiw"; *letter; letter++) {
         redis_call_key(&call, *letter, directory);
+    }
     g_free(directory);
     redis_call_key(&call, 'q', op->name);
     redis_call_leaf(&call, op->name, false);
@@ -87,11 +88,13 @@ static bool ask_again(struct remote_op *op, const struct backend_info *info)
     struct remote_place *place = g_hash_table_lookup(op->r->places, op->name);
     bool alone = info->type != BACKEND_LOCK || (info->mode == BACKEND_EXCLUSIVE && info->kind != BACKEND_FCNTL);
 
-    if (!place && redis_is_numbered(leaf))
+    if (!place && redis_is_numbered(leaf)) {
         place = g_hash_table_lookup(op->r->queues, directory);
+    }
     g_free(directory);
-    if (op->again || info->ticket || !alone || !place || place->held == 0)
+    if (op->again || info->ticket || !alone || !place || place->held == 0) {
         return false;
+    }
     remote_doubt(op->r, place, NULL);
     op->again = true;
     send_stat(op);
@@ -113,8 +116,9 @@ static void on_stat(void *arg, const struct redis_answer *answer)
         info.holders = redis_count(reply, 13);
         info.waiters = redis_count(reply, 14);
         info.position = redis_count(reply, 15);
-        if (redis_is_over(r, reply, 1, &info))
+        if (redis_is_over(r, reply, 1, &info)) {
             info.type = BACKEND_NOTHING;
+        }
     } else if (result == BACKEND_OK && strcmp(word, "directory") == 0) {
         info.type = BACKEND_DIRECTORY;
         info.directory = (struct backend_directory){
@@ -162,8 +166,9 @@ static bool is_listable(struct redis *r, const char *directory, const char *name
     char *path;
     bool allowed;
 
-    if (!redis_is_component(name) || strcmp(name, after) <= 0)
+    if (!redis_is_component(name) || strcmp(name, after) <= 0) {
         return false;
+    }
     path = *directory ? g_strconcat(directory, "/", name, NULL) : g_strdup(name);
     allowed = redis_key_allowed(r, path);
     g_free(path);
@@ -179,13 +184,15 @@ static void on_listed(void *arg, const struct redis_answer *answer)
     struct backend_entry *entries = NULL;
     const char *after = op->file;
 
-    if (result == BACKEND_OK && strcmp(redis_text(reply, 0), "ok") != 0)
+    if (result == BACKEND_OK && strcmp(redis_text(reply, 0), "ok") != 0) {
         result = strcmp(redis_text(reply, 0), "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING;
+    }
     if (result == BACKEND_OK) {
         entries = g_new(struct backend_entry, reply->elements);
         for (size_t i = 1; i + 1 < reply->elements; i += 2) {
-            if (!is_listable(redis_of(op), op->name, redis_text(reply, i), after))
+            if (!is_listable(redis_of(op), op->name, redis_text(reply, i), after)) {
                 continue;
+            }
             after = redis_text(reply, i);
             entries[count++] = (struct backend_entry){
                 .name = after,
@@ -225,8 +232,9 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
     op->arg = arg;
     op->name = g_strdup(directory);
     op->file = g_strdup(after);
-    for (const char *letter = "ldti"; *letter; letter++)
+    for (const char *letter = "ldti"; *letter; letter++) {
         redis_call_key(&call, *letter, directory);
+    }
     redis_call_key(&call, 0, directory);
     redis_call_text(&call, after);
     redis_call_number(&call, (int64_t)MIN(max, REDIS_LIST_MAX));
@@ -242,8 +250,9 @@ static void on_directory(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     enum backend_result result = redis_result(redis_of(op), answer);
 
-    if (result == BACKEND_MISSING && answer->repeated && op->why)
+    if (result == BACKEND_MISSING && answer->repeated && op->why) {
         result = BACKEND_OK; /* removed by the first try, whose answer was lost */
+    }
     op->done(op->arg, result);
     remote_op_free(op);
 }
@@ -269,8 +278,9 @@ static void send_directory(struct redis *r, const char *what, const char *name, 
     d = d ? d : &plain;
     g_snprintf(nonce, sizeof nonce, "%08x%08x", g_random_int(), g_random_int());
     redis_call_key(&call, 0, name);
-    for (const char *letter = "otwifdlq"; *letter; letter++)
+    for (const char *letter = "otwifdlq"; *letter; letter++) {
         redis_call_key(&call, *letter, name);
+    }
     redis_call_key(&call, 'd', parent);
     redis_call_key(&call, 'l', parent);
     redis_call_key(&call, 0, parent);

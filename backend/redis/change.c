@@ -64,28 +64,32 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
     if (answer->outcome != REDIS_REPLY) {
         enum backend_result result = redis_failure(r, answer);
 
-        if (op->done)
+        if (op->done) {
             op->done(op->arg, result);
+        }
         op->done = NULL;
         op->ttl = 0;
         /* what was forgotten here; unless it has asked for more since, which may be the same to the server */
-        if (ttl > 0 && !has_lock_owner(r, op->name, op->claim.lock_owner))
+        if (ttl > 0 && !has_lock_owner(r, op->name, op->claim.lock_owner)) {
             send_release_range(op, ttl);
-        else
+        } else {
             remote_op_free(op);
+        }
         return;
     }
     for (size_t i = 0; i + 1 < answer->reply->elements; i += 2) {
         struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
         const char *left = redis_text(answer->reply, i + 1);
 
-        if (t &&
-            (t->state != REMOTE_HELD || t->lock_owner != op->claim.lock_owner || strcmp(t->place->name, op->name) != 0))
+        if (t && (t->state != REMOTE_HELD || t->lock_owner != op->claim.lock_owner ||
+                  strcmp(t->place->name, op->name) != 0)) {
             continue; /* not one of those that were asked about */
-        if (t && *left)
+        }
+        if (t && *left) {
             remote_ticket_segments(t, left);
-        else if (t)
+        } else if (t) {
             remote_ticket_free(&r->remote, t);
+        }
     }
     remote_op_finish(op, BACKEND_OK);
 }
@@ -220,8 +224,9 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
 {
     const struct remote_ticket *t = (const struct remote_ticket *)ticket;
 
-    if (!*name || !redis_key_allowed((struct redis *)b, name) || t->place->sequence)
+    if (!*name || !redis_key_allowed((struct redis *)b, name) || t->place->sequence) {
         done(arg, *name ? BACKEND_INVALID : BACKEND_IS_DIRECTORY);
-    else
+    } else {
         remote_rename(b, ticket, name, replaced, done, arg);
+    }
 }

@@ -43,8 +43,9 @@ char *redis_identity(struct redis *r, const char *identity)
     char *key = g_strdup_printf("%.*s%s%.32s", (int)strcspn(tag, "}"), tag, *tag ? "}:" : "", digest);
 
     g_free(digest);
-    if (!identity)
+    if (!identity) {
         *key = '\0';
+    }
     return key;
 }
 
@@ -52,12 +53,15 @@ const char *redis_key_fault(const char *key)
 {
     const char *close = strchr(key, '}');
 
-    if (close && !has_tag(key))
+    if (close && !has_tag(key)) {
         return "with a } that ends no {tag}";
-    if (*key == '{' && close && !close[1])
+    }
+    if (*key == '{' && close && !close[1]) {
         return "that are all {tag}, and have the side keys of what is in the braces";
-    if (g_str_has_prefix(key, SIDE))
+    }
+    if (g_str_has_prefix(key, SIDE)) {
         return "that begin with " SIDE ", as the side keys of locks do";
+    }
     return NULL;
 }
 
@@ -81,8 +85,9 @@ bool redis_is_path(const char *path)
     char **parts = g_strsplit(path, "/", -1);
     bool good = *path && strlen(path) < PATH_MAX_BYTES;
 
-    for (size_t i = 0; parts[i] && good; i++)
+    for (size_t i = 0; parts[i] && good; i++) {
         good = redis_is_component(parts[i]);
+    }
     g_strfreev(parts);
     return good;
 }
@@ -144,8 +149,9 @@ void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
     char *key = redis_key(call->r, name), *side = NULL;
 
-    if (letter)
+    if (letter) {
         side = g_strdup_printf(has_tag(key) ? "lfs:%c:%s" : "lfs:%c:{%s}", letter, key);
+    }
     redis_call_text(call, side ? side : key);
     call->keys = call->count;
     g_free(side);
@@ -158,16 +164,20 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
     const char *leaf = "";
     char *directory = sequence ? g_strdup(name) : remote_parent(name, &leaf);
 
-    if (call->count == 0)
+    if (call->count == 0) {
         *call = (struct redis_call){.r = r, .script = script};
+    }
     redis_call_key(call, sequence ? 'd' : 0, name); /* a queue has no key of its own */
-    for (const char *letter = "otwif"; *letter; letter++)
+    for (const char *letter = "otwif"; *letter; letter++) {
         redis_call_key(call, *letter, name);
-    for (const char *letter = "dlq"; *letter; letter++)
+    }
+    for (const char *letter = "dlq"; *letter; letter++) {
         redis_call_key(call, *letter, directory);
+    }
     redis_call_key(call, 'd', name);
-    for (const char *letter = numbered && !sequence && redis_is_numbered(leaf) ? numbered : ""; *letter; letter++)
+    for (const char *letter = numbered && !sequence && redis_is_numbered(leaf) ? numbered : ""; *letter; letter++) {
         redis_call_key(call, *letter, directory);
+    }
     g_free(directory);
 }
 
@@ -193,8 +203,9 @@ uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answere
     struct redis *r = call->r;
 
     /* who asks when the server has long been away is not kept as long */
-    if (timeout == 0 && !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout)
+    if (timeout == 0 && !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout) {
         timeout = MIN(r->timeout, REDIS_TIMEOUT_AWAY);
+    }
     uint64_t id = redis_conn_call(r->conn, &redis_scripts[call->script], call->keys, call->argument, call->count,
                                   timeout, answered, arg);
 
@@ -213,8 +224,9 @@ const char *redis_text(const redisReply *reply, size_t index)
 {
     const redisReply *e = element(reply, index);
 
-    if (reply && reply->type == REDIS_REPLY_STRING && index == 0)
+    if (reply && reply->type == REDIS_REPLY_STRING && index == 0) {
         e = reply;
+    }
     return e && (e->type == REDIS_REPLY_STRING || e->type == REDIS_REPLY_STATUS) ? e->str : "";
 }
 
@@ -222,10 +234,12 @@ int64_t redis_number(const redisReply *reply, size_t index)
 {
     const redisReply *e = element(reply, index);
 
-    if (reply && reply->type == REDIS_REPLY_INTEGER && index == 0)
+    if (reply && reply->type == REDIS_REPLY_INTEGER && index == 0) {
         e = reply;
-    if (e && e->type == REDIS_REPLY_INTEGER)
+    }
+    if (e && e->type == REDIS_REPLY_INTEGER) {
         return e->integer;
+    }
     return g_ascii_strtoll(redis_text(reply, index), NULL, 10);
 }
 
@@ -233,8 +247,9 @@ uint64_t redis_unsigned(const redisReply *reply, size_t index)
 {
     const redisReply *e = element(reply, index);
 
-    if (e && e->type == REDIS_REPLY_INTEGER)
+    if (e && e->type == REDIS_REPLY_INTEGER) {
         return (uint64_t)e->integer;
+    }
     return g_ascii_strtoull(redis_text(reply, index), NULL, 10);
 }
 
@@ -265,8 +280,9 @@ bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
 {
     uint64_t fence = redis_unsigned(reply, index);
 
-    if (fence == 0 || fence > FENCE_MAX)
+    if (fence == 0 || fence > FENCE_MAX) {
         return false;
+    }
     *ret_fence = fence;
     return true;
 }
@@ -298,12 +314,14 @@ enum backend_result redis_failure(struct redis *r, const struct redis_answer *an
 {
     const char *error;
 
-    if (answer->outcome != REDIS_ERROR)
+    if (answer->outcome != REDIS_ERROR) {
         return BACKEND_UNREACHABLE;
+    }
     error = answer->reply && answer->reply->str ? answer->reply->str : "";
     complain(r, "refuses", answer, error);
-    if (strstr(error, "OOM "))
+    if (strstr(error, "OOM ")) {
         return BACKEND_FULL;
+    }
     return is_damage(error) ? BACKEND_DAMAGED : BACKEND_UNREACHABLE;
 }
 
@@ -324,10 +342,13 @@ enum backend_result redis_result(struct redis *r, const struct redis_answer *ans
         {"notdirectory", BACKEND_NOT_DIRECTORY},
     };
 
-    if (answer->outcome != REDIS_REPLY)
+    if (answer->outcome != REDIS_REPLY) {
         return redis_failure(r, answer);
-    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
-        if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0)
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (strcmp(redis_text(answer->reply, 0), words[i].word) == 0) {
             return words[i].result;
+        }
+    }
     return BACKEND_UNREACHABLE;
 }

@@ -74,8 +74,9 @@ static void on_recovered(void *arg, const struct redis_answer *answer)
         log_warning("the server does not tell which leases this mount held before: they will run out");
     } else {
         g_strlcpy(recovery->cursor, redis_text(answer->reply, 0), sizeof recovery->cursor);
-        for (size_t i = 1; i + 10 < answer->reply->elements; i += 11)
+        for (size_t i = 1; i + 10 < answer->reply->elements; i += 11) {
             restore(recovery, answer, i);
+        }
     }
     recovery->answered = true;
 }
@@ -97,8 +98,9 @@ static void ask_part(struct recovery *recovery)
     g_free(key);
     recovery->answered = false;
     redis_call_send(&call, RECOVER_TIMEOUT, on_recovered, recovery);
-    while (!recovery->answered)
+    while (!recovery->answered) {
         ev_run(r->remote.loop, EVRUN_ONCE);
+    }
 }
 
 void redis_recover(struct backend *b,
@@ -107,8 +109,10 @@ void redis_recover(struct backend *b,
     struct redis *r = (struct redis *)b;
     struct recovery recovery = {.r = r, .found = found, .arg = arg, .cursor = "0"};
 
-    if (!*r->identity)
+    if (!*r->identity) {
         return;
-    for (unsigned parts = 0; parts == 0 || (strcmp(recovery.cursor, "0") != 0 && parts < RECOVER_PARTS_MAX); parts++)
+    }
+    for (unsigned parts = 0; parts == 0 || (strcmp(recovery.cursor, "0") != 0 && parts < RECOVER_PARTS_MAX); parts++) {
         ask_part(&recovery);
+    }
 }

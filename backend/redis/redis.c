@@ -23,15 +23,18 @@ static void on_info(void *arg, const struct redis_answer *answer)
     GPtrArray *problems, *warnings;
 
     remote_op_free(op);
-    if (answer->outcome != REDIS_REPLY || !answer->reply->str)
+    if (answer->outcome != REDIS_REPLY || !answer->reply->str) {
         return; /* INFO may not be permitted: the mount has been told */
+    }
     problems = g_ptr_array_new_with_free_func(g_free);
     warnings = g_ptr_array_new_with_free_func(g_free);
     redis_check_info(answer->reply->str, problems, warnings);
     g_ptr_array_extend_and_steal(problems, warnings);
-    for (guint i = 0; r->told && i < problems->len; i++)
-        if (!g_ptr_array_find_with_equal_func(r->warnings, problems->pdata[i], g_str_equal, NULL))
+    for (guint i = 0; r->told && i < problems->len; i++) {
+        if (!g_ptr_array_find_with_equal_func(r->warnings, problems->pdata[i], g_str_equal, NULL)) {
             log_warning("the Redis server: %s", (const char *)problems->pdata[i]);
+        }
+    }
     g_ptr_array_unref(r->warnings);
     r->warnings = problems;
     r->told = true;
@@ -49,8 +52,9 @@ static void on_up(void *context)
 {
     struct redis *r = context;
 
-    if (r->was_up)
+    if (r->was_up) {
         log_info("the Redis server is there again");
+    }
     r->was_up = true;
     remote_up(&r->remote);
     ask_info(r);
@@ -77,8 +81,9 @@ static void on_message(void *context, const char *data, size_t length)
     t = words[0] && words[1] ? remote_ticket_find(&r->remote, words[1]) : NULL;
     if (t && strcmp(words[0], "g") == 0 && t->state != REMOTE_HELD) {
         t->handed = true;
-        if (t->state != REMOTE_ASKED)
+        if (t->state != REMOTE_ASKED) {
             remote_refresh(&r->remote, t);
+        }
     } else if (t && strcmp(words[0], "a") == 0 && t->state == REMOTE_WAITING) {
         remote_refresh(&r->remote, t);
     } else if (t && strcmp(words[0], "w") == 0 && t->state == REMOTE_HELD) {
@@ -106,12 +111,14 @@ static void on_changed(void *context, const char *key, size_t length)
         remote_changed(&r->remote, NULL);
         return;
     }
-    if (length < before + behind)
+    if (length < before + behind) {
         return;
+    }
     name = g_strndup(key + before, length - before - behind);
     place = g_hash_table_lookup(r->remote.places, name);
-    if (place)
+    if (place) {
         remote_changed(&r->remote, place);
+    }
     redis_watch_changed(r, name);
     g_free(name);
 }
@@ -121,8 +128,9 @@ static void on_mended(void *context, const redisReply *reply)
 {
     struct redis *r = context;
 
-    if (clock_now() - r->complained_of_type < REDIS_COMPLAIN_EVERY)
+    if (clock_now() - r->complained_of_type < REDIS_COMPLAIN_EVERY) {
         return;
+    }
     r->complained_of_type = clock_now();
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
         char text[512];
@@ -178,8 +186,9 @@ static void redis_status(struct backend *b, struct backend_status *status)
     status->has_connections = true;
     status->round_trips = counts.requests;
     status->reconnects = counts.reconnects;
-    for (guint i = 0; i < r->warnings->len; i++)
+    for (guint i = 0; i < r->warnings->len; i++) {
         g_ptr_array_add(status->warnings, g_strdup(r->warnings->pdata[i]));
+    }
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
 }
 

@@ -37,8 +37,9 @@ static void revocation_free(struct redis_revocation *v)
 
 void redis_revoke_end_all(struct redis *r)
 {
-    while (!LIST_EMPTY(&r->revocations))
+    while (!LIST_EMPTY(&r->revocations)) {
         revocation_free(LIST_FIRST(&r->revocations));
+    }
 }
 
 static void complete(struct redis_revocation *v)
@@ -53,8 +54,9 @@ static void complete(struct redis_revocation *v)
 
 static void complete_if_heard(struct redis_revocation *v)
 {
-    if (v->answered && v->unheard <= 0)
+    if (v->answered && v->unheard <= 0) {
         complete(v);
+    }
 }
 
 static void on_limit(struct ev_loop *loop, ev_timer *timer, int events)
@@ -71,8 +73,9 @@ void redis_revoke_told(struct redis *r, struct remote_ticket *t, const char *why
                                                           : BACKEND_LOST;
     bool by_name = t->place->sequence && (end == BACKEND_BROKEN || end == BACKEND_RELEASED);
 
-    if (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name))
+    if (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name)) {
         remote_end(&r->remote, t, end, false); /* one that waits asks again, if it was not meant by its name */
+    }
 }
 
 void redis_revoke_asked(struct redis *r, const char *mount, const char *number)
@@ -81,8 +84,9 @@ void redis_revoke_asked(struct redis *r, const char *mount, const char *number)
     const struct redis_argument arguments[] = {
         {"PUBLISH", strlen("PUBLISH")}, {mount, strlen(mount)}, {text, strlen(text)}};
 
-    if (strlen(mount) == strlen(r->mount) && g_str_has_prefix(mount, "lfs:"))
+    if (strlen(mount) == strlen(r->mount) && g_str_has_prefix(mount, "lfs:")) {
         redis_conn_command(r->conn, arguments, G_N_ELEMENTS(arguments), 0, NULL, NULL);
+    }
     g_free(text);
 }
 
@@ -91,8 +95,9 @@ void redis_revoke_heard(struct redis *r, const char *number)
     uint64_t wanted = g_ascii_strtoull(number, NULL, 10);
     struct redis_revocation *v = LIST_FIRST(&r->revocations);
 
-    while (v && v->number != wanted)
+    while (v && v->number != wanted) {
         v = LIST_NEXT(v, link);
+    }
     if (v) {
         v->unheard--;
         complete_if_heard(v);
@@ -111,15 +116,17 @@ static void on_revoked(void *arg, const struct redis_answer *answer)
 
     v->result = redis_result(r, answer);
     v->answered = true;
-    if (answer->repeated && (v->result == BACKEND_STALE || v->result == BACKEND_MISSING))
+    if (answer->repeated && (v->result == BACKEND_STALE || v->result == BACKEND_MISSING)) {
         v->result = BACKEND_OK; /* the first try, whose answer was lost, has done it */
+    }
     if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY) {
         v->unheard += redis_number(answer->reply, 1);
         for (size_t i = 2; i < answer->reply->elements; i++) {
             struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
 
-            if (t && is_on(t, v->name))
+            if (t && is_on(t, v->name)) {
                 redis_revoke_told(r, t, v->why);
+            }
         }
         ev_timer_start(r->remote.loop, &v->limit);
     }

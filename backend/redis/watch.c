@@ -88,6 +88,7 @@ void redis_watch_changed(struct redis *r, const char *name)
 
 void redis_watch_end_all(struct redis *r)
 {
-    while (!TAILQ_EMPTY(&r->watched))
+    while (!TAILQ_EMPTY(&r->watched)) {
         watch_drop(r, TAILQ_FIRST(&r->watched));
+    }
 }

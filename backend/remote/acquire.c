@@ -41,8 +41,9 @@ static void start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline)
 
 static void set_given_name(struct remote_ticket *t, const char *leaf)
 {
-    if (!t->place->sequence || !*leaf)
+    if (!t->place->sequence || !*leaf) {
         return;
+    }
     g_free(t->name);
     t->name = *t->place->name ? g_strconcat(t->place->name, "/", leaf, NULL) : g_strdup(leaf);
 }
@@ -72,14 +73,17 @@ void remote_granted(struct remote *r, struct remote_ticket *t, const struct remo
         t->head.deadline = MAX(t->head.deadline, deadline);
     }
     remote_ticket_schedule(r, t);
-    if (grant->ttl != t->head.ttl)
+    if (grant->ttl != t->head.ttl) {
         remote_extend(r, t);
-    if (first && t->head.mode == BACKEND_EXCLUSIVE && t->head.kind != BACKEND_FCNTL && !t->place->sequence)
+    }
+    if (first && t->head.mode == BACKEND_EXCLUSIVE && t->head.kind != BACKEND_FCNTL && !t->place->sequence) {
         remote_doubt(r, t->place, t);
-    if (t->acquired)
+    }
+    if (t->acquired) {
         told(t, BACKEND_OK);
-    else if (first)
+    } else if (first) {
         r->events->granted(r->context, &t->head);
+    }
 }
 
 void remote_queued(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing)
@@ -90,10 +94,12 @@ void remote_queued(struct remote *r, struct remote_ticket *t, const struct remot
     t->head.fence = queueing->fence;
     set_given_name(t, queueing->leaf);
     remote_ticket_turn(r, t, REMOTE_WAITING);
-    if (t->acquired)
+    if (t->acquired) {
         start_term(t, now, remote_deadline(queueing->sent, t->head.ttl));
-    if (queueing->rank == 0 && queueing->wait >= 0 && queueing->wait < pause)
+    }
+    if (queueing->rank == 0 && queueing->wait >= 0 && queueing->wait < pause) {
         pause = queueing->wait + 1;
+    }
     t->refresh = now + MAX(pause, REMOTE_REFRESH_MIN);
     remote_ticket_schedule(r, t);
     if (t->acquired && remote_deadlocked(r, t)) {
@@ -105,22 +111,26 @@ void remote_queued(struct remote *r, struct remote_ticket *t, const struct remot
         t->place->watched = true; /* the store tells when a stranger lets go */
         r->store->watch(r, t);
     }
-    if (t->handed)
+    if (t->handed) {
         remote_refresh(r, t);
-    if (t->acquired)
+    }
+    if (t->acquired) {
         told(t, BACKEND_QUEUED);
+    }
 }
 
 void remote_failed(struct remote *r, struct remote_ticket *t, enum backend_result result, bool unknown)
 {
     if (t->acquired) {
-        if (unknown)
+        if (unknown) {
             remote_send_release(r, t, "", NULL, NULL);
+        }
         remote_refused(r, t, result, NULL);
         return;
     }
-    if (t->state == REMOTE_CLAIMED)
+    if (t->state == REMOTE_CLAIMED) {
         remote_ticket_turn(r, t, REMOTE_WAITING);
+    }
     t->refresh = clock_now() + REMOTE_RENEW_RETRY;
     remote_ticket_schedule(r, t);
 }
@@ -143,10 +153,12 @@ struct remote_ticket *remote_answered(struct remote_op *op)
 
 void remote_refresh(struct remote *r, struct remote_ticket *t)
 {
-    if (t->asked)
+    if (t->asked) {
         return; /* its answer will tell what to do */
-    if (t->handed)
+    }
+    if (t->handed) {
         remote_ticket_turn(r, t, REMOTE_CLAIMED);
+    }
     t->handed = false;
     ask(r, t);
 }

@@ -76,8 +76,9 @@ static void convert_back(struct remote *r, struct remote_ticket *t)
     };
     struct remote_op *op;
 
-    if (left <= 0)
+    if (left <= 0) {
         return; /* it is about to end */
+    }
     if (t->lock_owner) {
         remote_end(r, t, BACKEND_LOST, true);
         return;
@@ -92,8 +93,9 @@ void remote_converted(struct remote_op *op, enum backend_result result, bool unk
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
 
-    if (t)
+    if (t) {
         t->converting--;
+    }
     if (t && unknown) {
         convert_back(r, t);
     } else if (t && result != BACKEND_OK && op->back) {
@@ -153,10 +155,11 @@ void remote_was_set(struct remote_op *op, enum backend_result result)
         send_set(op, t);
         return;
     }
-    if (t && result == BACKEND_OK)
+    if (t && result == BACKEND_OK) {
         change(t, &op->change);
-    else if (t && result == BACKEND_STALE)
+    } else if (t && result == BACKEND_STALE) {
         remote_doubt(op->r, t->place, NULL);
+    }
     remote_op_finish(op, result);
 }
 
@@ -207,8 +210,9 @@ static void end_as_lost(struct remote *r, const char *token)
 {
     struct remote_ticket *t = token ? remote_ticket_find(r, token) : NULL;
 
-    if (t)
+    if (t) {
         remote_end(r, t, BACKEND_LOST, true);
+    }
 }
 
 /* Where the ticket is when the outcome is unknown is not known either: another may
@@ -219,18 +223,22 @@ void remote_renamed(struct remote_op *op, enum backend_result result, bool unkno
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     struct remote_ticket *replaced = op->replaced ? remote_ticket_find(r, op->replaced) : NULL;
 
-    if (t)
+    if (t) {
         t->renaming = false;
-    if (replaced)
+    }
+    if (replaced) {
         replaced->renaming = false;
-    if (t && !unknown)
+    }
+    if (t && !unknown) {
         g_clear_pointer(&t->moving, g_free);
+    }
     if (t && result == BACKEND_OK) {
         remote_ticket_rename(r, t, op->name);
         t->head.fence = fence ? fence : t->head.fence;
     }
-    if (result == BACKEND_OK && replaced && strcmp(replaced->place->name, op->name) == 0)
+    if (result == BACKEND_OK && replaced && strcmp(replaced->place->name, op->name) == 0) {
         remote_end(r, replaced, BACKEND_RELEASED, false);
+    }
     if (unknown) {
         end_as_lost(r, op->token);
         end_as_lost(r, op->replaced);

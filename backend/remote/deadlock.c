@@ -10,13 +10,15 @@ static bool excludes(uint64_t start, uint64_t end, enum backend_mode mode, const
 
 static bool holds_against(const struct remote_ticket *holder, const struct remote_ticket *t)
 {
-    if (holder->state != REMOTE_HELD || !holder->segments)
+    if (holder->state != REMOTE_HELD || !holder->segments) {
         return false;
+    }
     for (guint i = 0; i < holder->segments->len; i++) {
         const struct remote_segment *s = &g_array_index(holder->segments, struct remote_segment, i);
 
-        if (excludes(s->start, s->end, s->mode, t))
+        if (excludes(s->start, s->end, s->mode, t)) {
             return true;
+        }
     }
     return false;
 }
@@ -27,15 +29,20 @@ static bool blocks(const struct remote_ticket *other, const struct remote_ticket
 {
     const struct remote_ticket *k;
 
-    if (!other->lock_owner || other->lock_owner == t->lock_owner)
+    if (!other->lock_owner || other->lock_owner == t->lock_owner) {
         return false;
-    if (other->state != REMOTE_WAITING)
+    }
+    if (other->state != REMOTE_WAITING) {
         return holds_against(other, t);
-    if (other->head.fence > t->head.fence || !excludes(other->start, other->end, other->head.mode, t))
+    }
+    if (other->head.fence > t->head.fence || !excludes(other->start, other->end, other->head.mode, t)) {
         return false;
-    LIST_FOREACH(k, &t->place->tickets, link)
-        if (k->lock_owner == t->lock_owner && holds_against(k, other))
+    }
+    LIST_FOREACH(k, &t->place->tickets, link) {
+        if (k->lock_owner == t->lock_owner && holds_against(k, other)) {
             return false;
+        }
+    }
     return true;
 }
 
@@ -48,8 +55,9 @@ struct search {
 
 static void follow(struct search *s, struct remote_ticket *t)
 {
-    if (g_hash_table_add(s->tickets, t))
+    if (g_hash_table_add(s->tickets, t)) {
         g_ptr_array_add(s->open, t);
+    }
 }
 
 static GHashTable *index_waiting(struct remote *r)
@@ -62,8 +70,9 @@ static GHashTable *index_waiting(struct remote *r)
     while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
         GPtrArray *of_owner;
 
-        if (!t->lock_owner || t->state != REMOTE_WAITING)
+        if (!t->lock_owner || t->state != REMOTE_WAITING) {
             continue;
+        }
         of_owner = g_hash_table_lookup(waiting, &t->lock_owner);
         if (!of_owner) {
             of_owner = g_ptr_array_new();
@@ -79,13 +88,16 @@ static void follow_lock_owner(struct remote *r, struct search *s, struct remote_
 {
     GPtrArray *of_owner;
 
-    if (!g_hash_table_add(s->lock_owners, &holder->lock_owner))
+    if (!g_hash_table_add(s->lock_owners, &holder->lock_owner)) {
         return;
-    if (!s->waiting)
+    }
+    if (!s->waiting) {
         s->waiting = index_waiting(r);
+    }
     of_owner = g_hash_table_lookup(s->waiting, &holder->lock_owner);
-    for (guint i = 0; of_owner && i < of_owner->len; i++)
+    for (guint i = 0; of_owner && i < of_owner->len; i++) {
         follow(s, of_owner->pdata[i]);
+    }
 }
 
 /* Whether `t` waits, in the end, for what its lock owner holds: who holds goes on only
@@ -106,17 +118,21 @@ static bool reaches_itself(struct remote *r, struct remote_ticket *t)
         struct remote_ticket *waiter = s.open->pdata[i], *other;
 
         LIST_FOREACH(other, &waiter->place->tickets, link) {
-            if (--budget == 0)
+            if (--budget == 0) {
                 break;
-            if (!blocks(other, waiter))
+            }
+            if (!blocks(other, waiter)) {
                 continue;
+            }
             found = other->state != REMOTE_WAITING && other->lock_owner == t->lock_owner;
-            if (found)
+            if (found) {
                 break;
-            if (other->state == REMOTE_WAITING)
+            }
+            if (other->state == REMOTE_WAITING) {
                 follow(&s, other);
-            else
+            } else {
                 follow_lock_owner(r, &s, other);
+            }
         }
     }
     g_ptr_array_unref(s.open);
@@ -133,9 +149,11 @@ static bool lock_owner_holds(struct remote *r, uint64_t lock_owner)
     const struct remote_ticket *t;
 
     g_hash_table_iter_init(&tickets, r->tickets);
-    while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t))
-        if (t->lock_owner == lock_owner && t->state == REMOTE_HELD)
+    while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
+        if (t->lock_owner == lock_owner && t->state == REMOTE_HELD) {
             return true;
+        }
+    }
     return false;
 }
 

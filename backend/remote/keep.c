@@ -11,8 +11,9 @@ void remote_released(struct remote_op *op, enum backend_result result)
         remote_op_finish(op, result);
         return;
     }
-    if (op->done)
+    if (op->done) {
         op->done(op->arg, result);
+    }
     op->done = NULL;
     op->ttl = 0;
     op->r->store->release(op, ttl);
@@ -53,8 +54,9 @@ void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms s
     bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode);
 
     remote_op_free(op);
-    if (!t || t->state != REMOTE_HELD)
+    if (!t || t->state != REMOTE_HELD) {
         return;
+    }
     if ((result == BACKEND_STALE && !moved) || (result == BACKEND_BUSY && !converted)) {
         remote_end(r, t, BACKEND_LOST, result == BACKEND_BUSY || t->moving);
         return;
@@ -84,8 +86,9 @@ void remote_extend(struct remote *r, struct remote_ticket *t)
 
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release)
 {
-    if (release && !t->over)
+    if (release && !t->over) {
         remote_send_release(r, t, why == BACKEND_EXPIRED ? "expired" : "lost", NULL, NULL);
+    }
     if (t->acquired) { /* its user does not have it yet */
         t->acquired(t->arg, BACKEND_UNREACHABLE, NULL, NULL);
     } else {
@@ -115,7 +118,8 @@ void remote_doubt(struct remote *r, struct remote_place *place, const struct rem
         bool kin =
             sure && ((t->handle && t->handle == sure->handle) || (t->lock_owner && t->lock_owner == sure->lock_owner));
 
-        if (t != sure && !kin && t->state == REMOTE_HELD && !t->over && !t->renaming && !t->moving)
+        if (t != sure && !kin && t->state == REMOTE_HELD && !t->over && !t->renaming && !t->moving) {
             remote_extend(r, t);
+        }
     }
 }

@@ -21,17 +21,20 @@ void remote_up(struct remote *r)
     struct remote_ticket *t;
 
     g_hash_table_iter_init(&each, r->tickets);
-    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
-        if (t->state != REMOTE_ASKED)
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
+        if (t->state != REMOTE_ASKED) {
             g_ptr_array_add(tickets, t);
+        }
+    }
     g_ptr_array_sort(tickets, by_number);
     for (guint i = 0; i < tickets->len; i++) {
         t = tickets->pdata[i];
         t->place->watched = false;
-        if (t->state == REMOTE_HELD)
+        if (t->state == REMOTE_HELD) {
             remote_extend(r, t);
-        else
+        } else {
             remote_refresh(r, t);
+        }
     }
     g_ptr_array_free(tickets, TRUE);
 }
@@ -44,16 +47,20 @@ void remote_changed(struct remote *r, struct remote_place *place)
         GHashTableIter each;
 
         g_hash_table_iter_init(&each, r->places);
-        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
+        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place)) {
             remote_changed(r, place);
+        }
         return;
     }
     place->watched = false;
-    LIST_FOREACH(t, &place->tickets, link)
-        if (t->state == REMOTE_WAITING && (!first || t->head.fence < first->head.fence))
+    LIST_FOREACH(t, &place->tickets, link) {
+        if (t->state == REMOTE_WAITING && (!first || t->head.fence < first->head.fence)) {
             first = t;
-    if (first)
+        }
+    }
+    if (first) {
         remote_refresh(r, first);
+    }
 }
 
 /* --- time --- */
@@ -68,10 +75,11 @@ static void see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
     }
     if (t->refresh <= now) {
         t->refresh = CLOCK_NEVER;
-        if (t->state == REMOTE_HELD)
+        if (t->state == REMOTE_HELD) {
             remote_extend(r, t);
-        else
+        } else {
             remote_refresh(r, t);
+        }
     }
     if (t->due <= now) {
         t->due = CLOCK_NEVER;
@@ -89,8 +97,9 @@ static void tick(struct remote *r)
         struct remote_ticket *t = skiplist_item(skiplist_first(&r->agenda));
         clock_ms now = clock_now();
 
-        if (!t || t->next > now)
+        if (!t || t->next > now) {
             break;
+        }
         see_to(r, t, now);
     }
     remote_ticket_set_alarm(r);
@@ -101,8 +110,9 @@ static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
     uint64_t times;
 
     (void)loop, (void)revents;
-    if (read(alarm->fd, &times, sizeof times) < 0)
+    if (read(alarm->fd, &times, sizeof times) < 0) {
         return; /* it was set anew meanwhile */
+    }
     tick(alarm->data);
 }
 
@@ -113,8 +123,9 @@ static int compare_next(const void *a, const void *b)
 {
     const struct remote_ticket *x = a, *y = b;
 
-    if (x->next != y->next)
+    if (x->next != y->next) {
         return x->next < y->next ? -1 : 1;
+    }
     return (x->serial > y->serial) - (x->serial < y->serial);
 }
 
@@ -122,8 +133,9 @@ int remote_init(struct remote *r, const struct remote_store *store, uint32_t see
 {
     int alarm = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 
-    if (alarm < 0)
+    if (alarm < 0) {
         return -errno;
+    }
     ev_io_init(&r->alarm, on_alarm, alarm, EV_READ);
     r->alarm.data = r;
     r->armed = CLOCK_NEVER;
@@ -149,17 +161,20 @@ void remote_clear(struct remote *r)
     GHashTableIter each;
     struct remote_ticket *t;
 
-    if (r->loop)
+    if (r->loop) {
         ev_io_stop(r->loop, &r->alarm);
+    }
     close(r->alarm.fd);
     for (;;) {
         g_hash_table_iter_init(&each, r->tickets);
-        if (!g_hash_table_iter_next(&each, NULL, (gpointer *)&t))
+        if (!g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
             break;
+        }
         remote_ticket_free(r, t);
     }
-    while (!LIST_EMPTY(&r->ops))
+    while (!LIST_EMPTY(&r->ops)) {
         remote_op_free(LIST_FIRST(&r->ops));
+    }
     g_hash_table_unref(r->tickets);
     g_hash_table_unref(r->places);
     g_hash_table_unref(r->queues);
@@ -177,8 +192,9 @@ struct backend_counts remote_counts(struct backend *b)
         struct remote_place *place;
 
         g_hash_table_iter_init(&each, tables[i]);
-        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place))
+        while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place)) {
             counts.locks += place->sequence ? place->held : place->held > 0;
+        }
     }
     return counts;
 }

@@ -33,8 +33,9 @@ static void make_token(char *token)
 
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
-    for (size_t i = 0; i < sizeof random; i++)
+    for (size_t i = 0; i < sizeof random; i++) {
         snprintf(token + 2 * i, 3, "%02x", random[i]);
+    }
 }
 
 static struct remote_place *place_of(struct remote *r, const char *name, bool sequence)
@@ -78,8 +79,9 @@ static void count_waiting(struct remote *r, enum remote_state from, enum remote_
     bool waited = from == REMOTE_WAITING || from == REMOTE_CLAIMED,
          waits = to == REMOTE_WAITING || to == REMOTE_CLAIMED;
 
-    if (waited == waits)
+    if (waited == waits) {
         return;
+    }
     r->waiting = waits ? r->waiting + 1 : r->waiting - 1;
     r->store->keep(r, waits ? 1 : -1);
 }
@@ -89,8 +91,9 @@ struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t)
     struct remote_op *op = g_new0(struct remote_op, 1);
 
     op->r = r;
-    if (t)
+    if (t) {
         memcpy(op->token, t->token, sizeof op->token);
+    }
     LIST_INSERT_HEAD(&r->ops, op, link);
     return op;
 }
@@ -117,8 +120,9 @@ struct remote_op *remote_op_done(struct remote *r, const struct remote_ticket *t
 
 void remote_op_finish(struct remote_op *op, enum backend_result result)
 {
-    if (op->done)
+    if (op->done) {
         op->done(op->arg, result);
+    }
     remote_op_free(op);
 }
 
@@ -211,10 +215,12 @@ bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, co
 {
     const struct remote_ticket *was = remote_ticket_find(r, token);
 
-    if (was == t)
+    if (was == t) {
         return true;
-    if (!t->lock_owner || !remote_is_token(token))
+    }
+    if (!t->lock_owner || !remote_is_token(token)) {
         return false;
+    }
     return !was || (was->place == t->place && was->lock_owner == t->lock_owner && was->state == REMOTE_HELD);
 }
 
@@ -222,8 +228,9 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
 {
     struct remote_ticket *was = remote_ticket_find(r, token);
 
-    if (was == t)
+    if (was == t) {
         return;
+    }
     if (was) {
         t->converting = was->converting;
         remote_ticket_free(r, was);
@@ -240,12 +247,14 @@ void remote_ticket_set_alarm(struct remote *r)
     struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
 
     /* a later one is set when this one has gone off */
-    if (next >= r->armed)
+    if (next >= r->armed) {
         return;
-    if (timerfd_settime(r->alarm.fd, TFD_TIMER_ABSTIME, &at, NULL) == 0)
+    }
+    if (timerfd_settime(r->alarm.fd, TFD_TIMER_ABSTIME, &at, NULL) == 0) {
         r->armed = next;
-    else
+    } else {
         log_error("cannot set a timer: %s", g_strerror(errno));
+    }
 }
 
 void remote_ticket_schedule(struct remote *r, struct remote_ticket *t)
@@ -267,8 +276,9 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text)
     struct remote_segment s;
 
     g_clear_pointer(&t->segments, g_array_unref);
-    if (!*text)
+    if (!*text) {
         return;
+    }
     t->segments = g_array_new(FALSE, FALSE, sizeof s);
     while (sscanf(text, "%" SCNx64 " %" SCNx64 " %u%n", &s.start, &s.end, &mode, &used) == 3) {
         s.mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
@@ -281,9 +291,11 @@ bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint6
 {
     struct remote_ticket *other;
 
-    LIST_FOREACH(other, &t->place->tickets, link)
-        if (other != t && ((handle && other->handle == handle) || (lock_owner && other->lock_owner == lock_owner)))
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        if (other != t && ((handle && other->handle == handle) || (lock_owner && other->lock_owner == lock_owner))) {
             return true;
+        }
+    }
     return false;
 }
 

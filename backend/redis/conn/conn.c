@@ -30,34 +30,40 @@ static int64_t pause_after(struct redis_conn *conn)
 {
     int64_t pause = REDIS_RETRY_MIN, most = conn->options.retry_max ? conn->options.retry_max : REDIS_RETRY_MAX;
 
-    if (conn->attempts == 0)
+    if (conn->attempts == 0) {
         return 0;
-    for (unsigned i = 1; i < conn->attempts && pause < most; i++)
+    }
+    for (unsigned i = 1; i < conn->attempts && pause < most; i++) {
         pause *= 2;
+    }
     return (int64_t)((double)MIN(pause, most) * g_rand_double_range(conn->random, 0.5, 1.5));
 }
 
 static void log_failure(struct redis_conn *conn, bool was_up)
 {
-    if (was_up)
+    if (was_up) {
         log_warning("%s: connection lost: %s", conn->where, conn->error);
-    else if (strcmp(conn->error, conn->logged) != 0)
+    } else if (strcmp(conn->error, conn->logged) != 0) {
         log_warning("%s: %s; trying again", conn->where, conn->error);
+    }
     g_strlcpy(conn->logged, conn->error, sizeof(conn->logged));
 }
 
 /* When and where the next attempt is made.  False: on another address, at once. */
 static bool plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
 {
-    if (was_up && now - conn->counts.since >= REDIS_STEADY)
+    if (was_up && now - conn->counts.since >= REDIS_STEADY) {
         conn->attempts = 0;
+    }
     conn->retry_at = now;
-    if (!was_up && conn->addresses && ++conn->address < conn->addresses->len)
+    if (!was_up && conn->addresses && ++conn->address < conn->addresses->len) {
         return false;
+    }
     conn->retry_at += pause_after(conn);
     conn->attempts++;
-    if (conn->addresses)
+    if (conn->addresses) {
         g_array_unref(conn->addresses);
+    }
     conn->addresses = NULL;
     return true;
 }
@@ -76,14 +82,16 @@ static void __attribute__((format(printf, 2, 3))) fail(struct redis_conn *conn, 
     redis_link_close(&conn->pubsub.link);
     redis_link_close(&conn->command.link);
     redis_conn_request_lost(conn);
-    if (plan_attempt(conn, was_up, clock_now()))
+    if (plan_attempt(conn, was_up, clock_now())) {
         log_failure(conn, was_up);
+    }
     conn->state = REDIS_CONN_PAUSE;
     conn->counts.since = 0;
     conn->probing = conn->tracking = false;
     redis_conn_wake(conn);
-    if (was_up)
+    if (was_up) {
         conn->events->down(conn->context, conn->error);
+    }
 }
 
 /* --- connecting --- */
@@ -100,8 +108,9 @@ static void connect_peer(struct redis_peer *peer)
     peer->connect_by = clock_now() + conn->options.connect_timeout;
     g_byte_array_set_size(peer->steps, 0);
     peer->answered = 0;
-    if (r < 0)
+    if (r < 0) {
         fail(conn, "cannot connect: %s", g_strerror(-r));
+    }
 }
 
 static void on_resolved(void *arg, GArray *addresses, const char *error)
@@ -110,8 +119,9 @@ static void on_resolved(void *arg, GArray *addresses, const char *error)
 
     conn->resolve = NULL;
     if (!addresses || addresses->len == 0) {
-        if (addresses)
+        if (addresses) {
             g_array_unref(addresses);
+        }
         fail(conn, "cannot find the host: %s", addresses ? "it has no address" : error);
         return;
     }
@@ -138,34 +148,39 @@ static void resolve(struct redis_conn *conn)
         return;
     }
     conn->resolve = redis_resolve_start(conn->loop, uri->host, uri->port, on_resolved, conn);
-    if (!conn->resolve)
+    if (!conn->resolve) {
         fail(conn, "cannot start a thread to look up the host");
+    }
 }
 
 static void attempt(struct redis_conn *conn)
 {
-    if (conn->addresses)
+    if (conn->addresses) {
         connect_peer(&conn->pubsub);
-    else
+    } else {
         resolve(conn);
+    }
 }
 
 static void come_up(struct redis_conn *conn)
 {
     bool changed = conn->watched;
 
-    if (conn->was_up)
+    if (conn->was_up) {
         conn->counts.reconnects++;
-    if (conn->was_up || conn->logged[0])
+    }
+    if (conn->was_up || conn->logged[0]) {
         log_info("%s: connected", conn->where);
+    }
     conn->was_up = true;
     conn->watched = false;
     conn->error[0] = conn->logged[0] = '\0';
     conn->counts.since = clock_now();
     conn->state = REDIS_CONN_UP;
     redis_conn_request_resume(conn);
-    if (changed) /* what was watched may have changed meanwhile */
+    if (changed) { /* what was watched may have changed meanwhile */
         conn->events->changed(conn->context, NULL, 0);
+    }
 }
 
 /* --- events of the connections --- */
@@ -198,14 +213,18 @@ static bool is_message(const redisReply *reply)
 
 static void tell_message(struct redis_conn *conn, const redisReply *channel, const redisReply *data)
 {
-    if (conn->state != REDIS_CONN_UP)
+    if (conn->state != REDIS_CONN_UP) {
         return; /* `up` has all asked again anyway */
+    }
     if (is_string(channel, REDIS_INVALIDATE)) {
-        if (data->type != REDIS_REPLY_ARRAY) /* FLUSHALL and the like: a null */
+        if (data->type != REDIS_REPLY_ARRAY) { /* FLUSHALL and the like: a null */
             conn->events->changed(conn->context, NULL, 0);
-        for (size_t i = 0; data->type == REDIS_REPLY_ARRAY && i < data->elements; i++)
-            if (data->element[i]->type == REDIS_REPLY_STRING)
+        }
+        for (size_t i = 0; data->type == REDIS_REPLY_ARRAY && i < data->elements; i++) {
+            if (data->element[i]->type == REDIS_REPLY_STRING) {
                 conn->events->changed(conn->context, data->element[i]->str, data->element[i]->len);
+            }
+        }
     } else if (is_string(channel, conn->options.channel) && data->type == REDIS_REPLY_STRING) {
         conn->events->message(conn->context, data->str, data->len);
     }
@@ -215,10 +234,11 @@ static void on_set_up(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
 
-    if (peer == &conn->pubsub)
+    if (peer == &conn->pubsub) {
         connect_peer(&conn->command);
-    else
+    } else {
         come_up(conn);
+    }
     redis_conn_wake(conn);
 }
 
@@ -232,13 +252,15 @@ static void on_replied(void *arg, redisReply *reply)
     if (peer == &conn->pubsub && is_message(reply)) {
         tell_message(conn, reply->element[1], reply->element[2]);
     } else if (redis_conn_setup_pending(peer)) {
-        if (!redis_conn_setup_answer(peer, reply, error))
+        if (!redis_conn_setup_answer(peer, reply, error)) {
             fail(conn, "%s", error);
-        else if (!redis_conn_setup_pending(peer))
+        } else if (!redis_conn_setup_pending(peer)) {
             on_set_up(peer);
+        }
     } else if (peer == &conn->command) {
-        if (!redis_conn_request_replied(conn, reply, error))
+        if (!redis_conn_request_replied(conn, reply, error)) {
             fail(conn, "%s", error);
+        }
         return;
     } else if (conn->probing) {
         conn->probing = false; /* whatever it says, it is an answer to PING */
@@ -258,21 +280,25 @@ static clock_ms patience_ends(const struct redis_peer *peer)
     const struct redis_conn *conn = peer->conn;
     clock_ms asked = CLOCK_NEVER;
 
-    if (peer->link.state == REDIS_LINK_CONNECTING)
+    if (peer->link.state == REDIS_LINK_CONNECTING) {
         return peer->connect_by;
-    if (peer->link.state == REDIS_LINK_CLOSED)
+    }
+    if (peer->link.state == REDIS_LINK_CLOSED) {
         return CLOCK_NEVER;
-    if (redis_conn_setup_pending(peer) || (peer == &conn->pubsub && conn->probing))
+    }
+    if (redis_conn_setup_pending(peer) || (peer == &conn->pubsub && conn->probing)) {
         asked = peer->asked;
-    else if (peer == &conn->command)
+    } else if (peer == &conn->command) {
         asked = redis_conn_request_oldest(conn);
+    }
     return asked == CLOCK_NEVER ? CLOCK_NEVER : MAX(asked, peer->heard) + conn->options.command_timeout;
 }
 
 static clock_ms probe_due(const struct redis_conn *conn)
 {
-    if (conn->state != REDIS_CONN_UP || conn->keep == 0 || conn->probing)
+    if (conn->state != REDIS_CONN_UP || conn->keep == 0 || conn->probing) {
         return CLOCK_NEVER;
+    }
     return conn->pubsub.heard + 2 * conn->options.command_timeout;
 }
 
@@ -292,17 +318,21 @@ static void check_connections(struct redis_conn *conn, clock_ms now)
     struct redis_peer *peers[] = {&conn->pubsub, &conn->command};
 
     for (size_t i = 0; i < G_N_ELEMENTS(peers); i++) {
-        if (patience_ends(peers[i]) > now)
+        if (patience_ends(peers[i]) > now) {
             continue;
-        if (peers[i]->link.state == REDIS_LINK_CONNECTING)
+        }
+        if (peers[i]->link.state == REDIS_LINK_CONNECTING) {
             fail(conn, "cannot connect: no answer for %lld ms", (long long)conn->options.connect_timeout);
-        else
+        } else {
             fail(conn, "no answer for %lld ms", (long long)conn->options.command_timeout);
+        }
     }
-    if (probe_due(conn) <= now)
+    if (probe_due(conn) <= now) {
         probe(conn, now);
-    if (conn->state == REDIS_CONN_PAUSE && conn->retry_at <= now)
+    }
+    if (conn->state == REDIS_CONN_PAUSE && conn->retry_at <= now) {
         attempt(conn);
+    }
 }
 
 static void set_alarm(struct redis_conn *conn)
@@ -312,11 +342,13 @@ static void set_alarm(struct redis_conn *conn)
     due = MIN(due, patience_ends(&conn->pubsub));
     due = MIN(due, patience_ends(&conn->command));
     due = MIN(due, probe_due(conn));
-    if (conn->state == REDIS_CONN_PAUSE)
+    if (conn->state == REDIS_CONN_PAUSE) {
         due = MIN(due, conn->retry_at);
+    }
     ev_timer_stop(conn->loop, &conn->alarm);
-    if (due == CLOCK_NEVER)
+    if (due == CLOCK_NEVER) {
         return;
+    }
     ev_timer_set(&conn->alarm, (double)MAX(due - now, 1) / 1000, 0);
     ev_timer_start(conn->loop, &conn->alarm);
 }
@@ -350,12 +382,15 @@ static struct redis_conn_options copy_options(const struct redis_conn_options *g
     options.user = g_strdup(given->user ? given->user : given->uri.user);
     options.password = g_strdup(given->password);
     options.channel = g_strdup(given->channel);
-    if (!options.timeout)
+    if (!options.timeout) {
         options.timeout = REDIS_TIMEOUT_DEFAULT;
-    if (!options.command_timeout)
+    }
+    if (!options.command_timeout) {
         options.command_timeout = REDIS_COMMAND_TIMEOUT_DEFAULT;
-    if (!options.connect_timeout)
+    }
+    if (!options.connect_timeout) {
         options.connect_timeout = REDIS_CONNECT_TIMEOUT_DEFAULT;
+    }
     return options;
 }
 
@@ -369,8 +404,9 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options, cons
     conn->scripts = scripts;
     conn->script_count = script_count;
     conn->hashes = g_new0(char *, script_count + 1);
-    for (size_t i = 0; i < script_count; i++)
+    for (size_t i = 0; i < script_count; i++) {
         conn->hashes[i] = g_compute_checksum_for_string(G_CHECKSUM_SHA1, scripts[i].text, -1);
+    }
     conn->random = g_rand_new_with_seed(options->seed);
     g_strlcpy(conn->error, "not connected yet", sizeof(conn->error));
     conn->pubsub.conn = conn->command.conn = conn;
@@ -398,8 +434,9 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
 
 void redis_conn_free(struct redis_conn *conn)
 {
-    if (!conn)
+    if (!conn) {
         return;
+    }
     if (conn->loop) {
         redis_link_close(&conn->pubsub.link);
         redis_link_close(&conn->command.link);
@@ -408,8 +445,9 @@ void redis_conn_free(struct redis_conn *conn)
         ev_clear_pending(conn->loop, &conn->work);
     }
     redis_conn_request_free(conn);
-    if (conn->addresses)
+    if (conn->addresses) {
         g_array_unref(conn->addresses);
+    }
     g_byte_array_unref(conn->pubsub.steps);
     g_byte_array_unref(conn->command.steps);
     g_rand_free(conn->random);
@@ -418,8 +456,9 @@ void redis_conn_free(struct redis_conn *conn)
     g_free(conn->options.uri.host);
     g_free(conn->options.uri.path);
     g_free((char *)conn->options.user);
-    if (conn->options.password)
+    if (conn->options.password) {
         explicit_bzero((char *)conn->options.password, strlen(conn->options.password));
+    }
     g_free((char *)conn->options.password);
     g_free((char *)conn->options.channel);
     g_free(conn);
@@ -443,6 +482,7 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn)
 void redis_conn_keep(struct redis_conn *conn, int more)
 {
     conn->keep += more;
-    if (conn->keep == 1 && more > 0)
+    if (conn->keep == 1 && more > 0) {
         redis_conn_wake(conn);
+    }
 }

@@ -23,8 +23,9 @@ static void *create_array(const redisReadTask *task, elements_count elements)
     struct redis_cap *cap = task->privdata;
 
     cap->exceeded = cap->exceeded || (size_t)elements > REDIS_REPLY_ELEMENTS - cap->elements;
-    if (cap->exceeded)
+    if (cap->exceeded) {
         return NULL;
+    }
     cap->elements += (size_t)elements;
     return cap->plain->createArray(task, elements);
 }
@@ -34,8 +35,9 @@ static void *create_string(const redisReadTask *task, char *text, size_t length)
     struct redis_cap *cap = task->privdata;
 
     cap->exceeded = cap->exceeded || length > REDIS_REPLY_BYTES - cap->bytes;
-    if (cap->exceeded)
+    if (cap->exceeded) {
         return NULL;
+    }
     cap->bytes += length;
     return cap->plain->createString(task, text, length);
 }
@@ -96,10 +98,12 @@ static void on_connected(struct redis_link *link)
     int error = 0;
     socklen_t length = sizeof(error);
 
-    if (getsockopt(link->context->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0)
+    if (getsockopt(link->context->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) {
         error = errno;
-    if (!error && link->tls_name)
+    }
+    if (!error && link->tls_name) {
         error = -redis_tls_start(link->context, link->tls_name, &link->tls);
+    }
     if (error) {
         fail(link, link->context->err ? link->context->errstr : g_strerror(error));
         return;
@@ -115,12 +119,13 @@ static void on_writable(struct ev_loop *loop, struct ev_io *watcher, int events)
     struct redis_link *link = watcher->data;
 
     (void)loop, (void)events;
-    if (link->state == REDIS_LINK_CONNECTING)
+    if (link->state == REDIS_LINK_CONNECTING) {
         on_connected(link);
-    else if (link->context->err)
+    } else if (link->context->err) {
         fail_with_context(link);
-    else if (link->state == REDIS_LINK_OPEN)
+    } else if (link->state == REDIS_LINK_OPEN) {
         redis_link_flush(link);
+    }
 }
 
 static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
@@ -134,8 +139,9 @@ static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
     /* what came before the end is heard too */
     do {
         if (redisReaderGetReply(context->reader, &reply) != REDIS_OK || redis_cap_exceeded(&link->cap, context)) {
-            if (reply)
+            if (reply) {
                 freeReplyObject(reply);
+            }
             fail(link, link->cap.exceeded ? "a reply that is too large" : context->reader->errstr);
             return;
         }
@@ -144,12 +150,14 @@ static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
             link->events->replied(link->arg, reply);
         }
     } while (reply && link->context == context);
-    if (link->context != context)
+    if (link->context != context) {
         return; /* closed by the callee */
-    if (status != REDIS_OK)
+    }
+    if (status != REDIS_OK) {
         fail_with_context(link);
-    else if (link->tls)
+    } else if (link->tls) {
         redis_link_flush(link); /* its output may have waited for this input */
+    }
 }
 
 void redis_link_init(struct redis_link *link, struct ev_loop *loop, const struct redis_link_events *events, void *arg)
@@ -162,8 +170,9 @@ static void set_options(int fd, bool keepalive)
     static const int on = 1, idle = 15, interval = 5, count = 3;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (!keepalive)
+    if (!keepalive) {
         return;
+    }
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
@@ -175,10 +184,12 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
     const struct sockaddr *to = (const struct sockaddr *)&address->address;
     int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), r;
 
-    if (fd < 0)
+    if (fd < 0) {
         return -errno;
-    if (to->sa_family != AF_UNIX)
+    }
+    if (to->sa_family != AF_UNIX) {
         set_options(fd, keepalive);
+    }
     if (connect(fd, to, address->length) < 0 && errno != EINPROGRESS) {
         r = -errno;
         close(fd);
@@ -202,8 +213,9 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
 
 void redis_link_close(struct redis_link *link)
 {
-    if (!link->context)
+    if (!link->context) {
         return;
+    }
     ev_io_stop(link->loop, &link->reading);
     ev_io_stop(link->loop, &link->writing);
     redisFree(link->context); /* closes the socket */
@@ -214,8 +226,9 @@ void redis_link_close(struct redis_link *link)
 
 void redis_link_append(struct redis_link *link, int count, const char **arguments, const size_t *lengths)
 {
-    if (redisAppendCommandArgv(link->context, count, arguments, lengths) != REDIS_OK)
+    if (redisAppendCommandArgv(link->context, count, arguments, lengths) != REDIS_OK) {
         ev_io_start(link->loop, &link->writing); /* tells of the error */
+    }
 }
 
 bool redis_link_flush(struct redis_link *link)
@@ -226,9 +239,10 @@ bool redis_link_flush(struct redis_link *link)
         ev_feed_event(link->loop, &link->writing, EV_WRITE);
         return false;
     }
-    if (done || (link->tls && redis_tls_wants_input(link->tls)))
+    if (done || (link->tls && redis_tls_wants_input(link->tls))) {
         ev_io_stop(link->loop, &link->writing);
-    else
+    } else {
         ev_io_start(link->loop, &link->writing);
+    }
     return true;
 }

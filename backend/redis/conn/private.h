@@ -105,8 +105,9 @@ struct redis_conn {
 /* Has the work done that there is, at the end of this turn of the loop. */
 static inline void redis_conn_wake(struct redis_conn *conn)
 {
-    if (conn->loop)
+    if (conn->loop) {
         ev_feed_event(conn->loop, &conn->work, EV_CUSTOM);
+    }
 }
 
 /* Whether `error` still tells of now. */

@@ -67,16 +67,18 @@ static void append(struct redis_conn *conn, struct redis_request *request, enum 
 
 static void request_free(struct redis_request *request)
 {
-    if (request->refusal)
+    if (request->refusal) {
         freeReplyObject(request->refusal);
+    }
     g_free(request);
 }
 
 /* Its callback is not called (again). */
 static void retire(struct redis_conn *conn, struct redis_request *request)
 {
-    if (!request->live)
+    if (!request->live) {
         return;
+    }
     request->live = false;
     TAILQ_REMOVE(&conn->live, request, live_link);
     g_hash_table_remove(conn->requests, &request->id);
@@ -95,11 +97,13 @@ static void answer(struct redis_conn *conn, struct redis_request *request, enum 
         .repeated = request->repeated,
     };
 
-    if (!request->live)
+    if (!request->live) {
         return;
+    }
     retire(conn, request);
-    if (request->answered)
+    if (request->answered) {
         request->answered(request->arg, &given);
+    }
 }
 
 /* --- asking --- */
@@ -111,16 +115,18 @@ static struct redis_request *request_new(struct redis_conn *conn, size_t head, c
     struct redis_request *request;
     char *data;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         bytes += arguments[i].length;
+    }
     request = g_malloc0(sizeof(*request) + total * (sizeof(char *) + sizeof(size_t)) + bytes);
     request->arguments = (const char **)(request + 1);
     request->lengths = (size_t *)(request->arguments + total);
     data = (char *)(request->lengths + total);
     request->count = (int)total;
     for (size_t i = 0; i < count; i++) {
-        if (arguments[i].length)
+        if (arguments[i].length) {
             memcpy(data, arguments[i].data, arguments[i].length);
+        }
         request->arguments[head + i] = data;
         request->lengths[head + i] = arguments[i].length;
         data += arguments[i].length;
@@ -183,11 +189,13 @@ bool redis_conn_forget(struct redis_conn *conn, uint64_t id)
     struct redis_request *request = g_hash_table_lookup(conn->requests, &id);
     bool never_sent;
 
-    if (!request)
+    if (!request) {
         return false;
+    }
     retire(conn, request);
-    if (request->place == SENT)
+    if (request->place == SENT) {
         return false;
+    }
     never_sent = !request->repeated;
     leave(conn, request);
     request_free(request);
@@ -203,8 +211,9 @@ static void send_request(struct redis_conn *conn, struct redis_request *request,
 
     leave(conn, request);
     request->skip = request->watch && conn->tracking;
-    if (request->skip)
+    if (request->skip) {
         redis_link_append(&conn->command.link, 3, caching, caching_lengths);
+    }
     conn->watched = conn->watched || request->skip;
     redis_link_append(&conn->command.link, request->count, request->arguments, request->lengths);
     request->sent = now;
@@ -221,8 +230,9 @@ static void send_waiting(struct redis_conn *conn, clock_ms now)
         send_request(conn, request, now);
         any = true;
     }
-    if (any)
+    if (any) {
         redis_link_flush(&conn->command.link);
+    }
 }
 
 /* --- waiting again --- */
@@ -237,19 +247,22 @@ static void move_all(struct redis_conn *conn, enum place from, enum place to)
 {
     struct redis_request *request;
 
-    while ((request = TAILQ_FIRST(list_of(conn, from))))
+    while ((request = TAILQ_FIRST(list_of(conn, from)))) {
         move(conn, request, to);
+    }
 }
 
 static void end_delays(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request = TAILQ_FIRST(&conn->delayed);
 
-    if (!request || request->again_at > now)
+    if (!request || request->again_at > now) {
         return;
+    }
     move_all(conn, WAITING, HELD); /* what waits is newer */
-    while ((request = TAILQ_FIRST(&conn->delayed)) && request->again_at <= now)
+    while ((request = TAILQ_FIRST(&conn->delayed)) && request->again_at <= now) {
         move(conn, request, WAITING);
+    }
     move_all(conn, HELD, WAITING);
 }
 
@@ -290,9 +303,11 @@ static bool is_passing(const char *error)
     static const char *const codes[] = {"LOADING ",    "BUSY ",        "MASTERDOWN ", "TRYAGAIN ", "READONLY ",
                                         "NOREPLICAS ", "CLUSTERDOWN ", "MOVED ",      "ASK "};
 
-    for (size_t i = 0; i < G_N_ELEMENTS(codes); i++)
-        if (g_str_has_prefix(error, codes[i]))
+    for (size_t i = 0; i < G_N_ELEMENTS(codes); i++) {
+        if (g_str_has_prefix(error, codes[i])) {
             return true;
+        }
+    }
     return false;
 }
 
@@ -300,8 +315,9 @@ static void note_refusal(struct redis_conn *conn, const char *why)
 {
     clock_ms now = clock_now();
 
-    if (!redis_conn_is_away(conn))
+    if (!redis_conn_is_away(conn)) {
         conn->counts.refused = now;
+    }
     conn->refused_at = now;
     log_escape(conn->error, sizeof(conn->error), why);
 }
@@ -317,8 +333,9 @@ static void on_mended(void *arg, const struct redis_answer *answer)
 {
     struct redis_conn *conn = arg;
 
-    if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY)
+    if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY) {
         conn->events->mended(conn->context, answer->reply);
+    }
 }
 
 /* The keys of a script are looked at before it is tried once more. */
@@ -329,8 +346,9 @@ static void mend(struct redis_conn *conn, struct redis_request *request)
     struct redis_argument *arguments = g_new(struct redis_argument, keys);
     uint64_t id;
 
-    for (size_t i = 0; i < keys; i++)
+    for (size_t i = 0; i < keys; i++) {
         arguments[i] = (struct redis_argument){request->arguments[HEAD + i], request->lengths[HEAD + i]};
+    }
     id = redis_conn_call(conn, script, keys, arguments, keys, 0, on_mended, conn);
     g_free(arguments);
     request->mended = request->repeated = true;
@@ -356,10 +374,12 @@ static bool try_again(struct redis_conn *conn, struct redis_request *request, re
         mend(conn, request);
         return true;
     }
-    if (!is_passing(reply->str))
+    if (!is_passing(reply->str)) {
         return false;
-    if (request->refusal)
+    }
+    if (request->refusal) {
         freeReplyObject(request->refusal);
+    }
     request->refusal = reply;
     note_refusal(conn, reply->str);
     request->again_at = conn->refused_at + DELAY;
@@ -385,12 +405,14 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
     }
     leave(conn, request);
     if (request->live && refused && try_again(conn, request, reply)) {
-        if (replica) /* the name may lead to its master soon */
+        if (replica) { /* the name may lead to its master soon */
             g_snprintf(error, REDIS_ERROR_SIZE, "the server is a replica: %s", request->refusal->str);
+        }
         return !replica;
     }
-    if (request->refusal)
+    if (request->refusal) {
         conn->error[0] = '\0';
+    }
     answer(conn, request, refused ? REDIS_ERROR : REDIS_REPLY, reply);
     request_free(request);
     freeReplyObject(reply);
@@ -406,12 +428,13 @@ static void give_up(struct redis_conn *conn, struct redis_request *request)
         return; /* its reply may still come, and is passed over */
     }
     leave(conn, request);
-    if (request->repeated)
+    if (request->repeated) {
         answer(conn, request, REDIS_UNKNOWN, NULL);
-    else if (request->refusal)
+    } else if (request->refusal) {
         answer(conn, request, REDIS_ERROR, request->refusal);
-    else
+    } else {
         answer(conn, request, REDIS_NOT_SENT, NULL);
+    }
     request_free(request);
 }
 
@@ -422,8 +445,9 @@ static struct redis_request *find_expired(struct redis_conn *conn, clock_ms now)
     clock_ms next = CLOCK_NEVER;
 
     TAILQ_FOREACH(request, &conn->live, live_link) {
-        if (request->deadline <= now)
+        if (request->deadline <= now) {
             return request;
+        }
         next = MIN(next, request->deadline);
     }
     conn->expire_at = next;
@@ -434,11 +458,13 @@ void redis_conn_request_work(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
 
-    while (conn->expire_at <= now && (request = find_expired(conn, now)))
+    while (conn->expire_at <= now && (request = find_expired(conn, now))) {
         give_up(conn, request);
+    }
     end_delays(conn, now);
-    if (conn->state == REDIS_CONN_UP)
+    if (conn->state == REDIS_CONN_UP) {
         send_waiting(conn, clock_now());
+    }
 }
 
 clock_ms redis_conn_request_due(const struct redis_conn *conn)

@@ -34,8 +34,9 @@ GArray *redis_resolve_path(const char *path)
     GArray *addresses;
 
     address->sun_family = AF_UNIX;
-    if (g_strlcpy(address->sun_path, path, sizeof(address->sun_path)) >= sizeof(address->sun_path))
+    if (g_strlcpy(address->sun_path, path, sizeof(address->sun_path)) >= sizeof(address->sun_path)) {
         return NULL;
+    }
     addresses = g_array_new(FALSE, FALSE, sizeof(at));
     g_array_append_val(addresses, at);
     return addresses;
@@ -68,8 +69,9 @@ GArray *redis_resolve_numeric(const char *host, uint16_t port)
     char service[8];
 
     g_snprintf(service, sizeof(service), "%u", port);
-    if (look_up(host, service, AI_NUMERICHOST, &found) != 0)
+    if (look_up(host, service, AI_NUMERICHOST, &found) != 0) {
         return NULL;
+    }
     addresses = collect(found);
     freeaddrinfo(found);
     return addresses;
@@ -77,8 +79,9 @@ GArray *redis_resolve_numeric(const char *host, uint16_t port)
 
 static void resolve_free(struct redis_resolve *resolve)
 {
-    if (resolve->found)
+    if (resolve->found) {
         freeaddrinfo(resolve->found);
+    }
     pthread_mutex_destroy(&resolve->mutex);
     g_free(resolve->host);
     g_free(resolve);
@@ -96,11 +99,13 @@ static void *run_thread(void *arg)
     resolve->found = error ? NULL : found;
     resolve->over = true;
     forgotten = !resolve->loop;
-    if (!forgotten)
+    if (!forgotten) {
         ev_async_send(resolve->loop, &resolve->ended);
+    }
     pthread_mutex_unlock(&resolve->mutex);
-    if (forgotten)
+    if (forgotten) {
         resolve_free(resolve);
+    }
     return NULL;
 }
 
@@ -112,10 +117,11 @@ static void on_ended(struct ev_loop *loop, struct ev_async *watcher, int events)
     pthread_mutex_lock(&resolve->mutex); /* until the thread has let go of it */
     pthread_mutex_unlock(&resolve->mutex);
     ev_async_stop(loop, &resolve->ended);
-    if (resolve->error)
+    if (resolve->error) {
         resolve->done(resolve->arg, NULL, gai_strerror(resolve->error));
-    else
+    } else {
         resolve->done(resolve->arg, collect(resolve->found), NULL);
+    }
     resolve_free(resolve);
 }
 
@@ -162,13 +168,15 @@ void redis_resolve_cancel(struct redis_resolve *resolve)
 {
     bool over;
 
-    if (!resolve)
+    if (!resolve) {
         return;
+    }
     pthread_mutex_lock(&resolve->mutex);
     ev_async_stop(resolve->loop, &resolve->ended);
     resolve->loop = NULL;
     over = resolve->over;
     pthread_mutex_unlock(&resolve->mutex);
-    if (over)
+    if (over) {
         resolve_free(resolve);
+    }
 }

@@ -14,8 +14,9 @@ static void say(struct redis_peer *peer, enum redis_step step, int count, const 
     const uint8_t byte = (uint8_t)step;
     size_t lengths[8];
 
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         lengths[i] = strlen(words[i]);
+    }
     redis_link_append(&peer->link, count, words, lengths);
     g_byte_array_append(peer->steps, &byte, 1);
 }
@@ -30,10 +31,11 @@ static void say_who(struct redis_peer *peer)
 {
     const struct redis_conn_options *options = &peer->conn->options;
 
-    if (options->user) /* who may have no password */
+    if (options->user) { /* who may have no password */
         SAY(peer, REDIS_STEP_AUTH, "AUTH", options->user, options->password ? options->password : "");
-    else if (options->password)
+    } else if (options->password) {
         SAY(peer, REDIS_STEP_AUTH, "AUTH", options->password);
+    }
     SAY(peer, REDIS_STEP_NAME, "CLIENT", "SETNAME", "leasefs");
 }
 
@@ -46,8 +48,9 @@ static void say_for_commands(struct redis_peer *peer)
         g_snprintf(number, sizeof(number), "%d", conn->options.uri.database);
         SAY(peer, REDIS_STEP_SELECT, "SELECT", number);
     }
-    for (size_t i = 0; i < conn->script_count; i++)
+    for (size_t i = 0; i < conn->script_count; i++) {
         SAY(peer, REDIS_STEP_SCRIPT, "SCRIPT", "LOAD", conn->scripts[i].text);
+    }
     if (conn->may_track) {
         g_snprintf(number, sizeof(number), "%lld", conn->pubsub_id);
         SAY(peer, REDIS_STEP_TRACK, "CLIENT", "TRACKING", "ON", "REDIRECT", number, "OPTIN");
@@ -88,8 +91,9 @@ static void refuse_tracking(struct redis_conn *conn, const char *why)
 {
     char text[256];
 
-    if (conn->tracking_logged)
+    if (conn->tracking_logged) {
         return;
+    }
     conn->tracking_logged = true;
     log_warning("%s: cannot watch keys, so locks that other programs release are noticed late: %s", conn->where,
                 log_escape(text, sizeof(text), why));
@@ -110,8 +114,9 @@ static void refuse(const struct redis_peer *peer, enum redis_step step, const ch
     };
     const char *password = peer->conn->options.password;
 
-    if (step == REDIS_STEP_AUTH && password && strstr(why, password))
+    if (step == REDIS_STEP_AUTH && password && strstr(why, password)) {
         why = "the server refused it";
+    }
     g_snprintf(error, REDIS_ERROR_SIZE, "%s: %s", names[step], why);
 }
 
@@ -130,33 +135,37 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
 
     switch (step) {
     case REDIS_STEP_NAME:
-        if (refusal && !is_final(refusal))
+        if (refusal && !is_final(refusal)) {
             refusal = NULL;
+        }
         break;
     case REDIS_STEP_ID:
-        if (reply->type == REDIS_REPLY_INTEGER)
+        if (reply->type == REDIS_REPLY_INTEGER) {
             conn->pubsub_id = reply->integer;
-        else if (refusal && !is_final(refusal)) {
+        } else if (refusal && !is_final(refusal)) {
             refuse_tracking(conn, refusal);
             refusal = NULL;
         }
         break;
     case REDIS_STEP_SUBSCRIBE_INVALIDATE:
         conn->may_track = !refusal && conn->pubsub_id;
-        if (refusal)
+        if (refusal) {
             refuse_tracking(conn, refusal);
+        }
         refusal = NULL;
         break;
     case REDIS_STEP_TRACK:
         conn->tracking = !refusal;
-        if (refusal)
+        if (refusal) {
             refuse_tracking(conn, refusal);
+        }
         refusal = NULL;
         break;
     default:
         break;
     }
-    if (refusal)
+    if (refusal) {
         refuse(peer, step, refusal, error);
+    }
     return !refusal;
 }

@@ -18,8 +18,9 @@ static bool expect_name(SSL *ssl, const char *name)
 {
     unsigned char address[sizeof(struct in6_addr)];
 
-    if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1)
+    if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1) {
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name);
+    }
     return SSL_set1_host(ssl, name) && SSL_set_tlsext_host_name(ssl, name);
 }
 
@@ -28,15 +29,17 @@ int redis_tls_start(redisContext *context, const char *name, struct ssl_st **ret
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
     SSL *ssl;
 
-    if (!ctx)
+    if (!ctx) {
         return -ENOMEM;
+    }
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     SSL_CTX_set_default_verify_paths(ctx);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
     ssl = SSL_new(ctx);
     SSL_CTX_free(ctx); /* `ssl` has a reference */
-    if (!ssl)
+    if (!ssl) {
         return -ENOMEM;
+    }
     if (!expect_name(ssl, name) || redisInitiateSSL(context, ssl) != REDIS_OK) {
         SSL_free(ssl);
         return -EPROTO;
