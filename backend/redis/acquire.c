@@ -9,7 +9,6 @@ static void fill(struct redis_call *call, struct redis *r, const struct remote_t
     bool in_root = !strchr(name, '/');
     const char *leaf;
     char *directory = remote_parent(name, &leaf);
-
     redis_call_lock(call, r, REDIS_ACQUIRE, t->place->name, t->place->sequence, NULL);
     redis_call_key(call, 0, directory);
     for (const char *letter = redis_is_numbered(leaf) ? "oti" : ""; *letter && !t->place->sequence; letter++) {
@@ -41,7 +40,6 @@ static void fill(struct redis_call *call, struct redis *r, const struct remote_t
 static void on_busy(struct redis *r, struct remote_ticket *t, const struct redis_answer *answer)
 {
     struct backend_info info = {.type = BACKEND_LOCK, .holders = 1};
-
     redis_describe(r, t->place->name, answer->reply, 1, &info);
     remote_refused(&r->remote, t, BACKEND_BUSY, &info);
     redis_info_clear(&info);
@@ -51,7 +49,6 @@ static void on_busy(struct redis *r, struct remote_ticket *t, const struct redis
 static bool is_given_name(const struct remote_ticket *t, const char *given)
 {
     const char *leaf;
-
     g_free(remote_parent(t->name, &leaf));
     size_t prefix = strlen(leaf) - (redis_is_numbered(leaf) ? 10 : 0);
     return redis_is_component(given) && strlen(given) == prefix + 10 && strncmp(given, leaf, prefix) == 0 &&
@@ -63,7 +60,6 @@ static bool is_credible(struct redis *r, struct remote_ticket *t, const redisRep
 {
     const char *name = redis_text(reply, granted ? 4 : 5);
     uint64_t fence;
-
     if (!redis_fence(reply, granted ? 2 : 1, &fence)) {
         return false;
     }
@@ -84,7 +80,6 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
     int64_t ttl = op->ttl;
     uint64_t fence = 0;
     struct remote_ticket *t = remote_answered(op);
-
     redis_fence(reply, granted ? 2 : 1, &fence);
     if (answer->outcome != REDIS_REPLY) {
         remote_failed(&r->remote, t, redis_failure(r, answer), answer->outcome == REDIS_UNKNOWN || answer->repeated);
@@ -120,7 +115,6 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
 uint64_t redis_send_acquire(struct remote *remote, struct remote_ticket *t, struct remote_op *op)
 {
     struct redis_call call = {0};
-
     fill(&call, (struct redis *)remote, t, false);
     return redis_call_send(&call, 0, on_acquired, op);
 }
@@ -129,7 +123,6 @@ uint64_t redis_send_acquire(struct remote *remote, struct remote_ticket *t, stru
 static enum backend_result check(struct redis *r, const char *name, const struct backend_claim *claim)
 {
     const char *leaf;
-
     g_free(remote_parent(name, &leaf));
     if (!*name) {
         return BACKEND_IS_DIRECTORY;
@@ -148,14 +141,12 @@ struct backend_ticket *redis_acquire(struct backend *b, const char *name, const 
 {
     struct redis *r = (struct redis *)b;
     enum backend_result result = check(r, name, claim);
-    struct remote_ticket *t;
-
     if (result != BACKEND_OK) {
         done(arg, result, NULL, NULL);
         return NULL;
     }
     remote_tell_over(&r->remote, name);
-    t = remote_ticket_new(&r->remote, name, claim);
+    struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim);
     remote_acquire(&r->remote, t, done, arg);
     return &t->head;
 }
@@ -166,7 +157,6 @@ static void on_tested(void *arg, const struct redis_answer *answer)
     struct redis *r = redis_of(op);
     struct backend_info info = {.type = BACKEND_NOTHING};
     enum backend_result result = BACKEND_OK;
-
     if (answer->outcome != REDIS_REPLY) {
         result = redis_failure(r, answer);
     } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
@@ -186,16 +176,13 @@ void redis_test(struct backend *b, const char *name, const struct backend_claim 
     struct redis *r = (struct redis *)b;
     struct backend_info nothing = {.type = BACKEND_NOTHING};
     struct redis_call call = {0};
-    struct remote_ticket *t;
-    struct remote_op *op;
-
     if (check(r, name, claim) != BACKEND_OK || claim->sequence) {
         done(arg, BACKEND_OK, &nothing);
         return;
     }
-    t = remote_ticket_new(&r->remote, name, claim); /* for as long as the call is made */
+    struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim); /* for as long as the call is made */
     fill(&call, r, t, true);
-    op = remote_op_new(&r->remote, NULL);
+    struct remote_op *op = remote_op_new(&r->remote, NULL);
     op->name = g_strdup(name);
     op->known = done;
     op->arg = arg;
@@ -208,7 +195,6 @@ static void on_watched(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
     bool there = answer->outcome != REDIS_REPLY || redis_number(answer->reply, 0) != 0;
-
     if (t && !there && t->state == REMOTE_WAITING) {
         remote_refresh(op->r, t);
     }
@@ -219,7 +205,6 @@ void redis_watch(struct remote *remote, struct remote_ticket *t)
 {
     struct redis *r = (struct redis *)remote;
     char *key = redis_key(r, t->place->name);
-
     redis_conn_watch(r->conn, key, strlen(key), on_watched, remote_op_new(&r->remote, t));
     g_free(key);
 }

@@ -17,7 +17,6 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
     int64_t age = redis_time(reply, first + 3), left = redis_time(reply, first + 4);
     int64_t ttl = redis_time(reply, first + 5), kind = redis_number(reply, first);
     struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(reply, first + 7));
-
     info->type = BACKEND_LOCK;
     info->kind = kind >= BACKEND_PROVISIONAL && kind <= BACKEND_FCNTL ? (enum backend_kind)kind : BACKEND_LEASE;
     info->mode = redis_number(reply, first + 1) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
@@ -53,7 +52,6 @@ void redis_info_clear(struct backend_info *info)
 static struct remote_op *known_op(struct redis *r, backend_known *known, void *arg)
 {
     struct remote_op *op = remote_op_new(&r->remote, NULL);
-
     op->known = known;
     op->arg = arg;
     return op;
@@ -66,7 +64,6 @@ static void send_stat(struct remote_op *op)
     struct redis_call call = {0};
     const char *leaf;
     char *directory = remote_parent(op->name, &leaf);
-
     redis_call_lock(&call, redis_of(op), REDIS_STAT, op->name, false, NULL);
     for (const char *letter = "otiw"; *letter; letter++) {
         redis_call_key(&call, *letter, directory);
@@ -87,7 +84,6 @@ static bool ask_again(struct remote_op *op, const struct backend_info *info)
     char *directory = remote_parent(op->name, &leaf);
     struct remote_place *place = g_hash_table_lookup(op->r->places, op->name);
     bool alone = info->type != BACKEND_LOCK || (info->mode == BACKEND_EXCLUSIVE && info->kind != BACKEND_FCNTL);
-
     if (!place && redis_is_numbered(leaf)) {
         place = g_hash_table_lookup(op->r->queues, directory);
     }
@@ -109,7 +105,6 @@ static void on_stat(void *arg, const struct redis_answer *answer)
     struct backend_info info = {.type = BACKEND_NOTHING};
     const char *word = redis_text(reply, 0);
     enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(r, answer);
-
     if (result == BACKEND_OK && strcmp(word, "lock") == 0) {
         redis_describe(r, op->name, reply, 1, &info);
         info.content = redis_bytes(reply, 12, REDIS_CONTENT_MAX);
@@ -147,15 +142,12 @@ static void on_stat(void *arg, const struct redis_answer *answer)
 void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
-    struct remote_op *op;
-
     if (!redis_key_allowed(r, name)) {
         struct backend_info nothing = {.type = BACKEND_NOTHING};
-
         done(arg, BACKEND_OK, &nothing);
         return;
     }
-    op = known_op(r, done, arg);
+    struct remote_op *op = known_op(r, done, arg);
     op->name = g_strdup(name);
     send_stat(op);
 }
@@ -163,14 +155,11 @@ void redis_stat(struct backend *b, const char *name, backend_known *done, void *
 /* A name that may be listed behind `after`. */
 static bool is_listable(struct redis *r, const char *directory, const char *name, const char *after)
 {
-    char *path;
-    bool allowed;
-
     if (!redis_is_component(name) || strcmp(name, after) <= 0) {
         return false;
     }
-    path = *directory ? g_strconcat(directory, "/", name, NULL) : g_strdup(name);
-    allowed = redis_key_allowed(r, path);
+    char *path = *directory ? g_strconcat(directory, "/", name, NULL) : g_strdup(name);
+    bool allowed = redis_key_allowed(r, path);
     g_free(path);
     return allowed;
 }
@@ -183,7 +172,6 @@ static void on_listed(void *arg, const struct redis_answer *answer)
     size_t count = 0;
     struct backend_entry *entries = NULL;
     const char *after = op->file;
-
     if (result == BACKEND_OK && strcmp(redis_text(reply, 0), "ok") != 0) {
         result = strcmp(redis_text(reply, 0), "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING;
     }
@@ -209,7 +197,6 @@ static void on_listed(void *arg, const struct redis_answer *answer)
 static void add_names(struct redis_call *call, const char *directory)
 {
     char *path = *directory ? g_strconcat(directory, "/", NULL) : g_strdup("");
-
     redis_call_text(call, call->r->before);
     redis_call_text(call, call->r->behind);
     redis_call_text(call, path);
@@ -221,13 +208,11 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
 {
     struct redis *r = (struct redis *)b;
     struct redis_call call = {.r = r, .script = REDIS_LIST};
-    struct remote_op *op;
-
     if (!redis_key_allowed(r, directory)) {
         done(arg, BACKEND_MISSING, NULL, 0);
         return;
     }
-    op = remote_op_new(&r->remote, NULL);
+    struct remote_op *op = remote_op_new(&r->remote, NULL);
     op->listed = done;
     op->arg = arg;
     op->name = g_strdup(directory);
@@ -249,7 +234,6 @@ static void on_directory(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     enum backend_result result = redis_result(redis_of(op), answer);
-
     if (result == BACKEND_MISSING && answer->repeated && op->why) {
         result = BACKEND_OK; /* removed by the first try, whose answer was lost */
     }
@@ -262,16 +246,14 @@ static void send_directory(struct redis *r, const char *what, const char *name, 
 {
     static const struct backend_directory plain = {.width = 1};
     struct redis_call call = {.r = r, .script = REDIS_DIRECTORY};
-    struct remote_op *op;
     const char *leaf;
     char *parent = remote_parent(name, &leaf), nonce[24];
-
     if (!redis_key_allowed(r, name)) {
         g_free(parent);
         done(arg, BACKEND_INVALID);
         return;
     }
-    op = remote_op_new(&r->remote, NULL);
+    struct remote_op *op = remote_op_new(&r->remote, NULL);
     op->done = done;
     op->arg = arg;
     op->why = strcmp(what, "remove") == 0 ? what : NULL;

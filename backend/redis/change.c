@@ -9,7 +9,6 @@
 static void on_released(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
-
     remote_released(op, answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(redis_of(op), answer));
 }
 
@@ -18,7 +17,6 @@ void redis_send_release(struct remote_op *op, int64_t timeout)
     struct redis *r = redis_of(op);
     struct redis_call call = {0};
     bool sequence = op->claim.sequence;
-
     redis_call_lock(&call, r, REDIS_RELEASE, op->name, sequence, NULL);
     redis_call_leaf(&call, op->file, sequence);
     redis_call_text(&call, op->token);
@@ -35,7 +33,6 @@ static void on_range_released(void *arg, const struct redis_answer *answer);
 static void send_release_range(struct remote_op *op, int64_t timeout)
 {
     struct redis_call call = {0};
-
     redis_call_lock(&call, redis_of(op), REDIS_RELEASE_RANGE, op->name, false, NULL);
     redis_call_leaf(&call, op->name, false);
     redis_call_text(&call, redis_of(op)->mount);
@@ -49,7 +46,6 @@ static bool has_lock_owner(struct redis *r, const char *name, uint64_t lock_owne
 {
     struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
     struct remote_ticket *t;
-
     for (t = place ? LIST_FIRST(&place->tickets) : NULL; t && t->lock_owner != lock_owner; t = LIST_NEXT(t, link)) {
     }
     return t;
@@ -60,10 +56,8 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
     int64_t ttl = MIN(op->ttl, REMOTE_RELEASE_MAX);
-
     if (answer->outcome != REDIS_REPLY) {
         enum backend_result result = redis_failure(r, answer);
-
         if (op->done) {
             op->done(op->arg, result);
         }
@@ -80,7 +74,6 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
     for (size_t i = 0; i + 1 < answer->reply->elements; i += 2) {
         struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
         const char *left = redis_text(answer->reply, i + 1);
-
         if (t && (t->state != REMOTE_HELD || t->lock_owner != op->claim.lock_owner ||
                   strcmp(t->place->name, op->name) != 0)) {
             continue; /* not one of those that were asked about */
@@ -101,7 +94,6 @@ void redis_release_range(struct backend *b, const char *name, uint64_t lock_owne
     struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
     struct remote_op *op = remote_op_done(&r->remote, NULL, done, arg);
     struct remote_ticket *t, *next;
-
     op->name = g_strdup(name);
     op->claim = (struct backend_claim){.lock_owner = lock_owner, .start = start, .end = end};
     send_release_range(op, 0);
@@ -127,7 +119,6 @@ static void add_change(struct redis_call *call, const struct backend_change *c)
 static void on_converted(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
-
     remote_converted(op, redis_result(redis_of(op), answer), answer->outcome == REDIS_UNKNOWN, answer->sent);
 }
 
@@ -135,7 +126,6 @@ void redis_send_convert(struct remote_op *op, struct remote_ticket *t, int64_t t
 {
     const struct backend_claim *claim = &op->claim;
     struct redis_call call = {0};
-
     redis_call_ticket(&call, redis_of(op), REDIS_CONVERT, t);
     redis_call_number(&call, (int64_t)claim->kind);
     redis_call_number(&call, (int64_t)claim->mode);
@@ -153,14 +143,12 @@ void redis_send_convert(struct remote_op *op, struct remote_ticket *t, int64_t t
 static void on_set(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
-
     remote_was_set(op, redis_result(redis_of(op), answer));
 }
 
 void redis_send_set(struct remote_op *op, struct remote_ticket *t)
 {
     struct redis_call call = {0};
-
     redis_call_ticket(&call, redis_of(op), REDIS_SET, t);
     add_change(&call, &op->change);
     redis_call_send(&call, 0, on_set, op);
@@ -173,14 +161,12 @@ static void on_renewed(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     int64_t held = redis_number(answer->reply, 0);
     enum backend_result result = held == 1 ? BACKEND_OK : held == 0 ? BACKEND_STALE : BACKEND_BUSY;
-
     remote_renewed(op, answer->outcome == REDIS_REPLY ? result : redis_failure(redis_of(op), answer), answer->sent);
 }
 
 void redis_send_renewal(struct remote_op *op, struct remote_ticket *t)
 {
     struct redis_call call = {0};
-
     redis_call_ticket(&call, redis_of(op), REDIS_RENEW, t);
     redis_call_number(&call, op->ttl);
     redis_call_number(&call, op->claim.mode);
@@ -196,7 +182,6 @@ static void on_renamed(void *arg, const struct redis_answer *answer)
     bool unknown = answer->outcome == REDIS_UNKNOWN ||
                    (answer->repeated && (answer->outcome == REDIS_ERROR || result == BACKEND_STALE));
     uint64_t fence = 0;
-
     redis_fence(answer->reply, 1, &fence);
     remote_renamed(op, result, unknown, fence);
 }
@@ -206,7 +191,6 @@ void redis_send_rename(struct remote_op *op, struct remote_ticket *t)
     struct redis *r = redis_of(op);
     struct redis_call call = {0};
     const char *name = op->name, *leaf;
-
     redis_call_lock(&call, r, REDIS_RENAME, t->place->name, false, NULL);
     redis_call_lock(&call, r, REDIS_RENAME, name, false, "i");
     redis_call_leaf(&call, t->place->name, false);
@@ -223,7 +207,6 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
                   backend_done *done, void *arg)
 {
     const struct remote_ticket *t = (const struct remote_ticket *)ticket;
-
     if (!*name || !redis_key_allowed((struct redis *)b, name) || t->place->sequence) {
         done(arg, *name ? BACKEND_INVALID : BACKEND_IS_DIRECTORY);
     } else {

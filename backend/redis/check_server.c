@@ -44,9 +44,8 @@ struct probe {
 static int __attribute__((format(printf, 3, 4))) fail(struct probe *p, int result, const char *format, ...)
 {
     va_list arguments;
-    char *text;
     va_start(arguments, format);
-    text = g_strdup_vprintf(format, arguments);
+    char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     g_snprintf(p->error, p->error_size, "%s: %s", p->where, text);
     g_free(text);
@@ -162,14 +161,13 @@ static int complain_of(struct probe *p, const char *command, const char *answer)
 static redisReply *ask(struct probe *p, size_t count, const char **words)
 {
     size_t lengths[8];
-    redisReply *reply;
     g_assert(count <= G_N_ELEMENTS(lengths));
     for (size_t i = 0; i < count; i++) {
         lengths[i] = strlen(words[i]);
     }
     errno = 0;
     redis_cap_renew(&p->cap);
-    reply = redisCommandArgv(p->context, (int)count, words, lengths);
+    redisReply *reply = redisCommandArgv(p->context, (int)count, words, lengths);
     if (!reply) {
         complain_of_silence(p);
     }

@@ -27,7 +27,6 @@
 static bool has_tag(const char *key)
 {
     const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
-
     return close && close > open + 1;
 }
 
@@ -41,7 +40,6 @@ char *redis_identity(struct redis *r, const char *identity)
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, identity ? identity : "", -1);
     const char *tag = has_tag(r->before) ? strchr(r->before, '{') : "";
     char *key = g_strdup_printf("%.*s%s%.32s", (int)strcspn(tag, "}"), tag, *tag ? "}:" : "", digest);
-
     g_free(digest);
     if (!identity) {
         *key = '\0';
@@ -52,7 +50,6 @@ char *redis_identity(struct redis *r, const char *identity)
 const char *redis_key_fault(const char *key)
 {
     const char *close = strchr(key, '}');
-
     if (close && !has_tag(key)) {
         return "with a } that ends no {tag}";
     }
@@ -69,7 +66,6 @@ bool redis_key_allowed(struct redis *r, const char *name)
 {
     char *key = redis_key(r, name);
     bool allowed = !*name || !redis_key_fault(key);
-
     g_free(key);
     return allowed;
 }
@@ -84,7 +80,6 @@ bool redis_is_path(const char *path)
 {
     char **parts = g_strsplit(path, "/", -1);
     bool good = *path && strlen(path) < PATH_MAX_BYTES;
-
     for (size_t i = 0; parts[i] && good; i++) {
         good = redis_is_component(parts[i]);
     }
@@ -95,7 +90,6 @@ bool redis_is_path(const char *path)
 bool redis_is_numbered(const char *leaf)
 {
     size_t length = strlen(leaf);
-
     return length > 10 && leaf[length - 11] == '-' && strspn(leaf + length - 10, "0123456789") == 10;
 }
 
@@ -116,7 +110,6 @@ void redis_call_text(struct redis_call *call, const char *text)
 void redis_call_number(struct redis_call *call, int64_t number)
 {
     char text[24];
-
     snprintf(text, sizeof text, "%" PRId64, number);
     redis_call_text(call, text);
 }
@@ -124,7 +117,6 @@ void redis_call_number(struct redis_call *call, int64_t number)
 void redis_call_unsigned(struct redis_call *call, uint64_t number)
 {
     char text[24];
-
     snprintf(text, sizeof text, "%" PRIu64, number);
     redis_call_text(call, number ? text : "");
 }
@@ -132,7 +124,6 @@ void redis_call_unsigned(struct redis_call *call, uint64_t number)
 void redis_call_offset(struct redis_call *call, uint64_t offset)
 {
     char text[24];
-
     snprintf(text, sizeof text, "%016" PRIx64, offset);
     redis_call_text(call, text);
 }
@@ -141,14 +132,12 @@ void redis_call_bytes(struct redis_call *call, GBytes *bytes)
 {
     gsize length = 0;
     const char *data = bytes ? g_bytes_get_data(bytes, &length) : "";
-
     add(call, length ? data : "", length);
 }
 
 void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
     char *key = redis_key(call->r, name), *side = NULL;
-
     if (letter) {
         side = g_strdup_printf(has_tag(key) ? "lfs:%c:%s" : "lfs:%c:{%s}", letter, key);
     }
@@ -163,7 +152,6 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
 {
     const char *leaf = "";
     char *directory = sequence ? g_strdup(name) : remote_parent(name, &leaf);
-
     if (call->count == 0) {
         *call = (struct redis_call){.r = r, .script = script};
     }
@@ -184,7 +172,6 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
 void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
 {
     const char *leaf;
-
     g_free(remote_parent(name, &leaf));
     redis_call_text(call, leaf);
     redis_call_text(call, sequence ? "1" : "0");
@@ -201,7 +188,6 @@ void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_scri
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
 {
     struct redis *r = call->r;
-
     /* who asks when the server has long been away is not kept as long */
     if (timeout == 0 && !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout) {
         timeout = MIN(r->timeout, REDIS_TIMEOUT_AWAY);
@@ -223,7 +209,6 @@ static const redisReply *element(const redisReply *reply, size_t index)
 const char *redis_text(const redisReply *reply, size_t index)
 {
     const redisReply *e = element(reply, index);
-
     if (reply && reply->type == REDIS_REPLY_STRING && index == 0) {
         e = reply;
     }
@@ -233,7 +218,6 @@ const char *redis_text(const redisReply *reply, size_t index)
 int64_t redis_number(const redisReply *reply, size_t index)
 {
     const redisReply *e = element(reply, index);
-
     if (reply && reply->type == REDIS_REPLY_INTEGER && index == 0) {
         e = reply;
     }
@@ -246,7 +230,6 @@ int64_t redis_number(const redisReply *reply, size_t index)
 uint64_t redis_unsigned(const redisReply *reply, size_t index)
 {
     const redisReply *e = element(reply, index);
-
     if (e && e->type == REDIS_REPLY_INTEGER) {
         return (uint64_t)e->integer;
     }
@@ -262,7 +245,6 @@ GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max)
 {
     const redisReply *e = element(reply, index);
     bool is_text = e && e->type == REDIS_REPLY_STRING;
-
     return g_bytes_new(is_text ? e->str : "", is_text ? MIN((gsize)e->len, max) : 0);
 }
 
@@ -279,7 +261,6 @@ uint32_t redis_count(const redisReply *reply, size_t index)
 bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
 {
     uint64_t fence = redis_unsigned(reply, index);
-
     if (fence == 0 || fence > FENCE_MAX) {
         return false;
     }
@@ -290,7 +271,6 @@ bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
 static void complain(struct redis *r, const char *what, const struct redis_answer *answer, const char *error)
 {
     char key[512], text[256], *name = g_strndup(answer->key, answer->key ? answer->key_length : 0);
-
     if (clock_now() - r->complained >= REDIS_COMPLAIN_EVERY) {
         r->complained = clock_now();
         log_error("the Redis server %s%s%s: %s", what, name ? " for " : "",
@@ -312,12 +292,10 @@ static bool is_damage(const char *error)
 
 enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer)
 {
-    const char *error;
-
     if (answer->outcome != REDIS_ERROR) {
         return BACKEND_UNREACHABLE;
     }
-    error = answer->reply && answer->reply->str ? answer->reply->str : "";
+    const char *error = answer->reply && answer->reply->str ? answer->reply->str : "";
     complain(r, "refuses", answer, error);
     if (strstr(error, "OOM ")) {
         return BACKEND_FULL;

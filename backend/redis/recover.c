@@ -41,15 +41,13 @@ static void restore(struct recovery *recovery, const struct redis_answer *answer
         .meta = meta,
     };
     char *name = sequence && *path ? g_strconcat(path, "/", leaf, NULL) : g_strdup(sequence ? leaf : path);
-    struct remote_ticket *t;
-
     if (!remote_is_token(token) || remote_ticket_find(&r->remote, token) || !redis_fence(reply, at + 3, &fence) ||
         !redis_is_path(name) || !redis_key_allowed(r, name) || (sequence && !redis_is_numbered(leaf))) {
         g_bytes_unref(meta);
         g_free(name);
         return;
     }
-    t = remote_ticket_new(&r->remote, name, &claim);
+    struct remote_ticket *t = remote_ticket_new(&r->remote, name, &claim);
     remote_ticket_adopt(&r->remote, t, token);
     remote_ticket_turn(&r->remote, t, waits ? REMOTE_WAITING : REMOTE_HELD);
     t->wait = true;
@@ -67,7 +65,6 @@ static void restore(struct recovery *recovery, const struct redis_answer *answer
 static void on_recovered(void *arg, const struct redis_answer *answer)
 {
     struct recovery *recovery = arg;
-
     g_strlcpy(recovery->cursor, "0", sizeof recovery->cursor);
     if (answer->outcome != REDIS_REPLY) {
         redis_failure(recovery->r, answer);
@@ -86,7 +83,6 @@ static void ask_part(struct recovery *recovery)
     struct redis *r = recovery->r;
     struct redis_call call = {.r = r, .script = REDIS_RECOVER};
     char *key = g_strconcat("lfs:m:", r->identity, NULL), *root = redis_key(r, "");
-
     redis_call_text(&call, key);
     call.keys = call.count;
     redis_call_text(&call, r->mount);
@@ -108,7 +104,6 @@ void redis_recover(struct backend *b,
 {
     struct redis *r = (struct redis *)b;
     struct recovery recovery = {.r = r, .found = found, .arg = arg, .cursor = "0"};
-
     if (!*r->identity) {
         return;
     }

@@ -21,7 +21,6 @@ static void on_info(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
     GPtrArray *problems, *warnings;
-
     remote_op_free(op);
     if (answer->outcome != REDIS_REPLY || !answer->reply->str) {
         return; /* INFO may not be permitted: the mount has been told */
@@ -44,14 +43,12 @@ static void on_info(void *arg, const struct redis_answer *answer)
 static void ask_info(struct redis *r)
 {
     const struct redis_argument info = {.data = "INFO", .length = strlen("INFO")};
-
     redis_conn_command(r->conn, &info, 1, 0, on_info, remote_op_new(&r->remote, NULL));
 }
 
 static void on_up(void *context)
 {
     struct redis *r = context;
-
     if (r->was_up) {
         log_info("the Redis server is there again");
     }
@@ -63,7 +60,6 @@ static void on_up(void *context)
 static void on_down(void *context, const char *why)
 {
     struct redis *r = context;
-
     r->down_since = clock_now();
     log_warning("the Redis server is away: %s", why);
 }
@@ -75,10 +71,8 @@ static void on_message(void *context, const char *data, size_t length)
 {
     struct redis *r = context;
     char **words, *text = g_strndup(data, length);
-    struct remote_ticket *t;
-
     words = g_strsplit(text, " ", 3);
-    t = words[0] && words[1] ? remote_ticket_find(&r->remote, words[1]) : NULL;
+    struct remote_ticket *t = words[0] && words[1] ? remote_ticket_find(&r->remote, words[1]) : NULL;
     if (t && strcmp(words[0], "g") == 0 && t->state != REMOTE_HELD) {
         t->handed = true;
         if (t->state != REMOTE_ASKED) {
@@ -103,9 +97,6 @@ static void on_changed(void *context, const char *key, size_t length)
 {
     struct redis *r = context;
     size_t before = strlen(r->before), behind = strlen(r->behind);
-    struct remote_place *place;
-    char *name;
-
     if (!key) {
         redis_watch_changed(r, NULL);
         remote_changed(&r->remote, NULL);
@@ -114,8 +105,8 @@ static void on_changed(void *context, const char *key, size_t length)
     if (length < before + behind) {
         return;
     }
-    name = g_strndup(key + before, length - before - behind);
-    place = g_hash_table_lookup(r->remote.places, name);
+    char *name = g_strndup(key + before, length - before - behind);
+    struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
     if (place) {
         remote_changed(&r->remote, place);
     }
@@ -127,14 +118,12 @@ static void on_changed(void *context, const char *key, size_t length)
 static void on_mended(void *context, const redisReply *reply)
 {
     struct redis *r = context;
-
     if (clock_now() - r->complained_of_type < REDIS_COMPLAIN_EVERY) {
         return;
     }
     r->complained_of_type = clock_now();
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
         char text[512];
-
         log_error("the key %s has the wrong type, so another program has written to it: %s",
                   log_escape(text, sizeof text, redis_text(reply, i)),
                   redis_number(reply, i + 1) ? "it was deleted"
@@ -150,7 +139,6 @@ static const struct redis_conn_events conn_events = {
 static void redis_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
 {
     struct redis *r = (struct redis *)b;
-
     remote_start(&r->remote, loop, events, context);
     redis_conn_start(r->conn, loop, &conn_events, r);
 }
@@ -158,7 +146,6 @@ static void redis_start(struct backend *b, struct ev_loop *loop, const struct ba
 static void redis_free(struct backend *b)
 {
     struct redis *r = (struct redis *)b;
-
     remote_clear(&r->remote);
     redis_revoke_end_all(r);
     redis_watch_end_all(r);
@@ -178,7 +165,6 @@ static void redis_status(struct backend *b, struct backend_status *status)
     struct redis *r = (struct redis *)b;
     struct redis_conn_counts counts = redis_conn_counts(r->conn);
     const char *why = redis_conn_error(r->conn);
-
     status->away = *why;
     status->since = !status->away ? counts.since : counts.since ? counts.refused : r->down_since;
     status->why = status->away ? g_strdup(why) : NULL;
@@ -249,7 +235,6 @@ static const char *template_fault(const char *prefix, const char *template, cons
 {
     char *key = g_strdup_printf("%s%.*sname%s", prefix, (int)(at - template), template, at + strlen("{n}"));
     const char *fault = redis_key_fault(key);
-
     g_free(key);
     return fault;
 }
@@ -257,24 +242,20 @@ static const char *template_fault(const char *prefix, const char *template, cons
 int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size)
 {
     const char *template = options->key ? options->key : REDIS_KEY_DEFAULT, *at = strstr(template, "{n}");
-    const char *fault;
     struct redis_conn_options conn = options->conn;
-    struct redis *r;
     guint64 random;
-    int result;
-
     if (!at) {
         snprintf(error, error_size, "key=%s: the template must contain {n}, which stands for the lock's name",
                  template);
         return -EINVAL;
     }
-    fault = template_fault(options->prefix ? options->prefix : "", template, at);
+    const char *fault = template_fault(options->prefix ? options->prefix : "", template, at);
     if (fault) {
         snprintf(error, error_size, "prefix= and key= give keys %s, which no lock can have", fault);
         return -EINVAL;
     }
-    r = g_new0(struct redis, 1);
-    result = remote_init(&r->remote, &store, options->seed);
+    struct redis *r = g_new0(struct redis, 1);
+    int result = remote_init(&r->remote, &store, options->seed);
     if (result < 0) {
         g_free(r);
         snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-result));

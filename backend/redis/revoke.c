@@ -47,7 +47,6 @@ static void complete(struct redis_revocation *v)
     backend_done *done = v->done;
     void *arg = v->arg;
     enum backend_result result = v->result;
-
     revocation_free(v);
     done(arg, result);
 }
@@ -72,7 +71,6 @@ void redis_revoke_told(struct redis *r, struct remote_ticket *t, const char *why
                            : strcmp(why, "expired") == 0  ? BACKEND_EXPIRED
                                                           : BACKEND_LOST;
     bool by_name = t->place->sequence && (end == BACKEND_BROKEN || end == BACKEND_RELEASED);
-
     if (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name)) {
         remote_end(&r->remote, t, end, false); /* one that waits asks again, if it was not meant by its name */
     }
@@ -83,7 +81,6 @@ void redis_revoke_asked(struct redis *r, const char *mount, const char *number)
     char *text = g_strconcat("h ", number, NULL);
     const struct redis_argument arguments[] = {
         {"PUBLISH", strlen("PUBLISH")}, {mount, strlen(mount)}, {text, strlen(text)}};
-
     if (strlen(mount) == strlen(r->mount) && g_str_has_prefix(mount, "lfs:")) {
         redis_conn_command(r->conn, arguments, G_N_ELEMENTS(arguments), 0, NULL, NULL);
     }
@@ -94,7 +91,6 @@ void redis_revoke_heard(struct redis *r, const char *number)
 {
     uint64_t wanted = g_ascii_strtoull(number, NULL, 10);
     struct redis_revocation *v = LIST_FIRST(&r->revocations);
-
     while (v && v->number != wanted) {
         v = LIST_NEXT(v, link);
     }
@@ -113,7 +109,6 @@ static void on_revoked(void *arg, const struct redis_answer *answer)
 {
     struct redis_revocation *v = arg;
     struct redis *r = v->r;
-
     v->result = redis_result(r, answer);
     v->answered = true;
     if (answer->repeated && (v->result == BACKEND_STALE || v->result == BACKEND_MISSING)) {
@@ -123,7 +118,6 @@ static void on_revoked(void *arg, const struct redis_answer *answer)
         v->unheard += redis_number(answer->reply, 1);
         for (size_t i = 2; i < answer->reply->elements; i++) {
             struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
-
             if (t && is_on(t, v->name)) {
                 redis_revoke_told(r, t, v->why);
             }
@@ -138,13 +132,11 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
 {
     struct redis *r = (struct redis *)b;
     struct redis_call call = {0};
-    struct redis_revocation *v;
-
     if (!*name || !redis_key_allowed(r, name)) {
         done(arg, *name ? BACKEND_MISSING : BACKEND_IS_DIRECTORY);
         return;
     }
-    v = g_new0(struct redis_revocation, 1);
+    struct redis_revocation *v = g_new0(struct redis_revocation, 1);
     v->r = r;
     v->number = ++r->remote.serials;
     v->name = g_strdup(name);

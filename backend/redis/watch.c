@@ -26,7 +26,6 @@ static void watch_on_looked(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
     struct redis_watch *watch = g_hash_table_lookup(r->watches, op->name);
-
     if (watch && answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0) {
         watch_drop(r, watch);
         r->remote.events->gone(r->remote.context, op->name);
@@ -39,7 +38,6 @@ static void watch_look(struct redis *r, const struct redis_watch *watch)
 {
     struct remote_op *op = remote_op_new(&r->remote, NULL);
     char *key = redis_key(r, watch->name);
-
     op->name = g_strdup(watch->name);
     redis_conn_watch(r->conn, key, strlen(key), watch_on_looked, op);
     g_free(key);
@@ -49,7 +47,6 @@ void redis_watch_name(struct backend *b, const char *name)
 {
     struct redis *r = (struct redis *)b;
     struct redis_watch *watch = g_hash_table_lookup(r->watches, name);
-
     if (watch) {
         TAILQ_REMOVE(&r->watched, watch, link);
         TAILQ_INSERT_HEAD(&r->watched, watch, link);
@@ -79,7 +76,6 @@ static void watch_look_again(struct redis *r, struct redis_watch *watch)
 void redis_watch_changed(struct redis *r, const char *name)
 {
     struct redis_watch *watch = name ? g_hash_table_lookup(r->watches, name) : TAILQ_FIRST(&r->watched), *next;
-
     for (; watch; watch = next) {
         next = name ? NULL : TAILQ_NEXT(watch, link);
         watch_look_again(r, watch);

@@ -16,7 +16,6 @@ void remote_refused(struct remote *r, struct remote_ticket *t, enum backend_resu
 {
     backend_acquired *done = t->acquired;
     void *arg = t->arg;
-
     if (!done) {
         remote_end(r, t, BACKEND_LOST, true);
         return;
@@ -28,7 +27,6 @@ void remote_refused(struct remote *r, struct remote_ticket *t, enum backend_resu
 static void told(struct remote_ticket *t, enum backend_result result)
 {
     backend_acquired *done = t->acquired;
-
     t->acquired = NULL;
     done(t->arg, result, &t->head, NULL);
 }
@@ -53,7 +51,6 @@ void remote_granted(struct remote *r, struct remote_ticket *t, const struct remo
 {
     clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(grant->ttl, t->head.ttl));
     bool first = t->state != REMOTE_HELD;
-
     if (deadline <= now) { /* too late to believe in it */
         remote_send_release(r, t, "", NULL, NULL);
         remote_refused(r, t, BACKEND_UNREACHABLE, NULL);
@@ -90,7 +87,6 @@ void remote_queued(struct remote *r, struct remote_ticket *t, const struct remot
 {
     clock_ms now = clock_now();
     int64_t pause = MIN(REMOTE_REFRESH, remote_ticket_liveness(t, t->head.ttl) / 3);
-
     t->head.fence = queueing->fence;
     set_given_name(t, queueing->leaf);
     remote_ticket_turn(r, t, REMOTE_WAITING);
@@ -145,7 +141,6 @@ static void ask(struct remote *r, struct remote_ticket *t)
 struct remote_ticket *remote_answered(struct remote_op *op)
 {
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
-
     t->asked = NULL;
     remote_op_free(op);
     return t;

@@ -7,7 +7,6 @@ void remote_release(struct backend *b, struct backend_ticket *ticket, backend_do
 {
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
-
     remote_send_release(r, t, "", done, arg);
     remote_ticket_free(r, t);
 }
@@ -46,7 +45,6 @@ static void send_convert(struct remote_op *op, struct remote_ticket *t, const st
                                    (claim->meta ? BACKEND_SET_META : 0u) | (claim->content ? BACKEND_SET_CONTENT : 0u),
                                .meta = claim->meta,
                                .content = claim->content};
-
     note_change(op, &c);
     op->claim = *claim;
     op->claim.meta = op->claim.content = NULL;
@@ -74,8 +72,6 @@ static void convert_back(struct remote *r, struct remote_ticket *t)
         .meta = t->meta,
         .content = t->content,
     };
-    struct remote_op *op;
-
     if (left <= 0) {
         return; /* it is about to end */
     }
@@ -83,7 +79,7 @@ static void convert_back(struct remote *r, struct remote_ticket *t)
         remote_end(r, t, BACKEND_LOST, true);
         return;
     }
-    op = remote_op_done(r, t, NULL, NULL);
+    struct remote_op *op = remote_op_done(r, t, NULL, NULL);
     op->back = true;
     send_convert(op, t, &claim, left);
 }
@@ -92,7 +88,6 @@ void remote_converted(struct remote_op *op, enum backend_result result, bool unk
 {
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
-
     if (t) {
         t->converting--;
     }
@@ -116,7 +111,6 @@ void remote_converted(struct remote_op *op, enum backend_result result, bool unk
         g_clear_pointer(&t->segments, g_array_unref);
         if (t->lock_owner) {
             struct remote_segment s = {.start = t->start, .end = t->end, .mode = op->claim.mode};
-
             t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
         }
         t->head.deadline = remote_deadline(sent, t->head.ttl);
@@ -132,7 +126,6 @@ void remote_convert(struct backend *b, struct backend_ticket *ticket, const stru
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
     bool by_lock_owner = claim->kind == BACKEND_FCNTL && claim->lock_owner;
-
     if (has_ended(t) || (by_lock_owner && claim->start > claim->end)) {
         done(arg, has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
         return;
@@ -150,7 +143,6 @@ static void send_set(struct remote_op *op, struct remote_ticket *t)
 void remote_was_set(struct remote_op *op, enum backend_result result)
 {
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
-
     if (t && result == BACKEND_STALE && remote_ticket_has_moved(t, op->name) && !has_ended(t)) {
         send_set(op, t);
         return;
@@ -168,13 +160,11 @@ void remote_set(struct backend *b, struct backend_ticket *ticket, const struct b
 {
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
-    struct remote_op *op;
-
     if (has_ended(t)) {
         done(arg, BACKEND_STALE);
         return;
     }
-    op = remote_op_done(r, t, done, arg);
+    struct remote_op *op = remote_op_done(r, t, done, arg);
     note_change(op, c);
     send_set(op, t);
 }
@@ -185,10 +175,8 @@ void remote_renew(struct backend *b, const struct backend_renewal *renewals, siz
 {
     struct remote *r = (struct remote *)b;
     clock_ms now = clock_now();
-
     for (size_t i = 0; i < count; i++) {
         struct remote_ticket *t = (struct remote_ticket *)renewals[i].ticket;
-
         t->head.ttl = renewals[i].ttl;
         t->due_after = renewals[i].due;
         t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;
@@ -209,7 +197,6 @@ void remote_renew(struct backend *b, const struct backend_renewal *renewals, siz
 static void end_as_lost(struct remote *r, const char *token)
 {
     struct remote_ticket *t = token ? remote_ticket_find(r, token) : NULL;
-
     if (t) {
         remote_end(r, t, BACKEND_LOST, true);
     }
@@ -222,7 +209,6 @@ void remote_renamed(struct remote_op *op, enum backend_result result, bool unkno
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     struct remote_ticket *replaced = op->replaced ? remote_ticket_find(r, op->replaced) : NULL;
-
     if (t) {
         t->renaming = false;
     }
@@ -252,13 +238,11 @@ void remote_rename(struct backend *b, struct backend_ticket *ticket, const char 
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
     struct remote_ticket *over = (struct remote_ticket *)replaced;
-    struct remote_op *op;
-
     if (has_ended(t)) {
         done(arg, BACKEND_STALE);
         return;
     }
-    op = remote_op_done(r, t, done, arg);
+    struct remote_op *op = remote_op_done(r, t, done, arg);
     op->name = g_strdup(name);
     if (over) {
         op->replaced = g_strdup(over->token);

@@ -15,7 +15,6 @@ static bool holds_against(const struct remote_ticket *holder, const struct remot
     }
     for (guint i = 0; i < holder->segments->len; i++) {
         const struct remote_segment *s = &g_array_index(holder->segments, struct remote_segment, i);
-
         if (excludes(s->start, s->end, s->mode, t)) {
             return true;
         }
@@ -28,7 +27,6 @@ static bool holds_against(const struct remote_ticket *holder, const struct remot
 static bool blocks(const struct remote_ticket *other, const struct remote_ticket *t)
 {
     const struct remote_ticket *k;
-
     if (!other->lock_owner || other->lock_owner == t->lock_owner) {
         return false;
     }
@@ -65,15 +63,12 @@ static GHashTable *index_waiting(struct remote *r)
     GHashTable *waiting = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)g_ptr_array_unref);
     GHashTableIter tickets;
     struct remote_ticket *t;
-
     g_hash_table_iter_init(&tickets, r->tickets);
     while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
-        GPtrArray *of_owner;
-
         if (!t->lock_owner || t->state != REMOTE_WAITING) {
             continue;
         }
-        of_owner = g_hash_table_lookup(waiting, &t->lock_owner);
+        GPtrArray *of_owner = g_hash_table_lookup(waiting, &t->lock_owner);
         if (!of_owner) {
             of_owner = g_ptr_array_new();
             g_hash_table_insert(waiting, &t->lock_owner, of_owner);
@@ -86,15 +81,13 @@ static GHashTable *index_waiting(struct remote *r)
 /* What a lock owner holds it may keep for as long as anything for which it waits. */
 static void follow_lock_owner(struct remote *r, struct search *s, struct remote_ticket *holder)
 {
-    GPtrArray *of_owner;
-
     if (!g_hash_table_add(s->lock_owners, &holder->lock_owner)) {
         return;
     }
     if (!s->waiting) {
         s->waiting = index_waiting(r);
     }
-    of_owner = g_hash_table_lookup(s->waiting, &holder->lock_owner);
+    GPtrArray *of_owner = g_hash_table_lookup(s->waiting, &holder->lock_owner);
     for (guint i = 0; of_owner && i < of_owner->len; i++) {
         follow(s, of_owner->pdata[i]);
     }
@@ -112,11 +105,9 @@ static bool reaches_itself(struct remote *r, struct remote_ticket *t)
     };
     unsigned budget = SEARCH_MAX;
     bool found = false;
-
     follow(&s, t);
     for (guint i = 0; i < s.open->len && !found && budget > 0; i++) {
         struct remote_ticket *waiter = s.open->pdata[i], *other;
-
         LIST_FOREACH(other, &waiter->place->tickets, link) {
             if (--budget == 0) {
                 break;
@@ -147,7 +138,6 @@ static bool lock_owner_holds(struct remote *r, uint64_t lock_owner)
 {
     GHashTableIter tickets;
     const struct remote_ticket *t;
-
     g_hash_table_iter_init(&tickets, r->tickets);
     while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
         if (t->lock_owner == lock_owner && t->state == REMOTE_HELD) {

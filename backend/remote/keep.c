@@ -6,7 +6,6 @@
 void remote_released(struct remote_op *op, enum backend_result result)
 {
     int64_t ttl = MIN(op->ttl, REMOTE_RELEASE_MAX);
-
     if (result == BACKEND_OK || ttl <= 0) {
         remote_op_finish(op, result);
         return;
@@ -23,7 +22,6 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
                          void *arg)
 {
     struct remote_op *op = remote_op_done(r, t, done, arg);
-
     op->claim.sequence = t->place->sequence;
     op->claim.lock_owner = t->lock_owner;
     op->name = g_strdup(t->place->name);
@@ -52,7 +50,6 @@ void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms s
     int64_t ttl = op->ttl;
     bool moved = t && remote_ticket_has_moved(t, op->name);
     bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode);
-
     remote_op_free(op);
     if (!t || t->state != REMOTE_HELD) {
         return;
@@ -74,7 +71,6 @@ void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms s
 void remote_extend(struct remote *r, struct remote_ticket *t)
 {
     struct remote_op *op = remote_op_new(r, t);
-
     t->renewing = true;
     op->ttl = t->head.ttl;
     op->name = g_strdup(t->place->name);
@@ -101,7 +97,6 @@ void remote_tell_over(struct remote *r, const char *name)
 {
     struct remote_place *place = g_hash_table_lookup(r->places, name);
     struct remote_ticket *t;
-
     for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
         if (t->state == REMOTE_HELD && !t->over && t->head.deadline <= clock_now()) {
             remote_send_release(r, t, "expired", NULL, NULL);
@@ -113,7 +108,6 @@ void remote_tell_over(struct remote *r, const char *name)
 void remote_doubt(struct remote *r, struct remote_place *place, const struct remote_ticket *sure)
 {
     struct remote_ticket *t;
-
     LIST_FOREACH(t, &place->tickets, link) {
         bool kin =
             sure && ((t->handle && t->handle == sure->handle) || (t->lock_owner && t->lock_owner == sure->lock_owner));

@@ -10,7 +10,6 @@
 static int by_number(gconstpointer a, gconstpointer b)
 {
     const struct remote_ticket *x = *(struct remote_ticket *const *)a, *y = *(struct remote_ticket *const *)b;
-
     return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
 }
 
@@ -19,7 +18,6 @@ void remote_up(struct remote *r)
     GPtrArray *tickets = g_ptr_array_new();
     GHashTableIter each;
     struct remote_ticket *t;
-
     g_hash_table_iter_init(&each, r->tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
         if (t->state != REMOTE_ASKED) {
@@ -42,10 +40,8 @@ void remote_up(struct remote *r)
 void remote_changed(struct remote *r, struct remote_place *place)
 {
     struct remote_ticket *t, *first = NULL;
-
     if (!place) {
         GHashTableIter each;
-
         g_hash_table_iter_init(&each, r->places);
         while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place)) {
             remote_changed(r, place);
@@ -69,7 +65,6 @@ static void see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
 {
     if (t->head.deadline <= now) {
         bool lost = t->renewing || !r->store->is_up(r);
-
         remote_end(r, t, lost ? BACKEND_LOST : BACKEND_EXPIRED, true);
         return;
     }
@@ -96,7 +91,6 @@ static void tick(struct remote *r)
     for (unsigned i = 0; i < 64; i++) {
         struct remote_ticket *t = skiplist_item(skiplist_first(&r->agenda));
         clock_ms now = clock_now();
-
         if (!t || t->next > now) {
             break;
         }
@@ -108,7 +102,6 @@ static void tick(struct remote *r)
 static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
 {
     uint64_t times;
-
     (void)loop, (void)revents;
     if (read(alarm->fd, &times, sizeof times) < 0) {
         return; /* it was set anew meanwhile */
@@ -122,7 +115,6 @@ static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
 static int compare_next(const void *a, const void *b)
 {
     const struct remote_ticket *x = a, *y = b;
-
     if (x->next != y->next) {
         return x->next < y->next ? -1 : 1;
     }
@@ -132,7 +124,6 @@ static int compare_next(const void *a, const void *b)
 int remote_init(struct remote *r, const struct remote_store *store, uint32_t seed)
 {
     int alarm = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-
     if (alarm < 0) {
         return -errno;
     }
@@ -160,7 +151,6 @@ void remote_clear(struct remote *r)
 {
     GHashTableIter each;
     struct remote_ticket *t;
-
     if (r->loop) {
         ev_io_stop(r->loop, &r->alarm);
     }
@@ -190,7 +180,6 @@ struct backend_counts remote_counts(struct backend *b)
     for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
         GHashTableIter each;
         struct remote_place *place;
-
         g_hash_table_iter_init(&each, tables[i]);
         while (g_hash_table_iter_next(&each, NULL, (gpointer *)&place)) {
             counts.locks += place->sequence ? place->held : place->held > 0;

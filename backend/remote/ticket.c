@@ -12,7 +12,6 @@
 char *remote_parent(const char *name, const char **ret_leaf)
 {
     const char *slash = strrchr(name, '/');
-
     *ret_leaf = slash ? slash + 1 : name;
     return g_strndup(name, slash ? (gsize)(slash - name) : 0);
 }
@@ -30,7 +29,6 @@ clock_ms remote_deadline(clock_ms sent, int64_t ttl)
 static void make_token(char *token)
 {
     unsigned char random[(REMOTE_TOKEN_SIZE - 1) / 2];
-
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     for (size_t i = 0; i < sizeof random; i++) {
@@ -42,7 +40,6 @@ static struct remote_place *place_of(struct remote *r, const char *name, bool se
 {
     GHashTable *table = sequence ? r->queues : r->places;
     struct remote_place *place = g_hash_table_lookup(table, name);
-
     if (!place) {
         place = g_new0(struct remote_place, 1);
         place->name = g_strdup(name);
@@ -63,7 +60,6 @@ static void join(struct remote *r, struct remote_ticket *t, const char *name, bo
 static void leave(struct remote *r, struct remote_ticket *t)
 {
     struct remote_place *place = t->place;
-
     LIST_REMOVE(t, link);
     place->held -= t->state == REMOTE_HELD;
     if (LIST_EMPTY(&place->tickets)) {
@@ -78,7 +74,6 @@ static void count_waiting(struct remote *r, enum remote_state from, enum remote_
 {
     bool waited = from == REMOTE_WAITING || from == REMOTE_CLAIMED,
          waits = to == REMOTE_WAITING || to == REMOTE_CLAIMED;
-
     if (waited == waits) {
         return;
     }
@@ -89,7 +84,6 @@ static void count_waiting(struct remote *r, enum remote_state from, enum remote_
 struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t)
 {
     struct remote_op *op = g_new0(struct remote_op, 1);
-
     op->r = r;
     if (t) {
         memcpy(op->token, t->token, sizeof op->token);
@@ -112,7 +106,6 @@ void remote_op_free(struct remote_op *op)
 struct remote_op *remote_op_done(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg)
 {
     struct remote_op *op = remote_op_new(r, t);
-
     op->done = done;
     op->arg = arg;
     return op;
@@ -130,7 +123,6 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
 {
     struct remote_ticket *t = g_new0(struct remote_ticket, 1);
     const char *leaf;
-
     make_token(t->token);
     t->head = (struct backend_ticket){
         .user = claim->user,
@@ -152,7 +144,6 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     t->content = claim->content ? g_bytes_ref(claim->content) : NULL;
     if (claim->sequence) {
         char *directory = remote_parent(name, &leaf);
-
         t->name = g_strdup(name);
         join(r, t, directory, true);
         g_free(directory);
@@ -214,7 +205,6 @@ bool remote_ticket_has_moved(const struct remote_ticket *t, const char *name)
 bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, const char *token)
 {
     const struct remote_ticket *was = remote_ticket_find(r, token);
-
     if (was == t) {
         return true;
     }
@@ -227,7 +217,6 @@ bool remote_ticket_may_adopt(struct remote *r, const struct remote_ticket *t, co
 void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *token)
 {
     struct remote_ticket *was = remote_ticket_find(r, token);
-
     if (was == t) {
         return;
     }
@@ -245,7 +234,6 @@ void remote_ticket_set_alarm(struct remote *r)
     const struct remote_ticket *first = skiplist_item(skiplist_first(&r->agenda));
     clock_ms next = first ? MAX(first->next, 1) : CLOCK_NEVER; /* 0 would stop it */
     struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
-
     /* a later one is set when this one has gone off */
     if (next >= r->armed) {
         return;
@@ -260,7 +248,6 @@ void remote_ticket_set_alarm(struct remote *r)
 void remote_ticket_schedule(struct remote *r, struct remote_ticket *t)
 {
     clock_ms next = MIN(MIN(t->due, t->refresh), t->head.deadline);
-
     if (next != t->next) {
         skiplist_remove(&r->agenda, t);
         t->next = next;
@@ -274,7 +261,6 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text)
     unsigned mode;
     int used;
     struct remote_segment s;
-
     g_clear_pointer(&t->segments, g_array_unref);
     if (!*text) {
         return;
@@ -290,7 +276,6 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text)
 bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner)
 {
     struct remote_ticket *other;
-
     LIST_FOREACH(other, &t->place->tickets, link) {
         if (other != t && ((handle && other->handle == handle) || (lock_owner && other->lock_owner == lock_owner))) {
             return true;

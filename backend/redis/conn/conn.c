@@ -29,7 +29,6 @@
 static int64_t pause_after(struct redis_conn *conn)
 {
     int64_t pause = REDIS_RETRY_MIN, most = conn->options.retry_max ? conn->options.retry_max : REDIS_RETRY_MAX;
-
     if (conn->attempts == 0) {
         return 0;
     }
@@ -74,7 +73,6 @@ static void __attribute__((format(printf, 2, 3))) fail(struct redis_conn *conn, 
     bool was_up = conn->state == REDIS_CONN_UP;
     char text[sizeof(conn->error)];
     va_list arguments;
-
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
@@ -102,7 +100,6 @@ static void connect_peer(struct redis_peer *peer)
     const struct redis_uri *uri = &conn->options.uri;
     const struct redis_address *address = &g_array_index(conn->addresses, struct redis_address, conn->address);
     int r = redis_link_open(&peer->link, address, uri->tls ? uri->host : NULL, conn->options.keepalive);
-
     conn->state = peer == &conn->pubsub ? REDIS_CONN_SUBSCRIBE : REDIS_CONN_PREPARE;
     peer->heard = 0;
     peer->connect_by = clock_now() + conn->options.connect_timeout;
@@ -116,7 +113,6 @@ static void connect_peer(struct redis_peer *peer)
 static void on_resolved(void *arg, GArray *addresses, const char *error)
 {
     struct redis_conn *conn = arg;
-
     conn->resolve = NULL;
     if (!addresses || addresses->len == 0) {
         if (addresses) {
@@ -135,7 +131,6 @@ static void resolve(struct redis_conn *conn)
 {
     const struct redis_uri *uri = &conn->options.uri;
     GArray *addresses;
-
     conn->state = REDIS_CONN_RESOLVE;
     if (uri->path) {
         addresses = redis_resolve_path(uri->path);
@@ -165,7 +160,6 @@ static void attempt(struct redis_conn *conn)
 static void come_up(struct redis_conn *conn)
 {
     bool changed = conn->watched;
-
     if (conn->was_up) {
         conn->counts.reconnects++;
     }
@@ -188,7 +182,6 @@ static void come_up(struct redis_conn *conn)
 static void on_opened(void *arg)
 {
     struct redis_peer *peer = arg;
-
     peer->asked = peer->heard = clock_now();
     redis_conn_setup_begin(peer);
     redis_conn_wake(peer->conn);
@@ -197,7 +190,6 @@ static void on_opened(void *arg)
 static void on_closed(void *arg, const char *why)
 {
     struct redis_peer *peer = arg;
-
     fail(peer->conn, "%s%s", peer->heard ? "" : "cannot connect: ", why);
 }
 
@@ -233,7 +225,6 @@ static void tell_message(struct redis_conn *conn, const redisReply *channel, con
 static void on_set_up(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
-
     if (peer == &conn->pubsub) {
         connect_peer(&conn->command);
     } else {
@@ -247,7 +238,6 @@ static void on_replied(void *arg, redisReply *reply)
     struct redis_peer *peer = arg;
     struct redis_conn *conn = peer->conn;
     char error[REDIS_ERROR_SIZE];
-
     peer->heard = clock_now();
     if (peer == &conn->pubsub && is_message(reply)) {
         tell_message(conn, reply->element[1], reply->element[2]);
@@ -279,7 +269,6 @@ static clock_ms patience_ends(const struct redis_peer *peer)
 {
     const struct redis_conn *conn = peer->conn;
     clock_ms asked = CLOCK_NEVER;
-
     if (peer->link.state == REDIS_LINK_CONNECTING) {
         return peer->connect_by;
     }
@@ -306,7 +295,6 @@ static void probe(struct redis_conn *conn, clock_ms now)
 {
     const char *ping = "PING";
     const size_t length = 4;
-
     conn->probing = true;
     conn->pubsub.asked = now;
     redis_link_append(&conn->pubsub.link, 1, &ping, &length);
@@ -316,7 +304,6 @@ static void probe(struct redis_conn *conn, clock_ms now)
 static void check_connections(struct redis_conn *conn, clock_ms now)
 {
     struct redis_peer *peers[] = {&conn->pubsub, &conn->command};
-
     for (size_t i = 0; i < G_N_ELEMENTS(peers); i++) {
         if (patience_ends(peers[i]) > now) {
             continue;
@@ -338,7 +325,6 @@ static void check_connections(struct redis_conn *conn, clock_ms now)
 static void set_alarm(struct redis_conn *conn)
 {
     clock_ms now = clock_now(), due = redis_conn_request_due(conn);
-
     due = MIN(due, patience_ends(&conn->pubsub));
     due = MIN(due, patience_ends(&conn->command));
     due = MIN(due, probe_due(conn));
@@ -357,7 +343,6 @@ static void on_work(struct ev_loop *loop, struct ev_prepare *watcher, int events
 {
     struct redis_conn *conn = watcher->data;
     clock_ms now = clock_now();
-
     (void)loop, (void)events;
     check_connections(conn, now);
     redis_conn_request_work(conn, now);
@@ -375,7 +360,6 @@ static void on_alarm(struct ev_loop *loop, struct ev_timer *watcher, int events)
 static struct redis_conn_options copy_options(const struct redis_conn_options *given)
 {
     struct redis_conn_options options = *given;
-
     options.uri.user = NULL;
     options.uri.host = g_strdup(given->uri.host);
     options.uri.path = g_strdup(given->uri.path);
@@ -398,7 +382,6 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options, cons
                                   size_t script_count)
 {
     struct redis_conn *conn = g_new0(struct redis_conn, 1);
-
     conn->options = copy_options(options);
     conn->where = redis_uri_show(&options->uri);
     conn->scripts = scripts;

@@ -21,7 +21,6 @@ typedef int elements_count;
 static void *create_array(const redisReadTask *task, elements_count elements)
 {
     struct redis_cap *cap = task->privdata;
-
     cap->exceeded = cap->exceeded || (size_t)elements > REDIS_REPLY_ELEMENTS - cap->elements;
     if (cap->exceeded) {
         return NULL;
@@ -33,7 +32,6 @@ static void *create_array(const redisReadTask *task, elements_count elements)
 static void *create_string(const redisReadTask *task, char *text, size_t length)
 {
     struct redis_cap *cap = task->privdata;
-
     cap->exceeded = cap->exceeded || length > REDIS_REPLY_BYTES - cap->bytes;
     if (cap->exceeded) {
         return NULL;
@@ -45,7 +43,6 @@ static void *create_string(const redisReadTask *task, char *text, size_t length)
 void redis_cap(struct redis_cap *cap, redisContext *context)
 {
     redisReader *reader = context->reader;
-
     *cap = (struct redis_cap){.plain = reader->fn, .functions = *reader->fn};
     cap->functions.createArray = create_array;
     cap->functions.createString = create_string;
@@ -57,12 +54,10 @@ bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context)
 {
     const redisReader *reader = context->reader;
     size_t pending = reader->len - reader->pos;
-
     /* a string is made when all of it is there: look at what it says of itself, which is a whole line */
     if (pending > 0) {
         char *end;
         int64_t length = g_ascii_strtoll(reader->buf + reader->pos, &end, 10);
-
         cap->exceeded = cap->exceeded || (*end == '\r' && length > REDIS_REPLY_BYTES);
     }
     cap->exceeded = cap->exceeded || pending > REDIS_REPLY_BYTES + 64;
@@ -80,7 +75,6 @@ void redis_cap_renew(struct redis_cap *cap)
 static void fail(struct redis_link *link, const char *why)
 {
     char text[sizeof(link->context->errstr)];
-
     g_strlcpy(text, why, sizeof(text)); /* is the context's, perhaps */
     redis_link_close(link);
     link->events->closed(link->arg, text);
@@ -89,7 +83,6 @@ static void fail(struct redis_link *link, const char *why)
 static void fail_with_context(struct redis_link *link)
 {
     const char *untrusted = link->tls ? redis_tls_error(link->tls) : NULL;
-
     fail(link, untrusted ? untrusted : link->context->errstr);
 }
 
@@ -97,7 +90,6 @@ static void on_connected(struct redis_link *link)
 {
     int error = 0;
     socklen_t length = sizeof(error);
-
     if (getsockopt(link->context->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) {
         error = errno;
     }
@@ -117,7 +109,6 @@ static void on_connected(struct redis_link *link)
 static void on_writable(struct ev_loop *loop, struct ev_io *watcher, int events)
 {
     struct redis_link *link = watcher->data;
-
     (void)loop, (void)events;
     if (link->state == REDIS_LINK_CONNECTING) {
         on_connected(link);
@@ -134,7 +125,6 @@ static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
     redisContext *context = link->context;
     int status = redisBufferRead(context);
     void *reply = NULL;
-
     (void)loop, (void)events;
     /* what came before the end is heard too */
     do {
@@ -168,7 +158,6 @@ void redis_link_init(struct redis_link *link, struct ev_loop *loop, const struct
 static void set_options(int fd, bool keepalive)
 {
     static const int on = 1, idle = 15, interval = 5, count = 3;
-
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (!keepalive) {
         return;
@@ -183,7 +172,6 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
 {
     const struct sockaddr *to = (const struct sockaddr *)&address->address;
     int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), r;
-
     if (fd < 0) {
         return -errno;
     }
@@ -234,7 +222,6 @@ void redis_link_append(struct redis_link *link, int count, const char **argument
 bool redis_link_flush(struct redis_link *link)
 {
     int done = 0;
-
     if (redisBufferWrite(link->context, &done) != REDIS_OK) {
         ev_feed_event(link->loop, &link->writing, EV_WRITE);
         return false;

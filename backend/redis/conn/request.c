@@ -96,7 +96,6 @@ static void answer(struct redis_conn *conn, struct redis_request *request, enum 
         .sent = request->sent,
         .repeated = request->repeated,
     };
-
     if (!request->live) {
         return;
     }
@@ -113,15 +112,13 @@ static struct redis_request *request_new(struct redis_conn *conn, size_t head, c
 {
     size_t total = head + count, bytes = 0;
     struct redis_request *request;
-    char *data;
-
     for (size_t i = 0; i < count; i++) {
         bytes += arguments[i].length;
     }
     request = g_malloc0(sizeof(*request) + total * (sizeof(char *) + sizeof(size_t)) + bytes);
     request->arguments = (const char **)(request + 1);
     request->lengths = (size_t *)(request->arguments + total);
-    data = (char *)(request->lengths + total);
+    char *data = (char *)(request->lengths + total);
     request->count = (int)total;
     for (size_t i = 0; i < count; i++) {
         if (arguments[i].length) {
@@ -160,7 +157,6 @@ uint64_t redis_conn_call(struct redis_conn *conn, const struct redis_script *scr
                          redis_answered *answered, void *arg)
 {
     struct redis_request *request = request_new(conn, HEAD, arguments, count, timeout);
-
     request->script = script;
     g_snprintf(request->keys, sizeof(request->keys), "%zu", keys);
     set_head(request, 0, "EVALSHA");
@@ -179,7 +175,6 @@ uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t lengt
 {
     const struct redis_argument arguments[] = {{"EXISTS", 6}, {key, length}};
     struct redis_request *request = request_new(conn, 0, arguments, 2, 0);
-
     request->watch = true;
     return ask(conn, request, answered, arg);
 }
@@ -187,8 +182,6 @@ uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t lengt
 bool redis_conn_forget(struct redis_conn *conn, uint64_t id)
 {
     struct redis_request *request = g_hash_table_lookup(conn->requests, &id);
-    bool never_sent;
-
     if (!request) {
         return false;
     }
@@ -196,7 +189,7 @@ bool redis_conn_forget(struct redis_conn *conn, uint64_t id)
     if (request->place == SENT) {
         return false;
     }
-    never_sent = !request->repeated;
+    bool never_sent = !request->repeated;
     leave(conn, request);
     request_free(request);
     return never_sent;
@@ -208,7 +201,6 @@ static void send_request(struct redis_conn *conn, struct redis_request *request,
 {
     static const char *caching[] = {"CLIENT", "CACHING", "YES"};
     static const size_t caching_lengths[] = {6, 7, 3};
-
     leave(conn, request);
     request->skip = request->watch && conn->tracking;
     if (request->skip) {
@@ -225,7 +217,6 @@ static void send_waiting(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
     bool any = false;
-
     while ((request = TAILQ_FIRST(&conn->waiting))) {
         send_request(conn, request, now);
         any = true;
@@ -246,7 +237,6 @@ static void move(struct redis_conn *conn, struct redis_request *request, enum pl
 static void move_all(struct redis_conn *conn, enum place from, enum place to)
 {
     struct redis_request *request;
-
     while ((request = TAILQ_FIRST(list_of(conn, from)))) {
         move(conn, request, to);
     }
@@ -255,7 +245,6 @@ static void move_all(struct redis_conn *conn, enum place from, enum place to)
 static void end_delays(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request = TAILQ_FIRST(&conn->delayed);
-
     if (!request || request->again_at > now) {
         return;
     }
@@ -269,7 +258,6 @@ static void end_delays(struct redis_conn *conn, clock_ms now)
 void redis_conn_request_lost(struct redis_conn *conn)
 {
     struct redis_request *sent, *delayed;
-
     move_all(conn, WAITING, HELD);
     while ((sent = TAILQ_FIRST(&conn->sent))) {
         delayed = TAILQ_FIRST(&conn->delayed);
@@ -314,7 +302,6 @@ static bool is_passing(const char *error)
 static void note_refusal(struct redis_conn *conn, const char *why)
 {
     clock_ms now = clock_now();
-
     if (!redis_conn_is_away(conn)) {
         conn->counts.refused = now;
     }
@@ -332,7 +319,6 @@ static void send_first(struct redis_conn *conn, struct redis_request *request)
 static void on_mended(void *arg, const struct redis_answer *answer)
 {
     struct redis_conn *conn = arg;
-
     if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY) {
         conn->events->mended(conn->context, answer->reply);
     }
@@ -344,12 +330,10 @@ static void mend(struct redis_conn *conn, struct redis_request *request)
     const struct redis_script *script = conn->options.mend;
     size_t keys = (size_t)g_ascii_strtoull(request->keys, NULL, 10);
     struct redis_argument *arguments = g_new(struct redis_argument, keys);
-    uint64_t id;
-
     for (size_t i = 0; i < keys; i++) {
         arguments[i] = (struct redis_argument){request->arguments[HEAD + i], request->lengths[HEAD + i]};
     }
-    id = redis_conn_call(conn, script, keys, arguments, keys, 0, on_mended, conn);
+    uint64_t id = redis_conn_call(conn, script, keys, arguments, keys, 0, on_mended, conn);
     g_free(arguments);
     request->mended = request->repeated = true;
     send_first(conn, request);
@@ -392,7 +376,6 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
 {
     struct redis_request *request = TAILQ_FIRST(&conn->sent);
     bool refused = reply->type == REDIS_REPLY_ERROR, replica = refused && g_str_has_prefix(reply->str, "READONLY");
-
     if (!request) {
         g_strlcpy(error, refused ? reply->str : "a reply that nobody asked for", REDIS_ERROR_SIZE);
         freeReplyObject(reply);
@@ -443,7 +426,6 @@ static struct redis_request *find_expired(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
     clock_ms next = CLOCK_NEVER;
-
     TAILQ_FOREACH(request, &conn->live, live_link) {
         if (request->deadline <= now) {
             return request;
@@ -457,7 +439,6 @@ static struct redis_request *find_expired(struct redis_conn *conn, clock_ms now)
 void redis_conn_request_work(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
-
     while (conn->expire_at <= now && (request = find_expired(conn, now))) {
         give_up(conn, request);
     }
@@ -470,14 +451,12 @@ void redis_conn_request_work(struct redis_conn *conn, clock_ms now)
 clock_ms redis_conn_request_due(const struct redis_conn *conn)
 {
     const struct redis_request *delayed = TAILQ_FIRST(&conn->delayed);
-
     return delayed ? MIN(conn->expire_at, delayed->again_at) : conn->expire_at;
 }
 
 clock_ms redis_conn_request_oldest(const struct redis_conn *conn)
 {
     const struct redis_request *oldest = TAILQ_FIRST(&conn->sent);
-
     return oldest ? oldest->sent : CLOCK_NEVER;
 }
 
@@ -498,7 +477,6 @@ void redis_conn_request_free(struct redis_conn *conn)
 {
     static const enum place places[] = {WAITING, HELD, SENT, DELAYED};
     struct redis_request *request;
-
     for (size_t i = 0; i < G_N_ELEMENTS(places); i++) {
         while ((request = TAILQ_FIRST(list_of(conn, places[i])))) {
             leave(conn, request);

@@ -31,13 +31,11 @@ GArray *redis_resolve_path(const char *path)
 {
     struct redis_address at = {.length = sizeof(struct sockaddr_un)};
     struct sockaddr_un *address = (struct sockaddr_un *)&at.address;
-    GArray *addresses;
-
     address->sun_family = AF_UNIX;
     if (g_strlcpy(address->sun_path, path, sizeof(address->sun_path)) >= sizeof(address->sun_path)) {
         return NULL;
     }
-    addresses = g_array_new(FALSE, FALSE, sizeof(at));
+    GArray *addresses = g_array_new(FALSE, FALSE, sizeof(at));
     g_array_append_val(addresses, at);
     return addresses;
 }
@@ -45,10 +43,8 @@ GArray *redis_resolve_path(const char *path)
 static GArray *collect(const struct addrinfo *found)
 {
     GArray *addresses = g_array_new(FALSE, FALSE, sizeof(struct redis_address));
-
     for (; found; found = found->ai_next) {
         struct redis_address at = {.length = found->ai_addrlen};
-
         memcpy(&at.address, found->ai_addr, found->ai_addrlen);
         g_array_append_val(addresses, at);
     }
@@ -58,21 +54,18 @@ static GArray *collect(const struct addrinfo *found)
 static int look_up(const char *host, const char *port, int flags, struct addrinfo **ret_found)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
-
     return getaddrinfo(host, port, &hints, ret_found);
 }
 
 GArray *redis_resolve_numeric(const char *host, uint16_t port)
 {
     struct addrinfo *found;
-    GArray *addresses;
     char service[8];
-
     g_snprintf(service, sizeof(service), "%u", port);
     if (look_up(host, service, AI_NUMERICHOST, &found) != 0) {
         return NULL;
     }
-    addresses = collect(found);
+    GArray *addresses = collect(found);
     freeaddrinfo(found);
     return addresses;
 }
@@ -92,13 +85,11 @@ static void *run_thread(void *arg)
     struct redis_resolve *resolve = arg;
     struct addrinfo *found = NULL;
     int error = look_up(resolve->host, resolve->port, 0, &found);
-    bool forgotten;
-
     pthread_mutex_lock(&resolve->mutex);
     resolve->error = error;
     resolve->found = error ? NULL : found;
     resolve->over = true;
-    forgotten = !resolve->loop;
+    bool forgotten = !resolve->loop;
     if (!forgotten) {
         ev_async_send(resolve->loop, &resolve->ended);
     }
@@ -112,7 +103,6 @@ static void *run_thread(void *arg)
 static void on_ended(struct ev_loop *loop, struct ev_async *watcher, int events)
 {
     struct redis_resolve *resolve = watcher->data;
-
     (void)events;
     pthread_mutex_lock(&resolve->mutex); /* until the thread has let go of it */
     pthread_mutex_unlock(&resolve->mutex);
@@ -130,13 +120,11 @@ static int start_thread(struct redis_resolve *resolve)
     pthread_attr_t attributes;
     sigset_t all, old;
     pthread_t thread;
-    int r;
-
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all); /* signals are for the loop */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    r = pthread_create(&thread, &attributes, run_thread, resolve);
+    int r = pthread_create(&thread, &attributes, run_thread, resolve);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
     return r;
@@ -146,7 +134,6 @@ struct redis_resolve *redis_resolve_start(struct ev_loop *loop, const char *host
                                           void *arg)
 {
     struct redis_resolve *resolve = g_new0(struct redis_resolve, 1);
-
     resolve->host = g_strdup(host);
     g_snprintf(resolve->port, sizeof(resolve->port), "%u", port);
     resolve->done = done;
@@ -166,15 +153,13 @@ struct redis_resolve *redis_resolve_start(struct ev_loop *loop, const char *host
 
 void redis_resolve_cancel(struct redis_resolve *resolve)
 {
-    bool over;
-
     if (!resolve) {
         return;
     }
     pthread_mutex_lock(&resolve->mutex);
     ev_async_stop(resolve->loop, &resolve->ended);
     resolve->loop = NULL;
-    over = resolve->over;
+    bool over = resolve->over;
     pthread_mutex_unlock(&resolve->mutex);
     if (over) {
         resolve_free(resolve);

@@ -13,7 +13,6 @@ static void say(struct redis_peer *peer, enum redis_step step, int count, const 
 {
     const uint8_t byte = (uint8_t)step;
     size_t lengths[8];
-
     for (int i = 0; i < count; i++) {
         lengths[i] = strlen(words[i]);
     }
@@ -30,7 +29,6 @@ static void say(struct redis_peer *peer, enum redis_step step, int count, const 
 static void say_who(struct redis_peer *peer)
 {
     const struct redis_conn_options *options = &peer->conn->options;
-
     if (options->user) { /* who may have no password */
         SAY(peer, REDIS_STEP_AUTH, "AUTH", options->user, options->password ? options->password : "");
     } else if (options->password) {
@@ -43,7 +41,6 @@ static void say_for_commands(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
     char number[32];
-
     if (conn->options.uri.database) {
         g_snprintf(number, sizeof(number), "%d", conn->options.uri.database);
         SAY(peer, REDIS_STEP_SELECT, "SELECT", number);
@@ -67,7 +64,6 @@ static void say_for_pubsub(struct redis_peer *peer)
 void redis_conn_setup_begin(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
-
     g_byte_array_set_size(peer->steps, 0);
     peer->answered = 0;
     say_who(peer);
@@ -90,7 +86,6 @@ bool redis_conn_setup_pending(const struct redis_peer *peer)
 static void refuse_tracking(struct redis_conn *conn, const char *why)
 {
     char text[256];
-
     if (conn->tracking_logged) {
         return;
     }
@@ -132,7 +127,6 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
     struct redis_conn *conn = peer->conn;
     enum redis_step step = (enum redis_step)peer->steps->data[peer->answered++];
     const char *refusal = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;
-
     switch (step) {
     case REDIS_STEP_NAME:
         if (refusal && !is_final(refusal)) {

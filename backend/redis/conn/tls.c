@@ -17,7 +17,6 @@
 static bool expect_name(SSL *ssl, const char *name)
 {
     unsigned char address[sizeof(struct in6_addr)];
-
     if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1) {
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name);
     }
@@ -27,15 +26,13 @@ static bool expect_name(SSL *ssl, const char *name)
 int redis_tls_start(redisContext *context, const char *name, struct ssl_st **ret_tls)
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
-    SSL *ssl;
-
     if (!ctx) {
         return -ENOMEM;
     }
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     SSL_CTX_set_default_verify_paths(ctx);
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-    ssl = SSL_new(ctx);
+    SSL *ssl = SSL_new(ctx);
     SSL_CTX_free(ctx); /* `ssl` has a reference */
     if (!ssl) {
         return -ENOMEM;
@@ -56,7 +53,6 @@ bool redis_tls_wants_input(struct ssl_st *tls)
 const char *redis_tls_error(struct ssl_st *tls)
 {
     long result = SSL_get_verify_result(tls);
-
     return result == X509_V_OK ? NULL : X509_verify_cert_error_string(result);
 }
 
