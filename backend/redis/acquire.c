@@ -3,7 +3,7 @@
 
 #include "backend/redis/private.h"
 
-static void fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test)
+static void acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test)
 {
     const char *name = remote_ticket_name(t);
     bool in_root = !strchr(name, '/');
@@ -37,7 +37,7 @@ static void fill(struct redis_call *call, struct redis *r, const struct remote_t
     redis_call_text(call, t->place->name);
 }
 
-static void on_busy(struct redis *r, struct remote_ticket *t, const struct redis_answer *answer)
+static void acquire_on_busy(struct redis *r, struct remote_ticket *t, const struct redis_answer *answer)
 {
     struct backend_info info = {.type = BACKEND_LOCK, .holders = 1};
     redis_describe(r, t->place->name, answer->reply, 1, &info);
@@ -46,7 +46,7 @@ static void on_busy(struct redis *r, struct remote_ticket *t, const struct redis
 }
 
 /* A ticket in a sequence is named by what was asked for, and a number. */
-static bool is_given_name(const struct remote_ticket *t, const char *given)
+static bool acquire_is_given_name(const struct remote_ticket *t, const char *given)
 {
     const char *leaf;
     g_free(remote_parent(t->name, &leaf));
@@ -56,20 +56,20 @@ static bool is_given_name(const struct remote_ticket *t, const char *given)
 }
 
 /* Whether the script can have given this answer to this ticket. */
-static bool is_credible(struct redis *r, struct remote_ticket *t, const redisReply *reply, bool granted)
+static bool acquire_is_credible(struct redis *r, struct remote_ticket *t, const redisReply *reply, bool granted)
 {
     const char *name = redis_text(reply, granted ? 4 : 5);
     uint64_t fence;
     if (!redis_fence(reply, granted ? 2 : 1, &fence)) {
         return false;
     }
-    if (t->place->sequence && !is_given_name(t, name)) {
+    if (t->place->sequence && !acquire_is_given_name(t, name)) {
         return false;
     }
     return granted ? remote_ticket_may_adopt(&r->remote, t, redis_text(reply, 1)) : t->wait;
 }
 
-static void on_acquired(void *arg, const struct redis_answer *answer)
+static void acquire_on_acquired(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
@@ -83,7 +83,7 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
     redis_fence(reply, granted ? 2 : 1, &fence);
     if (answer->outcome != REDIS_REPLY) {
         remote_failed(&r->remote, t, redis_failure(r, answer), answer->outcome == REDIS_UNKNOWN || answer->repeated);
-    } else if (granted && is_credible(r, t, reply, true)) {
+    } else if (granted && acquire_is_credible(r, t, reply, true)) {
         remote_granted(&r->remote, t,
                        &(struct remote_grant){.sent = answer->sent,
                                               .ttl = ttl,
@@ -91,7 +91,7 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
                                               .segments = redis_text(reply, 3),
                                               .leaf = redis_text(reply, 4),
                                               .fence = fence});
-    } else if (queued && is_credible(r, t, reply, false)) {
+    } else if (queued && acquire_is_credible(r, t, reply, false)) {
         remote_queued(&r->remote, t,
                       &(struct remote_queueing){.sent = answer->sent,
                                                 .fence = fence,
@@ -100,7 +100,7 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
                                                 .foreign = redis_number(reply, 4) == 1,
                                                 .leaf = redis_text(reply, 5)});
     } else if (strcmp(word, "busy") == 0) {
-        on_busy(r, t, answer);
+        acquire_on_busy(r, t, answer);
     } else {
         result = redis_result(r, answer);
         if (result == BACKEND_MISSING || result == BACKEND_IS_DIRECTORY || result == BACKEND_NOT_DIRECTORY) {
@@ -115,12 +115,12 @@ static void on_acquired(void *arg, const struct redis_answer *answer)
 uint64_t redis_send_acquire(struct remote *remote, struct remote_ticket *t, struct remote_op *op)
 {
     struct redis_call call = {0};
-    fill(&call, (struct redis *)remote, t, false);
-    return redis_call_send(&call, 0, on_acquired, op);
+    acquire_fill(&call, (struct redis *)remote, t, false);
+    return redis_call_send(&call, 0, acquire_on_acquired, op);
 }
 
 /* What no backend could take. */
-static enum backend_result check(struct redis *r, const char *name, const struct backend_claim *claim)
+static enum backend_result acquire_check(struct redis *r, const char *name, const struct backend_claim *claim)
 {
     const char *leaf;
     g_free(remote_parent(name, &leaf));
@@ -140,7 +140,7 @@ struct backend_ticket *redis_acquire(struct backend *b, const char *name, const 
                                      backend_acquired *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
-    enum backend_result result = check(r, name, claim);
+    enum backend_result result = acquire_check(r, name, claim);
     if (result != BACKEND_OK) {
         done(arg, result, NULL, NULL);
         return NULL;
@@ -151,7 +151,7 @@ struct backend_ticket *redis_acquire(struct backend *b, const char *name, const 
     return &t->head;
 }
 
-static void on_tested(void *arg, const struct redis_answer *answer)
+static void acquire_on_tested(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
@@ -176,21 +176,21 @@ void redis_test(struct backend *b, const char *name, const struct backend_claim 
     struct redis *r = (struct redis *)b;
     struct backend_info nothing = {.type = BACKEND_NOTHING};
     struct redis_call call = {0};
-    if (check(r, name, claim) != BACKEND_OK || claim->sequence) {
+    if (acquire_check(r, name, claim) != BACKEND_OK || claim->sequence) {
         done(arg, BACKEND_OK, &nothing);
         return;
     }
     struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim); /* for as long as the call is made */
-    fill(&call, r, t, true);
+    acquire_fill(&call, r, t, true);
     struct remote_op *op = remote_op_new(&r->remote, NULL);
     op->name = g_strdup(name);
     op->known = done;
     op->arg = arg;
-    redis_call_send(&call, 0, on_tested, op);
+    redis_call_send(&call, 0, acquire_on_tested, op);
     remote_ticket_free(&r->remote, t);
 }
 
-static void on_watched(void *arg, const struct redis_answer *answer)
+static void acquire_on_watched(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
@@ -205,6 +205,6 @@ void redis_watch(struct remote *remote, struct remote_ticket *t)
 {
     struct redis *r = (struct redis *)remote;
     char *key = redis_key(r, t->place->name);
-    redis_conn_watch(r->conn, key, strlen(key), on_watched, remote_op_new(&r->remote, t));
+    redis_conn_watch(r->conn, key, strlen(key), acquire_on_watched, remote_op_new(&r->remote, t));
     g_free(key);
 }

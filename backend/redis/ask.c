@@ -4,7 +4,7 @@
 #include "backend/redis/private.h"
 
 /* Whether a ticket is on that name, or may be, after a rename that is not answered. */
-static bool is_of(const struct remote_ticket *t, const char *name)
+static bool ask_is_of(const struct remote_ticket *t, const char *name)
 {
     return strcmp(remote_ticket_name(t), name) == 0 || (t->moving && strcmp(t->moving, name) == 0);
 }
@@ -28,7 +28,7 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
         *redis_text(reply, first + 7) ? redis_bytes(reply, first + 6, REDIS_META_MAX) : NULL; /* no mount's has none */
     info->start = redis_offset(reply, first + 8);
     info->end = redis_offset(reply, first + 9);
-    if (t && t->state != REMOTE_ASKED && is_of(t, name)) {
+    if (t && t->state != REMOTE_ASKED && ask_is_of(t, name)) {
         info->ticket = &t->head;
         info->acquired = t->head.acquired;
         info->deadline = t->head.deadline;
@@ -49,7 +49,7 @@ void redis_info_clear(struct backend_info *info)
     g_clear_pointer(&info->directory.meta, g_bytes_unref);
 }
 
-static struct remote_op *known_op(struct redis *r, backend_known *known, void *arg)
+static struct remote_op *ask_known_op(struct redis *r, backend_known *known, void *arg)
 {
     struct remote_op *op = remote_op_new(&r->remote, NULL);
     op->known = known;
@@ -57,9 +57,9 @@ static struct remote_op *known_op(struct redis *r, backend_known *known, void *a
     return op;
 }
 
-static void on_stat(void *arg, const struct redis_answer *answer);
+static void ask_on_stat(void *arg, const struct redis_answer *answer);
 
-static void send_stat(struct remote_op *op)
+static void ask_send_stat(struct remote_op *op)
 {
     struct redis_call call = {0};
     const char *leaf;
@@ -72,7 +72,7 @@ static void send_stat(struct remote_op *op)
     redis_call_key(&call, 'q', op->name);
     redis_call_leaf(&call, op->name, false);
     redis_call_text(&call, *op->name ? "0" : "1");
-    redis_call_send(&call, 0, on_stat, op);
+    redis_call_send(&call, 0, ask_on_stat, op);
 }
 
 /* The server says that nobody of this mount holds a name, or another alone: what
@@ -93,11 +93,11 @@ static bool ask_again(struct remote_op *op, const struct backend_info *info)
     }
     remote_doubt(op->r, place, NULL);
     op->again = true;
-    send_stat(op);
+    ask_send_stat(op);
     return true;
 }
 
-static void on_stat(void *arg, const struct redis_answer *answer)
+static void ask_on_stat(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
@@ -147,13 +147,13 @@ void redis_stat(struct backend *b, const char *name, backend_known *done, void *
         done(arg, BACKEND_OK, &nothing);
         return;
     }
-    struct remote_op *op = known_op(r, done, arg);
+    struct remote_op *op = ask_known_op(r, done, arg);
     op->name = g_strdup(name);
-    send_stat(op);
+    ask_send_stat(op);
 }
 
 /* A name that may be listed behind `after`. */
-static bool is_listable(struct redis *r, const char *directory, const char *name, const char *after)
+static bool ask_is_listable(struct redis *r, const char *directory, const char *name, const char *after)
 {
     if (!redis_is_component(name) || strcmp(name, after) <= 0) {
         return false;
@@ -164,7 +164,7 @@ static bool is_listable(struct redis *r, const char *directory, const char *name
     return allowed;
 }
 
-static void on_listed(void *arg, const struct redis_answer *answer)
+static void ask_on_listed(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     const redisReply *reply = answer->reply;
@@ -178,7 +178,7 @@ static void on_listed(void *arg, const struct redis_answer *answer)
     if (result == BACKEND_OK) {
         entries = g_new(struct backend_entry, reply->elements);
         for (size_t i = 1; i + 1 < reply->elements; i += 2) {
-            if (!is_listable(redis_of(op), op->name, redis_text(reply, i), after)) {
+            if (!ask_is_listable(redis_of(op), op->name, redis_text(reply, i), after)) {
                 continue;
             }
             after = redis_text(reply, i);
@@ -194,7 +194,7 @@ static void on_listed(void *arg, const struct redis_answer *answer)
 }
 
 /* What names.lua needs to make the keys of what is in a directory. */
-static void add_names(struct redis_call *call, const char *directory)
+static void ask_add_names(struct redis_call *call, const char *directory)
 {
     char *path = *directory ? g_strconcat(directory, "/", NULL) : g_strdup("");
     redis_call_text(call, call->r->before);
@@ -224,13 +224,13 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
     redis_call_text(&call, after);
     redis_call_number(&call, (int64_t)MIN(max, REDIS_LIST_MAX));
     redis_call_text(&call, *directory ? "1" : "0");
-    add_names(&call, directory);
-    redis_call_send(&call, 0, on_listed, op);
+    ask_add_names(&call, directory);
+    redis_call_send(&call, 0, ask_on_listed, op);
 }
 
 /* --- directories --- */
 
-static void on_directory(void *arg, const struct redis_answer *answer)
+static void ask_on_directory(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     enum backend_result result = redis_result(redis_of(op), answer);
@@ -241,8 +241,8 @@ static void on_directory(void *arg, const struct redis_answer *answer)
     remote_op_free(op);
 }
 
-static void send_directory(struct redis *r, const char *what, const char *name, const struct backend_directory *d,
-                           backend_done *done, void *arg)
+static void ask_send_directory(struct redis *r, const char *what, const char *name, const struct backend_directory *d,
+                               backend_done *done, void *arg)
 {
     static const struct backend_directory plain = {.width = 1};
     struct redis_call call = {.r = r, .script = REDIS_DIRECTORY};
@@ -277,15 +277,15 @@ static void send_directory(struct redis *r, const char *what, const char *name, 
     redis_call_number(&call, (int64_t)d->sequence);
     redis_call_bytes(&call, d->meta);
     redis_call_text(&call, nonce);
-    add_names(&call, name);
-    redis_call_send(&call, 0, on_directory, op);
+    ask_add_names(&call, name);
+    redis_call_send(&call, 0, ask_on_directory, op);
     g_free(parent);
 }
 
 void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
                  void *arg)
 {
-    send_directory((struct redis *)b, "make", name, directory, done, arg);
+    ask_send_directory((struct redis *)b, "make", name, directory, done, arg);
 }
 
 void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
@@ -294,11 +294,11 @@ void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *
         done(arg, BACKEND_INVALID);
         return;
     }
-    send_directory((struct redis *)b, "remove", name, NULL, done, arg);
+    ask_send_directory((struct redis *)b, "remove", name, NULL, done, arg);
 }
 
 void redis_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
                          backend_done *done, void *arg)
 {
-    send_directory((struct redis *)b, "set", name, directory, done, arg);
+    ask_send_directory((struct redis *)b, "set", name, directory, done, arg);
 }

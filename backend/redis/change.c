@@ -6,7 +6,7 @@
 /* --- release --- */
 
 /* 0 means that it was gone already: released all the same. */
-static void on_released(void *arg, const struct redis_answer *answer)
+static void change_on_released(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     remote_released(op, answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(redis_of(op), answer));
@@ -25,12 +25,12 @@ void redis_send_release(struct remote_op *op, int64_t timeout)
     redis_call_text(&call, op->name);
     redis_call_text(&call, r->mount);
     redis_call_unsigned(&call, op->claim.lock_owner);
-    redis_call_send(&call, timeout, on_released, op);
+    redis_call_send(&call, timeout, change_on_released, op);
 }
 
-static void on_range_released(void *arg, const struct redis_answer *answer);
+static void change_on_range_released(void *arg, const struct redis_answer *answer);
 
-static void send_release_range(struct remote_op *op, int64_t timeout)
+static void change_send_release_range(struct remote_op *op, int64_t timeout)
 {
     struct redis_call call = {0};
     redis_call_lock(&call, redis_of(op), REDIS_RELEASE_RANGE, op->name, false, NULL);
@@ -39,10 +39,10 @@ static void send_release_range(struct remote_op *op, int64_t timeout)
     redis_call_unsigned(&call, op->claim.lock_owner);
     redis_call_offset(&call, op->claim.start);
     redis_call_offset(&call, op->claim.end);
-    redis_call_send(&call, timeout, on_range_released, op);
+    redis_call_send(&call, timeout, change_on_range_released, op);
 }
 
-static bool has_lock_owner(struct redis *r, const char *name, uint64_t lock_owner)
+static bool change_has_lock_owner(struct redis *r, const char *name, uint64_t lock_owner)
 {
     struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
     struct remote_ticket *t;
@@ -51,7 +51,7 @@ static bool has_lock_owner(struct redis *r, const char *name, uint64_t lock_owne
     return t;
 }
 
-static void on_range_released(void *arg, const struct redis_answer *answer)
+static void change_on_range_released(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
@@ -64,8 +64,8 @@ static void on_range_released(void *arg, const struct redis_answer *answer)
         op->done = NULL;
         op->ttl = 0;
         /* what was forgotten here; unless it has asked for more since, which may be the same to the server */
-        if (ttl > 0 && !has_lock_owner(r, op->name, op->claim.lock_owner)) {
-            send_release_range(op, ttl);
+        if (ttl > 0 && !change_has_lock_owner(r, op->name, op->claim.lock_owner)) {
+            change_send_release_range(op, ttl);
         } else {
             remote_op_free(op);
         }
@@ -96,7 +96,7 @@ void redis_release_range(struct backend *b, const char *name, uint64_t lock_owne
     struct remote_ticket *t, *next;
     op->name = g_strdup(name);
     op->claim = (struct backend_claim){.lock_owner = lock_owner, .start = start, .end = end};
-    send_release_range(op, 0);
+    change_send_release_range(op, 0);
     for (t = place && start == 0 && end == BACKEND_RANGE_MAX ? LIST_FIRST(&place->tickets) : NULL; t; t = next) {
         next = LIST_NEXT(t, link);
         if (t->lock_owner == lock_owner && t->state == REMOTE_HELD) {
@@ -108,7 +108,7 @@ void redis_release_range(struct backend *b, const char *name, uint64_t lock_owne
 
 /* --- convert, set --- */
 
-static void add_change(struct redis_call *call, const struct backend_change *c)
+static void change_add(struct redis_call *call, const struct backend_change *c)
 {
     redis_call_text(call, c->set & BACKEND_SET_META ? "1" : "0");
     redis_call_bytes(call, c->meta);
@@ -116,7 +116,7 @@ static void add_change(struct redis_call *call, const struct backend_change *c)
     redis_call_bytes(call, c->content);
 }
 
-static void on_converted(void *arg, const struct redis_answer *answer)
+static void change_on_converted(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     remote_converted(op, redis_result(redis_of(op), answer), answer->outcome == REDIS_UNKNOWN, answer->sent);
@@ -136,11 +136,11 @@ void redis_send_convert(struct remote_op *op, struct remote_ticket *t, int64_t t
     redis_call_number(&call, claim->ttl);
     redis_call_text(&call, remote_ticket_has_kin(t, claim->handle, claim->lock_owner) ? "1" : "0");
     redis_call_number(&call, remote_ticket_liveness(t, claim->ttl));
-    add_change(&call, &op->change);
-    redis_call_send(&call, timeout, on_converted, op);
+    change_add(&call, &op->change);
+    redis_call_send(&call, timeout, change_on_converted, op);
 }
 
-static void on_set(void *arg, const struct redis_answer *answer)
+static void change_on_set(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     remote_was_set(op, redis_result(redis_of(op), answer));
@@ -150,13 +150,13 @@ void redis_send_set(struct remote_op *op, struct remote_ticket *t)
 {
     struct redis_call call = {0};
     redis_call_ticket(&call, redis_of(op), REDIS_SET, t);
-    add_change(&call, &op->change);
-    redis_call_send(&call, 0, on_set, op);
+    change_add(&call, &op->change);
+    redis_call_send(&call, 0, change_on_set, op);
 }
 
 /* --- renew --- */
 
-static void on_renewed(void *arg, const struct redis_answer *answer)
+static void change_on_renewed(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     int64_t held = redis_number(answer->reply, 0);
@@ -170,12 +170,12 @@ void redis_send_renewal(struct remote_op *op, struct remote_ticket *t)
     redis_call_ticket(&call, redis_of(op), REDIS_RENEW, t);
     redis_call_number(&call, op->ttl);
     redis_call_number(&call, op->claim.mode);
-    redis_call_send(&call, 0, on_renewed, op);
+    redis_call_send(&call, 0, change_on_renewed, op);
 }
 
 /* --- rename --- */
 
-static void on_renamed(void *arg, const struct redis_answer *answer)
+static void change_on_renamed(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     enum backend_result result = redis_result(redis_of(op), answer);
@@ -200,7 +200,7 @@ void redis_send_rename(struct remote_op *op, struct remote_ticket *t)
     redis_call_text(&call, strchr(name, '/') ? "1" : "0");
     redis_call_text(&call, name);
     redis_call_text(&call, op->replaced ? op->replaced : "");
-    redis_call_send(&call, 0, on_renamed, op);
+    redis_call_send(&call, 0, change_on_renamed, op);
 }
 
 void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,

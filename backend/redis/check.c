@@ -10,7 +10,7 @@
 #define VERSION_MIN 5
 #define SNAPSHOT_OVERDUE 3900 /* seconds: Redis makes one after an hour with a change, unless told otherwise */
 
-static void __attribute__((format(printf, 2, 3))) add(GPtrArray *lines, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) check_add(GPtrArray *lines, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -19,7 +19,7 @@ static void __attribute__((format(printf, 2, 3))) add(GPtrArray *lines, const ch
 }
 
 /* "name:value\r\n" lines to a table. */
-static GHashTable *read_fields(const char *info)
+static GHashTable *check_read_fields(const char *info)
 {
     GHashTable *fields = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     char **lines = g_strsplit(info, "\n", -1);
@@ -34,12 +34,12 @@ static GHashTable *read_fields(const char *info)
     return fields;
 }
 
-static bool is(GHashTable *fields, const char *name, const char *value)
+static bool check_is(GHashTable *fields, const char *name, const char *value)
 {
     return g_strcmp0(g_hash_table_lookup(fields, name), value) == 0;
 }
 
-static int64_t number(GHashTable *fields, const char *name)
+static int64_t check_number(GHashTable *fields, const char *name)
 {
     const char *value = g_hash_table_lookup(fields, name);
     return value ? g_ascii_strtoll(value, NULL, 10) : 0;
@@ -50,14 +50,14 @@ static void check_kind(GHashTable *fields, GPtrArray *errors)
     const char *version = g_hash_table_lookup(fields, "redis_version");
     char text[64];
     if (version && atoi(version) < VERSION_MIN) {
-        add(errors, "it is Redis %s, which is too old: %d or newer is needed", log_escape(text, sizeof text, version),
-            VERSION_MIN);
+        check_add(errors, "it is Redis %s, which is too old: %d or newer is needed",
+                  log_escape(text, sizeof text, version), VERSION_MIN);
     }
-    if (is(fields, "redis_mode", "sentinel")) {
-        add(errors, "it is a Sentinel, which keeps no keys: mount the server that it watches");
+    if (check_is(fields, "redis_mode", "sentinel")) {
+        check_add(errors, "it is a Sentinel, which keeps no keys: mount the server that it watches");
     }
-    if (is(fields, "cluster_enabled", "1") || is(fields, "redis_mode", "cluster")) {
-        add(errors, "it belongs to a Redis Cluster, which is not supported: mount a server of its own");
+    if (check_is(fields, "cluster_enabled", "1") || check_is(fields, "redis_mode", "cluster")) {
+        check_add(errors, "it belongs to a Redis Cluster, which is not supported: mount a server of its own");
     }
 }
 
@@ -70,13 +70,14 @@ static void check_role(GHashTable *fields, GPtrArray *errors)
         return;
     }
     if (strcmp(role, "active-replica") == 0) {
-        add(errors, "it is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount "
-                    "a server with one master");
+        check_add(errors,
+                  "it is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount "
+                  "a server with one master");
     } else if (host) {
-        add(errors, "it is a replica: mount its master, %s port %" G_GINT64_FORMAT, log_escape(text, sizeof text, host),
-            number(fields, "master_port"));
+        check_add(errors, "it is a replica: mount its master, %s port %" G_GINT64_FORMAT,
+                  log_escape(text, sizeof text, host), check_number(fields, "master_port"));
     } else {
-        add(errors, "its role is %s: mount a master", log_escape(text, sizeof text, role));
+        check_add(errors, "its role is %s: mount a master", log_escape(text, sizeof text, role));
     }
 }
 
@@ -85,47 +86,50 @@ static void check_role(GHashTable *fields, GPtrArray *errors)
 static void check_eviction(GHashTable *fields, GPtrArray *warnings)
 {
     const char *policy = g_hash_table_lookup(fields, "maxmemory_policy");
-    bool limited = !g_hash_table_contains(fields, "maxmemory") || number(fields, "maxmemory") > 0;
+    bool limited = !g_hash_table_contains(fields, "maxmemory") || check_number(fields, "maxmemory") > 0;
     char text[64];
     if (policy && limited && (g_str_has_prefix(policy, "volatile-") || g_str_has_prefix(policy, "allkeys-"))) {
-        add(warnings,
-            "it deletes locks that are held when its memory is full (maxmemory-policy %s): set maxmemory-policy "
-            "noeviction",
-            log_escape(text, sizeof text, policy));
+        check_add(warnings,
+                  "it deletes locks that are held when its memory is full (maxmemory-policy %s): set maxmemory-policy "
+                  "noeviction",
+                  log_escape(text, sizeof text, policy));
     }
 }
 
 /* INFO does not tell of save points, only what became of them. */
 static void check_persistence(GHashTable *fields, GPtrArray *warnings)
 {
-    bool never = is(fields, "rdb_last_bgsave_time_sec", "-1") && number(fields, "rdb_changes_since_last_save") > 0 &&
-                 number(fields, "uptime_in_seconds") >= SNAPSHOT_OVERDUE;
-    if (is(fields, "aof_enabled", "0")) {
-        add(warnings, "when it is restarted it forgets locks that are held: %s (appendonly no): set appendonly yes",
-            never ? "it keeps nothing on disk" : "all since its last snapshot, if it makes any");
+    bool never = check_is(fields, "rdb_last_bgsave_time_sec", "-1") &&
+                 check_number(fields, "rdb_changes_since_last_save") > 0 &&
+                 check_number(fields, "uptime_in_seconds") >= SNAPSHOT_OVERDUE;
+    if (check_is(fields, "aof_enabled", "0")) {
+        check_add(warnings,
+                  "when it is restarted it forgets locks that are held: %s (appendonly no): set appendonly yes",
+                  never ? "it keeps nothing on disk" : "all since its last snapshot, if it makes any");
     }
-    if (is(fields, "rdb_last_bgsave_status", "err")) {
-        add(warnings, "its last snapshot failed, and it may refuse to write: see its log");
+    if (check_is(fields, "rdb_last_bgsave_status", "err")) {
+        check_add(warnings, "its last snapshot failed, and it may refuse to write: see its log");
     }
-    if (is(fields, "aof_last_write_status", "err")) {
-        add(warnings, "it could not write to its append-only file, and may refuse to write: see its log");
+    if (check_is(fields, "aof_last_write_status", "err")) {
+        check_add(warnings, "it could not write to its append-only file, and may refuse to write: see its log");
     }
 }
 
 static void check_replicas(GHashTable *fields, GPtrArray *warnings)
 {
-    int64_t replicas = number(fields, "connected_slaves");
+    int64_t replicas = check_number(fields, "connected_slaves");
     if (replicas > 0 && !g_hash_table_contains(fields, "min_slaves_good_slaves")) {
-        add(warnings,
-            "it has %" G_GINT64_FORMAT " %s but grants locks also when cut off from them, which another holder can get "
-            "after a failover: set min-replicas-to-write",
-            replicas, replicas == 1 ? "replica" : "replicas");
+        check_add(warnings,
+                  "it has %" G_GINT64_FORMAT
+                  " %s but grants locks also when cut off from them, which another holder can get "
+                  "after a failover: set min-replicas-to-write",
+                  replicas, replicas == 1 ? "replica" : "replicas");
     }
 }
 
 void redis_check_info(const char *info, GPtrArray *errors, GPtrArray *warnings)
 {
-    GHashTable *fields = read_fields(info);
+    GHashTable *fields = check_read_fields(info);
     check_kind(fields, errors);
     check_role(fields, errors);
     check_eviction(fields, warnings);

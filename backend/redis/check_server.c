@@ -41,7 +41,7 @@ struct probe {
     size_t error_size;
 };
 
-static int __attribute__((format(printf, 3, 4))) fail(struct probe *p, int result, const char *format, ...)
+static int __attribute__((format(printf, 3, 4))) check_fail(struct probe *p, int result, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -52,69 +52,72 @@ static int __attribute__((format(printf, 3, 4))) fail(struct probe *p, int resul
     return result;
 }
 
-static struct timeval duration(int64_t ms)
+static struct timeval check_duration(int64_t ms)
 {
     return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }
 
-static int64_t command_timeout(const struct probe *p)
+static int64_t check_command_timeout(const struct probe *p)
 {
     int64_t given = p->options->conn.command_timeout;
     return given ? given : REDIS_COMMAND_TIMEOUT_DEFAULT;
 }
 
-static int connect_to(struct probe *p)
+static int check_connect_to(struct probe *p)
 {
     const struct redis_uri *uri = &p->options->conn.uri;
     int64_t given = p->options->conn.connect_timeout;
-    struct timeval limit = duration(given ? given : REDIS_CONNECT_TIMEOUT_DEFAULT);
+    struct timeval limit = check_duration(given ? given : REDIS_CONNECT_TIMEOUT_DEFAULT);
     p->context = uri->path ? redisConnectUnixWithTimeout(uri->path, limit)
                            : redisConnectWithTimeout(uri->host, uri->port, limit);
     if (!p->context) {
-        return fail(p, -ENOMEM, "out of memory");
+        return check_fail(p, -ENOMEM, "out of memory");
     }
     redis_cap(&p->cap, p->context);
     if (p->context->err == REDIS_ERR_OTHER) { /* of getaddrinfo(3) */
-        return fail(p, -EHOSTUNREACH, "the host's address cannot be found: %s", p->context->errstr);
+        return check_fail(p, -EHOSTUNREACH, "the host's address cannot be found: %s", p->context->errstr);
     }
     if (p->context->err) {
-        return fail(p, -ECONNREFUSED,
-                    "cannot connect: %s: see that the server runs and can be reached there, or mount with the option "
-                    "background, which waits for it",
-                    p->context->errstr);
+        return check_fail(
+            p, -ECONNREFUSED,
+            "cannot connect: %s: see that the server runs and can be reached there, or mount with the option "
+            "background, which waits for it",
+            p->context->errstr);
     }
-    if (redisSetTimeout(p->context, duration(command_timeout(p))) != REDIS_OK) {
-        return fail(p, -EIO, "cannot set a timeout: %s", p->context->errstr);
+    if (redisSetTimeout(p->context, check_duration(check_command_timeout(p))) != REDIS_OK) {
+        return check_fail(p, -EIO, "cannot set a timeout: %s", p->context->errstr);
     }
     struct ssl_st *tls; /* of the context, which frees it */
     if (uri->tls && redis_tls_start(p->context, uri->host, &tls) < 0) {
-        return fail(p, -EPROTO,
-                    "no connection with TLS: %s: see that the server speaks it, and for which name and by whom its "
-                    "certificate is signed",
-                    p->context->errstr);
+        return check_fail(
+            p, -EPROTO,
+            "no connection with TLS: %s: see that the server speaks it, and for which name and by whom its "
+            "certificate is signed",
+            p->context->errstr);
     }
     return 0;
 }
 
-static int complain_of_silence(struct probe *p)
+static int check_complain_of_silence(struct probe *p)
 {
     switch (p->context->err) {
     case REDIS_ERR_PROTOCOL:
-        return fail(p, -EPROTO, "what answers there is not a Redis server");
+        return check_fail(p, -EPROTO, "what answers there is not a Redis server");
     case REDIS_ERR_EOF:
-        return fail(p, -ECONNRESET, "the server ended the connection: see its log, and whether it expects TLS");
+        return check_fail(p, -ECONNRESET, "the server ended the connection: see its log, and whether it expects TLS");
     default: /* hiredis has left errno as it was */
         if (errno == EAGAIN || errno == ETIMEDOUT) {
-            return fail(p, -ETIMEDOUT,
-                        "no answer within %" G_GINT64_FORMAT " ms: see what listens there, or raise command_timeout=",
-                        command_timeout(p));
+            return check_fail(p, -ETIMEDOUT,
+                              "no answer within %" G_GINT64_FORMAT
+                              " ms: see what listens there, or raise command_timeout=",
+                              check_command_timeout(p));
         }
-        return fail(p, -EIO, "the connection failed: %s", p->context->errstr);
+        return check_fail(p, -EIO, "the connection failed: %s", p->context->errstr);
     }
 }
 
 /* What the server says, in words that say what to do. */
-static int complain_of(struct probe *p, const char *command, const char *answer)
+static int check_complain_of(struct probe *p, const char *command, const char *answer)
 {
     static const struct {
         const char *begin, *words;
@@ -143,22 +146,23 @@ static int complain_of(struct probe *p, const char *command, const char *answer)
     };
     char text[ANSWER_MAX];
     if (g_str_has_prefix(answer, "WRONGPASS") && !p->options->conn.password) {
-        return fail(p, -EACCES, "it does not let this user in without a password: use the option credentials=FILE");
+        return check_fail(p, -EACCES,
+                          "it does not let this user in without a password: use the option credentials=FILE");
     }
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         if (g_str_has_prefix(answer, known[i].begin)) {
-            return fail(p, -EACCES, "%s", known[i].words);
+            return check_fail(p, -EACCES, "%s", known[i].words);
         }
     }
     if (strcmp(command, "AUTH") == 0) { /* servers repeat what they do not know: here a password */
-        return fail(p, -EACCES, "it refuses the command AUTH");
+        return check_fail(p, -EACCES, "it refuses the command AUTH");
     }
-    return fail(p, -EACCES, "it refuses the command %s: %s", command, log_escape(text, sizeof text, answer));
+    return check_fail(p, -EACCES, "it refuses the command %s: %s", command, log_escape(text, sizeof text, answer));
 }
 
 /* One command and its answer, to be freed; NULL when the connection has failed,
  * with the error written. */
-static redisReply *ask(struct probe *p, size_t count, const char **words)
+static redisReply *check_ask(struct probe *p, size_t count, const char **words)
 {
     size_t lengths[8];
     g_assert(count <= G_N_ELEMENTS(lengths));
@@ -169,19 +173,19 @@ static redisReply *ask(struct probe *p, size_t count, const char **words)
     redis_cap_renew(&p->cap);
     redisReply *reply = redisCommandArgv(p->context, (int)count, words, lengths);
     if (!reply) {
-        complain_of_silence(p);
+        check_complain_of_silence(p);
     }
     return reply;
 }
 
-#define ASK(p, ...) ask(p, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), (const char *[]){__VA_ARGS__})
+#define ASK(p, ...) check_ask(p, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), (const char *[]){__VA_ARGS__})
 
-static bool is_error(const redisReply *reply, const char *begin)
+static bool check_is_error(const redisReply *reply, const char *begin)
 {
     return reply->type == REDIS_REPLY_ERROR && g_str_has_prefix(reply->str, begin);
 }
 
-static void need(GString *list, const char *word)
+static void check_need(GString *list, const char *word)
 {
     char **words = g_strsplit(list->str, " ", -1);
     if (!g_strv_contains((const char *const *)words, word)) {
@@ -191,65 +195,65 @@ static void need(GString *list, const char *word)
 }
 
 /* What a command that was refused with NOPERM lacks: itself, or what it is about. */
-static void note_permission(GString *list, const char *answer, const char *command, const char *about)
+static void check_note_permission(GString *list, const char *answer, const char *command, const char *about)
 {
     const char *word = strstr(answer, "permissions to run") || !about ? command : about;
     if (word) {
-        need(list, word);
+        check_need(list, word);
     }
 }
 
 /* A command on the way to the first that needs permissions. */
-static int introduce(struct probe *p, redisReply *reply, const char *command, const char *permission)
+static int check_introduce(struct probe *p, redisReply *reply, const char *command, const char *permission)
 {
     int result = 0;
     if (!reply) {
         return -EIO;
     }
-    if (is_error(reply, "NOPERM")) {
-        need(p->needed, permission);
+    if (check_is_error(reply, "NOPERM")) {
+        check_need(p->needed, permission);
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        result = complain_of(p, command, reply->str);
+        result = check_complain_of(p, command, reply->str);
     }
     freeReplyObject(reply);
     return result;
 }
 
 /* As redis_conn does it. */
-static int log_in(struct probe *p)
+static int check_log_in(struct probe *p)
 {
     const struct redis_conn_options *o = &p->options->conn;
     const char *user = o->user ? o->user : o->uri.user, *password = o->password ? o->password : "";
     char database[16];
     int result = 0;
     if (user) {
-        result = introduce(p, ASK(p, "AUTH", user, password), "AUTH", "+auth");
+        result = check_introduce(p, ASK(p, "AUTH", user, password), "AUTH", "+auth");
     } else if (o->password) {
-        result = introduce(p, ASK(p, "AUTH", password), "AUTH", "+auth");
+        result = check_introduce(p, ASK(p, "AUTH", password), "AUTH", "+auth");
     }
     if (result == 0) {
-        result = introduce(p, ASK(p, "PING"), "PING", "+ping");
+        result = check_introduce(p, ASK(p, "PING"), "PING", "+ping");
     }
     if (result == 0 && o->uri.database) {
         g_snprintf(database, sizeof database, "%d", o->uri.database);
-        result = introduce(p, ASK(p, "SELECT", database), "SELECT", "+select");
+        result = check_introduce(p, ASK(p, "SELECT", database), "SELECT", "+select");
     }
     return result;
 }
 
-static int judge(struct probe *p, const char *info, GPtrArray *warnings)
+static int check_judge(struct probe *p, const char *info, GPtrArray *warnings)
 {
     GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);
     int result = 0;
     redis_check_info(info, errors, warnings);
     if (errors->len > 0) { /* the first is the one to begin with */
-        result = fail(p, -EOPNOTSUPP, "%s", (const char *)errors->pdata[0]);
+        result = check_fail(p, -EOPNOTSUPP, "%s", (const char *)errors->pdata[0]);
     }
     g_ptr_array_unref(errors);
     return result;
 }
 
-static int look_at_info(struct probe *p, GPtrArray *warnings)
+static int check_look_at_info(struct probe *p, GPtrArray *warnings)
 {
     redisReply *reply = ASK(p, "INFO");
     int result = 0;
@@ -257,7 +261,7 @@ static int look_at_info(struct probe *p, GPtrArray *warnings)
         return -EIO;
     }
     if (reply->type == REDIS_REPLY_STRING) {
-        result = judge(p, reply->str, warnings);
+        result = check_judge(p, reply->str, warnings);
     } else {
         g_ptr_array_add(warnings, g_strdup("this user may not ask for INFO, so nobody has looked whether it evicts "
                                            "locks, and whether it keeps them on disk: permit +info"));
@@ -267,7 +271,7 @@ static int look_at_info(struct probe *p, GPtrArray *warnings)
 }
 
 /* What the scripts call, PUBLISH aside, which is about a channel: their text says it, as call('NAME', KEY, ...). */
-static char *commands_of_scripts(void)
+static char *check_commands_of_scripts(void)
 {
     GString *commands = g_string_new(NULL);
     for (size_t i = 0; i < REDIS_SCRIPTS; i++) {
@@ -275,7 +279,7 @@ static char *commands_of_scripts(void)
             at += strlen("call('");
             char *name = g_strndup(at, strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
             if (*name && strcmp(name, "PUBLISH") != 0) {
-                need(commands, name);
+                check_need(commands, name);
             }
             g_free(name);
         }
@@ -284,23 +288,23 @@ static char *commands_of_scripts(void)
 }
 
 /* The script's answer: the permissions that it lacks, or why it cannot write. */
-static int try_script(struct probe *p, const char *key, const char *pattern)
+static int check_try_script(struct probe *p, const char *key, const char *pattern)
 {
-    char *commands = commands_of_scripts();
+    char *commands = check_commands_of_scripts();
     redisReply *reply = ASK(p, "EVAL", probe_script, "1", key, commands);
     int result = 0;
     g_free(commands);
     if (!reply) {
         return -EIO;
     }
-    if (is_error(reply, "NOPERM")) {
-        note_permission(p->needed, reply->str, "+eval", pattern);
+    if (check_is_error(reply, "NOPERM")) {
+        check_note_permission(p->needed, reply->str, "+eval", pattern);
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        result = complain_of(p, "EVAL", reply->str);
+        result = check_complain_of(p, "EVAL", reply->str);
     } else if (reply->type == REDIS_REPLY_ARRAY) {
         for (size_t i = 0; i < reply->elements; i++) {
             if (reply->element[i]->type == REDIS_REPLY_STRING) {
-                need(p->needed, reply->element[i]->str);
+                check_need(p->needed, reply->element[i]->str);
             }
         }
     }
@@ -310,7 +314,7 @@ static int try_script(struct probe *p, const char *key, const char *pattern)
 
 /* Commands whose refusal, for whatever other reason, is no harm here: they are
  * asked in a way that does nothing. */
-static int try_commands(struct probe *p, const char *key, const char *pattern)
+static int check_try_commands(struct probe *p, const char *key, const char *pattern)
 {
     const struct {
         GString *list;
@@ -334,12 +338,12 @@ static int try_commands(struct probe *p, const char *key, const char *pattern)
             words[count] = commands[i].words[count];
             count++;
         }
-        redisReply *reply = ask(p, count, words);
+        redisReply *reply = check_ask(p, count, words);
         if (!reply) {
             return -EIO;
         }
-        if (is_error(reply, "NOPERM")) {
-            note_permission(commands[i].list, reply->str, commands[i].permission, commands[i].about);
+        if (check_is_error(reply, "NOPERM")) {
+            check_note_permission(commands[i].list, reply->str, commands[i].permission, commands[i].about);
         }
         freeReplyObject(reply);
     }
@@ -347,7 +351,7 @@ static int try_commands(struct probe *p, const char *key, const char *pattern)
 }
 
 /* A pattern of keys that has this text in it as it stands. */
-static void append_pattern(GString *pattern, const char *text, size_t length)
+static void check_append_pattern(GString *pattern, const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
         if (strchr("*?[]\\^", text[i])) {
@@ -358,28 +362,28 @@ static void append_pattern(GString *pattern, const char *text, size_t length)
 }
 
 /* All that needs permissions: with the keys of a lock that cannot be. */
-static int try_permissions(struct probe *p)
+static int check_try_permissions(struct probe *p)
 {
     const char *prefix = p->options->prefix ? p->options->prefix : "";
     const char *template = p->options->key ? p->options->key : REDIS_KEY_DEFAULT, *name = strstr(template, "{n}");
     if (!name) {
-        return fail(p, -EINVAL, "the template of keys has no {n}");
+        return check_fail(p, -EINVAL, "the template of keys has no {n}");
     }
     const char *rest = name + strlen("{n}");
     char *key = g_strdup_printf("%s%.*s" PROBE_NAME "%s", prefix, (int)(name - template), template, rest);
     char *side = g_strconcat("lfs:f:", key, NULL);
     GString *pattern = g_string_new("~");
-    append_pattern(pattern, prefix, strlen(prefix));
-    append_pattern(pattern, template, (size_t)(name - template));
+    check_append_pattern(pattern, prefix, strlen(prefix));
+    check_append_pattern(pattern, template, (size_t)(name - template));
     g_string_append_c(pattern, '*');
-    append_pattern(pattern, rest, strlen(rest));
+    check_append_pattern(pattern, rest, strlen(rest));
 
-    int result = try_script(p, key, pattern->str);
+    int result = check_try_script(p, key, pattern->str);
     if (result == 0) { /* ACL SETUSER takes no pattern after ~* */
-        result = try_script(p, side, strcmp(pattern->str, "~*") == 0 ? "~*" : "~lfs:*");
+        result = check_try_script(p, side, strcmp(pattern->str, "~*") == 0 ? "~*" : "~lfs:*");
     }
     if (result == 0) {
-        result = try_commands(p, key, pattern->str);
+        result = check_try_commands(p, key, pattern->str);
     }
     g_string_free(pattern, TRUE);
     g_free(side);
@@ -387,11 +391,11 @@ static int try_permissions(struct probe *p)
     return result;
 }
 
-static int tell_permissions(struct probe *p, GPtrArray *warnings)
+static int check_tell_permissions(struct probe *p, GPtrArray *warnings)
 {
     if (p->needed->len > 0) {
-        return fail(p, -EACCES, "the user %s lacks permissions: run there ACL SETUSER %s%s%s (see leasefs(8))", p->user,
-                    p->user, p->needed->str, p->wanted->str);
+        return check_fail(p, -EACCES, "the user %s lacks permissions: run there ACL SETUSER %s%s%s (see leasefs(8))",
+                          p->user, p->user, p->needed->str, p->wanted->str);
     }
     if (p->wanted->len > 0) {
         g_ptr_array_add(warnings, g_strdup_printf("the user %s may not watch keys, so locks that other programs "
@@ -413,18 +417,18 @@ int redis_check_server(const struct redis_options *options, GPtrArray *warnings,
         .error = error,
         .error_size = error_size,
     };
-    int result = connect_to(&p);
+    int result = check_connect_to(&p);
     if (result == 0) {
-        result = log_in(&p);
+        result = check_log_in(&p);
     }
     if (result == 0) {
-        result = look_at_info(&p, warnings);
+        result = check_look_at_info(&p, warnings);
     }
     if (result == 0) {
-        result = try_permissions(&p);
+        result = check_try_permissions(&p);
     }
     if (result == 0) {
-        result = tell_permissions(&p, warnings);
+        result = check_tell_permissions(&p, warnings);
     }
     if (p.context) {
         redisFree(p.context);

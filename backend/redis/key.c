@@ -24,7 +24,7 @@
 #define NAME_MAX_BYTES 255
 #define PATH_MAX_BYTES 4096
 
-static bool has_tag(const char *key)
+static bool key_has_tag(const char *key)
 {
     const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
     return close && close > open + 1;
@@ -38,7 +38,7 @@ char *redis_key(struct redis *r, const char *name)
 char *redis_identity(struct redis *r, const char *identity)
 {
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, identity ? identity : "", -1);
-    const char *tag = has_tag(r->before) ? strchr(r->before, '{') : "";
+    const char *tag = key_has_tag(r->before) ? strchr(r->before, '{') : "";
     char *key = g_strdup_printf("%.*s%s%.32s", (int)strcspn(tag, "}"), tag, *tag ? "}:" : "", digest);
     g_free(digest);
     if (!identity) {
@@ -50,7 +50,7 @@ char *redis_identity(struct redis *r, const char *identity)
 const char *redis_key_fault(const char *key)
 {
     const char *close = strchr(key, '}');
-    if (close && !has_tag(key)) {
+    if (close && !key_has_tag(key)) {
         return "with a } that ends no {tag}";
     }
     if (*key == '{' && close && !close[1]) {
@@ -93,7 +93,7 @@ bool redis_is_numbered(const char *leaf)
     return length > 10 && leaf[length - 11] == '-' && strspn(leaf + length - 10, "0123456789") == 10;
 }
 
-static void add(struct redis_call *call, const char *data, size_t length)
+static void key_add(struct redis_call *call, const char *data, size_t length)
 {
     g_assert(call->count < G_N_ELEMENTS(call->argument));
     call->argument[call->count++] = (struct redis_argument){
@@ -104,7 +104,7 @@ static void add(struct redis_call *call, const char *data, size_t length)
 
 void redis_call_text(struct redis_call *call, const char *text)
 {
-    add(call, text, strlen(text));
+    key_add(call, text, strlen(text));
 }
 
 void redis_call_number(struct redis_call *call, int64_t number)
@@ -132,14 +132,14 @@ void redis_call_bytes(struct redis_call *call, GBytes *bytes)
 {
     gsize length = 0;
     const char *data = bytes ? g_bytes_get_data(bytes, &length) : "";
-    add(call, length ? data : "", length);
+    key_add(call, length ? data : "", length);
 }
 
 void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
     char *key = redis_key(call->r, name), *side = NULL;
     if (letter) {
-        side = g_strdup_printf(has_tag(key) ? "lfs:%c:%s" : "lfs:%c:{%s}", letter, key);
+        side = g_strdup_printf(key_has_tag(key) ? "lfs:%c:%s" : "lfs:%c:{%s}", letter, key);
     }
     redis_call_text(call, side ? side : key);
     call->keys = call->count;
@@ -201,14 +201,14 @@ uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answere
 
 /* --- replies --- */
 
-static const redisReply *element(const redisReply *reply, size_t index)
+static const redisReply *key_element(const redisReply *reply, size_t index)
 {
     return reply && reply->type == REDIS_REPLY_ARRAY && index < reply->elements ? reply->element[index] : NULL;
 }
 
 const char *redis_text(const redisReply *reply, size_t index)
 {
-    const redisReply *e = element(reply, index);
+    const redisReply *e = key_element(reply, index);
     if (reply && reply->type == REDIS_REPLY_STRING && index == 0) {
         e = reply;
     }
@@ -217,7 +217,7 @@ const char *redis_text(const redisReply *reply, size_t index)
 
 int64_t redis_number(const redisReply *reply, size_t index)
 {
-    const redisReply *e = element(reply, index);
+    const redisReply *e = key_element(reply, index);
     if (reply && reply->type == REDIS_REPLY_INTEGER && index == 0) {
         e = reply;
     }
@@ -229,7 +229,7 @@ int64_t redis_number(const redisReply *reply, size_t index)
 
 uint64_t redis_unsigned(const redisReply *reply, size_t index)
 {
-    const redisReply *e = element(reply, index);
+    const redisReply *e = key_element(reply, index);
     if (e && e->type == REDIS_REPLY_INTEGER) {
         return (uint64_t)e->integer;
     }
@@ -243,7 +243,7 @@ uint64_t redis_offset(const redisReply *reply, size_t index)
 
 GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max)
 {
-    const redisReply *e = element(reply, index);
+    const redisReply *e = key_element(reply, index);
     bool is_text = e && e->type == REDIS_REPLY_STRING;
     return g_bytes_new(is_text ? e->str : "", is_text ? MIN((gsize)e->len, max) : 0);
 }
@@ -268,7 +268,7 @@ bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
     return true;
 }
 
-static void complain(struct redis *r, const char *what, const struct redis_answer *answer, const char *error)
+static void key_complain(struct redis *r, const char *what, const struct redis_answer *answer, const char *error)
 {
     char key[512], text[256], *name = g_strndup(answer->key, answer->key ? answer->key_length : 0);
     if (clock_now() - r->complained >= REDIS_COMPLAIN_EVERY) {
@@ -281,11 +281,11 @@ static void complain(struct redis *r, const char *what, const struct redis_answe
 
 void redis_disbelieve(struct redis *r, const struct redis_answer *answer)
 {
-    complain(r, "gives an answer that cannot be", answer, redis_text(answer->reply, 0));
+    key_complain(r, "gives an answer that cannot be", answer, redis_text(answer->reply, 0));
 }
 
 /* What is kept of a lock is not what scripts wrote: a key of the wrong type, or an error of Lua's own. */
-static bool is_damage(const char *error)
+static bool key_is_damage(const char *error)
 {
     return strstr(error, "WRONGTYPE") || strstr(error, " user_script:");
 }
@@ -296,11 +296,11 @@ enum backend_result redis_failure(struct redis *r, const struct redis_answer *an
         return BACKEND_UNREACHABLE;
     }
     const char *error = answer->reply && answer->reply->str ? answer->reply->str : "";
-    complain(r, "refuses", answer, error);
+    key_complain(r, "refuses", answer, error);
     if (strstr(error, "OOM ")) {
         return BACKEND_FULL;
     }
-    return is_damage(error) ? BACKEND_DAMAGED : BACKEND_UNREACHABLE;
+    return key_is_damage(error) ? BACKEND_DAMAGED : BACKEND_UNREACHABLE;
 }
 
 enum backend_result redis_result(struct redis *r, const struct redis_answer *answer)

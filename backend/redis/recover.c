@@ -22,7 +22,7 @@ struct recovery {
 
 /* One lease: see recover.lua for the elements from `at` on.  One that this mount
  * could not have had, or has been told of, is passed over. */
-static void restore(struct recovery *recovery, const struct redis_answer *answer, size_t at)
+static void recover_restore(struct recovery *recovery, const struct redis_answer *answer, size_t at)
 {
     struct redis *r = recovery->r;
     const redisReply *reply = answer->reply;
@@ -62,7 +62,7 @@ static void restore(struct recovery *recovery, const struct redis_answer *answer
     g_free(name);
 }
 
-static void on_recovered(void *arg, const struct redis_answer *answer)
+static void recover_on_recovered(void *arg, const struct redis_answer *answer)
 {
     struct recovery *recovery = arg;
     g_strlcpy(recovery->cursor, "0", sizeof recovery->cursor);
@@ -72,13 +72,13 @@ static void on_recovered(void *arg, const struct redis_answer *answer)
     } else {
         g_strlcpy(recovery->cursor, redis_text(answer->reply, 0), sizeof recovery->cursor);
         for (size_t i = 1; i + 10 < answer->reply->elements; i += 11) {
-            restore(recovery, answer, i);
+            recover_restore(recovery, answer, i);
         }
     }
     recovery->answered = true;
 }
 
-static void ask_part(struct recovery *recovery)
+static void recover_ask_part(struct recovery *recovery)
 {
     struct redis *r = recovery->r;
     struct redis_call call = {.r = r, .script = REDIS_RECOVER};
@@ -93,7 +93,7 @@ static void ask_part(struct recovery *recovery)
     g_free(root);
     g_free(key);
     recovery->answered = false;
-    redis_call_send(&call, RECOVER_TIMEOUT, on_recovered, recovery);
+    redis_call_send(&call, RECOVER_TIMEOUT, recover_on_recovered, recovery);
     while (!recovery->answered) {
         ev_run(r->remote.loop, EVRUN_ONCE);
     }
@@ -108,6 +108,6 @@ void redis_recover(struct backend *b,
         return;
     }
     for (unsigned parts = 0; parts == 0 || (strcmp(recovery.cursor, "0") != 0 && parts < RECOVER_PARTS_MAX); parts++) {
-        ask_part(&recovery);
+        recover_ask_part(&recovery);
     }
 }

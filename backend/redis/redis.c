@@ -16,7 +16,7 @@
 
 /* --- the connection --- */
 
-static void on_info(void *arg, const struct redis_answer *answer)
+static void redis_on_info(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
@@ -40,13 +40,13 @@ static void on_info(void *arg, const struct redis_answer *answer)
 }
 
 /* It may be another server, or another configuration, than before. */
-static void ask_info(struct redis *r)
+static void redis_ask_info(struct redis *r)
 {
     const struct redis_argument info = {.data = "INFO", .length = strlen("INFO")};
-    redis_conn_command(r->conn, &info, 1, 0, on_info, remote_op_new(&r->remote, NULL));
+    redis_conn_command(r->conn, &info, 1, 0, redis_on_info, remote_op_new(&r->remote, NULL));
 }
 
-static void on_up(void *context)
+static void redis_on_up(void *context)
 {
     struct redis *r = context;
     if (r->was_up) {
@@ -54,10 +54,10 @@ static void on_up(void *context)
     }
     r->was_up = true;
     remote_up(&r->remote);
-    ask_info(r);
+    redis_ask_info(r);
 }
 
-static void on_down(void *context, const char *why)
+static void redis_on_down(void *context, const char *why)
 {
     struct redis *r = context;
     r->down_since = clock_now();
@@ -67,7 +67,7 @@ static void on_down(void *context, const char *why)
 /* "g TICKET": it holds; "a TICKET": it waits, and is to ask again; "w TICKET":
  * somebody waits for what it holds; "e TICKET WHY": it has ended; "s MOUNT NUMBER":
  * say to that mount when this is heard; "h NUMBER": it was. */
-static void on_message(void *context, const char *data, size_t length)
+static void redis_on_message(void *context, const char *data, size_t length)
 {
     struct redis *r = context;
     char **words, *text = g_strndup(data, length);
@@ -93,7 +93,7 @@ static void on_message(void *context, const char *data, size_t length)
     g_free(text);
 }
 
-static void on_changed(void *context, const char *key, size_t length)
+static void redis_on_changed(void *context, const char *key, size_t length)
 {
     struct redis *r = context;
     size_t before = strlen(r->before), behind = strlen(r->behind);
@@ -115,7 +115,7 @@ static void on_changed(void *context, const char *key, size_t length)
 }
 
 /* Keys of ours that another client has made something else of. */
-static void on_mended(void *context, const redisReply *reply)
+static void redis_on_mended(void *context, const redisReply *reply)
 {
     struct redis *r = context;
     if (clock_now() - r->complained_of_type < REDIS_COMPLAIN_EVERY) {
@@ -131,8 +131,11 @@ static void on_mended(void *context, const redisReply *reply)
     }
 }
 
-static const struct redis_conn_events conn_events = {
-    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed, .mended = on_mended};
+static const struct redis_conn_events conn_events = {.up = redis_on_up,
+                                                     .down = redis_on_down,
+                                                     .message = redis_on_message,
+                                                     .changed = redis_on_changed,
+                                                     .mended = redis_on_mended};
 
 /* --- the backend --- */
 
@@ -178,27 +181,27 @@ static void redis_status(struct backend *b, struct backend_status *status)
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
 }
 
-static bool is_up(struct remote *r)
+static bool redis_is_up(struct remote *r)
 {
     return redis_conn_is_up(((struct redis *)r)->conn);
 }
 
-static void keep(struct remote *r, int more)
+static void redis_keep(struct remote *r, int more)
 {
     redis_conn_keep(((struct redis *)r)->conn, more);
 }
 
-static void forget(struct remote *r, uint64_t request)
+static void redis_forget(struct remote *r, uint64_t request)
 {
     redis_conn_forget(((struct redis *)r)->conn, request);
 }
 
 static const struct remote_store store = {
-    .is_up = is_up,
-    .keep = keep,
+    .is_up = redis_is_up,
+    .keep = redis_keep,
     .watch = redis_watch,
     .acquire = redis_send_acquire,
-    .forget = forget,
+    .forget = redis_forget,
     .release = redis_send_release,
     .renew = redis_send_renewal,
     .set = redis_send_set,
@@ -231,7 +234,7 @@ static const struct backend_operations operations = {
 };
 
 /* What forbids the keys that it gives, as far as it does not depend on the name. */
-static const char *template_fault(const char *prefix, const char *template, const char *at)
+static const char *redis_template_fault(const char *prefix, const char *template, const char *at)
 {
     char *key = g_strdup_printf("%s%.*sname%s", prefix, (int)(at - template), template, at + strlen("{n}"));
     const char *fault = redis_key_fault(key);
@@ -249,7 +252,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
                  template);
         return -EINVAL;
     }
-    const char *fault = template_fault(options->prefix ? options->prefix : "", template, at);
+    const char *fault = redis_template_fault(options->prefix ? options->prefix : "", template, at);
     if (fault) {
         snprintf(error, error_size, "prefix= and key= give keys %s, which no lock can have", fault);
         return -EINVAL;

@@ -27,7 +27,7 @@ struct redis_revocation {
     ev_timer limit;
 };
 
-static void revocation_free(struct redis_revocation *v)
+static void revoke_revocation_free(struct redis_revocation *v)
 {
     LIST_REMOVE(v, link);
     ev_timer_stop(v->r->remote.loop, &v->limit);
@@ -38,30 +38,30 @@ static void revocation_free(struct redis_revocation *v)
 void redis_revoke_end_all(struct redis *r)
 {
     while (!LIST_EMPTY(&r->revocations)) {
-        revocation_free(LIST_FIRST(&r->revocations));
+        revoke_revocation_free(LIST_FIRST(&r->revocations));
     }
 }
 
-static void complete(struct redis_revocation *v)
+static void revoke_complete(struct redis_revocation *v)
 {
     backend_done *done = v->done;
     void *arg = v->arg;
     enum backend_result result = v->result;
-    revocation_free(v);
+    revoke_revocation_free(v);
     done(arg, result);
 }
 
-static void complete_if_heard(struct redis_revocation *v)
+static void revoke_complete_if_heard(struct redis_revocation *v)
 {
     if (v->answered && v->unheard <= 0) {
-        complete(v);
+        revoke_complete(v);
     }
 }
 
-static void on_limit(struct ev_loop *loop, ev_timer *timer, int events)
+static void revoke_on_limit(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop, (void)events;
-    complete(timer->data);
+    revoke_complete(timer->data);
 }
 
 void redis_revoke_told(struct redis *r, struct remote_ticket *t, const char *why)
@@ -96,16 +96,16 @@ void redis_revoke_heard(struct redis *r, const char *number)
     }
     if (v) {
         v->unheard--;
-        complete_if_heard(v);
+        revoke_complete_if_heard(v);
     }
 }
 
-static bool is_on(const struct remote_ticket *t, const char *name)
+static bool revoke_is_on(const struct remote_ticket *t, const char *name)
 {
     return strcmp(remote_ticket_name(t), name) == 0;
 }
 
-static void on_revoked(void *arg, const struct redis_answer *answer)
+static void revoke_on_revoked(void *arg, const struct redis_answer *answer)
 {
     struct redis_revocation *v = arg;
     struct redis *r = v->r;
@@ -118,13 +118,13 @@ static void on_revoked(void *arg, const struct redis_answer *answer)
         v->unheard += redis_number(answer->reply, 1);
         for (size_t i = 2; i < answer->reply->elements; i++) {
             struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
-            if (t && is_on(t, v->name)) {
+            if (t && revoke_is_on(t, v->name)) {
                 redis_revoke_told(r, t, v->why);
             }
         }
         ev_timer_start(r->remote.loop, &v->limit);
     }
-    complete_if_heard(v);
+    revoke_complete_if_heard(v);
 }
 
 void redis_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
@@ -143,7 +143,7 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
     v->why = fence ? "released" : "broken";
     v->done = done;
     v->arg = arg;
-    ev_timer_init(&v->limit, on_limit, REDIS_HEARD_MAX, 0);
+    ev_timer_init(&v->limit, revoke_on_limit, REDIS_HEARD_MAX, 0);
     v->limit.data = v;
     LIST_INSERT_HEAD(&r->revocations, v, link);
     redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiw");
@@ -153,5 +153,5 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
     redis_call_number(&call, (int64_t)v->number);
     redis_call_number(&call, match ? match->word : 0);
     redis_call_text(&call, match ? match->text : "");
-    redis_call_send(&call, 0, on_revoked, v);
+    redis_call_send(&call, 0, revoke_on_revoked, v);
 }

@@ -24,20 +24,20 @@ void remote_refused(struct remote *r, struct remote_ticket *t, enum backend_resu
     done(arg, result, NULL, holder);
 }
 
-static void told(struct remote_ticket *t, enum backend_result result)
+static void acquire_told(struct remote_ticket *t, enum backend_result result)
 {
     backend_acquired *done = t->acquired;
     t->acquired = NULL;
     done(t->arg, result, &t->head, NULL);
 }
 
-static void start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline)
+static void acquire_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline)
 {
     t->head.deadline = deadline;
     t->due = t->due_after > 0 ? now + t->due_after : CLOCK_NEVER;
 }
 
-static void set_given_name(struct remote_ticket *t, const char *leaf)
+static void acquire_set_given_name(struct remote_ticket *t, const char *leaf)
 {
     if (!t->place->sequence || !*leaf) {
         return;
@@ -59,13 +59,13 @@ void remote_granted(struct remote *r, struct remote_ticket *t, const struct remo
     remote_ticket_adopt(r, t, grant->token);
     t->head.fence = grant->fence;
     remote_ticket_segments(t, grant->segments);
-    set_given_name(t, grant->leaf);
+    acquire_set_given_name(t, grant->leaf);
     t->handed = false;
     t->refresh = CLOCK_NEVER;
     remote_ticket_turn(r, t, REMOTE_HELD);
     if (first) {
         t->head.acquired = now;
-        start_term(t, now, deadline);
+        acquire_start_term(t, now, deadline);
     } else {
         t->head.deadline = MAX(t->head.deadline, deadline);
     }
@@ -77,7 +77,7 @@ void remote_granted(struct remote *r, struct remote_ticket *t, const struct remo
         remote_doubt(r, t->place, t);
     }
     if (t->acquired) {
-        told(t, BACKEND_OK);
+        acquire_told(t, BACKEND_OK);
     } else if (first) {
         r->events->granted(r->context, &t->head);
     }
@@ -88,10 +88,10 @@ void remote_queued(struct remote *r, struct remote_ticket *t, const struct remot
     clock_ms now = clock_now();
     int64_t pause = MIN(REMOTE_REFRESH, remote_ticket_liveness(t, t->head.ttl) / 3);
     t->head.fence = queueing->fence;
-    set_given_name(t, queueing->leaf);
+    acquire_set_given_name(t, queueing->leaf);
     remote_ticket_turn(r, t, REMOTE_WAITING);
     if (t->acquired) {
-        start_term(t, now, remote_deadline(queueing->sent, t->head.ttl));
+        acquire_start_term(t, now, remote_deadline(queueing->sent, t->head.ttl));
     }
     if (queueing->rank == 0 && queueing->wait >= 0 && queueing->wait < pause) {
         pause = queueing->wait + 1;
@@ -111,7 +111,7 @@ void remote_queued(struct remote *r, struct remote_ticket *t, const struct remot
         remote_refresh(r, t);
     }
     if (t->acquired) {
-        told(t, BACKEND_QUEUED);
+        acquire_told(t, BACKEND_QUEUED);
     }
 }
 
@@ -131,7 +131,7 @@ void remote_failed(struct remote *r, struct remote_ticket *t, enum backend_resul
     remote_ticket_schedule(r, t);
 }
 
-static void ask(struct remote *r, struct remote_ticket *t)
+static void acquire_ask(struct remote *r, struct remote_ticket *t)
 {
     t->asked = remote_op_new(r, t);
     t->asked->ttl = t->head.ttl;
@@ -155,12 +155,12 @@ void remote_refresh(struct remote *r, struct remote_ticket *t)
         remote_ticket_turn(r, t, REMOTE_CLAIMED);
     }
     t->handed = false;
-    ask(r, t);
+    acquire_ask(r, t);
 }
 
 void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquired *done, void *arg)
 {
     t->acquired = done;
     t->arg = arg;
-    ask(r, t);
+    acquire_ask(r, t);
 }

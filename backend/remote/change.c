@@ -14,12 +14,12 @@ void remote_release(struct backend *b, struct backend_ticket *ticket, backend_do
 /* --- convert, set --- */
 
 /* Its end is still to be told. */
-static bool has_ended(const struct remote_ticket *t)
+static bool change_has_ended(const struct remote_ticket *t)
 {
     return t->head.deadline <= clock_now();
 }
 
-static void note_change(struct remote_op *op, const struct backend_change *c)
+static void change_note_change(struct remote_op *op, const struct backend_change *c)
 {
     op->change.set = c->set;
     op->change.meta = c->meta ? g_bytes_ref(c->meta) : NULL;
@@ -38,14 +38,14 @@ static void change(struct remote_ticket *t, const struct backend_change *c)
     }
 }
 
-static void send_convert(struct remote_op *op, struct remote_ticket *t, const struct backend_claim *claim,
-                         int64_t timeout)
+static void change_send_convert(struct remote_op *op, struct remote_ticket *t, const struct backend_claim *claim,
+                                int64_t timeout)
 {
     struct backend_change c = {.set =
                                    (claim->meta ? BACKEND_SET_META : 0u) | (claim->content ? BACKEND_SET_CONTENT : 0u),
                                .meta = claim->meta,
                                .content = claim->content};
-    note_change(op, &c);
+    change_note_change(op, &c);
     op->claim = *claim;
     op->claim.meta = op->claim.content = NULL;
     op->claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
@@ -56,7 +56,7 @@ static void send_convert(struct remote_op *op, struct remote_ticket *t, const st
 /* Its user was told that nothing has changed, so the store must not think that
  * it is shared, say, while it is taken for exclusive here.  The parts that a lock owner
  * holds cannot be told again in one. */
-static void convert_back(struct remote *r, struct remote_ticket *t)
+static void change_convert_back(struct remote *r, struct remote_ticket *t)
 {
     int64_t left = t->head.deadline == CLOCK_NEVER ? REMOTE_RELEASE_MAX : t->head.deadline - clock_now();
     struct backend_claim claim = {
@@ -81,7 +81,7 @@ static void convert_back(struct remote *r, struct remote_ticket *t)
     }
     struct remote_op *op = remote_op_done(r, t, NULL, NULL);
     op->back = true;
-    send_convert(op, t, &claim, left);
+    change_send_convert(op, t, &claim, left);
 }
 
 void remote_converted(struct remote_op *op, enum backend_result result, bool unknown, clock_ms sent)
@@ -92,7 +92,7 @@ void remote_converted(struct remote_op *op, enum backend_result result, bool unk
         t->converting--;
     }
     if (t && unknown) {
-        convert_back(r, t);
+        change_convert_back(r, t);
     } else if (t && result != BACKEND_OK && op->back) {
         remote_end(r, t, BACKEND_LOST, true);
     } else if (t && result == BACKEND_STALE) {
@@ -126,14 +126,14 @@ void remote_convert(struct backend *b, struct backend_ticket *ticket, const stru
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
     bool by_lock_owner = claim->kind == BACKEND_FCNTL && claim->lock_owner;
-    if (has_ended(t) || (by_lock_owner && claim->start > claim->end)) {
-        done(arg, has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
+    if (change_has_ended(t) || (by_lock_owner && claim->start > claim->end)) {
+        done(arg, change_has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
         return;
     }
-    send_convert(remote_op_done(r, t, done, arg), t, claim, 0);
+    change_send_convert(remote_op_done(r, t, done, arg), t, claim, 0);
 }
 
-static void send_set(struct remote_op *op, struct remote_ticket *t)
+static void change_send_set(struct remote_op *op, struct remote_ticket *t)
 {
     g_free(op->name);
     op->name = g_strdup(t->place->name);
@@ -143,8 +143,8 @@ static void send_set(struct remote_op *op, struct remote_ticket *t)
 void remote_was_set(struct remote_op *op, enum backend_result result)
 {
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
-    if (t && result == BACKEND_STALE && remote_ticket_has_moved(t, op->name) && !has_ended(t)) {
-        send_set(op, t);
+    if (t && result == BACKEND_STALE && remote_ticket_has_moved(t, op->name) && !change_has_ended(t)) {
+        change_send_set(op, t);
         return;
     }
     if (t && result == BACKEND_OK) {
@@ -160,13 +160,13 @@ void remote_set(struct backend *b, struct backend_ticket *ticket, const struct b
 {
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
-    if (has_ended(t)) {
+    if (change_has_ended(t)) {
         done(arg, BACKEND_STALE);
         return;
     }
     struct remote_op *op = remote_op_done(r, t, done, arg);
-    note_change(op, c);
-    send_set(op, t);
+    change_note_change(op, c);
+    change_send_set(op, t);
 }
 
 /* --- renewing --- */
@@ -194,7 +194,7 @@ void remote_renew(struct backend *b, const struct backend_renewal *renewals, siz
 
 /* --- rename --- */
 
-static void end_as_lost(struct remote *r, const char *token)
+static void change_end_as_lost(struct remote *r, const char *token)
 {
     struct remote_ticket *t = token ? remote_ticket_find(r, token) : NULL;
     if (t) {
@@ -226,8 +226,8 @@ void remote_renamed(struct remote_op *op, enum backend_result result, bool unkno
         remote_end(r, replaced, BACKEND_RELEASED, false);
     }
     if (unknown) {
-        end_as_lost(r, op->token);
-        end_as_lost(r, op->replaced);
+        change_end_as_lost(r, op->token);
+        change_end_as_lost(r, op->replaced);
     }
     remote_op_finish(op, result);
 }
@@ -238,7 +238,7 @@ void remote_rename(struct backend *b, struct backend_ticket *ticket, const char 
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
     struct remote_ticket *over = (struct remote_ticket *)replaced;
-    if (has_ended(t)) {
+    if (change_has_ended(t)) {
         done(arg, BACKEND_STALE);
         return;
     }

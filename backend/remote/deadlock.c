@@ -3,19 +3,19 @@
 
 #define SEARCH_MAX 100000 /* tickets that a search looks at */
 
-static bool excludes(uint64_t start, uint64_t end, enum backend_mode mode, const struct remote_ticket *t)
+static bool deadlock_excludes(uint64_t start, uint64_t end, enum backend_mode mode, const struct remote_ticket *t)
 {
     return start <= t->end && t->start <= end && (mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE);
 }
 
-static bool holds_against(const struct remote_ticket *holder, const struct remote_ticket *t)
+static bool deadlock_holds_against(const struct remote_ticket *holder, const struct remote_ticket *t)
 {
     if (holder->state != REMOTE_HELD || !holder->segments) {
         return false;
     }
     for (guint i = 0; i < holder->segments->len; i++) {
         const struct remote_segment *s = &g_array_index(holder->segments, struct remote_segment, i);
-        if (excludes(s->start, s->end, s->mode, t)) {
+        if (deadlock_excludes(s->start, s->end, s->mode, t)) {
             return true;
         }
     }
@@ -24,20 +24,20 @@ static bool holds_against(const struct remote_ticket *holder, const struct remot
 
 /* Whether `t` has to wait for `other`: it holds, or stands before it and does not
  * itself wait for what t's lock owner holds. */
-static bool blocks(const struct remote_ticket *other, const struct remote_ticket *t)
+static bool deadlock_blocks(const struct remote_ticket *other, const struct remote_ticket *t)
 {
     const struct remote_ticket *k;
     if (!other->lock_owner || other->lock_owner == t->lock_owner) {
         return false;
     }
     if (other->state != REMOTE_WAITING) {
-        return holds_against(other, t);
+        return deadlock_holds_against(other, t);
     }
-    if (other->head.fence > t->head.fence || !excludes(other->start, other->end, other->head.mode, t)) {
+    if (other->head.fence > t->head.fence || !deadlock_excludes(other->start, other->end, other->head.mode, t)) {
         return false;
     }
     LIST_FOREACH(k, &t->place->tickets, link) {
-        if (k->lock_owner == t->lock_owner && holds_against(k, other)) {
+        if (k->lock_owner == t->lock_owner && deadlock_holds_against(k, other)) {
             return false;
         }
     }
@@ -51,14 +51,14 @@ struct search {
     GHashTable *waiting; /* lock owner -> GPtrArray of its tickets that wait; NULL until it is needed */
 };
 
-static void follow(struct search *s, struct remote_ticket *t)
+static void deadlock_follow(struct search *s, struct remote_ticket *t)
 {
     if (g_hash_table_add(s->tickets, t)) {
         g_ptr_array_add(s->open, t);
     }
 }
 
-static GHashTable *index_waiting(struct remote *r)
+static GHashTable *deadlock_index_waiting(struct remote *r)
 {
     GHashTable *waiting = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)g_ptr_array_unref);
     GHashTableIter tickets;
@@ -79,24 +79,24 @@ static GHashTable *index_waiting(struct remote *r)
 }
 
 /* What a lock owner holds it may keep for as long as anything for which it waits. */
-static void follow_lock_owner(struct remote *r, struct search *s, struct remote_ticket *holder)
+static void deadlock_follow_lock_owner(struct remote *r, struct search *s, struct remote_ticket *holder)
 {
     if (!g_hash_table_add(s->lock_owners, &holder->lock_owner)) {
         return;
     }
     if (!s->waiting) {
-        s->waiting = index_waiting(r);
+        s->waiting = deadlock_index_waiting(r);
     }
     GPtrArray *of_owner = g_hash_table_lookup(s->waiting, &holder->lock_owner);
     for (guint i = 0; of_owner && i < of_owner->len; i++) {
-        follow(s, of_owner->pdata[i]);
+        deadlock_follow(s, of_owner->pdata[i]);
     }
 }
 
 /* Whether `t` waits, in the end, for what its lock owner holds: who holds goes on only
  * when what it waits for elsewhere does, who waits when it holds.  Breadth first,
  * and no longer than users may make it: a cycle behind more is not found. */
-static bool reaches_itself(struct remote *r, struct remote_ticket *t)
+static bool deadlock_reaches_itself(struct remote *r, struct remote_ticket *t)
 {
     struct search s = {
         .open = g_ptr_array_new(),
@@ -105,14 +105,14 @@ static bool reaches_itself(struct remote *r, struct remote_ticket *t)
     };
     unsigned budget = SEARCH_MAX;
     bool found = false;
-    follow(&s, t);
+    deadlock_follow(&s, t);
     for (guint i = 0; i < s.open->len && !found && budget > 0; i++) {
         struct remote_ticket *waiter = s.open->pdata[i], *other;
         LIST_FOREACH(other, &waiter->place->tickets, link) {
             if (--budget == 0) {
                 break;
             }
-            if (!blocks(other, waiter)) {
+            if (!deadlock_blocks(other, waiter)) {
                 continue;
             }
             found = other->state != REMOTE_WAITING && other->lock_owner == t->lock_owner;
@@ -120,9 +120,9 @@ static bool reaches_itself(struct remote *r, struct remote_ticket *t)
                 break;
             }
             if (other->state == REMOTE_WAITING) {
-                follow(&s, other);
+                deadlock_follow(&s, other);
             } else {
-                follow_lock_owner(r, &s, other);
+                deadlock_follow_lock_owner(r, &s, other);
             }
         }
     }
@@ -134,7 +134,7 @@ static bool reaches_itself(struct remote *r, struct remote_ticket *t)
 }
 
 /* Nobody waits for a lock owner that holds nothing. */
-static bool lock_owner_holds(struct remote *r, uint64_t lock_owner)
+static bool deadlock_lock_owner_holds(struct remote *r, uint64_t lock_owner)
 {
     GHashTableIter tickets;
     const struct remote_ticket *t;
@@ -149,5 +149,6 @@ static bool lock_owner_holds(struct remote *r, uint64_t lock_owner)
 
 bool remote_deadlocked(struct remote *r, struct remote_ticket *t)
 {
-    return t->lock_owner && r->waiting > 1 && lock_owner_holds(r, t->lock_owner) && reaches_itself(r, t);
+    return t->lock_owner && r->waiting > 1 && deadlock_lock_owner_holds(r, t->lock_owner) &&
+           deadlock_reaches_itself(r, t);
 }

@@ -7,7 +7,7 @@
 
 /* --- the connection --- */
 
-static int by_number(gconstpointer a, gconstpointer b)
+static int remote_by_number(gconstpointer a, gconstpointer b)
 {
     const struct remote_ticket *x = *(struct remote_ticket *const *)a, *y = *(struct remote_ticket *const *)b;
     return x->head.fence < y->head.fence ? -1 : x->head.fence > y->head.fence;
@@ -24,7 +24,7 @@ void remote_up(struct remote *r)
             g_ptr_array_add(tickets, t);
         }
     }
-    g_ptr_array_sort(tickets, by_number);
+    g_ptr_array_sort(tickets, remote_by_number);
     for (guint i = 0; i < tickets->len; i++) {
         t = tickets->pdata[i];
         t->place->watched = false;
@@ -61,7 +61,7 @@ void remote_changed(struct remote *r, struct remote_place *place)
 
 /* --- time --- */
 
-static void see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
+static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
 {
     if (t->head.deadline <= now) {
         bool lost = t->renewing || !r->store->is_up(r);
@@ -85,7 +85,7 @@ static void see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
     }
 }
 
-static void tick(struct remote *r)
+static void remote_tick(struct remote *r)
 {
     r->armed = CLOCK_NEVER;
     for (unsigned i = 0; i < 64; i++) {
@@ -94,25 +94,25 @@ static void tick(struct remote *r)
         if (!t || t->next > now) {
             break;
         }
-        see_to(r, t, now);
+        remote_see_to(r, t, now);
     }
     remote_ticket_set_alarm(r);
 }
 
-static void on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
+static void remote_on_alarm(struct ev_loop *loop, ev_io *alarm, int revents)
 {
     uint64_t times;
     (void)loop, (void)revents;
     if (read(alarm->fd, &times, sizeof times) < 0) {
         return; /* it was set anew meanwhile */
     }
-    tick(alarm->data);
+    remote_tick(alarm->data);
 }
 
 /* --- beginning and end --- */
 
 /* The order of the agenda. */
-static int compare_next(const void *a, const void *b)
+static int remote_compare_next(const void *a, const void *b)
 {
     const struct remote_ticket *x = a, *y = b;
     if (x->next != y->next) {
@@ -127,14 +127,14 @@ int remote_init(struct remote *r, const struct remote_store *store, uint32_t see
     if (alarm < 0) {
         return -errno;
     }
-    ev_io_init(&r->alarm, on_alarm, alarm, EV_READ);
+    ev_io_init(&r->alarm, remote_on_alarm, alarm, EV_READ);
     r->alarm.data = r;
     r->armed = CLOCK_NEVER;
     r->store = store;
     r->tickets = g_hash_table_new(g_str_hash, g_str_equal);
     r->places = g_hash_table_new(g_str_hash, g_str_equal);
     r->queues = g_hash_table_new(g_str_hash, g_str_equal);
-    skiplist_init(&r->agenda, compare_next, seed);
+    skiplist_init(&r->agenda, remote_compare_next, seed);
     LIST_INIT(&r->ops);
     return 0;
 }

@@ -26,7 +26,7 @@ clock_ms remote_deadline(clock_ms sent, int64_t ttl)
     return sent + ttl - (ttl / 100 + 2);
 }
 
-static void make_token(char *token)
+static void ticket_make_token(char *token)
 {
     unsigned char random[(REMOTE_TOKEN_SIZE - 1) / 2];
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
@@ -36,7 +36,7 @@ static void make_token(char *token)
     }
 }
 
-static struct remote_place *place_of(struct remote *r, const char *name, bool sequence)
+static struct remote_place *ticket_place_of(struct remote *r, const char *name, bool sequence)
 {
     GHashTable *table = sequence ? r->queues : r->places;
     struct remote_place *place = g_hash_table_lookup(table, name);
@@ -50,14 +50,14 @@ static struct remote_place *place_of(struct remote *r, const char *name, bool se
     return place;
 }
 
-static void join(struct remote *r, struct remote_ticket *t, const char *name, bool sequence)
+static void ticket_join(struct remote *r, struct remote_ticket *t, const char *name, bool sequence)
 {
-    t->place = place_of(r, name, sequence);
+    t->place = ticket_place_of(r, name, sequence);
     t->place->held += t->state == REMOTE_HELD;
     LIST_INSERT_HEAD(&t->place->tickets, t, link);
 }
 
-static void leave(struct remote *r, struct remote_ticket *t)
+static void ticket_leave(struct remote *r, struct remote_ticket *t)
 {
     struct remote_place *place = t->place;
     LIST_REMOVE(t, link);
@@ -70,7 +70,7 @@ static void leave(struct remote *r, struct remote_ticket *t)
 }
 
 /* While one waits, a message may come at any time. */
-static void count_waiting(struct remote *r, enum remote_state from, enum remote_state to)
+static void ticket_count_waiting(struct remote *r, enum remote_state from, enum remote_state to)
 {
     bool waited = from == REMOTE_WAITING || from == REMOTE_CLAIMED,
          waits = to == REMOTE_WAITING || to == REMOTE_CLAIMED;
@@ -123,7 +123,7 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
 {
     struct remote_ticket *t = g_new0(struct remote_ticket, 1);
     const char *leaf;
-    make_token(t->token);
+    ticket_make_token(t->token);
     t->head = (struct backend_ticket){
         .user = claim->user,
         .kind = (uint8_t)claim->kind,
@@ -145,10 +145,10 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     if (claim->sequence) {
         char *directory = remote_parent(name, &leaf);
         t->name = g_strdup(name);
-        join(r, t, directory, true);
+        ticket_join(r, t, directory, true);
         g_free(directory);
     } else {
-        join(r, t, name, false);
+        ticket_join(r, t, name, false);
     }
     g_hash_table_insert(r->tickets, t->token, t);
     skiplist_insert(&r->agenda, t);
@@ -161,10 +161,10 @@ void remote_ticket_free(struct remote *r, struct remote_ticket *t)
         r->store->forget(r, t->request);
         remote_op_free(t->asked);
     }
-    count_waiting(r, t->state, REMOTE_HELD);
+    ticket_count_waiting(r, t->state, REMOTE_HELD);
     skiplist_remove(&r->agenda, t);
     g_hash_table_remove(r->tickets, t->token);
-    leave(r, t);
+    ticket_leave(r, t);
     g_clear_pointer(&t->meta, g_bytes_unref);
     g_clear_pointer(&t->content, g_bytes_unref);
     g_clear_pointer(&t->segments, g_array_unref);
@@ -186,15 +186,15 @@ struct remote_ticket *remote_ticket_find(struct remote *r, const char *token)
 void remote_ticket_turn(struct remote *r, struct remote_ticket *t, enum remote_state state)
 {
     t->place->held = t->place->held + (state == REMOTE_HELD) - (t->state == REMOTE_HELD);
-    count_waiting(r, t->state, state);
+    ticket_count_waiting(r, t->state, state);
     t->state = state;
     t->head.held = state == REMOTE_HELD;
 }
 
 void remote_ticket_rename(struct remote *r, struct remote_ticket *t, const char *name)
 {
-    leave(r, t);
-    join(r, t, name, false);
+    ticket_leave(r, t);
+    ticket_join(r, t, name, false);
 }
 
 bool remote_ticket_has_moved(const struct remote_ticket *t, const char *name)

@@ -57,7 +57,7 @@ static const char help_end[] = "\n"
                                "what each system call means is in leasefs(7).\n";
 
 /* Descriptors 0 to 2 must be taken, or the mount would get one of them. */
-static void open_standard_descriptors(void)
+static void main_open_standard_descriptors(void)
 {
     int fd;
     do {
@@ -69,7 +69,7 @@ static void open_standard_descriptors(void)
 }
 
 /* Each process that holds a lease costs a descriptor. */
-static void raise_descriptor_limit(void)
+static void main_raise_descriptor_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -79,7 +79,7 @@ static void raise_descriptor_limit(void)
 }
 
 /* In the parent: the exit status, once the child has told, or ended. */
-static int await_child(pid_t child, int fd)
+static int main_await_child(pid_t child, int fd)
 {
     char byte;
     ssize_t got;
@@ -107,7 +107,7 @@ struct audience {
     ev_timer watchdog;
 };
 
-static void tell_alive(struct ev_loop *loop, ev_timer *timer, int events)
+static void main_tell_alive(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct audience *audience = timer->data;
     (void)loop;
@@ -115,25 +115,25 @@ static void tell_alive(struct ev_loop *loop, ev_timer *timer, int events)
     sdnotify_alive(audience->manager);
 }
 
-static void start_watchdog(struct audience *audience)
+static void main_start_watchdog(struct audience *audience)
 {
     double interval = audience->manager >= 0 ? sdnotify_watchdog() : 0;
     if (interval > 0) {
-        ev_timer_init(&audience->watchdog, tell_alive, interval, interval);
+        ev_timer_init(&audience->watchdog, main_tell_alive, interval, interval);
         audience->watchdog.data = audience;
         ev_timer_start(audience->loop, &audience->watchdog);
     }
 }
 
 /* session_run's `ready`: the caller has waited long enough. */
-static void detach(void *arg)
+static void main_detach(void *arg)
 {
     struct audience *audience = arg;
     int *waiting = &audience->waiting;
     if (*waiting == NOBODY_WAITS) {
         const struct options *options = audience->options;
         sdnotify_ready(audience->manager, "%s mounted on %s", options->backend, options->mountpoint);
-        start_watchdog(audience);
+        main_start_watchdog(audience);
         return;
     }
     setsid();
@@ -154,7 +154,7 @@ static void detach(void *arg)
     *waiting = NOBODY_WAITS;
 }
 
-static int open_local(const struct options *options, struct backend **ret, char *error, size_t error_size)
+static int main_open_local(const struct options *options, struct backend **ret, char *error, size_t error_size)
 {
     const struct local_options store = {
         .directory = options->directory,
@@ -165,8 +165,8 @@ static int open_local(const struct options *options, struct backend **ret, char 
 }
 
 /* Looks at the server first, unless it may be away. */
-static int open_server(const struct redis_options *server, bool background, struct backend **ret, char *error,
-                       size_t error_size)
+static int main_open_server(const struct redis_options *server, bool background, struct backend **ret, char *error,
+                            size_t error_size)
 {
     GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
     int result = background ? 0 : redis_check_server(server, warnings, error, error_size);
@@ -181,7 +181,7 @@ static int open_server(const struct redis_options *server, bool background, stru
 
 /* What tells this mount from all others, and is the same when it starts again: a
  * process that holds a lease must be found by its pid. */
-static char *mount_identity(const struct options *options)
+static char *main_mount_identity(const struct options *options)
 {
     char *boot = NULL, *pids = g_file_read_link("/proc/self/ns/pid", NULL);
     g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL);
@@ -194,8 +194,8 @@ static char *mount_identity(const struct options *options)
 
 /* Which servers are used is known here only, so what the sandbox leaves open to
  * them is noted here. */
-static int open_redis(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
-                      char *error, size_t error_size)
+static int main_open_redis(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                           char *error, size_t error_size)
 {
     const struct options_redis *given = &options->redis;
     /* a connection that went silent must be given up, and made again, while leases can still be renewed */
@@ -221,9 +221,9 @@ static int open_redis(const struct options *options, struct backend **ret, struc
     if (result == 0) {
         server.conn.user = user;
         server.conn.password = password;
-        char *identity = mount_identity(options);
+        char *identity = main_mount_identity(options);
         server.identity = identity;
-        result = open_server(&server, given->background, ret, error, error_size);
+        result = main_open_server(&server, given->background, ret, error, error_size);
         g_free(identity);
         ret_policy->servers = server.conn.uri.path ? SANDBOX_UNIX_SERVERS : SANDBOX_NETWORK_SERVERS;
         ret_policy->ports[ret_policy->port_count++] = server.conn.uri.port;
@@ -237,15 +237,15 @@ static int open_redis(const struct options *options, struct backend **ret, struc
     return result;
 }
 
-static int open_backend(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
-                        char *error, size_t error_size)
+static int main_open_backend(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                             char *error, size_t error_size)
 {
     *ret_policy = (struct sandbox_policy){.directory = options->directory};
-    return options->kind == OPTIONS_REDIS ? open_redis(options, ret, ret_policy, error, error_size)
-                                          : open_local(options, ret, error, error_size);
+    return options->kind == OPTIONS_REDIS ? main_open_redis(options, ret, ret_policy, error, error_size)
+                                          : main_open_local(options, ret, error, error_size);
 }
 
-static int serve_confined(const struct options *options, int waiting, struct unmounter *unmounter)
+static int main_serve_confined(const struct options *options, int waiting, struct unmounter *unmounter)
 {
     char error[1024] = "";
     struct backend *backend = NULL;
@@ -257,9 +257,9 @@ static int serve_confined(const struct options *options, int waiting, struct unm
     } else {
         log_connect_syslog("leasefs");
     }
-    int result = open_backend(options, &backend, &sandbox.policy, error, sizeof error);
+    int result = main_open_backend(options, &backend, &sandbox.policy, error, sizeof error);
     if (result == 0) {
-        result = session_run(options, backend, loop, &sandbox, detach, &audience, error, sizeof error);
+        result = session_run(options, backend, loop, &sandbox, main_detach, &audience, error, sizeof error);
         sdnotify_stopping(audience.manager);
         ev_timer_stop(loop, &audience.watchdog);
     }
@@ -276,7 +276,7 @@ static int serve_confined(const struct options *options, int waiting, struct unm
 }
 
 /* The process that will unmount is made before there is a store to share. */
-static int serve(const struct options *options, int waiting)
+static int main_serve(const struct options *options, int waiting)
 {
     struct unmounter *unmounter = NULL;
     int result = unmounter_start(options->mountpoint, &unmounter);
@@ -284,10 +284,10 @@ static int serve(const struct options *options, int waiting)
         log_error("cannot start the process that unmounts: %s", g_strerror(-result));
         return EXIT_FAILURE;
     }
-    return serve_confined(options, waiting, unmounter);
+    return main_serve_confined(options, waiting, unmounter);
 }
 
-static int serve_in_background(const struct options *options)
+static int main_serve_in_background(const struct options *options)
 {
     int ends[2];
     closefrom(STDERR_FILENO + 1); /* the caller's: a daemon would keep its locks and pipes */
@@ -302,14 +302,14 @@ static int serve_in_background(const struct options *options)
     }
     if (child > 0) {
         close(ends[1]);
-        return await_child(child, ends[0]);
+        return main_await_child(child, ends[0]);
     }
     close(ends[0]);
-    return serve(options, ends[1]);
+    return main_serve(options, ends[1]);
 }
 
 /* FUSE's own remount does not reach the daemon, but the attribute does. */
-static int remount(const struct options *options)
+static int main_remount(const struct options *options)
 {
     char error[1024] = "";
     if (mountpoint_set_ttl(options->mountpoint, options->ttl, error, sizeof error) < 0) {
@@ -319,7 +319,7 @@ static int remount(const struct options *options)
     return EXIT_SUCCESS;
 }
 
-static int act(const struct options *options)
+static int main_act(const struct options *options)
 {
     if (options->show_help) {
         g_autofree char *words = options_help();
@@ -337,11 +337,11 @@ static int act(const struct options *options)
         return EXIT_FAILURE;
     }
     if (options->foreground) {
-        return serve(options, NOBODY_WAITS);
+        return main_serve(options, NOBODY_WAITS);
     }
     int status = EXIT_SUCCESS;
     if (!options->fake) {
-        status = options->remount ? remount(options) : serve_in_background(options);
+        status = options->remount ? main_remount(options) : main_serve_in_background(options);
     }
     if (status == EXIT_SUCCESS && options->verbose) {
         printf("leasefs: %s mounted on %s\n", options->backend, options->mountpoint); /* as mount(8) says it */
@@ -354,16 +354,16 @@ int main(int argc, char **argv)
     char error[1024] = "";
     struct options options;
     int status = EXIT_SUCCESS;
-    open_standard_descriptors();
+    main_open_standard_descriptors();
     log_to_stderr();
     signal(SIGPIPE, SIG_IGN);
-    raise_descriptor_limit();
+    main_raise_descriptor_limit();
     if (options_parse(&options, argc, argv, error, sizeof error) < 0) {
         log_error("%s", error);
         status = EXIT_FAILURE;
     } else {
         log_set_level(options.log);
-        status = act(&options);
+        status = main_act(&options);
     }
     options_clear(&options);
     log_flush();

@@ -17,7 +17,7 @@
 #define MODE_UNSET ((mode_t)-1)
 
 /* A comma that follows a backslash belongs to the word, as libfuse reads it. */
-static int parse_list(struct options_parse *p, const char *list)
+static int options_parse_list(struct options_parse *p, const char *list)
 {
     int result = 0;
     GString *word = g_string_new(NULL);
@@ -44,7 +44,7 @@ static int parse_list(struct options_parse *p, const char *list)
 /* The name of a mount point as one component, as systemd-escape --path writes
  * it: '/' becomes '-', and what is neither a letter, a digit, ':', '_' nor '.'
  * (at the beginning, '.' too) \xNN.  So two mounts have two stores. */
-static char *escape_path(const char *path)
+static char *options_escape_path(const char *path)
 {
     GString *text = g_string_new(NULL);
     for (const char *at = path + 1; *at; at++) {
@@ -63,7 +63,7 @@ static char *escape_path(const char *path)
 }
 
 /* Where this user's programs keep what they must not lose, as in file-hierarchy(7). */
-static char *state_home(void)
+static char *options_state_home(void)
 {
     const char *home = g_get_home_dir();
     const char *state = g_getenv("XDG_STATE_HOME");
@@ -81,14 +81,14 @@ static char *state_home(void)
 }
 
 /* What the store is.  Of redis:// only that it is meant: redis/conn/uri.h reads it. */
-static int find_store(struct options_parse *p)
+static int options_find_store(struct options_parse *p)
 {
     struct options *o = p->options;
     if (strcmp(o->backend, "memory") == 0) {
         return 0;
     }
     if (strcmp(o->backend, "local") == 0) {
-        char *home = state_home(), *name = escape_path(o->mountpoint);
+        char *home = options_state_home(), *name = options_escape_path(o->mountpoint);
         o->directory = g_build_filename(home, "leasefs", name, NULL);
         g_free(home);
         g_free(name);
@@ -109,7 +109,7 @@ static int find_store(struct options_parse *p)
     return options_fail(p, "unknown backend '%s': use memory, local, local:DIR or redis://HOST", o->backend);
 }
 
-static int refuse_of_others(struct options_parse *p)
+static int options_refuse_of_others(struct options_parse *p)
 {
     bool redis = p->options->kind == OPTIONS_REDIS;
     const char *word = redis ? p->only_local : p->only_redis;
@@ -121,7 +121,7 @@ static int refuse_of_others(struct options_parse *p)
 
 /* The absolute path of that directory, without asking a file system that is mounted
  * there, so that one without its daemon has a path too. */
-static int find_mountpoint(struct options_parse *p, const char *given)
+static int options_find_mountpoint(struct options_parse *p, const char *given)
 {
     int fd = open(given, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
@@ -136,7 +136,7 @@ static int find_mountpoint(struct options_parse *p, const char *given)
 }
 
 /* What every mount has, whatever was asked for. */
-static int complete(struct options_parse *p)
+static int options_complete(struct options_parse *p)
 {
     struct options *o = p->options;
     char *name = NULL;
@@ -164,7 +164,7 @@ static int complete(struct options_parse *p)
 }
 
 /* One option of the command line, as getopt_long(3) told it. */
-static int parse_flag(struct options_parse *p, int flag, char *const *argv)
+static int options_parse_flag(struct options_parse *p, int flag, char *const *argv)
 {
     struct options *o = p->options;
     switch (flag) {
@@ -204,7 +204,7 @@ static int parse_flag(struct options_parse *p, int flag, char *const *argv)
 }
 
 /* All flags come before any -o list is read, so that -s may stand after it. */
-static int parse_flags(struct options_parse *p, int argc, char **argv)
+static int options_parse_flags(struct options_parse *p, int argc, char **argv)
 {
     static const struct option long_options[] = {
         {"help", no_argument, NULL, 'h'}, {"version", no_argument, NULL, 'V'}, {NULL, 0, NULL, 0}};
@@ -217,11 +217,11 @@ static int parse_flags(struct options_parse *p, int argc, char **argv)
         if (flag == 'o') {
             g_ptr_array_add(lists, optarg);
         } else {
-            result = parse_flag(p, flag, argv);
+            result = options_parse_flag(p, flag, argv);
         }
     }
     for (guint i = 0; result == 0 && i < lists->len; i++) {
-        result = parse_list(p, g_ptr_array_index(lists, i));
+        result = options_parse_list(p, g_ptr_array_index(lists, i));
     }
     return result;
 }
@@ -244,7 +244,7 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     }
     g_autofree char *program = g_path_get_basename(argc > 0 ? argv[0] : "leasefs");
     p.is_helper = g_str_has_prefix(program, "mount.");
-    int result = parse_flags(&p, argc, argv);
+    int result = options_parse_flags(&p, argc, argv);
     if (result < 0 || options->show_help || options->show_version) {
         return result;
     }
@@ -259,14 +259,14 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
                             "remount changes ttl= and nothing else: say remount,ttl=TIME, or unmount and mount anew");
     }
     options->backend = g_strdup(argv[optind]);
-    result = find_mountpoint(&p, argv[optind + 1]);
+    result = options_find_mountpoint(&p, argv[optind + 1]);
     if (result == 0) {
-        result = find_store(&p);
+        result = options_find_store(&p);
     }
     if (result == 0) {
-        result = refuse_of_others(&p);
+        result = options_refuse_of_others(&p);
     }
-    return result == 0 ? complete(&p) : result;
+    return result == 0 ? options_complete(&p) : result;
 }
 
 void options_clear(struct options *options)

@@ -179,7 +179,7 @@ int options_duration_within(const char *text, size_t length, int64_t min, int64_
 /* --- values ------------------------------------------------------------------ */
 
 /* Digits of the base and nothing else, at most `max`. */
-static bool take_number(const char *text, int base, int64_t max, uint32_t *ret_number)
+static bool word_take_number(const char *text, int base, int64_t max, uint32_t *ret_number)
 {
     char *end;
     if (!g_ascii_isdigit(text[0])) {
@@ -194,7 +194,7 @@ static bool take_number(const char *text, int base, int64_t max, uint32_t *ret_n
     return true;
 }
 
-static bool take_count(const char *text, uint64_t *ret_count)
+static bool word_take_count(const char *text, uint64_t *ret_count)
 {
     static const char units[] = "KMG";
     char *end;
@@ -208,7 +208,7 @@ static bool take_count(const char *text, uint64_t *ret_count)
     return true;
 }
 
-static bool take_choice(const struct option_word *known, const char *value, bool *ret_second)
+static bool word_take_choice(const struct option_word *known, const char *value, bool *ret_second)
 {
     const char *second = strchr(known->argument, '|') + 1;
     size_t length = (size_t)(second - known->argument) - 1;
@@ -221,7 +221,7 @@ static bool take_choice(const struct option_word *known, const char *value, bool
 }
 
 /* A backslash stands before a comma and before itself. */
-static char *unescape(const char *value)
+static char *word_unescape(const char *value)
 {
     GString *text = g_string_new(NULL);
     for (; *value; value++) {
@@ -233,56 +233,56 @@ static char *unescape(const char *value)
     return g_string_free(text, FALSE);
 }
 
-static void take_text(char **field, char *text)
+static void word_take_text(char **field, char *text)
 {
     g_free(*field);
     *field = text;
 }
 
-static bool take_key(const char *value, char **field)
+static bool word_take_key(const char *value, char **field)
 {
     const char *name = strstr(value, "{n}");
     if (!name || strstr(name + 1, "{n}")) {
         return false;
     }
-    take_text(field, unescape(value));
+    word_take_text(field, word_unescape(value));
     return true;
 }
 
-static bool take_path(const char *value, char **field)
+static bool word_take_path(const char *value, char **field)
 {
-    g_autofree char *path = unescape(value);
+    g_autofree char *path = word_unescape(value);
     if (!*path) {
         return false;
     }
-    take_text(field, g_canonicalize_filename(path, NULL));
+    word_take_text(field, g_canonicalize_filename(path, NULL));
     return true;
 }
 
 /* Sets its field; false if the value is not one that it takes. */
-static bool take_value(struct options *o, const struct option_word *known, const char *value)
+static bool word_take_value(struct options *o, const struct option_word *known, const char *value)
 {
     void *field = (char *)o + known->offset;
     switch (known->kind) {
     case OPTION_TIME:
         return options_duration_within(value, strlen(value), known->min, known->max, field) == 0;
     case OPTION_OCTAL:
-        return take_number(value, 8, known->max, field);
+        return word_take_number(value, 8, known->max, field);
     case OPTION_ID:
-        return take_number(value, 10, known->max, field);
+        return word_take_number(value, 10, known->max, field);
     case OPTION_COUNT:
-        return take_count(value, field);
+        return word_take_count(value, field);
     case OPTION_CHOICE:
-        return take_choice(known, value, field);
+        return word_take_choice(known, value, field);
     case OPTION_LEVEL:
         return log_parse_level(value, field);
     case OPTION_TEXT:
-        take_text(field, unescape(value));
+        word_take_text(field, word_unescape(value));
         return true;
     case OPTION_KEY:
-        return take_key(value, field);
+        return word_take_key(value, field);
     default:
-        return take_path(value, field);
+        return word_take_path(value, field);
     }
 }
 
@@ -297,7 +297,7 @@ int options_add_fuse(struct options_parse *p, const char *word)
     return 0;
 }
 
-static int take_word(struct options_parse *p, const struct option_word *known, const char *word, const char *value)
+static int word_take_word(struct options_parse *p, const struct option_word *known, const char *word, const char *value)
 {
     bool *field = known->offset ? (bool *)((char *)p->options + known->offset) : NULL;
     switch (known->kind) {
@@ -316,14 +316,14 @@ static int take_word(struct options_parse *p, const struct option_word *known, c
     case OPTION_REFUSED:
         return options_fail(p, "%s: %s", word, known->takes);
     default:
-        return take_value(p->options, known, value)
+        return word_take_value(p->options, known, value)
                    ? 0
                    : options_fail(p, "%s: %s takes %s", word, known->name, known->takes);
     }
 }
 
 /* Which backend it is for, is known only after the last word. */
-static void note_scope(struct options_parse *p, const struct option_word *known)
+static void word_note_scope(struct options_parse *p, const struct option_word *known)
 {
     if (known->scope == FOR_REDIS && !p->only_redis) {
         p->only_redis = known->name;
@@ -339,8 +339,8 @@ int options_word(struct options_parse *p, const char *word)
         size_t length = strlen(known->name);
         bool is_beginning = strchr("=-", known->name[length - 1]) != NULL;
         if (is_beginning ? strncmp(word, known->name, length) == 0 : strcmp(word, known->name) == 0) {
-            note_scope(p, known);
-            return take_word(p, known, word, word + length);
+            word_note_scope(p, known);
+            return word_take_word(p, known, word, word + length);
         }
     }
     return p->sloppy ? 0 : options_fail(p, "unknown option '%s': see OPTIONS in leasefs(8)", word);
@@ -352,7 +352,7 @@ int options_word(struct options_parse *p, const char *word)
 #define HELP_WIDTH 80
 
 /* The names of a kind that have no line of their own, in one paragraph. */
-static void list_names(GString *text, const char *title, enum option_kind kind)
+static void word_list_names(GString *text, const char *title, enum option_kind kind)
 {
     const char *separator = " ";
     g_string_append(text, title);
@@ -384,7 +384,7 @@ char *options_help(void)
                                    known->scope == FOR_REDIS && !strstr(known->help, "Redis") ? "; Redis only" : "");
         }
     }
-    list_names(text, "  of mount(8):", OPTION_PASS);
-    list_names(text, "  without effect here:", OPTION_DROP);
+    word_list_names(text, "  of mount(8):", OPTION_PASS);
+    word_list_names(text, "  without effect here:", OPTION_DROP);
     return g_string_free(text, FALSE);
 }

@@ -9,7 +9,7 @@
  * ends both.  An attempt is made on each address of the host, then there is a
  * pause, then the host is looked up again.
  *
- * What is to be done is done in `on_work`, which is fed to the loop so that it
+ * What is to be done is done in `conn_on_work`, which is fed to the loop so that it
  * runs behind all other events of a turn: there requests are sent, timeouts found
  * and the one timer set.
  */
@@ -26,7 +26,7 @@
 /* --- failing --- */
 
 /* How long to wait after this many rounds that failed. */
-static int64_t pause_after(struct redis_conn *conn)
+static int64_t conn_pause_after(struct redis_conn *conn)
 {
     int64_t pause = REDIS_RETRY_MIN, most = conn->options.retry_max ? conn->options.retry_max : REDIS_RETRY_MAX;
     if (conn->attempts == 0) {
@@ -38,7 +38,7 @@ static int64_t pause_after(struct redis_conn *conn)
     return (int64_t)((double)MIN(pause, most) * g_rand_double_range(conn->random, 0.5, 1.5));
 }
 
-static void log_failure(struct redis_conn *conn, bool was_up)
+static void conn_log_failure(struct redis_conn *conn, bool was_up)
 {
     if (was_up) {
         log_warning("%s: connection lost: %s", conn->where, conn->error);
@@ -49,7 +49,7 @@ static void log_failure(struct redis_conn *conn, bool was_up)
 }
 
 /* When and where the next attempt is made.  False: on another address, at once. */
-static bool plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
+static bool conn_plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
 {
     if (was_up && now - conn->counts.since >= REDIS_STEADY) {
         conn->attempts = 0;
@@ -58,7 +58,7 @@ static bool plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
     if (!was_up && conn->addresses && ++conn->address < conn->addresses->len) {
         return false;
     }
-    conn->retry_at += pause_after(conn);
+    conn->retry_at += conn_pause_after(conn);
     conn->attempts++;
     if (conn->addresses) {
         g_array_unref(conn->addresses);
@@ -68,7 +68,7 @@ static bool plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now)
 }
 
 /* Gives up both connections, and tries again (later).  Safe in events of links. */
-static void __attribute__((format(printf, 2, 3))) fail(struct redis_conn *conn, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) conn_fail(struct redis_conn *conn, const char *format, ...)
 {
     bool was_up = conn->state == REDIS_CONN_UP;
     char text[sizeof(conn->error)];
@@ -80,8 +80,8 @@ static void __attribute__((format(printf, 2, 3))) fail(struct redis_conn *conn, 
     redis_link_close(&conn->pubsub.link);
     redis_link_close(&conn->command.link);
     redis_conn_request_lost(conn);
-    if (plan_attempt(conn, was_up, clock_now())) {
-        log_failure(conn, was_up);
+    if (conn_plan_attempt(conn, was_up, clock_now())) {
+        conn_log_failure(conn, was_up);
     }
     conn->state = REDIS_CONN_PAUSE;
     conn->counts.since = 0;
@@ -106,11 +106,11 @@ static void connect_peer(struct redis_peer *peer)
     g_byte_array_set_size(peer->steps, 0);
     peer->answered = 0;
     if (r < 0) {
-        fail(conn, "cannot connect: %s", g_strerror(-r));
+        conn_fail(conn, "cannot connect: %s", g_strerror(-r));
     }
 }
 
-static void on_resolved(void *arg, GArray *addresses, const char *error)
+static void conn_on_resolved(void *arg, GArray *addresses, const char *error)
 {
     struct redis_conn *conn = arg;
     conn->resolve = NULL;
@@ -118,7 +118,7 @@ static void on_resolved(void *arg, GArray *addresses, const char *error)
         if (addresses) {
             g_array_unref(addresses);
         }
-        fail(conn, "cannot find the host: %s", addresses ? "it has no address" : error);
+        conn_fail(conn, "cannot find the host: %s", addresses ? "it has no address" : error);
         return;
     }
     conn->addresses = addresses;
@@ -127,37 +127,37 @@ static void on_resolved(void *arg, GArray *addresses, const char *error)
     redis_conn_wake(conn);
 }
 
-static void resolve(struct redis_conn *conn)
+static void conn_resolve(struct redis_conn *conn)
 {
     const struct redis_uri *uri = &conn->options.uri;
     GArray *addresses;
     conn->state = REDIS_CONN_RESOLVE;
     if (uri->path) {
         addresses = redis_resolve_path(uri->path);
-        on_resolved(conn, addresses, "the path of a socket is too long");
+        conn_on_resolved(conn, addresses, "the path of a socket is too long");
         return;
     }
     addresses = redis_resolve_numeric(uri->host, uri->port);
     if (addresses) {
-        on_resolved(conn, addresses, NULL);
+        conn_on_resolved(conn, addresses, NULL);
         return;
     }
-    conn->resolve = redis_resolve_start(conn->loop, uri->host, uri->port, on_resolved, conn);
+    conn->resolve = redis_resolve_start(conn->loop, uri->host, uri->port, conn_on_resolved, conn);
     if (!conn->resolve) {
-        fail(conn, "cannot start a thread to look up the host");
+        conn_fail(conn, "cannot start a thread to look up the host");
     }
 }
 
-static void attempt(struct redis_conn *conn)
+static void conn_attempt(struct redis_conn *conn)
 {
     if (conn->addresses) {
         connect_peer(&conn->pubsub);
     } else {
-        resolve(conn);
+        conn_resolve(conn);
     }
 }
 
-static void come_up(struct redis_conn *conn)
+static void conn_come_up(struct redis_conn *conn)
 {
     bool changed = conn->watched;
     if (conn->was_up) {
@@ -179,7 +179,7 @@ static void come_up(struct redis_conn *conn)
 
 /* --- events of the connections --- */
 
-static void on_opened(void *arg)
+static void conn_on_opened(void *arg)
 {
     struct redis_peer *peer = arg;
     peer->asked = peer->heard = clock_now();
@@ -187,28 +187,28 @@ static void on_opened(void *arg)
     redis_conn_wake(peer->conn);
 }
 
-static void on_closed(void *arg, const char *why)
+static void conn_on_closed(void *arg, const char *why)
 {
     struct redis_peer *peer = arg;
-    fail(peer->conn, "%s%s", peer->heard ? "" : "cannot connect: ", why);
+    conn_fail(peer->conn, "%s%s", peer->heard ? "" : "cannot connect: ", why);
 }
 
-static bool is_string(const redisReply *reply, const char *text)
+static bool conn_is_string(const redisReply *reply, const char *text)
 {
     return reply->type == REDIS_REPLY_STRING && reply->len == strlen(text) && memcmp(reply->str, text, reply->len) == 0;
 }
 
-static bool is_message(const redisReply *reply)
+static bool conn_is_message(const redisReply *reply)
 {
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && is_string(reply->element[0], "message");
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && conn_is_string(reply->element[0], "message");
 }
 
-static void tell_message(struct redis_conn *conn, const redisReply *channel, const redisReply *data)
+static void conn_tell_message(struct redis_conn *conn, const redisReply *channel, const redisReply *data)
 {
     if (conn->state != REDIS_CONN_UP) {
         return; /* `up` has all asked again anyway */
     }
-    if (is_string(channel, REDIS_INVALIDATE)) {
+    if (conn_is_string(channel, REDIS_INVALIDATE)) {
         if (data->type != REDIS_REPLY_ARRAY) { /* FLUSHALL and the like: a null */
             conn->events->changed(conn->context, NULL, 0);
         }
@@ -217,55 +217,55 @@ static void tell_message(struct redis_conn *conn, const redisReply *channel, con
                 conn->events->changed(conn->context, data->element[i]->str, data->element[i]->len);
             }
         }
-    } else if (is_string(channel, conn->options.channel) && data->type == REDIS_REPLY_STRING) {
+    } else if (conn_is_string(channel, conn->options.channel) && data->type == REDIS_REPLY_STRING) {
         conn->events->message(conn->context, data->str, data->len);
     }
 }
 
-static void on_set_up(struct redis_peer *peer)
+static void conn_on_set_up(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
     if (peer == &conn->pubsub) {
         connect_peer(&conn->command);
     } else {
-        come_up(conn);
+        conn_come_up(conn);
     }
     redis_conn_wake(conn);
 }
 
-static void on_replied(void *arg, redisReply *reply)
+static void conn_on_replied(void *arg, redisReply *reply)
 {
     struct redis_peer *peer = arg;
     struct redis_conn *conn = peer->conn;
     char error[REDIS_ERROR_SIZE];
     peer->heard = clock_now();
-    if (peer == &conn->pubsub && is_message(reply)) {
-        tell_message(conn, reply->element[1], reply->element[2]);
+    if (peer == &conn->pubsub && conn_is_message(reply)) {
+        conn_tell_message(conn, reply->element[1], reply->element[2]);
     } else if (redis_conn_setup_pending(peer)) {
         if (!redis_conn_setup_answer(peer, reply, error)) {
-            fail(conn, "%s", error);
+            conn_fail(conn, "%s", error);
         } else if (!redis_conn_setup_pending(peer)) {
-            on_set_up(peer);
+            conn_on_set_up(peer);
         }
     } else if (peer == &conn->command) {
         if (!redis_conn_request_replied(conn, reply, error)) {
-            fail(conn, "%s", error);
+            conn_fail(conn, "%s", error);
         }
         return;
     } else if (conn->probing) {
         conn->probing = false; /* whatever it says, it is an answer to PING */
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        fail(conn, "%s", reply->str);
+        conn_fail(conn, "%s", reply->str);
     }
     freeReplyObject(reply);
 }
 
-static const struct redis_link_events link_events = {on_opened, on_replied, on_closed};
+static const struct redis_link_events link_events = {conn_on_opened, conn_on_replied, conn_on_closed};
 
 /* --- time --- */
 
 /* When a connection is given up unless something is heard; CLOCK_NEVER. */
-static clock_ms patience_ends(const struct redis_peer *peer)
+static clock_ms conn_patience_ends(const struct redis_peer *peer)
 {
     const struct redis_conn *conn = peer->conn;
     clock_ms asked = CLOCK_NEVER;
@@ -283,7 +283,7 @@ static clock_ms patience_ends(const struct redis_peer *peer)
     return asked == CLOCK_NEVER ? CLOCK_NEVER : MAX(asked, peer->heard) + conn->options.command_timeout;
 }
 
-static clock_ms probe_due(const struct redis_conn *conn)
+static clock_ms conn_probe_due(const struct redis_conn *conn)
 {
     if (conn->state != REDIS_CONN_UP || conn->keep == 0 || conn->probing) {
         return CLOCK_NEVER;
@@ -291,7 +291,7 @@ static clock_ms probe_due(const struct redis_conn *conn)
     return conn->pubsub.heard + 2 * conn->options.command_timeout;
 }
 
-static void probe(struct redis_conn *conn, clock_ms now)
+static void conn_probe(struct redis_conn *conn, clock_ms now)
 {
     const char *ping = "PING";
     const size_t length = 4;
@@ -301,33 +301,33 @@ static void probe(struct redis_conn *conn, clock_ms now)
     redis_link_flush(&conn->pubsub.link);
 }
 
-static void check_connections(struct redis_conn *conn, clock_ms now)
+static void conn_check_connections(struct redis_conn *conn, clock_ms now)
 {
     struct redis_peer *peers[] = {&conn->pubsub, &conn->command};
     for (size_t i = 0; i < G_N_ELEMENTS(peers); i++) {
-        if (patience_ends(peers[i]) > now) {
+        if (conn_patience_ends(peers[i]) > now) {
             continue;
         }
         if (peers[i]->link.state == REDIS_LINK_CONNECTING) {
-            fail(conn, "cannot connect: no answer for %lld ms", (long long)conn->options.connect_timeout);
+            conn_fail(conn, "cannot connect: no answer for %lld ms", (long long)conn->options.connect_timeout);
         } else {
-            fail(conn, "no answer for %lld ms", (long long)conn->options.command_timeout);
+            conn_fail(conn, "no answer for %lld ms", (long long)conn->options.command_timeout);
         }
     }
-    if (probe_due(conn) <= now) {
-        probe(conn, now);
+    if (conn_probe_due(conn) <= now) {
+        conn_probe(conn, now);
     }
     if (conn->state == REDIS_CONN_PAUSE && conn->retry_at <= now) {
-        attempt(conn);
+        conn_attempt(conn);
     }
 }
 
-static void set_alarm(struct redis_conn *conn)
+static void conn_set_alarm(struct redis_conn *conn)
 {
     clock_ms now = clock_now(), due = redis_conn_request_due(conn);
-    due = MIN(due, patience_ends(&conn->pubsub));
-    due = MIN(due, patience_ends(&conn->command));
-    due = MIN(due, probe_due(conn));
+    due = MIN(due, conn_patience_ends(&conn->pubsub));
+    due = MIN(due, conn_patience_ends(&conn->command));
+    due = MIN(due, conn_probe_due(conn));
     if (conn->state == REDIS_CONN_PAUSE) {
         due = MIN(due, conn->retry_at);
     }
@@ -339,17 +339,17 @@ static void set_alarm(struct redis_conn *conn)
     ev_timer_start(conn->loop, &conn->alarm);
 }
 
-static void on_work(struct ev_loop *loop, struct ev_prepare *watcher, int events)
+static void conn_on_work(struct ev_loop *loop, struct ev_prepare *watcher, int events)
 {
     struct redis_conn *conn = watcher->data;
     clock_ms now = clock_now();
     (void)loop, (void)events;
-    check_connections(conn, now);
+    conn_check_connections(conn, now);
     redis_conn_request_work(conn, now);
-    set_alarm(conn);
+    conn_set_alarm(conn);
 }
 
-static void on_alarm(struct ev_loop *loop, struct ev_timer *watcher, int events)
+static void conn_on_alarm(struct ev_loop *loop, struct ev_timer *watcher, int events)
 {
     (void)loop, (void)events;
     redis_conn_wake(watcher->data);
@@ -357,7 +357,7 @@ static void on_alarm(struct ev_loop *loop, struct ev_timer *watcher, int events)
 
 /* --- from outside --- */
 
-static struct redis_conn_options copy_options(const struct redis_conn_options *given)
+static struct redis_conn_options conn_copy_options(const struct redis_conn_options *given)
 {
     struct redis_conn_options options = *given;
     options.uri.user = NULL;
@@ -382,7 +382,7 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options, cons
                                   size_t script_count)
 {
     struct redis_conn *conn = g_new0(struct redis_conn, 1);
-    conn->options = copy_options(options);
+    conn->options = conn_copy_options(options);
     conn->where = redis_uri_show(&options->uri);
     conn->scripts = scripts;
     conn->script_count = script_count;
@@ -407,8 +407,8 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
     conn->context = context;
     redis_link_init(&conn->pubsub.link, loop, &link_events, &conn->pubsub);
     redis_link_init(&conn->command.link, loop, &link_events, &conn->command);
-    ev_timer_init(&conn->alarm, on_alarm, 0, 0);
-    ev_prepare_init(&conn->work, on_work);
+    ev_timer_init(&conn->alarm, conn_on_alarm, 0, 0);
+    ev_prepare_init(&conn->work, conn_on_work);
     ev_set_priority(&conn->work, EV_MINPRI);
     conn->alarm.data = conn->work.data = conn;
     conn->state = REDIS_CONN_PAUSE;

@@ -18,7 +18,7 @@ typedef size_t elements_count;
 typedef int elements_count;
 #endif
 
-static void *create_array(const redisReadTask *task, elements_count elements)
+static void *link_create_array(const redisReadTask *task, elements_count elements)
 {
     struct redis_cap *cap = task->privdata;
     cap->exceeded = cap->exceeded || (size_t)elements > REDIS_REPLY_ELEMENTS - cap->elements;
@@ -29,7 +29,7 @@ static void *create_array(const redisReadTask *task, elements_count elements)
     return cap->plain->createArray(task, elements);
 }
 
-static void *create_string(const redisReadTask *task, char *text, size_t length)
+static void *link_create_string(const redisReadTask *task, char *text, size_t length)
 {
     struct redis_cap *cap = task->privdata;
     cap->exceeded = cap->exceeded || length > REDIS_REPLY_BYTES - cap->bytes;
@@ -44,8 +44,8 @@ void redis_cap(struct redis_cap *cap, redisContext *context)
 {
     redisReader *reader = context->reader;
     *cap = (struct redis_cap){.plain = reader->fn, .functions = *reader->fn};
-    cap->functions.createArray = create_array;
-    cap->functions.createString = create_string;
+    cap->functions.createArray = link_create_array;
+    cap->functions.createString = link_create_string;
     reader->fn = &cap->functions;
     reader->privdata = cap;
 }
@@ -72,7 +72,7 @@ void redis_cap_renew(struct redis_cap *cap)
 /* --- the connection --- */
 
 /* Tells that it is closed, after closing it: the callee may open it again. */
-static void fail(struct redis_link *link, const char *why)
+static void link_fail(struct redis_link *link, const char *why)
 {
     char text[sizeof(link->context->errstr)];
     g_strlcpy(text, why, sizeof(text)); /* is the context's, perhaps */
@@ -80,13 +80,13 @@ static void fail(struct redis_link *link, const char *why)
     link->events->closed(link->arg, text);
 }
 
-static void fail_with_context(struct redis_link *link)
+static void link_fail_with_context(struct redis_link *link)
 {
     const char *untrusted = link->tls ? redis_tls_error(link->tls) : NULL;
-    fail(link, untrusted ? untrusted : link->context->errstr);
+    link_fail(link, untrusted ? untrusted : link->context->errstr);
 }
 
-static void on_connected(struct redis_link *link)
+static void link_on_connected(struct redis_link *link)
 {
     int error = 0;
     socklen_t length = sizeof(error);
@@ -97,7 +97,7 @@ static void on_connected(struct redis_link *link)
         error = -redis_tls_start(link->context, link->tls_name, &link->tls);
     }
     if (error) {
-        fail(link, link->context->err ? link->context->errstr : g_strerror(error));
+        link_fail(link, link->context->err ? link->context->errstr : g_strerror(error));
         return;
     }
     link->state = REDIS_LINK_OPEN;
@@ -106,20 +106,20 @@ static void on_connected(struct redis_link *link)
     link->events->opened(link->arg);
 }
 
-static void on_writable(struct ev_loop *loop, struct ev_io *watcher, int events)
+static void link_on_writable(struct ev_loop *loop, struct ev_io *watcher, int events)
 {
     struct redis_link *link = watcher->data;
     (void)loop, (void)events;
     if (link->state == REDIS_LINK_CONNECTING) {
-        on_connected(link);
+        link_on_connected(link);
     } else if (link->context->err) {
-        fail_with_context(link);
+        link_fail_with_context(link);
     } else if (link->state == REDIS_LINK_OPEN) {
         redis_link_flush(link);
     }
 }
 
-static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
+static void link_on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
 {
     struct redis_link *link = watcher->data;
     redisContext *context = link->context;
@@ -132,7 +132,7 @@ static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
             if (reply) {
                 freeReplyObject(reply);
             }
-            fail(link, link->cap.exceeded ? "a reply that is too large" : context->reader->errstr);
+            link_fail(link, link->cap.exceeded ? "a reply that is too large" : context->reader->errstr);
             return;
         }
         if (reply) {
@@ -144,7 +144,7 @@ static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
         return; /* closed by the callee */
     }
     if (status != REDIS_OK) {
-        fail_with_context(link);
+        link_fail_with_context(link);
     } else if (link->tls) {
         redis_link_flush(link); /* its output may have waited for this input */
     }
@@ -155,7 +155,7 @@ void redis_link_init(struct redis_link *link, struct ev_loop *loop, const struct
     *link = (struct redis_link){.loop = loop, .events = events, .arg = arg};
 }
 
-static void set_options(int fd, bool keepalive)
+static void link_set_options(int fd, bool keepalive)
 {
     static const int on = 1, idle = 15, interval = 5, count = 3;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -176,7 +176,7 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
         return -errno;
     }
     if (to->sa_family != AF_UNIX) {
-        set_options(fd, keepalive);
+        link_set_options(fd, keepalive);
     }
     if (connect(fd, to, address->length) < 0 && errno != EINPROGRESS) {
         r = -errno;
@@ -192,8 +192,8 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
     redis_cap(&link->cap, link->context);
     link->tls_name = tls_name;
     link->state = REDIS_LINK_CONNECTING;
-    ev_io_init(&link->reading, on_readable, fd, EV_READ);
-    ev_io_init(&link->writing, on_writable, fd, EV_WRITE);
+    ev_io_init(&link->reading, link_on_readable, fd, EV_READ);
+    ev_io_init(&link->writing, link_on_writable, fd, EV_WRITE);
     link->reading.data = link->writing.data = link;
     ev_io_start(link->loop, &link->writing);
     return 0;

@@ -40,7 +40,7 @@ struct redis_request {
     size_t *lengths;
 };
 
-static struct redis_requests *list_of(struct redis_conn *conn, enum place place)
+static struct redis_requests *request_list_of(struct redis_conn *conn, enum place place)
 {
     switch (place) {
     case HELD:
@@ -54,15 +54,15 @@ static struct redis_requests *list_of(struct redis_conn *conn, enum place place)
     }
 }
 
-static void leave(struct redis_conn *conn, struct redis_request *request)
+static void request_leave(struct redis_conn *conn, struct redis_request *request)
 {
-    TAILQ_REMOVE(list_of(conn, request->place), request, place_link);
+    TAILQ_REMOVE(request_list_of(conn, request->place), request, place_link);
 }
 
-static void append(struct redis_conn *conn, struct redis_request *request, enum place place)
+static void request_append(struct redis_conn *conn, struct redis_request *request, enum place place)
 {
     request->place = place;
-    TAILQ_INSERT_TAIL(list_of(conn, place), request, place_link);
+    TAILQ_INSERT_TAIL(request_list_of(conn, place), request, place_link);
 }
 
 static void request_free(struct redis_request *request)
@@ -74,7 +74,7 @@ static void request_free(struct redis_request *request)
 }
 
 /* Its callback is not called (again). */
-static void retire(struct redis_conn *conn, struct redis_request *request)
+static void request_retire(struct redis_conn *conn, struct redis_request *request)
 {
     if (!request->live) {
         return;
@@ -85,8 +85,8 @@ static void retire(struct redis_conn *conn, struct redis_request *request)
 }
 
 /* Answers a request that is on no list any more, or was sent and stays. */
-static void answer(struct redis_conn *conn, struct redis_request *request, enum redis_outcome outcome,
-                   const redisReply *reply)
+static void request_answer(struct redis_conn *conn, struct redis_request *request, enum redis_outcome outcome,
+                           const redisReply *reply)
 {
     const struct redis_answer given = {
         .outcome = outcome,
@@ -99,7 +99,7 @@ static void answer(struct redis_conn *conn, struct redis_request *request, enum 
     if (!request->live) {
         return;
     }
-    retire(conn, request);
+    request_retire(conn, request);
     if (request->answered) {
         request->answered(request->arg, &given);
     }
@@ -133,20 +133,20 @@ static struct redis_request *request_new(struct redis_conn *conn, size_t head, c
     return request;
 }
 
-static uint64_t ask(struct redis_conn *conn, struct redis_request *request, redis_answered *answered, void *arg)
+static uint64_t request_ask(struct redis_conn *conn, struct redis_request *request, redis_answered *answered, void *arg)
 {
     request->answered = answered;
     request->arg = arg;
     request->live = true;
     TAILQ_INSERT_TAIL(&conn->live, request, live_link);
     g_hash_table_insert(conn->requests, &request->id, request);
-    append(conn, request, WAITING);
+    request_append(conn, request, WAITING);
     conn->expire_at = MIN(conn->expire_at, request->deadline);
     redis_conn_wake(conn);
     return request->id;
 }
 
-static void set_head(struct redis_request *request, int i, const char *text)
+static void request_set_head(struct redis_request *request, int i, const char *text)
 {
     request->arguments[i] = text;
     request->lengths[i] = strlen(text);
@@ -159,16 +159,16 @@ uint64_t redis_conn_call(struct redis_conn *conn, const struct redis_script *scr
     struct redis_request *request = request_new(conn, HEAD, arguments, count, timeout);
     request->script = script;
     g_snprintf(request->keys, sizeof(request->keys), "%zu", keys);
-    set_head(request, 0, "EVALSHA");
-    set_head(request, 1, conn->hashes[script - conn->scripts]);
-    set_head(request, 2, request->keys);
-    return ask(conn, request, answered, arg);
+    request_set_head(request, 0, "EVALSHA");
+    request_set_head(request, 1, conn->hashes[script - conn->scripts]);
+    request_set_head(request, 2, request->keys);
+    return request_ask(conn, request, answered, arg);
 }
 
 uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument *arguments, size_t count,
                             int64_t timeout, redis_answered *answered, void *arg)
 {
-    return ask(conn, request_new(conn, 0, arguments, count, timeout), answered, arg);
+    return request_ask(conn, request_new(conn, 0, arguments, count, timeout), answered, arg);
 }
 
 uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t length, redis_answered *answered, void *arg)
@@ -176,7 +176,7 @@ uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t lengt
     const struct redis_argument arguments[] = {{"EXISTS", 6}, {key, length}};
     struct redis_request *request = request_new(conn, 0, arguments, 2, 0);
     request->watch = true;
-    return ask(conn, request, answered, arg);
+    return request_ask(conn, request, answered, arg);
 }
 
 bool redis_conn_forget(struct redis_conn *conn, uint64_t id)
@@ -185,23 +185,23 @@ bool redis_conn_forget(struct redis_conn *conn, uint64_t id)
     if (!request) {
         return false;
     }
-    retire(conn, request);
+    request_retire(conn, request);
     if (request->place == SENT) {
         return false;
     }
     bool never_sent = !request->repeated;
-    leave(conn, request);
+    request_leave(conn, request);
     request_free(request);
     return never_sent;
 }
 
 /* --- sending --- */
 
-static void send_request(struct redis_conn *conn, struct redis_request *request, clock_ms now)
+static void request_send(struct redis_conn *conn, struct redis_request *request, clock_ms now)
 {
     static const char *caching[] = {"CLIENT", "CACHING", "YES"};
     static const size_t caching_lengths[] = {6, 7, 3};
-    leave(conn, request);
+    request_leave(conn, request);
     request->skip = request->watch && conn->tracking;
     if (request->skip) {
         redis_link_append(&conn->command.link, 3, caching, caching_lengths);
@@ -209,16 +209,16 @@ static void send_request(struct redis_conn *conn, struct redis_request *request,
     conn->watched = conn->watched || request->skip;
     redis_link_append(&conn->command.link, request->count, request->arguments, request->lengths);
     request->sent = now;
-    append(conn, request, SENT);
+    request_append(conn, request, SENT);
     conn->counts.requests++;
 }
 
-static void send_waiting(struct redis_conn *conn, clock_ms now)
+static void request_send_waiting(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
     bool any = false;
     while ((request = TAILQ_FIRST(&conn->waiting))) {
-        send_request(conn, request, now);
+        request_send(conn, request, now);
         any = true;
     }
     if (any) {
@@ -228,65 +228,65 @@ static void send_waiting(struct redis_conn *conn, clock_ms now)
 
 /* --- waiting again --- */
 
-static void move(struct redis_conn *conn, struct redis_request *request, enum place place)
+static void request_move(struct redis_conn *conn, struct redis_request *request, enum place place)
 {
-    leave(conn, request);
-    append(conn, request, place);
+    request_leave(conn, request);
+    request_append(conn, request, place);
 }
 
-static void move_all(struct redis_conn *conn, enum place from, enum place to)
+static void request_move_all(struct redis_conn *conn, enum place from, enum place to)
 {
     struct redis_request *request;
-    while ((request = TAILQ_FIRST(list_of(conn, from)))) {
-        move(conn, request, to);
+    while ((request = TAILQ_FIRST(request_list_of(conn, from)))) {
+        request_move(conn, request, to);
     }
 }
 
-static void end_delays(struct redis_conn *conn, clock_ms now)
+static void request_end_delays(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request = TAILQ_FIRST(&conn->delayed);
     if (!request || request->again_at > now) {
         return;
     }
-    move_all(conn, WAITING, HELD); /* what waits is newer */
+    request_move_all(conn, WAITING, HELD); /* what waits is newer */
     while ((request = TAILQ_FIRST(&conn->delayed)) && request->again_at <= now) {
-        move(conn, request, WAITING);
+        request_move(conn, request, WAITING);
     }
-    move_all(conn, HELD, WAITING);
+    request_move_all(conn, HELD, WAITING);
 }
 
 void redis_conn_request_lost(struct redis_conn *conn)
 {
     struct redis_request *sent, *delayed;
-    move_all(conn, WAITING, HELD);
+    request_move_all(conn, WAITING, HELD);
     while ((sent = TAILQ_FIRST(&conn->sent))) {
         delayed = TAILQ_FIRST(&conn->delayed);
         if (!sent->live) {
-            leave(conn, sent);
+            request_leave(conn, sent);
             request_free(sent);
         } else if (delayed && delayed->id < sent->id) {
-            move(conn, delayed, WAITING);
+            request_move(conn, delayed, WAITING);
         } else {
             sent->repeated = true;
-            move(conn, sent, WAITING);
+            request_move(conn, sent, WAITING);
         }
     }
-    move_all(conn, DELAYED, WAITING);
-    move_all(conn, HELD, WAITING);
+    request_move_all(conn, DELAYED, WAITING);
+    request_move_all(conn, HELD, WAITING);
 }
 
 void redis_conn_request_resume(struct redis_conn *conn)
 {
-    move_all(conn, WAITING, HELD);
+    request_move_all(conn, WAITING, HELD);
     conn->events->up(conn->context);
-    move_all(conn, HELD, WAITING);
+    request_move_all(conn, HELD, WAITING);
     redis_conn_wake(conn);
 }
 
 /* --- replies --- */
 
 /* Whether the server may say otherwise in a moment. */
-static bool is_passing(const char *error)
+static bool request_is_passing(const char *error)
 {
     static const char *const codes[] = {"LOADING ",    "BUSY ",        "MASTERDOWN ", "TRYAGAIN ", "READONLY ",
                                         "NOREPLICAS ", "CLUSTERDOWN ", "MOVED ",      "ASK "};
@@ -299,7 +299,7 @@ static bool is_passing(const char *error)
     return false;
 }
 
-static void note_refusal(struct redis_conn *conn, const char *why)
+static void request_note_refusal(struct redis_conn *conn, const char *why)
 {
     clock_ms now = clock_now();
     if (!redis_conn_is_away(conn)) {
@@ -309,14 +309,14 @@ static void note_refusal(struct redis_conn *conn, const char *why)
     log_escape(conn->error, sizeof(conn->error), why);
 }
 
-static void send_first(struct redis_conn *conn, struct redis_request *request)
+static void request_send_first(struct redis_conn *conn, struct redis_request *request)
 {
     request->place = WAITING;
     TAILQ_INSERT_HEAD(&conn->waiting, request, place_link);
     redis_conn_wake(conn);
 }
 
-static void on_mended(void *arg, const struct redis_answer *answer)
+static void request_on_mended(void *arg, const struct redis_answer *answer)
 {
     struct redis_conn *conn = arg;
     if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY) {
@@ -325,7 +325,7 @@ static void on_mended(void *arg, const struct redis_answer *answer)
 }
 
 /* The keys of a script are looked at before it is tried once more. */
-static void mend(struct redis_conn *conn, struct redis_request *request)
+static void request_mend(struct redis_conn *conn, struct redis_request *request)
 {
     const struct redis_script *script = conn->options.mend;
     size_t keys = (size_t)g_ascii_strtoull(request->keys, NULL, 10);
@@ -333,41 +333,41 @@ static void mend(struct redis_conn *conn, struct redis_request *request)
     for (size_t i = 0; i < keys; i++) {
         arguments[i] = (struct redis_argument){request->arguments[HEAD + i], request->lengths[HEAD + i]};
     }
-    uint64_t id = redis_conn_call(conn, script, keys, arguments, keys, 0, on_mended, conn);
+    uint64_t id = redis_conn_call(conn, script, keys, arguments, keys, 0, request_on_mended, conn);
     g_free(arguments);
     request->mended = request->repeated = true;
-    send_first(conn, request);
+    request_send_first(conn, request);
     request = g_hash_table_lookup(conn->requests, &id);
-    leave(conn, request);
-    send_first(conn, request);
+    request_leave(conn, request);
+    request_send_first(conn, request);
 }
 
 /* Takes the reply and tries again, if that may help. */
-static bool try_again(struct redis_conn *conn, struct redis_request *request, redisReply *reply)
+static bool request_try_again(struct redis_conn *conn, struct redis_request *request, redisReply *reply)
 {
     if (request->script && !request->whole && g_str_has_prefix(reply->str, "NOSCRIPT")) {
         request->whole = true;
-        set_head(request, 0, "EVAL");
-        set_head(request, 1, request->script->text);
+        request_set_head(request, 0, "EVAL");
+        request_set_head(request, 1, request->script->text);
         freeReplyObject(reply);
-        send_first(conn, request);
+        request_send_first(conn, request);
         return true;
     }
     if (request->script && !request->mended && conn->options.mend && strstr(reply->str, "WRONGTYPE")) {
         freeReplyObject(reply);
-        mend(conn, request);
+        request_mend(conn, request);
         return true;
     }
-    if (!is_passing(reply->str)) {
+    if (!request_is_passing(reply->str)) {
         return false;
     }
     if (request->refusal) {
         freeReplyObject(request->refusal);
     }
     request->refusal = reply;
-    note_refusal(conn, reply->str);
+    request_note_refusal(conn, reply->str);
     request->again_at = conn->refused_at + DELAY;
-    append(conn, request, DELAYED);
+    request_append(conn, request, DELAYED);
     redis_conn_wake(conn);
     return true;
 }
@@ -386,8 +386,8 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
         freeReplyObject(reply);
         return true;
     }
-    leave(conn, request);
-    if (request->live && refused && try_again(conn, request, reply)) {
+    request_leave(conn, request);
+    if (request->live && refused && request_try_again(conn, request, reply)) {
         if (replica) { /* the name may lead to its master soon */
             g_snprintf(error, REDIS_ERROR_SIZE, "the server is a replica: %s", request->refusal->str);
         }
@@ -396,7 +396,7 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
     if (request->refusal) {
         conn->error[0] = '\0';
     }
-    answer(conn, request, refused ? REDIS_ERROR : REDIS_REPLY, reply);
+    request_answer(conn, request, refused ? REDIS_ERROR : REDIS_REPLY, reply);
     request_free(request);
     freeReplyObject(reply);
     return true;
@@ -404,25 +404,25 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
 
 /* --- time --- */
 
-static void give_up(struct redis_conn *conn, struct redis_request *request)
+static void request_abandon(struct redis_conn *conn, struct redis_request *request)
 {
     if (request->place == SENT) {
-        answer(conn, request, REDIS_UNKNOWN, NULL);
+        request_answer(conn, request, REDIS_UNKNOWN, NULL);
         return; /* its reply may still come, and is passed over */
     }
-    leave(conn, request);
+    request_leave(conn, request);
     if (request->repeated) {
-        answer(conn, request, REDIS_UNKNOWN, NULL);
+        request_answer(conn, request, REDIS_UNKNOWN, NULL);
     } else if (request->refusal) {
-        answer(conn, request, REDIS_ERROR, request->refusal);
+        request_answer(conn, request, REDIS_ERROR, request->refusal);
     } else {
-        answer(conn, request, REDIS_NOT_SENT, NULL);
+        request_answer(conn, request, REDIS_NOT_SENT, NULL);
     }
     request_free(request);
 }
 
 /* One whose time is up; when there is none, sets `expire_at`. */
-static struct redis_request *find_expired(struct redis_conn *conn, clock_ms now)
+static struct redis_request *request_find_expired(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
     clock_ms next = CLOCK_NEVER;
@@ -439,12 +439,12 @@ static struct redis_request *find_expired(struct redis_conn *conn, clock_ms now)
 void redis_conn_request_work(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
-    while (conn->expire_at <= now && (request = find_expired(conn, now))) {
-        give_up(conn, request);
+    while (conn->expire_at <= now && (request = request_find_expired(conn, now))) {
+        request_abandon(conn, request);
     }
-    end_delays(conn, now);
+    request_end_delays(conn, now);
     if (conn->state == REDIS_CONN_UP) {
-        send_waiting(conn, clock_now());
+        request_send_waiting(conn, clock_now());
     }
 }
 
@@ -478,8 +478,8 @@ void redis_conn_request_free(struct redis_conn *conn)
     static const enum place places[] = {WAITING, HELD, SENT, DELAYED};
     struct redis_request *request;
     for (size_t i = 0; i < G_N_ELEMENTS(places); i++) {
-        while ((request = TAILQ_FIRST(list_of(conn, places[i])))) {
-            leave(conn, request);
+        while ((request = TAILQ_FIRST(request_list_of(conn, places[i])))) {
+            request_leave(conn, request);
             request_free(request);
         }
     }

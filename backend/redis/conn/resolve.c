@@ -40,7 +40,7 @@ GArray *redis_resolve_path(const char *path)
     return addresses;
 }
 
-static GArray *collect(const struct addrinfo *found)
+static GArray *resolve_collect(const struct addrinfo *found)
 {
     GArray *addresses = g_array_new(FALSE, FALSE, sizeof(struct redis_address));
     for (; found; found = found->ai_next) {
@@ -51,7 +51,7 @@ static GArray *collect(const struct addrinfo *found)
     return addresses;
 }
 
-static int look_up(const char *host, const char *port, int flags, struct addrinfo **ret_found)
+static int resolve_look_up(const char *host, const char *port, int flags, struct addrinfo **ret_found)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
     return getaddrinfo(host, port, &hints, ret_found);
@@ -62,10 +62,10 @@ GArray *redis_resolve_numeric(const char *host, uint16_t port)
     struct addrinfo *found;
     char service[8];
     g_snprintf(service, sizeof(service), "%u", port);
-    if (look_up(host, service, AI_NUMERICHOST, &found) != 0) {
+    if (resolve_look_up(host, service, AI_NUMERICHOST, &found) != 0) {
         return NULL;
     }
-    GArray *addresses = collect(found);
+    GArray *addresses = resolve_collect(found);
     freeaddrinfo(found);
     return addresses;
 }
@@ -80,11 +80,11 @@ static void resolve_free(struct redis_resolve *resolve)
     g_free(resolve);
 }
 
-static void *run_thread(void *arg)
+static void *resolve_run_thread(void *arg)
 {
     struct redis_resolve *resolve = arg;
     struct addrinfo *found = NULL;
-    int error = look_up(resolve->host, resolve->port, 0, &found);
+    int error = resolve_look_up(resolve->host, resolve->port, 0, &found);
     pthread_mutex_lock(&resolve->mutex);
     resolve->error = error;
     resolve->found = error ? NULL : found;
@@ -100,7 +100,7 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-static void on_ended(struct ev_loop *loop, struct ev_async *watcher, int events)
+static void resolve_on_ended(struct ev_loop *loop, struct ev_async *watcher, int events)
 {
     struct redis_resolve *resolve = watcher->data;
     (void)events;
@@ -110,12 +110,12 @@ static void on_ended(struct ev_loop *loop, struct ev_async *watcher, int events)
     if (resolve->error) {
         resolve->done(resolve->arg, NULL, gai_strerror(resolve->error));
     } else {
-        resolve->done(resolve->arg, collect(resolve->found), NULL);
+        resolve->done(resolve->arg, resolve_collect(resolve->found), NULL);
     }
     resolve_free(resolve);
 }
 
-static int start_thread(struct redis_resolve *resolve)
+static int resolve_start_thread(struct redis_resolve *resolve)
 {
     pthread_attr_t attributes;
     sigset_t all, old;
@@ -124,7 +124,7 @@ static int start_thread(struct redis_resolve *resolve)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all); /* signals are for the loop */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int r = pthread_create(&thread, &attributes, run_thread, resolve);
+    int r = pthread_create(&thread, &attributes, resolve_run_thread, resolve);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attributes);
     return r;
@@ -140,10 +140,10 @@ struct redis_resolve *redis_resolve_start(struct ev_loop *loop, const char *host
     resolve->arg = arg;
     resolve->loop = loop;
     pthread_mutex_init(&resolve->mutex, NULL);
-    ev_async_init(&resolve->ended, on_ended);
+    ev_async_init(&resolve->ended, resolve_on_ended);
     resolve->ended.data = resolve;
     ev_async_start(loop, &resolve->ended);
-    if (start_thread(resolve) != 0) {
+    if (resolve_start_thread(resolve) != 0) {
         ev_async_stop(loop, &resolve->ended);
         resolve_free(resolve);
         return NULL;

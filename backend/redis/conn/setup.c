@@ -9,7 +9,7 @@
 #include "backend/log.h"
 #include "backend/redis/conn/private.h"
 
-static void say(struct redis_peer *peer, enum redis_step step, int count, const char **words)
+static void setup_say(struct redis_peer *peer, enum redis_step step, int count, const char **words)
 {
     const uint8_t byte = (uint8_t)step;
     size_t lengths[8];
@@ -23,10 +23,10 @@ static void say(struct redis_peer *peer, enum redis_step step, int count, const 
 #define SAY(peer, step, ...)                                                                                           \
     do {                                                                                                               \
         const char *words_[] = {__VA_ARGS__};                                                                          \
-        say(peer, step, (int)G_N_ELEMENTS(words_), words_);                                                            \
+        setup_say(peer, step, (int)G_N_ELEMENTS(words_), words_);                                                      \
     } while (0)
 
-static void say_who(struct redis_peer *peer)
+static void setup_say_who(struct redis_peer *peer)
 {
     const struct redis_conn_options *options = &peer->conn->options;
     if (options->user) { /* who may have no password */
@@ -37,7 +37,7 @@ static void say_who(struct redis_peer *peer)
     SAY(peer, REDIS_STEP_NAME, "CLIENT", "SETNAME", "leasefs");
 }
 
-static void say_for_commands(struct redis_peer *peer)
+static void setup_say_for_commands(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
     char number[32];
@@ -54,7 +54,7 @@ static void say_for_commands(struct redis_peer *peer)
     }
 }
 
-static void say_for_pubsub(struct redis_peer *peer)
+static void setup_say_for_pubsub(struct redis_peer *peer)
 {
     SAY(peer, REDIS_STEP_ID, "CLIENT", "ID");
     SAY(peer, REDIS_STEP_SUBSCRIBE, "SUBSCRIBE", peer->conn->options.channel);
@@ -66,14 +66,14 @@ void redis_conn_setup_begin(struct redis_peer *peer)
     struct redis_conn *conn = peer->conn;
     g_byte_array_set_size(peer->steps, 0);
     peer->answered = 0;
-    say_who(peer);
+    setup_say_who(peer);
     if (peer == &conn->pubsub) {
         conn->pubsub_id = 0;
         conn->may_track = false;
-        say_for_pubsub(peer);
+        setup_say_for_pubsub(peer);
     } else {
         conn->tracking = false;
-        say_for_commands(peer);
+        setup_say_for_commands(peer);
     }
     redis_link_flush(&peer->link);
 }
@@ -83,7 +83,7 @@ bool redis_conn_setup_pending(const struct redis_peer *peer)
     return peer->answered < peer->steps->len;
 }
 
-static void refuse_tracking(struct redis_conn *conn, const char *why)
+static void setup_refuse_tracking(struct redis_conn *conn, const char *why)
 {
     char text[256];
     if (conn->tracking_logged) {
@@ -96,7 +96,7 @@ static void refuse_tracking(struct redis_conn *conn, const char *why)
 
 /* An error that ends this attempt.  Servers repeat the arguments of commands that
  * they do not know, so a password must not get into what is told. */
-static void refuse(const struct redis_peer *peer, enum redis_step step, const char *why, char *error)
+static void setup_refuse(const struct redis_peer *peer, enum redis_step step, const char *why, char *error)
 {
     static const char *const names[] = {
         [REDIS_STEP_AUTH] = "AUTH",
@@ -116,7 +116,7 @@ static void refuse(const struct redis_peer *peer, enum redis_step step, const ch
 }
 
 /* Whether Redis refuses all before a password was given, or while it loads. */
-static bool is_final(const char *error)
+static bool setup_is_final(const char *error)
 {
     return g_str_has_prefix(error, "NOAUTH") || g_str_has_prefix(error, "LOADING") ||
            g_str_has_prefix(error, "MASTERDOWN");
@@ -129,29 +129,29 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
     const char *refusal = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;
     switch (step) {
     case REDIS_STEP_NAME:
-        if (refusal && !is_final(refusal)) {
+        if (refusal && !setup_is_final(refusal)) {
             refusal = NULL;
         }
         break;
     case REDIS_STEP_ID:
         if (reply->type == REDIS_REPLY_INTEGER) {
             conn->pubsub_id = reply->integer;
-        } else if (refusal && !is_final(refusal)) {
-            refuse_tracking(conn, refusal);
+        } else if (refusal && !setup_is_final(refusal)) {
+            setup_refuse_tracking(conn, refusal);
             refusal = NULL;
         }
         break;
     case REDIS_STEP_SUBSCRIBE_INVALIDATE:
         conn->may_track = !refusal && conn->pubsub_id;
         if (refusal) {
-            refuse_tracking(conn, refusal);
+            setup_refuse_tracking(conn, refusal);
         }
         refusal = NULL;
         break;
     case REDIS_STEP_TRACK:
         conn->tracking = !refusal;
         if (refusal) {
-            refuse_tracking(conn, refusal);
+            setup_refuse_tracking(conn, refusal);
         }
         refusal = NULL;
         break;
@@ -159,7 +159,7 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
         break;
     }
     if (refusal) {
-        refuse(peer, step, refusal, error);
+        setup_refuse(peer, step, refusal, error);
     }
     return !refusal;
 }

@@ -14,7 +14,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
-static bool expect_name(SSL *ssl, const char *name)
+static bool tls_expect_name(SSL *ssl, const char *name)
 {
     unsigned char address[sizeof(struct in6_addr)];
     if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1) {
@@ -37,7 +37,7 @@ int redis_tls_start(redisContext *context, const char *name, struct ssl_st **ret
     if (!ssl) {
         return -ENOMEM;
     }
-    if (!expect_name(ssl, name) || redisInitiateSSL(context, ssl) != REDIS_OK) {
+    if (!tls_expect_name(ssl, name) || redisInitiateSSL(context, ssl) != REDIS_OK) {
         SSL_free(ssl);
         return -EPROTO;
     }

@@ -42,32 +42,32 @@ complain(const struct complaint *complaint, int result, const char *format, ...)
     return result;
 }
 
-static bool has_scheme(const char *text, const char *scheme)
+static bool uri_has_scheme(const char *text, const char *scheme)
 {
     return g_ascii_strncasecmp(text, scheme, strlen(scheme)) == 0;
 }
 
 bool redis_uri_is(const char *text)
 {
-    return has_scheme(text, SCHEME_TCP) || has_scheme(text, SCHEME_TLS) || has_scheme(text, SCHEME_UNIX);
+    return uri_has_scheme(text, SCHEME_TCP) || uri_has_scheme(text, SCHEME_TLS) || uri_has_scheme(text, SCHEME_UNIX);
 }
 
 /* USER:PASSWORD@, before anything else is judged.  A password may have any
  * character unescaped by mistake, so all up to the last @ counts; but in a path
  * of a socket @ and : are common. */
-static bool has_password(const char *text)
+static bool uri_has_password(const char *text)
 {
     const char *begin = strstr(text, "//");
     if (!begin) {
         return false;
     }
     begin += strlen("//");
-    size_t length = has_scheme(text, SCHEME_UNIX) ? strcspn(begin, "/?#") : strlen(begin);
+    size_t length = uri_has_scheme(text, SCHEME_UNIX) ? strcspn(begin, "/?#") : strlen(begin);
     const char *at = memrchr(begin, '@', length);
     return at && memchr(begin, ':', (size_t)(at - begin));
 }
 
-static bool parse_database(const char *text, int *ret_database)
+static bool uri_parse_database(const char *text, int *ret_database)
 {
     guint64 number;
     if (!g_ascii_string_to_unsigned(text, 10, 0, DATABASE_MAX, &number, NULL)) {
@@ -77,7 +77,7 @@ static bool parse_database(const char *text, int *ret_database)
     return true;
 }
 
-static bool is_host(const char *host)
+static bool uri_is_host(const char *host)
 {
     return g_hostname_is_ip_address(host) ||
            (strlen(host) <= HOST_BYTES_MAX &&
@@ -85,14 +85,14 @@ static bool is_host(const char *host)
 }
 
 /* redis://[USER@]HOST[:PORT][/DB] */
-static int take_network(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
+static int uri_take_network(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
 {
     const char *host = g_uri_get_host(parts), *path = g_uri_get_path(parts);
     int port = g_uri_get_port(parts);
     if (!host || !*host) {
         return complain(complaint, -EINVAL, "the redis URI names no host: write redis://HOST, or redis+unix:///PATH");
     }
-    if (!is_host(host)) {
+    if (!uri_is_host(host)) {
         return complain(complaint, -EINVAL,
                         "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, "
                         "as in redis://[::1]:6379");
@@ -104,7 +104,7 @@ static int take_network(struct redis_uri *uri, GUri *parts, const struct complai
         return complain(complaint, -EINVAL,
                         "the redis URI has a '?': a database is written redis://HOST/NUMBER, and settings are options");
     }
-    if (*path && strcmp(path, "/") != 0 && !parse_database(path + 1, &uri->database)) {
+    if (*path && strcmp(path, "/") != 0 && !uri_parse_database(path + 1, &uri->database)) {
         return complain(complaint, -EINVAL,
                         "what follows the host in the redis URI is not a database: write /NUMBER, 0 to %d",
                         DATABASE_MAX);
@@ -115,7 +115,7 @@ static int take_network(struct redis_uri *uri, GUri *parts, const struct complai
 }
 
 /* redis+unix://[USER@]/PATH[?db=DB] */
-static int take_socket(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
+static int uri_take_socket(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
 {
     const char *host = g_uri_get_host(parts), *path = g_uri_get_path(parts), *query = g_uri_get_query(parts);
     if ((host && *host) || path[0] != '/' || path[1] == '\0') {
@@ -126,7 +126,7 @@ static int take_socket(struct redis_uri *uri, GUri *parts, const struct complain
         return complain(complaint, -EINVAL, "the path of the socket is longer than the %zu bytes that are possible",
                         SOCKET_PATH_MAX);
     }
-    if (query && (!g_str_has_prefix(query, "db=") || !parse_database(query + strlen("db="), &uri->database))) {
+    if (query && (!g_str_has_prefix(query, "db=") || !uri_parse_database(query + strlen("db="), &uri->database))) {
         return complain(complaint, -EINVAL,
                         "what follows '?' in the redis URI is not a database: write ?db=NUMBER, 0 to %d (a '?' of the "
                         "path itself is written %%3F)",
@@ -137,7 +137,7 @@ static int take_socket(struct redis_uri *uri, GUri *parts, const struct complain
 }
 
 /* GUri's own messages repeat what they could not read. */
-static int complain_of_syntax(int code, const struct complaint *complaint)
+static int uri_complain_of_syntax(int code, const struct complaint *complaint)
 {
     switch (code) {
     case G_URI_ERROR_BAD_HOST:
@@ -159,7 +159,7 @@ int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t
 {
     const struct complaint complaint = {error, error_size};
     GError *syntax = NULL;
-    *uri = (struct redis_uri){.tls = has_scheme(text, SCHEME_TLS)};
+    *uri = (struct redis_uri){.tls = uri_has_scheme(text, SCHEME_TLS)};
     if (!redis_uri_is(text)) {
         return complain(&complaint, -EINVAL,
                         "the scheme of the redis URI is not known: write redis://, rediss:// or redis+unix://");
@@ -171,7 +171,7 @@ int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t
                         "this one was not: use a tunnel, and redis:// to its end");
     }
 #endif
-    if (has_password(text)) {
+    if (uri_has_password(text)) {
         return complain(&complaint, -EINVAL,
                         "a password in a URI can be seen by others: write it to a file of mode 0600, and use the "
                         "option credentials=FILE");
@@ -180,15 +180,15 @@ int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t
     if (!parts) {
         int code = syntax->code;
         g_error_free(syntax);
-        return complain_of_syntax(code, &complaint);
+        return uri_complain_of_syntax(code, &complaint);
     }
     int result;
     if (g_uri_get_fragment(parts)) {
         result = complain(&complaint, -EINVAL, "the redis URI has a '#', which is written %%23 where it is meant");
-    } else if (has_scheme(text, SCHEME_UNIX)) {
-        result = take_socket(uri, parts, &complaint);
+    } else if (uri_has_scheme(text, SCHEME_UNIX)) {
+        result = uri_take_socket(uri, parts, &complaint);
     } else {
-        result = take_network(uri, parts, &complaint);
+        result = uri_take_network(uri, parts, &complaint);
     }
     const char *user = g_uri_get_user(parts);
     if (result == 0 && user && *user) {
@@ -221,7 +221,7 @@ char *redis_uri_show(const struct redis_uri *uri)
 
 /* Opens it without waiting for anybody (a FIFO) and without following a symbolic
  * link, whose target others may choose; what it is, is asked of what was opened. */
-static int open_credentials(const char *path, const struct complaint *complaint)
+static int uri_open_credentials(const char *path, const struct complaint *complaint)
 {
     struct stat status;
     int result = 0;
@@ -251,7 +251,7 @@ static int open_credentials(const char *path, const struct complaint *complaint)
 }
 
 /* Reads all of it: at most `size` bytes, or -errno. */
-static ssize_t read_whole(int fd, char *buffer, size_t size)
+static ssize_t uri_read_whole(int fd, char *buffer, size_t size)
 {
     size_t used = 0;
     while (used < size) {
@@ -271,11 +271,11 @@ int redis_credentials_read(const char *path, char **ret_user, char **ret_passwor
 {
     const struct complaint complaint = {error, error_size};
     char text[CREDENTIALS_BYTES_MAX + 1];
-    int result = 0, fd = open_credentials(path, &complaint);
+    int result = 0, fd = uri_open_credentials(path, &complaint);
     if (fd < 0) {
         return fd;
     }
-    ssize_t got = read_whole(fd, text, CREDENTIALS_BYTES_MAX);
+    ssize_t got = uri_read_whole(fd, text, CREDENTIALS_BYTES_MAX);
     close(fd);
     if (got < 0) {
         explicit_bzero(text, sizeof text); /* what was read before */
