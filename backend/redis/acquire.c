@@ -145,7 +145,7 @@ struct backend_ticket *redis_acquire(struct backend *b, const char *name, const 
         done(arg, result, NULL, NULL);
         return NULL;
     }
-    remote_tell_over(&r->remote, name);
+    remote_tell_expired(&r->remote, name);
     struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim);
     remote_acquire(&r->remote, t, done, arg);
     return &t->head;
@@ -162,7 +162,7 @@ static void acquire_on_tested(void *arg, const struct redis_answer *answer)
     } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
         info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
         redis_describe(r, op->name, answer->reply, 1, &info);
-        if (redis_is_over(r, answer->reply, 1, &info)) {
+        if (redis_is_expired(r, answer->reply, 1, &info)) {
             info.type = BACKEND_NOTHING;
         }
     }

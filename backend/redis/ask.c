@@ -36,7 +36,7 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
     }
 }
 
-bool redis_is_over(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info)
+bool redis_is_expired(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info)
 {
     return strcmp(redis_text(reply, first + 10), r->mount) == 0 &&
            (!info->ticket || info->ticket->deadline <= clock_now());
@@ -111,7 +111,7 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
         info.holders = redis_count(reply, 13);
         info.waiters = redis_count(reply, 14);
         info.position = redis_count(reply, 15);
-        if (redis_is_over(r, reply, 1, &info)) {
+        if (redis_is_expired(r, reply, 1, &info)) {
             info.type = BACKEND_NOTHING;
         }
     } else if (result == BACKEND_OK && strcmp(word, "directory") == 0) {

@@ -168,8 +168,8 @@ void redis_set_directory(struct backend *b, const char *name, const struct backe
 /* `reply` from element `first` on is what describe of common.lua tells of that name. */
 void redis_describe(struct redis *r, const char *name, const redisReply *reply, size_t first,
                     struct backend_info *info);
-/* It was ours, and is over: the server did not know that yet when it answered. */
-bool redis_is_over(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
+/* It was ours, and has expired: the server did not know that yet when it answered. */
+bool redis_is_expired(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);
 
 /* --- watch.c --- */

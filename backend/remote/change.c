@@ -237,16 +237,16 @@ void remote_rename(struct backend *b, struct backend_ticket *ticket, const char 
 {
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
-    struct remote_ticket *over = (struct remote_ticket *)replaced;
+    struct remote_ticket *target = (struct remote_ticket *)replaced;
     if (change_has_ended(t)) {
         done(arg, BACKEND_STALE);
         return;
     }
     struct remote_op *op = remote_op_done(r, t, done, arg);
     op->name = g_strdup(name);
-    if (over) {
-        op->replaced = g_strdup(over->token);
-        over->renaming = true;
+    if (target) {
+        op->replaced = g_strdup(target->token);
+        target->renaming = true;
     }
     g_free(t->moving);
     t->moving = g_strdup(name);

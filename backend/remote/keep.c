@@ -82,7 +82,7 @@ void remote_extend(struct remote *r, struct remote_ticket *t)
 
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release)
 {
-    if (release && !t->over) {
+    if (release && !t->expired) {
         remote_send_release(r, t, why == BACKEND_EXPIRED ? "expired" : "lost", NULL, NULL);
     }
     if (t->acquired) { /* its user does not have it yet */
@@ -93,14 +93,14 @@ void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why,
     remote_ticket_free(r, t);
 }
 
-void remote_tell_over(struct remote *r, const char *name)
+void remote_tell_expired(struct remote *r, const char *name)
 {
     struct remote_place *place = g_hash_table_lookup(r->places, name);
     struct remote_ticket *t;
     for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
-        if (t->state == REMOTE_HELD && !t->over && t->head.deadline <= clock_now()) {
+        if (t->state == REMOTE_HELD && !t->expired && t->head.deadline <= clock_now()) {
             remote_send_release(r, t, "expired", NULL, NULL);
-            t->over = true;
+            t->expired = true;
         }
     }
 }
@@ -112,7 +112,7 @@ void remote_doubt(struct remote *r, struct remote_place *place, const struct rem
         bool kin =
             sure && ((t->handle && t->handle == sure->handle) || (t->lock_owner && t->lock_owner == sure->lock_owner));
 
-        if (t != sure && !kin && t->state == REMOTE_HELD && !t->over && !t->renaming && !t->moving) {
+        if (t != sure && !kin && t->state == REMOTE_HELD && !t->expired && !t->renaming && !t->moving) {
             remote_extend(r, t);
         }
     }

@@ -71,7 +71,7 @@ struct remote_ticket {
     struct remote_op *asked; /* its acquire that is not answered; or NULL */
     uint64_t request;        /* of that */
     bool wait;               /* it may queue */
-    bool over;               /* past its deadline, and the store knows */
+    bool expired;            /* past its deadline, and the store knows */
     bool renewing;
     uint64_t handle, lock_owner, start, end;
     GArray *segments;  /* struct remote_segment; what an FCNTL ticket holds; NULL: nothing known */
@@ -214,7 +214,7 @@ void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms s
 /* Tells its end, and forgets it; `release`: the store may not know of it yet. */
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);
 /* Lets the store know what is past its deadline at a place, before its end is told here. */
-void remote_tell_over(struct remote *r, const char *name);
+void remote_tell_expired(struct remote *r, const char *name);
 /* What the store says of a place does not go with what is held there: asks it, as a renewal does, so that what it has
  * forgotten is lost now.  Not `sure` (may be NULL) and its kin. */
 void remote_doubt(struct remote *r, struct remote_place *place, const struct remote_ticket *sure);

@@ -22,7 +22,7 @@ struct redis_resolve {
 
     pthread_mutex_t mutex; /* for what follows */
     struct ev_loop *loop;  /* NULL: nobody waits for it any more */
-    bool over;             /* the thread is done with it */
+    bool returned;         /* the thread is done with it */
     int error;
     struct addrinfo *found;
 };
@@ -88,7 +88,7 @@ static void *resolve_run_thread(void *arg)
     pthread_mutex_lock(&resolve->mutex);
     resolve->error = error;
     resolve->found = error ? NULL : found;
-    resolve->over = true;
+    resolve->returned = true;
     bool forgotten = !resolve->loop;
     if (!forgotten) {
         ev_async_send(resolve->loop, &resolve->ended);
@@ -159,9 +159,9 @@ void redis_resolve_cancel(struct redis_resolve *resolve)
     pthread_mutex_lock(&resolve->mutex);
     ev_async_stop(resolve->loop, &resolve->ended);
     resolve->loop = NULL;
-    bool over = resolve->over;
+    bool returned = resolve->returned;
     pthread_mutex_unlock(&resolve->mutex);
-    if (over) {
+    if (returned) {
         resolve_free(resolve);
     }
 }
