@@ -1,8 +1,8 @@
 /* private: what the files of the local backend share.
  *
- * local.c        the calls of backend.h
+ * local.c  the calls of backend.h
  * loop.c   events and completions that wait for the loop; the alarm
- * store.c  what is written down, with record.c and replay.c
+ * store.c  what is written down, with write.c, record.c and replay.c
  */
 #ifndef BACKEND_LOCAL_PRIVATE_H
 #define BACKEND_LOCAL_PRIVATE_H
