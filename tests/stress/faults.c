@@ -22,7 +22,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "tests/stress/faults.h"
@@ -153,31 +152,22 @@ static void run(struct faults *f)
 
 /* --- what is left ------------------------------------------------------------------- */
 
-/* A client that died with its daemon in the first second of its lease may have left that to us, its parent: after a
- * restart nobody can tell how it ended.  Then we hold it, and give it back. */
-static bool give_back_inherited(const char *path)
-{
-    char owner[256], host[256];
-    long pid = 0;
-    ssize_t size = getxattr(path, "user.lease.owner", owner, sizeof owner - 1);
-    owner[size < 0 ? 0 : size] = '\0';
-    return sscanf(owner, "%255s %ld", host, &pid) == 2 && pid == getpid() && unlink(path) == 0;
-}
-
 /* Locks (n0, n1, …) or, in a queue, tickets (job-0000000000, …). */
-static int count_held_in(const char *path, bool print)
+static int count_held_in(const char *mount, const char *below, bool print)
 {
     int count = 0;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", mount, below);
     DIR *directory = opendir(path);
     struct dirent *entry;
     while (directory && (errno = 0, entry = readdir(directory))) {
         bool is_held = entry->d_name[0] == 'n' || entry->d_name[0] == 'j';
-        char name[4096 + 256];
-        snprintf(name, sizeof name, "%s/%s", path, entry->d_name);
-        is_held = is_held && !give_back_inherited(name);
+        char name[512];
+        snprintf(name, sizeof name, "%s%s", below, entry->d_name);
+        is_held = is_held && !stress_give_back(mount, name);
         count += is_held;
         if (print && is_held) {
-            printf("FAULT: %s is still held\n", name);
+            stress_print_left(mount, name);
         }
     }
     if (!directory || errno) {
@@ -191,11 +181,20 @@ static int count_held_in(const char *path, bool print)
 
 static int count_held(const struct faults_options *o, const char *mount, bool print)
 {
-    int count = count_held_in(mount, print);
+    int count = count_held_in(mount, "", print);
     for (int width = 1; width <= FAULTS_QUEUES && !o->forgetful; width++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s/q%d", mount, width);
-        count += count_held_in(path, print);
+        char queue[32];
+        snprintf(queue, sizeof queue, "q%d/", width);
+        count += count_held_in(mount, queue, print);
+    }
+    return count;
+}
+
+static int count_held_at_all(const struct faults_options *o, bool print)
+{
+    int count = 0;
+    for (uint32_t i = 0; i < o->mount_count; i++) {
+        count += count_held(o, o->mounts[i], print);
     }
     return count;
 }
@@ -220,13 +219,10 @@ static uint64_t settle(const struct faults *f)
 {
     const struct faults_options *o = &f->options;
     int64_t began = stress_now(), limit = began + o->ttl + 8 * STRESS_SECOND;
-    uint64_t left = 0;
-    for (uint32_t i = 0; i < o->mount_count; i++) {
-        while (count_held(o, o->mounts[i], false) && stress_now() < limit) {
-            stress_sleep(10 * STRESS_MS);
-        }
-        left += (uint64_t)count_held(o, o->mounts[i], true);
+    while (count_held_at_all(o, false) && stress_now() < limit) {
+        stress_sleep(10 * STRESS_MS);
     }
+    uint64_t left = (uint64_t)count_held_at_all(o, true);
     printf("%" PRIu64 " names held %.3f s after the last client\n", left,
            (double)(stress_now() - began) / STRESS_SECOND);
     for (uint32_t i = 0; left == 0 && i < o->mount_count; i++) {

@@ -227,10 +227,10 @@ static size_t history_list(const struct history *h, bool print)
     DIR *directory = opendir(h->options.directory);
     struct dirent *entry;
     while (directory && (entry = readdir(directory))) {
-        if (entry->d_name[0] == 'n') {
+        if (entry->d_name[0] == 'n' && !stress_give_back(h->options.directory, entry->d_name)) {
             count++;
             if (print) {
-                printf("FAULT: %s is still held\n", entry->d_name);
+                stress_print_left(h->options.directory, entry->d_name);
             }
         }
     }

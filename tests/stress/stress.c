@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -136,6 +137,39 @@ int64_t stress_attribute(const char *path, const char *name)
     }
     value[size] = '\0';
     return strtoll(value, NULL, 10);
+}
+
+/* The line of .leasefs/locks that begins with `name`: kind, mode, host, pid, uid, command, age, remaining, waiters. */
+static bool stress_find_lock(const char *mount, const char *name, char *line, size_t size)
+{
+    char path[PATH_MAX];
+    size_t length = strlen(name);
+    bool found = false;
+    snprintf(path, sizeof path, "%s/.leasefs/locks", mount);
+    FILE *table = fopen(path, "r");
+    while (table && !found && fgets(line, (int)size, table)) {
+        found = strncmp(line, name, length) == 0 && line[length] == '\t';
+    }
+    if (table) {
+        fclose(table);
+    }
+    return found;
+}
+
+bool stress_give_back(const char *mount, const char *name)
+{
+    char line[1024], path[PATH_MAX];
+    long pid = 0;
+    snprintf(path, sizeof path, "%s/%s", mount, name);
+    return stress_find_lock(mount, name, line, sizeof line) &&
+           sscanf(line + strlen(name), " %*s %*s %*s %ld", &pid) == 1 && pid == getpid() && unlink(path) == 0;
+}
+
+void stress_print_left(const char *mount, const char *name)
+{
+    char line[1024];
+    bool found = stress_find_lock(mount, name, line, sizeof line);
+    printf("FAULT: %s/%s is still held: %s", mount, name, found ? line : "not through this mount\n");
 }
 
 /* Lines like `17: -> FLOCK  ADVISORY  WRITE 812 00:1f:44 0 EOF`, indented by how many wait before. */

@@ -39,6 +39,12 @@ bool stress_is_fuse(const char *directory);
 /* The number that user.lease.NAME reads as; -errno if it cannot be read. */
 int64_t stress_attribute(const char *path, const char *name);
 
+/* A lease that a client left in its first second is ours, its ancestor's: it is given back.  False if `name`, below
+ * the mount, is not such a one. */
+bool stress_give_back(const char *mount, const char *name);
+/* Prints that `name` is still held, and by whom. */
+void stress_print_left(const char *mount, const char *name);
+
 /* The queue "qN" of width N; dies if it cannot be there. */
 void stress_make_queue(const char *directory, int width);
 
