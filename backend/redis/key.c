@@ -1,11 +1,9 @@
 /* key: names to keys, and calls of scripts.
  *
  * The key of a lock is the prefix and the template with its name in place of
- * {n}.  Its side keys are in the lock's hash slot (the rule of Redis Cluster:
- * what stands between the first { and the next }): lfs:X: and the key where it
- * has a tag, else lfs:X: and the key in braces.  A name is refused whose key
- * would have its side keys elsewhere (a } but no tag), share those of another
- * ({a} and a would), or be a side key itself, of whatever lock.
+ * {n}; its side keys are lfs:X: and that key.  So a prefix with a {tag}, which
+ * Redis Cluster makes a hash slot of, has all keys of its mounts in one slot.  A
+ * name is refused whose key would be a side key itself, of whatever lock.
  *
  * The root directory has no key that any name could have, under whatever
  * template: else a name in one mount would be the root of another whose prefix
@@ -24,12 +22,6 @@
 #define NAME_MAX_BYTES 255
 #define PATH_MAX_BYTES 4096
 
-static bool key_has_tag(const char *key)
-{
-    const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
-    return close && close > open + 1;
-}
-
 char *redis_key(struct redis *r, const char *name)
 {
     return *name ? g_strconcat(r->before, name, r->behind, NULL) : g_strconcat(SIDE, r->before, "/", r->behind, NULL);
@@ -38,34 +30,20 @@ char *redis_key(struct redis *r, const char *name)
 char *redis_identity(struct redis *r, const char *identity)
 {
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, identity ? identity : "", -1);
-    const char *tag = key_has_tag(r->before) ? strchr(r->before, '{') : "";
-    char *key = g_strdup_printf("%.*s%s%.32s", (int)strcspn(tag, "}"), tag, *tag ? "}:" : "", digest);
+    char *key = identity ? g_strdup_printf("%s%.32s", r->before, digest) : g_strdup("");
     g_free(digest);
-    if (!identity) {
-        *key = '\0';
-    }
     return key;
 }
 
-const char *redis_key_fault(const char *key)
+bool redis_key_is_side(const char *key)
 {
-    const char *close = strchr(key, '}');
-    if (close && !key_has_tag(key)) {
-        return "with a } that ends no {tag}";
-    }
-    if (*key == '{' && close && !close[1]) {
-        return "that are all {tag}, and have the side keys of what is in the braces";
-    }
-    if (g_str_has_prefix(key, SIDE)) {
-        return "that begin with " SIDE ", as the side keys of locks do";
-    }
-    return NULL;
+    return g_str_has_prefix(key, SIDE);
 }
 
 bool redis_key_allowed(struct redis *r, const char *name)
 {
     char *key = redis_key(r, name);
-    bool allowed = !*name || !redis_key_fault(key);
+    bool allowed = !*name || !redis_key_is_side(key);
     g_free(key);
     return allowed;
 }
@@ -139,7 +117,7 @@ void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
     char *key = redis_key(call->r, name), *side = NULL;
     if (letter) {
-        side = g_strdup_printf(key_has_tag(key) ? "lfs:%c:%s" : "lfs:%c:{%s}", letter, key);
+        side = g_strdup_printf(SIDE "%c:%s", letter, key);
     }
     redis_call_text(call, side ? side : key);
     call->keys = call->count;

@@ -64,12 +64,11 @@ struct redis_call {
     struct redis_argument argument[48];
 };
 
-/* What forbids such keys, behind "keys"; NULL: nothing.  See key.c. */
-const char *redis_key_fault(const char *key);
+/* Whether it may be a side key, so that no lock can have it. */
+bool redis_key_is_side(const char *key);
 /* Whether a name may be a key; the root may always. */
 bool redis_key_allowed(struct redis *r, const char *name);
-/* Of redis_options, digested (NULL: ""), as it stands in the key of its leases: behind the prefix's {tag}, if that has
- * one, so that all keys of such a mount are in one hash slot.  A new string. */
+/* Of redis_options, digested (NULL: ""), as it stands in the key of its leases, behind the prefix.  A new string. */
 char *redis_identity(struct redis *r, const char *identity);
 /* The key of a lock, or what stands for that of the root; a new string. */
 char *redis_key(struct redis *r, const char *name);

@@ -233,15 +233,6 @@ static const struct backend_operations operations = {
     .name = remote_name,
 };
 
-/* What forbids the keys that it gives, as far as it does not depend on the name. */
-static const char *redis_template_fault(const char *prefix, const char *template, const char *at)
-{
-    char *key = g_strdup_printf("%s%.*sname%s", prefix, (int)(at - template), template, at + strlen("{n}"));
-    const char *fault = redis_key_fault(key);
-    g_free(key);
-    return fault;
-}
-
 int redis_new(const struct redis_options *options, struct backend **ret, char *error, size_t error_size)
 {
     const char *template = options->key ? options->key : REDIS_KEY_DEFAULT, *at = strstr(template, "{n}");
@@ -252,14 +243,16 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
                  template);
         return -EINVAL;
     }
-    const char *fault = redis_template_fault(options->prefix ? options->prefix : "", template, at);
-    if (fault) {
-        snprintf(error, error_size, "prefix= and key= give keys %s, which no lock can have", fault);
+    char *before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template);
+    if (redis_key_is_side(before)) {
+        snprintf(error, error_size, "prefix= and key= give keys that begin with lfs:, as the side keys of locks do");
+        g_free(before);
         return -EINVAL;
     }
     struct redis *r = g_new0(struct redis, 1);
     int result = remote_init(&r->remote, &store, options->seed);
     if (result < 0) {
+        g_free(before);
         g_free(r);
         snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-result));
         return result;
@@ -272,7 +265,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
         .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE,
         .safety = BACKEND_SINGLE,
     };
-    r->before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template);
+    r->before = before;
     r->behind = g_strdup(at + strlen("{n}"));
     g_snprintf(r->mount, sizeof r->mount, "lfs:%016" G_GINT64_MODIFIER "x", random);
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);

@@ -252,7 +252,7 @@ START_TEST(names_that_are_left_over_are_removed_in_parts)
     long long before;
 
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
-    redis_server_do(hosts_server, "EVAL %s 0", "for i = 1, 1500 do redis.call('ZADD', 'lfs:l:{h:d}', 0, 'n' .. i) end");
+    redis_server_do(hosts_server, "EVAL %s 0", "for i = 1, 1500 do redis.call('ZADD', 'lfs:l:h:d', 0, 'n' .. i) end");
     if (_i)
         hosts_get(0, "d/z", HOSTS_LONG);
     before = calls();
@@ -263,7 +263,7 @@ START_TEST(names_that_are_left_over_are_removed_in_parts)
     HOSTS_UNTIL(done.told);
     ck_assert_int_eq(done.result, BACKEND_OK);
     ck_assert_int_eq(calls() - before, 2);
-    ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:l:{h:d}"), _i);
+    ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:l:h:d"), _i);
 }
 END_TEST
 

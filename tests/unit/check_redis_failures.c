@@ -354,9 +354,9 @@ static void begin_exclusive(struct told *told, struct hosts_done *done)
 
 START_TEST(conversion_that_a_failed_server_lost_ends_what_was_converted)
 {
-    static const char shared_again[] = "for _, id in ipairs(redis.call('ZRANGE', 'lfs:o:{h:L}', 0, -1)) do "
-                                       "local t = cmsgpack.unpack(redis.call('HGET', 'lfs:i:{h:L}', id)) t.x = 1 "
-                                       "redis.call('HSET', 'lfs:i:{h:L}', id, cmsgpack.pack(t)) end "
+    static const char shared_again[] = "for _, id in ipairs(redis.call('ZRANGE', 'lfs:o:h:L', 0, -1)) do "
+                                       "local t = cmsgpack.unpack(redis.call('HGET', 'lfs:i:h:L', id)) t.x = 1 "
+                                       "redis.call('HSET', 'lfs:i:h:L', id, cmsgpack.pack(t)) end "
                                        "redis.call('SET', 'h:L', 'leasefs:held', 'KEEPTTL') return 1";
     struct told *told = get_shared(HOSTS_LONG);
     struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};

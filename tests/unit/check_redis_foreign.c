@@ -119,7 +119,7 @@ START_TEST(foreign_lock_does_not_hinder_who_stopped_waiting)
     hosts_release(waiter);
     redis_server_do(hosts_server, "DEL h:L");
     hosts_pass(50);
-    ck_assert_int_eq(redis_server_do(hosts_server, "EXISTS h:L lfs:o:{h:L} lfs:t:{h:L} lfs:w:{h:L} lfs:i:{h:L}"), 0);
+    ck_assert_int_eq(redis_server_do(hosts_server, "EXISTS h:L lfs:o:h:L lfs:t:h:L lfs:w:h:L lfs:i:h:L"), 0);
 }
 END_TEST
 
@@ -199,7 +199,7 @@ START_TEST(overwritten_lock_is_lost_and_stays_the_others)
 END_TEST
 
 /* Which side key goes: _i of these, of a lock with a holder and one that waits. */
-static const char *const sides[] = {"lfs:o:{h:L}", "lfs:t:{h:L}", "lfs:i:{h:L}", "lfs:f:{h:L}", "lfs:w:{h:L}"};
+static const char *const sides[] = {"lfs:o:h:L", "lfs:t:h:L", "lfs:i:h:L", "lfs:f:h:L", "lfs:w:h:L"};
 
 START_TEST(lock_without_one_of_its_side_keys_goes_on)
 {
@@ -225,7 +225,7 @@ END_TEST
 
 START_TEST(sequence_without_one_of_its_keys_has_no_second_holder_for_long)
 {
-    static const char *const keys[] = {"lfs:o:{h:d}", "lfs:t:{h:d}", "lfs:i:{h:d}", "lfs:w:{h:d}"};
+    static const char *const keys[] = {"lfs:o:h:d", "lfs:t:h:d", "lfs:i:h:d", "lfs:w:h:d"};
     struct backend_directory directory = {.width = 1};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     struct told *holder, *waiter;
@@ -267,7 +267,7 @@ END_TEST
 
 /* --- what is not ours at our keys --- */
 
-static const char *const of_a_lock[] = {"lfs:o:{h:L}", "lfs:t:{h:L}", "lfs:w:{h:L}", "lfs:i:{h:L}", "lfs:f:{h:L}"};
+static const char *const of_a_lock[] = {"lfs:o:h:L", "lfs:t:h:L", "lfs:w:h:L", "lfs:i:h:L", "lfs:f:h:L"};
 
 static enum backend_result try(const char *name)
 {
@@ -299,9 +299,9 @@ END_TEST
 
 START_TEST(key_of_the_wrong_type_that_many_locks_have_in_common_is_made_anew)
 {
-    static const char *const common[] = {"lfs:l:{lfs:h:/}", "lfs:q:{lfs:h:/}", "lfs:d:{lfs:h:/}", "m"};
+    static const char *const common[] = {"lfs:l:lfs:h:/", "lfs:q:lfs:h:/", "lfs:d:lfs:h:/", "m"};
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "me", -1);
-    char *m = g_strdup_printf("lfs:m:%.32s", digest);
+    char *m = g_strdup_printf("lfs:m:h:%.32s", digest);
     struct told *holder, *waiter;
 
     hosts_close(0);
@@ -325,11 +325,11 @@ START_TEST(record_that_we_did_not_write_costs_that_one_lock)
     struct told *holder = hosts_get(1, "L", HOSTS_LONG);
 
     redis_server_do(hosts_server, "EVAL %s 0",
-                    "redis.call('HSET', 'lfs:i:{h:L}', redis.call('GET', 'h:L'), 'theirs') return 1");
+                    "redis.call('HSET', 'lfs:i:h:L', redis.call('GET', 'h:L'), 'theirs') return 1");
     ck_assert_int_eq(try("L"), BACKEND_DAMAGED);
     ck_assert_int_eq(try("M"), BACKEND_OK);
     hosts_let_go(holder);
-    redis_server_do(hosts_server, "DEL h:L lfs:i:{h:L} lfs:o:{h:L} lfs:t:{h:L}");
+    redis_server_do(hosts_server, "DEL h:L lfs:i:h:L lfs:o:h:L lfs:t:h:L");
     ck_assert_int_eq(try("L"), BACKEND_OK);
 }
 END_TEST
@@ -351,10 +351,10 @@ START_TEST(listing_passes_over_what_is_no_name)
     hosts_get(0, "L", HOSTS_LONG);
     hosts_get(0, "M", HOSTS_LONG);
     redis_server_do(hosts_server, "EVAL %s 0",
-                    "for i = 1, 3000 do redis.call('ZADD', 'lfs:l:{lfs:h:/}', 0, 'A/' .. i) "
+                    "for i = 1, 3000 do redis.call('ZADD', 'lfs:l:lfs:h:/', 0, 'A/' .. i) "
                     "redis.call('SET', 'h:A/' .. i, 1) end "
                     "for _, name in ipairs({'', '.', '..', 'B\\0', string.rep('C', 300)}) do "
-                    "redis.call('ZADD', 'lfs:l:{lfs:h:/}', 0, name) redis.call('SET', 'h:' .. name, 1) end return 1");
+                    "redis.call('ZADD', 'lfs:l:lfs:h:/', 0, name) redis.call('SET', 'h:' .. name, 1) end return 1");
     backend_list(hosts_mount(0), "", "", 100, on_listed, text);
     HOSTS_UNTIL(text->len);
     ck_assert_str_eq(text->str, "L M .");
@@ -367,7 +367,7 @@ END_TEST
 START_TEST(question_finds_out_what_is_lost_before_it_is_answered)
 {
     static const char *const commands[] = {"DEL h:L", "SET h:L theirs PX 60000", "PEXPIRE h:L 1",
-                                           "DEL h:L lfs:o:{h:L} lfs:t:{h:L} lfs:i:{h:L}"};
+                                           "DEL h:L lfs:o:h:L lfs:t:h:L lfs:i:h:L"};
     static const enum backend_kind kinds[] = {BACKEND_LEASE, BACKEND_FLOCK, BACKEND_FCNTL};
     struct backend_claim claim = hosts_claim(kinds[_i % 3], HOSTS_LONG);
     struct told *holder, *other = hosts_get(0, "M", HOSTS_LONG);
@@ -411,7 +411,7 @@ START_TEST(ticket_whose_queue_was_deleted_is_lost_for_who_asks)
     claim.sequence = true;
     holder = hosts_acquire(0, "d/s-", &claim);
     ck_assert_int_eq(hosts_stat(0, "d/s-0000000000").type, BACKEND_LOCK);
-    redis_server_do(hosts_server, "DEL lfs:o:{h:d} lfs:t:{h:d} lfs:i:{h:d}");
+    redis_server_do(hosts_server, "DEL lfs:o:h:d lfs:t:h:d lfs:i:h:d");
     ck_assert_int_eq(hosts_stat(0, "d/s-0000000000").type, BACKEND_NOTHING);
     ck_assert_uint_eq(holder->ended, 1);
     ck_assert_int_eq(holder->why, BACKEND_LOST);

@@ -188,8 +188,8 @@ END_TEST
 START_TEST(content_that_another_client_has_written_is_cut_where_it_is)
 {
     static const char *const write[] = {
-        "local t = redis.call('GET', 'h:a') redis.call('HSET', 'lfs:i:{h:a}', 'c:' .. t, string.rep('c', 3000000))",
-        "local t = redis.call('GET', 'h:a') redis.call('HSET', 'lfs:i:{h:a}', 'c:' .. t, string.rep('c', 9000000))"};
+        "local t = redis.call('GET', 'h:a') redis.call('HSET', 'lfs:i:h:a', 'c:' .. t, string.rep('c', 3000000))",
+        "local t = redis.call('GET', 'h:a') redis.call('HSET', 'lfs:i:h:a', 'c:' .. t, string.rep('c', 9000000))"};
     struct told *a = hosts_get(0, "a", HOSTS_LONG);
     gsize size = 0;
 

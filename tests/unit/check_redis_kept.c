@@ -54,7 +54,7 @@ START_TEST(place_that_waits_keeps_its_name_where_the_queue_was_deleted)
     ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
     take_place(1, HOSTS_LONG, BACKEND_OK, "d/s-0000000000");
     waiter = take_place(0, HOSTS_LONG, BACKEND_QUEUED, "d/s-0000000001");
-    redis_server_do(hosts_server, "DEL lfs:o:{h:d} lfs:t:{h:d} lfs:w:{h:d} lfs:i:{h:d}");
+    redis_server_do(hosts_server, "DEL lfs:o:h:d lfs:t:h:d lfs:w:h:d lfs:i:h:d");
     HOSTS_UNTIL(waiter->granted);
     ck_assert(backend_name(hosts_mount(0), waiter->ticket, name, sizeof(name)));
     ck_assert_str_eq(name, "d/s-0000000001");
@@ -153,10 +153,10 @@ START_TEST(who_waits_is_counted_for_as_long_as_it_waits)
     hosts_acquire(0, "d/s-", &claim);
     hosts_get(0, "d/L", HOSTS_LONG);
     hosts_queue(1, "d/L", BACKEND_EXCLUSIVE, 1000);
-    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:q:{h:d}"), 9 * HOSTS_LONG);
-    redis_server_do(hosts_server, "DEL lfs:q:{h:d}");
-    HOSTS_UNTIL(hosts_exists("lfs:q:{h:d}"));
-    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:q:{h:d}"), 0);
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:q:h:d"), 9 * HOSTS_LONG);
+    redis_server_do(hosts_server, "DEL lfs:q:h:d");
+    HOSTS_UNTIL(hosts_exists("lfs:q:h:d"));
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:q:h:d"), 0);
 }
 END_TEST
 

@@ -7,7 +7,7 @@
 local probes = {o = 'ZCARD', t = 'ZCARD', w = 'ZCARD', l = 'ZCARD', q = 'ZCARD', i = 'HEXISTS', d = 'HEXISTS', f = 'GET'}
 local result, seen = {}, {}
 for _, key in ipairs(KEYS) do
-  local letter, rest = key:match('^lfs:(%a):{?(.*)$')
+  local letter, rest = key:match('^lfs:(%a):(.*)$')
   local probe = probes[letter]
   local answer = probe and not seen[key] and (probe == 'HEXISTS' and redis.pcall(probe, key, '') or redis.pcall(probe, key))
   seen[key] = true

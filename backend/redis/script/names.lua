@@ -12,9 +12,7 @@ local function type_of(name, TERM, INFO, now)
   if #name > 255 or name:find('[/%z]') or name == '' or name == '.' or name == '..' or key:sub(1, 4) == 'lfs:' then
     return nil -- no name that a mount can have
   end
-  local tag = key:match('{([^}]*)}')
-  local side = tag and tag ~= '' and key or '{' .. key .. '}'
-  if redis.pcall('HEXISTS', 'lfs:d:' .. side, 'made') == 1 then return 1 end
+  if redis.pcall('HEXISTS', 'lfs:d:' .. key, 'made') == 1 then return 1 end
   local value = redis.pcall('GET', key) -- what is no string is held, too
   if value then return value ~= 'leasefs:delay' and 2 or 0 end
   local ticket = redis.pcall('HGET', INFO, 's:' .. name)

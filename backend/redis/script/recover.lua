@@ -13,16 +13,14 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 -- One lease, or nil; an error if what is kept of it is not what we wrote.
 local function lease(id, kind, path)
   local key = path == '' and root or before .. path .. behind
-  local tag = key:match('{([^}]*)}')
-  local side = tag and tag ~= '' and key or '{' .. key .. '}'
-  local packed = call('HGET', 'lfs:i:' .. side, id)
-  local deadline = tonumber(call('ZSCORE', 'lfs:t:' .. side, id) or 0)
+  local packed = call('HGET', 'lfs:i:' .. key, id)
+  local deadline = tonumber(call('ZSCORE', 'lfs:t:' .. key, id) or 0)
   if not packed or deadline <= now then return nil end
   local t = cmsgpack.unpack(packed)
   t.m = mount
-  local found = {path, kind == 's' and 1 or 0, id, call('ZSCORE', 'lfs:o:' .. side, id), deadline - now, now - t.a, t.l,
-    t.x, t.i, t.n or '', call('ZSCORE', 'lfs:w:' .. side, id) and 1 or 0}
-  call('HSET', 'lfs:i:' .. side, id, cmsgpack.pack(t))
+  local found = {path, kind == 's' and 1 or 0, id, call('ZSCORE', 'lfs:o:' .. key, id), deadline - now, now - t.a, t.l,
+    t.x, t.i, t.n or '', call('ZSCORE', 'lfs:w:' .. key, id) and 1 or 0}
+  call('HSET', 'lfs:i:' .. key, id, cmsgpack.pack(t))
   return #found == 11 and found
 end
 
