@@ -15,26 +15,31 @@ static void acquire_fill(struct redis_call *call, struct redis *r, const struct 
         redis_call_key(call, *letter, directory);
     }
     g_free(directory);
+    const struct backend_claim claim = {
+        .kind = t->head.kind,
+        .mode = t->head.mode,
+        .ttl = t->head.ttl,
+        .handle = t->handle,
+        .lock_owner = t->lock_owner,
+        .start = t->start,
+        .end = t->end,
+    };
     redis_call_leaf(call, name, t->place->sequence);
-    redis_call_text(call, in_root ? "0" : "1");
-    redis_call_text(call, t->token);
-    redis_call_text(call, r->mount);
-    redis_call_number(call, t->head.kind);
-    redis_call_number(call, t->head.mode);
-    redis_call_unsigned(call, t->handle);
-    redis_call_unsigned(call, t->lock_owner);
-    redis_call_offset(call, t->start);
-    redis_call_offset(call, t->end);
-    redis_call_number(call, t->head.ttl);
-    redis_call_text(call, t->wait ? "1" : "0");
-    redis_call_number(call, (int64_t)t->head.fence);
-    redis_call_text(call, remote_ticket_has_kin(t, t->handle, t->lock_owner) ? "1" : "0");
-    redis_call_number(call, remote_ticket_liveness(t, t->head.ttl));
-    redis_call_bytes(call, t->meta);
-    redis_call_bytes(call, t->content);
-    redis_call_text(call, test ? "1" : "0");
-    redis_call_text(call, r->identity);
-    redis_call_text(call, t->place->name);
+    redis_call_flag(call, "needed", !in_root);
+    redis_call_text(call, "ticket", t->token);
+    redis_call_text(call, "mount", r->mount);
+    redis_call_text(call, "identity", r->identity);
+    redis_call_text(call, "path", t->place->name);
+    redis_call_claim(call, t, &claim);
+    redis_call_flag(call, "wait", t->wait);
+    redis_call_flag(call, "test", test);
+    redis_call_bytes(call, "meta", t->meta);
+    if (t->content) {
+        redis_call_bytes(call, "content", t->content);
+    }
+    if (t->head.fence) {
+        redis_call_number(call, "number", (int64_t)t->head.fence);
+    }
 }
 
 static void acquire_on_busy(struct redis *r, struct remote_ticket *t, const struct redis_answer *answer)

@@ -71,7 +71,7 @@ static void ask_send_stat(struct remote_op *op)
     g_free(directory);
     redis_call_key(&call, 'q', op->name);
     redis_call_leaf(&call, op->name, false);
-    redis_call_text(&call, *op->name ? "0" : "1");
+    redis_call_flag(&call, "root", !*op->name);
     redis_call_send(&call, 0, ask_on_stat, op);
 }
 
@@ -197,9 +197,9 @@ static void ask_on_listed(void *arg, const struct redis_answer *answer)
 static void ask_add_names(struct redis_call *call, const char *directory)
 {
     char *path = *directory ? g_strconcat(directory, "/", NULL) : g_strdup("");
-    redis_call_text(call, call->r->before);
-    redis_call_text(call, call->r->behind);
-    redis_call_text(call, path);
+    redis_call_text(call, "before", call->r->before);
+    redis_call_text(call, "behind", call->r->behind);
+    redis_call_text(call, "path", path);
     g_free(path);
 }
 
@@ -221,9 +221,9 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
         redis_call_key(&call, *letter, directory);
     }
     redis_call_key(&call, 0, directory);
-    redis_call_text(&call, after);
-    redis_call_number(&call, (int64_t)MIN(max, REDIS_LIST_MAX));
-    redis_call_text(&call, *directory ? "1" : "0");
+    redis_call_text(&call, "after", after);
+    redis_call_number(&call, "max", (int64_t)MIN(max, REDIS_LIST_MAX));
+    redis_call_flag(&call, "needed", *directory);
     ask_add_names(&call, directory);
     redis_call_send(&call, 0, ask_on_listed, op);
 }
@@ -266,17 +266,17 @@ static void ask_send_directory(struct redis *r, const char *what, const char *na
     redis_call_key(&call, 'd', parent);
     redis_call_key(&call, 'l', parent);
     redis_call_key(&call, 0, parent);
-    redis_call_text(&call, leaf);
-    redis_call_text(&call, strcmp(what, "set") == 0 ? "1" : "0");
-    redis_call_text(&call, what);
-    redis_call_text(&call, *parent ? "1" : "0");
-    redis_call_text(&call, *name ? "0" : "1");
-    redis_call_number(&call, d->ttl);
-    redis_call_number(&call, d->width);
-    redis_call_number(&call, d->delay);
-    redis_call_number(&call, (int64_t)d->sequence);
-    redis_call_bytes(&call, d->meta);
-    redis_call_text(&call, nonce);
+    redis_call_text(&call, "leaf", leaf);
+    redis_call_flag(&call, "sequence", strcmp(what, "set") == 0);
+    redis_call_text(&call, "what", what);
+    redis_call_flag(&call, "needed", *parent);
+    redis_call_flag(&call, "root", !*name);
+    redis_call_number(&call, "ttl", d->ttl);
+    redis_call_number(&call, "width", d->width);
+    redis_call_number(&call, "delay", d->delay);
+    redis_call_number(&call, "next", (int64_t)d->sequence);
+    redis_call_bytes(&call, "meta", d->meta);
+    redis_call_text(&call, "nonce", nonce);
     ask_add_names(&call, name);
     redis_call_send(&call, 0, ask_on_directory, op);
     g_free(parent);

@@ -19,12 +19,16 @@ void redis_send_release(struct remote_op *op, int64_t timeout)
     bool sequence = op->claim.sequence;
     redis_call_lock(&call, r, REDIS_RELEASE, op->name, sequence, NULL);
     redis_call_leaf(&call, op->file, sequence);
-    redis_call_text(&call, op->token);
-    redis_call_text(&call, op->why);
-    redis_call_text(&call, op->lease ? r->identity : "");
-    redis_call_text(&call, op->name);
-    redis_call_text(&call, r->mount);
-    redis_call_unsigned(&call, op->claim.lock_owner);
+    redis_call_text(&call, "ticket", op->token);
+    redis_call_text(&call, "mount", r->mount);
+    redis_call_text(&call, "path", op->name);
+    redis_call_unsigned(&call, "owner", op->claim.lock_owner);
+    if (*op->why) {
+        redis_call_text(&call, "why", op->why);
+    }
+    if (op->lease) {
+        redis_call_text(&call, "identity", r->identity);
+    }
     redis_call_send(&call, timeout, change_on_released, op);
 }
 
@@ -35,10 +39,8 @@ static void change_send_release_range(struct remote_op *op, int64_t timeout)
     struct redis_call call = {0};
     redis_call_lock(&call, redis_of(op), REDIS_RELEASE_RANGE, op->name, false, NULL);
     redis_call_leaf(&call, op->name, false);
-    redis_call_text(&call, redis_of(op)->mount);
-    redis_call_unsigned(&call, op->claim.lock_owner);
-    redis_call_offset(&call, op->claim.start);
-    redis_call_offset(&call, op->claim.end);
+    redis_call_text(&call, "mount", redis_of(op)->mount);
+    redis_call_range(&call, op->claim.lock_owner, op->claim.start, op->claim.end);
     redis_call_send(&call, timeout, change_on_range_released, op);
 }
 
@@ -110,10 +112,12 @@ void redis_release_range(struct backend *b, const char *name, uint64_t lock_owne
 
 static void change_add(struct redis_call *call, const struct backend_change *c)
 {
-    redis_call_text(call, c->set & BACKEND_SET_META ? "1" : "0");
-    redis_call_bytes(call, c->meta);
-    redis_call_text(call, c->set & BACKEND_SET_CONTENT ? "1" : "0");
-    redis_call_bytes(call, c->content);
+    if (c->set & BACKEND_SET_META) {
+        redis_call_bytes(call, "meta", c->meta);
+    }
+    if (c->set & BACKEND_SET_CONTENT) {
+        redis_call_bytes(call, "content", c->content);
+    }
 }
 
 static void change_on_converted(void *arg, const struct redis_answer *answer)
@@ -124,18 +128,9 @@ static void change_on_converted(void *arg, const struct redis_answer *answer)
 
 void redis_send_convert(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
 {
-    const struct backend_claim *claim = &op->claim;
     struct redis_call call = {0};
     redis_call_ticket(&call, redis_of(op), REDIS_CONVERT, t);
-    redis_call_number(&call, (int64_t)claim->kind);
-    redis_call_number(&call, (int64_t)claim->mode);
-    redis_call_unsigned(&call, claim->handle);
-    redis_call_unsigned(&call, claim->lock_owner);
-    redis_call_offset(&call, claim->start);
-    redis_call_offset(&call, claim->end);
-    redis_call_number(&call, claim->ttl);
-    redis_call_text(&call, remote_ticket_has_kin(t, claim->handle, claim->lock_owner) ? "1" : "0");
-    redis_call_number(&call, remote_ticket_liveness(t, claim->ttl));
+    redis_call_claim(&call, t, &op->claim);
     change_add(&call, &op->change);
     redis_call_send(&call, timeout, change_on_converted, op);
 }
@@ -168,8 +163,8 @@ void redis_send_renewal(struct remote_op *op, struct remote_ticket *t)
 {
     struct redis_call call = {0};
     redis_call_ticket(&call, redis_of(op), REDIS_RENEW, t);
-    redis_call_number(&call, op->ttl);
-    redis_call_number(&call, op->claim.mode);
+    redis_call_number(&call, "ttl", op->ttl);
+    redis_call_number(&call, "mode", (int64_t)op->claim.mode);
     redis_call_send(&call, 0, change_on_renewed, op);
 }
 
@@ -194,12 +189,14 @@ void redis_send_rename(struct remote_op *op, struct remote_ticket *t)
     redis_call_lock(&call, r, REDIS_RENAME, t->place->name, false, NULL);
     redis_call_lock(&call, r, REDIS_RENAME, name, false, "i");
     redis_call_leaf(&call, t->place->name, false);
-    redis_call_text(&call, t->token);
+    redis_call_text(&call, "ticket", t->token);
     g_free(remote_parent(name, &leaf));
-    redis_call_text(&call, leaf);
-    redis_call_text(&call, strchr(name, '/') ? "1" : "0");
-    redis_call_text(&call, name);
-    redis_call_text(&call, op->replaced ? op->replaced : "");
+    redis_call_text(&call, "new_leaf", leaf);
+    redis_call_text(&call, "path", name);
+    redis_call_flag(&call, "needed", leaf != name);
+    if (op->replaced) {
+        redis_call_text(&call, "replaced", op->replaced);
+    }
     redis_call_send(&call, 0, change_on_renamed, op);
 }
 

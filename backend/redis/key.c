@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "backend/log.h"
+#include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
 #define SIDE "lfs:"                    /* what all side keys begin with */
@@ -29,8 +30,8 @@ char *redis_key(struct redis *r, const char *name)
 
 char *redis_identity(struct redis *r, const char *identity)
 {
-    char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, identity ? identity : "", -1);
-    char *key = identity ? g_strdup_printf("%s%.32s", r->before, digest) : g_strdup("");
+    char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, identity, -1);
+    char *key = g_strdup_printf("%s%.32s", r->before, digest);
     g_free(digest);
     return key;
 }
@@ -71,56 +72,82 @@ bool redis_is_numbered(const char *leaf)
     return length > 10 && leaf[length - 11] == '-' && strspn(leaf + length - 10, "0123456789") == 10;
 }
 
-static void key_add(struct redis_call *call, const char *data, size_t length)
+/* The argument is one map: a field, whose value follows. */
+static void key_add_field(struct redis_call *call, const char *field)
 {
-    g_assert(call->count < G_N_ELEMENTS(call->argument));
-    call->argument[call->count++] = (struct redis_argument){
-        .data = g_string_chunk_insert_len(call->r->arena, data, (gssize)length),
-        .length = length,
-    };
+    pack_text(call->r->packed, field, strlen(field));
+    call->fields++;
 }
 
-void redis_call_text(struct redis_call *call, const char *text)
+void redis_call_text(struct redis_call *call, const char *field, const char *text)
 {
-    key_add(call, text, strlen(text));
+    key_add_field(call, field);
+    pack_text(call->r->packed, text, strlen(text));
 }
 
-void redis_call_number(struct redis_call *call, int64_t number)
+void redis_call_number(struct redis_call *call, const char *field, int64_t number)
 {
-    char text[24];
-    snprintf(text, sizeof text, "%" PRId64, number);
-    redis_call_text(call, text);
+    key_add_field(call, field);
+    pack_number(call->r->packed, number);
 }
 
-void redis_call_unsigned(struct redis_call *call, uint64_t number)
+void redis_call_flag(struct redis_call *call, const char *field, bool is)
+{
+    if (is) {
+        key_add_field(call, field);
+        pack_true(call->r->packed);
+    }
+}
+
+void redis_call_unsigned(struct redis_call *call, const char *field, uint64_t number)
 {
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, number);
-    redis_call_text(call, number ? text : "");
+    if (number) {
+        redis_call_text(call, field, text);
+    }
 }
 
-void redis_call_offset(struct redis_call *call, uint64_t offset)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%016" PRIx64, offset);
-    redis_call_text(call, text);
-}
-
-void redis_call_bytes(struct redis_call *call, GBytes *bytes)
+void redis_call_bytes(struct redis_call *call, const char *field, GBytes *bytes)
 {
     gsize length = 0;
-    const char *data = bytes ? g_bytes_get_data(bytes, &length) : "";
-    key_add(call, length ? data : "", length);
+    const void *data = bytes ? g_bytes_get_data(bytes, &length) : "";
+    key_add_field(call, field);
+    pack_text(call->r->packed, length ? data : "", length);
+}
+
+void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end)
+{
+    char text[24];
+    redis_call_unsigned(call, "owner", lock_owner);
+    snprintf(text, sizeof text, "%016" PRIx64, start);
+    redis_call_text(call, "start", text);
+    snprintf(text, sizeof text, "%016" PRIx64, end);
+    redis_call_text(call, "finish", text);
+}
+
+void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim)
+{
+    redis_call_number(call, "kind", (int64_t)claim->kind);
+    redis_call_number(call, "mode", (int64_t)claim->mode);
+    redis_call_number(call, "ttl", claim->ttl);
+    redis_call_number(call, "liveness", remote_ticket_liveness(t, claim->ttl));
+    redis_call_unsigned(call, "handle", claim->handle);
+    redis_call_flag(call, "kin", remote_ticket_has_kin(t, claim->handle, claim->lock_owner));
+    if (claim->lock_owner) {
+        redis_call_range(call, claim->lock_owner, claim->start, claim->end);
+    }
 }
 
 void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
-    char *key = redis_key(call->r, name), *side = NULL;
-    if (letter) {
-        side = g_strdup_printf(SIDE "%c:%s", letter, key);
-    }
-    redis_call_text(call, side ? side : key);
-    call->keys = call->count;
+    char *key = letter == 'm' ? g_strdup(call->r->identity) : redis_key(call->r, name);
+    char *side = letter ? g_strdup_printf(SIDE "%c:%s", letter, key) : g_strdup(key);
+    g_assert(call->keys < G_N_ELEMENTS(call->argument) - 1);
+    call->argument[call->keys++] = (struct redis_argument){
+        .data = g_string_chunk_insert(call->r->arena, side),
+        .length = strlen(side),
+    };
     g_free(side);
     g_free(key);
 }
@@ -130,7 +157,7 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
 {
     const char *leaf = "";
     char *directory = sequence ? g_strdup(name) : remote_parent(name, &leaf);
-    if (call->count == 0) {
+    if (call->keys == 0) {
         *call = (struct redis_call){.r = r, .script = script};
     }
     redis_call_key(call, sequence ? 'd' : 0, name); /* a queue has no key of its own */
@@ -151,8 +178,8 @@ void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
 {
     const char *leaf;
     g_free(remote_parent(name, &leaf));
-    redis_call_text(call, leaf);
-    redis_call_text(call, sequence ? "1" : "0");
+    redis_call_text(call, "leaf", leaf);
+    redis_call_flag(call, "sequence", sequence);
 }
 
 void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
@@ -160,7 +187,7 @@ void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_scri
 {
     redis_call_lock(call, r, script, t->place->name, t->place->sequence, NULL);
     redis_call_leaf(call, remote_ticket_name(t), t->place->sequence);
-    redis_call_text(call, t->token);
+    redis_call_text(call, "ticket", t->token);
 }
 
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
@@ -170,9 +197,12 @@ uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answere
     if (timeout == 0 && !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout) {
         timeout = MIN(r->timeout, REDIS_TIMEOUT_AWAY);
     }
-    uint64_t id = redis_conn_call(r->conn, &redis_scripts[call->script], call->keys, call->argument, call->count,
+    pack_count(r->packed, 0, call->fields);
+    call->argument[call->keys] = (struct redis_argument){(const char *)r->packed->data, r->packed->len};
+    uint64_t id = redis_conn_call(r->conn, &redis_scripts[call->script], call->keys, call->argument, call->keys + 1,
                                   timeout, answered, arg);
-
+    g_byte_array_set_size(r->packed, 0);
+    pack_map(r->packed);
     g_string_chunk_clear(r->arena);
     return id;
 }

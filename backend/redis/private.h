@@ -10,6 +10,7 @@
  * ask.c      questions, and directories
  * watch.c    names that others hold
  * key.c      names to keys, and calls of scripts
+ * pack.c     what a script is to do, as one value
  */
 #ifndef BACKEND_REDIS_PRIVATE_H
 #define BACKEND_REDIS_PRIVATE_H
@@ -38,7 +39,8 @@ struct redis {
     GHashTable *watches;                            /* name -> struct redis_watch */
     TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, redis_revocation) revocations;
-    GStringChunk *arena; /* arguments of the call that is being made */
+    GStringChunk *arena; /* keys of the call that is being made */
+    GByteArray *packed;  /* and its argument */
     char *identity;      /* see redis_identity */
     char *address;       /* to show */
     bool was_up;
@@ -60,7 +62,8 @@ static inline struct redis *redis_of(const struct remote_op *op)
 struct redis_call {
     struct redis *r;
     enum redis_script_id script;
-    size_t keys, count;
+    size_t keys;
+    guint fields; /* of the argument */
     struct redis_argument argument[48];
 };
 
@@ -68,7 +71,7 @@ struct redis_call {
 bool redis_key_is_side(const char *key);
 /* Whether a name may be a key; the root may always. */
 bool redis_key_allowed(struct redis *r, const char *name);
-/* Of redis_options, digested (NULL: ""), as it stands in the key of its leases, behind the prefix.  A new string. */
+/* Digested, as it stands in the key of the mount's leases: behind the prefix.  A new string. */
 char *redis_identity(struct redis *r, const char *identity);
 /* The key of a lock, or what stands for that of the root; a new string. */
 char *redis_key(struct redis *r, const char *name);
@@ -79,19 +82,23 @@ bool redis_is_path(const char *path);
 bool redis_is_numbered(const char *leaf);
 
 /* A call with the keys that common.lua takes, for a lock or for a directory's
- * queue, and its first arguments: leaf and sequence.  With `numbered` also those
+ * queue, and its first fields: leaf and sequence.  With `numbered` also those
  * of the directory's queue, when the leaf may be a name in it. */
 void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script_id script, const char *name,
                      bool sequence, const char *numbered);
-/* Keys come before all arguments. */
-void redis_call_key(struct redis_call *call, char letter, const char *name); /* 0: the lock's own */
+/* 0: the lock's own; 'm': that of the mount's leases, without a name. */
+void redis_call_key(struct redis_call *call, char letter, const char *name);
+/* Fields of the one argument, a table to the script. */
 void redis_call_leaf(struct redis_call *call, const char *name, bool sequence);
-void redis_call_text(struct redis_call *call, const char *text);
-void redis_call_number(struct redis_call *call, int64_t number);
-void redis_call_unsigned(struct redis_call *call, uint64_t number); /* 0 is '' */
-void redis_call_offset(struct redis_call *call, uint64_t offset);   /* 16 hexadecimal digits */
-void redis_call_bytes(struct redis_call *call, GBytes *bytes);      /* NULL is '' */
-/* Keys and first arguments of a call about a ticket. */
+void redis_call_text(struct redis_call *call, const char *field, const char *text);
+void redis_call_number(struct redis_call *call, const char *field, int64_t number); /* below 2^53 */
+void redis_call_flag(struct redis_call *call, const char *field, bool is);
+void redis_call_unsigned(struct redis_call *call, const char *field, uint64_t number); /* as text; 0: none */
+void redis_call_bytes(struct redis_call *call, const char *field, GBytes *bytes);      /* NULL: '' */
+void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end);
+/* What is asked for with this ticket. */
+void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
+/* Keys and first fields of a call about a ticket. */
 void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
                        const struct remote_ticket *t);
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg);

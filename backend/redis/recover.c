@@ -82,16 +82,14 @@ static void recover_ask_part(struct recovery *recovery)
 {
     struct redis *r = recovery->r;
     struct redis_call call = {.r = r, .script = REDIS_RECOVER};
-    char *key = g_strconcat("lfs:m:", r->identity, NULL), *root = redis_key(r, "");
-    redis_call_text(&call, key);
-    call.keys = call.count;
-    redis_call_text(&call, r->mount);
-    redis_call_text(&call, r->before);
-    redis_call_text(&call, r->behind);
-    redis_call_text(&call, root);
-    redis_call_text(&call, recovery->cursor);
+    char *root = redis_key(r, "");
+    redis_call_key(&call, 'm', NULL);
+    redis_call_text(&call, "mount", r->mount);
+    redis_call_text(&call, "before", r->before);
+    redis_call_text(&call, "behind", r->behind);
+    redis_call_text(&call, "root", root);
+    redis_call_text(&call, "cursor", recovery->cursor);
     g_free(root);
-    g_free(key);
     recovery->answered = false;
     redis_call_send(&call, RECOVER_TIMEOUT, recover_on_recovered, recovery);
     while (!recovery->answered) {
@@ -104,9 +102,6 @@ void redis_recover(struct backend *b,
 {
     struct redis *r = (struct redis *)b;
     struct recovery recovery = {.r = r, .found = found, .arg = arg, .cursor = "0"};
-    if (!*r->identity) {
-        return;
-    }
     for (unsigned parts = 0; parts == 0 || (strcmp(recovery.cursor, "0") != 0 && parts < RECOVER_PARTS_MAX); parts++) {
         recover_ask_part(&recovery);
     }

@@ -12,6 +12,7 @@
 
 #include "backend/log.h"
 #include "backend/redis/check.h"
+#include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
 /* --- the connection --- */
@@ -155,6 +156,7 @@ static void redis_free(struct backend *b)
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
     g_string_chunk_free(r->arena);
+    g_byte_array_unref(r->packed);
     g_free(r->before);
     g_free(r->behind);
     g_free(r->address);
@@ -271,8 +273,10 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->watched);
     r->arena = g_string_chunk_new(4096);
+    r->packed = g_byte_array_new();
+    pack_map(r->packed);
     LIST_INIT(&r->revocations);
-    r->identity = redis_identity(r, options->identity);
+    r->identity = redis_identity(r, options->identity ? options->identity : r->mount);
     r->address = redis_uri_show(&conn.uri);
     r->down_since = clock_now();
     r->told = !options->checked;

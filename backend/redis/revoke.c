@@ -148,10 +148,12 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
     LIST_INSERT_HEAD(&r->revocations, v, link);
     redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiw");
     redis_call_leaf(&call, name, false);
-    redis_call_number(&call, (int64_t)fence);
-    redis_call_text(&call, r->mount);
-    redis_call_number(&call, (int64_t)v->number);
-    redis_call_number(&call, match ? match->word : 0);
-    redis_call_text(&call, match ? match->text : "");
+    redis_call_unsigned(&call, "fence", fence);
+    redis_call_text(&call, "mount", r->mount);
+    redis_call_unsigned(&call, "request", v->number);
+    if (match) {
+        redis_call_number(&call, "word", match->word);
+        redis_call_text(&call, "text", match->text);
+    }
     redis_call_send(&call, 0, revoke_on_revoked, v);
 }

@@ -1,10 +1,9 @@
 -- acquire: takes the lock, or a place in its queue.  Repeating it does no harm:
 -- a ticket that is there is renewed.
 --
--- ARGV (acquire_free.lua, which stands before it, has read them):
---       leaf, sequence, directory must exist (1/0), ticket, mount, kind, mode, handle, lock owner, start, end, ttl,
---       wait (1/0), number (of one that queued before; 0), odd (1/0), liveness, meta, content, test (1: only what
---       stands in the way), identity of the mount ('': none), name of the lock or of the sequence's directory
+-- leaf, sequence, ticket, mount, kind, mode, ttl, liveness, meta; needed: the directory must exist; path of the lock or
+-- of the sequence's directory; number of one that queued before; handle; owner: the lock owner, with start and
+-- finish of its range; wait; kin: it has some; content; test: only what stands in the way; identity of the mount
 -- KEYS 11: the key of a lock of the directory's name; 12..14: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
@@ -22,8 +21,8 @@ local function merge(t)
   local into = absorb and absorb ~= id and not waits(absorb) and load(absorb)
   if not into or not into.c or into.p ~= t.p or into.m ~= t.m then return id, t end
   into.s = into.s or WHOLE[into.x]
-  remember_undone(into, id, start, finish_at)
-  into.s = replace(into.s, start, finish_at, mode)
+  remember_undone(into, id, a.start, a.finish)
+  into.s = replace(into.s, a.start, a.finish, a.mode)
   if #into.s > 3 * SEGMENTS_MAX then return nil end
   set_mode(into)
   forget_looks()
@@ -36,10 +35,10 @@ local function granted(holder, t)
     finish()
     return refuse('too many byte ranges of one process')
   end
-  local deadline = now + ttl
+  local deadline = now + a.ttl
   call('ZADD', TERM, number_text(deadline), holder)
   if partial(t) and not odd then set_odd() end
-  t.l, t.c = ttl, 1
+  t.l, t.c = a.ttl, 1
   save(holder, t)
   hold(holder, t, deadline)
   grant()
@@ -49,9 +48,9 @@ end
 
 -- It lives, and waits: until when it counts as that.
 local function keep_waiting()
-  call('ZADD', TERM, number_text(now + liveness), id)
-  call('ZADD', WAITERS, number_text(now + liveness), id)
-  call('PEXPIRE', WAITERS, number_text(math.max(liveness + KEPT, call('PTTL', WAITERS))))
+  call('ZADD', TERM, number_text(now + a.liveness), id)
+  call('ZADD', WAITERS, number_text(now + a.liveness), id)
+  call('PEXPIRE', WAITERS, number_text(math.max(a.liveness + KEPT, call('PTTL', WAITERS))))
 end
 
 -- One that is here already: a claim after the hand-over, a refresh, a repetition.
@@ -108,27 +107,27 @@ end
 
 grant()
 t = {
-  m = mount, k = kind, x = mode, h = handle ~= '' and handle or nil, p = owner ~= '' and owner or nil, l = ttl, a = now,
-  d = tonumber(call('HGET', DIR, 'delay') or 0), i = meta, s = owner ~= '' and {start, finish_at, mode} or nil,
-  b = identity ~= '' and identity or nil, f = identity ~= '' and path or nil,
+  m = a.mount, k = a.kind, x = a.mode, h = a.handle, p = a.owner, l = a.ttl, a = now,
+  d = tonumber(call('HGET', DIR, 'delay') or 0), i = a.meta, s = a.owner and {a.start, a.finish, a.mode},
+  b = a.identity, f = a.identity and a.path,
 }
-local lone = is_odd == '0' and number == 0
-if tickets > 0 and (is_odd == '1' or not odd and partial(t)) then set_odd(is_odd == '1') end
-local blocker, first, last, how = find_blocker(t, number > 0 and number or nil, lone and test == '0')
-if test == '1' then
+local number, lone = a.number, not a.kin and not a.number
+if tickets > 0 and (a.kin or not odd and partial(t)) then set_odd(a.kin) end
+local blocker, first, last, how = find_blocker(t, number, lone and not a.test)
+if a.test then
   if odd and blocker and blocker ~= '' and not waits(blocker) then
     blocker, first, last, how = find_lowest_blocker(t)
   end
   finish()
   return blocker and {'busy', unpack(describe(blocker, first, last, how))} or {'free'}
 end
-if blocker and wait == '0' then
+if blocker and not a.wait then
   local holder = describe(blocker, first, last, how)
   finish()
   return {'busy', unpack(holder)}
 end
 
-if number > 0 then
+if number then
   t.o = 1
 else
   number = next_number()
@@ -148,7 +147,7 @@ if sequence then
   call('HSET', INFO, 's:' .. t.n, id)
 end
 call('ZADD', LIST, 0, t.n or leaf)
-if content ~= '' then call('HSET', INFO, 'c:' .. id, content) end
+if a.content then call('HSET', INFO, 'c:' .. id, a.content) end
 remember(id, t)
 if not blocker then
   local holder, merged = merge(t)

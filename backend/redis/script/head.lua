@@ -1,4 +1,5 @@
--- head: a lock in the server, and how it is read.  Stands before every script.
+-- head: a lock in the server, and how it is read.  Stands before every script
+-- about one.
 -- What follows is kept short, since a script makes its functions anew at each
 -- call: what only a contended lock needs is in common.lua, behind the short ways
 -- of acquire_free.lua and release_lone.lua.
@@ -33,7 +34,8 @@ local clock = call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
 
-local leaf, sequence = ARGV[1], ARGV[2] == '1'
+local a = cmsgpack.unpack(ARGV[1]) -- what the script is to do: fields of these names; one that is not there is nil
+local leaf, sequence, id = a.leaf, a.sequence, a.ticket
 local value, who, tickets, waiting, odd, top, broken -- see look
 
 local function number_text(x) return string.format('%.0f', x) end

@@ -1,10 +1,8 @@
 -- release: ends a ticket, whether it holds or waits, and hands the lock on.
 --
--- ARGV: leaf, sequence, ticket, why ('' by its holder; else against its will: the lock-delay runs),
---       identity of the mount ('': it is no lease, or will not be looked for), name as in acquire.lua, mount,
---       lock owner ('': none)
+-- leaf, sequence, ticket, mount, path as in acquire.lua; why, if it is against its holder's will: the lock-delay runs;
+-- identity of the mount, if it is a lease; owner: the lock owner
 -- → 1, or 0 if it was not there (any more)
-local mount, owner = ARGV[7], ARGV[8]
 
 -- It was taken into the ticket with which its lock owner holds: what that got by it is given back.  If others
 -- hold now what it had before, it has lost all.
@@ -42,17 +40,17 @@ expire()
 local found = 0
 if call('ZSCORE', ORDER, id) then
   found = 1
-  if not t or waits(id) or why == '' then
+  if not t or waits(id) or not a.why then
     if drop(id, t) then vacate(0) end
   else
-    local delay = lose(id, t, why, now)
+    local delay = lose(id, t, a.why, now)
     vacate(delay)
     tell_delay(delay)
   end
 end
-local noted = owner ~= '' and found == 0 and tickets > 0 and call('HGET', INFO, owner_key(mount, owner))
+local noted = a.owner and found == 0 and tickets > 0 and call('HGET', INFO, owner_key(a.mount, a.owner))
 local into = noted and not waits(noted) and load(noted)
-if into and into.c and into.u and into.p == owner and into.m == mount then undo(noted, into) end
+if into and into.c and into.u and into.p == a.owner and into.m == a.mount then undo(noted, into) end
 grant()
 finish()
 return found

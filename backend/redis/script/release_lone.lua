@@ -1,10 +1,9 @@
 -- release_lone: the short way of release.lua, of the only ticket of a lock.
 --
--- ARGV and results: see release.lua.
-local _, _, id, why, identity, path = unpack(ARGV)
-if not sequence and why == '' and redis.pcall('GET', L) == id and call('ZCARD', ORDER) == 1 then
+-- Fields and results: see release.lua.
+if not sequence and not a.why and redis.pcall('GET', L) == id and call('ZCARD', ORDER) == 1 then
   call('DEL', L, ORDER, TERM, INFO)
   call('ZREM', LIST, leaf)
-  if identity ~= '' then forget(id, {k = 1, b = identity, f = path}) end
+  if a.identity then forget(id, {k = 1, b = a.identity, f = a.path}) end
   return 1
 end

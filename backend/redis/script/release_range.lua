@@ -1,16 +1,15 @@
 -- release_range: gives back a part of what a lock owner holds.
 --
--- ARGV: leaf, sequence, mount, lock owner, start, end
+-- leaf, sequence, mount; owner: the lock owner, with start and finish of the range
 -- → {ticket, what is left as segments ('': nothing), …}
-local _, _, mount, owner, start, last = unpack(ARGV)
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
 expire()
 local result, found = {}, {}
 
 -- One that is not claimed yet waits, to its mount.
-local function is_theirs(t) return t and t.c and t.m == mount and t.p == owner end
+local function is_theirs(t) return t and t.c and t.m == a.mount and t.p == a.owner end
 
-local noted = tickets > 0 and call('HGET', INFO, owner_key(mount, owner))
+local noted = tickets > 0 and call('HGET', INFO, owner_key(a.mount, a.owner))
 if noted and not waits(noted) and is_theirs(load(noted)) then
   found[1] = noted
 else
@@ -20,14 +19,14 @@ else
 end
 for _, id in ipairs(found) do
   local t = load(id)
-  local left = replace(t.s, start, last, nil)
+  local left = replace(t.s, a.start, a.finish, nil)
   if #left > 3 * SEGMENTS_MAX then return refuse('too many byte ranges of one process') end
   if #left == 0 then
     if drop(id, t) then vacate(0) end
   else
     t.s = left
     set_mode(t)
-    forget_undone(t, start, last)
+    forget_undone(t, a.start, a.finish)
     if partial(t) and not odd then set_odd() end
     forget_looks()
     save(id, t)

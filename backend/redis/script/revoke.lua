@@ -1,19 +1,18 @@
 -- revoke: ends holders, whoever they are.
 --
--- ARGV: leaf, sequence, fence (0: all), mount, number of the request, word of the meta that is to be (0: none), what
+-- leaf, mount, request: its number; fence (none: all); word: of the meta, that is to be text
 -- KEYS 11..14: ORDER, TERM, INFO, WAIT of the directory's queue, where the leaf may be one of its names
 -- → {'ok', how many other mounts will say that they have heard, tickets of this mount that ended…}
 --   | 'stale' | 'missing' | 'directory' | 'busy': not all that would end are so
-local fence, mount, number, word = ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local only
 
 local function matches(t)
   local at = 0
   for text in t.i:gmatch('%S+') do
     at = at + 1
-    if at == word then return text == ARGV[7] end
+    if at == a.word then return text == a.text end
   end
-  return word == 0
+  return not a.word
 end
 
 if call('EXISTS', SELF) == 1 then return 'directory' end
@@ -27,12 +26,12 @@ end
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
 expire()
 local found, held, delay = false, false, 0
-local denied = word > 0 and who == 'foreign' and fence == '0'
+local denied = a.word and who == 'foreign' and not a.fence
 local result, others = {'ok', 0}, {}
 local ends = {}
 local function consider(id, at)
   held = true
-  local t = (fence == '0' or at == fence) and load(id)
+  local t = (not a.fence or at == a.fence) and load(id)
   if t then
     ends[#ends + 1] = {id, t}
     denied = denied or not matches(t)
@@ -47,8 +46,8 @@ end
 for _, e in ipairs(denied and {} or ends) do
   local id, t = unpack(e)
   found = true
-  if t.m == mount then result[#result + 1] = id else others[t.m] = true end
-  if fence == '0' then
+  if t.m == a.mount then result[#result + 1] = id else others[t.m] = true end
+  if not a.fence then
     delay = math.max(delay, lose(id, t, 'broken', now))
   else
     drop(id, t)
@@ -58,13 +57,13 @@ end
 if found then
   vacate(delay)
   tell_delay(delay)
-elseif who == 'foreign' and fence == '0' and not denied then
+elseif who == 'foreign' and not a.fence and not denied then
   found = true
   call('DEL', L)
   who, value = 'free', false
 end
 grant()
 finish()
-for other in pairs(others) do result[2] = result[2] + call('PUBLISH', other, 's ' .. mount .. ' ' .. number) end
+for other in pairs(others) do result[2] = result[2] + call('PUBLISH', other, 's ' .. a.mount .. ' ' .. a.request) end
 if denied then return 'busy' end
 return found and result or (held or who == 'foreign') and 'stale' or 'missing'

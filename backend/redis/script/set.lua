@@ -1,8 +1,7 @@
 -- set: replaces meta or content of a ticket.
 --
--- ARGV: leaf, sequence, ticket, meta set (1/0), meta, content set (1/0), content
+-- leaf, sequence, ticket; meta and content, where they are to be set
 -- → 'ok' | 'stale'
-local _, _, id, set_meta, meta, set_content, content = unpack(ARGV)
 expire()
 local t = tickets > 0 and load(id)
 if not t then
@@ -10,10 +9,10 @@ if not t then
   finish()
   return 'stale'
 end
-if set_meta == '1' then
-  t.i = meta
+if a.meta then
+  t.i = a.meta
   save(id, t)
 end
-if set_content == '1' then call('HSET', INFO, 'c:' .. id, content) end
+if a.content then call('HSET', INFO, 'c:' .. id, a.content) end
 finish()
 return 'ok'

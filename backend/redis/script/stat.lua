@@ -1,6 +1,6 @@
 -- stat: what is known of a name.  Changes nothing.
 --
--- ARGV: leaf, sequence (0), root (1/0)
+-- leaf; root: it is that of the root
 -- KEYS 11..14: ORDER, TERM, INFO, WAIT of the directory's queue; 15: WAITERS of the name as a directory
 -- → {'lock', describe…, content, holders, waiters, position} | {'directory', ttl, width, delay, sequence, meta,
 --   waiters} | {'nothing', waiters}
@@ -11,10 +11,10 @@ local function of_lock(id, holders, waiters, position)
   return {'lock', unpack(d)}
 end
 
-local a = call('HMGET', SELF, 'ttl', 'width', 'delay', 'sequence', 'meta', 'made')
-if ARGV[3] == '1' or a[6] then
+local of_self = call('HMGET', SELF, 'ttl', 'width', 'delay', 'sequence', 'meta', 'made')
+if a.root or of_self[6] then
   return {
-    'directory', a[1] or '0', a[2] or '1', a[3] or '0', a[4] or '0', a[5] or '',
+    'directory', of_self[1] or '0', of_self[2] or '1', of_self[3] or '0', of_self[4] or '0', of_self[5] or '',
     call('ZCOUNT', KEYS[15], number_text(now), '+inf'),
   }
 end
