@@ -86,6 +86,22 @@ struct backend_ticket {
 
 #define BACKEND_RANGE_MAX UINT64_MAX
 
+/* Bytes, first and last inclusive.  What a lock owner holds of a lock is an array of these: in order, and as few as can
+ * be, so none overlaps another or touches one of its own mode. */
+struct backend_segment {
+    uint64_t start, end;
+    enum backend_mode mode;
+};
+
+/* Of one; free with g_array_unref. */
+GArray *backend_segments_new(uint64_t start, uint64_t end, enum backend_mode mode);
+/* These bytes are from now on of that mode; NULL: not among them. */
+void backend_segments_set(GArray *segments, uint64_t start, uint64_t end, const enum backend_mode *mode);
+/* The first of `segments` that excludes one of `others`, or NULL. */
+const struct backend_segment *backend_segments_conflict(const GArray *segments, const GArray *others);
+/* EXCLUSIVE if one of them is. */
+enum backend_mode backend_segments_mode(const GArray *segments);
+
 /* What is asked for.  Zero-initialise; then `kind` PROVISIONAL, exclusive,
  * range 0..0: so always set kind and, for other than FCNTL, leave the range
  * alone (it is ignored: every other kind covers the whole lock). */

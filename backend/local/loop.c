@@ -26,7 +26,6 @@ enum {
     EVENT_WANTED = 8,
     EVENT_DUE = 16,
     EVENT_ENDED = 32,
-    EVENT_GONE = 64, /* nothing to tell: frees a ticket that its lock owner has absorbed */
 };
 
 struct local_event {
@@ -129,19 +128,9 @@ static void loop_ended(void *context, struct backend_ticket *ticket, enum backen
     }
 }
 
-/* A request waits for a grant: that is still told. */
-static void loop_dropped(void *context, struct backend_ticket *ticket)
+static void loop_absorbed(void *context, struct backend_ticket *ticket)
 {
-    struct local *l = context;
-    struct local_event *event = loop_find(l, ticket);
-    if (event && event->flags & EVENT_GRANTED) {
-        event->flags = EVENT_GRANTED | EVENT_GONE;
-        return;
-    }
-    if (event) {
-        loop_remove(l, event);
-    }
-    lockspace_ticket_free(ticket);
+    local_forget(context, ticket);
 }
 
 const struct lockspace_listener local_listener = {
@@ -149,7 +138,7 @@ const struct lockspace_listener local_listener = {
     .due = loop_due,
     .ended = loop_ended,
     .wanted = loop_wanted,
-    .dropped = loop_dropped,
+    .absorbed = loop_absorbed,
 };
 
 enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
@@ -175,13 +164,13 @@ enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
 bool local_has_ended(struct local *l, const struct backend_ticket *ticket)
 {
     const struct local_event *event = loop_find(l, ticket);
-    return ticket == l->telling || (event && event->flags & (EVENT_ENDED | EVENT_GONE));
+    return ticket == l->telling || (event && event->flags & EVENT_ENDED);
 }
 
 void local_forget(struct local *l, struct backend_ticket *ticket)
 {
     struct local_event *event = loop_find(l, ticket);
-    bool ended = event && event->flags & (EVENT_ENDED | EVENT_GONE);
+    bool ended = event && event->flags & EVENT_ENDED;
     if (event) {
         loop_remove(l, event);
     }
@@ -205,7 +194,7 @@ void local_forget_lock_owner(struct local *l, const char *name, uint64_t lock_ow
         }
     }
     for (guint i = 0; i < found->len; i++) {
-        loop_dropped(l, found->pdata[i]);
+        local_forget(l, found->pdata[i]);
     }
     g_ptr_array_free(found, TRUE);
 }
@@ -294,6 +283,10 @@ static void loop_tell_granted(struct local *l, const struct local_event *event)
         event->ticket->held = false;
         return;
     }
+    if (!local_has_ended(l, event->ticket)) {
+        lockspace_claim(l->space, clock_now(), event->ticket);
+        local_commit(l, &sequence);
+    }
     l->events->granted(l->context, event->ticket);
 }
 
@@ -332,9 +325,6 @@ static void loop_tell(struct local *l, struct local_event *first)
         break;
     case EVENT_ENDED:
         loop_tell_ended(l, &event);
-        break;
-    case EVENT_GONE:
-        lockspace_ticket_free(event.ticket);
         break;
     default:
         g_assert_not_reached();
@@ -479,7 +469,7 @@ void local_loop_end(struct local *l)
     }
     close(l->alarm.fd);
     while ((event = TAILQ_FIRST(&l->ready)) || (event = TAILQ_FIRST(&l->unsynced))) {
-        if (event->flags & (EVENT_ENDED | EVENT_GONE)) {
+        if (event->flags & EVENT_ENDED) {
             lockspace_ticket_free(event->ticket);
         }
         loop_remove(l, event);

@@ -30,11 +30,6 @@ static void grant_delay(struct lockspace *space, clock_ms now, const struct tick
     t->head.held = true;
     t->entry = lockspace_place(lost);
     t->meta = lost->meta ? g_bytes_ref(lost->meta) : NULL;
-    if (lost->scope && lost->scope->part) {
-        t->scope = g_new0(struct scope, 1);
-        t->scope->end = BACKEND_RANGE_MAX;
-        t->scope->part = lost->scope->part;
-    }
     lockspace_start_term(t, now, delay, 0);
     lockspace_join(space, t, true);
 }
@@ -82,12 +77,14 @@ static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t
     t->head.acquired = now;
     lockspace_start_term(t, now, t->head.ttl, due);
     lockspace_trim_scope(t);
+    if (t->scope) {
+        t->scope->apart = t->head.kind == BACKEND_FCNTL;
+    }
     lockspace_join(space, t, true);
-    bool replaced = lockspace_range_replace(space, t);
     if (space->listener.granted) {
         space->listener.granted(space->context, &t->head);
     }
-    return replaced || q->kin > 0;
+    return q->kin > 0;
 }
 
 static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *place)

@@ -178,8 +178,8 @@ static enum backend_result lockspace_append(struct lockspace *space, clock_ms no
     }
     struct entry *place = lockspace_place(t);
     const struct queue *q = lockspace_queue(place);
-    if (lockspace_range_replace(space, t) || (q && q->kin > 0)) {
-        /* what was replaced is free for others, and kin that wait may now pass who waits for this one */
+    if (lockspace_range_join(space, t) || (q && q->kin > 0)) {
+        /* what became shared is free for others, and kin that wait may now pass who waits for this one */
         lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
     } else {
         lockspace_settle(space, place);
@@ -210,10 +210,11 @@ static enum backend_result lockspace_acquire_sequence(struct lockspace *space, c
     return lockspace_append(space, now, t, claim, !blocker);
 }
 
-static enum backend_result lockspace_busy(const struct ticket *holder, struct backend_info *ret_holder)
+static enum backend_result lockspace_busy(const struct ticket *holder, const struct ticket *asker,
+                                          struct backend_info *ret_holder)
 {
     if (ret_holder) {
-        lockspace_describe(holder, ret_holder);
+        lockspace_describe(holder, asker, ret_holder);
     }
     return BACKEND_BUSY;
 }
@@ -227,7 +228,7 @@ static enum backend_result lockspace_acquire_lock(struct lockspace *space, clock
     struct ticket *blocker = lockspace_clear_way(space, now, directory, leaf, t);
     enum backend_result result = BACKEND_OK;
     if (blocker && !claim->wait) {
-        result = lockspace_busy(blocker, ret_holder);
+        result = lockspace_busy(blocker, t, ret_holder);
     } else if (blocker && lockspace_range_deadlock(space, t)) {
         result = BACKEND_DEADLOCK;
     }
@@ -266,7 +267,7 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
         return BACKEND_QUOTA;
     }
     if (entry && entry->type == ENTRY_SEQUENCE) {
-        return lockspace_busy(entry->ticket, ret_holder); /* the file of a ticket has that name */
+        return lockspace_busy(entry->ticket, NULL, ret_holder); /* the file of a ticket has that name */
     }
     return lockspace_acquire_lock(space, now, directory, leaf, claim, ret_ticket, ret_holder);
 }
@@ -276,10 +277,12 @@ static struct ticket *lockspace_lowest_blocker(struct lockspace *space, const st
                                                const struct ticket *t)
 {
     struct ticket *lowest = lockspace_blocker(space, place, t), *next;
+    uint64_t start = lowest ? lockspace_segment_in_way(lowest, t).start : 0;
     struct way way = {0};
-    while (lowest && lockspace_start(lowest) > 0 && (next = lockspace_next_blocker(space, place, t, &way)) &&
-           next->head.held) {
-        lowest = lockspace_start(next) < lockspace_start(lowest) ? next : lowest;
+    while (start > 0 && (next = lockspace_next_blocker(space, place, t, &way)) && next->head.held) {
+        uint64_t at = lockspace_segment_in_way(next, t).start;
+        lowest = at < start ? next : lowest;
+        start = MIN(at, start);
     }
     return lowest;
 }
@@ -301,7 +304,7 @@ void lockspace_test(struct lockspace *space, const char *name, const struct back
         blocker = lockspace_lowest_blocker(space, entry, t);
     }
     if (blocker) {
-        lockspace_describe(blocker, ret_info);
+        lockspace_describe(blocker, t, ret_info);
     }
     lockspace_ticket_free(&t->head);
 }
@@ -374,10 +377,18 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
                                     .content = claim->content};
     lockspace_set(ticket, &change);
     if (t->head.held) {
-        lockspace_range_replace(space, t);
+        lockspace_range_join(space, t);
     }
     lockspace_update(space, now, lockspace_place(t), 0, BACKEND_RANGE_MAX);
     return BACKEND_OK;
+}
+
+void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    if (lockspace_range_join(space, t)) {
+        lockspace_update(space, now, lockspace_place(t), 0, BACKEND_RANGE_MAX);
+    }
 }
 
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due)

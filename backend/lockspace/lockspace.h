@@ -15,7 +15,7 @@
  * yours does not stand before you: it waits for you, so you need not for it
  * (else no one could extend, upgrade or downgrade what another waits for).  Who
  * was overtaken that way, or by a grant in another range, gets a new number with
- * its own grant, so that the fencing tokens of a lock grow from grant to grant.
+ * its own grant, so that the fencing tokens of a lock grow from holder to holder.
  *
  * In a directory's queue of sequence tickets there are no kin and no ranges: an
  * exclusive ticket may hold when fewer than `width` tickets stand before it, a
@@ -50,10 +50,9 @@ struct lockspace_listener {
     void (*due)(void *context, struct backend_ticket *ticket);
     void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
     void (*wanted)(void *context, struct backend_ticket *ticket);
-    /* an FCNTL ticket is gone because its own lock owner gave it back or replaced it
-     * (lockspace_release_range, or a claim that was granted); as after `ended`,
-     * it is the listener's to free */
-    void (*dropped)(void *context, struct backend_ticket *ticket);
+    /* an FCNTL ticket is no more: its lock owner gave all of it back (lockspace_release_range), or another has taken it
+     * over; it is freed when this returns */
+    void (*absorbed)(void *context, struct backend_ticket *ticket);
 };
 
 /* `seed` decides the skiplists' levels.  Fencing tokens start at 1. */
@@ -71,12 +70,15 @@ void lockspace_raise_fence(struct lockspace *space, uint64_t next);
  * that waits would close a cycle of lock owners.  The search for cycles passes only
  * through tickets that have a lock owner, and gives up after 100,000.
  *
- * An FCNTL claim of a lock owner that is granted, now or later, takes its range from what the lock owner holds there
- * already, and absorbs neighbours of its own mode: those tickets shrink, split
- * (the pieces have one fencing token) or are `dropped`. */
+ * What a lock owner holds is one ticket with any number of segments: that of an FCNTL claim that is granted takes over
+ * the one before it with its number, meta and content, which is `absorbed`; the mode of a ticket is exclusive if one of
+ * its segments is.  One that has waited does so with lockspace_claim. */
 enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, const char *name,
                                       const struct backend_claim *claim, struct backend_ticket **ret_ticket,
                                       struct backend_info *ret_holder);
+
+/* To be called of a ticket that holds, when its user is told of a `granted`. */
+void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
 /* Removes a ticket and grants what has become free. */
 void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
@@ -133,7 +135,7 @@ bool lockspace_ticket_sequence(const struct backend_ticket *ticket);   /* is it 
 
 uint64_t lockspace_ticket_lock_owner(const struct backend_ticket *ticket); /* 0: none */
 
-/* Frees a ticket that `ended` or `dropped` has handed over.  NULL is allowed. */
+/* Frees a ticket that `ended` has handed over.  NULL is allowed. */
 void lockspace_ticket_free(struct backend_ticket *ticket);
 
 /* Time.  lockspace_next: when lockspace_tick next has something to do, or

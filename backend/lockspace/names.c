@@ -114,21 +114,22 @@ enum backend_result lockspace_set_directory(struct lockspace *space, clock_ms no
     return result;
 }
 
-void lockspace_describe(const struct ticket *t, struct backend_info *ret_info)
+void lockspace_describe(const struct ticket *t, const struct ticket *asker, struct backend_info *ret_info)
 {
+    struct backend_segment segment = lockspace_segment_in_way(t, asker);
     const struct entry *place = lockspace_place(t);
     const struct queue *q = lockspace_queue(place);
     bool delay = t->head.kind == LOCKSPACE_DELAY;
     *ret_info = (struct backend_info){
         .type = BACKEND_LOCK,
         .kind = delay ? BACKEND_LEASE : t->head.kind,
-        .mode = t->head.mode,
+        .mode = segment.mode,
         .fence = t->head.fence,
         .acquired = t->head.acquired,
         .deadline = t->head.deadline,
         .ttl = t->head.ttl,
-        .start = lockspace_start(t),
-        .end = lockspace_end(t),
+        .start = segment.start,
+        .end = segment.end,
         .meta = t->meta,
         .content = t->content,
         .ticket = delay ? NULL : (struct backend_ticket *)&t->head,
@@ -163,7 +164,8 @@ void lockspace_stat(struct lockspace *space, const char *name, struct backend_in
     if (entry->type == ENTRY_DIRECTORY) {
         names_describe_directory(entry->directory, ret_info);
     } else {
-        lockspace_describe(entry->type == ENTRY_SEQUENCE ? entry->ticket : lockspace_first_holder(entry), ret_info);
+        lockspace_describe(entry->type == ENTRY_SEQUENCE ? entry->ticket : lockspace_first_holder(entry), NULL,
+                           ret_info);
     }
 }
 

@@ -48,10 +48,10 @@ struct group {
 struct scope {
     uint64_t handle;
     uint64_t lock_owner;
-    uint64_t start, end; /* 0..BACKEND_RANGE_MAX unless FCNTL */
-    uint64_t part;       /* tells the pieces of a split range apart, which share a fencing token */
-    int64_t due;         /* while it waits: the claim's `due`, which starts anew with the grant */
-    uint64_t search;     /* the last search for cycles that came by */
+    GArray *segments; /* of FCNTL: what it holds, or the one that it waits for; NULL: the whole lock */
+    bool apart;       /* granted while it waited, and not yet one with what its lock owner holds: lockspace_claim */
+    int64_t due;      /* while it waits: the claim's `due`, which starts anew with the grant */
+    uint64_t search;  /* the last search for cycles that came by */
     struct ticket *next[GROUP_KINDS];
 };
 
@@ -112,7 +112,6 @@ struct lockspace {
     struct skiplist agenda; /* tickets by the time of their next event */
     GHashTable *groups;     /* struct group, as a set */
     uint64_t next_fence;
-    uint64_t next_part;
     uint64_t search;
     uint64_t locks;
     uint64_t waiting;
@@ -141,14 +140,22 @@ static inline struct entry *lockspace_place(const struct ticket *t)
     return t->entry->type == ENTRY_SEQUENCE ? t->entry->parent->entry : t->entry;
 }
 
+/* NULL: the whole lock, in its mode. */
+static inline GArray *lockspace_segments(const struct ticket *t)
+{
+    return t->scope ? t->scope->segments : NULL;
+}
+
+/* The first byte, and the last. */
 static inline uint64_t lockspace_start(const struct ticket *t)
 {
-    return t->scope ? t->scope->start : 0;
+    return lockspace_segments(t) ? g_array_index(lockspace_segments(t), struct backend_segment, 0).start : 0;
 }
 
 static inline uint64_t lockspace_end(const struct ticket *t)
 {
-    return t->scope ? t->scope->end : BACKEND_RANGE_MAX;
+    const GArray *s = lockspace_segments(t);
+    return s ? g_array_index(s, struct backend_segment, s->len - 1).end : BACKEND_RANGE_MAX;
 }
 
 static inline uint64_t lockspace_lock_owner(const struct ticket *t)
@@ -158,12 +165,10 @@ static inline uint64_t lockspace_lock_owner(const struct ticket *t)
 
 /* ticket.c */
 
-/* By fencing token, and the pieces of a split range apart. */
+/* By fencing token. */
 int lockspace_compare_tickets(const void *a, const void *b);
 /* A ticket that is not in any queue: waiting, without entry, number and times. */
 struct ticket *lockspace_ticket_new(const struct backend_claim *claim);
-/* A copy with another range, to be joined; its fencing token is the same. */
-struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct ticket *t, uint64_t start, uint64_t end);
 /* Takes handle, lock owner and range over from a claim; only while the ticket is not linked. */
 void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim);
 /* Frees the scope if nothing needs it. */
@@ -210,6 +215,8 @@ uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t);
 struct queue *lockspace_queue(const struct entry *place); /* NULL: it has at most one ticket */
 void lockspace_queue_free(struct queue *q);
 bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b);
+/* What of `t` is in the way of `asker` (NULL: of anybody). */
+struct backend_segment lockspace_segment_in_way(const struct ticket *t, const struct ticket *asker);
 /* Puts a ticket, whose entry is set, in; takes it out.  No grants. */
 void lockspace_join(struct lockspace *space, struct ticket *t, bool held);
 void lockspace_leave(struct lockspace *space, struct ticket *t);
@@ -238,9 +245,10 @@ void lockspace_settle(struct lockspace *space, struct entry *place);
 /* How many ranges a lock owner may hold and wait for on one lock: each change looks at all of them. */
 #define LOCKSPACE_RANGES_MAX 4096
 bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t lock_owner);
-/* Replaces what the lock owner of `t`, which was granted, held of its range; true if something was. */
-bool lockspace_range_replace(struct lockspace *space, struct ticket *t);
-/* Takes a range from what a lock owner holds; QUOTA if that would leave too many pieces. */
+/* `t`, which holds, takes over what its lock owner holds there with another ticket, which is gone then, and the number,
+ * meta and content of that; true if there was one. */
+bool lockspace_range_join(struct lockspace *space, struct ticket *t);
+/* Takes a range from what a lock owner holds; QUOTA if that would leave too many segments. */
 enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
                                          uint64_t start, uint64_t end);
 /* Whether waiting for what stands in the way of `t` would close a cycle of lock owners. */
@@ -259,7 +267,8 @@ void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place
 
 /* names.c */
 
-void lockspace_describe(const struct ticket *t, struct backend_info *ret_info);
+/* What is in the way of `asker` (NULL: of anybody). */
+void lockspace_describe(const struct ticket *t, const struct ticket *asker, struct backend_info *ret_info);
 /* Frees the root and all below it, tickets included, without telling. */
 void lockspace_tree_free(struct lockspace *space);
 

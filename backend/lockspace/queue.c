@@ -10,7 +10,8 @@
 
 static bool queue_is_partial(const struct ticket *t)
 {
-    return lockspace_start(t) != 0 || lockspace_end(t) != BACKEND_RANGE_MAX;
+    const GArray *segments = lockspace_segments(t);
+    return segments && (segments->len > 1 || lockspace_start(t) != 0 || lockspace_end(t) != BACKEND_RANGE_MAX);
 }
 
 struct queue *lockspace_queue(const struct entry *place)
@@ -171,7 +172,16 @@ bool lockspace_conflict(const struct entry *place, const struct ticket *a, const
     if (!x || !y || place->type == ENTRY_DIRECTORY) {
         return true;
     }
-    return !queue_is_kin(x, y) && x->start <= y->end && y->start <= x->end;
+    return !queue_is_kin(x, y) && (!x->segments || !y->segments || backend_segments_conflict(x->segments, y->segments));
+}
+
+struct backend_segment lockspace_segment_in_way(const struct ticket *t, const struct ticket *asker)
+{
+    bool both = asker && lockspace_segments(asker) && lockspace_segments(t);
+    const struct backend_segment *s =
+        both ? backend_segments_conflict(lockspace_segments(t), lockspace_segments(asker)) : NULL;
+    return s ? *s
+             : (struct backend_segment){.start = lockspace_start(t), .end = lockspace_end(t), .mode = t->head.mode};
 }
 
 static struct group *queue_kin_of(struct lockspace *space, const struct entry *place, const struct ticket *t,

@@ -1,119 +1,99 @@
 /* range: what a lock owner holds and waits for.
  *
- * The ranges that a lock owner holds on a lock never overlap, and neighbours of the
- * same mode are one ticket, as POSIX record locks are (fcntl(2)); only FCNTL
- * tickets take part in that.
+ * What a lock owner holds of a lock is one ticket, whose segments never overlap and are as few as can be, as POSIX
+ * record locks are (fcntl(2)).  One that is granted after it has waited stands apart until its user hears of it, so
+ * that it can be given back alone until then.  Only FCNTL tickets take part in that.
  */
 #include "backend/lockspace/private.h"
 
-/* The FCNTL tickets that a lock owner holds on a lock and that overlap start..end, or
- * that only touch it; but not `except`. */
-static GPtrArray *range_held(struct lockspace *space, const struct entry *place, uint64_t lock_owner, uint64_t start,
-                             uint64_t end, const struct ticket *except)
+/* The ticket with which a lock owner holds, but not `except`; NULL: it has none. */
+static struct ticket *range_held(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
+                                 const struct ticket *except)
 {
-    GPtrArray *found = g_ptr_array_new();
-    uint64_t from = start == 0 ? 0 : start - 1;
-    uint64_t to = end == BACKEND_RANGE_MAX ? end : end + 1;
-    struct group *g = lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place);
-    for (struct ticket *t = g ? g->first : NULL; t; t = t->scope->next[GROUP_LOCK_OWNER]) {
-        if (t != except && t->head.held && t->head.kind == BACKEND_FCNTL && t->scope->start <= to &&
-            t->scope->end >= from) {
-            g_ptr_array_add(found, t);
-        }
+    struct group *g = lock_owner ? lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place) : NULL;
+    struct ticket *t = g ? g->first : NULL;
+    while (t && (t == except || !t->head.held || t->head.kind != BACKEND_FCNTL || t->scope->apart)) {
+        t = t->scope->next[GROUP_LOCK_OWNER];
     }
-    return found;
+    return t;
 }
 
 bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t lock_owner)
 {
+    const struct ticket *held = range_held(space, place, lock_owner, NULL);
     const struct group *g = lock_owner ? lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place) : NULL;
-    return !g || g->count < LOCKSPACE_RANGES_MAX;
+    return !g || g->count + (held ? held->scope->segments->len : 0) <= LOCKSPACE_RANGES_MAX;
 }
 
-static void range_resize(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
+static void range_swap_bytes(GBytes **a, GBytes **b)
 {
-    lockspace_unlink(space, t);
-    t->scope->start = start;
-    t->scope->end = end;
-    lockspace_link(space, t);
+    GBytes *bytes = *a;
+    *a = *b;
+    *b = bytes;
 }
 
-static void range_drop(struct lockspace *space, struct ticket *t)
+/* Its lock owner has no use for it any more. */
+static void range_forget(struct lockspace *space, struct ticket *t)
 {
-    struct entry *ended = lockspace_entry_ended(t->entry);
-    lockspace_leave(space, t);
-    t->entry = ended;
-    if (space->listener.dropped) {
-        space->listener.dropped(space->context, &t->head);
-    } else {
-        lockspace_ticket_free(&t->head);
+    if (space->listener.absorbed) {
+        space->listener.absorbed(space->context, &t->head);
     }
+    lockspace_ticket_free(&t->head);
 }
 
-/* Takes start..end, which overlaps it, from a ticket: what is left of it is a
- * smaller one, two, or none. */
-static void range_carve(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
+bool lockspace_range_join(struct lockspace *space, struct ticket *t)
 {
-    uint64_t first = t->scope->start, last = t->scope->end;
-    if (first >= start && last <= end) {
-        range_drop(space, t);
-    } else if (first >= start) {
-        range_resize(space, t, end + 1, last);
-    } else {
-        range_resize(space, t, first, start - 1);
-        if (last > end) {
-            lockspace_join(space, lockspace_ticket_piece(space, t, end + 1, last), true);
-        }
+    const struct entry *place = lockspace_place(t);
+    bool ranged = t->head.kind == BACKEND_FCNTL && place->type != ENTRY_DIRECTORY;
+    struct ticket *held = ranged ? range_held(space, place, lockspace_lock_owner(t), t) : NULL;
+    if (t->scope) {
+        t->scope->apart = false;
     }
-}
-
-bool lockspace_range_replace(struct lockspace *space, struct ticket *t)
-{
-    struct entry *place = lockspace_place(t);
-    if (t->head.kind != BACKEND_FCNTL || !lockspace_lock_owner(t) || place->type == ENTRY_DIRECTORY) {
+    if (!held) {
         return false;
     }
-    uint64_t start = t->scope->start, end = t->scope->end;
-    uint64_t from = start, to = end;
-    bool replaced = false;
-    GPtrArray *ranges = range_held(space, place, t->scope->lock_owner, start, end, t);
-    for (guint i = 0; i < ranges->len; i++) {
-        struct ticket *other = ranges->pdata[i];
-        if (other->head.mode == t->head.mode) {
-            from = MIN(from, other->scope->start);
-            to = MAX(to, other->scope->end);
-            range_drop(space, other);
-            replaced = true;
-        } else if (other->scope->start <= end && other->scope->end >= start) {
-            range_carve(space, other, start, end);
-            replaced = true;
-        }
-    }
-    g_ptr_array_free(ranges, TRUE);
-    if (from != start || to != end) {
-        range_resize(space, t, from, to);
-    }
-    return replaced;
+    lockspace_leave(space, held);
+    lockspace_leave(space, t);
+    struct scope *scope = t->scope;
+    const struct backend_segment *s = &g_array_index(scope->segments, struct backend_segment, 0);
+    t->scope = held->scope;
+    t->scope->handle = scope->handle;
+    backend_segments_set(t->scope->segments, s->start, s->end, &s->mode);
+    held->scope = scope;
+    t->head.mode = (uint8_t)backend_segments_mode(t->scope->segments);
+    t->head.fence = held->head.fence;
+    t->head.acquired = held->head.acquired;
+    range_swap_bytes(&t->meta, &held->meta);
+    range_swap_bytes(&t->content, &held->content);
+    lockspace_join(space, t, true);
+    range_forget(space, held);
+    return true;
 }
 
 enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
                                          uint64_t start, uint64_t end)
 {
-    GPtrArray *ranges = range_held(space, place, lock_owner, start, end, NULL);
-    if (ranges->len == 1 && !lockspace_range_may_grow(space, place, lock_owner)) {
-        const struct ticket *t = ranges->pdata[0];
-        if (t->scope->start < start && t->scope->end > end) {
-            g_ptr_array_free(ranges, TRUE);
-            return BACKEND_QUOTA; /* it would be two */
-        }
+    struct ticket *t = range_held(space, place, lock_owner, NULL);
+    GArray *left = t ? g_array_copy(t->scope->segments) : NULL;
+    if (!t) {
+        return BACKEND_OK;
     }
-    for (guint i = 0; i < ranges->len; i++) {
-        struct ticket *t = ranges->pdata[i];
-        if (t->scope->start <= end && t->scope->end >= start) {
-            range_carve(space, t, start, end);
-        }
+    backend_segments_set(left, start, end, NULL);
+    if (left->len > t->scope->segments->len && !lockspace_range_may_grow(space, place, lock_owner)) {
+        g_array_unref(left);
+        return BACKEND_QUOTA;
     }
-    g_ptr_array_free(ranges, TRUE);
+    if (left->len == 0) {
+        g_array_unref(left);
+        lockspace_leave(space, t);
+        range_forget(space, t);
+        return BACKEND_OK;
+    }
+    lockspace_unlink(space, t);
+    g_array_unref(t->scope->segments);
+    t->scope->segments = left;
+    t->head.mode = (uint8_t)backend_segments_mode(left);
+    lockspace_link(space, t);
     return BACKEND_OK;
 }
 

@@ -6,11 +6,7 @@ _Static_assert(sizeof(struct ticket) <= 88, "a ticket is to fit 96 bytes of heap
 int lockspace_compare_tickets(const void *a, const void *b)
 {
     const struct ticket *x = a, *y = b;
-    if (x->head.fence != y->head.fence) {
-        return x->head.fence < y->head.fence ? -1 : 1;
-    }
-    uint64_t p = x->scope ? x->scope->part : 0, q = y->scope ? y->scope->part : 0;
-    return (p > q) - (p < q);
+    return (x->head.fence > y->head.fence) - (x->head.fence < y->head.fence);
 }
 
 static void ticket_set_bytes(GBytes **bytes, GBytes *value)
@@ -25,8 +21,7 @@ static void ticket_set_bytes(GBytes **bytes, GBytes *value)
 void lockspace_trim_scope(struct ticket *t)
 {
     const struct scope *s = t->scope;
-    if (s && !s->handle && !s->lock_owner && s->start == 0 && s->end == BACKEND_RANGE_MAX && !s->part &&
-        (t->head.held || !s->due)) {
+    if (s && !s->handle && !s->lock_owner && !s->segments && (t->head.held || !s->due)) {
         g_free(t->scope);
         t->scope = NULL;
     }
@@ -40,8 +35,8 @@ void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim)
     }
     t->scope->handle = claim->handle;
     t->scope->lock_owner = claim->lock_owner;
-    t->scope->start = ranged ? claim->start : 0;
-    t->scope->end = ranged ? claim->end : BACKEND_RANGE_MAX;
+    g_clear_pointer(&t->scope->segments, g_array_unref);
+    t->scope->segments = ranged ? backend_segments_new(claim->start, claim->end, claim->mode) : NULL;
     t->scope->due = 0;
     lockspace_trim_scope(t);
 }
@@ -59,19 +54,6 @@ struct ticket *lockspace_ticket_new(const struct backend_claim *claim)
     return t;
 }
 
-struct ticket *lockspace_ticket_piece(struct lockspace *space, const struct ticket *t, uint64_t start, uint64_t end)
-{
-    struct ticket *piece = g_memdup2(t, sizeof(*t));
-    piece->scope = g_memdup2(t->scope, sizeof(*t->scope));
-    piece->scope->start = start;
-    piece->scope->end = end;
-    piece->scope->part = ++space->next_part;
-    piece->meta = piece->content = NULL;
-    ticket_set_bytes(&piece->meta, t->meta);
-    ticket_set_bytes(&piece->content, t->content);
-    return piece;
-}
-
 void lockspace_ticket_free(struct backend_ticket *ticket)
 {
     struct ticket *t = (struct ticket *)ticket;
@@ -83,6 +65,9 @@ void lockspace_ticket_free(struct backend_ticket *ticket)
     }
     ticket_set_bytes(&t->meta, NULL);
     ticket_set_bytes(&t->content, NULL);
+    if (t->scope) {
+        g_clear_pointer(&t->scope->segments, g_array_unref);
+    }
     g_free(t->scope);
     g_free(t);
 }
@@ -126,7 +111,6 @@ void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t d
     t->due = due > 0 ? now + MIN(due, LOCKSPACE_TTL_MAX) : CLOCK_NEVER;
     if (!t->head.held && due > 0 && !t->scope) {
         t->scope = g_new0(struct scope, 1);
-        t->scope->end = BACKEND_RANGE_MAX;
     }
     if (t->scope) {
         t->scope->due = due;

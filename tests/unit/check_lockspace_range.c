@@ -39,7 +39,7 @@ START_TEST(a_dead_waiter_in_another_range_holds_nobody_up)
     g_string_truncate(w->log, 0);
     w->now = WORLD_TTL;
     ck_assert_int_eq(lockspace_release_range(w->space, w->now, "a", 1, 0, 5), BACKEND_OK);
-    lock_world_told(w, "dropped A; ended B expired; granted C; ");
+    lock_world_told(w, "absorbed A; ended B expired; granted C; ");
 }
 END_TEST
 
@@ -63,7 +63,7 @@ START_TEST(a_holder_may_extend_what_another_waits_for)
     uint64_t fence = lock_world_stat(w, "a").fence;
     g_string_truncate(w->log, 0);
     ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 0, BACKEND_RANGE_MAX), BACKEND_OK);
-    lock_world_told(w, "dropped A; granted B; ");
+    lock_world_told(w, "absorbed A; granted B; ");
     ck_assert(b->held);
     ck_assert_uint_gt(b->fence, fence);
 }
@@ -78,7 +78,7 @@ START_TEST(what_kin_is_granted_can_move_a_waiter_past_another)
     lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 2, 0, 9));
     g_string_truncate(w->log, 0);
     ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 50, 59), BACKEND_OK);
-    lock_world_told(w, "dropped H; granted A; granted C; ");
+    lock_world_told(w, "absorbed H; granted A; granted C; ");
 }
 END_TEST
 
@@ -91,7 +91,7 @@ START_TEST(a_claim_that_is_granted_can_move_kin_past_another)
     lock_world_wait(w, "a", with_handle(lock_world_claim("C", BACKEND_SHARED), 7));
     g_string_truncate(w->log, 0);
     lock_world_hold(w, "a", with_handle(lock_world_range("P", BACKEND_SHARED, 3, 40, 45), 7));
-    lock_world_told(w, "granted C; ");
+    lock_world_told(w, "absorbed P; granted C; ");
 }
 END_TEST
 
@@ -158,12 +158,12 @@ START_TEST(ranges_of_a_lock_owner_split_and_merge)
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 9));
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 3, 5));
     ck_assert_str_eq(bytes_held("a", 12), "xxxsssxxxx..");
-    ck_assert_uint_eq(lock_world_stat(w, "a").holders, 3);
-    lock_world_told(w, "");
-    lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 6, 6)); /* adjacent: one ticket */
+    ck_assert_uint_eq(lock_world_stat(w, "a").holders, 1);
+    lock_world_told(w, "absorbed A; ");
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 6, 6)); /* adjacent: one segment */
     ck_assert_str_eq(bytes_held("a", 12), "xxxssssxxx..");
-    ck_assert_uint_eq(lock_world_stat(w, "a").holders, 3);
-    lock_world_told(w, "dropped A; ");
+    ck_assert_uint_eq(lock_world_stat(w, "a").holders, 1);
+    lock_world_told(w, "absorbed A; ");
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 2, 7));
     ck_assert_str_eq(bytes_held("a", 12), "xxxxxxxxxx..");
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 1);
@@ -180,7 +180,7 @@ START_TEST(ranges_of_a_lock_owner_split_and_merge)
 }
 END_TEST
 
-START_TEST(the_pieces_of_a_range_share_token_and_term)
+START_TEST(the_pieces_of_a_range_are_one_ticket)
 {
     struct backend_info left, right;
     struct backend_claim probe = lock_world_range("?", BACKEND_EXCLUSIVE, 99, 0, 0);
@@ -193,22 +193,41 @@ START_TEST(the_pieces_of_a_range_share_token_and_term)
     ck_assert_int_eq(left.deadline, right.deadline);
     ck_assert_uint_eq(left.end, 4);
     ck_assert_uint_eq(right.start, 6);
-    ck_assert_ptr_ne(left.ticket, right.ticket);
+    ck_assert_ptr_eq(left.ticket, right.ticket);
     lock_world_tick(w, WORLD_TTL);
-    lock_world_told(w, "ended A expired; ended A expired; ");
+    lock_world_told(w, "ended A expired; ");
 }
 END_TEST
 
 START_TEST(a_lock_owner_keeps_what_it_holds_until_its_claim_is_granted)
 {
-    lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 9));
+    uint64_t fence = lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 9))->fence;
     lock_world_hold(w, "a", lock_world_range("B", BACKEND_SHARED, 2, 0, 9));
-    lock_world_wait(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 4));
+    struct backend_ticket *more = lock_world_wait(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 4));
     ck_assert_str_eq(bytes_held("a", 10), "ssssssssss");
     lock_world_told(w, "wanted B; ");
     ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 2, 0, 9), BACKEND_OK);
-    lock_world_told(w, "dropped B; granted A; ");
+    lock_world_told(w, "absorbed B; granted A; ");
+    ck_assert_uint_eq(lock_world_stat(w, "a").holders, 2);
+    lockspace_claim(w->space, 0, more);
+    lock_world_told(w, "absorbed A; ");
+    ck_assert_uint_eq(lock_world_stat(w, "a").holders, 1);
+    ck_assert_uint_eq(lock_world_stat(w, "a").fence, fence);
     ck_assert_str_eq(bytes_held("a", 10), "xxxxxsssss");
+}
+END_TEST
+
+START_TEST(a_grant_that_its_user_has_not_heard_of_is_given_back_alone)
+{
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 9));
+    struct backend_ticket *b = lock_world_hold(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 20, 29));
+    struct backend_ticket *more = lock_world_wait(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 5, 24));
+    lock_world_release(w, b);
+    ck_assert(more->held);
+    lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 40, 49)); /* another thread of A */
+    ck_assert(more->held);
+    lock_world_release(w, more);
+    ck_assert_str_eq(bytes_held("a", 52), "ssssssssss..............................ssssssssss..");
 }
 END_TEST
 
@@ -219,7 +238,7 @@ START_TEST(a_range_that_is_downgraded_or_given_back_lets_others_in)
     lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 3, 8, 8));
     g_string_truncate(w->log, 0);
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 5));
-    lock_world_told(w, "granted B; ");
+    lock_world_told(w, "absorbed A; granted B; ");
     ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 7, 8), BACKEND_OK);
     lock_world_told(w, "granted C; ");
 }
@@ -285,8 +304,9 @@ int main(void)
     SCENARIO(a_cycle_through_the_order_of_waiting_is_a_deadlock);
     SCENARIO(flocks_are_not_searched_for_deadlocks);
     SCENARIO(ranges_of_a_lock_owner_split_and_merge);
-    SCENARIO(the_pieces_of_a_range_share_token_and_term);
+    SCENARIO(the_pieces_of_a_range_are_one_ticket);
     SCENARIO(a_lock_owner_keeps_what_it_holds_until_its_claim_is_granted);
+    SCENARIO(a_grant_that_its_user_has_not_heard_of_is_given_back_alone);
     SCENARIO(a_range_that_is_downgraded_or_given_back_lets_others_in);
     SCENARIO(a_range_is_tested_without_asking_for_it);
     SCENARIO(a_lock_owner_has_a_limited_number_of_ranges);

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-enum { VIEWS = MODEL_TICKETS + MODEL_LOCK_OWNERS * MODEL_CELLS };
-
 struct lock_model *lock_model_new(void)
 {
     struct lock_model *m = g_new0(struct lock_model, 1);
@@ -19,54 +17,30 @@ void lock_model_free(struct lock_model *m)
     g_free(m);
 }
 
-static int compare_views(const void *a, const void *b)
+static int compare_tickets(const void *a, const void *b)
 {
-    const struct model_view *x = a, *y = b;
-    if (x->t.fence != y->t.fence) {
-        return x->t.fence < y->t.fence ? -1 : 1;
-    }
-    return (x->t.part > y->t.part) - (x->t.part < y->t.part);
+    const struct model_ticket *x = *(struct model_ticket *const *)a, *y = *(struct model_ticket *const *)b;
+    return (x->fence > y->fence) - (x->fence < y->fence);
 }
 
-static bool same_ticket(const struct model_ticket *a, const struct model_ticket *b)
-{
-    return a->used && b->used && a->fence == b->fence && a->part == b->part;
-}
-
-/* The runs of equal cells, as tickets. */
-static unsigned runs(const struct lock_model *m, unsigned lock, unsigned lock_owner, struct model_view *views)
-{
-    unsigned count = 0;
-    const struct model_ticket *cells = m->cells[lock][lock_owner];
-    for (unsigned i = 0; i < MODEL_CELLS; i++) {
-        if (!cells[i].used) {
-            continue;
-        }
-        if (i > 0 && same_ticket(&cells[i - 1], &cells[i])) {
-            views[count - 1].t.last = i;
-            continue;
-        }
-        views[count] = (struct model_view){.t = cells[i]};
-        views[count].t.first = views[count].t.last = i;
-        count++;
-    }
-    return count;
-}
-
-unsigned lock_model_views(const struct lock_model *m, unsigned lock, bool held, struct model_view *views)
+unsigned lock_model_tickets(const struct lock_model *m, unsigned lock, bool held, struct model_ticket **tickets)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < MODEL_TICKETS; i++) {
         const struct model_ticket *t = &m->tickets[i];
         if (t->used && t->lock == lock && t->held == held) {
-            views[count++] = (struct model_view){.t = *t, .origin = (struct model_ticket *)t};
+            tickets[count++] = (struct model_ticket *)t;
         }
     }
-    for (unsigned lock_owner = 1; held && lock_owner < MODEL_LOCK_OWNERS; lock_owner++) {
-        count += runs(m, lock, lock_owner, views + count);
-    }
-    qsort(views, count, sizeof(*views), compare_views);
+    qsort(tickets, count, sizeof(struct model_ticket *), compare_tickets);
     return count;
+}
+
+void lock_model_ask(struct model_ticket *t, unsigned first, unsigned last)
+{
+    for (unsigned c = 0; c < MODEL_CELLS; c++) {
+        t->cells[c] = c >= first && c <= last ? (signed char)t->mode : MODEL_FREE;
+    }
 }
 
 static bool kin(const struct model_ticket *a, const struct model_ticket *b)
@@ -75,65 +49,77 @@ static bool kin(const struct model_ticket *a, const struct model_ticket *b)
     return handle || (a->lock_owner && a->lock_owner == b->lock_owner);
 }
 
-static bool conflict(const struct model_ticket *a, const struct model_ticket *b)
+/* The first cell in which `a` excludes `b`; MODEL_CELLS: none. */
+static unsigned conflict_at(const struct model_ticket *a, const struct model_ticket *b)
 {
-    bool apart = a->kind == BACKEND_FCNTL && b->kind == BACKEND_FCNTL && (a->last < b->first || b->last < a->first);
-    return !(a->mode == BACKEND_SHARED && b->mode == BACKEND_SHARED) && !kin(a, b) && !apart;
+    unsigned c = kin(a, b) ? MODEL_CELLS : 0;
+    while (c < MODEL_CELLS && (a->cells[c] == MODEL_FREE || b->cells[c] == MODEL_FREE ||
+                               (a->cells[c] == BACKEND_SHARED && b->cells[c] == BACKEND_SHARED))) {
+        c++;
+    }
+    return c;
 }
 
-static unsigned blockers(const struct lock_model *m, const struct model_ticket *t, struct model_view *found)
+static bool conflict(const struct model_ticket *a, const struct model_ticket *b)
 {
-    struct model_view *held = g_new(struct model_view, VIEWS), *waiting = g_new(struct model_view, VIEWS);
-    unsigned holders = lock_model_views(m, t->lock, true, held);
-    unsigned waiters = lock_model_views(m, t->lock, false, waiting);
+    return conflict_at(a, b) < MODEL_CELLS;
+}
+
+static unsigned blockers(const struct lock_model *m, const struct model_ticket *t, struct model_ticket **found)
+{
+    struct model_ticket *held[MODEL_TICKETS], *waiting[MODEL_TICKETS];
+    unsigned holders = lock_model_tickets(m, t->lock, true, held);
+    unsigned waiters = lock_model_tickets(m, t->lock, false, waiting);
     unsigned count = 0;
     for (unsigned i = 0; i < holders; i++) {
-        if (conflict(&held[i].t, t)) {
+        if (conflict(held[i], t)) {
             found[count++] = held[i];
         }
     }
-    for (unsigned i = 0; i < waiters && waiting[i].t.fence < t->fence; i++) {
+    for (unsigned i = 0; i < waiters && waiting[i]->fence < t->fence; i++) {
         bool passed = false;
         for (unsigned k = 0; k < holders; k++) {
-            passed |= kin(&held[k].t, t) && conflict(&held[k].t, &waiting[i].t);
+            passed |= kin(held[k], t) && conflict(held[k], waiting[i]);
         }
-        if (conflict(&waiting[i].t, t) && !passed) {
+        if (conflict(waiting[i], t) && !passed) {
             found[count++] = waiting[i];
         }
     }
-    g_free(held);
-    g_free(waiting);
     return count;
 }
 
-bool lock_model_blocker(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker)
+struct model_ticket *lock_model_blocker(const struct lock_model *m, const struct model_ticket *t)
 {
-    struct model_view *found = g_new(struct model_view, VIEWS);
-    unsigned count = blockers(m, t, found);
-    if (count > 0 && ret_blocker) {
-        *ret_blocker = found[0];
-    }
-    g_free(found);
-    return count > 0;
+    struct model_ticket *found[MODEL_TICKETS];
+    return blockers(m, t, found) > 0 ? found[0] : NULL;
 }
 
-static unsigned first_byte(const struct model_view *view)
+/* The first of the cells around one that are alike. */
+static unsigned first_alike(const struct model_ticket *t, unsigned c)
 {
-    return view->t.kind == BACKEND_FCNTL ? view->t.first : 0;
+    while (t->kind == BACKEND_FCNTL && c > 0 && t->cells[c - 1] == t->cells[c]) {
+        c--;
+    }
+    return t->kind == BACKEND_FCNTL ? c : 0;
 }
 
-bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker)
+struct model_ticket *lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, unsigned *ret_first,
+                                       unsigned *ret_last)
 {
-    struct model_view *found = g_new(struct model_view, VIEWS), *lowest = found;
+    struct model_ticket *found[MODEL_TICKETS], *lowest = NULL;
     unsigned count = blockers(m, t, found);
-    for (unsigned i = 1; i < count && (!found[i].origin || found[i].origin->held); i++) {
-        lowest = first_byte(&found[i]) < first_byte(lowest) ? &found[i] : lowest;
+    for (unsigned i = 0; i < count && (!lowest || found[i]->held); i++) {
+        unsigned first = first_alike(found[i], conflict_at(found[i], t));
+        if (!lowest || first < *ret_first) {
+            *ret_first = first;
+            lowest = found[i];
+        }
     }
-    if (count > 0) {
-        *ret_blocker = *lowest;
+    for (*ret_last = *ret_first;
+         lowest && *ret_last + 1 < MODEL_CELLS && lowest->cells[*ret_last + 1] == lowest->cells[*ret_first];) {
+        ++*ret_last;
     }
-    g_free(found);
-    return count > 0;
+    return lowest;
 }
 
 static void start_term(const struct lock_model *m, struct model_ticket *t)
@@ -142,59 +128,51 @@ static void start_term(const struct lock_model *m, struct model_ticket *t)
     t->due = t->due_after > 0 ? m->now + t->due_after : CLOCK_NEVER;
 }
 
-/* Empties cells first..last; the right one of two pieces gets a part of its own. */
-static void clear_cells(struct lock_model *m, unsigned lock, uint64_t lock_owner, unsigned first, unsigned last)
+static void end(struct lock_model *m, struct model_ticket *t, enum backend_end why)
 {
-    struct model_ticket *cells = m->cells[lock][lock_owner];
-    struct model_view views[MODEL_CELLS];
-    unsigned count = runs(m, lock, (unsigned)lock_owner, views);
-    for (unsigned i = 0; i < count; i++) {
-        const struct model_ticket *run = &views[i].t;
-        if (run->first < first && run->last > last) {
-            m->next_part++;
-            for (unsigned c = last + 1; c <= run->last; c++) {
-                cells[c].part = m->next_part;
-            }
-        } else if (run->first >= first && run->last <= last) {
-            m->dropped++;
+    g_string_append_printf(m->log, "ended %" G_GUINT64_FORMAT " %d;", t->fence, why);
+    t->used = false;
+}
+
+static struct model_ticket *held_by(struct lock_model *m, unsigned lock, uint64_t lock_owner)
+{
+    for (unsigned i = 0; i < MODEL_TICKETS && lock_owner; i++) {
+        struct model_ticket *t = &m->tickets[i];
+        if (t->used && t->held && !t->apart && t->lock == lock && t->kind == BACKEND_FCNTL &&
+            t->lock_owner == lock_owner) {
+            return t;
         }
     }
-    for (unsigned c = first; c <= last; c++) {
-        cells[c].used = false;
+    return NULL;
+}
+
+static void set_mode(struct model_ticket *t)
+{
+    t->mode = BACKEND_SHARED;
+    for (unsigned c = 0; c < MODEL_CELLS; c++) {
+        t->mode = t->cells[c] == BACKEND_EXCLUSIVE ? BACKEND_EXCLUSIVE : t->mode;
     }
 }
 
-/* What a lock owner is granted: its cells become this, and so do neighbours of the same mode. */
-static void put_cells(struct lock_model *m, const struct model_ticket *t)
+/* What a lock owner holds is one ticket. */
+static void join(struct lock_model *m, struct model_ticket *t)
 {
-    struct model_ticket *cells = m->cells[t->lock][t->lock_owner];
-    struct model_view views[MODEL_CELLS];
-    unsigned first = t->first, last = t->last;
-    unsigned count = runs(m, t->lock, (unsigned)t->lock_owner, views);
-    for (unsigned i = 0; i < count; i++) {
-        const struct model_ticket *run = &views[i].t;
-        if (run->mode == t->mode && run->first <= t->last + 1 && run->last + 1 >= t->first) {
-            first = MIN(first, run->first);
-            last = MAX(last, run->last);
-            clear_cells(m, t->lock, t->lock_owner, run->first, run->last);
-        }
+    struct model_ticket *held = NULL;
+    if (t->kind == BACKEND_FCNTL) {
+        t->apart = true;
+        held = held_by(m, t->lock, t->lock_owner);
+        t->apart = false;
     }
-    clear_cells(m, t->lock, t->lock_owner, t->first, t->last);
-    for (unsigned c = first; c <= last; c++) {
-        cells[c] = *t;
+    if (!held) {
+        return;
     }
-}
-
-static void end(struct lock_model *m, const struct model_view *v, enum backend_end why)
-{
-    g_string_append_printf(m->log, "ended %" G_GUINT64_FORMAT " %d;", v->t.fence, why);
-    if (v->origin) {
-        v->origin->used = false;
-    } else {
-        for (unsigned c = v->t.first; c <= v->t.last; c++) {
-            m->cells[v->t.lock][v->t.lock_owner][c].used = false;
-        }
+    for (unsigned c = 0; c < MODEL_CELLS; c++) {
+        t->cells[c] = t->cells[c] == MODEL_FREE ? held->cells[c] : t->cells[c];
     }
+    set_mode(t);
+    t->fence = held->fence;
+    held->used = false;
+    m->absorbed++;
 }
 
 static void hold(struct lock_model *m, struct model_ticket *t)
@@ -202,61 +180,60 @@ static void hold(struct lock_model *m, struct model_ticket *t)
     t->held = true;
     m->granted[t->lock] = MAX(m->granted[t->lock], t->fence);
     start_term(m, t);
-    if (t->kind == BACKEND_FCNTL && t->lock_owner) {
-        t->real = NULL;
-        put_cells(m, t);
-        t->used = false;
-    }
 }
 
 static void update(struct lock_model *m, unsigned lock)
 {
-    struct model_view *waiting = g_new(struct model_view, VIEWS);
+    struct model_ticket *waiting[MODEL_TICKETS];
     bool changed = true;
     while (changed) {
         changed = false;
-        unsigned count = lock_model_views(m, lock, false, waiting);
+        unsigned count = lock_model_tickets(m, lock, false, waiting);
         for (unsigned i = 0; i < count && !changed; i++) {
-            struct model_ticket *t = waiting[i].origin;
-            if (lock_model_blocker(m, t, NULL)) {
+            struct model_ticket *t = waiting[i];
+            if (lock_model_blocker(m, t)) {
                 continue;
             }
             changed = true;
             if (t->deadline <= m->now) {
-                end(m, &waiting[i], BACKEND_EXPIRED);
+                end(m, t, BACKEND_EXPIRED);
                 continue;
             }
             if (t->fence < m->granted[lock]) {
                 t->fence = m->next_fence++;
             }
             hold(m, t);
+            t->apart = t->kind == BACKEND_FCNTL;
             g_string_append_printf(m->log, "granted %" G_GUINT64_FORMAT ";", t->fence);
         }
     }
-    g_free(waiting);
+}
+
+void lock_model_claim(struct lock_model *m, struct model_ticket *t)
+{
+    join(m, t);
+    update(m, t->lock);
 }
 
 /* Whether somebody in the way of `t` waits, along any number of others, for what
  * `lock_owner` holds.  `visited` are tickets; each is looked at once. */
 static bool reaches(const struct lock_model *m, const struct model_ticket *t, uint64_t lock_owner, bool *visited)
 {
-    struct model_view *found = g_new(struct model_view, VIEWS);
+    struct model_ticket *found[MODEL_TICKETS];
     unsigned count = blockers(m, t, found);
     bool reached = false;
     for (unsigned i = 0; i < count && !reached; i++) {
-        const struct model_ticket *o = &found[i].t;
+        const struct model_ticket *o = found[i];
         reached = o->held && o->lock_owner == lock_owner;
         for (unsigned k = 0; k < MODEL_TICKETS && !reached; k++) {
             const struct model_ticket *u = &m->tickets[k];
-            bool next =
-                o->held ? u->used && !u->held && o->lock_owner && u->lock_owner == o->lock_owner : found[i].origin == u;
+            bool next = o->held ? u->used && !u->held && o->lock_owner && u->lock_owner == o->lock_owner : o == u;
             if (next && u->lock_owner && !visited[k]) {
                 visited[k] = true;
                 reached = reaches(m, u, lock_owner, visited);
             }
         }
     }
-    g_free(found);
     return reached;
 }
 
@@ -264,16 +241,15 @@ enum backend_result lock_model_acquire(struct lock_model *m, const struct model_
                                        struct model_ticket **ret_ticket)
 {
     struct model_ticket t = *wanted;
-    struct model_view blocker;
-    bool blocked;
+    struct model_ticket *blocked;
     t.used = true;
     for (;;) {
         t.fence = m->next_fence;
-        blocked = lock_model_blocker(m, &t, &blocker);
-        if (!blocked || blocker.t.deadline > m->now) {
+        blocked = lock_model_blocker(m, &t);
+        if (!blocked || blocked->deadline > m->now) {
             break;
         }
-        end(m, &blocker, BACKEND_EXPIRED);
+        end(m, blocked, BACKEND_EXPIRED);
         update(m, t.lock);
     }
     bool visited[MODEL_TICKETS] = {false};
@@ -293,18 +269,17 @@ enum backend_result lock_model_acquire(struct lock_model *m, const struct model_
     *ret_ticket = &m->tickets[slot];
     if (!blocked) {
         hold(m, *ret_ticket);
-        *ret_ticket = m->tickets[slot].used ? *ret_ticket : NULL;
+        join(m, *ret_ticket);
         update(m, t.lock);
         return BACKEND_OK;
     }
-    struct model_view *held = g_new(struct model_view, VIEWS);
-    unsigned holders = lock_model_views(m, t.lock, true, held);
+    struct model_ticket *held[MODEL_TICKETS];
+    unsigned holders = lock_model_tickets(m, t.lock, true, held);
     for (unsigned i = 0; i < holders && i < 64; i++) {
-        if (conflict(&held[i].t, &t)) {
-            g_string_append_printf(m->log, "wanted %" G_GUINT64_FORMAT ";", held[i].t.fence);
+        if (conflict(held[i], &t)) {
+            g_string_append_printf(m->log, "wanted %" G_GUINT64_FORMAT ";", held[i]->fence);
         }
     }
-    g_free(held);
     return BACKEND_QUEUED;
 }
 
@@ -316,8 +291,18 @@ void lock_model_release(struct lock_model *m, struct model_ticket *t)
 
 void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t lock_owner, unsigned first, unsigned last)
 {
-    clear_cells(m, lock, lock_owner, first, last);
-    update(m, lock);
+    struct model_ticket *t = held_by(m, lock, lock_owner);
+    if (t) {
+        bool left = false;
+        for (unsigned c = 0; c < MODEL_CELLS; c++) {
+            t->cells[c] = c >= first && c <= last ? MODEL_FREE : t->cells[c];
+            left |= t->cells[c] != MODEL_FREE;
+        }
+        set_mode(t);
+        t->used = left;
+        m->absorbed += !left;
+        update(m, lock);
+    }
 }
 
 enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket *t, const struct model_ticket *wanted)
@@ -327,19 +312,18 @@ enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket
     }
     bool excluded = t->held;
     while (excluded) {
-        struct model_view *held = g_new(struct model_view, VIEWS);
-        unsigned holders = lock_model_views(m, t->lock, true, held);
+        struct model_ticket *held[MODEL_TICKETS];
+        unsigned holders = lock_model_tickets(m, t->lock, true, held);
         unsigned i = 0;
-        while (i < holders && (held[i].origin == t || !conflict(&held[i].t, wanted))) {
+        while (i < holders && (held[i] == t || !conflict(held[i], wanted))) {
             i++;
         }
         excluded = i < holders;
-        bool expired = excluded && held[i].t.deadline <= m->now;
+        bool expired = excluded && held[i]->deadline <= m->now;
         if (expired) {
-            end(m, &held[i], BACKEND_EXPIRED);
+            end(m, held[i], BACKEND_EXPIRED);
             update(m, t->lock);
         }
-        g_free(held);
         if (excluded && !expired) {
             return BACKEND_BUSY;
         }
@@ -347,6 +331,7 @@ enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket
     t->kind = wanted->kind;
     t->mode = wanted->mode;
     t->handle = wanted->handle;
+    lock_model_ask(t, 0, MODEL_CELLS - 1);
     t->ttl = wanted->ttl;
     t->due_after = wanted->due_after;
     start_term(m, t);
@@ -357,8 +342,7 @@ enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket
 void lock_model_renew(struct lock_model *m, struct model_ticket *t, int64_t ttl, int64_t due_after)
 {
     if (t->deadline <= m->now) {
-        struct model_view view = {.t = *t, .origin = t};
-        end(m, &view, BACKEND_LOST);
+        end(m, t, BACKEND_LOST);
         update(m, t->lock);
         return;
     }
@@ -369,32 +353,31 @@ void lock_model_renew(struct lock_model *m, struct model_ticket *t, int64_t ttl,
 
 enum backend_result lock_model_revoke(struct lock_model *m, unsigned lock, uint64_t fence)
 {
-    struct model_view *held = g_new(struct model_view, VIEWS);
-    unsigned holders = lock_model_views(m, lock, true, held);
+    struct model_ticket *held[MODEL_TICKETS];
+    unsigned holders = lock_model_tickets(m, lock, true, held);
     bool ended = false;
     for (unsigned i = 0; i < holders; i++) {
-        if (!fence || held[i].t.fence == fence) {
-            end(m, &held[i], fence ? BACKEND_RELEASED : BACKEND_BROKEN);
+        if (!fence || held[i]->fence == fence) {
+            end(m, held[i], fence ? BACKEND_RELEASED : BACKEND_BROKEN);
             ended = true;
         }
     }
     update(m, lock);
-    g_free(held);
     return ended ? BACKEND_OK : holders > 0 ? BACKEND_STALE : BACKEND_MISSING;
 }
 
 enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket *t, unsigned lock,
                                       struct model_ticket *replaced)
 {
-    struct model_view *held = g_new(struct model_view, VIEWS);
+    struct model_ticket *held[MODEL_TICKETS];
     enum backend_result result = t->held && t->deadline > m->now ? BACKEND_OK : BACKEND_STALE;
     bool over = false, again = result == BACKEND_OK && lock != t->lock;
     while (again) {
-        unsigned holders = lock_model_views(m, lock, true, held);
-        over = holders > 0 && replaced && held[0].origin == replaced && replaced->deadline > m->now;
-        again = holders > over && held[over].t.deadline <= m->now;
+        unsigned holders = lock_model_tickets(m, lock, true, held);
+        over = holders > 0 && replaced && held[0] == replaced && replaced->deadline > m->now;
+        again = holders > over && held[over]->deadline <= m->now;
         if (again) {
-            end(m, &held[over], BACKEND_EXPIRED);
+            end(m, held[over], BACKEND_EXPIRED);
             update(m, lock);
         } else {
             result = holders > over ? BACKEND_BUSY : BACKEND_OK;
@@ -405,65 +388,54 @@ enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket 
         t->lock = lock;
         t->fence = m->granted[lock] = m->next_fence++;
         if (over) {
-            end(m, &held[0], BACKEND_RELEASED);
-            if (lock_model_views(m, lock, false, held) > 0) {
+            end(m, held[0], BACKEND_RELEASED);
+            if (lock_model_tickets(m, lock, false, held) > 0) {
                 g_string_append_printf(m->log, "wanted %" G_GUINT64_FORMAT ";", t->fence);
             }
             update(m, lock);
         }
         update(m, left);
     }
-    g_free(held);
     return result;
 }
 
-/* The earliest event of all; false if there is none. */
-static bool earliest(const struct lock_model *m, clock_ms *ret_when, struct model_view *ret_view)
+static clock_ms next_event(const struct model_ticket *t)
 {
-    struct model_view *views = g_new(struct model_view, VIEWS);
-    bool found = false;
-    for (unsigned lock = 0; lock < MODEL_LOCKS; lock++) {
-        for (int held = 0; held < 2; held++) {
-            unsigned count = lock_model_views(m, lock, held, views);
-            for (unsigned i = 0; i < count; i++) {
-                clock_ms when = MIN(views[i].t.deadline, views[i].t.due);
-                if (!found || when < *ret_when || (when == *ret_when && compare_views(&views[i], ret_view) < 0)) {
-                    *ret_when = when;
-                    *ret_view = views[i];
-                    found = true;
-                }
-            }
+    return MIN(t->deadline, t->due);
+}
+
+/* That with the earliest event of all, or NULL. */
+static struct model_ticket *earliest(struct lock_model *m)
+{
+    struct model_ticket *first = NULL;
+    for (unsigned i = 0; i < MODEL_TICKETS; i++) {
+        struct model_ticket *t = &m->tickets[i];
+        if (t->used && (!first || next_event(t) < next_event(first) ||
+                        (next_event(t) == next_event(first) && t->fence < first->fence))) {
+            first = t;
         }
     }
-    g_free(views);
-    return found;
+    return first;
 }
 
 void lock_model_tick(struct lock_model *m)
 {
-    struct model_view v;
-    clock_ms when;
-    while (earliest(m, &when, &v) && when <= m->now) {
-        if (v.t.deadline <= m->now) {
-            end(m, &v, BACKEND_EXPIRED);
-            update(m, v.t.lock);
+    struct model_ticket *t;
+    while ((t = earliest(m)) && next_event(t) <= m->now) {
+        if (t->deadline <= m->now) {
+            end(m, t, BACKEND_EXPIRED);
+            update(m, t->lock);
             continue;
         }
-        g_string_append_printf(m->log, "due %" G_GUINT64_FORMAT ";", v.t.fence);
-        if (v.origin) {
-            v.origin->due = CLOCK_NEVER;
-        }
-        for (unsigned c = v.t.first; !v.origin && c <= v.t.last; c++) {
-            m->cells[v.t.lock][v.t.lock_owner][c].due = CLOCK_NEVER;
-        }
+        g_string_append_printf(m->log, "due %" G_GUINT64_FORMAT ";", t->fence);
+        t->due = CLOCK_NEVER;
     }
 }
 
-clock_ms lock_model_next(const struct lock_model *m)
+clock_ms lock_model_next(struct lock_model *m)
 {
-    struct model_view v;
-    clock_ms when = CLOCK_NEVER;
-    return earliest(m, &when, &v) ? when : CLOCK_NEVER;
+    const struct model_ticket *t = earliest(m);
+    return t ? next_event(t) : CLOCK_NEVER;
 }
 
 unsigned lock_model_waiting(const struct lock_model *m)

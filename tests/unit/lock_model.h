@@ -1,10 +1,9 @@
 /* lock_model: a naive lockspace to compare with.
  *
- * Keeps what is held and what waits in plain arrays and looks at all of it each
- * time; what a lock owner holds of byte ranges is a map of bytes, as POSIX describes
- * it.  Knows ordinary locks only, by number, and nothing of names, directories
- * or sequences.  Events are written to `log`, as "granted 7;" with the fencing
- * token, except `dropped`, whose order is not promised: they are counted.
+ * Keeps what is held and what waits in a plain array and looks at all of it each
+ * time; each ticket has a map of bytes, as POSIX describes what a lock owner holds.  Knows ordinary locks only, by
+ * number, and nothing of names, directories or sequences.  Events are written to `log`, as "granted 7;" with the
+ * fencing token, except `absorbed`, whose order is not promised: they are counted.
  */
 #ifndef TESTS_UNIT_LOCK_MODEL_H
 #define TESTS_UNIT_LOCK_MODEL_H
@@ -12,7 +11,7 @@
 #include "backend/backend.h"
 
 /* The last cell stands for all bytes from there to BACKEND_RANGE_MAX. */
-enum { MODEL_LOCKS = 3, MODEL_LOCK_OWNERS = 5, MODEL_CELLS = 12, MODEL_TICKETS = 200 };
+enum { MODEL_LOCKS = 3, MODEL_LOCK_OWNERS = 5, MODEL_CELLS = 12, MODEL_TICKETS = 200, MODEL_FREE = -1 };
 
 struct model_ticket {
     bool used;
@@ -22,48 +21,45 @@ struct model_ticket {
     enum backend_mode mode;
     uint64_t handle;
     uint64_t lock_owner;
-    unsigned first, last; /* cells */
+    signed char cells[MODEL_CELLS]; /* the mode of each, or MODEL_FREE */
+    bool apart;                     /* granted after it has waited, and not claimed */
     uint64_t fence;
-    uint64_t part;
     int64_t ttl;
     int64_t due_after;
     clock_ms deadline;
     clock_ms due;
-    struct backend_ticket *real; /* its counterpart; NULL for ranges that a lock owner holds */
+    struct backend_ticket *real; /* its counterpart */
 };
 
 struct lock_model {
     struct model_ticket tickets[MODEL_TICKETS];
-    struct model_ticket cells[MODEL_LOCKS][MODEL_LOCK_OWNERS]
-                             [MODEL_CELLS]; /* one ticket has the same in all its cells */
-    uint64_t granted[MODEL_LOCKS];          /* highest token ever */
+    uint64_t granted[MODEL_LOCKS]; /* highest token ever */
     uint64_t next_fence;
-    uint64_t next_part;
     clock_ms now;
     GString *log;
-    unsigned dropped;
-};
-
-/* A ticket, or a run of cells, that somebody holds or waits for. */
-struct model_view {
-    struct model_ticket t;
-    struct model_ticket *origin; /* NULL for a run of cells */
+    unsigned absorbed;
 };
 
 struct lock_model *lock_model_new(void);
 void lock_model_free(struct lock_model *m);
 
+/* These cells are asked for, and no other. */
+void lock_model_ask(struct model_ticket *t, unsigned first, unsigned last);
+
 /* All of a lock in the order of numbers: the holders, or those that wait. */
-unsigned lock_model_views(const struct lock_model *m, unsigned lock, bool held, struct model_view *views);
+unsigned lock_model_tickets(const struct lock_model *m, unsigned lock, bool held, struct model_ticket **tickets);
 
-/* What keeps a claim, or a ticket that waits, from holding; false if nothing. */
-bool lock_model_blocker(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker);
-/* The same as F_GETLK is told it: of those that hold the one with the lowest range. */
-bool lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, struct model_view *ret_blocker);
+/* What keeps a claim, or a ticket that waits, from holding, or NULL. */
+struct model_ticket *lock_model_blocker(const struct lock_model *m, const struct model_ticket *t);
+/* The same as F_GETLK is told it: of those that hold the one with the lowest range, and which cells. */
+struct model_ticket *lock_model_lowest(const struct lock_model *m, const struct model_ticket *t, unsigned *ret_first,
+                                       unsigned *ret_last);
 
-/* `wanted` describes the claim; OK and QUEUED set *ret_ticket (NULL for a range that a lock owner now holds). */
+/* `wanted` describes the claim; OK and QUEUED set *ret_ticket. */
 enum backend_result lock_model_acquire(struct lock_model *m, const struct model_ticket *wanted, bool wait,
                                        struct model_ticket **ret_ticket);
+/* The user of one that was granted hears of it. */
+void lock_model_claim(struct lock_model *m, struct model_ticket *t);
 void lock_model_release(struct lock_model *m, struct model_ticket *t);
 void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t lock_owner, unsigned first, unsigned last);
 enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket *t, const struct model_ticket *wanted);
@@ -75,7 +71,7 @@ enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket 
 void lock_model_tick(struct lock_model *m);
 
 /* When lock_model_tick has something to do. */
-clock_ms lock_model_next(const struct lock_model *m);
+clock_ms lock_model_next(struct lock_model *m);
 unsigned lock_model_waiting(const struct lock_model *m);
 
 #endif

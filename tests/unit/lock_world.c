@@ -31,16 +31,15 @@ static void on_wanted(void *context, struct backend_ticket *ticket)
     tell(context, "wanted", ticket);
 }
 
-static void on_dropped(void *context, struct backend_ticket *ticket)
+static void on_absorbed(void *context, struct backend_ticket *ticket)
 {
-    tell(context, "dropped", ticket);
-    lockspace_ticket_free(ticket);
+    tell(context, "absorbed", ticket);
 }
 
 void lock_world_init(struct lock_world *w)
 {
     static const struct lockspace_listener listener = {
-        .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted, .dropped = on_dropped};
+        .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted, .absorbed = on_absorbed};
     *w = (struct lock_world){.log = g_string_new(NULL), .text = g_string_new(NULL)};
     w->space = lockspace_new(&listener, w, 1);
 }

@@ -1,7 +1,7 @@
 /* lock_world: a lockspace whose events are told as text, for scenarios.
  *
  * A claim is made in somebody's name, its `user`, and events name them: "granted
- * B; due A; ended C expired; wanted A; dropped A; ".
+ * B; due A; ended C expired; wanted A; absorbed A; ".
  */
 #ifndef TESTS_UNIT_LOCK_WORLD_H
 #define TESTS_UNIT_LOCK_WORLD_H
