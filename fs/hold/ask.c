@@ -15,20 +15,13 @@ static void hold_gave_up(struct request *r)
     request_reply(r, -EINTR);
 }
 
-/* The hold ended while it waited. */
-static void hold_not_granted(struct request *r)
-{
-    r->hold = NULL;
-    r->then(r, BACKEND_UNREACHABLE);
-}
-
 /* Between two questions after an outcome: the first, and the longest. */
 #define HOLD_ASK_MIN 8
 #define HOLD_ASK_MAX 128
 
 static void hold_ask_again(struct request *r)
 {
-    hold_begin(r, r->hold, NULL, r->then);
+    hold_begin(r, r->hold, NULL, r->awaited.answer);
 }
 
 /* A write-open meets a provisional lease that another mount has.  The backend
@@ -47,6 +40,7 @@ static bool hold_awaits_outcome(struct request *r, const struct backend_info *ho
     }
     if (!r->awaited.until) {
         r->awaited.until = MIN(holder->deadline, now + SECOND + SECOND / 2);
+        r->awaited.answer = r->answer;
         r->awaited.fence = holder->fence;
         r->awaited.pause = HOLD_ASK_MIN;
     } else if (holder->fence != r->awaited.fence || now >= r->awaited.until) {
@@ -86,7 +80,7 @@ static void hold_refused(struct request *r, enum backend_result result, const st
     hold_end_wait(r, hold);
     r->hold = NULL;
     hold_free(r->fs, hold);
-    r->then(r, result);
+    request_go_on(r, result);
 }
 
 static void hold_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
@@ -100,7 +94,7 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
         r->queued = true;
         fs->observer->waits(fs, hold);
         if (!r->queue) {
-            request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
+            request_park(r, hold_queue(hold), r->answer, hold_gave_up);
         }
         return;
     }
@@ -113,17 +107,17 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
     hold_granted(fs, hold, ticket->kind);
     hold_end_wait(r, hold);
     hold_ref(hold);
-    r->then(r, result);
+    request_go_on(r, result);
     hold_resume_parked(fs, hold); /* opens that met it unanswered */
     hold_unref(fs, hold);
 }
 
-void hold_acquire(struct request *r, struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
+void hold_acquire(struct request *r, struct backend_claim *claim, request_step *answer)
 {
     char path[TREE_PATH_MAX];
     struct hold *hold = r->hold;
     bool fits = tree_path(hold->node, path, sizeof path);
-    r->then = then;
+    r->answer = answer;
     request_ref(r);
     if (!fits || !hold_charge(r->fs, hold, claim->content ? g_bytes_get_size(claim->content) : 0)) {
         hold_acquired(r, fits ? BACKEND_QUOTA : BACKEND_INVALID, NULL, NULL);
@@ -132,22 +126,21 @@ void hold_acquire(struct request *r, struct backend_claim *claim, void (*then)(s
         if (ticket && r->req && r->hold == hold && !hold->ticket) {
             /* Not answered yet: interruptible all the same. */
             hold->ticket = ticket;
-            request_park(r, hold_queue(hold), hold_not_granted, hold_gave_up);
+            request_park(r, hold_queue(hold), answer, hold_gave_up);
         }
     }
     request_unref(r);
     g_bytes_unref(claim->meta);
 }
 
-void hold_begin(struct request *r, struct hold *hold, GBytes *content,
-                void (*then)(struct request *, enum backend_result))
+void hold_begin(struct request *r, struct hold *hold, GBytes *content, request_step *answer)
 {
     struct backend_claim claim;
     r->hold = hold;
     hold_claim(r->fs, hold, hold->kind, &claim);
     claim.content = content;
     hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* charged when it is asked for */
-    hold_acquire(r, &claim, then);
+    hold_acquire(r, &claim, answer);
 }
 
 static void hold_converted(void *arg, enum backend_result result)
@@ -166,30 +159,31 @@ static void hold_converted(void *arg, enum backend_result result)
         hold_granted(fs, hold, hold->becomes);
     }
     /* First, as those that are parked may make something else of it. */
-    r->then(r, result);
-    if (hold->kind != BACKEND_FCNTL) { /* else `then` has, and who is parked since then waits for a grant */
+    request_go_on(r, result);
+    if (hold->kind != BACKEND_FCNTL) { /* else the answer has, and who is parked since then waits for a grant */
         hold_resume_parked(fs, hold);
     }
     hold_unref(fs, hold);
 }
 
-void hold_convert(struct request *r, struct backend_claim *claim, void (*then)(struct request *, enum backend_result))
+void hold_convert(struct request *r, struct backend_claim *claim, request_step *answer)
 {
-    r->then = then;
+    r->answer = answer;
     hold_ref(r->hold)->converting = true;
     r->hold->becomes = (uint8_t)claim->kind;
     backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
     g_bytes_unref(claim->meta);
 }
 
-void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result))
+void hold_decide(struct request *r, GBytes *content, request_step *answer)
 {
     struct backend_claim claim;
     hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
     claim.content = content;
     if (content && !hold_charge(r->fs, r->hold, g_bytes_get_size(content))) {
         g_bytes_unref(claim.meta);
-        then(r, BACKEND_QUOTA);
+        r->answer = answer;
+        request_go_on(r, BACKEND_QUOTA);
         return;
     }
     if (content) {
@@ -197,5 +191,5 @@ void hold_decide(struct request *r, GBytes *content, void (*then)(struct request
     }
     claim.mode = r->hold->ticket->mode;
     r->hold->closed = false;
-    hold_convert(r, &claim, then);
+    hold_convert(r, &claim, answer);
 }

@@ -175,7 +175,7 @@ void hold_free(struct fs *fs, struct hold *hold)
     struct request_queue *parked = hold->parked;
     hold->parked = NULL;
     if (parked) {
-        request_resume_all(parked);
+        request_go_on_all(parked, hold->sequence ? BACKEND_STALE : BACKEND_UNREACHABLE);
         g_free(parked);
     }
     hold_unref(fs, hold);
@@ -207,6 +207,11 @@ struct request_queue *hold_queue(struct hold *hold)
     return hold->parked;
 }
 
+void hold_await(struct request *r, struct hold *hold, request_step *answer)
+{
+    request_park(r, hold_queue(hold), answer, request_give_up);
+}
+
 void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind)
 {
     struct node *node = hold->node, *there = tree_find(fs->tree, node->parent, node->name);
@@ -236,7 +241,7 @@ void hold_resume_parked(struct fs *fs, struct hold *hold)
 {
     if (hold->parked) {
         hold_ref(hold);
-        request_resume_all(hold->parked);
+        request_go_on_all(hold->parked, BACKEND_OK);
         hold_unref(fs, hold);
     }
 }
@@ -407,16 +412,14 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
     struct fs *fs = context;
     struct hold *hold = ticket->user;
     struct request *r = hold_request(hold, ticket);
-    if (!hold->sequence) {
-        hold_granted(fs, hold, ticket->kind);
-    } else {
+    if (hold->sequence) {
         fs->observer->granted(fs, hold, ticket->kind);
+        hold_resume_parked(fs, hold); /* several may wait for its turn */
+        return;
     }
-    while (r) {
-        request_unpark(r);
-        r->then(r, BACKEND_OK);
-        /* Several may wait for the turn of one sequence ticket. */
-        r = hold->sequence ? hold_request(hold, ticket) : NULL;
+    hold_granted(fs, hold, ticket->kind);
+    if (r) {
+        request_go_on(r, BACKEND_OK);
     }
 }
 
@@ -452,9 +455,7 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
         hold_spend(hold, why != BACKEND_RELEASED);
     }
     if (hold->kind == BACKEND_FCNTL && r) {
-        request_unpark(r);
-        r->ticket = NULL;
-        r->then(r, BACKEND_UNREACHABLE);
+        request_go_on(r, BACKEND_UNREACHABLE);
     } else if (hold->kind != BACKEND_FCNTL) {
         hold_free(fs, hold);
     }

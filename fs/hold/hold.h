@@ -120,23 +120,24 @@ void hold_unref(struct fs *fs, struct hold *hold);
 
 /* Where requests wait for its outcome or for its grant. */
 struct request_queue *hold_queue(struct hold *hold);
+/* Waits there for its outcome, as one that has nothing to undo. */
+void hold_await(struct request *r, struct hold *hold, request_step *answer);
 
 /* The claim for a ticket of this hold of that kind, with its ttl.  `meta` is a new
  * reference, for hold_acquire or hold_convert. */
 void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim);
 
-/* Asks the backend for a hold (made by hold_new), with this content (NULL: none), and
- * calls `then`.  When it is neither granted nor queued, the hold is gone by then. */
-void hold_begin(struct request *r, struct hold *hold, GBytes *content,
-                void (*then)(struct request *, enum backend_result));
+/* Asks the backend for a hold (made by hold_new), with this content (NULL: none).  When
+ * the answer is that it was not granted, the hold is gone. */
+void hold_begin(struct request *r, struct hold *hold, GBytes *content, request_step *answer);
 /* The same for r->hold, and a claim of which more is said; gives claim->meta back. */
-void hold_acquire(struct request *r, struct backend_claim *claim, void (*then)(struct request *, enum backend_result));
+void hold_acquire(struct request *r, struct backend_claim *claim, request_step *answer);
 
-/* Turns r->hold into another kind in place, then calls `then`; gives claim->meta back. */
-void hold_convert(struct request *r, struct backend_claim *claim, void (*then)(struct request *, enum backend_result));
+/* Turns r->hold into another kind in place; it is NULL if it ended meanwhile.  Gives claim->meta back. */
+void hold_convert(struct request *r, struct backend_claim *claim, request_step *answer);
 
 /* A provisional lease becomes a lease (`content` may be NULL: empty). */
-void hold_decide(struct request *r, GBytes *content, void (*then)(struct request *, enum backend_result));
+void hold_decide(struct request *r, GBytes *content, request_step *answer);
 
 /* What holds a name is found by it: not a node of another type that asked in vain,
  * nor one whose end is still to be told. */

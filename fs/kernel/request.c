@@ -100,11 +100,10 @@ static void request_interrupted(fuse_req_t req, void *arg)
     }
 }
 
-void request_park(struct request *r, struct request_queue *queue, void (*resume)(struct request *),
-                  void (*cancel)(struct request *))
+void request_park(struct request *r, struct request_queue *queue, request_step *answer, request_step *cancel)
 {
     r->queue = queue;
-    r->resume = resume;
+    r->answer = answer;
     r->cancel = cancel;
     TAILQ_INSERT_TAIL(queue, r, parked);
     if (r->ticket) {
@@ -124,7 +123,7 @@ static void request_set_alarm(struct fs *fs)
     }
 }
 
-void request_sleep(struct request *r, clock_ms when, void (*resume)(struct request *), void (*cancel)(struct request *))
+void request_sleep(struct request *r, clock_ms when, request_step *answer, request_step *cancel)
 {
     struct fs *fs = r->fs;
     struct request *later;
@@ -134,7 +133,7 @@ void request_sleep(struct request *r, clock_ms when, void (*resume)(struct reque
             break;
         }
     }
-    request_park(r, &fs->sleeping, resume, cancel);
+    request_park(r, &fs->sleeping, answer, cancel);
     if (later) {
         TAILQ_REMOVE(&fs->sleeping, r, parked);
         TAILQ_INSERT_BEFORE(later, r, parked);
@@ -146,8 +145,7 @@ void request_wake(struct fs *fs)
 {
     struct request *r;
     while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {
-        request_unpark(r);
-        r->resume(r);
+        request_go_on(r, BACKEND_OK);
     }
     request_set_alarm(fs);
 }
@@ -163,7 +161,15 @@ void request_unpark(struct request *r)
     }
 }
 
-void request_resume_all(struct request_queue *queue)
+void request_go_on(void *request, enum backend_result result)
+{
+    struct request *r = request;
+    request_unpark(r);
+    r->result = result;
+    r->answer(r);
+}
+
+void request_go_on_all(struct request_queue *queue, enum backend_result result)
 {
     /* One that parks again goes into another queue: this one's owner is settled. */
     struct request_queue all = TAILQ_HEAD_INITIALIZER(all);
@@ -173,8 +179,7 @@ void request_resume_all(struct request_queue *queue)
         r->queue = &all;
     }
     while ((r = TAILQ_FIRST(&all))) {
-        request_unpark(r);
-        r->resume(r);
+        request_go_on(r, result);
     }
 }
 
@@ -209,19 +214,19 @@ bool request_path_in(struct request *r, char *path)
     return fits;
 }
 
-void request_stat(struct request *r, backend_known *then)
+void request_stat(struct request *r, backend_known *answer)
 {
     char path[TREE_PATH_MAX];
     if (request_path(r, path)) {
-        backend_stat(r->fs->backend, path, then, r);
+        backend_stat(r->fs->backend, path, answer, r);
     }
 }
 
-void request_stat_in(struct request *r, backend_known *then)
+void request_stat_in(struct request *r, backend_known *answer)
 {
     char path[TREE_PATH_MAX];
     if (request_path_in(r, path)) {
-        backend_stat(r->fs->backend, path, then, r);
+        backend_stat(r->fs->backend, path, answer, r);
     }
 }
 

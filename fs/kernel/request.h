@@ -1,8 +1,9 @@
 /* request: a kernel request on its way to its one reply.
  *
  * It owns the fuse_req_t and whatever it refers to.  Exactly one request_reply_
- * function ends it, at once or much later; a request that waits is parked, not
- * a thread, and an INTERRUPT from the kernel calls its `cancel`.
+ * function ends it, at once or much later.  A request that waits is not a thread:
+ * where it begins to wait it names its `answer`, which goes on with it, and where
+ * it is parked also its `cancel`, which an INTERRUPT from the kernel calls.
  *
  * The room's files:
  *
@@ -27,27 +28,28 @@ struct node;
 
 enum content_reply { CONTENT_REPLY_WRITTEN, CONTENT_REPLY_OPEN, CONTENT_REPLY_ATTRIBUTES };
 
+/* What a request does next: it replies, or waits for something else. */
+typedef void request_step(struct request *r);
+
 struct request {
     TAILQ_ENTRY(request) parked;      /* in the queue it waits in */
     TAILQ_ENTRY(request) interrupted; /* in fs->interrupted */
     struct observed asking;           /* of one that asks */
     struct fs *fs;
     fuse_req_t req;
-    struct owner *caller;          /* see request_caller */
-    struct node *node;             /* counted */
-    struct node *other;            /* the directory of `name`; link: then the file linked to; counted */
-    struct handle *handle;         /* see `opens` */
-    struct hold *hold;             /* what its backend call is about */
-    struct backend_ticket *ticket; /* a claim of its own that is asked for or waits */
-    struct request_queue *queue;   /* where it is parked, or NULL */
-    void (*then)(struct request *r, enum backend_result result);           /* after a backend call */
-    void (*resume)(struct request *r);                                     /* after the wait it is parked on */
-    void (*cancel)(struct request *r);                                     /* must reply EINTR and undo */
-    void (*end)(struct request *r, int error);                             /* it has been answered; may be NULL */
-    void (*reply)(struct request *r);                                      /* after handle_acquire */
-    void (*elsewhere)(struct request *r, const struct backend_info *info); /* another mount holds it: attributes.c */
-    char *name;                                                            /* owned */
-    char *value;                                                           /* owned: of an attribute that is set */
+    struct owner *caller;                      /* see request_caller */
+    struct node *node;                         /* counted */
+    struct node *other;                        /* the directory of `name`; link: then the file linked to; counted */
+    struct handle *handle;                     /* see `opens` */
+    struct hold *hold;                         /* what its backend call is about */
+    struct backend_ticket *ticket;             /* a claim of its own that is asked for or waits */
+    struct request_queue *queue;               /* where it is parked, or NULL */
+    request_step *answer;                      /* goes on when what it waits for is known */
+    request_step *cancel;                      /* of one that is parked: must reply EINTR and undo */
+    enum backend_result result;                /* what came of it */
+    void (*end)(struct request *r, int error); /* it has been answered; may be NULL */
+    char *name;                                /* owned */
+    char *value;                               /* owned: of an attribute that is set */
     struct fuse_file_info file;
     uint64_t since;    /* metrics_clock */
     uint8_t operation; /* enum metrics_operation */
@@ -68,6 +70,7 @@ struct request {
     clock_ms wake; /* of one that sleeps */
     struct {
         clock_ms until; /* 0: it has not waited */
+        request_step *answer;
         uint64_t fence;
         int64_t pause;
     } awaited;
@@ -92,7 +95,8 @@ struct request {
         struct {
             struct stat stat;
             int set;
-            struct backend_ticket *ticket; /* of the holder, as the store has told just now; or NULL */
+            struct backend_ticket *ticket;        /* of the holder, as the store has told just now; or NULL */
+            const struct backend_info *elsewhere; /* to the answer: another mount holds it; or NULL */
         } attributes;
         struct {
             size_t size;
@@ -125,21 +129,21 @@ struct owner *request_caller(struct request *r);
 bool request_is_foreign(const struct request *r);
 uid_t request_uid(const struct request *r);
 
-/* Waits at the end of `queue` for its owner to resume it.  Interruptible. */
-void request_park(struct request *r, struct request_queue *queue, void (*resume)(struct request *),
-                  void (*cancel)(struct request *));
-/* Waits until clock_now() has reached `when`, then goes on with `resume`.
- * Interruptible. */
-void request_sleep(struct request *r, clock_ms when, void (*resume)(struct request *),
-                   void (*cancel)(struct request *));
-/* Resumes those whose time has come. */
+/* Waits at the end of `queue` until its owner lets it go on.  Interruptible. */
+void request_park(struct request *r, struct request_queue *queue, request_step *answer, request_step *cancel);
+/* Waits until clock_now() has reached `when`.  Interruptible. */
+void request_sleep(struct request *r, clock_ms when, request_step *answer, request_step *cancel);
+/* Lets those go on whose time has come. */
 void request_wake(struct fs *fs);
+
+/* Lets it go on with its answer, wherever it waits; the completion of a backend call. */
+void request_go_on(void *request, enum backend_result result);
 
 /* Takes it out of its queue. */
 void request_unpark(struct request *r);
 
-/* Takes all out of `queue` and resumes them in order of arrival. */
-void request_resume_all(struct request_queue *queue);
+/* Lets all in `queue` go on, in order of arrival. */
+void request_go_on_all(struct request_queue *queue, enum backend_result result);
 
 /* Cancels what the kernel has interrupted; from the loop, outside of handlers. */
 void request_cancel_interrupted(struct fs *fs);
@@ -151,9 +155,9 @@ void request_give_up(struct request *r);
  * and the request is answered. */
 bool request_path(struct request *r, char *ret_path);
 bool request_path_in(struct request *r, char *ret_path);
-/* Asks the backend about that and goes on with `then`, unless the path is too long. */
-void request_stat(struct request *r, backend_known *then);
-void request_stat_in(struct request *r, backend_known *then);
+/* Asks the backend about that, unless the path is too long. */
+void request_stat(struct request *r, backend_known *answer);
+void request_stat_in(struct request *r, backend_known *answer);
 
 /* Replies.  `error` is 0 or a negated errno. */
 void request_reply(struct request *r, int error);

@@ -64,7 +64,6 @@ static bool attributes_are_of_another(const struct node *node, const struct back
     return node->directory || S_ISLNK(node->mode) != S_ISLNK(meta.mode);
 }
 
-/* r->resume goes on with what is known here, r->elsewhere with what is not. */
 static void attributes_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
@@ -79,35 +78,40 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     }
     if (result != BACKEND_OK) {
         if (hold_is_here(node)) {
-            r->resume(r);
+            r->answer(r);
         } else {
             request_reply(r, -EIO);
         }
     } else if (hold || (first && (!lock || first->ticket->mode == BACKEND_EXCLUSIVE))) {
-        r->resume(r); /* ours, or ours meanwhile */
+        r->answer(r); /* ours, or ours meanwhile */
     } else if (node->directory && info->type == BACKEND_NOTHING) {
         request_reply(r, -ENOENT); /* also to who is in it */
     } else if (attributes_are_of_another(node, info)) {
         request_reply(r, -ESTALE);
     } else if (lock) {
-        r->elsewhere(r, info);
+        r->attributes.elsewhere = info;
+        r->answer(r);
     } else {
         if (node->directory) {
             directory_load(node, &info->directory);
         } else if (node->visible) {
             hold_gone(r->fs, node);
         }
-        r->resume(r);
+        r->answer(r);
     }
 }
 
-static void attributes_ask(struct request *r, void (*resume)(struct request *),
-                           void (*elsewhere)(struct request *, const struct backend_info *))
+/* Goes on at once where all is known here; in the answer r->attributes.elsewhere tells of what another mount holds. */
+static void attributes_ask(struct request *r, request_step *answer)
 {
-    r->resume = resume;
-    r->elsewhere = elsewhere;
     r->attributes.ticket = NULL;
-    request_stat(r, attributes_known);
+    r->attributes.elsewhere = NULL;
+    r->answer = answer;
+    if (attributes_are_known(r)) {
+        answer(r);
+    } else {
+        request_stat(r, attributes_known);
+    }
 }
 
 /* --- showing --------------------------------------------------------------- */
@@ -141,8 +145,19 @@ static bool attributes_have_just_left(struct request *r)
     return true;
 }
 
+static void attributes_show_elsewhere(struct request *r)
+{
+    struct stat st;
+    entry_attributes_elsewhere(r->fs, r->node, r->attributes.elsewhere, &st);
+    request_reply_attr(r, &st, 0);
+}
+
 static void attributes_show(struct request *r)
 {
+    if (r->attributes.elsewhere) {
+        attributes_show_elsewhere(r);
+        return;
+    }
     bool gone = attributes_are_stale(r->node) || attributes_have_just_left(r);
     if (gone && !openings_look(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node)) {
         request_reply(r, -ESTALE);
@@ -151,20 +166,12 @@ static void attributes_show(struct request *r)
     }
 }
 
-static void attributes_show_elsewhere(struct request *r, const struct backend_info *info)
-{
-    struct stat st;
-    entry_attributes_elsewhere(r->fs, r->node, info, &st);
-    request_reply_attr(r, &st, 0);
-}
-
 void attributes_get(struct request *r)
 {
-    /* The top directory is always there; its mode and owner are the mount's. */
-    if (!r->node->parent || attributes_are_known(r)) {
-        attributes_show(r);
+    if (!r->node->parent) {
+        attributes_reply(r); /* the top directory is always there; its mode and owner are the mount's */
     } else {
-        attributes_ask(r, attributes_show, attributes_show_elsewhere);
+        attributes_ask(r, attributes_show);
     }
 }
 
@@ -258,7 +265,7 @@ static void attributes_take_times(struct request *r)
     r->times.time[1] = modification ? st->st_mtim : set & FUSE_SET_ATTR_MTIME ? now : shown.st_mtim;
 }
 
-static void attributes_set_known(struct request *r)
+static void attributes_set_here(struct request *r)
 {
     int set = r->attributes.set;
     if (attributes_are_stale(r->node)) {
@@ -279,7 +286,7 @@ static void attributes_set_known(struct request *r)
 
 /* What another mount holds is not changed here; the errors are those that a
  * stranger on its own mount gets. */
-static void attributes_refuse(struct request *r, const struct backend_info *info)
+static void attributes_refuse(struct request *r)
 {
     const struct handle *h;
     bool lost = r->handle && r->handle->spent;
@@ -289,11 +296,20 @@ static void attributes_refuse(struct request *r, const struct backend_info *info
     if (r->attributes.set & ATTRIBUTES_OWNER || (r->attributes.set & FUSE_SET_ATTR_SIZE && !r->handle)) {
         request_reply(r, -EPERM);
     } else if (hold_first(r->node)) {
-        attributes_set_known(r); /* it shares with who has held longer elsewhere: of what it has itself */
+        attributes_set_here(r); /* it shares with who has held longer elsewhere: of what it has itself */
     } else if (r->attributes.set & (FUSE_SET_ATTR_SIZE | ATTRIBUTES_TIMES)) {
         request_reply(r, lost ? -ESTALE : -EBUSY);
     } else {
-        attributes_show_elsewhere(r, info);
+        attributes_show_elsewhere(r);
+    }
+}
+
+static void attributes_set_known(struct request *r)
+{
+    if (r->attributes.elsewhere) {
+        attributes_refuse(r);
+    } else {
+        attributes_set_here(r);
     }
 }
 
@@ -302,14 +318,9 @@ void attributes_set(struct request *r, const struct stat *st, int set)
     r->attributes.stat = *st;
     r->attributes.set = set;
     r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));
-    r->attributes.ticket = NULL;
     if (r->sets_times) {
         request_caller(r); /* which can be asked for until it is answered */
         r->end = handle_request_end;
     }
-    if (attributes_are_known(r)) {
-        attributes_set_known(r);
-    } else {
-        attributes_ask(r, attributes_set_known, attributes_refuse);
-    }
+    attributes_ask(r, attributes_set_known);
 }

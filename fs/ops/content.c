@@ -193,12 +193,12 @@ static void content_change(struct request *r, struct hold *hold)
     }
 }
 
-static void content_acquired(struct request *r, enum backend_result result)
+static void content_acquired(struct request *r)
 {
-    if (result == BACKEND_OK && r->handle) {
+    if (r->result == BACKEND_OK && r->handle) {
         r->handle->hold = r->hold;
     }
-    content_end(r, result);
+    content_end(r, r->result);
 }
 
 /* A lease with this content, decided or acquired by changing it. */
@@ -227,7 +227,7 @@ static void content_change_through(struct request *r)
     if (h->spent) {
         request_reply(r, -ESTALE);
     } else if (own && own->converting) {
-        request_park(r, hold_queue(own), content_change_through, request_give_up);
+        hold_await(r, own, content_change_through);
     } else if (own && own->kind != BACKEND_PROVISIONAL) {
         content_change(r, own);
     } else if (!own && hold_first(r->node)) {
@@ -264,7 +264,7 @@ static void content_truncate(struct request *r)
     } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
     } else if (hold->converting) {
-        request_park(r, hold_queue(hold), content_truncate, request_give_up);
+        hold_await(r, hold, content_truncate);
     } else {
         content_change(r, hold);
     }
@@ -293,18 +293,23 @@ static void content_apply_times(struct request *r, struct hold *hold)
     hold_store(r->fs, hold);
 }
 
-static void content_dated(struct request *r, enum backend_result result)
+static void content_reply_dated(struct request *r)
 {
-    if (result == BACKEND_OK) {
-        if (r->times.explicit_times) {
-            content_apply_times(r, r->hold);
-        }
-        struct stat st;
-        entry_attributes(r->fs, r->node, &st);
-        request_reply_attr(r, &st, 0);
-    } else {
-        request_reply(r, fs_error(result));
+    struct stat st;
+    entry_attributes(r->fs, r->node, &st);
+    request_reply_attr(r, &st, 0);
+}
+
+static void content_dated(struct request *r)
+{
+    if (r->result != BACKEND_OK) {
+        request_reply(r, fs_error(r->result));
+        return;
     }
+    if (r->times.explicit_times) {
+        content_apply_times(r, r->hold);
+    }
+    content_reply_dated(r);
 }
 
 /* The handle through which this process may acquire by setting times. */
@@ -334,15 +339,15 @@ static struct hold *content_hold_of(struct request *r)
 }
 
 /* Utimes by path does not keep the handle open: look again. */
-static void content_dated_anew(struct request *r, enum backend_result result)
+static void content_dated_anew(struct request *r)
 {
-    struct handle *h = result == BACKEND_OK ? content_handle_of(r) : NULL;
+    struct handle *h = r->result == BACKEND_OK ? content_handle_of(r) : NULL;
     if (h) {
         h->hold = r->hold;
-    } else if (result == BACKEND_OK) {
+    } else if (r->result == BACKEND_OK) {
         r->hold->closed = true;
     }
-    content_dated(r, result);
+    content_dated(r);
 }
 
 static void content_date_idle(struct request *r)
@@ -351,8 +356,7 @@ static void content_date_idle(struct request *r)
     if (!h || h->spent) {
         request_reply(r, -ESTALE);
     } else if (h->locking) {
-        r->times.explicit_times = false;
-        content_dated(r, BACKEND_OK);
+        content_reply_dated(r);
     } else {
         hold_begin(r, handle_new_hold(r->fs, h, BACKEND_LEASE), NULL, content_dated_anew);
     }
@@ -365,7 +369,7 @@ void handle_times(struct request *r)
     if (h && h->lost) {
         request_reply(r, -ESTALE);
     } else if (own && own->converting) {
-        request_park(r, hold_queue(own), handle_times, request_give_up);
+        hold_await(r, own, handle_times);
     } else if (own && own->kind == BACKEND_PROVISIONAL) {
         r->hold = own;
         hold_decide(r, NULL, content_dated);
@@ -373,9 +377,8 @@ void handle_times(struct request *r)
         if (own->kind == BACKEND_LEASE) {
             hold_renew(r->fs, own);
         }
-        r->hold = own;
         content_apply_times(r, own);
-        content_dated(r, BACKEND_OK);
+        content_reply_dated(r);
     } else if (hold_first(r->node)) {
         request_reply(r, -EBUSY);
     } else {

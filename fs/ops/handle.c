@@ -24,15 +24,15 @@ static bool handle_is_opener(const struct handle *h, struct request *r)
 
 /* --- opening --------------------------------------------------------------- */
 
-static void handle_opened(struct request *r, enum backend_result result)
+static void handle_opened(struct request *r)
 {
-    if (result == BACKEND_OK) {
+    if (r->result == BACKEND_OK) {
         r->handle->hold = r->hold;
         entry_reply_open(r);
-    } else if (result == BACKEND_BUSY && !r->busy_young) {
+    } else if (r->result == BACKEND_BUSY && !r->busy_young) {
         entry_reply_open(r); /* held through another mount: idle */
     } else {
-        request_reply(r, fs_error(result));
+        request_reply(r, fs_error(r->result));
     }
 }
 
@@ -53,7 +53,7 @@ static void handle_open_own(struct request *r, struct hold *hold)
         hold_renew(r->fs, hold);
     }
     if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL && hold->converting) {
-        request_park(r, hold_queue(hold), handle_open, request_give_up);
+        hold_await(r, hold, handle_open);
     } else if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL) {
         handle_truncate_at_open(r, hold);
     } else {
@@ -74,13 +74,13 @@ void handle_open(struct request *r)
     } else if (own) {
         handle_open_own(r, own);
     } else if (lease && !lease->since) {
-        request_park(r, hold_queue(lease), handle_open, request_give_up); /* asked for, not answered */
+        hold_await(r, lease, handle_open); /* asked for, not answered */
     } else if (lease && lease->kind == BACKEND_PROVISIONAL) {
         if (r->waited) {
             entry_reply_open(r); /* the first of those that waited has it now */
         } else {
             r->waited = true;
-            request_park(r, hold_queue(lease), handle_open, request_give_up);
+            hold_await(r, lease, handle_open);
         }
     } else if (lease && clock_now() - lease->since < SECOND) {
         if (h->kin && r->file.flags & (O_TRUNC | O_APPEND)) { /* not to touch it */
@@ -94,46 +94,16 @@ void handle_open(struct request *r)
     }
 }
 
-/* --- a lease at once --------------------------------------------------------- */
-
-static void handle_acquired(struct request *r, enum backend_result result)
-{
-    if (result == BACKEND_OK) {
-        if (r->handle) {
-            r->handle->hold = r->hold;
-        }
-        r->hold->closed = !r->handle;
-        r->reply(r);
-    } else if (result == BACKEND_BUSY || result == BACKEND_IS_DIRECTORY) {
-        request_reply(r, -EEXIST);
-    } else {
-        request_reply(r, fs_error(result));
-    }
-}
-
-void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *))
-{
-    const struct fuse_ctx *context = fuse_req_ctx(r->req);
-    if (hold_first(r->node)) {
-        request_reply(r, -EEXIST);
-        return;
-    }
-    handle_warn_foreign(r);
-    r->reply = reply;
-    hold_begin(r, hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode), content,
-               handle_acquired);
-}
-
 /* --- closing ----------------------------------------------------------------- */
 
-static void handle_flushed(struct request *r, enum backend_result result)
+static void handle_flushed(struct request *r)
 {
-    if (result == BACKEND_OK) {
+    if (r->result == BACKEND_OK) {
         r->handle->hold = r->hold;
         r->handle->closing = true;
         hold_read_heirs(r->hold);
     }
-    request_reply(r, fs_error(result));
+    request_reply(r, fs_error(r->result));
 }
 
 /* An explicit close of an idle handle: as if it had been opened just now. */
@@ -196,9 +166,9 @@ void handle_flush(struct request *r)
     handle_end_lock_owner(r->fs, r->handle->node, r->file.lock_owner, handle_flush_unlocked, r);
 }
 
-static void handle_released(struct request *r, enum backend_result result)
+static void handle_released(struct request *r)
 {
-    if (result == BACKEND_OK) {
+    if (r->result == BACKEND_OK) {
         r->hold->closed = true;
     }
     handle_free(r->fs, r->handle);

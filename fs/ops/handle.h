@@ -18,9 +18,6 @@ void handle_truncate(struct request *r, off_t size);
 void handle_truncate_at_open(struct request *r, struct hold *hold);
 void handle_times(struct request *r); /* of r->node, by its caller */
 
-/* A lease at once (O_EXCL, symlink): r->handle may be NULL; then `reply`. */
-void handle_acquire(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *));
-
 /* poll(2): always readable and writable; POLLPRI when somebody began to wait for
  * what the handle holds, POLLERR|POLLHUP when it was lost, or released but not
  * through the handle.  Takes `poll` over

@@ -29,9 +29,9 @@ static void lock_answer(struct request *r, enum backend_result result)
 
 /* --- flock ------------------------------------------------------------------- */
 
-static void lock_flocked(struct request *r, enum backend_result result)
+static void lock_flocked(struct request *r)
 {
-    if (result == BACKEND_OK) {
+    if (r->result == BACKEND_OK) {
         struct hold *before = r->handle->hold;
         r->handle->hold = r->hold;
         r->hold->handle = r->handle;
@@ -39,7 +39,7 @@ static void lock_flocked(struct request *r, enum backend_result result)
             hold_release(r->fs, before, NULL, NULL); /* two asked at once through one handle */
         }
     }
-    lock_answer(r, result);
+    lock_answer(r, r->result);
 }
 
 static void lock_claim(struct request *r, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
@@ -83,9 +83,10 @@ static void lock_take_from_others(struct request *r, const struct hold *hold)
     }
 }
 
-static void lock_flock_converted(struct request *r, enum backend_result result)
+static void lock_flock_converted(struct request *r)
 {
     struct hold *hold = r->hold;
+    enum backend_result result = r->result;
     if (result == BACKEND_BUSY || result == BACKEND_STALE) {
         /* As the kernel's own flock: the old lock goes before the new one is
          * waited for. (Linux fs/locks.c, flock_lock_inode) */
@@ -116,12 +117,11 @@ static bool lock_awaits_outcome(struct request *r)
         return false;
     }
     r->waited = lease->since != 0;
-    request_park(r, hold_queue(lease), lock_resumed, request_give_up);
+    hold_await(r, lease, lock_resumed);
     return true;
 }
 
-static void lock_convert(struct request *r, struct hold *hold, enum backend_kind kind,
-                         void (*then)(struct request *, enum backend_result))
+static void lock_convert(struct request *r, struct hold *hold, enum backend_kind kind, request_step *answer)
 {
     struct backend_claim claim;
     struct owner *before = hold->owner;
@@ -130,7 +130,7 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
     hold->owner = request_caller(r) ? request_caller(r) : before;
     lock_claim(r, hold, kind, &claim);
     hold->owner = before;
-    hold_convert(r, &claim, then);
+    hold_convert(r, &claim, answer);
 }
 
 /* What a lock through this handle turns into a handle lock: what the handle has,
@@ -160,7 +160,7 @@ static void lock_flock_go(struct request *r)
     } else if (r->handle->ticket) {
         request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
-        request_park(r, hold_queue(hold), lock_resumed, request_give_up);
+        hold_await(r, hold, lock_resumed);
     } else if (hold) {
         lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
     } else if (!lock_awaits_outcome(r)) {
@@ -176,7 +176,6 @@ void lock_flock(struct request *r, int operation)
     r->blocks = !(operation & LOCK_NB);
     r->lock.mode = operation & LOCK_SH ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
     r->lock.end = BACKEND_RANGE_MAX;
-    r->resume = NULL;
     if (operation & LOCK_UN) {
         if (h->hold && h->hold->kind == BACKEND_FLOCK) {
             hold_release(r->fs, h->hold, request_released, r);
@@ -198,9 +197,10 @@ static void lock_drop_unused(struct fs *fs, struct hold *hold)
     }
 }
 
-static void lock_set_answer(struct request *r, enum backend_result result)
+static void lock_set_answer(struct request *r)
 {
     struct fs *fs = r->fs;
+    enum backend_result result = r->result;
     struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
     r->ticket = NULL;
     if (result == BACKEND_OK) {
@@ -223,8 +223,7 @@ static void lock_set_done(void *arg, enum backend_result result, struct backend_
         r->queued = true;
         return;
     }
-    request_unpark(r);
-    lock_set_answer(r, result);
+    request_go_on(r, result);
 }
 
 static void lock_set_given_up(struct request *r)
@@ -240,11 +239,6 @@ static void lock_set_given_up(struct request *r)
     }
 }
 
-static void lock_set_lost(struct request *r)
-{
-    lock_set_answer(r, BACKEND_UNREACHABLE);
-}
-
 static void lock_set_new(struct request *r)
 {
     char path[TREE_PATH_MAX];
@@ -257,26 +251,26 @@ static void lock_set_new(struct request *r)
     if (!request_path(r, path)) {
         return;
     }
+    r->answer = lock_set_answer;
     if (!hold_charge(r->fs, hold, 0)) {
-        lock_set_answer(r, BACKEND_QUOTA);
+        request_go_on(r, BACKEND_QUOTA);
         return;
     }
-    r->then = lock_set_answer;
     lock_claim(r, hold, BACKEND_FCNTL, &claim);
     request_ref(r);
     struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, &claim, lock_set_done, r);
     if (r->req && ticket) {
         r->ticket = ticket;
-        request_park(r, hold_queue(hold), lock_set_lost, lock_set_given_up);
+        request_park(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
     }
     request_unref(r);
     g_bytes_unref(claim.meta);
 }
 
-static void lock_set_converted(struct request *r, enum backend_result result)
+static void lock_set_converted(struct request *r)
 {
     struct hold *hold = r->hold;
-    if (result != BACKEND_OK || !hold) {
+    if (r->result != BACKEND_OK) {
         lock_set_new(r);
         return;
     }
@@ -286,7 +280,7 @@ static void lock_set_converted(struct request *r, enum backend_result result)
     hold->lock_owner = r->lock.owner;
     r->handle->hold = NULL;
     hold_resume_parked(r->fs, hold);
-    lock_set_answer(r, result);
+    lock_set_answer(r);
 }
 
 /* One that becomes a record lock: until it is, it is not known what its lock owner
@@ -307,13 +301,13 @@ static void lock_set_go(struct request *r)
     struct hold *ticket = sequence_ticket(r);
     struct hold *hold = lock_convertible(r), *becoming = lock_becoming(r->node);
     if (becoming) {
-        request_park(r, hold_queue(becoming), lock_resumed, request_give_up);
+        hold_await(r, becoming, lock_resumed);
     } else if (ticket) {
         sequence_await_turn(r, ticket);
     } else if (r->handle->ticket) {
         request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
-        request_park(r, hold_queue(hold), lock_resumed, request_give_up);
+        hold_await(r, hold, lock_resumed);
     } else if (hold && hold->kind != BACKEND_FLOCK && !hold_of_lock_owner(r->node, r->lock.owner)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
     } else if (!lock_awaits_outcome(r)) {

@@ -190,6 +190,45 @@ void names_unlink(struct request *r)
     }
 }
 
+/* --- a lease at once ---------------------------------------------------------------- */
+
+/* What was to be made is there, or not. */
+static void names_made(struct request *r)
+{
+    if (r->result == BACKEND_OK && r->creates) {
+        entry_reply_open(r);
+    } else if (r->result == BACKEND_OK) {
+        names_reply_node(r);
+    } else {
+        bool exists = r->result == BACKEND_BUSY || r->result == BACKEND_IS_DIRECTORY;
+        request_reply(r, exists ? -EEXIST : fs_error(r->result));
+    }
+}
+
+static void names_acquired(struct request *r)
+{
+    if (r->result == BACKEND_OK) {
+        r->hold->closed = !r->handle;
+        if (r->handle) {
+            r->handle->hold = r->hold;
+        }
+    }
+    names_made(r);
+}
+
+/* Of r->node, for a process that means to make it. */
+static void names_acquire(struct request *r, mode_t mode, GBytes *content, request_step *answer)
+{
+    const struct fuse_ctx *context = fuse_req_ctx(r->req);
+    if (hold_first(r->node)) {
+        request_reply(r, -EEXIST);
+        return;
+    }
+    handle_warn_foreign(r);
+    hold_begin(r, hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode), content,
+               answer);
+}
+
 /* --- links ------------------------------------------------------------------------ */
 
 void names_symlink(struct request *r, const char *target)
@@ -198,12 +237,12 @@ void names_symlink(struct request *r, const char *target)
     GBytes *content = g_bytes_new(target, strlen(target));
     if (sequence_is_prefix(r->name)) {
         r->node = tree_make(r->fs->tree, r->other, r->name, S_IFLNK);
-        sequence_create(r, S_IFLNK | 0777, content, names_reply_node);
+        sequence_create(r, S_IFLNK | 0777, content, names_made);
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else {
         r->node = tree_get(r->fs->tree, r->other, r->name, S_IFLNK);
-        handle_acquire(r, S_IFLNK | 0777, content, names_reply_node);
+        names_acquire(r, S_IFLNK | 0777, content, names_acquired);
     }
     g_bytes_unref(content);
 }
@@ -227,10 +266,12 @@ void names_readlink(struct request *r)
     request_stat(r, names_readlink_known);
 }
 
-static void names_reply_linked(struct request *r)
+static void names_linked(struct request *r)
 {
-    tree_link(r->fs->tree, r->node, r->other);
-    names_reply_node(r);
+    if (r->result == BACKEND_OK) {
+        tree_link(r->fs->tree, r->node, r->other);
+    }
+    names_acquired(r);
 }
 
 static void names_link_known(void *arg, enum backend_result result, const struct backend_info *info)
@@ -241,7 +282,7 @@ static void names_link_known(void *arg, enum backend_result result, const struct
     } else if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
         struct hold *hold = info->ticket->user; /* whose content it is */
         if (hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-            handle_acquire(r, hold->mode, info->content, names_reply_linked);
+            names_acquire(r, hold->mode, info->content, names_linked);
         } else {
             request_reply(r, -EPERM); /* to the user both names would be one file */
         }
@@ -362,7 +403,7 @@ static void names_rename_go(struct request *r)
     if (flags & ~(unsigned)RENAME_NOREPLACE) {
         request_reply(r, -EINVAL);
     } else if (hold && (hold->converting || !hold->since)) {
-        request_park(r, hold_queue(hold), names_rename_go, request_give_up);
+        hold_await(r, hold, names_rename_go);
     } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
                !names_may_move(r, hold)) {
         request_reply(r, -EPERM);
@@ -375,7 +416,7 @@ static void names_rename_go(struct request *r)
     } else if ((there && hold_first(there) && !replaced) || openings_expected(r->fs->openings, directory, r->name)) {
         request_reply(r, -EBUSY);
     } else if (replaced && replaced->converting) {
-        request_park(r, hold_queue(replaced), names_rename_go, request_give_up);
+        hold_await(r, replaced, names_rename_go);
     } else if (request_path_in(r, path)) {
         r->hold = names_hold_still(hold);
         r->replaced = names_hold_still(replaced);
@@ -399,7 +440,7 @@ static void names_create_ticket(struct request *r)
     r->creates = true;
     handle_new(r);
     r->handle->ticket = true;
-    sequence_create(r, r->mode, NULL, entry_reply_open);
+    sequence_create(r, r->mode, NULL, names_made);
 }
 
 void names_create(struct request *r)
@@ -417,7 +458,7 @@ void names_create(struct request *r)
     r->creates = true;
     handle_new(r);
     if (r->file.flags & O_EXCL) {
-        handle_acquire(r, r->mode, NULL, entry_reply_open);
+        names_acquire(r, r->mode, NULL, names_acquired);
     } else {
         handle_open(r);
     }
@@ -430,11 +471,11 @@ void names_mknod(struct request *r)
         request_reply(r, -EPERM); /* locks are files, not devices or pipes */
     } else if (sequence_is_prefix(r->name)) {
         r->node = tree_make(r->fs->tree, r->other, r->name, S_IFREG);
-        sequence_create(r, r->mode, NULL, names_reply_node);
+        sequence_create(r, r->mode, NULL, names_made);
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else {
         r->node = tree_get(r->fs->tree, r->other, r->name, S_IFREG);
-        handle_acquire(r, r->mode, NULL, names_reply_node);
+        names_acquire(r, r->mode, NULL, names_acquired);
     }
 }

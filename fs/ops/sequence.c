@@ -18,16 +18,6 @@ bool sequence_is_prefix(const char *name)
 
 /* --- creating ---------------------------------------------------------------- */
 
-static void sequence_named(void *arg, enum backend_result result)
-{
-    struct request *r = arg;
-    if (result != BACKEND_OK) {
-        request_reply(r, fs_error(result));
-    } else {
-        r->reply(r);
-    }
-}
-
 /* Its file starts with its own name, so that a shell can read which it got. */
 static void sequence_write_name(struct request *r)
 {
@@ -35,7 +25,7 @@ static void sequence_write_name(struct request *r)
     char *line = g_strdup_printf("%s\n", r->node->name);
     hold_set_size(r->fs, r->hold, strlen(line));
     change.content = g_bytes_new_take(line, r->hold->size);
-    backend_set(r->fs->backend, r->hold->ticket, &change, sequence_named, r);
+    backend_set(r->fs->backend, r->hold->ticket, &change, request_go_on, r);
     g_bytes_unref(change.content);
 }
 
@@ -49,7 +39,7 @@ static void sequence_created(void *arg, enum backend_result result, struct backe
     if (result != BACKEND_OK && result != BACKEND_QUEUED) {
         r->hold = NULL;
         hold_free(r->fs, hold);
-        request_reply(r, fs_error(result));
+        request_go_on(r, result);
         return;
     }
     hold->ticket = ticket;
@@ -62,13 +52,13 @@ static void sequence_created(void *arg, enum backend_result result, struct backe
         r->handle->hold = hold;
     }
     if (hold->size) {
-        r->reply(r); /* a symbolic link has a content of its own */
+        request_go_on(r, BACKEND_OK); /* a symbolic link has a content of its own */
     } else {
         sequence_write_name(r);
     }
 }
 
-void sequence_create(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *))
+void sequence_create(struct request *r, mode_t mode, GBytes *content, request_step *answer)
 {
     char path[TREE_PATH_MAX];
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
@@ -77,7 +67,7 @@ void sequence_create(struct request *r, mode_t mode, GBytes *content, void (*rep
     if (!request_path_in(r, path)) {
         return;
     }
-    r->reply = reply;
+    r->answer = answer;
     r->hold = hold_new(r->fs, r->node, kind, request_caller(r), context->uid, context->gid, mode);
     r->hold->sequence = true;
     r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
@@ -107,23 +97,7 @@ struct hold *sequence_ticket(struct request *r)
     return may ? hold : NULL;
 }
 
-static void sequence_turn(struct request *r, enum backend_result result)
-{
-    request_reply(r, fs_error(result));
-}
-
-static void sequence_asked(struct request *r, enum backend_result result);
-
-/* It ended while it was waited for, or it was converted. */
-static void sequence_resumed(struct request *r)
-{
-    if (r->hold->ticket) {
-        sequence_asked(r, BACKEND_OK);
-    } else {
-        r->hold = NULL;
-        request_reply(r, -ESTALE);
-    }
-}
+static void sequence_asked(struct request *r);
 
 /* It does not hold as far as has been told here.  One that holds in the store has
  * its grant on the way. */
@@ -139,8 +113,7 @@ static void sequence_known(void *arg, enum backend_result result, const struct b
     } else if (result != BACKEND_OK) {
         request_reply(r, fs_error(result));
     } else if (info->ticket == hold->ticket && info->holders) {
-        r->then = sequence_turn;
-        request_park(r, hold_queue(hold), sequence_resumed, request_give_up);
+        hold_await(r, hold, sequence_asked);
     } else {
         request_reply(r, -EAGAIN);
     }
@@ -158,19 +131,27 @@ static void sequence_ask(struct request *r)
     }
 }
 
-static void sequence_asked(struct request *r, enum backend_result result)
+static void sequence_go(struct request *r)
 {
     struct hold *hold = r->hold;
-    if (result != BACKEND_OK) {
-        request_reply(r, result == BACKEND_BUSY ? -EAGAIN : fs_error(result));
+    if (!hold->ticket) {
+        request_reply(r, -ESTALE); /* somebody who waited before has ended it */
     } else if (hold->ticket->held) {
         request_reply(r, 0);
     } else if (!r->blocks) {
         sequence_ask(r);
     } else {
-        r->then = sequence_turn;
         r->queued = true;
-        request_park(r, hold_queue(hold), sequence_resumed, request_give_up); /* its place in the queue is kept */
+        hold_await(r, hold, sequence_asked); /* its place in the queue is kept */
+    }
+}
+
+static void sequence_asked(struct request *r)
+{
+    if (r->result == BACKEND_OK) {
+        sequence_go(r);
+    } else {
+        request_reply(r, r->result == BACKEND_BUSY ? -EAGAIN : fs_error(r->result));
     }
 }
 
@@ -178,7 +159,7 @@ void sequence_await_turn(struct request *r, struct hold *hold)
 {
     r->hold = hold;
     if (hold->ticket->mode == r->lock.mode) {
-        sequence_asked(r, BACKEND_OK);
+        sequence_go(r);
         return;
     }
     struct backend_claim claim;

@@ -8,18 +8,14 @@
 #ifndef FS_OPS_SEQUENCE_H
 #define FS_OPS_SEQUENCE_H
 
-#include "fs/fs.h"
-
-struct hold;
-struct node;
-struct request;
+#include "fs/hold/hold.h"
 
 /* Is this the name of a file to be numbered? */
 bool sequence_is_prefix(const char *name);
 
-/* Creates a ticket for r->name in r->other and calls `reply`; r->handle
- * may be NULL (then it is a lease at once).  `content` NULL: its own name. */
-void sequence_create(struct request *r, mode_t mode, GBytes *content, void (*reply)(struct request *));
+/* Creates a ticket for r->name in r->other; r->handle may be NULL (then it is a
+ * lease at once).  `content` NULL: its own name. */
+void sequence_create(struct request *r, mode_t mode, GBytes *content, request_step *answer);
 
 /* The ticket on whose turn a lock request through r->handle waits, or NULL. */
 struct hold *sequence_ticket(struct request *r);

@@ -144,7 +144,7 @@ void xattr_set_ttl(struct request *r)
     } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
     } else if (hold->converting) {
-        request_park(r, hold_queue(hold), xattr_set_ttl, request_give_up);
+        hold_await(r, hold, xattr_set_ttl);
     } else if (hold->kind == BACKEND_PROVISIONAL) {
         request_reply(r, -EINVAL); /* it has its second */
     } else {
