@@ -37,6 +37,7 @@ def use(counts):
         fd = attempt(counts, "open", os.open, name, os.O_RDONLY)
         if fd is not None:
             os.close(fd)
+        time.sleep(rng.random() / 500)  # what is open is not renamed
 
 
 def rename(counts):
