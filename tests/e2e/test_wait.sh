@@ -133,6 +133,7 @@ says E 'f = op("stop", "RDONLY")' ok
 tell E 'flock(f, "EX")'
 expect eventually 3 waiters stop 1
 kill -STOP "${actor_pid[E]}"
+expect eventually 10 grep -q '^State:.*T (stopped)' "/proc/${actor_pid[E]}/status" # else it may be granted still, and hold
 says A 'flock(a, "UN")' ok
 free_or_stopped() { answers A 'flock(a, "EX|NB")' ok; } # a grant that crossed the stop is given back
 expect eventually 3 free_or_stopped
