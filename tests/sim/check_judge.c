@@ -1,0 +1,834 @@
+/* check_judge: histories that can be true pass the judge, and each rule refuses one that breaks it, by its own name and
+ * no other. */
+#include "tests/sim/judge.h"
+
+#include "tests/support/check_main.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TTL (10 * JUDGE_SECOND)
+#define MARGIN JUDGE_SECOND
+
+/* Processes: 1 is the first of all, of root; 2 its child, a shell of uid 1000; 3 and 4 are the shell's, 5 is of uid
+ * 1001. */
+enum { INIT = 1, SHELL, CHILD, OTHER, STRANGER, REMOTE, PROCESSES };
+
+struct world {
+    struct judge *judge;
+    int64_t now;
+    uint64_t id, handle;
+};
+
+static const struct judge_options options = {
+    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .out = NULL};
+
+static struct world world_new(void)
+{
+    struct world w = {.judge = judge_new(&options), .now = 100 * JUDGE_SECOND};
+    judge_fork(w.judge, w.now, INIT, 0, 1, 0, 1);
+    judge_fork(w.judge, w.now, SHELL, INIT, 100, 1000, 100);
+    for (uint32_t i = CHILD; i < PROCESSES; i++) {
+        bool stranger = i == STRANGER;
+        judge_fork(w.judge, w.now, i, stranger ? INIT : SHELL, (pid_t)(100 + i), stranger ? 1001 : 1000, 100);
+    }
+    return w;
+}
+
+static void passes(struct world *w, int64_t time)
+{
+    w->now += time;
+}
+
+static uint64_t begin(struct world *w, struct judge_call call)
+{
+    w->now += JUDGE_MS;
+    call.id = ++w->id;
+    call.when = w->now;
+    if (call.operation == JUDGE_FLOCK || call.operation == JUDGE_FUNLOCK) {
+        call.end = JUDGE_BYTES_MAX;
+    }
+    judge_call(w->judge, &call);
+    return call.id;
+}
+
+static void end_with(struct world *w, uint64_t id, int error, const char *value)
+{
+    w->now += JUDGE_MS;
+    judge_answer(w->judge, &(struct judge_answer){.id = id,
+                                                  .when = w->now,
+                                                  .error = error,
+                                                  .value = value,
+                                                  .size = value ? strlen(value) : 0,
+                                                  .stat = {.uid = 1000, .nlink = 1}});
+}
+
+static void end(struct world *w, uint64_t id, int error)
+{
+    end_with(w, id, error, NULL);
+}
+
+static void does(struct world *w, struct judge_call call, int error)
+{
+    end(w, begin(w, call), error);
+}
+
+/* A name by the process: mount 0, but for REMOTE. */
+#define ON(process_, name_, operation_, ...)                                                                           \
+    ((struct judge_call){.process = process_,                                                                          \
+                         .mount = (process_) == REMOTE,                                                                \
+                         .operation = JUDGE_##operation_,                                                              \
+                         .name = name_,                                                                                \
+                         ##__VA_ARGS__})
+#define BY(process_, handle_, operation_, ...)                                                                         \
+    ((struct judge_call){.process = process_,                                                                          \
+                         .mount = (process_) == REMOTE,                                                                \
+                         .operation = JUDGE_##operation_,                                                              \
+                         .handle = handle_,                                                                            \
+                         ##__VA_ARGS__})
+
+static uint64_t opens(struct world *w, uint32_t process, const char *name, unsigned flags, int error)
+{
+    uint64_t id = begin(w, ON(process, name, OPEN, .flags = flags));
+    w->now += JUDGE_MS;
+    judge_answer(w->judge,
+                 &(struct judge_answer){.id = id, .when = w->now, .error = error, .handle = error ? 0 : ++w->handle});
+    return w->handle;
+}
+
+static uint64_t exclusive(struct world *w, uint32_t process, int error)
+{
+    return opens(w, process, "L", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, error);
+}
+
+static uint64_t reads(struct world *w, uint32_t process)
+{
+    return opens(w, process, "L", JUDGE_CREATE, 0);
+}
+
+static uint64_t flocks(struct world *w, uint32_t process, unsigned flags, int error)
+{
+    uint64_t handle = reads(w, process);
+    does(w, BY(process, handle, FLOCK, .flags = flags), error);
+    return handle;
+}
+
+static uint64_t ticket(struct world *w, uint32_t process)
+{
+    return opens(w, process, "q/job-", JUDGE_CREATE | JUDGE_WRITES, 0);
+}
+
+static void attribute(struct world *w, uint32_t process, uint64_t handle, const char *name, const char *value)
+{
+    end_with(w, begin(w, BY(process, handle, GETXATTR, .target = name)), 0, value);
+}
+
+static void set(struct world *w, uint32_t process, const char *name, const char *value, int error)
+{
+    does(w, ON(process, "L", SETXATTR, .target = name, .value = value, .size = strlen(value)), error);
+}
+
+static void record(struct world *w, uint32_t process, uint64_t handle, unsigned flags, int64_t start, int64_t to,
+                   int error)
+{
+    does(w, BY(process, handle, SETLK, .flags = flags, .start = start, .end = to), error);
+}
+
+static void probe(struct world *w, uint32_t process, uint64_t handle, bool found, int64_t start, int64_t to, pid_t pid)
+{
+    uint64_t id = begin(w, BY(process, handle, GETLK, .start = 0, .end = JUDGE_BYTES_MAX));
+    w->now += JUDGE_MS;
+    judge_answer(w->judge, &(struct judge_answer){.id = id,
+                                                  .when = w->now,
+                                                  .conflict = {.found = found, .start = start, .end = to, .pid = pid}});
+}
+
+static void trouble(struct world *w, enum judge_trouble trouble, uint32_t mount, bool begins)
+{
+    w->now += JUDGE_MS;
+    judge_trouble(w->judge, w->now, trouble, mount, trouble == JUDGE_FOREIGN ? "L" : NULL, begins);
+}
+
+/* --- histories that can be true ---------------------------------------------------------- */
+
+static void good_lease(struct world *w)
+{
+    uint64_t mine = exclusive(w, SHELL, 0);
+    exclusive(w, CHILD, EEXIST);
+    exclusive(w, REMOTE, EEXIST);
+    opens(w, STRANGER, "L", JUDGE_WRITES, EBUSY);
+    does(w, BY(SHELL, mine, WRITE, .value = "me", .size = 2), 0);
+    end_with(w, begin(w, ON(REMOTE, "L", READ)), 0, "me");
+    passes(w, 3 * JUDGE_SECOND);
+    opens(w, OTHER, "L", JUDGE_WRITES, 0);
+    does(w, BY(SHELL, mine, CLOSE), 0);
+    does(w, ON(STRANGER, "L", UNLINK), EPERM);
+    does(w, ON(REMOTE, "L", UNLINK), EPERM);
+    passes(w, 5 * TTL);
+    does(w, ON(REMOTE, "L", STAT), 0);
+    does(w, ON(CHILD, "L", UNLINK), 0);
+    does(w, ON(REMOTE, "L", STAT), ENOENT);
+    exclusive(w, REMOTE, 0);
+}
+
+static void good_touch(struct world *w)
+{
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    uint64_t handle = opens(w, 20, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    does(w, BY(20, handle, TIMES), 0);
+    does(w, BY(20, handle, CLOSE), 0);
+    judge_exit(w->judge, w->now += JUDGE_MS, 20, 0);
+    passes(w, 3 * TTL);
+    does(w, ON(STRANGER, "L", UNLINK), EPERM);
+    exclusive(w, CHILD, EEXIST);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    exclusive(w, CHILD, 0);
+}
+
+static void good_provisional(struct world *w)
+{
+    uint64_t first = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    exclusive(w, OTHER, EEXIST);
+    passes(w, 2 * JUDGE_SECOND);
+    exclusive(w, OTHER, 0);
+    does(w, BY(SHELL, first, CLOSE), EBUSY);
+}
+
+static void good_owner_dies(struct world *w)
+{
+    exclusive(w, CHILD, 0);
+    passes(w, 3 * JUDGE_SECOND);
+    judge_exit(w->judge, w->now, CHILD, 9);
+    exclusive(w, REMOTE, EEXIST);
+    passes(w, TTL - 3 * JUDGE_SECOND);
+    exclusive(w, REMOTE, 0);
+}
+
+static void good_flock(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0), b = reads(w, REMOTE), c = reads(w, OTHER);
+    flocks(w, CHILD, JUDGE_TRY, EAGAIN);
+    uint64_t waits_b = begin(w, BY(REMOTE, b, FLOCK));
+    passes(w, JUDGE_SECOND);
+    uint64_t waits_c = begin(w, BY(OTHER, c, FLOCK, .flags = JUDGE_SHARE));
+    passes(w, JUDGE_SECOND);
+    does(w, BY(SHELL, a, FUNLOCK), 0);
+    end(w, waits_b, 0);
+    judge_exit(w->judge, w->now += JUDGE_MS, REMOTE, 9);
+    passes(w, 20 * JUDGE_MS);
+    end(w, waits_c, 0);
+    flocks(w, SHELL, JUDGE_SHARE, 0);
+    flocks(w, SHELL, JUDGE_TRY, EAGAIN);
+}
+
+static void good_interrupt(struct world *w)
+{
+    flocks(w, SHELL, 0, 0);
+    uint64_t b = reads(w, OTHER), waits = begin(w, BY(OTHER, b, FLOCK));
+    judge_signal(w->judge, w->now, waits);
+    end(w, waits, EINTR);
+    does(w, BY(OTHER, b, CLOSE), 0);
+}
+
+static void good_records(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    record(w, SHELL, a, 0, 0, 99, 0);
+    record(w, OTHER, b, JUDGE_TRY, 50, 60, EAGAIN);
+    record(w, OTHER, b, JUDGE_TRY, 100, 120, 0);
+    does(w, BY(SHELL, a, UNLCK, .start = 40, .end = 69), 0);
+    record(w, OTHER, b, JUDGE_TRY, 50, 60, 0);
+    probe(w, OTHER, b, true, 0, 39, 100);
+    probe(w, SHELL, a, true, 50, 60, 100 + OTHER);
+    does(w, BY(SHELL, a, CLOSE), 0);
+    record(w, OTHER, b, JUDGE_TRY, 0, 99, 0);
+}
+
+static void good_deadlock(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    record(w, SHELL, a, 0, 0, 0, 0);
+    record(w, OTHER, b, 0, 1, 1, 0);
+    uint64_t waits = begin(w, BY(SHELL, a, SETLK, .start = 1, .end = 1));
+    passes(w, JUDGE_SECOND);
+    record(w, OTHER, b, 0, 0, 0, EDEADLK);
+    does(w, BY(OTHER, b, UNLCK, .start = 1, .end = 1), 0);
+    end(w, waits, 0);
+}
+
+static void good_queue(struct world *w)
+{
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    uint64_t a = ticket(w, SHELL), b = ticket(w, OTHER);
+    end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
+    end_with(w, begin(w, BY(OTHER, b, READ)), 0, "job-0000000008\n");
+    does(w, BY(SHELL, a, FLOCK), 0);
+    does(w, BY(OTHER, b, FLOCK, .flags = JUDGE_TRY), EAGAIN);
+    uint64_t waits = begin(w, BY(OTHER, b, FLOCK));
+    passes(w, JUDGE_SECOND);
+    does(w, ON(SHELL, "q/job-0000000007", UNLINK), 0);
+    end(w, waits, 0);
+    does(w, ON(SHELL, "q", SETXATTR, .target = "user.lease.width", .value = "2", .size = 1), 0);
+    does(w, BY(REMOTE, ticket(w, REMOTE), FLOCK), 0);
+}
+
+static void good_cut(struct world *w)
+{
+    uint64_t mine = flocks(w, REMOTE, 0, 0);
+    passes(w, 5 * TTL);
+    trouble(w, JUDGE_AWAY, 1, true);
+    exclusive(w, SHELL, EEXIST);
+    passes(w, TTL);
+    exclusive(w, SHELL, 0);
+    attribute(w, REMOTE, mine, "user.lease.state", "lost");
+    trouble(w, JUDGE_AWAY, 1, false);
+    does(w, BY(REMOTE, mine, READ), ESTALE);
+}
+
+static void good_tokens(struct world *w)
+{
+    uint64_t mine = exclusive(w, SHELL, 0);
+    attribute(w, SHELL, mine, "user.lease.token", "7");
+    set(w, SHELL, "user.lease.check", "7", 0);
+    set(w, SHELL, "user.lease.check", "6", ESTALE);
+    set(w, SHELL, "user.lease.release", "7", 0);
+    attribute(w, REMOTE, exclusive(w, REMOTE, 0), "user.lease.token", "9");
+    set(w, STRANGER, "user.lease.break", "1", EPERM);
+    set(w, INIT, "user.lease.break", "1", 0);
+    exclusive(w, SHELL, 0);
+}
+
+static void good_watch(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    judge_event(w->judge, w->now, JUDGE_WATCHES, OTHER, 0, "L", 0);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    judge_event(w->judge, w->now, JUDGE_DELETED, OTHER, 0, "L", 0);
+    uint64_t mine = flocks(w, SHELL, 0, 0);
+    judge_event(w->judge, w->now, JUDGE_WATCHES, SHELL, 0, NULL, mine);
+    set(w, INIT, "user.lease.break", "1", 0);
+    judge_event(w->judge, w->now, JUDGE_HUNG_UP, SHELL, 0, NULL, mine);
+    passes(w, JUDGE_SECOND);
+    judge_end(w->judge, w->now, "");
+}
+
+static void good_rename(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(STRANGER, "L", RENAME, .target = "M"), EPERM);
+    does(w, ON(SHELL, "L", RENAME, .target = "M"), 0);
+    does(w, ON(SHELL, "L", STAT), ENOENT);
+    does(w, ON(SHELL, "M", STAT), 0);
+    does(w, ON(SHELL, "M", UNLINK), 0);
+}
+
+/* --- histories that cannot --------------------------------------------------------------- */
+
+static void bad_exclusive(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    exclusive(w, REMOTE, 0);
+}
+
+static void bad_exclusive_after_death(struct world *w)
+{
+    exclusive(w, CHILD, 0);
+    passes(w, 3 * JUDGE_SECOND);
+    judge_exit(w->judge, w->now, CHILD, 9);
+    passes(w, TTL / 3);
+    exclusive(w, REMOTE, 0); /* it was renewed a third of the TTL ago at the latest */
+}
+
+static void bad_shared(struct world *w)
+{
+    flocks(w, SHELL, JUDGE_SHARE, 0);
+    flocks(w, OTHER, JUDGE_SHARE, 0);
+    flocks(w, REMOTE, 0, 0);
+}
+
+static void bad_range(struct world *w)
+{
+    record(w, SHELL, reads(w, SHELL), 0, 0, 10, 0);
+    record(w, OTHER, reads(w, OTHER), JUDGE_SHARE, 10, 20, 0);
+}
+
+static void bad_range_rest(struct world *w)
+{
+    uint64_t a = reads(w, SHELL);
+    record(w, SHELL, a, 0, 0, 99, 0);
+    does(w, BY(SHELL, a, UNLCK, .start = 20, .end = 29), 0);
+    record(w, OTHER, reads(w, OTHER), 0, 29, 30, 0);
+}
+
+static void bad_width(struct world *w)
+{
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    does(w, ON(SHELL, "q", SETXATTR, .target = "user.lease.width", .value = "2", .size = 1), 0);
+    for (uint32_t i = SHELL; i < SHELL + 3; i++) {
+        does(w, BY(i, ticket(w, i), FLOCK), 0);
+    }
+}
+
+static void bad_token_grows(struct world *w)
+{
+    attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    attribute(w, OTHER, exclusive(w, OTHER, 0), "user.lease.token", "6");
+}
+
+static void bad_token_reused(struct world *w)
+{
+    attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    attribute(w, OTHER, exclusive(w, OTHER, 0), "user.lease.token", "7");
+}
+
+static void bad_token_check(struct world *w)
+{
+    attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
+    set(w, SHELL, "user.lease.check", "6", 0);
+}
+
+static void bad_token_refused(struct world *w)
+{
+    attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
+    set(w, SHELL, "user.lease.release", "7", ESTALE);
+}
+
+static void bad_number(struct world *w)
+{
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    end_with(w, begin(w, BY(SHELL, ticket(w, SHELL), READ)), 0, "job-0000000007\n");
+    end_with(w, begin(w, BY(OTHER, ticket(w, OTHER), READ)), 0, "job-0000000006\n");
+}
+
+static void bad_order(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0), b = reads(w, OTHER), c = reads(w, REMOTE);
+    uint64_t first = begin(w, BY(OTHER, b, FLOCK));
+    passes(w, JUDGE_SECOND);
+    uint64_t second = begin(w, BY(REMOTE, c, FLOCK));
+    does(w, BY(SHELL, a, FUNLOCK), 0);
+    end(w, second, 0);
+    does(w, BY(REMOTE, c, FUNLOCK), 0);
+    end(w, first, 0);
+}
+
+static void bad_order_shared(struct world *w)
+{
+    flocks(w, SHELL, JUDGE_SHARE, 0);
+    begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
+    passes(w, JUDGE_SECOND);
+    flocks(w, REMOTE, JUDGE_SHARE | JUDGE_TRY, 0);
+}
+
+static void bad_stuck(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0), waits = begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
+    passes(w, JUDGE_SECOND);
+    does(w, BY(SHELL, a, FUNLOCK), 0);
+    passes(w, JUDGE_SECOND);
+    end(w, waits, 0);
+}
+
+static void bad_stuck_for_ever(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0);
+    begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
+    judge_exit(w->judge, w->now += JUDGE_MS, SHELL, 9);
+    passes(w, JUDGE_SECOND);
+    judge_end(w->judge, w->now, "");
+    (void)a;
+}
+
+static void bad_stuck_ticket(struct world *w)
+{
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    uint64_t a = ticket(w, SHELL), b = ticket(w, OTHER);
+    does(w, BY(SHELL, a, FLOCK), 0);
+    uint64_t waits = begin(w, BY(OTHER, b, FLOCK));
+    does(w, BY(SHELL, a, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    end(w, waits, 0);
+}
+
+static void bad_release_right(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(STRANGER, "L", UNLINK), 0);
+}
+
+static void bad_release_root(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(INIT, "L", UNLINK), 0);
+}
+
+static void bad_release_remote(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(REMOTE, "L", UNLINK), 0);
+}
+
+static void bad_owner_refused(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(CHILD, "L", UNLINK), EPERM);
+}
+
+static void bad_rename(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(STRANGER, "L", RENAME, .target = "M"), 0);
+}
+
+static void bad_break(struct world *w)
+{
+    flocks(w, SHELL, JUDGE_SHARE, 0);
+    flocks(w, STRANGER, JUDGE_SHARE, 0);
+    set(w, STRANGER, "user.lease.break", "1", 0);
+}
+
+static void bad_change(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(STRANGER, "L", CHMOD, .mode = 0777), 0);
+}
+
+static void bad_write(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    passes(w, 2 * JUDGE_SECOND);
+    uint64_t idle = opens(w, STRANGER, "L", JUDGE_WRITES, 0);
+    does(w, BY(STRANGER, idle, WRITE, .value = "me", .size = 2), 0);
+}
+
+static void bad_effect(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    exclusive(w, REMOTE, EEXIST);
+}
+
+static void bad_effect_close(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, REMOTE);
+    record(w, SHELL, a, 0, 0, 9, 0);
+    does(w, BY(SHELL, a, CLOSE), 0);
+    record(w, REMOTE, b, JUDGE_TRY, 0, 0, EAGAIN);
+}
+
+static void bad_reason(struct world *w)
+{
+    uint64_t a = exclusive(w, CHILD, 0);
+    does(w, BY(CHILD, a, CLOSE), 0);
+    passes(w, 3 * JUDGE_SECOND);
+    judge_exit(w->judge, w->now, CHILD, 9);
+    passes(w, TTL + 2 * MARGIN);
+    exclusive(w, REMOTE, EEXIST);
+}
+
+static void bad_reason_term(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    set(w, SHELL, "user.lease.ttl", "2s", 0);
+    passes(w, 2 * JUDGE_SECOND + 2 * MARGIN);
+    exclusive(w, REMOTE, EEXIST);
+}
+
+static void bad_reason_provisional(struct world *w)
+{
+    opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    flocks(w, OTHER, 0, 0);
+    judge_exit(w->judge, w->now += JUDGE_MS, OTHER, 9);
+    passes(w, 2 * JUDGE_SECOND);
+    exclusive(w, REMOTE, EEXIST);
+}
+
+static void bad_ghost(struct world *w)
+{
+    flocks(w, SHELL, JUDGE_TRY, EAGAIN);
+}
+
+static void bad_ghost_refused(struct world *w)
+{
+    uint64_t id = begin(w, ON(STRANGER, "L", SYMLINK, .value = "x", .size = 1));
+    end(w, id, EDQUOT);
+    passes(w, JUDGE_SECOND);
+    does(w, ON(SHELL, "L", STAT), 0);
+}
+
+static void bad_unseen(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(REMOTE, "L", STAT), ENOENT);
+}
+
+static void bad_unseen_list(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    end_with(w, begin(w, ON(REMOTE, "", LIST)), 0, "M\n");
+}
+
+static void bad_content(struct world *w)
+{
+    uint64_t mine = exclusive(w, SHELL, 0);
+    does(w, BY(SHELL, mine, WRITE, .value = "me", .size = 2), 0);
+    end_with(w, begin(w, ON(REMOTE, "L", READ)), 0, "he");
+}
+
+static void bad_attribute(struct world *w)
+{
+    attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.kind", "flock");
+}
+
+static void bad_waiters(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0);
+    begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
+    passes(w, JUDGE_SECOND);
+    attribute(w, SHELL, a, "user.lease.waiters", "0");
+}
+
+static void bad_probe(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    record(w, SHELL, a, 0, 0, 9, 0);
+    record(w, SHELL, a, 0, 20, 29, 0);
+    probe(w, OTHER, b, true, 20, 29, 100);
+}
+
+static void bad_probe_none(struct world *w)
+{
+    record(w, SHELL, reads(w, SHELL), 0, 0, 9, 0);
+    probe(w, OTHER, reads(w, OTHER), false, 0, 0, 0);
+}
+
+static void bad_probe_pid(struct world *w)
+{
+    record(w, SHELL, reads(w, SHELL), 0, 0, 9, 0);
+    probe(w, OTHER, reads(w, OTHER), true, 0, 9, 100 + CHILD);
+}
+
+static void bad_first_time(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    opens(w, REMOTE, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+}
+
+static void bad_deadlock(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    record(w, SHELL, a, 0, 0, 0, 0);
+    record(w, OTHER, b, 0, 1, 1, EDEADLK);
+}
+
+static void bad_deadlock_missed(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    record(w, SHELL, a, 0, 0, 0, 0);
+    record(w, OTHER, b, 0, 1, 1, 0);
+    begin(w, BY(SHELL, a, SETLK, .start = 1, .end = 1));
+    passes(w, JUDGE_SECOND);
+    begin(w, BY(OTHER, b, SETLK, .start = 0, .end = 0));
+    passes(w, JUDGE_SECOND);
+    judge_end(w->judge, w->now, "");
+}
+
+static void bad_errno(struct world *w)
+{
+    flocks(w, SHELL, 0, ENOLCK);
+}
+
+static void bad_errno_busy(struct world *w)
+{
+    flocks(w, SHELL, 0, 0);
+    opens(w, OTHER, "L", JUDGE_WRITES, EBUSY);
+}
+
+static void bad_unanswered(struct world *w)
+{
+    uint64_t id = begin(w, ON(SHELL, "L", STAT));
+    passes(w, 20 * JUDGE_SECOND);
+    end(w, id, ENOENT);
+}
+
+static void bad_interrupt(struct world *w)
+{
+    flocks(w, SHELL, 0, 0);
+    end(w, begin(w, BY(OTHER, reads(w, OTHER), FLOCK)), EINTR);
+}
+
+static void bad_interrupt_late(struct world *w)
+{
+    flocks(w, SHELL, 0, 0);
+    uint64_t waits = begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
+    judge_signal(w->judge, w->now, waits);
+    passes(w, JUDGE_SECOND);
+    end(w, waits, EINTR);
+}
+
+static void bad_kept(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, 0, 0);
+    passes(w, 5 * TTL);
+    attribute(w, SHELL, mine, "user.lease.state", "lost");
+}
+
+static void bad_kept_cut(struct world *w)
+{
+    uint64_t mine = flocks(w, REMOTE, 0, 0);
+    passes(w, 5 * TTL);
+    trouble(w, JUDGE_AWAY, 1, true);
+    passes(w, TTL / 3);
+    does(w, BY(REMOTE, mine, FSYNC), ESTALE);
+}
+
+static void bad_loss(struct world *w)
+{
+    uint64_t mine = flocks(w, REMOTE, 0, 0);
+    trouble(w, JUDGE_AWAY, 1, true);
+    passes(w, 2 * TTL);
+    exclusive(w, SHELL, 0);
+    attribute(w, REMOTE, mine, "user.lease.state", "held");
+}
+
+static void bad_told(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    judge_event(w->judge, w->now, JUDGE_WATCHES, OTHER, 0, "L", 0);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    passes(w, JUDGE_SECOND);
+    judge_end(w->judge, w->now, "");
+}
+
+static void bad_told_poll(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, 0, 0);
+    judge_event(w->judge, w->now, JUDGE_WATCHES, SHELL, 0, NULL, mine);
+    set(w, INIT, "user.lease.break", "1", 0);
+    passes(w, JUDGE_SECOND);
+    judge_event(w->judge, w->now, JUDGE_HUNG_UP, SHELL, 0, NULL, mine);
+}
+
+static void bad_left(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    judge_end(w->judge, w->now, "L\n");
+}
+
+static void bad_teller(struct world *w)
+{
+    end(w, 77, 0);
+}
+
+/* --- all --------------------------------------------------------------------------------- */
+
+static const struct {
+    void (*history)(struct world *world);
+    enum judge_rule rule; /* that it breaks; JUDGE_RULES: none */
+} histories[] = {
+    {good_lease, JUDGE_RULES},
+    {good_touch, JUDGE_RULES},
+    {good_provisional, JUDGE_RULES},
+    {good_owner_dies, JUDGE_RULES},
+    {good_flock, JUDGE_RULES},
+    {good_interrupt, JUDGE_RULES},
+    {good_records, JUDGE_RULES},
+    {good_deadlock, JUDGE_RULES},
+    {good_queue, JUDGE_RULES},
+    {good_cut, JUDGE_RULES},
+    {good_tokens, JUDGE_RULES},
+    {good_watch, JUDGE_RULES},
+    {good_rename, JUDGE_RULES},
+    {bad_exclusive, JUDGE_EXCLUSIVE},
+    {bad_exclusive_after_death, JUDGE_EXCLUSIVE},
+    {bad_shared, JUDGE_SHARED},
+    {bad_range, JUDGE_RANGE},
+    {bad_range_rest, JUDGE_RANGE},
+    {bad_width, JUDGE_WIDTH},
+    {bad_token_grows, JUDGE_TOKEN_GROWS},
+    {bad_token_reused, JUDGE_TOKEN_REUSED},
+    {bad_token_check, JUDGE_TOKEN_CHECK},
+    {bad_token_refused, JUDGE_TOKEN_CHECK},
+    {bad_number, JUDGE_NUMBER},
+    {bad_order, JUDGE_ORDER},
+    {bad_order_shared, JUDGE_ORDER},
+    {bad_stuck, JUDGE_STUCK},
+    {bad_stuck_for_ever, JUDGE_STUCK},
+    {bad_stuck_ticket, JUDGE_STUCK},
+    {bad_release_right, JUDGE_RELEASE_RIGHT},
+    {bad_release_root, JUDGE_RELEASE_RIGHT},
+    {bad_release_remote, JUDGE_RELEASE_RIGHT},
+    {bad_owner_refused, JUDGE_OWNER_REFUSED},
+    {bad_rename, JUDGE_RENAME_RIGHT},
+    {bad_break, JUDGE_BREAK_RIGHT},
+    {bad_change, JUDGE_CHANGE_RIGHT},
+    {bad_write, JUDGE_CHANGE_RIGHT},
+    {bad_effect, JUDGE_EFFECT},
+    {bad_effect_close, JUDGE_EFFECT},
+    {bad_reason, JUDGE_REASON},
+    {bad_reason_term, JUDGE_REASON},
+    {bad_reason_provisional, JUDGE_REASON},
+    {bad_ghost, JUDGE_GHOST},
+    {bad_ghost_refused, JUDGE_GHOST},
+    {bad_unseen, JUDGE_UNSEEN},
+    {bad_unseen_list, JUDGE_UNSEEN},
+    {bad_content, JUDGE_CONTENT},
+    {bad_attribute, JUDGE_ATTRIBUTE},
+    {bad_waiters, JUDGE_ATTRIBUTE},
+    {bad_probe, JUDGE_PROBE},
+    {bad_probe_none, JUDGE_PROBE},
+    {bad_probe_pid, JUDGE_PROBE},
+    {bad_first_time, JUDGE_FIRST_TIME},
+    {bad_deadlock, JUDGE_DEADLOCK},
+    {bad_deadlock_missed, JUDGE_DEADLOCK},
+    {bad_errno, JUDGE_ERRNO},
+    {bad_errno_busy, JUDGE_ERRNO},
+    {bad_unanswered, JUDGE_UNANSWERED},
+    {bad_interrupt, JUDGE_INTERRUPT},
+    {bad_interrupt_late, JUDGE_INTERRUPT},
+    {bad_kept, JUDGE_KEPT},
+    {bad_kept_cut, JUDGE_KEPT},
+    {bad_loss, JUDGE_LOSS},
+    {bad_told, JUDGE_TOLD},
+    {bad_told_poll, JUDGE_TOLD},
+    {bad_left, JUDGE_LEFT},
+    {bad_teller, JUDGE_TELLER},
+};
+
+START_TEST(judges_each_history_right)
+{
+    struct world w = world_new();
+    histories[_i].history(&w);
+    for (int i = 0; i < JUDGE_RULES; i++) {
+        ck_assert_msg((judge_broken(w.judge, (enum judge_rule)i) > 0) == (i == (int)histories[_i].rule),
+                      "history %d: rule %s was broken %lu times", _i, judge_rule_name((enum judge_rule)i),
+                      (unsigned long)judge_broken(w.judge, (enum judge_rule)i));
+    }
+    judge_free(w.judge);
+}
+END_TEST
+
+START_TEST(every_rule_is_broken_by_a_history)
+{
+    for (int i = 0; i < JUDGE_RULES; i++) {
+        bool found = false;
+        for (size_t k = 0; k < sizeof histories / sizeof *histories; k++) {
+            found = found || (int)histories[k].rule == i;
+        }
+        ck_assert_msg(found, "no history breaks the rule %s", judge_rule_name((enum judge_rule)i));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("judge");
+    TCase *tcase = tcase_create("judge");
+    tcase_add_loop_test(tcase, judges_each_history_right, 0, (int)(sizeof histories / sizeof *histories));
+    tcase_add_test(tcase, every_rule_is_broken_by_a_history);
+    suite_add_tcase(suite, tcase);
+    return check_main(suite);
+}

@@ -1,0 +1,551 @@
+/* judge_answer: a call is answered: what it ended, what it got, and whether it may.  See judge.h. */
+#include <errno.h>
+#include <string.h>
+
+#include "tests/sim/judge_private.h"
+
+/* --- it is answered: what it ended ------------------------------------------------------- */
+
+enum outcome { DONE, REFUSED, UNKNOWN };
+
+static enum outcome call_outcome(int error)
+{
+    return error == 0                                                                            ? DONE
+           : error == -1 || error == EINTR || error == ENOLCK || error == EIO || error == ENOSPC ? UNKNOWN
+                                                                                                 : REFUSED;
+}
+
+static int64_t call_duration(const struct judge *judge, const char *text, size_t size)
+{
+    g_autofree char *copy = g_strndup(text ? text : "", size);
+    char *unit;
+    double value = g_ascii_strtod(copy, &unit);
+    double scale = strcmp(unit, "ms") == 0 ? 1e6 : *unit == 'm' ? 60e9 : *unit == 'h' ? 3600e9 : 1e9;
+    (void)judge;
+    return (int64_t)(value * scale);
+}
+
+static void call_ended(struct judge *judge, struct call *call, enum outcome outcome)
+{
+    const struct judge_call *asked = &call->call;
+    bool converts = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK;
+    bool term = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.ttl") == 0;
+    bool breaks = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0;
+    guint targets = 0;
+    for (guint i = 0; i < call->ending->len; i++) {
+        targets += ((struct hold *)call->ending->pdata[i])->name == call->name;
+    }
+    for (guint i = 0; i < call->ending->len; i++) {
+        struct hold *hold = call->ending->pdata[i];
+        bool certainly = converts || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK ||
+                         asked->operation == JUDGE_CLOSE || targets == 1 || hold->name != call->name || breaks;
+        if (term) {
+            continue;
+        }
+        if (outcome == DONE && breaks) {
+            hold_tell(judge, hold);
+        }
+        if (outcome == DONE && converts) {
+            call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
+            hold_end(judge, hold, asked->when, judge->now, true);
+        } else if (outcome == DONE) {
+            hold_end(judge, hold, asked->when, certainly ? judge->now : JUDGE_NEVER, true);
+        } else if (outcome == UNKNOWN || converts) {
+            hold->may_end = MIN(hold->may_end, asked->when);
+        }
+    }
+    g_ptr_array_set_size(call->ending, 0);
+}
+
+/* --- it is answered: what it got --------------------------------------------------------- */
+
+/* The caller's own lease, which what it did now renews. */
+static struct hold *call_renews(const struct judge *judge, const struct call *call)
+{
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        struct hold *hold = call->name->holds->pdata[i];
+        if (hold != call->attempt && hold->begun != JUDGE_NEVER && hold_possible(judge, hold, call->call.when) &&
+            !hold_excludes(hold, &call->attempt->claim, true)) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+static void call_write(struct call *call, struct hold *hold)
+{
+    const struct judge_call *asked = &call->call;
+    if (hold->content && asked->start >= 0 && asked->start + (int64_t)asked->size <= JUDGE_CONTENT_MAX) {
+        guint end = (guint)asked->start + (guint)asked->size, had = hold->content->len;
+        if (end > had) {
+            g_byte_array_set_size(hold->content, end);
+            memset(hold->content->data + had, 0, end - had);
+        }
+        memcpy(hold->content->data + asked->start, asked->value, asked->size);
+    } else if (hold->content) {
+        g_byte_array_unref(g_steal_pointer(&hold->content));
+    }
+}
+
+/* A provisional hold of the handle is decided. */
+static void call_decides(struct judge *judge, struct call *call)
+{
+    for (guint i = 0; call->handle && i < call->name->holds->len; i++) {
+        struct hold *hold = call->name->holds->pdata[i];
+        if (hold->claim.kind == KIND_PROVISIONAL && hold->claim.handle == call->handle) {
+            hold_end(judge, hold, judge->now, judge->now, true);
+        }
+    }
+}
+
+static void call_got(struct judge *judge, struct call *call, const struct judge_answer *answer)
+{
+    struct hold *hold = call->attempt;
+    enum judge_operation operation = call->call.operation;
+    int64_t settle = judge->options.settle;
+    switch (operation) {
+    case JUDGE_OPEN:
+        if (hold->claim.kind == KIND_PROVISIONAL) {
+            hold->ended = answer->when + JUDGE_PROVISIONAL + settle;
+            return;
+        }
+        if (hold->claim.kind == KIND_LEASE) {
+            hold->content = g_byte_array_new();
+        }
+        break;
+    case JUDGE_SYMLINK:
+        hold->content = g_byte_array_append(g_byte_array_new(), call->call.value, (guint)call->call.size);
+        break;
+    case JUDGE_RENAME:
+        hold->moved = true;
+        break;
+    case JUDGE_WRITE:
+    case JUDGE_TIMES:
+    case JUDGE_CLOSE:
+        if (call_renews(judge, call)) {
+            hold->ended = answer->when;
+            call_decides(judge, call);
+            return;
+        }
+        if (operation == JUDGE_CLOSE && call->handle->descriptors) {
+            return; /* a lease once the last descriptor is closed, if that is soon */
+        }
+        hold->content = operation == JUDGE_WRITE ? g_byte_array_new() : NULL;
+        break;
+    case JUDGE_FLOCK:
+        hold->content = hold->origin == hold->serial && !hold->claim.shared ? g_byte_array_new() : NULL;
+        break;
+    default:
+        break;
+    }
+    hold->written = answer->when;
+    call_decides(judge, call);
+    hold_begin(judge, hold, answer->when);
+    if (operation == JUDGE_WRITE) {
+        call_write(call, hold);
+    }
+}
+
+static void call_got_nothing(struct judge *judge, struct call *call, const struct judge_answer *answer,
+                             enum outcome outcome)
+{
+    const struct judge_options *o = &judge->options;
+    bool calm = mount_calm(judge, call->call.mount, call->call.when);
+    if (outcome == REFUSED) {
+        call->attempt->ended = answer->when;
+    } else if (answer->error != -1) {
+        call->attempt->ended = answer->when + (calm ? o->settle : o->ttl + o->margin);
+    } else if (call->attempt->claim.kind == KIND_PROVISIONAL) {
+        call->attempt->ended = answer->when + JUDGE_PROVISIONAL + o->settle;
+    } else if (call->attempt->claim.kind != KIND_LEASE) {
+        call->attempt->ended = answer->when + (calm ? o->settle : o->ttl + o->margin);
+    }
+}
+
+/* --- it is answered: rights -------------------------------------------------------------- */
+
+/* Was there, all the time, somebody's hold that the process may not end? */
+static void call_check_right(struct judge *judge, const struct call *call, const struct name *name,
+                             enum judge_rule rule)
+{
+    bool right = false, certain = false;
+    for (guint i = 0; i < name->holds->len; i++) {
+        const struct hold *hold = name->holds->pdata[i];
+        if (hold == call->attempt || !hold_possible(judge, hold, call->call.when)) {
+            continue;
+        }
+        right = right || hold_may_end(judge, hold, call->process, call->call.mount) || hold->claim.kind == KIND_TICKET;
+        certain = certain || hold_certain(judge, hold, call->call.when);
+    }
+    if (judge_rule(judge, rule, certain && !right && !name->foreign)) {
+        judge_break(judge, rule, name, "process %u did what only its holder may", call->process->id);
+    }
+}
+
+static void call_check_break(struct judge *judge, const struct call *call)
+{
+    for (guint i = 0; call->process->uid != 0 && i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        bool others = hold->claim.process->uid != call->process->uid && hold->begun != JUDGE_NEVER &&
+                      hold->begun <= call->call.when && hold->may_end >= call->call.when && hold->ended >= judge->now &&
+                      !hold->doubt;
+        if (judge_rule(judge, JUDGE_BREAK_RIGHT, others)) {
+            judge_break(judge, JUDGE_BREAK_RIGHT, call->name, "uid %u broke a lock of uid %u", call->process->uid,
+                        hold->claim.process->uid);
+        }
+    }
+}
+
+static void call_check_refusal(struct judge *judge, const struct call *call, const struct name *name)
+{
+    const struct hold *only = name_only(judge, name, call->call.when);
+    bool must = only && only->begun <= call->call.when && !call->changed && !only->pending && !only->doubt &&
+                hold_must_end(judge, only, call->process, call->call.mount);
+    if (judge_rule(judge, JUDGE_OWNER_REFUSED, must && only->claim.kind != KIND_TICKET)) {
+        judge_break(judge, JUDGE_OWNER_REFUSED, name, "process %u may end it, and was refused", call->process->id);
+    }
+}
+
+/* release and check: is the token that of a hold that is possible, or certain? */
+static void call_check_token(struct judge *judge, const struct call *call, bool accepted)
+{
+    g_autofree char *text = g_strndup(call->call.value ? call->call.value : "", call->call.size);
+    int64_t token = g_ascii_strtoll(text, NULL, 10);
+    bool possible = call->changed || call->name->foreign, certain = false;
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        bool own = hold->token == token;
+        possible = possible || (hold->token ? own && hold->may_begin <= judge->now : true);
+        certain = certain || (own && token && hold_certain(judge, hold, call->call.when));
+    }
+    if (judge_rule(judge, JUDGE_TOKEN_CHECK, accepted ? !possible : certain)) {
+        judge_break(judge, JUDGE_TOKEN_CHECK, call->name, "token %s was %s", text, accepted ? "taken" : "refused");
+    }
+}
+
+static void call_set_attribute(struct judge *judge, struct call *call, enum outcome outcome)
+{
+    const struct judge_call *asked = &call->call;
+    struct name *name = call->name;
+    const char *what = asked->target;
+    int64_t duration = call_duration(judge, asked->value, asked->size);
+    g_autofree char *text = g_strndup(asked->value ? asked->value : "", asked->size);
+    if (strcmp(what, "user.lease.check") == 0 || strcmp(what, "user.lease.release") == 0) {
+        if (outcome == DONE) {
+            call_check_token(judge, call, true);
+        }
+        return;
+    }
+    if (outcome == REFUSED) {
+        name->width_unknown = false;
+        return;
+    }
+    if (strcmp(what, "user.lease.break") == 0) {
+        if (outcome == DONE) {
+            call_check_break(judge, call);
+        }
+    } else if (name->directory && strcmp(what, "user.lease.width") == 0) {
+        name->width_before = MAX(name->width, outcome == UNKNOWN ? name->width_before : 0);
+        name->width = g_ascii_strtoll(text, NULL, 10);
+        name->width_changed = judge->now;
+        name->width_unknown = outcome == UNKNOWN;
+    } else if (name->directory) {
+        name->ttl = strcmp(what, "user.lease.ttl") == 0 ? duration : name->ttl;
+        name->delay = strcmp(what, "user.lease.delay") == 0 ? MAX(duration, name->delay) : name->delay;
+    } else if (strcmp(what, "user.lease.ttl") == 0) {
+        if (outcome == DONE) {
+            call_check_right(judge, call, name, JUDGE_CHANGE_RIGHT);
+        }
+        for (guint i = 0; i < name->holds->len; i++) {
+            struct hold *hold = name->holds->pdata[i];
+            bool automatic =
+                strcmp(text, "auto") == 0 || hold->claim.kind == KIND_FLOCK || hold->claim.kind == KIND_RECORD;
+            hold->fixed = !automatic;
+            hold->ttl = strcmp(text, "auto") == 0 ? hold->ttl : duration;
+            hold->may_end = automatic ? hold->may_end : asked->when + duration - duration / 50 - 2 * JUDGE_MS;
+            hold->ended = automatic && !hold->fixed ? hold->ended : judge->now + duration + judge->options.margin;
+            if (automatic && hold->begun != JUDGE_NEVER && outcome == DONE && hold->owner &&
+                strcmp(text, "auto") == 0) {
+                hold->may_end = hold->ended = JUDGE_NEVER;
+                hold_steady(hold, judge->now);
+            }
+        }
+    }
+}
+
+/* --- it is answered: waiting ------------------------------------------------------------- */
+
+/* Since when nothing stood in its way: JUDGE_NEVER if something does. */
+static int64_t call_free_since(const struct judge *judge, const struct call *call)
+{
+    const struct hold *ticket = call->handle->ticket;
+    const struct name *name = ticket ? ticket->name : call->name;
+    int64_t since = MAX(call->call.when, call->blocked_until), before = 0;
+    for (guint i = 0; i < name->holds->len; i++) {
+        const struct hold *other = name->holds->pdata[i];
+        int64_t over = hold_over(judge, other);
+        if (ticket) {
+            before += other != ticket && over >= judge->now && !(other->may_begin > ticket->begun);
+            since = over < judge->now ? MAX(since, over) : since;
+        } else if (other != call->attempt && hold_excludes(other, &call->attempt->claim, false)) {
+            bool waits_behind = false;
+            for (guint k = 0; k < name->calls->len; k++) {
+                const struct call *rival = name->calls->pdata[k];
+                waits_behind =
+                    waits_behind || (rival->attempt == other && rival->waits && rival->call.when > call->call.when);
+            }
+            since = waits_behind ? since : over >= judge->now ? JUDGE_NEVER : MAX(since, over);
+            if (since == JUDGE_NEVER) {
+                return since;
+            }
+        }
+    }
+    if (ticket) {
+        return before >= name->width || name->width_unknown ? JUDGE_NEVER : MAX(since, name->width_changed);
+    }
+    return since;
+}
+
+void call_check_wait(struct judge *judge, const struct call *call, int error)
+{
+    int64_t settle = judge->options.settle, now = judge->now;
+    bool calm = judge_calm(judge, call->call.when) && !call->name->foreign && judge->forgot < call->call.when;
+    if (!call->waits || call->signalled != JUDGE_NEVER) {
+        return;
+    }
+    int64_t since = call_free_since(judge, call);
+    if (judge_rule(judge, JUDGE_STUCK, calm && since != JUDGE_NEVER && now - since > 2 * settle)) {
+        judge_break(judge, JUDGE_STUCK, call->name, "process %u waits since %.6f; nobody stood in its way since %.6f",
+                    call->process->id, (double)call->call.when / JUDGE_SECOND, (double)since / JUDGE_SECOND);
+    }
+    bool missed = call->cycle->len && error != EDEADLK && now - call->call.when > 2 * settle;
+    if (judge_rule(judge, JUDGE_DEADLOCK, missed && calm)) {
+        judge_break(judge, JUDGE_DEADLOCK, call->name, "process %u waited in a circle", call->process->id);
+    }
+}
+
+void call_check_time(struct judge *judge, const struct call *call, const struct judge_answer *answer)
+{
+    int64_t settle = judge->options.settle, when = call->call.when;
+    bool calm = mount_calm(judge, call->call.mount, when), signalled = call->signalled != JUDGE_NEVER;
+    if (answer->error == EINTR || signalled) {
+        bool late = signalled && calm && answer->when - call->signalled > 2 * settle;
+        if (judge_rule(judge, JUDGE_INTERRUPT, (answer->error == EINTR && !signalled) || late)) {
+            judge_break(judge, JUDGE_INTERRUPT, call->name, "process %u: %s", call->process->id,
+                        late ? "a signal did not end the call" : "EINTR, and no signal");
+        }
+    }
+    if (judge_rule(judge, JUDGE_UNANSWERED, !call->waits && calm && answer->when - when > JUDGE_PATIENCE + settle)) {
+        judge_break(judge, JUDGE_UNANSWERED, call->name, "process %u had no answer for %.3f s", call->process->id,
+                    (double)(answer->when - when) / JUDGE_SECOND);
+    }
+}
+
+/* --- it is answered ---------------------------------------------------------------------- */
+
+static void call_check_open(struct judge *judge, const struct call *call)
+{
+    bool plain = call->call.flags & JUDGE_WRITES && !(call->call.flags & JUDGE_EXCL);
+    for (guint i = 0; plain && i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        bool must = hold->claim.kind == KIND_LEASE && hold_certain(judge, hold, call->call.when) &&
+                    judge->now < hold->may_begin + JUDGE_SECOND && hold_excludes(hold, &call->attempt->claim, true) &&
+                    hold->claim.process != call->process;
+        if (judge_rule(judge, JUDGE_FIRST_TIME, must)) {
+            judge_break(judge, JUDGE_FIRST_TIME, call->name, "process %u opened a lease that began at %.6f",
+                        call->process->id, (double)hold->may_begin / JUDGE_SECOND);
+        }
+    }
+}
+
+static void call_opened(struct judge *judge, struct call *call, const struct judge_answer *answer)
+{
+    call_check_open(judge, call);
+    call->handle = judge_open(judge, answer->handle, call, answer->when);
+    if (call->attempt) {
+        call->attempt->claim.handle = call->handle;
+    }
+    if (call->attempt && call->attempt->claim.kind == KIND_TICKET) {
+        call->handle->ticket = call->attempt;
+    }
+}
+
+static void call_truncated(struct judge *judge, struct call *call)
+{
+    call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
+    struct hold *only = name_only(judge, call->name, call->call.when);
+    if (only && only->content) {
+        guint size = (guint)MIN(call->call.start, JUDGE_CONTENT_MAX), had = only->content->len;
+        g_byte_array_set_size(only->content, size);
+        if (size > had) {
+            memset(only->content->data + had, 0, size - had);
+        }
+    }
+}
+
+/* A write through a handle, while another held all the time? */
+static bool call_wrote_anothers(struct judge *judge, const struct call *call)
+{
+    bool wrong = false;
+    for (guint i = 0; call->attempt && i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        wrong = wrong || (hold != call->attempt && hold_certain(judge, hold, call->call.when) &&
+                          hold_excludes(hold, &call->attempt->claim, true));
+    }
+    if (judge_rule(judge, JUDGE_CHANGE_RIGHT, wrong)) {
+        judge_break(judge, JUDGE_CHANGE_RIGHT, call->name, "process %u wrote to another's lock", call->process->id);
+    }
+    return wrong;
+}
+
+/* What was done, by whom; before the holds change. */
+static bool call_check_done(struct judge *judge, struct call *call)
+{
+    switch (call->call.operation) {
+    case JUDGE_UNLINK:
+        if (!call->ending->len) {
+            call_check_right(judge, call, call->name, JUDGE_RELEASE_RIGHT);
+            look_present(judge, call->name, call, NULL);
+        }
+        return true;
+    case JUDGE_RENAME:
+        call_check_right(judge, call, call->name, JUDGE_RENAME_RIGHT);
+        call_check_right(judge, call, call->target, JUDGE_RENAME_RIGHT);
+        return true;
+    case JUDGE_CHMOD:
+        call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
+        return true;
+    case JUDGE_TIMES:
+        if (!call->handle) {
+            call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
+        }
+        return true;
+    case JUDGE_TRUNCATE:
+        call_truncated(judge, call);
+        return true;
+    case JUDGE_WRITE:
+        return !call_wrote_anothers(judge, call);
+    default:
+        return true;
+    }
+}
+
+static void call_refused(struct judge *judge, struct call *call, int error)
+{
+    enum judge_operation operation = call->call.operation;
+    struct name *name = call->target ? call->target : call->name;
+    if (error == EEXIST || error == EBUSY || error == EAGAIN) {
+        bool queue = call->handle && call->handle->ticket;
+        if (operation == JUDGE_MKDIR || queue || (operation == JUDGE_OPEN && error == EBUSY)) {
+            return;
+        }
+        look_present(judge, name, call, call->attempt ? &call->attempt->claim : NULL);
+        if (call->handle && error == EBUSY) {
+            call->handle->refused = true;
+        }
+    } else if (error == EPERM && (operation == JUDGE_UNLINK || operation == JUDGE_CHMOD || operation == JUDGE_RENAME)) {
+        call_check_refusal(judge, call, call->name);
+    } else if (error == ESTALE && operation == JUDGE_SETXATTR) {
+        call_check_token(judge, call, false);
+    } else if (error == EDEADLK) {
+        bool circle = waits_lead(judge, call, call->process, false, NULL, CYCLE_MAX) || call->changed;
+        if (judge_rule(judge, JUDGE_DEADLOCK, !circle)) {
+            judge_break(judge, JUDGE_DEADLOCK, call->name, "process %u waits in no circle", call->process->id);
+        }
+    }
+}
+
+/* Its turn in the queue has come. */
+static void call_got_turn(struct judge *judge, struct call *call)
+{
+    struct hold *ticket = call->handle->ticket;
+    ticket->holding = true;
+    ticket->claim.shared = call->call.flags & JUDGE_SHARE;
+    int64_t begun = ticket->begun;
+    hold_begin(judge, ticket, judge->now);
+    ticket->begun = begun;
+}
+
+static void call_finish(struct judge *judge, struct call *call, const struct judge_answer *answer, enum outcome outcome)
+{
+    enum judge_operation operation = call->call.operation;
+    bool turn = call->handle && call->handle->ticket && (operation == JUDGE_FLOCK || operation == JUDGE_SETLK);
+    bool begins = true;
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        struct hold *hold = call->name->holds->pdata[i];
+        bool changes = operation == JUDGE_WRITE || operation == JUDGE_TRUNCATE;
+        if (changes && hold->may_begin <= call->call.when && hold->writing) {
+            hold->writing--;
+            hold->written = judge->now;
+            if (outcome == DONE && operation == JUDGE_WRITE && hold != call->attempt && hold->begun != JUDGE_NEVER) {
+                call_write(call, hold);
+            } else if (outcome == UNKNOWN && hold->content) {
+                g_byte_array_unref(g_steal_pointer(&hold->content));
+            }
+        }
+    }
+    if (outcome == DONE) {
+        begins = call_check_done(judge, call);
+        if (operation == JUDGE_OPEN) {
+            call_opened(judge, call, answer);
+        } else if (operation == JUDGE_MKDIR) {
+            call->name->directory = true;
+        } else if (operation == JUDGE_RMDIR) {
+            call->name->directory = false;
+        } else if (operation == JUDGE_CLOSE) {
+            judge_close_one(judge, call->process, call->handle, answer->when);
+        }
+    } else if (outcome == REFUSED) {
+        call_refused(judge, call, answer->error);
+    }
+    if (outcome != DONE && operation == JUDGE_CLOSE && answer->error != -1) {
+        judge_close_one(judge, call->process, call->handle, answer->when); /* the descriptor is gone all the same */
+    }
+    if (operation == JUDGE_SETXATTR) {
+        call_set_attribute(judge, call, outcome);
+    }
+    call_ended(judge, call, outcome);
+    if (call->attempt && outcome == DONE && begins) {
+        call_got(judge, call, answer);
+    } else if (call->attempt) {
+        call_got_nothing(judge, call, answer, begins ? outcome : REFUSED);
+    } else if (turn && outcome == DONE) {
+        call_got_turn(judge, call);
+    }
+}
+
+void judge_answer(struct judge *judge, const struct judge_answer *answer)
+{
+    struct call *call = g_hash_table_lookup(judge->calls, &answer->id);
+    judge->now = answer->when;
+    judge_rule(judge, JUDGE_TELLER, false);
+    if (!call || answer->when < call->call.when) {
+        judge_break(judge, JUDGE_TELLER, NULL, "an answer to call %" G_GUINT64_FORMAT ", which is not on", answer->id);
+        return;
+    }
+    name_prune(judge, call->name);
+    g_ptr_array_remove(call->name->calls, call);
+    if (call->target && call->target != call->name) {
+        name_prune(judge, call->target);
+        g_ptr_array_remove(call->target->calls, call);
+    }
+    for (guint i = 0; i < call->ending->len; i++) {
+        ((struct hold *)call->ending->pdata[i])->pending--;
+    }
+    call_check_wait(judge, call, answer->error);
+    if (answer->error != -1) { /* -1: the process was killed */
+        look_errno(judge, call, answer);
+        call_check_time(judge, call, answer);
+        look_answered(judge, call, answer);
+    }
+    call_finish(judge, call, answer, call_outcome(answer->error));
+    wait_ended(judge, call);
+    if (call->name != call->target) {
+        for (guint i = 0; i < call->name->calls->len; i++) {
+            struct call *other = call->name->calls->pdata[i];
+            other->changed = other->changed || call->attempt || call->call.operation == JUDGE_UNLCK ||
+                             call->call.operation == JUDGE_FUNLOCK || call->call.operation == JUDGE_UNLINK;
+        }
+    }
+    g_hash_table_remove(judge->calls, &answer->id);
+}

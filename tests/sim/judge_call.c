@@ -1,0 +1,323 @@
+/* judge_call: a call begins: what it may get, what it may end, for whom it waits.  See judge.h. */
+#include <string.h>
+
+#include "tests/sim/judge_private.h"
+
+/* --- a call begins: what it may get ------------------------------------------------------ */
+
+static bool name_is_sequence(const char *path)
+{
+    size_t length = strlen(path);
+    return length && path[length - 1] == '-';
+}
+
+static struct claim call_claim(const struct call *call, enum kind kind)
+{
+    const struct judge_call *asked = &call->call;
+    bool record = asked->operation == JUDGE_SETLK;
+    return (struct claim){.kind = kind,
+                          .shared = asked->flags & JUDGE_SHARE,
+                          .ofd = asked->flags & JUDGE_OFD,
+                          .start = record ? asked->start : 0,
+                          .end = record ? asked->end : JUDGE_BYTES_MAX,
+                          .handle = call->handle,
+                          .process = call->process,
+                          .mount = asked->mount};
+}
+
+static void call_attempts(struct judge *judge, struct call *call, struct name *name, enum kind kind)
+{
+    struct claim claim = call_claim(call, kind);
+    call->attempt = hold_new(judge, name, &claim, call->call.when);
+}
+
+/* The close that may acquire: explicit, by who opened it for writing and never asked for a lock. */
+static bool call_close_acquires(const struct call *call)
+{
+    const struct handle *handle = call->handle;
+    return handle->flags & JUDGE_WRITES && handle->opener == call->process && !handle->asked && !handle->refused &&
+           !handle->ticket;
+}
+
+static void call_begin_attempt(struct judge *judge, struct call *call)
+{
+    const struct judge_call *asked = &call->call;
+    bool ticket = call->handle && call->handle->ticket;
+    switch (asked->operation) {
+    case JUDGE_OPEN:
+        if (asked->flags & JUDGE_CREATE && name_is_sequence(asked->name)) {
+            call_attempts(judge, call, judge_parent(judge, call->name), KIND_TICKET);
+        } else if (asked->flags & JUDGE_EXCL && asked->flags & JUDGE_CREATE) {
+            call_attempts(judge, call, call->name, KIND_LEASE);
+        } else if (asked->flags & JUDGE_WRITES) {
+            call_attempts(judge, call, call->name, KIND_PROVISIONAL);
+        }
+        break;
+    case JUDGE_SYMLINK:
+        call_attempts(judge, call, call->name, KIND_LEASE);
+        break;
+    case JUDGE_LINK:
+    case JUDGE_RENAME:
+        call_attempts(judge, call, call->target, KIND_LEASE);
+        break;
+    case JUDGE_WRITE:
+    case JUDGE_TIMES:
+        if (call->handle && !ticket && call->handle->flags & JUDGE_WRITES) {
+            call_attempts(judge, call, call->name, KIND_LEASE);
+        }
+        break;
+    case JUDGE_CLOSE:
+        if (call_close_acquires(call)) {
+            call_attempts(judge, call, call->name, KIND_LEASE);
+        }
+        break;
+    case JUDGE_FLOCK:
+        if (!ticket) {
+            call_attempts(judge, call, call->name, KIND_FLOCK);
+        }
+        break;
+    case JUDGE_SETLK:
+        if (!ticket) {
+            call_attempts(judge, call, call->name, KIND_RECORD);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* --- a call begins: what it may end ------------------------------------------------------ */
+
+static void call_may_end(struct call *call, struct hold *hold)
+{
+    g_ptr_array_add(call->ending, hold);
+    hold->pending++;
+}
+
+/* What of a record lock lies outside of the call's bytes is a hold of its own from now on. */
+static void call_split(struct judge *judge, const struct call *call, struct hold *hold)
+{
+    int64_t start = call->call.start, end = call->call.end;
+    for (int after = 0; after < 2; after++) {
+        if (after ? hold->claim.end > end : hold->claim.start < start) {
+            struct hold *rest = hold_new(judge, hold->name, &hold->claim, hold->may_begin);
+            *(after ? &rest->claim.start : &rest->claim.end) = after ? end + 1 : start - 1;
+            rest->begun = hold->begun;
+            rest->may_end = hold->may_end;
+            rest->steady = hold->steady;
+            rest->sure = hold->sure;
+            rest->doubt = hold->doubt;
+            rest->timeless = hold->timeless;
+            rest->origin = hold->origin;
+            *(after ? &hold->claim.end : &hold->claim.start) = after ? end : start;
+        }
+    }
+}
+
+static bool call_is_own_record(const struct call *call, const struct hold *hold, bool ofd)
+{
+    const struct claim *mine = &hold->claim;
+    return mine->kind == KIND_RECORD && mine->ofd == ofd &&
+           (ofd ? mine->handle == call->handle : mine->process == call->process);
+}
+
+/* Does a lock that the call takes turn the hold into another? */
+static bool call_turns(const struct call *call, const struct hold *hold)
+{
+    if (hold->claim.kind != KIND_LEASE && hold->claim.kind != KIND_PROVISIONAL) {
+        return false;
+    }
+    if (hold->claim.handle == call->handle) {
+        return true;
+    }
+    for (guint i = 0; i < hold->owners->len; i++) {
+        if (hold->owners->pdata[i] == call->handle->opener) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool call_ends(const struct judge *judge, struct call *call, const struct hold *hold)
+{
+    const struct judge_call *asked = &call->call;
+    bool meets = hold->claim.start <= asked->end && asked->start <= hold->claim.end;
+    switch (asked->operation) {
+    case JUDGE_UNLINK:
+        return hold_may_end(judge, hold, call->process, asked->mount);
+    case JUDGE_RENAME:
+        return hold_may_end(judge, hold, call->process, asked->mount);
+    case JUDGE_FLOCK:
+        return (hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle) || call_turns(call, hold);
+    case JUDGE_FUNLOCK:
+        return (hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle) ||
+               (hold->claim.kind == KIND_PROVISIONAL && hold->claim.handle == call->handle);
+    case JUDGE_SETLK:
+        return (meets && call_is_own_record(call, hold, asked->flags & JUDGE_OFD)) || call_turns(call, hold);
+    case JUDGE_UNLCK:
+        return (meets && call_is_own_record(call, hold, asked->flags & JUDGE_OFD)) ||
+               (hold->claim.kind == KIND_PROVISIONAL && hold->claim.handle == call->handle);
+    case JUDGE_CLOSE:
+        return call_is_own_record(call, hold, false);
+    case JUDGE_SETXATTR:
+        return strcmp(asked->target, "user.lease.break") == 0 || strcmp(asked->target, "user.lease.release") == 0;
+    default:
+        return false;
+    }
+}
+
+static void call_begin_ending(struct judge *judge, struct call *call, struct name *name)
+{
+    bool splits = call->call.operation == JUDGE_SETLK || call->call.operation == JUDGE_UNLCK;
+    for (guint i = 0, n = name->holds->len; i < n; i++) {
+        struct hold *hold = name->holds->pdata[i];
+        if (hold != call->attempt && call_ends(judge, call, hold)) {
+            if (splits && hold->claim.kind == KIND_RECORD) {
+                call_split(judge, call, hold);
+            }
+            call_may_end(call, hold);
+        }
+    }
+}
+
+struct hold *name_ticket(struct judge *judge, const struct name *name)
+{
+    const struct name *queue = judge_parent(judge, name);
+    size_t length = strlen(name->path);
+    int64_t number = length > 10 ? g_ascii_strtoll(name->path + length - 10, NULL, 10) : 0;
+    for (guint i = 0; number && i < queue->holds->len; i++) {
+        struct hold *hold = queue->holds->pdata[i];
+        if (hold->claim.kind == KIND_TICKET && hold->token == number) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
+/* --- deadlocks --------------------------------------------------------------------------- */
+
+bool waits_lead(struct judge *judge, const struct call *call, const struct process *process, bool surely,
+                GPtrArray *cycle, unsigned depth)
+{
+    for (guint i = 0; depth && call->attempt && i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        bool counts = hold != call->attempt && hold_excludes(hold, &call->attempt->claim, surely) &&
+                      (!surely || (hold_certain(judge, hold, judge->now) && hold->claim.kind == KIND_RECORD &&
+                                   !hold->claim.ofd && hold->claim.mount == call->call.mount));
+        if (counts && hold->claim.process == process) {
+            return true;
+        }
+        for (guint k = 0; counts && k < judge->waits->len; k++) {
+            struct call *other = judge->waits->pdata[k];
+            bool fresh = surely && (other->call.when + 2 * judge->options.settle > judge->now ||
+                                    other->signalled != JUDGE_NEVER || other->call.flags & JUDGE_OFD ||
+                                    other->call.operation != JUDGE_SETLK);
+            if (other == call || other->process != hold->claim.process || fresh ||
+                !waits_lead(judge, other, process, surely, cycle, depth - 1)) {
+                continue;
+            }
+            if (cycle) {
+                g_ptr_array_add(cycle, other);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+static void call_begin_wait(struct judge *judge, struct call *call)
+{
+    g_ptr_array_add(judge->waits, call);
+    if (call->call.operation == JUDGE_SETLK && !(call->call.flags & JUDGE_OFD) && !call->handle->ticket &&
+        mount_calm(judge, call->call.mount, call->call.when) &&
+        !waits_lead(judge, call, call->process, true, call->cycle, CYCLE_MAX)) {
+        g_ptr_array_set_size(call->cycle, 0);
+    }
+}
+
+void wait_ended(struct judge *judge, struct call *call)
+{
+    g_ptr_array_remove(judge->waits, call);
+    for (guint i = 0; i < judge->waits->len; i++) {
+        struct call *other = judge->waits->pdata[i];
+        if (judge->now <= other->call.when + 2 * judge->options.settle && g_ptr_array_find(other->cycle, call, NULL)) {
+            g_ptr_array_set_size(other->cycle, 0);
+        }
+    }
+}
+
+/* --- a call begins ----------------------------------------------------------------------- */
+
+void judge_call(struct judge *judge, const struct judge_call *asked)
+{
+    struct process *process = judge_process(judge, asked->process);
+    struct handle *handle = asked->handle ? judge_handle(judge, asked->handle) : NULL;
+    judge->now = asked->when;
+    judge_rule(judge, JUDGE_TELLER, false);
+    if (!process || !process_lives(process) || (asked->handle && !handle) || (!handle && !asked->name) ||
+        asked->mount >= JUDGE_MOUNTS || g_hash_table_contains(judge->calls, &asked->id)) {
+        judge_break(judge, JUDGE_TELLER, NULL, "call %" G_GUINT64_FORMAT " cannot be", asked->id);
+        return;
+    }
+    struct call *call = g_new0(struct call, 1);
+    call->call = *asked;
+    call->call.name = g_strdup(handle ? handle->name->path : asked->name);
+    call->call.target = g_strdup(asked->target);
+    call->call.value = g_memdup2(asked->value, asked->size);
+    call->process = process;
+    call->handle = handle;
+    call->name = handle ? handle->name : judge_name(judge, asked->name);
+    bool two = asked->operation == JUDGE_LINK || asked->operation == JUDGE_RENAME;
+    call->target = two ? judge_name(judge, asked->target) : NULL;
+    call->ending = g_ptr_array_new();
+    call->cycle = g_ptr_array_new();
+    call->signalled = JUDGE_NEVER;
+    call->blocked_until = -1;
+    g_hash_table_insert(judge->calls, &call->call.id, call);
+    name_prune(judge, call->name);
+    g_ptr_array_add(call->name->calls, call);
+    if (call->target && call->target != call->name) {
+        name_prune(judge, call->target);
+        g_ptr_array_add(call->target->calls, call);
+    }
+    bool locks = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK || asked->operation == JUDGE_GETLK;
+    if (handle && (locks || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK)) {
+        handle->asked = true;
+    }
+    call->waits = locks && asked->operation != JUDGE_GETLK && !(asked->flags & JUDGE_TRY);
+    call_begin_attempt(judge, call);
+    struct hold *ticket = handle ? NULL : name_ticket(judge, call->name);
+    if (ticket && call_ends(judge, call, ticket)) {
+        call_may_end(call, ticket);
+    }
+    call_begin_ending(judge, call, call->name);
+    if (asked->operation == JUDGE_RENAME && call->target != call->name) {
+        call_begin_ending(judge, call, call->target);
+    }
+    if (asked->operation == JUDGE_SETXATTR && call->name->directory && strcmp(asked->target, "user.lease.width") == 0) {
+        call->name->width_unknown = true;
+    }
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        struct hold *hold = call->name->holds->pdata[i];
+        hold->writing += asked->operation == JUDGE_WRITE || asked->operation == JUDGE_TRUNCATE;
+        bool fixes = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.ttl") == 0;
+        if (fixes) {
+            hold->pending++;
+            g_ptr_array_add(call->ending, hold);
+        }
+    }
+    if (call->waits) {
+        call_begin_wait(judge, call);
+    }
+}
+
+void judge_signal(struct judge *judge, int64_t when, uint64_t id)
+{
+    struct call *call = g_hash_table_lookup(judge->calls, &id);
+    judge->now = when;
+    if (call) {
+        call->signalled = MIN(call->signalled, when);
+    } else {
+        judge_break(judge, JUDGE_TELLER, NULL, "a signal for call %" G_GUINT64_FORMAT ", which is not on", id);
+    }
+}

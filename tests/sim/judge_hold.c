@@ -1,0 +1,417 @@
+/* judge_hold: when a hold is certain, possible, over; what excludes what; who may end it.  See judge.h. */
+#include <string.h>
+#include <sys/wait.h>
+
+#include "tests/sim/judge_private.h"
+
+/* --- life -------------------------------------------------------------------------------- */
+
+struct hold *hold_new(struct judge *judge, struct name *name, const struct claim *claim, int64_t when)
+{
+    struct hold *hold = g_new0(struct hold, 1);
+    *hold = (struct hold){.claim = *claim,
+                          .name = name,
+                          .serial = ++judge->serial,
+                          .may_begin = when,
+                          .begun = JUDGE_NEVER,
+                          .may_end = JUDGE_NEVER,
+                          .ended = JUDGE_NEVER,
+                          .sure = when,
+                          .ttl = judge->options.ttl,
+                          .owners = g_ptr_array_new()};
+    hold->origin = hold->serial;
+    for (const struct name *at = name; at->path[0]; at = judge_parent(judge, at)) {
+        const struct name *parent = judge_parent(judge, at);
+        if (parent->ttl) {
+            hold->ttl = parent->ttl;
+            break;
+        }
+    }
+    if (claim->kind == KIND_LEASE || claim->kind == KIND_PROVISIONAL || claim->kind == KIND_TICKET) {
+        g_ptr_array_add(hold->owners, claim->process);
+        hold->owner = claim->process;
+    }
+    g_ptr_array_add(name->holds, hold);
+    return hold;
+}
+
+void hold_free(void *data)
+{
+    struct hold *hold = data;
+    g_ptr_array_free(hold->owners, TRUE);
+    if (hold->content) {
+        g_byte_array_unref(hold->content);
+    }
+    g_free(hold);
+}
+
+/* --- what excludes what ------------------------------------------------------------------ */
+
+static bool hold_owned_by(const struct hold *hold, const struct process *process)
+{
+    for (guint i = 0; i < hold->owners->len; i++) {
+        if (hold->owners->pdata[i] == process) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool hold_excludes(const struct hold *hold, const struct claim *claim, bool surely)
+{
+    const struct claim *mine = &hold->claim;
+    bool records = mine->kind == KIND_RECORD && claim->kind == KIND_RECORD;
+    if (mine->kind == KIND_TICKET || claim->kind == KIND_TICKET) {
+        return false; /* they are counted */
+    }
+    if ((mine->shared && claim->shared) || mine->start > claim->end || claim->start > mine->end) {
+        return false;
+    }
+    if (records && !mine->ofd && !claim->ofd && mine->process == claim->process) {
+        return false;
+    }
+    bool leases = mine->kind == KIND_LEASE || mine->kind == KIND_PROVISIONAL;
+    if (surely && leases) {
+        bool opener = claim->handle && hold_owned_by(hold, claim->handle->opener);
+        return !opener && !hold_owned_by(hold, claim->process) && (!mine->handle || mine->handle != claim->handle);
+    }
+    bool same = mine->handle && mine->handle == claim->handle;
+    return !(same && (surely || !leases) && !(records && (mine->ofd != claim->ofd || mine->process != claim->process)));
+}
+
+/* --- when -------------------------------------------------------------------------------- */
+
+/* Until when the mount goes on with it though it cannot be renewed. */
+static int64_t hold_assured(const struct judge *judge, const struct hold *hold)
+{
+    const struct mount *mount = &judge->mounts[hold->claim.mount];
+    bool away = mount->since[JUDGE_AWAY] != JUDGE_NEVER || mount->since[JUDGE_STOPPED] != JUDGE_NEVER ||
+                mount->since[JUDGE_DEAD] != JUDGE_NEVER || mount->since[JUDGE_FULL] != JUDGE_NEVER;
+    return away ? hold->sure + hold->ttl - hold->ttl / 100 - 2 * JUDGE_MS - judge->options.settle : JUDGE_NEVER;
+}
+
+/* Now, and without a break since `from`? */
+bool hold_certain(const struct judge *judge, const struct hold *hold, int64_t from)
+{
+    return hold->begun <= from && hold->steady <= from && !hold->pending && !hold->doubt &&
+           judge->now < hold->may_end && judge->now < hold_assured(judge, hold);
+}
+
+void hold_steady(struct hold *hold, int64_t when)
+{
+    hold->steady = MAX(hold->steady, when);
+}
+
+/* A living owner, or an open handle of it or a descendant: JUDGE_NEVER; else since when there is none. */
+static int64_t hold_last_reason(const struct hold *hold)
+{
+    int64_t last = hold->begun == JUDGE_NEVER ? hold->may_begin : hold->begun;
+    for (guint i = 0; i < hold->owners->len; i++) {
+        last = MAX(last, ((const struct process *)hold->owners->pdata[i])->died);
+    }
+    for (guint i = 0; last != JUDGE_NEVER && i < hold->name->handles->len; i++) {
+        const struct handle *handle = hold->name->handles->pdata[i];
+        for (guint k = 0; k < hold->owners->len; k++) {
+            if (process_descends(handle->opener, hold->owners->pdata[k], false)) {
+                return JUDGE_NEVER;
+            }
+        }
+    }
+    if (last != JUDGE_NEVER && hold->claim.handle) {
+        last = hold->claim.handle->closed == JUDGE_NEVER ? JUDGE_NEVER : MAX(last, hold->claim.handle->closed);
+    }
+    return last;
+}
+
+/* When it is over at the latest, as far as is known now. */
+int64_t hold_over(const struct judge *judge, const struct hold *hold)
+{
+    int64_t over = hold->ended, limit = hold->ttl + judge->options.margin;
+    int64_t away = judge->mounts[hold->claim.mount].since[JUDGE_AWAY];
+    if (hold->timeless) {
+        return over;
+    }
+    if (judge->options.remote && away != JUDGE_NEVER) {
+        over = MIN(over, away + limit);
+    }
+    if (hold->owners->len && hold->claim.kind != KIND_PROVISIONAL && !mount_troubled(judge, hold->claim.mount)) {
+        int64_t last = hold_last_reason(hold);
+        over = last == JUDGE_NEVER ? over : MIN(over, MAX(last, judge->mounts[hold->claim.mount].calm) + limit);
+    }
+    return over;
+}
+
+bool hold_possible(const struct judge *judge, const struct hold *hold, int64_t from)
+{
+    return hold_over(judge, hold) >= from;
+}
+
+struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from)
+{
+    struct hold *only = NULL;
+    for (guint i = 0; i < name->holds->len; i++) {
+        struct hold *hold = name->holds->pdata[i];
+        if (hold_possible(judge, hold, from)) {
+            if (only) {
+                return NULL;
+            }
+            only = hold;
+        }
+    }
+    return only;
+}
+
+/* --- its end ----------------------------------------------------------------------------- */
+
+void hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released)
+{
+    struct name *name = hold->name;
+    hold->may_end = MIN(hold->may_end, may_end);
+    hold->ended = MIN(hold->ended, ended);
+    hold->released = released;
+    bool told = hold->begun != JUDGE_NEVER && hold->ended != JUDGE_NEVER && !name->foreign;
+    for (guint i = 0; told && i < name->watches->len; i++) {
+        struct watch *watch = name->watches->pdata[i];
+        if (!watch->handle && watch->mount == hold->claim.mount && watch->since >= hold->begun &&
+            name->holds->len == 1) {
+            watch->due = MIN(watch->due, MAX(hold->ended, judge->now) + judge->options.settle);
+        }
+    }
+}
+
+/* It was lost against its holder's will: who polls is told. */
+void hold_tell(struct judge *judge, const struct hold *hold)
+{
+    for (guint i = 0; hold->begun != JUDGE_NEVER && i < hold->name->watches->len; i++) {
+        struct watch *watch = hold->name->watches->pdata[i];
+        if (watch->handle && watch->handle == hold->claim.handle && !hold->name->foreign) {
+            watch->due = MIN(watch->due, judge->now + judge->options.settle);
+        }
+    }
+}
+
+/* Calls that are under way remember what stood in their way. */
+static void hold_is_over(struct judge *judge, struct name *name, const struct hold *hold, int64_t over)
+{
+    for (guint i = 0; i < name->calls->len; i++) {
+        struct call *call = name->calls->pdata[i];
+        bool own = call->attempt == hold;
+        if (!own && (!call->attempt || call->attempt->claim.kind == KIND_TICKET ||
+                     hold_excludes(hold, &call->attempt->claim, false))) {
+            call->blocked = true;
+            call->blocked_until = MAX(call->blocked_until, over);
+        }
+        call->changed = true;
+    }
+    if (hold->begun != JUDGE_NEVER && over >= name->last_ended) {
+        name->last_ended = over;
+        name->last_released = hold->released;
+    }
+    (void)judge;
+}
+
+void name_prune(struct judge *judge, struct name *name)
+{
+    for (guint i = name->holds->len; i-- > 0;) {
+        struct hold *hold = name->holds->pdata[i];
+        /* what `hold_over` tells of a mount that is away may be taken back when it joins */
+        if (hold->ended < judge->now && !hold->pending) {
+            hold_is_over(judge, name, hold, hold->ended);
+            g_ptr_array_remove_index(name->holds, i);
+        }
+    }
+}
+
+/* --- owners ------------------------------------------------------------------------------ */
+
+void hold_owner_died(struct judge *judge, struct hold *hold, struct process *process)
+{
+    int64_t settle = judge->options.settle, now = judge->now;
+    int64_t acquired = hold->begun == JUDGE_NEVER ? now : hold->begun;
+    bool certainly = hold->owner == process;
+    if (!hold_owned_by(hold, process)) {
+        return;
+    }
+    if (hold->owner == process) {
+        hold->owner = NULL;
+    }
+    if (now <= acquired + JUDGE_SECOND + settle) {
+        struct process *parent = process->parent;
+        for (struct process *at = parent; at; at = at->parent) {
+            if (process_lives(at) && !hold_owned_by(hold, at)) {
+                g_ptr_array_add(hold->owners, at);
+            }
+        }
+        bool closed = !hold->claim.handle || hold->claim.handle->closed < now;
+        if (certainly && now < hold->may_begin + JUDGE_SECOND && process->status == 0 && closed && parent &&
+            parent->parent && process_lives(parent)) {
+            hold->owner = parent;
+        }
+    }
+    if (!hold->owner && !hold->fixed) {
+        int64_t renewed = MAX(hold->may_begin, now - hold->ttl / 3 - settle);
+        hold->may_end = MIN(hold->may_end, MAX(now, renewed + hold->ttl - hold->ttl / 100 - 2 * JUDGE_MS - settle));
+    }
+}
+
+/* --- rights ------------------------------------------------------------------------------ */
+
+bool hold_may_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount)
+{
+    const struct claim *mine = &hold->claim;
+    bool dead = true;
+    if (mine->mount != mount) {
+        return false;
+    }
+    if (judge->options.same_user && mine->process->uid == process->uid) {
+        return true;
+    }
+    for (guint i = 0; i < hold->owners->len; i++) {
+        const struct process *owner = hold->owners->pdata[i];
+        dead = dead && !process_lives(owner);
+        if (process_descends(process, owner, false)) {
+            return true;
+        }
+    }
+    if (hold->owners->len && (dead || !hold->owner) && mine->process->uid == process->uid) {
+        return true;
+    }
+    return !hold->owners->len && (process_descends(process, mine->process, false) ||
+                                  (mine->handle && (process_descends(process, mine->handle->opener, false) ||
+                                                    g_hash_table_lookup(process->descriptors, mine->handle))));
+}
+
+bool hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount)
+{
+    (void)judge;
+    const struct process *owner = hold->owners->len ? hold->owner : hold->claim.process;
+    return hold->claim.mount == mount && owner && process_lives(owner) && process_descends(process, owner, true);
+}
+
+/* --- fencing tokens ---------------------------------------------------------------------- */
+
+static void token_compare(struct judge *judge, const struct hold *hold, int64_t token, const struct grant *other)
+{
+    if (other->origin == hold->origin) {
+        return;
+    }
+    bool excludes = other->excludes || !hold->claim.shared;
+    bool before = other->begun < (excludes ? hold->begun : hold->may_begin);
+    bool after = hold->begun < (excludes ? other->begun : other->may_begin);
+    if (judge_rule(judge, JUDGE_TOKEN_REUSED, other->token == token)) {
+        judge_break(judge, JUDGE_TOKEN_REUSED, hold->name, "token %" G_GINT64_FORMAT " is that of two grants", token);
+    } else if (judge_rule(judge, JUDGE_TOKEN_GROWS,
+                          (before && token < other->token) || (after && token > other->token))) {
+        judge_break(judge, JUDGE_TOKEN_GROWS, hold->name, "token %" G_GINT64_FORMAT " after %" G_GINT64_FORMAT,
+                    before ? token : other->token, before ? other->token : token);
+    }
+}
+
+enum { GRANTS_KEPT = 32 };
+
+void hold_token(struct judge *judge, struct hold *hold, int64_t token)
+{
+    GArray *tokens = hold->name->tokens;
+    if (hold->token || hold->begun == JUDGE_NEVER || hold->claim.kind == KIND_RECORD || hold->name->foreign) {
+        if (judge_rule(judge, JUDGE_ATTRIBUTE,
+                       hold->token && hold->token != token && hold->claim.kind != KIND_RECORD)) {
+            judge_break(judge, JUDGE_ATTRIBUTE, hold->name,
+                        "one grant has tokens %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT, hold->token, token);
+        }
+        return;
+    }
+    hold->token = token;
+    for (guint i = 0; i < tokens->len; i++) {
+        token_compare(judge, hold, token, &g_array_index(tokens, struct grant, i));
+    }
+    struct grant grant = {hold->serial, hold->origin, token, hold->may_begin, hold->begun, !hold->claim.shared};
+    if (tokens->len == GRANTS_KEPT) { /* the largest of the old ones is kept */
+        guint least = 0;
+        for (guint i = 1; i < tokens->len; i++) {
+            bool less = g_array_index(tokens, struct grant, i).token < g_array_index(tokens, struct grant, least).token;
+            least = less ? i : least;
+        }
+        g_array_remove_index_fast(tokens, least);
+    }
+    g_array_append_val(tokens, grant);
+}
+
+/* --- beginning --------------------------------------------------------------------------- */
+
+static enum judge_rule hold_rule(const struct hold *a, const struct hold *b)
+{
+    if (a->claim.kind == KIND_RECORD || b->claim.kind == KIND_RECORD) {
+        return JUDGE_RANGE;
+    }
+    return a->claim.shared || b->claim.shared ? JUDGE_SHARED : JUDGE_EXCLUSIVE;
+}
+
+/* Who asked first and still waits is granted first; see JUDGE_ORDER. */
+static void hold_check_order(struct judge *judge, struct hold *hold)
+{
+    const struct name *name = hold->name;
+    int64_t settle = judge->options.settle;
+    for (guint i = 0; i < name->calls->len; i++) {
+        const struct call *other = name->calls->pdata[i];
+        const struct hold *waiter = other->attempt;
+        if (!other->waits || !waiter || waiter == hold || other->signalled != JUDGE_NEVER ||
+            waiter->may_begin + 2 * settle >= hold->may_begin || !judge_calm(judge, waiter->may_begin)) {
+            continue;
+        }
+        if (hold->claim.kind == KIND_RECORD &&
+            (judge->now - hold->may_begin <= settle || waiter->origin != waiter->serial)) {
+            continue;
+        }
+        bool excludes = hold_excludes(hold, &waiter->claim, true) && hold->origin == hold->serial;
+        if (judge_rule(judge, JUDGE_ORDER, excludes)) {
+            judge_break(judge, JUDGE_ORDER, name, "process %u got what process %u had asked for first",
+                        hold->claim.process->id, waiter->claim.process->id);
+        }
+    }
+}
+
+/* Tickets: as many as the queue is wide. */
+static void hold_check_width(struct judge *judge, struct hold *hold)
+{
+    const struct name *queue = hold->name;
+    int64_t holding = 1, width = queue->width;
+    bool exclusive = !hold->claim.shared;
+    if (queue->width_changed >= hold->may_begin) {
+        width = MAX(width, queue->width_before);
+    }
+    for (guint i = 0; i < queue->holds->len; i++) {
+        const struct hold *other = queue->holds->pdata[i];
+        if (other != hold && other->holding && hold_certain(judge, other, judge->now)) {
+            holding++;
+            exclusive = exclusive || !other->claim.shared;
+        }
+    }
+    if (judge_rule(judge, JUDGE_WIDTH, exclusive && holding > width && !queue->width_unknown)) {
+        judge_break(judge, JUDGE_WIDTH, queue, "%" G_GINT64_FORMAT " hold of %" G_GINT64_FORMAT, holding, width);
+    }
+}
+
+void hold_begin(struct judge *judge, struct hold *hold, int64_t when)
+{
+    hold->begun = when;
+    hold->steady = when;
+    if (hold->claim.kind == KIND_TICKET) {
+        if (hold->holding) {
+            hold_check_width(judge, hold);
+        }
+        return;
+    }
+    for (guint i = 0; i < hold->name->holds->len; i++) {
+        const struct hold *other = hold->name->holds->pdata[i];
+        if (other == hold || !hold_certain(judge, other, when)) {
+            continue;
+        }
+        bool excludes = hold_excludes(other, &hold->claim, true) && hold_excludes(hold, &other->claim, true);
+        enum judge_rule rule = hold_rule(hold, other);
+        if (judge_rule(judge, rule, excludes)) {
+            judge_break(judge, rule, hold->name, "process %u holds it since %.6f, and process %u got it",
+                        other->claim.process->id, (double)other->begun / JUDGE_SECOND, hold->claim.process->id);
+        }
+    }
+    hold_check_order(judge, hold);
+}

@@ -1,0 +1,411 @@
+/* judge_look: what a call tells of a lock, its holder's or another's; and the table of errors.  See judge.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/judge_private.h"
+
+/* --- errors ------------------------------------------------------------------------------ */
+
+/* What a call may fail with in a world without faults and signals. */
+static const int errors[JUDGE_OPERATIONS][14] = {
+    [JUDGE_OPEN] = {EEXIST, EBUSY, ENOENT, EISDIR, ELOOP, EACCES, ENOTDIR, EINVAL, ENAMETOOLONG, ESTALE, EDQUOT},
+    [JUDGE_CLOSE] = {EBUSY},
+    [JUDGE_SYMLINK] = {EEXIST, EACCES, EINVAL, ENAMETOOLONG, ENOENT, ENOTDIR, EDQUOT, EFBIG},
+    [JUDGE_LINK] = {EEXIST, EPERM, ENOENT, EINVAL, ENAMETOOLONG, EDQUOT, ENOTDIR, EACCES},
+    [JUDGE_RENAME] = {EBUSY, EPERM, ENOENT, EINVAL, ENAMETOOLONG, EEXIST, EISDIR, ENOTDIR, EACCES},
+    [JUDGE_UNLINK] = {EPERM, ENOENT, EISDIR, ENOTDIR, EACCES, EINVAL},
+    [JUDGE_MKDIR] = {EEXIST, ENOENT, ENOTDIR, EACCES, EINVAL, ENAMETOOLONG, EDQUOT},
+    [JUDGE_RMDIR] = {ENOTEMPTY, ENOENT, ENOTDIR, EACCES, EPERM, EINVAL},
+    [JUDGE_READ] = {ESTALE, EACCES, EISDIR, EBADF, ENOENT, EINVAL},
+    [JUDGE_WRITE] = {EBUSY, ESTALE, EFBIG, EPERM, EBADF, EDQUOT},
+    [JUDGE_TRUNCATE] = {EBUSY, ESTALE, EFBIG, EPERM, EACCES, ENOENT, EBADF, EINVAL, EDQUOT, EISDIR},
+    [JUDGE_FSYNC] = {ESTALE, EBADF},
+    [JUDGE_TIMES] = {EBUSY, ESTALE, EPERM, EACCES, ENOENT, EINVAL},
+    [JUDGE_CHMOD] = {EPERM, ESTALE, ENOENT, EINVAL},
+    [JUDGE_STAT] = {ENOENT, ENOTDIR, ENAMETOOLONG, EINVAL, ESTALE},
+    [JUDGE_LIST] = {ENOENT, ENOTDIR, EACCES},
+    [JUDGE_GETXATTR] = {ENODATA, ENOENT, ERANGE, ESTALE, EOPNOTSUPP, EACCES, EINVAL},
+    [JUDGE_SETXATTR] = {EPERM, ESTALE, EINVAL, EACCES, ENOENT, EOPNOTSUPP, ENODATA},
+    [JUDGE_FLOCK] = {EAGAIN, EBADF, EINVAL, EDQUOT},
+    [JUDGE_FUNLOCK] = {EBADF},
+    [JUDGE_SETLK] = {EAGAIN, EDEADLK, EBADF, EINVAL, EDQUOT},
+    [JUDGE_UNLCK] = {EBADF, EINVAL},
+    [JUDGE_GETLK] = {EBADF, EINVAL},
+};
+
+/* Is there a lease in its first second, perhaps, or one that came and went meanwhile? */
+static bool look_is_young(const struct judge *judge, const struct call *call)
+{
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        bool young =
+            hold->begun == JUDGE_NEVER || hold->begun + JUDGE_SECOND + judge->options.settle >= call->call.when;
+        if (hold != call->attempt && hold->claim.kind == KIND_LEASE && young) {
+            return true;
+        }
+    }
+    return call->blocked || call->name->foreign;
+}
+
+static bool look_allows(const struct judge *judge, const struct call *call, int error)
+{
+    const struct judge_call *asked = &call->call;
+    bool calm = mount_calm(judge, asked->mount, asked->when);
+    switch (error) {
+    case ENOLCK:
+    case EIO:
+        return !calm;
+    case ENOSPC:
+        return !calm && judge->mounts[asked->mount].full >= 0;
+    case EINTR:
+        return true; /* JUDGE_INTERRUPT */
+    case EEXIST:
+        return asked->operation != JUDGE_OPEN || asked->flags & JUDGE_EXCL;
+    case EAGAIN:
+        return asked->flags & JUDGE_TRY;
+    case EDEADLK:
+        return !(asked->flags & JUDGE_TRY) && !(asked->flags & JUDGE_OFD);
+    case EBUSY:
+        return asked->operation != JUDGE_OPEN ||
+               ((asked->flags & JUDGE_WRITES) && !(asked->flags & JUDGE_EXCL) && look_is_young(judge, call));
+    default:
+        return true;
+    }
+}
+
+void look_errno(struct judge *judge, const struct call *call, const struct judge_answer *answer)
+{
+    bool listed = answer->error == 0 || answer->error == EINTR || answer->error == ENOLCK || answer->error == EIO ||
+                  answer->error == ENOSPC;
+    for (size_t i = 0; i < G_N_ELEMENTS(errors[0]); i++) {
+        listed = listed || errors[call->call.operation][i] == answer->error;
+    }
+    if (judge_rule(judge, JUDGE_ERRNO, !listed || (answer->error && !look_allows(judge, call, answer->error)))) {
+        judge_break(judge, JUDGE_ERRNO, call->name, "operation %d of process %u: %s", call->call.operation,
+                    call->process->id, strerror(answer->error));
+    }
+}
+
+/* --- is it there? ------------------------------------------------------------------------ */
+
+void look_absent(struct judge *judge, const struct name *name, const struct call *call)
+{
+    for (guint i = 0; i < name->holds->len; i++) {
+        const struct hold *hold = name->holds->pdata[i];
+        bool certain = hold->claim.kind != KIND_TICKET && hold_certain(judge, hold, call->call.when);
+        if (judge_rule(judge, JUDGE_UNSEEN, certain && !name->foreign)) {
+            judge_break(judge, JUDGE_UNSEEN, name, "process %u holds it since %.6f, and process %u saw nothing",
+                        hold->claim.process->id, (double)hold->begun / JUDGE_SECOND, call->process->id);
+        }
+    }
+}
+
+void look_present(struct judge *judge, const struct name *name, const struct call *call, const struct claim *claim)
+{
+    const struct judge_options *o = &judge->options;
+    int64_t from = call->call.when;
+    bool possible = name->foreign || name->directory || (call->blocked && call->blocked_until >= from), lapsed = false;
+    int64_t delay = judge_parent(judge, name)->delay;
+    for (guint i = 0; i < name->holds->len; i++) {
+        const struct hold *hold = name->holds->pdata[i];
+        if (hold != call->attempt && (!claim || hold_excludes(hold, claim, false))) {
+            bool now = hold_possible(judge, hold, from);
+            possible = possible || now;
+            lapsed = lapsed || (!now && hold->begun != JUDGE_NEVER);
+        }
+    }
+    possible = possible || (judge->forgot >= 0 && from <= judge->forgot + o->ttl + o->margin);
+    possible = possible || (delay && !name->last_released && name->last_ended + delay >= from);
+    enum judge_rule rule = lapsed                 ? JUDGE_REASON
+                           : name->last_ended < 0 ? JUDGE_GHOST
+                           : name->last_released  ? JUDGE_EFFECT
+                                                  : JUDGE_REASON;
+    if (judge_rule(judge, rule, !possible)) {
+        judge_break(judge, rule, name, "process %u met a lock that nobody can hold (the last ended at %.6f)",
+                    call->process->id, (double)name->last_ended / JUDGE_SECOND);
+    }
+}
+
+/* --- what the holder is told ------------------------------------------------------------- */
+
+static struct hold *look_own(const struct call *call)
+{
+    for (guint i = 0; call->handle && i < call->name->holds->len; i++) {
+        struct hold *hold = call->name->holds->pdata[i];
+        if (hold->claim.handle == call->handle && hold != call->attempt && hold->begun != JUDGE_NEVER) {
+            return hold;
+        }
+    }
+    return call->handle ? call->handle->ticket : NULL;
+}
+
+static void look_told_lost(struct judge *judge, const struct call *call)
+{
+    struct hold *own = look_own(call);
+    if (!own || own->claim.kind == KIND_TICKET) {
+        return;
+    }
+    if (judge_rule(judge, JUDGE_KEPT, hold_certain(judge, own, call->call.when) && !own->name->foreign)) {
+        judge_break(judge, JUDGE_KEPT, call->name, "process %u was told that it holds no more", call->process->id);
+    }
+    hold_end(judge, own, call->call.when, judge->now, false);
+}
+
+static void look_told_held(struct judge *judge, const struct call *call)
+{
+    const struct hold *own = look_own(call);
+    bool other_holds = false;
+    if (!own || own->released || own->claim.kind == KIND_TICKET) {
+        return;
+    }
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *other = call->name->holds->pdata[i];
+        other_holds =
+            other_holds || (other != own && hold_certain(judge, other, call->call.when) &&
+                            hold_excludes(other, &own->claim, true) && hold_excludes(own, &other->claim, true));
+    }
+    if (judge_rule(judge, JUDGE_LOSS, other_holds)) {
+        judge_break(judge, JUDGE_LOSS, call->name, "process %u was told that it holds after another did",
+                    call->process->id);
+    }
+}
+
+/* --- attributes -------------------------------------------------------------------------- */
+
+static bool look_is(const struct judge_answer *answer, const char *text)
+{
+    return answer->size == strlen(text) && memcmp(answer->value, text, answer->size) == 0;
+}
+
+static int64_t look_number(const struct judge_answer *answer)
+{
+    g_autofree char *text = g_strndup(answer->value, answer->size);
+    return g_ascii_strtoll(text, NULL, 10);
+}
+
+static void look_attribute_broken(struct judge *judge, const struct call *call, const struct judge_answer *answer,
+                                  bool broken)
+{
+    if (judge_rule(judge, JUDGE_ATTRIBUTE, broken)) {
+        judge_break(judge, JUDGE_ATTRIBUTE, call->name, "%s is told as %.*s", call->call.target, (int)answer->size,
+                    (const char *)answer->value);
+    }
+}
+
+/* Between those who certainly wait, all the time, and those who may. */
+static bool look_waiters_wrong(const struct judge *judge, const struct call *call, int64_t told)
+{
+    int64_t least = 0, most = 0;
+    for (guint i = 0; i < call->name->calls->len; i++) {
+        const struct call *other = call->name->calls->pdata[i];
+        bool certain = other->call.when + 2 * judge->options.settle < call->call.when;
+        for (guint k = 0; certain && k < call->name->holds->len; k++) {
+            const struct hold *hold = call->name->holds->pdata[k];
+            certain = hold_certain(judge, hold, call->call.when) && hold_excludes(hold, &other->attempt->claim, true);
+            if (certain) {
+                break;
+            }
+        }
+        least += other->waits && other->signalled == JUDGE_NEVER && certain && judge_calm(judge, other->call.when);
+        most += other->attempt != NULL;
+    }
+    return told < least || (told > most && !call->changed);
+}
+
+static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t number)
+{
+    const struct name *queue = ticket->name;
+    bool broken = ticket->token && ticket->token != number;
+    for (guint i = 0; i < queue->holds->len; i++) {
+        const struct hold *other = queue->holds->pdata[i];
+        if (other != ticket && other->token) {
+            broken = broken || other->token == number || (other->begun < ticket->may_begin && other->token > number) ||
+                     (ticket->begun < other->may_begin && other->token < number);
+        }
+    }
+    broken = broken || (!ticket->token && number <= queue->number && ticket->may_begin > queue->last_ended);
+    if (judge_rule(judge, JUDGE_NUMBER, broken)) {
+        judge_break(judge, JUDGE_NUMBER, queue, "a ticket has number %" G_GINT64_FORMAT, number);
+    }
+    ticket->token = number;
+}
+
+/* "job-0000000042": 42; none: -1. */
+static int64_t look_name_number(const char *text, size_t size)
+{
+    g_autofree char *name = g_strndup(text, size);
+    g_strchomp(name);
+    size_t length = strlen(name);
+    return length > 10 ? g_ascii_strtoll(name + length - 10, NULL, 10) : -1;
+}
+
+static void look_attribute(struct judge *judge, const struct call *call, const struct judge_answer *answer)
+{
+    const char *what = call->call.target;
+    struct hold *only = name_only(judge, call->name, call->call.when);
+    bool sole = only && only->begun <= call->call.when && !call->changed && hold_certain(judge, only, call->call.when);
+    if (strcmp(what, "user.lease.state") == 0 && call->handle) {
+        if (look_is(answer, "held")) {
+            look_told_held(judge, call);
+        } else if (look_is(answer, "lost") || look_is(answer, "free")) {
+            look_told_lost(judge, call);
+        }
+    } else if (strcmp(what, "user.lease.name") == 0 && call->handle && call->handle->ticket) {
+        look_ticket_number(judge, call->handle->ticket, look_name_number(answer->value, answer->size));
+    } else if (strcmp(what, "user.lease.waiters") == 0 && !call->name->directory) {
+        look_attribute_broken(judge, call, answer, look_waiters_wrong(judge, call, look_number(answer)));
+    } else if (sole && only->claim.kind != KIND_TICKET) {
+        const char *kind = only->claim.kind == KIND_LEASE   ? "lease"
+                           : only->claim.kind == KIND_FLOCK ? "flock"
+                                                            : "fcntl";
+        if (strcmp(what, "user.lease.token") == 0) {
+            hold_token(judge, only, look_number(answer));
+        } else if (strcmp(what, "user.lease.kind") == 0) {
+            look_attribute_broken(judge, call, answer, !look_is(answer, kind));
+        } else if (strcmp(what, "user.lease.mode") == 0 && only->claim.kind != KIND_RECORD) {
+            look_attribute_broken(judge, call, answer, !look_is(answer, only->claim.shared ? "shared" : "exclusive"));
+        }
+    }
+}
+
+/* --- F_GETLK ----------------------------------------------------------------------------- */
+
+static void look_probe(struct judge *judge, const struct call *call, const struct judge_answer *answer)
+{
+    const struct judge_call *asked = &call->call;
+    struct claim claim = {.kind = KIND_RECORD,
+                          .shared = asked->flags & JUDGE_SHARE,
+                          .ofd = asked->flags & JUDGE_OFD,
+                          .start = asked->start,
+                          .end = asked->end,
+                          .handle = call->handle,
+                          .process = call->process,
+                          .mount = asked->mount};
+    bool found = answer->conflict.found, possible = call->changed, wrong = false;
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        const struct claim *its = &hold->claim;
+        if (hold_certain(judge, hold, asked->when) && hold_excludes(hold, &claim, true)) {
+            wrong = wrong || !found || answer->conflict.start > MAX(its->start, 0);
+        }
+        bool pid = answer->conflict.pid <= 0 || answer->conflict.pid == its->process->pid || its->mount != asked->mount;
+        possible = possible || (hold_possible(judge, hold, asked->when) && hold_excludes(hold, &claim, false) && pid &&
+                                (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&
+                                its->start <= answer->conflict.end && answer->conflict.start <= its->end);
+    }
+    if (judge_rule(judge, JUDGE_PROBE,
+                   !call->name->foreign && !call->handle->ticket && (wrong || (found && !possible)))) {
+        judge_break(judge, JUDGE_PROBE, call->name, "process %u was told of %s", call->process->id,
+                    found ? "a lock that is not there, or is not the lowest" : "no lock, but there is one");
+    }
+}
+
+/* --- content ----------------------------------------------------------------------------- */
+
+static void look_content(struct judge *judge, const struct call *call, const struct judge_answer *answer)
+{
+    const struct hold *only = name_only(judge, call->name, call->call.when);
+    if (call->handle && call->handle->ticket) {
+        if (answer->size > 10) {
+            const char *end = memchr(answer->value, '\n', answer->size);
+            size_t length = end ? (size_t)(end - (const char *)answer->value) : answer->size;
+            look_ticket_number(judge, call->handle->ticket, look_name_number(answer->value, length));
+        }
+        return;
+    }
+    look_told_held(judge, call);
+    if (!only || !only->content || only->writing || only->written > call->call.when || call->changed ||
+        !hold_certain(judge, only, call->call.when)) {
+        return;
+    }
+    bool same = only->content->len == answer->size && memcmp(only->content->data, answer->value, answer->size) == 0;
+    if (judge_rule(judge, JUDGE_CONTENT, !same && !call->name->foreign)) {
+        judge_break(judge, JUDGE_CONTENT, call->name, "process %u read '%.*s', not '%.*s'", call->process->id,
+                    (int)answer->size, (const char *)answer->value, (int)only->content->len, only->content->data);
+    }
+}
+
+static void look_stat(struct judge *judge, const struct call *call, const struct judge_answer *answer)
+{
+    const struct hold *only = name_only(judge, call->name, call->call.when);
+    if (call->handle || call->name->directory) {
+        return;
+    }
+    look_present(judge, call->name, call, NULL);
+    if (only && !call->changed && hold_certain(judge, only, call->call.when) && !call->name->foreign) {
+        if (judge_rule(judge, JUDGE_ATTRIBUTE, answer->stat.uid != only->claim.process->uid || !answer->stat.nlink)) {
+            judge_break(judge, JUDGE_ATTRIBUTE, call->name, "stat tells uid %u, %u links", answer->stat.uid,
+                        answer->stat.nlink);
+        }
+    }
+}
+
+/* Each name in the directory is held by somebody, and each that is held is there. */
+static void look_list(struct judge *judge, const struct call *call, const struct judge_answer *answer)
+{
+    g_autofree char *text = g_strndup(answer->value ? answer->value : "", answer->size);
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    g_autoptr(GHashTable) told = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    GHashTableIter iterator;
+    void *value;
+    g_hash_table_iter_init(&iterator, judge->names);
+    for (char **line = lines; *line; line++) {
+        if (**line) {
+            g_hash_table_add(told, g_strconcat(call->name->path, call->name->path[0] ? "/" : "", *line, NULL));
+        }
+    }
+    while (g_hash_table_iter_next(&iterator, NULL, &value)) {
+        struct name *name = value;
+        const char *slash = strrchr(name->path, '/');
+        size_t parent = slash ? (size_t)(slash - name->path) : 0;
+        if (name->directory || strlen(call->name->path) != parent ||
+            strncmp(name->path, call->name->path, parent) != 0) {
+            continue;
+        }
+        if (g_hash_table_contains(told, name->path)) {
+            look_present(judge, name, call, NULL);
+        } else {
+            look_absent(judge, name, call);
+        }
+    }
+}
+
+/* --- all --------------------------------------------------------------------------------- */
+
+void look_answered(struct judge *judge, struct call *call, const struct judge_answer *answer)
+{
+    const struct judge_call *asked = &call->call;
+    bool creates = asked->operation == JUDGE_OPEN && asked->flags & JUDGE_CREATE;
+    if (answer->error == ENOENT && !call->handle && call->name && !creates && asked->operation != JUDGE_RMDIR) {
+        look_absent(judge, call->name, call);
+    }
+    if (answer->error == ESTALE && call->handle && asked->operation != JUDGE_SETXATTR) {
+        look_told_lost(judge, call);
+    }
+    if (answer->error) {
+        return;
+    }
+    switch (asked->operation) {
+    case JUDGE_STAT:
+        look_stat(judge, call, answer);
+        break;
+    case JUDGE_LIST:
+        look_list(judge, call, answer);
+        break;
+    case JUDGE_READ:
+        look_content(judge, call, answer);
+        break;
+    case JUDGE_FSYNC:
+        look_told_held(judge, call);
+        break;
+    case JUDGE_GETXATTR:
+        look_attribute(judge, call, answer);
+        break;
+    case JUDGE_GETLK:
+        look_probe(judge, call, answer);
+        break;
+    default:
+        break;
+    }
+}

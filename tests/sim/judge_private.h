@@ -1,0 +1,218 @@
+/* What the files of the judge share; see judge.h.
+ *
+ *     judge         its life, its verdict, events, the end
+ *     judge_call    a call begins: what it may get, what it may end, for whom it waits
+ *     judge_answer  a call is answered: what it ended, what it got, and whether it may
+ *     judge_world   processes, open file descriptions, mounts and their troubles
+ *     judge_hold    when a hold is certain, possible, over; what excludes what; who may end it
+ *     judge_look    what a call tells without changing anything
+ */
+#ifndef TESTS_SIM_JUDGE_PRIVATE_H
+#define TESTS_SIM_JUDGE_PRIVATE_H
+
+#include <glib.h>
+
+#include "tests/sim/judge.h"
+
+#define JUDGE_CONTENT_MAX 65536
+
+/* How long the mount goes on with what an open began. */
+#define JUDGE_PROVISIONAL (JUDGE_SECOND * 5 / 4)
+
+/* How long a call may take that waits for what others have begun. */
+#define JUDGE_PATIENCE (5 * JUDGE_SECOND)
+
+struct process {
+    uint32_t id;
+    struct process *parent; /* as it was forked; NULL: the first */
+    pid_t pid, session;
+    uid_t uid;
+    int64_t died; /* JUDGE_NEVER: it lives */
+    int status;
+    GHashTable *descriptors; /* struct handle → how many */
+};
+
+/* An open file description. */
+struct handle {
+    uint64_t id;
+    struct process *opener;
+    uint32_t mount;
+    struct name *name;
+    unsigned flags;
+    unsigned descriptors;
+    int64_t opened, closed; /* JUDGE_NEVER: it is open */
+    bool asked, refused;    /* a lock on it, ever; and a time it was told that another holds */
+    struct hold *ticket;
+};
+
+enum kind { KIND_PROVISIONAL, KIND_LEASE, KIND_FLOCK, KIND_RECORD, KIND_TICKET };
+
+/* Who asks, for what. */
+struct claim {
+    enum kind kind;
+    bool shared, ofd;
+    int64_t start, end;
+    struct handle *handle;
+    struct process *process;
+    uint32_t mount;
+};
+
+struct hold {
+    struct claim claim;
+    struct name *name;
+    uint64_t serial;
+    int64_t may_begin, begun, may_end, ended; /* JUDGE_NEVER: not yet known */
+    int64_t steady;                           /* certain without a break since */
+    int64_t sure;                             /* renewed then, at the earliest */
+    int64_t ttl;
+    unsigned pending;      /* calls that may be ending it */
+    bool doubt;            /* the world has shaken it */
+    bool timeless;         /* no limit of time can be told */
+    bool fixed;            /* its term */
+    bool released;         /* by a call; else by a limit of time */
+    bool holding;          /* a ticket that has been told that it is its turn */
+    uint64_t origin;       /* the first of those that were converted into one another */
+    int64_t token;         /* 0: not known */
+    GPtrArray *owners;     /* of a lease: processes that may own it */
+    struct process *owner; /* who certainly does, or NULL */
+    bool moved;            /* by a rename, with its token */
+    GByteArray *content;   /* NULL: not known */
+    unsigned writing;      /* calls that may be changing it */
+    int64_t written;       /* content is that since */
+};
+
+struct name {
+    char *path;
+    GPtrArray *holds;   /* not over */
+    GPtrArray *calls;   /* under way */
+    GPtrArray *handles; /* open */
+    GPtrArray *watches;
+    int64_t last_ended; /* of a hold that is over; -1: there was none */
+    bool last_released;
+    bool foreign; /* somebody else has meddled with its key */
+    bool directory;
+    GArray *tokens; /* of grants, the last ones: struct grant */
+    int64_t ttl;    /* of a directory, if set */
+    int64_t delay;
+    int64_t width, width_before, width_changed;
+    bool width_unknown;
+    int64_t number; /* the largest of a ticket that is over */
+};
+
+struct grant {
+    uint64_t serial, origin;
+    int64_t token, may_begin, begun;
+    bool excludes;
+};
+
+struct watch {
+    struct process *process;
+    uint32_t mount;
+    struct handle *handle; /* NULL: the name */
+    int64_t since, due;    /* due: JUDGE_NEVER: nothing to tell */
+};
+
+/* A call under way. */
+struct call {
+    struct judge_call call; /* with copies */
+    struct process *process;
+    struct name *name, *target;
+    struct handle *handle;
+    struct hold *attempt;  /* what it may get */
+    GPtrArray *ending;     /* the holds that it may be ending */
+    int64_t blocked_until; /* by holds that are over */
+    bool blocked_released, blocked;
+    bool changed;      /* content was written meanwhile, or a holder came or went */
+    int64_t signalled; /* JUDGE_NEVER: not */
+    bool waits;        /* without a limit */
+    GPtrArray *cycle;  /* of certain waits that this one closes */
+};
+
+struct mount {
+    int64_t since[JUDGE_TROUBLES]; /* JUDGE_NEVER: none of that kind */
+    int64_t calm;                  /* the last one ended then */
+    int64_t full;                  /* the last time that the store was full; -1: never */
+};
+
+struct judge {
+    struct judge_options options;
+    int64_t now;
+    uint64_t serial;
+    struct mount mounts[JUDGE_MOUNTS];
+    GHashTable *processes, *handles, *calls, *names; /* by number, and by path */
+    int64_t forgot;                                  /* the server did, last; -1: never */
+    GPtrArray *waits;                                /* calls under way that wait without a limit */
+    uint64_t broken[JUDGE_RULES], tried[JUDGE_RULES];
+    enum judge_rule first;
+};
+
+/* judge: the verdict */
+void judge_break(struct judge *judge, enum judge_rule rule, const struct name *name, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
+/* A rule had something to say: broken if `broken`. Returns `broken`. */
+bool judge_rule(struct judge *judge, enum judge_rule rule, bool broken);
+
+/* judge_call */
+#define CYCLE_MAX 8
+/* Do waits lead from who holds what `call` wants to the process?  The calls on the way are added to `cycle`. */
+bool waits_lead(struct judge *judge, const struct call *call, const struct process *process, bool surely,
+                GPtrArray *cycle, unsigned depth);
+void wait_ended(struct judge *judge, struct call *call);
+/* The ticket that a path names, if its number is known. */
+struct hold *name_ticket(struct judge *judge, const struct name *name);
+
+/* judge_answer */
+/* A wait is over, or the world is: was it stuck before? */
+void call_check_wait(struct judge *judge, const struct call *call, int error);
+void call_check_time(struct judge *judge, const struct call *call, const struct judge_answer *answer);
+
+/* judge_world */
+struct process *judge_process(struct judge *judge, uint32_t id);
+struct handle *judge_handle(struct judge *judge, uint64_t id);
+struct name *judge_name(struct judge *judge, const char *path);
+struct name *judge_parent(struct judge *judge, const struct name *name);
+/* Is it one or a descendant of it?  `strictly`: with all between alive. */
+bool process_descends(const struct process *process, const struct process *ancestor, bool strictly);
+bool process_lives(const struct process *process);
+struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, int64_t when);
+/* One descriptor of the process; true if it was the last one of all. */
+bool judge_close_one(struct judge *judge, struct process *process, struct handle *handle, int64_t when);
+bool mount_troubled(const struct judge *judge, uint32_t mount);
+/* Had it any trouble in that time, or so shortly before that it may still be felt? */
+bool mount_calm(const struct judge *judge, uint32_t mount, int64_t from);
+bool judge_calm(const struct judge *judge, int64_t from); /* all mounts */
+void judge_free_name(void *name);
+void judge_free_process(void *process);
+
+/* judge_hold */
+struct hold *hold_new(struct judge *judge, struct name *name, const struct claim *claim, int64_t when);
+void hold_free(void *hold);
+void hold_begin(struct judge *judge, struct hold *hold, int64_t when);
+/* It is over at `ended`, by a call (`released`) or a limit of time. */
+void hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released);
+void hold_tell(struct judge *judge, const struct hold *hold);
+int64_t hold_over(const struct judge *judge, const struct hold *hold);
+bool hold_certain(const struct judge *judge, const struct hold *hold, int64_t from);
+bool hold_possible(const struct judge *judge, const struct hold *hold, int64_t from);
+void hold_steady(struct hold *hold, int64_t when);
+/* Does it exclude the claim?  `surely`: no rule lets them be one party. */
+bool hold_excludes(const struct hold *hold, const struct claim *claim, bool surely);
+bool hold_may_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount);
+bool hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount);
+void hold_owner_died(struct judge *judge, struct hold *hold, struct process *process);
+/* The token was read of that hold. */
+void hold_token(struct judge *judge, struct hold *hold, int64_t token);
+/* The only hold that was possible since `from`, or NULL. */
+struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from);
+/* What is over is forgotten. */
+void name_prune(struct judge *judge, struct name *name);
+
+/* judge_look */
+void look_answered(struct judge *judge, struct call *call, const struct judge_answer *answer);
+void look_errno(struct judge *judge, const struct call *call, const struct judge_answer *answer);
+/* A look says that the name is not held. */
+void look_absent(struct judge *judge, const struct name *name, const struct call *call);
+/* A call was refused, or saw the name: by whom? */
+void look_present(struct judge *judge, const struct name *name, const struct call *call, const struct claim *claim);
+
+#endif

@@ -1,0 +1,362 @@
+/* judge_world: processes, open file descriptions, names, mounts and their troubles; see judge.h. */
+#include <string.h>
+
+#include "tests/sim/judge_private.h"
+
+/* --- names ------------------------------------------------------------------------------- */
+
+struct name *judge_name(struct judge *judge, const char *path)
+{
+    struct name *name = g_hash_table_lookup(judge->names, path);
+    if (!name) {
+        name = g_new0(struct name, 1);
+        name->path = g_strdup(path);
+        name->holds = g_ptr_array_new_with_free_func(hold_free);
+        name->calls = g_ptr_array_new();
+        name->handles = g_ptr_array_new();
+        name->watches = g_ptr_array_new_with_free_func(g_free);
+        name->tokens = g_array_new(FALSE, FALSE, sizeof(struct grant));
+        name->last_ended = -1;
+        name->width = 1;
+        name->width_before = 1;
+        name->number = -1;
+        name->directory = path[0] == '\0';
+        g_hash_table_insert(judge->names, name->path, name);
+    }
+    return name;
+}
+
+void judge_free_name(void *data)
+{
+    struct name *name = data;
+    g_ptr_array_free(name->holds, TRUE);
+    g_ptr_array_free(name->calls, TRUE);
+    g_ptr_array_free(name->handles, TRUE);
+    g_ptr_array_free(name->watches, TRUE);
+    g_array_free(name->tokens, TRUE);
+    g_free(name->path);
+    g_free(name);
+}
+
+struct name *judge_parent(struct judge *judge, const struct name *name)
+{
+    const char *slash = strrchr(name->path, '/');
+    g_autofree char *path = slash ? g_strndup(name->path, (gsize)(slash - name->path)) : g_strdup("");
+    return judge_name(judge, path);
+}
+
+/* --- processes --------------------------------------------------------------------------- */
+
+struct process *judge_process(struct judge *judge, uint32_t id)
+{
+    return g_hash_table_lookup(judge->processes, GUINT_TO_POINTER(id));
+}
+
+void judge_free_process(void *data)
+{
+    struct process *process = data;
+    g_hash_table_destroy(process->descriptors);
+    g_free(process);
+}
+
+bool process_lives(const struct process *process)
+{
+    return process->died == JUDGE_NEVER;
+}
+
+bool process_descends(const struct process *process, const struct process *ancestor, bool strictly)
+{
+    for (; process; process = process->parent) {
+        if (process == ancestor) {
+            return true;
+        }
+        if (strictly && !process_lives(process)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+static void process_inherit(void *key, void *value, void *data)
+{
+    struct handle *handle = key;
+    struct process *child = data;
+    g_hash_table_insert(child->descriptors, handle, value);
+    handle->descriptors += GPOINTER_TO_UINT(value);
+}
+
+void judge_fork(struct judge *judge, int64_t when, uint32_t id, uint32_t parent, pid_t pid, uid_t uid, pid_t session)
+{
+    struct process *process = g_new0(struct process, 1);
+    judge->now = when;
+    *process = (struct process){.id = id,
+                                .parent = parent ? judge_process(judge, parent) : NULL,
+                                .pid = pid,
+                                .session = session,
+                                .uid = uid,
+                                .died = JUDGE_NEVER,
+                                .descriptors = g_hash_table_new(NULL, NULL)};
+    judge_rule(judge, JUDGE_TELLER, false);
+    if (judge_process(judge, id) || (parent && !process->parent)) {
+        judge_break(judge, JUDGE_TELLER, NULL, "process %u is forked twice, or of nobody", id);
+        judge_free_process(process);
+        return;
+    }
+    if (process->parent) {
+        g_hash_table_foreach(process->parent->descriptors, process_inherit, process);
+    }
+    g_hash_table_insert(judge->processes, GUINT_TO_POINTER(id), process);
+}
+
+void judge_pass(struct judge *judge, int64_t when, uint32_t to, uint64_t id)
+{
+    struct process *process = judge_process(judge, to);
+    struct handle *handle = judge_handle(judge, id);
+    judge->now = when;
+    if (!process || !handle || !handle->descriptors) {
+        judge_break(judge, JUDGE_TELLER, NULL, "handle %" G_GUINT64_FORMAT " is passed to process %u", id, to);
+        return;
+    }
+    unsigned had = GPOINTER_TO_UINT(g_hash_table_lookup(process->descriptors, handle));
+    g_hash_table_insert(process->descriptors, handle, GUINT_TO_POINTER(had + 1));
+    handle->descriptors++;
+}
+
+/* --- open file descriptions -------------------------------------------------------------- */
+
+struct handle *judge_handle(struct judge *judge, uint64_t id)
+{
+    return g_hash_table_lookup(judge->handles, &id);
+}
+
+struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, int64_t when)
+{
+    struct handle *handle = g_new0(struct handle, 1);
+    *handle = (struct handle){.id = id,
+                              .opener = call->process,
+                              .mount = call->call.mount,
+                              .name = call->name,
+                              .flags = call->call.flags,
+                              .descriptors = 1,
+                              .opened = when,
+                              .closed = JUDGE_NEVER};
+    if (judge_handle(judge, id)) {
+        judge_break(judge, JUDGE_TELLER, call->name, "handle %" G_GUINT64_FORMAT " is opened twice", id);
+    }
+    g_hash_table_insert(judge->handles, &handle->id, handle);
+    g_hash_table_insert(call->process->descriptors, handle, GUINT_TO_POINTER(1));
+    g_ptr_array_add(call->name->handles, handle);
+    return handle;
+}
+
+/* What the kernel does not wait for: a handle's locks end with it a moment later. */
+static void handle_closed(struct judge *judge, struct handle *handle, int64_t when)
+{
+    handle->closed = when;
+    g_ptr_array_remove(handle->name->handles, handle);
+    int64_t ended = mount_troubled(judge, handle->mount) ? JUDGE_NEVER : when + judge->options.settle;
+    for (guint i = 0; i < handle->name->holds->len; i++) {
+        struct hold *hold = handle->name->holds->pdata[i];
+        bool ends = hold->claim.kind == KIND_FLOCK || (hold->claim.kind == KIND_RECORD && hold->claim.ofd);
+        if (hold->claim.handle == handle && ends) {
+            hold_end(judge, hold, when, ended, false);
+        }
+    }
+    if (handle->ticket && handle->asked) {
+        hold_end(judge, handle->ticket, when, ended, false);
+    } else if (handle->ticket) {
+        handle->ticket->may_end = MIN(handle->ticket->may_end, when); /* it may stay, as a lease */
+    }
+    handle->ticket = NULL;
+}
+
+bool judge_close_one(struct judge *judge, struct process *process, struct handle *handle, int64_t when)
+{
+    unsigned had = GPOINTER_TO_UINT(g_hash_table_lookup(process->descriptors, handle));
+    if (!had) {
+        judge_break(judge, JUDGE_TELLER, handle->name, "process %u closes what it has not open", process->id);
+        return false;
+    }
+    if (had > 1) {
+        g_hash_table_insert(process->descriptors, handle, GUINT_TO_POINTER(had - 1));
+    } else {
+        g_hash_table_remove(process->descriptors, handle);
+    }
+    if (--handle->descriptors == 0) {
+        handle_closed(judge, handle, when);
+        return true;
+    }
+    return false;
+}
+
+/* --- the end of a process ---------------------------------------------------------------- */
+
+static void process_end_records(struct judge *judge, struct process *process, struct name *name, int64_t when)
+{
+    for (guint i = 0; i < name->holds->len; i++) {
+        struct hold *hold = name->holds->pdata[i];
+        if (hold->claim.kind == KIND_RECORD && !hold->claim.ofd && hold->claim.process == process) {
+            bool troubled = mount_troubled(judge, hold->claim.mount);
+            hold_end(judge, hold, when, troubled ? JUDGE_NEVER : when + judge->options.settle, false);
+        }
+    }
+}
+
+void judge_exit(struct judge *judge, int64_t when, uint32_t id, int status)
+{
+    struct process *process = judge_process(judge, id);
+    GHashTableIter iterator;
+    void *key, *value;
+    judge->now = when;
+    if (!process || !process_lives(process)) {
+        judge_break(judge, JUDGE_TELLER, NULL, "process %u ends, which does not live", id);
+        return;
+    }
+    process->died = when;
+    process->status = status;
+    /* the calls that it is in are given up: what they got, or ended, nobody will learn */
+    g_hash_table_iter_init(&iterator, judge->calls);
+    GPtrArray *calls = g_ptr_array_new();
+    while (g_hash_table_iter_next(&iterator, NULL, &value)) {
+        if (((struct call *)value)->process == process) {
+            g_ptr_array_add(calls, value);
+        }
+    }
+    for (guint i = 0; i < calls->len; i++) {
+        const struct call *call = calls->pdata[i];
+        judge_answer(judge, &(struct judge_answer){.id = call->call.id, .when = when, .error = -1});
+    }
+    g_ptr_array_free(calls, TRUE);
+    GList *open = g_hash_table_get_keys(process->descriptors);
+    for (GList *one = open; one; one = one->next) {
+        struct handle *handle = one->data;
+        process_end_records(judge, process, handle->name, when);
+        handle->descriptors -= GPOINTER_TO_UINT(g_hash_table_lookup(process->descriptors, handle));
+        if (handle->descriptors == 0) {
+            handle_closed(judge, handle, when);
+        }
+    }
+    g_list_free(open);
+    g_hash_table_remove_all(process->descriptors);
+    g_hash_table_iter_init(&iterator, judge->names);
+    while (g_hash_table_iter_next(&iterator, &key, &value)) {
+        struct name *name = value;
+        for (guint i = 0; i < name->holds->len; i++) {
+            struct hold *hold = name->holds->pdata[i];
+            if (hold->owners->len) {
+                hold_owner_died(judge, hold, process);
+            }
+        }
+        for (guint i = name->watches->len; i-- > 0;) {
+            if (((struct watch *)name->watches->pdata[i])->process == process) {
+                g_ptr_array_remove_index_fast(name->watches, i);
+            }
+        }
+    }
+}
+
+/* --- troubles ---------------------------------------------------------------------------- */
+
+bool mount_troubled(const struct judge *judge, uint32_t mount)
+{
+    for (int i = 0; i < JUDGE_TROUBLES; i++) {
+        if (judge->mounts[mount].since[i] != JUDGE_NEVER) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool mount_calm(const struct judge *judge, uint32_t mount, int64_t from)
+{
+    return !mount_troubled(judge, mount) &&
+           from >= judge->mounts[mount].calm + judge->options.ttl + judge->options.margin;
+}
+
+bool judge_calm(const struct judge *judge, int64_t from)
+{
+    for (uint32_t i = 0; i < JUDGE_MOUNTS; i++) {
+        if (!mount_calm(judge, i, from)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The holds of the mount are certain for less long from now on. */
+static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_trouble trouble, bool begins)
+{
+    const struct judge_options *o = &judge->options;
+    int64_t now = judge->now;
+    const struct mount *mount = &judge->mounts[hold->claim.mount];
+    switch (trouble) {
+    case JUDGE_AWAY:
+    case JUDGE_STOPPED:
+        if (begins && !mount_troubled(judge, hold->claim.mount)) {
+            int64_t renewed = now - hold->ttl / 3 - o->settle;
+            hold->sure = renewed > MAX(mount->calm, hold->sure) ? renewed : hold->sure;
+        } else if (!begins && !hold_certain(judge, hold, now) && !hold->pending) {
+            hold->doubt = true;
+        }
+        break;
+    case JUDGE_DEAD:
+        if (!begins) {
+            break;
+        }
+        if (hold->claim.kind == KIND_LEASE && (o->keeps || o->remote)) {
+            hold->doubt = true;
+        } else {
+            hold_end(judge, hold, now, now + (o->remote ? hold->ttl + o->margin : o->settle), false);
+        }
+        break;
+    case JUDGE_FORGOT:
+        hold->doubt = hold->doubt || !mount_calm(judge, hold->claim.mount, now);
+        break;
+    case JUDGE_FULL:
+        break;
+    case JUDGE_CLOCK:
+    case JUDGE_FOREIGN:
+    case JUDGE_TROUBLES:
+        hold->doubt = true;
+        hold->timeless = true;
+        break;
+    }
+}
+
+static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, uint32_t number, bool begins)
+{
+    struct mount *mount = &judge->mounts[number];
+    bool moment = trouble == JUDGE_FORGOT || trouble == JUDGE_CLOCK;
+    if (!moment) {
+        mount->since[trouble] = begins ? judge->now : JUDGE_NEVER;
+    }
+    mount->full = trouble == JUDGE_FULL ? judge->now : mount->full;
+    mount->calm = judge->now;
+}
+
+void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble, uint32_t mount, const char *path,
+                   bool begins)
+{
+    GHashTableIter iterator;
+    void *value;
+    judge->now = when;
+    g_hash_table_iter_init(&iterator, judge->names);
+    if (trouble == JUDGE_FOREIGN && path) {
+        judge_name(judge, path)->foreign = true;
+    }
+    while (g_hash_table_iter_next(&iterator, NULL, &value)) {
+        struct name *name = value;
+        for (guint i = 0; i < name->holds->len; i++) {
+            struct hold *hold = name->holds->pdata[i];
+            bool here = mount == JUDGE_ALL || hold->claim.mount == mount || trouble == JUDGE_FORGOT;
+            if (here && (trouble != JUDGE_FOREIGN || name->foreign)) {
+                trouble_shakes(judge, hold, trouble, begins);
+            }
+        }
+    }
+    for (uint32_t i = 0; trouble != JUDGE_FOREIGN && i < JUDGE_MOUNTS; i++) {
+        if (mount == JUDGE_ALL || mount == i) {
+            trouble_on_mount(judge, trouble, i, begins);
+        }
+    }
+}
