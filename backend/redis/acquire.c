@@ -1,6 +1,8 @@
-/* acquire: taking a lock, waiting for it, and claiming it: one script does all three. */
+/* acquire: taking a lock, waiting for it, and claiming it: one script does all three.  Another speaks for those that
+ * wait. */
 #include <string.h>
 
+#include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
 static void acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test)
@@ -122,6 +124,44 @@ uint64_t redis_send_acquire(struct remote *remote, struct remote_ticket *t, stru
     struct redis_call call = {0};
     acquire_fill(&call, (struct redis *)remote, t, false);
     return redis_call_send(&call, 0, acquire_on_acquired, op);
+}
+
+static void acquire_on_beaten(void *arg, const struct redis_answer *answer)
+{
+    const redisReply *reply = answer->reply;
+    for (size_t i = 0; answer->outcome == REDIS_REPLY && i + 3 < reply->elements; i += 4) {
+        remote_beaten(arg, redis_text(reply, i),
+                      &(struct remote_queueing){.rank = redis_number(reply, i + 1),
+                                                .wait = redis_number(reply, i + 2),
+                                                .foreign = redis_number(reply, i + 3) == 1});
+    }
+}
+
+void redis_send_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count)
+{
+    struct redis *r = (struct redis *)remote;
+    struct redis_call call = {.r = r};
+    guint begin = redis_call_array(&call, "places"), places = 0;
+    for (size_t i = 0, next; i < count; i = next) {
+        const struct remote_place *place = tickets[i]->place;
+        const char *leaf;
+        for (next = i + 1; next < count && tickets[next]->place == place; next++) {
+        }
+        redis_call_lock(&call, r, REDIS_BEAT, place->name, place->sequence, NULL);
+        g_free(remote_parent(place->name, &leaf));
+        pack_text(r->packed, leaf, strlen(leaf));
+        pack_number(r->packed, place->sequence);
+        pack_number(r->packed, (int64_t)(next - i));
+        places++;
+    }
+    pack_count(r->packed, begin, 3 * places);
+    begin = redis_call_array(&call, "tickets");
+    for (size_t i = 0; i < count; i++) {
+        pack_text(r->packed, tickets[i]->token, strlen(tickets[i]->token));
+        pack_number(r->packed, remote_ticket_liveness(tickets[i], tickets[i]->head.ttl));
+    }
+    pack_count(r->packed, begin, (guint)(2 * count));
+    redis_call_send(&call, 0, acquire_on_beaten, remote);
 }
 
 /* What no backend could take. */

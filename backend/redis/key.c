@@ -116,6 +116,13 @@ void redis_call_bytes(struct redis_call *call, const char *field, GBytes *bytes)
     pack_text(call->r->packed, length ? data : "", length);
 }
 
+guint redis_call_array(struct redis_call *call, const char *field)
+{
+    key_add_field(call, field);
+    pack_array(call->r->packed);
+    return call->r->packed->len - 3;
+}
+
 void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end)
 {
     char text[24];
@@ -143,11 +150,8 @@ void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
     char *key = letter == 'm' ? g_strdup(call->r->identity) : redis_key(call->r, name);
     char *side = letter ? g_strdup_printf(SIDE "%c:%s", letter, key) : g_strdup(key);
-    g_assert(call->keys < G_N_ELEMENTS(call->argument) - 1);
-    call->argument[call->keys++] = (struct redis_argument){
-        .data = g_string_chunk_insert(call->r->arena, side),
-        .length = strlen(side),
-    };
+    struct redis_argument argument = {g_string_chunk_insert(call->r->arena, side), strlen(side)};
+    g_array_append_val(call->r->arguments, argument);
     g_free(side);
     g_free(key);
 }
@@ -157,9 +161,8 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
 {
     const char *leaf = "";
     char *directory = sequence ? g_strdup(name) : remote_parent(name, &leaf);
-    if (call->keys == 0) {
-        *call = (struct redis_call){.r = r, .script = script};
-    }
+    call->r = r;
+    call->script = script;
     redis_call_key(call, sequence ? 'd' : 0, name); /* a queue has no key of its own */
     for (const char *letter = "otwif"; *letter; letter++) {
         redis_call_key(call, *letter, name);
@@ -198,9 +201,13 @@ uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answere
         timeout = MIN(r->timeout, REDIS_TIMEOUT_AWAY);
     }
     pack_count(r->packed, 0, call->fields);
-    call->argument[call->keys] = (struct redis_argument){(const char *)r->packed->data, r->packed->len};
-    uint64_t id = redis_conn_call(r->conn, &redis_scripts[call->script], call->keys, call->argument, call->keys + 1,
-                                  timeout, answered, arg);
+    guint keys = r->arguments->len;
+    struct redis_argument packed = {(const char *)r->packed->data, r->packed->len};
+    g_array_append_val(r->arguments, packed);
+    uint64_t id =
+        redis_conn_call(r->conn, &redis_scripts[call->script], keys, (const struct redis_argument *)r->arguments->data,
+                        r->arguments->len, timeout, answered, arg);
+    g_array_set_size(r->arguments, 0);
     g_byte_array_set_size(r->packed, 0);
     pack_map(r->packed);
     g_string_chunk_clear(r->arena);

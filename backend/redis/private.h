@@ -6,7 +6,7 @@
  * recover.c  the leases of a mount that starts again
  * revoke.c   ending holders by name, on whichever mount
  * change.c   what is done to tickets
- * acquire.c  taking, waiting and claiming
+ * acquire.c  taking, waiting and claiming; the heartbeat of those that wait
  * ask.c      questions, and directories
  * watch.c    names that others hold
  * key.c      names to keys, and calls of scripts
@@ -40,6 +40,7 @@ struct redis {
     TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, redis_revocation) revocations;
     GStringChunk *arena; /* keys of the call that is being made */
+    GArray *arguments;   /* struct redis_argument: the same, in order */
     GByteArray *packed;  /* and its argument */
     char *identity;      /* see redis_identity */
     char *address;       /* to show */
@@ -62,9 +63,7 @@ static inline struct redis *redis_of(const struct remote_op *op)
 struct redis_call {
     struct redis *r;
     enum redis_script_id script;
-    size_t keys;
-    guint fields; /* of the argument */
-    struct redis_argument argument[48];
+    guint fields; /* of its one argument that is no key */
 };
 
 /* Whether it may be a side key, so that no lock can have it. */
@@ -95,6 +94,8 @@ void redis_call_number(struct redis_call *call, const char *field, int64_t numbe
 void redis_call_flag(struct redis_call *call, const char *field, bool is);
 void redis_call_unsigned(struct redis_call *call, const char *field, uint64_t number); /* as text; 0: none */
 void redis_call_bytes(struct redis_call *call, const char *field, GBytes *bytes);      /* NULL: '' */
+/* What is packed next; its count is written last (pack_count), at the place that is returned. */
+guint redis_call_array(struct redis_call *call, const char *field);
 void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end);
 /* What is asked for with this ticket. */
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
@@ -132,6 +133,7 @@ struct backend_ticket *redis_acquire(struct backend *b, const char *name, const 
 void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg);
 /* As struct remote_store says. */
 uint64_t redis_send_acquire(struct remote *remote, struct remote_ticket *t, struct remote_op *op);
+void redis_send_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count);
 void redis_watch(struct remote *remote, struct remote_ticket *t);
 
 /* --- change.c --- */

@@ -156,6 +156,7 @@ static void redis_free(struct backend *b)
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
     g_string_chunk_free(r->arena);
+    g_array_unref(r->arguments);
     g_byte_array_unref(r->packed);
     g_free(r->before);
     g_free(r->behind);
@@ -203,6 +204,7 @@ static const struct remote_store store = {
     .keep = redis_keep,
     .watch = redis_watch,
     .acquire = redis_send_acquire,
+    .beat = redis_send_beat,
     .forget = redis_forget,
     .release = redis_send_release,
     .renew = redis_send_renewal,
@@ -273,6 +275,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->watched);
     r->arena = g_string_chunk_new(4096);
+    r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));
     r->packed = g_byte_array_new();
     pack_map(r->packed);
     LIST_INIT(&r->revocations);

@@ -12,6 +12,11 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/acquire.inc"
     },
+    [REDIS_BEAT] = {"beat",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/beat.inc"
+    },
     [REDIS_RELEASE] = {"release",
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/release_lone.inc"

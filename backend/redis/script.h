@@ -9,6 +9,7 @@
 
 enum redis_script_id {
     REDIS_ACQUIRE,
+    REDIS_BEAT,
     REDIS_RELEASE,
     REDIS_RELEASE_RANGE,
     REDIS_RENEW,

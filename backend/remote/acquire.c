@@ -2,9 +2,11 @@
  *
  * One request does all three, so asking again with the same token is always
  * safe: it renews what is held, gives a word of life for what waits, and claims
- * what was handed over.  A ticket that waits asks again every REMOTE_REFRESH,
- * when the lock's deadline has come and it is first, when the store has told it
- * that it holds, and when a stranger that held it may have let go.
+ * what was handed over.  A ticket that waits asks again when the lock's deadline
+ * has come and it is first, when the store has told it that it holds, when a
+ * stranger that held it may have let go, and when the heartbeat (keep.c), which is
+ * one for all that wait, finds that it does not wait any more: so a lost message
+ * costs it no more than REMOTE_REFRESH.
  */
 #include <string.h>
 
@@ -83,29 +85,47 @@ void remote_granted(struct remote *r, struct remote_ticket *t, const struct remo
     }
 }
 
+/* The first that waits is there when the holder's term has ended, or a stranger has let go. */
+static void acquire_look_ahead(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing)
+{
+    bool soon = queueing->rank == 0 && queueing->wait >= 0 && queueing->wait < remote_pause(t);
+    t->refresh = soon ? clock_now() + MAX(queueing->wait + 1, REMOTE_REFRESH_MIN) : CLOCK_NEVER;
+    remote_ticket_schedule(r, t);
+    if (queueing->rank == 0 && queueing->foreign && !t->place->watched) {
+        t->place->watched = true;
+        r->store->watch(r, t);
+    }
+}
+
+void remote_beaten(struct remote *r, const char *token, const struct remote_queueing *queueing)
+{
+    struct remote_ticket *t = remote_ticket_find(r, token);
+    if (!t || t->state != REMOTE_WAITING) {
+        return;
+    }
+    if (queueing->rank < 0) {
+        remote_refresh(r, t);
+    } else {
+        acquire_look_ahead(r, t, queueing);
+    }
+}
+
 void remote_queued(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing)
 {
     clock_ms now = clock_now();
-    int64_t pause = MIN(REMOTE_REFRESH, remote_ticket_liveness(t, t->head.ttl) / 3);
     t->head.fence = queueing->fence;
     acquire_set_given_name(t, queueing->leaf);
     remote_ticket_turn(r, t, REMOTE_WAITING);
     if (t->acquired) {
         acquire_start_term(t, now, remote_deadline(queueing->sent, t->head.ttl));
     }
-    if (queueing->rank == 0 && queueing->wait >= 0 && queueing->wait < pause) {
-        pause = queueing->wait + 1;
-    }
-    t->refresh = now + MAX(pause, REMOTE_REFRESH_MIN);
-    remote_ticket_schedule(r, t);
+    t->spoke = queueing->sent;
+    r->beat = MIN(r->beat, t->spoke + remote_pause(t));
+    acquire_look_ahead(r, t, queueing);
     if (t->acquired && remote_deadlocked(r, t)) {
         remote_send_release(r, t, "", NULL, NULL);
         remote_refused(r, t, BACKEND_DEADLOCK, NULL);
         return;
-    }
-    if (queueing->rank == 0 && queueing->foreign && !t->place->watched) {
-        t->place->watched = true; /* the store tells when a stranger lets go */
-        r->store->watch(r, t);
     }
     if (t->handed) {
         remote_refresh(r, t);

@@ -1,5 +1,42 @@
-/* keep: what keeps a ticket in the store, and what ends it there: renewals and releases. */
+/* keep: what keeps a ticket in the store, and what ends it there: heartbeat, renewals and releases. */
 #include "backend/remote/remote.h"
+
+/* --- the heartbeat of those that wait --- */
+
+int64_t remote_pause(const struct remote_ticket *t)
+{
+    return MAX(MIN(REMOTE_REFRESH, remote_ticket_liveness(t, t->head.ttl) / 3), REMOTE_REFRESH_MIN);
+}
+
+static int keep_by_place(gconstpointer a, gconstpointer b)
+{
+    uintptr_t x = (uintptr_t)(*(struct remote_ticket *const *)a)->place;
+    uintptr_t y = (uintptr_t)(*(struct remote_ticket *const *)b)->place;
+    return (x > y) - (x < y);
+}
+
+/* Who was spoken for less than half of its pause ago can wait for the next, so those of one pause go together. While
+ * the store is away nothing is sent: all ask again when it is back. */
+void remote_beat(struct remote *r, clock_ms now)
+{
+    GPtrArray *due = g_ptr_array_new();
+    struct remote_ticket *t;
+    r->beat = CLOCK_NEVER;
+    LIST_FOREACH(t, &r->waiters, waiters) {
+        if (now - t->spoke >= remote_pause(t) / 2) {
+            t->spoke = now;
+            if (t->state == REMOTE_WAITING && !t->asked && r->store->is_up(r)) {
+                g_ptr_array_add(due, t);
+            }
+        }
+        r->beat = MIN(r->beat, t->spoke + remote_pause(t));
+    }
+    g_ptr_array_sort(due, keep_by_place);
+    for (guint i = 0; i < due->len; i += REMOTE_BEAT_MAX) {
+        r->store->beat(r, (struct remote_ticket *const *)due->pdata + i, MIN(due->len - i, REMOTE_BEAT_MAX));
+    }
+    g_ptr_array_free(due, TRUE);
+}
 
 /* --- release --- */
 

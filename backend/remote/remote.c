@@ -96,6 +96,9 @@ static void remote_tick(struct remote *r)
         }
         remote_see_to(r, t, now);
     }
+    if (r->beat <= clock_now()) {
+        remote_beat(r, clock_now());
+    }
     remote_ticket_set_alarm(r);
 }
 
@@ -129,13 +132,14 @@ int remote_init(struct remote *r, const struct remote_store *store, uint32_t see
     }
     ev_io_init(&r->alarm, remote_on_alarm, alarm, EV_READ);
     r->alarm.data = r;
-    r->armed = CLOCK_NEVER;
+    r->armed = r->beat = CLOCK_NEVER;
     r->store = store;
     r->tickets = g_hash_table_new(g_str_hash, g_str_equal);
     r->places = g_hash_table_new(g_str_hash, g_str_equal);
     r->queues = g_hash_table_new(g_str_hash, g_str_equal);
     skiplist_init(&r->agenda, remote_compare_next, seed);
     LIST_INIT(&r->ops);
+    LIST_INIT(&r->waiters);
     return 0;
 }
 

@@ -15,7 +15,7 @@
  * remote.c   beginning and end, connection up and down, what is due
  * change.c   what is done to tickets: convert, set, rename, renew
  * acquire.c  taking, waiting and claiming
- * keep.c     renewals, releases and ends
+ * keep.c     the heartbeat of those that wait; renewals, releases and ends
  * deadlock.c cycles of waits
  * ticket.c   tickets, their states and times; requests
  */
@@ -30,8 +30,9 @@
 
 #define REMOTE_TOKEN_SIZE 33 /* 128 random bits in hexadecimal, and NUL */
 #define REMOTE_LIVENESS 6000 /* ms that a waiter counts as alive without a word from its mount */
-#define REMOTE_REFRESH 2000  /* how often it gives one */
+#define REMOTE_REFRESH 2000  /* how often it gives one, for all of its waiters */
 #define REMOTE_REFRESH_MIN 20
+#define REMOTE_BEAT_MAX 200      /* waiters of one such request */
 #define REMOTE_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
 #define REMOTE_RENEW_RETRY 250   /* after a renewal that failed while the store is there */
 
@@ -59,7 +60,8 @@ struct remote_segment {
 
 struct remote_ticket {
     struct backend_ticket head;
-    LIST_ENTRY(remote_ticket) link; /* place->tickets */
+    LIST_ENTRY(remote_ticket) link;    /* place->tickets */
+    LIST_ENTRY(remote_ticket) waiters; /* of those that wait or claim */
     struct remote_place *place;
     char token[REMOTE_TOKEN_SIZE];
     char *name;          /* of a sequence ticket: as asked for, then as given */
@@ -77,7 +79,8 @@ struct remote_ticket {
     GArray *segments;  /* struct remote_segment; what an FCNTL ticket holds; NULL: nothing known */
     int64_t due_after; /* the claim's `due` */
     clock_ms due;      /* CLOCK_NEVER: none */
-    clock_ms refresh;  /* when the store is to be asked again; CLOCK_NEVER: not */
+    clock_ms refresh;  /* when the store is to be asked again for it alone; CLOCK_NEVER: not */
+    clock_ms spoke;    /* the last word of life of one that waits */
     clock_ms next;     /* the earliest of these and the deadline: its place in the agenda */
     uint64_t serial;   /* makes it unique there */
     GBytes *meta, *content;
@@ -117,7 +120,10 @@ struct remote_store {
     /* Takes the lock, a place in its queue, or what was handed over; with a token that is there already it gives a word
      * of life.  Returns what `forget` takes. */
     uint64_t (*acquire)(struct remote *r, struct remote_ticket *t, struct remote_op *op);
-    void (*forget)(struct remote *r, uint64_t request);            /* it is not sent (again) */
+    void (*forget)(struct remote *r, uint64_t request); /* it is not sent (again) */
+    /* A word of life for tickets that wait, those of a place one after the other, and a look at their places → if it is
+     * answered, remote_beaten for each that does not wait any more, and for the first that waits at a place. */
+    void (*beat)(struct remote *r, struct remote_ticket *const *tickets, size_t count);
     void (*release)(struct remote_op *op, int64_t timeout);        /* → remote_released */
     void (*renew)(struct remote_op *op, struct remote_ticket *t);  /* → remote_renewed */
     void (*set)(struct remote_op *op, struct remote_ticket *t);    /* op->change → remote_was_set */
@@ -140,7 +146,9 @@ struct remote {
     struct skiplist agenda;
     uint64_t serials;
     LIST_HEAD(, remote_op) ops;
-    uint64_t waiting;
+    LIST_HEAD(, remote_ticket) waiters;
+    uint64_t waiting; /* so many */
+    clock_ms beat;    /* when the next word of life is due; CLOCK_NEVER: nobody waits */
 };
 
 /* --- remote.c --- */
@@ -176,7 +184,7 @@ void remote_renamed(struct remote_op *op, enum backend_result result, bool unkno
 /* --- acquire.c --- */
 
 void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquired *done, void *arg);
-/* Asks again for one that waits: a word of life, and a claim if it was handed over. */
+/* Asks again for one that waits: a claim if it was handed over, else a look at the lock. */
 void remote_refresh(struct remote *r, struct remote_ticket *t);
 /* The request is answered: first this, which frees `op`, then one of those below. */
 struct remote_ticket *remote_answered(struct remote_op *op);
@@ -190,11 +198,13 @@ void remote_granted(struct remote *r, struct remote_ticket *t, const struct remo
 struct remote_queueing {
     clock_ms sent;
     uint64_t fence;
-    int64_t rank, wait; /* ms until the holder's deadline; negative: not known */
-    bool foreign;       /* the holder is no mount's */
+    int64_t rank; /* negative: it does not wait */
+    int64_t wait; /* ms until the holder's deadline; negative: not known */
+    bool foreign; /* the holder is no mount's */
     const char *leaf;
 };
 void remote_queued(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing);
+void remote_beaten(struct remote *r, const char *token, const struct remote_queueing *queueing);
 /* It could not be had, or not be kept waiting.  Frees it. */
 void remote_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
                     const struct backend_info *holder);
@@ -202,6 +212,10 @@ void remote_failed(struct remote *r, struct remote_ticket *t, enum backend_resul
 
 /* --- keep.c --- */
 
+/* How often one that waits is spoken for. */
+int64_t remote_pause(const struct remote_ticket *t);
+/* The word of life of all that wait, in as few requests as may be. */
+void remote_beat(struct remote *r, clock_ms now);
 /* Sends the release of a ticket that is (to be) forgotten here, and does not
  * cease before the ticket must have run out.  `why`: as in remote_op. */
 void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,

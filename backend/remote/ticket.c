@@ -70,12 +70,17 @@ static void ticket_leave(struct remote *r, struct remote_ticket *t)
 }
 
 /* While one waits, a message may come at any time. */
-static void ticket_count_waiting(struct remote *r, enum remote_state from, enum remote_state to)
+static void ticket_turn_waiting(struct remote *r, struct remote_ticket *t, enum remote_state to)
 {
-    bool waited = from == REMOTE_WAITING || from == REMOTE_CLAIMED,
+    bool waited = t->state == REMOTE_WAITING || t->state == REMOTE_CLAIMED,
          waits = to == REMOTE_WAITING || to == REMOTE_CLAIMED;
     if (waited == waits) {
         return;
+    }
+    if (waits) {
+        LIST_INSERT_HEAD(&r->waiters, t, waiters);
+    } else {
+        LIST_REMOVE(t, waiters);
     }
     r->waiting = waits ? r->waiting + 1 : r->waiting - 1;
     r->store->keep(r, waits ? 1 : -1);
@@ -161,7 +166,7 @@ void remote_ticket_free(struct remote *r, struct remote_ticket *t)
         r->store->forget(r, t->request);
         remote_op_free(t->asked);
     }
-    ticket_count_waiting(r, t->state, REMOTE_HELD);
+    ticket_turn_waiting(r, t, REMOTE_HELD);
     skiplist_remove(&r->agenda, t);
     g_hash_table_remove(r->tickets, t->token);
     ticket_leave(r, t);
@@ -186,7 +191,7 @@ struct remote_ticket *remote_ticket_find(struct remote *r, const char *token)
 void remote_ticket_turn(struct remote *r, struct remote_ticket *t, enum remote_state state)
 {
     t->place->held = t->place->held + (state == REMOTE_HELD) - (t->state == REMOTE_HELD);
-    ticket_count_waiting(r, t->state, state);
+    ticket_turn_waiting(r, t, state);
     t->state = state;
     t->head.held = state == REMOTE_HELD;
 }
@@ -232,7 +237,7 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
 void remote_ticket_set_alarm(struct remote *r)
 {
     const struct remote_ticket *first = skiplist_item(skiplist_first(&r->agenda));
-    clock_ms next = first ? MAX(first->next, 1) : CLOCK_NEVER; /* 0 would stop it */
+    clock_ms next = MAX(MIN(first ? first->next : CLOCK_NEVER, r->beat), 1); /* 0 would stop it */
     struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
     /* a later one is set when this one has gone off */
     if (next >= r->armed) {

@@ -235,6 +235,77 @@ static long long calls(void)
                            "return tonumber(redis.call('INFO', 'commandstats'):match('cmdstat_evalsha:calls=(%d+)'))");
 }
 
+enum { EVERYWHERE = 180, OF_EACH = EVERYWHERE / 3 };
+
+/* Waiters of mount 0 behind what mount 1 holds: of one lock, of a lock each, and of byte ranges. */
+static void wait_everywhere(struct told **waiters)
+{
+    struct backend_claim flock = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), all = range(1, 0, BACKEND_RANGE_MAX);
+    flock.wait = true;
+    hosts_get(1, "L", HOSTS_LONG);
+    ck_assert_int_eq(hosts_acquire(1, "R", &all)->result, BACKEND_OK);
+    for (unsigned i = 0; i < OF_EACH; i++) {
+        struct backend_claim part = claim_of(APART, i);
+        char name[16];
+        g_snprintf(name, sizeof(name), "M%u", i);
+        hosts_get(1, name, HOSTS_LONG);
+        waiters[3 * i] = hosts_ask(0, "L", &flock);
+        waiters[3 * i + 1] = hosts_ask(0, name, &flock);
+        waiters[3 * i + 2] = hosts_ask(0, "R", &part);
+    }
+    for (unsigned i = 0; i < EVERYWHERE; i++) {
+        HOSTS_UNTIL(waiters[i]->answered);
+        ck_assert_int_eq(waiters[i]->result, BACKEND_QUEUED);
+    }
+}
+
+static long long living(const char *key)
+{
+    return redis_server_do(hosts_server, "EVAL %s 1 %s",
+                           "local t = redis.call('TIME') "
+                           "return redis.call('ZCOUNT', KEYS[1], t[1] * 1000 + t[2] / 1000, '+inf')",
+                           key);
+}
+
+START_TEST(those_who_wait_cost_their_mount_one_request_for_each_heartbeat)
+{
+    struct told *waiters[EVERYWHERE];
+    long long before;
+    wait_everywhere(waiters);
+    hosts_pass(2100); /* soon they are in step */
+    before = calls();
+    hosts_pass(6500); /* nobody lives that long without a word */
+    before = calls() - before;
+    printf("# %d waiters: %lld requests in 6.5 s\n", EVERYWHERE, before);
+    fflush(stdout);
+    ck_assert_int_le(before, 6);
+    ck_assert_int_eq(living("lfs:t:h:L"), OF_EACH + 1);
+    ck_assert_int_eq(living("lfs:t:h:R"), OF_EACH + 1);
+    for (unsigned i = 0; i < OF_EACH; i++) {
+        char key[32];
+        g_snprintf(key, sizeof(key), "lfs:t:h:M%u", i);
+        ck_assert_int_eq(living(key), 2);
+    }
+    ck_assert_int_eq(living("lfs:q:lfs:h:/"), EVERYWHERE);
+}
+END_TEST
+
+START_TEST(damaged_lock_does_not_silence_those_who_wait_for_others)
+{
+    struct told *waiters[3];
+    static const char *const names[] = {"L", "M", "N"};
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiters); i++) {
+        hosts_get(1, names[i], HOSTS_LONG);
+        waiters[i] = hosts_queue(0, names[i], BACKEND_EXCLUSIVE, 1500);
+    }
+    redis_server_do(hosts_server, "SET lfs:o:h:M theirs");
+    hosts_pass(2500);
+    ck_assert_int_eq(living("lfs:t:h:L"), 2);
+    ck_assert_int_eq(living("lfs:t:h:N"), 2);
+    ck_assert_uint_eq(waiters[0]->ended + waiters[2]->ended, 0);
+}
+END_TEST
+
 static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
 {
     struct hosts_done *done = arg;
@@ -279,6 +350,8 @@ int main(void)
     tcase_add_test(tcase, holder_behind_a_crowd_is_seen);
     tcase_add_test(tcase, one_process_has_no_more_ranges_than_a_call_can_bear);
     tcase_add_test(tcase, readers_that_get_their_turn_together_are_let_in_in_parts);
+    tcase_add_test(tcase, those_who_wait_cost_their_mount_one_request_for_each_heartbeat);
+    tcase_add_test(tcase, damaged_lock_does_not_silence_those_who_wait_for_others);
     tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

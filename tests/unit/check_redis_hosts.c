@@ -119,6 +119,20 @@ START_TEST(first_waiter_gets_what_a_dead_mount_held_at_its_deadline)
 }
 END_TEST
 
+START_TEST(waiter_that_has_become_the_first_gets_what_a_dead_mount_held)
+{
+    struct told *holder = hosts_get(0, "L", 5000), *first, *second; /* between two heartbeats */
+    clock_ms deadline = holder->at + 5000;
+    first = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    second = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_close(0);
+    hosts_release(first);
+    HOSTS_UNTIL(second->granted);
+    ck_assert_int_ge(second->at - deadline, -50);
+    ck_assert_int_lt(second->at - deadline, 800);
+}
+END_TEST
+
 START_TEST(waiter_whose_mount_died_is_passed_over)
 {
     struct told *holder = hosts_get(0, "L", HOSTS_LONG);
@@ -356,6 +370,7 @@ int main(void)
     tcase_add_test(tcase, no_new_claim_overtakes_those_that_wait);
     tcase_add_test(tcase, lock_is_never_free_during_a_hand_over);
     tcase_add_test(tcase, first_waiter_gets_what_a_dead_mount_held_at_its_deadline);
+    tcase_add_test(tcase, waiter_that_has_become_the_first_gets_what_a_dead_mount_held);
     tcase_add_test(tcase, waiter_whose_mount_died_is_passed_over);
     tcase_add_test(tcase, dead_waiters_cost_no_more_than_one_claim);
     tcase_add_loop_test(tcase, grant_that_crosses_a_cancel_goes_on_to_the_next, 0, 2);

@@ -43,6 +43,25 @@ START_TEST(lost_message_costs_a_waiter_no_more_than_the_refresh)
 }
 END_TEST
 
+START_TEST(heartbeat_finds_each_waiter_whose_message_was_lost)
+{
+    static const char *const names[] = {"L", "M", "N", "O"};
+    struct told *holders[G_N_ELEMENTS(names)], *waiters[G_N_ELEMENTS(names)];
+    for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
+        holders[i] = hosts_get(1, names[i], HOSTS_LONG);
+        waiters[i] = hosts_queue(0, names[i], BACKEND_EXCLUSIVE, HOSTS_LONG);
+    }
+    redis_proxy_lose(proxy, "\r\nmessage\r\n", UINT_MAX, false);
+    for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
+        hosts_release(holders[i]);
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
+        HOSTS_UNTIL(waiters[i]->granted);
+    }
+    ck_assert_uint_gt(redis_proxy_lost(proxy), 0);
+}
+END_TEST
+
 START_TEST(lock_that_is_handed_over_and_not_claimed_goes_on)
 {
     struct told *holder = hosts_get(1, "L", HOSTS_LONG), *deaf, *next;
@@ -381,6 +400,7 @@ int main(void)
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, lost_message_costs_a_waiter_no_more_than_the_refresh);
+    tcase_add_test(tcase, heartbeat_finds_each_waiter_whose_message_was_lost);
     tcase_add_test(tcase, lock_that_is_handed_over_and_not_claimed_goes_on);
     tcase_add_test(tcase, who_waited_behind_one_that_queued_again_gets_a_larger_token_too);
     tcase_add_loop_test(tcase, place_that_is_taken_again_does_not_join_who_was_let_in_meanwhile, 0,
