@@ -77,7 +77,7 @@ static const struct backend_events events = {
 
 /* --- mounts --- */
 
-static void setup(const char *const *arguments)
+void hosts_setup_with(const char *const *arguments)
 {
     signal(SIGPIPE, SIG_IGN);
     log_set_level(g_getenv("HOSTS_LOG") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR);
@@ -95,14 +95,14 @@ static void setup(const char *const *arguments)
 
 void hosts_setup(void)
 {
-    setup(NULL);
+    hosts_setup_with(NULL);
 }
 
 void hosts_setup_aof(void)
 {
     static const char *const arguments[] = {"--appendonly", "yes", NULL};
 
-    setup(arguments);
+    hosts_setup_with(arguments);
 }
 
 void hosts_teardown(void)

@@ -42,6 +42,8 @@ struct told {
 /* Checked fixtures; the second with a server that keeps an AOF. */
 void hosts_setup(void);
 void hosts_setup_aof(void);
+/* With these arguments of redis-server. */
+void hosts_setup_with(const char *const *arguments);
 void hosts_teardown(void);
 
 /* Opened when it is first named, or after hosts_close, with the hosts_options of that time; it is up then. */
