@@ -30,7 +30,6 @@ static void acquire_fill(struct redis_call *call, struct redis *r, const struct 
     redis_call_flag(call, "needed", !in_root);
     redis_call_text(call, "ticket", t->token);
     redis_call_text(call, "mount", r->mount);
-    redis_call_text(call, "identity", r->identity);
     redis_call_text(call, "path", t->place->name);
     redis_call_claim(call, t, &claim);
     redis_call_flag(call, "wait", t->wait);

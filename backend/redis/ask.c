@@ -152,140 +152,87 @@ void redis_stat(struct backend *b, const char *name, backend_known *done, void *
     ask_send_stat(op);
 }
 
-/* A name that may be listed behind `after`. */
-static bool ask_is_listable(struct redis *r, const char *directory, const char *name, const char *after)
-{
-    if (!redis_is_component(name) || strcmp(name, after) <= 0) {
-        return false;
-    }
-    char *path = *directory ? g_strconcat(directory, "/", name, NULL) : g_strdup(name);
-    bool allowed = redis_key_allowed(r, path);
-    g_free(path);
-    return allowed;
-}
-
-static void ask_on_listed(void *arg, const struct redis_answer *answer)
-{
-    struct remote_op *op = arg;
-    const redisReply *reply = answer->reply;
-    enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(redis_of(op), answer);
-    size_t count = 0;
-    struct backend_entry *entries = NULL;
-    const char *after = op->file;
-    if (result == BACKEND_OK && strcmp(redis_text(reply, 0), "ok") != 0) {
-        result = strcmp(redis_text(reply, 0), "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING;
-    }
-    if (result == BACKEND_OK) {
-        entries = g_new(struct backend_entry, reply->elements);
-        for (size_t i = 1; i + 1 < reply->elements; i += 2) {
-            if (!ask_is_listable(redis_of(op), op->name, redis_text(reply, i), after)) {
-                continue;
-            }
-            after = redis_text(reply, i);
-            entries[count++] = (struct backend_entry){
-                .name = after,
-                .type = redis_number(reply, i + 1) == 1 ? BACKEND_DIRECTORY : BACKEND_LOCK,
-            };
-        }
-    }
-    op->listed(op->arg, result, entries, count);
-    g_free(entries);
-    remote_op_free(op);
-}
-
-/* What names.lua needs to make the keys of what is in a directory. */
-static void ask_add_names(struct redis_call *call, const char *directory)
-{
-    char *path = *directory ? g_strconcat(directory, "/", NULL) : g_strdup("");
-    redis_call_text(call, "before", call->r->before);
-    redis_call_text(call, "behind", call->r->behind);
-    redis_call_text(call, "path", path);
-    g_free(path);
-}
-
-void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
-                void *arg)
-{
-    struct redis *r = (struct redis *)b;
-    struct redis_call call = {.r = r, .script = REDIS_LIST};
-    if (!redis_key_allowed(r, directory)) {
-        done(arg, BACKEND_MISSING, NULL, 0);
-        return;
-    }
-    struct remote_op *op = remote_op_new(&r->remote, NULL);
-    op->listed = done;
-    op->arg = arg;
-    op->name = g_strdup(directory);
-    op->file = g_strdup(after);
-    for (const char *letter = "ldti"; *letter; letter++) {
-        redis_call_key(&call, *letter, directory);
-    }
-    redis_call_key(&call, 0, directory);
-    redis_call_text(&call, "after", after);
-    redis_call_number(&call, "max", (int64_t)MIN(max, REDIS_LIST_MAX));
-    redis_call_flag(&call, "needed", *directory);
-    ask_add_names(&call, directory);
-    redis_call_send(&call, 0, ask_on_listed, op);
-}
-
 /* --- directories --- */
 
-static void ask_on_directory(void *arg, const struct redis_answer *answer)
-{
-    struct remote_op *op = arg;
-    enum backend_result result = redis_result(redis_of(op), answer);
-    if (result == BACKEND_MISSING && answer->repeated && op->why) {
-        result = BACKEND_OK; /* removed by the first try, whose answer was lost */
-    }
-    op->done(op->arg, result);
-    remote_op_free(op);
-}
+static void ask_on_directory(void *arg, const struct redis_answer *answer);
 
-static void ask_send_directory(struct redis *r, const char *what, const char *name, const struct backend_directory *d,
-                               backend_done *done, void *arg)
+static void ask_send_directory(struct remote_op *op, const char *what, const struct backend_directory *d)
 {
     static const struct backend_directory plain = {.width = 1};
-    struct redis_call call = {.r = r, .script = REDIS_DIRECTORY};
+    struct redis_call call = {.r = redis_of(op), .script = REDIS_DIRECTORY};
     const char *leaf;
-    char *parent = remote_parent(name, &leaf), nonce[24];
-    if (!redis_key_allowed(r, name)) {
-        g_free(parent);
-        done(arg, BACKEND_INVALID);
-        return;
-    }
-    struct remote_op *op = remote_op_new(&r->remote, NULL);
-    op->done = done;
-    op->arg = arg;
-    op->why = strcmp(what, "remove") == 0 ? what : NULL;
+    char *parent = remote_parent(op->name, &leaf), nonce[24];
     d = d ? d : &plain;
     g_snprintf(nonce, sizeof nonce, "%08x%08x", g_random_int(), g_random_int());
-    redis_call_key(&call, 0, name);
+    redis_call_key(&call, 0, op->name);
     for (const char *letter = "otwifdlq"; *letter; letter++) {
-        redis_call_key(&call, *letter, name);
+        redis_call_key(&call, *letter, op->name);
     }
     redis_call_key(&call, 'd', parent);
+    redis_call_key(&call, 'm', NULL);
     redis_call_key(&call, 'l', parent);
     redis_call_key(&call, 0, parent);
     redis_call_text(&call, "leaf", leaf);
     redis_call_flag(&call, "sequence", strcmp(what, "set") == 0);
     redis_call_text(&call, "what", what);
     redis_call_flag(&call, "needed", *parent);
-    redis_call_flag(&call, "root", !*name);
+    redis_call_flag(&call, "root", !*op->name);
     redis_call_number(&call, "ttl", d->ttl);
     redis_call_number(&call, "width", d->width);
     redis_call_number(&call, "delay", d->delay);
     redis_call_number(&call, "next", (int64_t)d->sequence);
     redis_call_bytes(&call, "meta", d->meta);
     redis_call_text(&call, "nonce", nonce);
-    ask_add_names(&call, name);
     redis_call_send(&call, 0, ask_on_directory, op);
     g_free(parent);
+}
+
+/* What was left over in it is removed. */
+static void ask_on_swept(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    struct remote_op *op = arg;
+    (void)entries;
+    if (result == BACKEND_OK && count == 0) {
+        ask_send_directory(op, "remove", NULL);
+    } else {
+        remote_op_finish(op, result == BACKEND_OK ? BACKEND_NOT_EMPTY : result);
+    }
+}
+
+static void ask_on_directory(void *arg, const struct redis_answer *answer)
+{
+    struct remote_op *op = arg;
+    struct redis *r = redis_of(op);
+    enum backend_result result = redis_result(r, answer);
+    if (result == BACKEND_NOT_EMPTY && !op->again) {
+        op->again = true;
+        redis_list(&r->remote.backend, op->name, "", 1, ask_on_swept, op);
+        return;
+    }
+    if (result == BACKEND_MISSING && answer->repeated && op->why) {
+        result = BACKEND_OK; /* removed by the first try, whose answer was lost */
+    }
+    remote_op_finish(op, result);
+}
+
+static void ask_change_directory(struct backend *b, const char *what, const char *name,
+                                 const struct backend_directory *d, backend_done *done, void *arg)
+{
+    struct redis *r = (struct redis *)b;
+    if (!redis_key_allowed(r, name)) {
+        done(arg, BACKEND_INVALID);
+        return;
+    }
+    struct remote_op *op = remote_op_done(&r->remote, NULL, done, arg);
+    op->name = g_strdup(name);
+    op->why = strcmp(what, "remove") == 0 ? what : NULL;
+    ask_send_directory(op, what, d);
 }
 
 void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
                  void *arg)
 {
-    ask_send_directory((struct redis *)b, "make", name, directory, done, arg);
+    ask_change_directory(b, "make", name, directory, done, arg);
 }
 
 void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
@@ -294,11 +241,11 @@ void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *
         done(arg, BACKEND_INVALID);
         return;
     }
-    ask_send_directory((struct redis *)b, "remove", name, NULL, done, arg);
+    ask_change_directory(b, "remove", name, NULL, done, arg);
 }
 
 void redis_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
                          backend_done *done, void *arg)
 {
-    ask_send_directory((struct redis *)b, "set", name, directory, done, arg);
+    ask_change_directory(b, "set", name, directory, done, arg);
 }

@@ -26,9 +26,7 @@ void redis_send_release(struct remote_op *op, int64_t timeout)
     if (*op->why) {
         redis_call_text(&call, "why", op->why);
     }
-    if (op->lease) {
-        redis_call_text(&call, "identity", r->identity);
-    }
+    redis_call_flag(&call, "lease", op->lease);
     redis_call_send(&call, timeout, change_on_released, op);
 }
 

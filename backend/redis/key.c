@@ -171,6 +171,7 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
         redis_call_key(call, *letter, directory);
     }
     redis_call_key(call, 'd', name);
+    redis_call_key(call, 'm', NULL);
     for (const char *letter = numbered && !sequence && redis_is_numbered(leaf) ? numbered : ""; *letter; letter++) {
         redis_call_key(call, *letter, directory);
     }

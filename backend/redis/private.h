@@ -8,6 +8,7 @@
  * change.c   what is done to tickets
  * acquire.c  taking, waiting and claiming; the heartbeat of those that wait
  * ask.c      questions, and directories
+ * list.c     the names in a directory
  * watch.c    names that others hold
  * key.c      names to keys, and calls of scripts
  * pack.c     what a script is to do, as one value
@@ -39,6 +40,7 @@ struct redis {
     GHashTable *watches;                            /* name -> struct redis_watch */
     TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, redis_revocation) revocations;
+    LIST_HEAD(, redis_listing) listings;
     GStringChunk *arena; /* keys of the call that is being made */
     GArray *arguments;   /* struct redis_argument: the same, in order */
     GByteArray *packed;  /* and its argument */
@@ -166,8 +168,6 @@ void redis_revoke_end_all(struct redis *r);
 /* --- ask.c --- */
 
 void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg);
-void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
-                void *arg);
 void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
                  void *arg);
 void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
@@ -179,6 +179,13 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
 /* It was ours, and has expired: the server did not know that yet when it answered. */
 bool redis_is_expired(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);
+
+/* --- list.c --- */
+
+void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+                void *arg);
+/* At the end: completions are not called. */
+void redis_list_end_all(struct redis *r);
 
 /* --- watch.c --- */
 

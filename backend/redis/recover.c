@@ -14,35 +14,37 @@
 
 struct recovery {
     struct redis *r;
-    bool answered;
+    unsigned open;   /* requests that are not answered */
     char cursor[24]; /* of the part that is asked for next; "0": the first, and none */
     void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta);
     void *arg;
 };
 
-/* One lease: see recover.lua for the elements from `at` on.  One that this mount
- * could not have had, or has been told of, is passed over. */
-static void recover_restore(struct recovery *recovery, const struct redis_answer *answer, size_t at)
+struct recovery_lease {
+    struct recovery *recovery;
+    char **words; /* as noted: ticket, 's' if it is one of a sequence, path */
+};
+
+/* See recover.lua.  One that this mount could not have had, or has been told of, is passed over. */
+static void recover_restore(struct recovery_lease *lease, const struct redis_answer *answer)
 {
-    struct redis *r = recovery->r;
+    struct redis *r = lease->recovery->r;
     const redisReply *reply = answer->reply;
-    const char *path = redis_text(reply, at), *leaf = redis_text(reply, at + 9);
-    bool sequence = redis_number(reply, at + 1) == 1;
-    bool waits = redis_number(reply, at + 10) == 1;
-    GBytes *meta = redis_bytes(reply, at + 8, REDIS_META_MAX);
-    const char *token = redis_text(reply, at + 2);
-    int64_t left = MAX(redis_time(reply, at + 4), 0), age = MAX(redis_time(reply, at + 5), 0);
+    const char *token = lease->words[0], *path = lease->words[2], *leaf = redis_text(reply, 6);
+    bool sequence = *lease->words[1] == 's', waits = redis_number(reply, 7) == 1;
+    GBytes *meta = redis_bytes(reply, 5, REDIS_META_MAX);
+    int64_t left = MAX(redis_time(reply, 1), 0), age = MAX(redis_time(reply, 2), 0);
     uint64_t fence;
     struct backend_claim claim = {
         .kind = BACKEND_LEASE,
-        .mode = redis_number(reply, at + 7) ? BACKEND_SHARED : BACKEND_EXCLUSIVE,
+        .mode = redis_number(reply, 4) ? BACKEND_SHARED : BACKEND_EXCLUSIVE,
         .sequence = sequence,
-        .ttl = MAX(redis_time(reply, at + 6), 1),
+        .ttl = MAX(redis_time(reply, 3), 1),
         .meta = meta,
     };
     char *name = sequence && *path ? g_strconcat(path, "/", leaf, NULL) : g_strdup(sequence ? leaf : path);
-    if (!remote_is_token(token) || remote_ticket_find(&r->remote, token) || !redis_fence(reply, at + 3, &fence) ||
-        !redis_is_path(name) || !redis_key_allowed(r, name) || (sequence && !redis_is_numbered(leaf))) {
+    if (remote_ticket_find(&r->remote, token) || !redis_fence(reply, 0, &fence) || !redis_is_path(name) ||
+        !redis_key_allowed(r, name) || (sequence && !redis_is_numbered(leaf))) {
         g_bytes_unref(meta);
         g_free(name);
         return;
@@ -57,51 +59,83 @@ static void recover_restore(struct recovery *recovery, const struct redis_answer
     t->head.acquired = clock_now() - age;
     t->due = clock_now(); /* so that it is renewed, if it is to be */
     remote_ticket_schedule(&r->remote, t);
-    recovery->found(recovery->arg, name, &t->head, meta);
+    lease->recovery->found(lease->recovery->arg, name, &t->head, meta);
     g_bytes_unref(meta);
     g_free(name);
 }
 
-static void recover_on_recovered(void *arg, const struct redis_answer *answer)
+/* Whether all went well. */
+static bool recover_answered(struct recovery *recovery, const struct redis_answer *answer)
+{
+    recovery->open--;
+    if (answer->outcome == REDIS_REPLY) {
+        return true;
+    }
+    redis_failure(recovery->r, answer);
+    log_warning("the server does not tell which leases this mount held before: they will run out");
+    return false;
+}
+
+static void recover_on_lease(void *arg, const struct redis_answer *answer)
+{
+    struct recovery_lease *lease = arg;
+    if (recover_answered(lease->recovery, answer) && answer->reply->elements == 8) {
+        recover_restore(lease, answer);
+    }
+    g_strfreev(lease->words);
+    g_free(lease);
+}
+
+static void recover_ask(struct recovery *recovery, const char *noted)
+{
+    struct redis *r = recovery->r;
+    char **words = g_strsplit(noted, " ", 3);
+    if (g_strv_length(words) < 3 || !remote_is_token(words[0]) || !redis_key_allowed(r, words[2])) {
+        g_strfreev(words);
+        return;
+    }
+    struct redis_call call = {0};
+    struct recovery_lease *lease = g_new(struct recovery_lease, 1);
+    *lease = (struct recovery_lease){recovery, words};
+    bool sequence = *words[1] == 's';
+    redis_call_lock(&call, r, REDIS_RECOVER, words[2], sequence, NULL);
+    redis_call_leaf(&call, words[2], sequence);
+    redis_call_text(&call, "ticket", words[0]);
+    redis_call_text(&call, "path", words[2]);
+    redis_call_text(&call, "mount", r->mount);
+    redis_call_send(&call, RECOVER_TIMEOUT, recover_on_lease, lease);
+    recovery->open++;
+}
+
+static void recover_on_part(void *arg, const struct redis_answer *answer)
 {
     struct recovery *recovery = arg;
     g_strlcpy(recovery->cursor, "0", sizeof recovery->cursor);
-    if (answer->outcome != REDIS_REPLY) {
-        redis_failure(recovery->r, answer);
-        log_warning("the server does not tell which leases this mount held before: they will run out");
-    } else {
+    if (recover_answered(recovery, answer) && answer->reply->elements == 2) {
+        const redisReply *part = answer->reply->element[1];
         g_strlcpy(recovery->cursor, redis_text(answer->reply, 0), sizeof recovery->cursor);
-        for (size_t i = 1; i + 10 < answer->reply->elements; i += 11) {
-            recover_restore(recovery, answer, i);
+        for (size_t i = 0; i < part->elements; i++) {
+            recover_ask(recovery, redis_text(part, i));
         }
     }
-    recovery->answered = true;
 }
 
 static void recover_ask_part(struct recovery *recovery)
 {
-    struct redis *r = recovery->r;
-    struct redis_call call = {.r = r, .script = REDIS_RECOVER};
-    char *root = redis_key(r, "");
+    struct redis_call call = {.r = recovery->r, .script = REDIS_LEASES};
     redis_call_key(&call, 'm', NULL);
-    redis_call_text(&call, "mount", r->mount);
-    redis_call_text(&call, "before", r->before);
-    redis_call_text(&call, "behind", r->behind);
-    redis_call_text(&call, "root", root);
     redis_call_text(&call, "cursor", recovery->cursor);
-    g_free(root);
-    recovery->answered = false;
-    redis_call_send(&call, RECOVER_TIMEOUT, recover_on_recovered, recovery);
-    while (!recovery->answered) {
-        ev_run(r->remote.loop, EVRUN_ONCE);
+    redis_call_send(&call, RECOVER_TIMEOUT, recover_on_part, recovery);
+    recovery->open = 1;
+    while (recovery->open > 0) {
+        ev_run(recovery->r->remote.loop, EVRUN_ONCE);
     }
 }
 
 void redis_recover(struct backend *b,
                    void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg)
 {
-    struct redis *r = (struct redis *)b;
-    struct recovery recovery = {.r = r, .found = found, .arg = arg, .cursor = "0"};
+    struct recovery recovery = {.r = (struct redis *)b, .found = found, .arg = arg, .cursor = "0"};
     for (unsigned parts = 0; parts == 0 || (strcmp(recovery.cursor, "0") != 0 && parts < RECOVER_PARTS_MAX); parts++) {
         recover_ask_part(&recovery);
     }

@@ -152,6 +152,7 @@ static void redis_free(struct backend *b)
     struct redis *r = (struct redis *)b;
     remote_clear(&r->remote);
     redis_revoke_end_all(r);
+    redis_list_end_all(r);
     redis_watch_end_all(r);
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
@@ -279,6 +280,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->packed = g_byte_array_new();
     pack_map(r->packed);
     LIST_INIT(&r->revocations);
+    LIST_INIT(&r->listings);
     r->identity = redis_identity(r, options->identity ? options->identity : r->mount);
     r->address = redis_uri_show(&conn.uri);
     r->down_since = clock_now();

@@ -58,16 +58,21 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/stat.inc"
     },
     [REDIS_LIST] = {"list",
-#include "backend/redis/script/names.inc"
 #include "backend/redis/script/list.inc"
+    },
+    [REDIS_NAMES] = {"names",
+#include "backend/redis/script/names.inc"
     },
     [REDIS_DIRECTORY] = {"directory",
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/common.inc"
-#include "backend/redis/script/names.inc"
 #include "backend/redis/script/directory.inc"
     },
+    [REDIS_LEASES] = {"leases",
+#include "backend/redis/script/leases.inc"
+    },
     [REDIS_RECOVER] = {"recover",
+#include "backend/redis/script/head.inc"
 #include "backend/redis/script/recover.inc"
     },
     [REDIS_MEND] = {"mend",

@@ -19,7 +19,9 @@ enum redis_script_id {
     REDIS_RENAME,
     REDIS_STAT,
     REDIS_LIST,
+    REDIS_NAMES,
     REDIS_DIRECTORY,
+    REDIS_LEASES,
     REDIS_RECOVER,
     REDIS_MEND,
     REDIS_SCRIPTS

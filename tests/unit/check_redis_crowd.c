@@ -333,7 +333,7 @@ START_TEST(names_that_are_left_over_are_removed_in_parts)
         backend_rmdir(hosts_mount(0), "d", hosts_on_done, &done);
     HOSTS_UNTIL(done.told);
     ck_assert_int_eq(done.result, BACKEND_OK);
-    ck_assert_int_eq(calls() - before, 2);
+    ck_assert_int_ge(calls() - before, 6); /* of which none looks at more than 500 */
     ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:l:h:d"), _i);
 }
 END_TEST

@@ -15,6 +15,23 @@ static void setup(void)
     lease = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
 }
 
+static bool is_cluster_ready(void)
+{
+    return redis_server_do(hosts_server, "EVAL %s 0",
+                           "return redis.call('CLUSTER', 'INFO'):find('cluster_state:ok') and 1 or 0") == 1;
+}
+
+/* The server is a whole Redis Cluster by itself. */
+static void setup_cluster(void)
+{
+    static const char *const arguments[] = {"--cluster-enabled", "yes", NULL};
+
+    hosts_setup_with(arguments);
+    redis_server_do(hosts_server, "CLUSTER ADDSLOTSRANGE 0 16383");
+    HOSTS_UNTIL(is_cluster_ready());
+    lease = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+}
+
 /* --- names --- */
 
 static const char *const names[] = {
@@ -355,6 +372,52 @@ START_TEST(keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_t
 }
 END_TEST
 
+static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    struct hosts_done *done = arg;
+
+    ck_assert_uint_eq(count, 4);
+    ck_assert_str_eq(entries[0].name, "L");
+    hosts_on_done(done, result);
+}
+
+/* A server of a Cluster refuses each script whose keys are in different slots. */
+START_TEST(mount_of_a_prefix_with_a_tag_lives_in_one_slot_of_a_cluster)
+{
+    struct backend_directory directory = {.width = 1, .ttl = 1000};
+    struct backend_claim claim = lease;
+    struct told *holder, *waiter, *ticket;
+    struct hosts_done listed = {0}, removed = {0};
+
+    found_names = g_string_new(NULL);
+    hosts_options.prefix = "{app}:";
+    hosts_options.identity = "host:/mnt/locks";
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    ck_assert_int_eq(hosts_mkdir(0, "d/{e}", &directory), BACKEND_OK);
+    ck_assert_int_eq(hosts_set_directory(0, "", &directory), BACKEND_OK);
+    holder = hosts_get(0, "d/L", HOSTS_LONG);
+    waiter = hosts_queue(1, "d/L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_int_eq(hosts_rename(holder, "d/{M}"), BACKEND_OK);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_int_eq(hosts_stat(1, "d/{M}").type, BACKEND_LOCK);
+    claim.sequence = claim.wait = true;
+    ticket = hosts_acquire(1, "d/s-", &claim);
+    ck_assert_int_eq(ticket->result, BACKEND_OK);
+    backend_list(hosts_mount(1), "d", "", 100, on_listed, &listed);
+    HOSTS_UNTIL(listed.told);
+    ck_assert_int_eq(listed.result, BACKEND_OK);
+    ck_assert_int_eq(hosts_revoke(1, "d/s-0000000000", 0), BACKEND_OK);
+    hosts_close(0);
+    ck_assert_str_eq(recover(0), "d/{M};");
+    ck_assert_int_eq(hosts_revoke(0, "d/{M}", 0), BACKEND_OK);
+    hosts_release(waiter);
+    backend_rmdir(hosts_mount(0), "d/{e}", hosts_on_done, &removed);
+    HOSTS_UNTIL(removed.told);
+    ck_assert_int_eq(removed.result, BACKEND_OK);
+    g_string_free(found_names, TRUE);
+}
+END_TEST
+
 START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
 {
     struct backend_directory directory = {.width = 1};
@@ -419,7 +482,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("redis_places");
-    TCase *tcase = tcase_create("places");
+    TCase *tcase = tcase_create("places"), *cluster = tcase_create("cluster");
 
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, setup, hosts_teardown);
@@ -438,5 +501,10 @@ int main(void)
     tcase_add_test(tcase, leases_are_found_again_by_the_mount_of_the_same_identity);
     tcase_add_test(tcase, lease_that_ran_out_is_not_found_again);
     suite_add_tcase(suite, tcase);
+
+    tcase_set_timeout(cluster, 40);
+    tcase_add_checked_fixture(cluster, setup_cluster, hosts_teardown);
+    tcase_add_test(cluster, mount_of_a_prefix_with_a_tag_lives_in_one_slot_of_a_cluster);
+    suite_add_tcase(suite, cluster);
     return check_main(suite);
 }

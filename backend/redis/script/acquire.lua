@@ -3,8 +3,8 @@
 --
 -- leaf, sequence, ticket, mount, kind, mode, ttl, liveness, meta; needed: the directory must exist; path of the lock or
 -- of the sequence's directory; number of one that queued before; handle; owner: the lock owner, with start and
--- finish of its range; wait; kin: it has some; content; test: only what stands in the way; identity of the mount
--- KEYS 11: the key of a lock of the directory's name; 12..14: ORDER, TERM, INFO of the directory's queue, where
+-- finish of its range; wait; kin: it has some; content; test: only what stands in the way
+-- KEYS 12: the key of a lock of the directory's name; 13..15: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
 --   | {'busy', describe…} | {'free'} | {'missing'} | {'notdirectory'} | {'directory'}
@@ -99,9 +99,9 @@ expire()
 local t = tickets > 0 and call('ZSCORE', ORDER, id) and load(id)
 if t then return again(t) end
 
-local of_sequence = KEYS[12] and call('HGET', KEYS[14], 's:' .. leaf)
+local of_sequence = KEYS[13] and call('HGET', KEYS[15], 's:' .. leaf)
 if of_sequence then
-  ORDER, TERM, INFO = KEYS[12], KEYS[13], KEYS[14]
+  ORDER, TERM, INFO = KEYS[13], KEYS[14], KEYS[15]
   return {'busy', unpack(describe(of_sequence))}
 end
 
@@ -109,7 +109,7 @@ grant()
 t = {
   m = a.mount, k = a.kind, x = a.mode, h = a.handle, p = a.owner, l = a.ttl, a = now,
   d = tonumber(call('HGET', DIR, 'delay') or 0), i = a.meta, s = a.owner and {a.start, a.finish, a.mode},
-  b = a.identity, f = a.identity and a.path,
+  f = a.path,
 }
 local number, lone = a.number, not a.kin and not a.number
 if tickets > 0 and (a.kin or not odd and partial(t)) then set_odd(a.kin) end

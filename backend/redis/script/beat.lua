@@ -41,7 +41,7 @@ end
 
 for i = 0, #a.places / 3 - 1 do
   local ids, livenesses = {}, {}
-  L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF = unpack(KEYS, i * 10 + 1, i * 10 + 10)
+  L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF, MINE = unpack(KEYS, i * 11 + 1, i * 11 + 11)
   leaf, sequence = a.places[3 * i + 1], a.places[3 * i + 2] == 1
   for _ = 1, a.places[3 * i + 3] do
     ids[#ids + 1], livenesses[#livenesses + 1] = a.tickets[at], a.tickets[at + 1]

@@ -2,12 +2,11 @@
 --
 -- leaf, sequence (its queue is what is granted), what: 'make', 'remove' or 'set'; needed: the parent must exist; root: it
 -- is that; ttl, width, delay, next: the number of its next sequence ticket, meta; nonce of the request (a repetition has
--- the same); before and behind a name in its key, path: the directory's, with a slash
+-- the same)
 -- KEYS 1: the key of the lock of that name; 2..6 the queue of the directory; 7: the directory; 8: its LIST;
---      9: its WAITERS; 10: its parent; 11: the parent's LIST; 12: the key of a lock of the parent's name
+--      9: its WAITERS; 10: its parent; 12: the parent's LIST; 13: the key of a lock of the parent's name
 -- → 'ok' | 'exists' | 'missing' | 'notempty' | 'notdirectory'
-before, behind, path = a.before, a.behind, a.path
-local PARENT, NAMES, PARENT_L = KEYS[10], KEYS[11], KEYS[12]
+local PARENT, NAMES, PARENT_L = KEYS[10], KEYS[12], KEYS[13]
 
 local function write(made)
   local last = tonumber(call('HGET', DIR, 'sequence') or 0)
@@ -31,12 +30,7 @@ if a.what == 'make' then
 end
 if not a.root and not made then return is_lock() and 'notdirectory' or 'missing' end
 if a.what == 'remove' then
-  local names = call('ZRANGE', LIST, 0, STALE_MAX - 1)
-  for _, name in ipairs(names) do
-    if type_of(name, TERM, INFO, now) then return 'notempty' end
-    call('ZREM', LIST, name)
-  end
-  if #names == STALE_MAX then return too_stale() end
+  if call('ZCARD', LIST) > 0 then return 'notempty' end -- names that are left over are removed by who lists it
   call('DEL', DIR, LIST, WAITERS, ORDER, TERM, WAIT, INFO)
   call('ZREM', NAMES, leaf)
   return 'ok'

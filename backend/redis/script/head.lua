@@ -17,10 +17,12 @@
 --   FENCE  string  the last number given
 -- Of its directory: DIR (hash: attributes), LIST (zset: names, all of score 0),
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
--- the name itself a directory.
+-- the name itself a directory.  MINE is the set of the leases of the mount that asks.
+--
+-- A script touches no keys but those that it is given.
 --
 -- L is the authority: when it is gone or another's, our holders are gone.
-local L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF = unpack(KEYS)
+local L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF, MINE = unpack(KEYS)
 local call = redis.call
 
 local SHARED = 'leasefs:held' -- several hold, or one that is not exclusive
@@ -40,21 +42,18 @@ local value, who, tickets, waiting, odd, top, broken -- see look
 
 local function number_text(x) return string.format('%.0f', x) end
 
--- What a mount that starts again finds its leases by: a set of `ticket kind name`,
--- kept with the lease (t.b the mount's identity, t.f the name).
+-- What a mount that starts again finds its leases by; kept with the lease is t.f, its path.  Those that another mount has
+-- ended stay until then.
+local function in_mine(id, t) return id .. (sequence and ' s ' or ' l ') .. t.f end
+
 local function remember(id, t)
-  if not t.b or t.k ~= 1 then return end
-  local key, member = 'lfs:m:' .. t.b, id .. (sequence and ' s ' or ' l ') .. t.f
-  local added = redis.pcall('SADD', key, member)
-  if type(added) == 'table' then -- what is no set is not ours: it must not refuse all that the mount asks for
-    if added.err:find('WRONGTYPE', 1, true) then call('DEL', key) end
-    call('SADD', key, member)
-  end
-  call('PEXPIRE', key, FENCE_KEPT)
+  if t.k ~= 1 then return end
+  call('SADD', MINE, in_mine(id, t))
+  call('PEXPIRE', MINE, FENCE_KEPT)
 end
 
 local function forget(id, t)
-  if t.b and t.k == 1 then redis.pcall('SREM', 'lfs:m:' .. t.b, id .. (sequence and ' s ' or ' l ') .. t.f) end
+  if t.k == 1 then redis.pcall('SREM', MINE, in_mine(id, t)) end
 end
 
 local function load(id)

@@ -1,35 +1,24 @@
--- list: names of a directory that are there, in order.
+-- list: names that are noted in a directory, in order.  Some may be left over, by a mount that died: names.lua tells.
 --
--- KEYS: LIST, DIR, TERM and INFO of the directory's queue, the key of a lock of its name
--- after, max; needed: it must exist; before and behind a name in its key, path: the directory's, with a slash
--- → {'missing'} | {'notdirectory'} | {'ok', name, type (1 directory, 2 lock), …}
-local LIST, DIR, TERM, INFO, L = unpack(KEYS)
+-- KEYS: LIST, DIR, the key of a lock of the directory's name
+-- after, max; needed: it must exist
+-- → {'missing'} | {'notdirectory'} | {'ok', the last that was looked at ('': that was all), name…}
 local a = cmsgpack.unpack(ARGV[1])
-before, behind, path = a.before, a.behind, a.path
-local call = redis.call
-local clock = call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local LIST, DIR, L = unpack(KEYS)
 
-if a.needed and call('EXISTS', DIR) == 0 then
+-- Whether a mount can have that name.
+local function is_name(name) return #name <= 255 and not name:find('[/%z]') and name ~= '' and name ~= '.' and name ~= '..' end
+
+if a.needed and redis.call('EXISTS', DIR) == 0 then
   return {redis.pcall('EXISTS', L) == 1 and 'notdirectory' or 'missing'}
 end
-local result, count, stale = {'ok'}, 0, 0
-local from = a.after == '' and '-' or '(' .. a.after
-while count < a.max do
-  local names = call('ZRANGEBYLEX', LIST, from, '+', 'LIMIT', 0, 128)
-  if #names == 0 then break end
-  for _, name in ipairs(names) do
-    local type = type_of(name, TERM, INFO, now)
-    if type == nil then
-      -- left by a mount that died; a server that may not be written to keeps it
-      if redis.pcall('ZREM', LIST, name) == 1 then stale = stale + 1 end
-    elseif type > 0 and count < a.max then
-      result[#result + 1] = name
-      result[#result + 1] = type
-      count = count + 1
-    end
+local names = redis.call('ZRANGEBYLEX', LIST, a.after == '' and '-' or '(' .. a.after, '+', 'LIMIT', 0, a.max)
+local result = {'ok', #names == a.max and names[#names] or ''}
+for _, name in ipairs(names) do
+  if is_name(name) then
+    result[#result + 1] = name
+  else
+    redis.pcall('ZREM', LIST, name) -- a server that may not be written to keeps it
   end
-  if stale >= STALE_MAX then return too_stale() end
-  from = '(' .. names[#names]
 end
 return result

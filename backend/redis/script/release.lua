@@ -1,7 +1,7 @@
 -- release: ends a ticket, whether it holds or waits, and hands the lock on.
 --
--- leaf, sequence, ticket, mount, path as in acquire.lua; why, if it is against its holder's will: the lock-delay runs;
--- identity of the mount, if it is a lease; owner: the lock owner
+-- leaf, sequence, ticket, mount, path as in acquire.lua; lease: it is one; why, if it is against its holder's will: the lock-delay
+-- runs; owner: the lock owner
 -- → 1, or 0 if it was not there (any more)
 
 -- It was taken into the ticket with which its lock owner holds: what that got by it is given back.  If others
@@ -47,6 +47,8 @@ if call('ZSCORE', ORDER, id) then
     vacate(delay)
     tell_delay(delay)
   end
+elseif a.lease then
+  forget(id, {k = 1, f = a.path})
 end
 local noted = a.owner and found == 0 and tickets > 0 and call('HGET', INFO, owner_key(a.mount, a.owner))
 local into = noted and not waits(noted) and load(noted)

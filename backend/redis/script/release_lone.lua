@@ -4,6 +4,6 @@
 if not sequence and not a.why and redis.pcall('GET', L) == id and call('ZCARD', ORDER) == 1 then
   call('DEL', L, ORDER, TERM, INFO)
   call('ZREM', LIST, leaf)
-  if a.identity then forget(id, {k = 1, b = a.identity, f = a.path}) end
+  if a.lease then forget(id, {k = 1, f = a.path}) end
   return 1
 end

@@ -2,11 +2,11 @@
 -- the ticket to be replaced and no other.  Who waits for it goes on waiting.
 --
 -- leaf, ticket, new_leaf, path: the new name; needed: its directory must exist; replaced: a ticket
--- KEYS 11..20: as 1..10, of the new name; 21: INFO of the new directory's queue, where the leaf may be a name in it
+-- KEYS 12..22: as 1..11, of the new name; 23: INFO of the new directory's queue, where the leaf may be a name in it
 -- → {'ok', number} | {'busy'} | {'stale'} | {'missing'} | {'directory'} | {'invalid'}
 expire()
 local t = tickets > 0 and load(id)
-local new = {unpack(KEYS, 11, 20)}
+local new = {unpack(KEYS, 12, 22)}
 if a.needed and call('EXISTS', new[7]) == 0 then return {'missing'} end
 if t and t.n then return {'invalid'} end
 if new[1] == L then return t and not waits(id) and {'ok', call('ZSCORE', ORDER, id)} or {'stale'} end
@@ -16,7 +16,7 @@ if not t then
 end
 if waits(id) then return {'stale'} end
 if call('EXISTS', new[10]) == 1 then return {'directory'} end
-if KEYS[21] and call('HEXISTS', KEYS[21], 's:' .. a.new_leaf) == 1 then return {'busy'} end
+if KEYS[23] and call('HEXISTS', KEYS[23], 's:' .. a.new_leaf) == 1 then return {'busy'} end
 
 local content, deadline = call('HGET', INFO, 'c:' .. id), tonumber(call('ZSCORE', TERM, id))
 local old = {L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF}
@@ -41,13 +41,13 @@ call('SET', FENCE, number_text(number), 'PX', FENCE_KEPT)
 if over then drop(a.replaced, load(a.replaced)) end
 tickets = tickets + 1
 local old_path = t.f
-t.f = t.b and a.path
+t.f = a.path
+remember(id, t)
 t.d = tonumber(call('HGET', DIR, 'delay') or 0)
 call('ZADD', ORDER, number_text(number), id)
 call('ZADD', TERM, number_text(deadline), id)
 call('ZADD', LIST, 0, leaf)
 save(id, t)
-remember(id, t)
 if content then call('HSET', INFO, 'c:' .. id, content) end
 if partial(t) then set_odd() end
 hold(id, t, deadline)

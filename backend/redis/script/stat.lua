@@ -1,7 +1,7 @@
 -- stat: what is known of a name.  Changes nothing.
 --
 -- leaf; root: it is that of the root
--- KEYS 11..14: ORDER, TERM, INFO, WAIT of the directory's queue; 15: WAITERS of the name as a directory
+-- KEYS 12..15: ORDER, TERM, INFO, WAIT of the directory's queue; 16: WAITERS of the name as a directory
 -- → {'lock', describe…, content, holders, waiters, position} | {'directory', ttl, width, delay, sequence, meta,
 --   waiters} | {'nothing', waiters}
 local function of_lock(id, holders, waiters, position)
@@ -15,7 +15,7 @@ local of_self = call('HMGET', SELF, 'ttl', 'width', 'delay', 'sequence', 'meta',
 if a.root or of_self[6] then
   return {
     'directory', of_self[1] or '0', of_self[2] or '1', of_self[3] or '0', of_self[4] or '0', of_self[5] or '',
-    call('ZCOUNT', KEYS[15], number_text(now), '+inf'),
+    call('ZCOUNT', KEYS[16], number_text(now), '+inf'),
   }
 end
 look()
@@ -27,9 +27,9 @@ for id in holders() do
   dead = dead + 1
   if dead == 64 then break end
 end
-local id = KEYS[11] and call('HGET', KEYS[13], 's:' .. leaf)
+local id = KEYS[12] and call('HGET', KEYS[14], 's:' .. leaf)
 if id then
-  ORDER, TERM, INFO, WAIT = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+  ORDER, TERM, INFO, WAIT = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
   local deadline = call('ZSCORE', TERM, id)
   if deadline and tonumber(deadline) > now then
     local number, waiters = call('ZSCORE', ORDER, id) or '0', call('ZRANK', WAIT, id)
