@@ -31,7 +31,7 @@ bool log_parse_level(const char *name, enum log_level *ret_level);
 void log_to_stderr(void);
 
 /* Reaches syslog(3), under this identity (facility daemon), while that may be done;
- * and from now on to there. */
+ * and from now on to there: to nowhere, where no syslog daemon was there then. */
 void log_connect_syslog(const char *ident);
 void log_to_syslog(void);
 

@@ -74,18 +74,18 @@ def record(shells, directory):
     begin = time.monotonic()
     paused = 0.0
 
-    def collect():
+    def collect(panes=(0, 1)):
         now = time.monotonic() - begin + paused
-        for pane, shell in enumerate(shells):
-            shell.read()
-            lines.extend((now, pane, line) for line in shell.lines())
+        for pane in panes:
+            shells[pane].read()
+            lines.extend((now, pane, line) for line in shells[pane].lines())
 
-    def until(what, condition):
+    def until(what, condition, panes=(0, 1)):
         limit = time.monotonic() + LIMIT
         while not condition():
             if time.monotonic() > limit:
                 sys.exit(f"record: {what} was awaited in vain, after {lines}")
-            collect()
+            collect(panes)
 
     def waiters():
         try:
@@ -98,7 +98,8 @@ def record(shells, directory):
         collect()
         paused += READING
         os.write(shells[pane].fd, command.encode() + b"\n")
-        until(f"the echo of {command!r}", lambda: (pane, PROMPT.decode() + command) in [line[1:] for line in lines])
+        echo = (pane, PROMPT.decode() + command)
+        until(f"the echo of {command!r}", lambda: echo in [line[1:] for line in lines], [pane])  # before what it causes elsewhere
         if then == "prompt":
             until(f"the end of {command!r}", shells[pane].at_prompt)
         elif then == "prompts":
