@@ -140,7 +140,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     }
     hold->written = answer->when;
     call_decides(judge, call);
-    hold_begin(judge, hold, answer->when);
+    judge_hold_begin(judge, hold, answer->when);
     if (operation == JUDGE_WRITE) {
         call_write(call, hold);
     }
@@ -462,7 +462,7 @@ static void call_got_turn(struct judge *judge, struct call *call)
     ticket->holding = true;
     ticket->claim.shared = call->call.flags & JUDGE_SHARE;
     int64_t begun = ticket->begun;
-    hold_begin(judge, ticket, judge->now);
+    judge_hold_begin(judge, ticket, judge->now);
     ticket->begun = begun;
 }
 

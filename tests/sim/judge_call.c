@@ -28,7 +28,7 @@ static struct claim call_claim(const struct call *call, enum kind kind)
 static void call_attempts(struct judge *judge, struct call *call, struct name *name, enum kind kind)
 {
     struct claim claim = call_claim(call, kind);
-    call->attempt = hold_new(judge, name, &claim, call->call.when);
+    call->attempt = judge_hold_new(judge, name, &claim, call->call.when);
 }
 
 /* The close that may acquire: explicit, by who opened it for writing and never asked for a lock. */
@@ -100,7 +100,7 @@ static void call_split(struct judge *judge, const struct call *call, struct hold
     int64_t start = call->call.start, end = call->call.end;
     for (int after = 0; after < 2; after++) {
         if (after ? hold->claim.end > end : hold->claim.start < start) {
-            struct hold *rest = hold_new(judge, hold->name, &hold->claim, hold->may_begin);
+            struct hold *rest = judge_hold_new(judge, hold->name, &hold->claim, hold->may_begin);
             *(after ? &rest->claim.start : &rest->claim.end) = after ? end + 1 : start - 1;
             rest->begun = hold->begun;
             rest->may_end = hold->may_end;

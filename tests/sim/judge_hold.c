@@ -6,7 +6,7 @@
 
 /* --- life -------------------------------------------------------------------------------- */
 
-struct hold *hold_new(struct judge *judge, struct name *name, const struct claim *claim, int64_t when)
+struct hold *judge_hold_new(struct judge *judge, struct name *name, const struct claim *claim, int64_t when)
 {
     struct hold *hold = g_new0(struct hold, 1);
     *hold = (struct hold){.claim = *claim,
@@ -35,7 +35,7 @@ struct hold *hold_new(struct judge *judge, struct name *name, const struct claim
     return hold;
 }
 
-void hold_free(void *data)
+void judge_hold_free(void *data)
 {
     struct hold *hold = data;
     g_ptr_array_free(hold->owners, TRUE);
@@ -210,12 +210,23 @@ static void hold_is_over(struct judge *judge, struct name *name, const struct ho
     (void)judge;
 }
 
+/* A call under way asks for it, or a file is its ticket. */
+static bool hold_in_use(const struct hold *hold)
+{
+    for (guint i = 0; i < hold->name->calls->len; i++) {
+        if (((const struct call *)hold->name->calls->pdata[i])->attempt == hold) {
+            return true;
+        }
+    }
+    return hold->claim.handle && hold->claim.handle->ticket == hold;
+}
+
 void name_prune(struct judge *judge, struct name *name)
 {
     for (guint i = name->holds->len; i-- > 0;) {
         struct hold *hold = name->holds->pdata[i];
         /* what `hold_over` tells of a mount that is away may be taken back when it joins */
-        if (hold->ended < judge->now && !hold->pending) {
+        if (hold->ended < judge->now && !hold->pending && !hold_in_use(hold)) {
             hold_is_over(judge, name, hold, hold->ended);
             g_ptr_array_remove_index(name->holds, i);
         }
@@ -391,7 +402,7 @@ static void hold_check_width(struct judge *judge, struct hold *hold)
     }
 }
 
-void hold_begin(struct judge *judge, struct hold *hold, int64_t when)
+void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
 {
     hold->begun = when;
     hold->steady = when;

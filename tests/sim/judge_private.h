@@ -185,9 +185,9 @@ void judge_free_name(void *name);
 void judge_free_process(void *process);
 
 /* judge_hold */
-struct hold *hold_new(struct judge *judge, struct name *name, const struct claim *claim, int64_t when);
-void hold_free(void *hold);
-void hold_begin(struct judge *judge, struct hold *hold, int64_t when);
+struct hold *judge_hold_new(struct judge *judge, struct name *name, const struct claim *claim, int64_t when);
+void judge_hold_free(void *hold);
+void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when);
 /* It is over at `ended`, by a call (`released`) or a limit of time. */
 void hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released);
 void hold_tell(struct judge *judge, const struct hold *hold);

@@ -11,7 +11,7 @@ struct name *judge_name(struct judge *judge, const char *path)
     if (!name) {
         name = g_new0(struct name, 1);
         name->path = g_strdup(path);
-        name->holds = g_ptr_array_new_with_free_func(hold_free);
+        name->holds = g_ptr_array_new_with_free_func(judge_hold_free);
         name->calls = g_ptr_array_new();
         name->handles = g_ptr_array_new();
         name->watches = g_ptr_array_new_with_free_func(g_free);
