@@ -1,0 +1,36 @@
+/* descriptor: the numbers of open files of the simulated daemons, and the system calls on them.
+ *
+ * They begin where no real one is, so what the simulator itself has open (its output) is left alone: see sim_wraps in
+ * Makefile.am for the calls that come here.  Disks are in disk.h, connections in network.h, pidfds in process.h.
+ */
+#ifndef TESTS_SIM_DESCRIPTOR_H
+#define TESTS_SIM_DESCRIPTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "tests/sim/world.h"
+
+enum descriptor_kind {
+    DESCRIPTOR_FREE,
+    DESCRIPTOR_TIMER,
+    DESCRIPTOR_SOCKET,
+    DESCRIPTOR_KERNEL, /* /dev/fuse */
+    DESCRIPTOR_PIDFD,
+    DESCRIPTOR_FILE,
+    DESCRIPTOR_DIRECTORY,
+};
+
+/* What is behind one is freed by its kind. */
+int descriptor_new(enum descriptor_kind kind, void *object);
+/* NULL if it is none of these. */
+void *descriptor_object(int fd, enum descriptor_kind kind);
+void descriptor_close(int fd);
+
+/* For loop.c: EV_READ and EV_WRITE as they apply now; when a timer goes off. */
+int descriptor_ready(int fd);
+int64_t descriptor_next(int fd, const struct host *host);
+
+#endif

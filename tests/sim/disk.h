@@ -1,0 +1,48 @@
+/* disk: what a local store is kept on.
+ *
+ * A disk is a directory of one host, with its files: what the page cache has of each, and what has reached the platter,
+ * as of each sync and otherwise by chance.  The death of a daemon loses nothing of the former, that of the host all but
+ * the latter.
+ */
+#ifndef TESTS_SIM_DISK_H
+#define TESTS_SIM_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct disk;
+struct disk_open;
+
+/* The directory "/sim/INDEX". */
+struct disk *disk_new(unsigned index);
+/* `cut` is called in the middle of a write when disk_cut_at_write has asked for that; it does not return. */
+void disk_on_cut(struct disk *disk, void (*cut)(void *arg), void *arg);
+
+ssize_t disk_write(struct disk_open *file, const void *data, size_t size);
+void disk_close(struct disk_open *file);
+
+/* --- faults ------------------------------------------------------------------ */
+
+/* Writes that have room fail with `error` from now on: ENOSPC, EIO; 0: no more. */
+void disk_fail_writes(struct disk *disk, int error);
+void disk_fail_syncs(struct disk *disk, bool fail);
+/* The next one takes only a part. */
+void disk_shorten_write(struct disk *disk);
+/* The daemon is killed in the middle of the next one but so many. */
+void disk_cut_at_write(struct disk *disk, unsigned writes);
+/* The host loses its power.  What was written since the last sync is there in part, from the beginning; or none of it.
+ * How many bytes are lost. */
+size_t disk_lose_power(struct disk *disk);
+/* A bit of the journal is another: of the last bytes, or anywhere. False: there is no journal. */
+bool disk_flip(struct disk *disk, bool last);
+/* Nobody has a descriptor of it any more. */
+void disk_forget_opens(struct disk *disk);
+/* The journal is moved away, as an administrator does who is told to. */
+void disk_remove(struct disk *disk);
+
+/* How often a fault has struck since the last question. */
+unsigned disk_struck(struct disk *disk);
+
+#endif

@@ -1,0 +1,304 @@
+/* mount: a simulated host with its daemon; see mount.h.  What session.c does around a descriptor of the kernel. */
+#include "tests/sim/mount.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <glib.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/clock.h"
+#include "backend/local/local.h"
+#include "backend/redis/redis.h"
+#include "fs/daemon/life.h"
+#include "fs/kernel/request.h"
+#include "fs/ops/ops.h"
+#include "fs/options/options.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/kernel.h"
+#include "tests/sim/loop.h"
+#include "tests/sim/network.h"
+#include "tests/sim/task.h"
+
+/* The daemon of one start; when it is killed this is abandoned, with all that it has allocated. */
+struct daemon {
+    struct mount *mount;
+    struct ev_loop *loop;
+    struct backend *backend;
+    struct fs *fs;
+    struct fuse_session *session;
+    struct fuse_buf buffer;
+    ev_io io;
+    bool halted; /* stopped, or killed */
+};
+
+struct mount {
+    struct host host;
+    struct mount_options given;
+    struct options options;
+    struct disk *disk;
+    struct kernel *kernel;
+    struct daemon *daemon;
+    enum mount_state state;
+    char directory[32];
+    jmp_buf *inside; /* the daemon's own thread runs: where the world goes on when it is killed */
+};
+
+/* --- in place of backend/clock.c -------------------------------------------------- */
+
+clock_ms clock_now(void)
+{
+    const struct host *host = world_host();
+    return (host ? host_boottime(host) : world_now()) / WORLD_MS;
+}
+
+int64_t clock_wall(void)
+{
+    const struct host *host = world_host();
+    return (host ? host_realtime(host) : world_now()) / WORLD_MS;
+}
+
+/* --- the host ------------------------------------------------------------------------ */
+
+static void mount_cut(void *arg)
+{
+    mount_kill(arg);
+}
+
+struct mount *mount_new(unsigned index, const struct mount_options *options)
+{
+    struct mount *mount = g_new0(struct mount, 1);
+    mount->given = *options;
+    mount->state = MOUNT_ENDED;
+    mount->host = (struct host){.index = index,
+                                .boot = world_between(1, 1000) * WORLD_SECOND,
+                                .wall = INT64_C(1700000000) * WORLD_SECOND,
+                                .rate = options->rate};
+    g_snprintf(mount->host.boot_id, sizeof mount->host.boot_id, "boot-%u-1", index);
+    g_snprintf(mount->directory, sizeof mount->directory, "/sim/%u", index);
+    mount->options = (struct options){
+        .ttl = options->ttl, .mode = 0777, .owner_user = options->owner_user, .user_locks = 0, .user_content = 0};
+    if (options->store == MOUNT_LOCAL || options->store == MOUNT_LOCAL_SYNC) {
+        mount->disk = disk_new(index);
+        disk_on_cut(mount->disk, mount_cut, mount);
+        mount->options.directory = mount->directory;
+    }
+    return mount;
+}
+
+struct host *mount_host(struct mount *mount)
+{
+    return &mount->host;
+}
+
+struct kernel *mount_kernel(struct mount *mount)
+{
+    return mount->kernel;
+}
+
+struct disk *mount_disk(struct mount *mount)
+{
+    return mount->disk;
+}
+
+enum mount_state mount_state(const struct mount *mount)
+{
+    return mount->state;
+}
+
+bool mount_is_stopped(const struct mount *mount)
+{
+    return mount->state == MOUNT_SERVES && mount->daemon->halted;
+}
+
+/* --- the daemon ------------------------------------------------------------------------ */
+
+static ssize_t mount_session_read(int fd, void *buffer, size_t size, void *userdata)
+{
+    const struct fs *fs = userdata;
+    (void)fs;
+    return kernel_read(kernel_of(fd), buffer, size);
+}
+
+static ssize_t mount_session_writev(int fd, struct iovec *parts, int count, void *userdata)
+{
+    (void)userdata;
+    return kernel_writev(kernel_of(fd), parts, count);
+}
+
+/* As in fs/daemon/session.c: one request at a time. */
+static void mount_readable(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct daemon *daemon = io->data;
+    (void)loop, (void)events;
+    int size = fuse_session_receive_buf(daemon->session, &daemon->buffer);
+    if (size > 0) {
+        fuse_session_process_buf(daemon->session, &daemon->buffer);
+    }
+}
+
+static int mount_open_store(struct mount *mount, struct backend **ret, char *error, size_t error_size)
+{
+    if (mount->given.store != MOUNT_REDIS) {
+        const struct local_options options = {.directory = mount->options.directory,
+                                              .sync_always = mount->given.store == MOUNT_LOCAL_SYNC,
+                                              .seed = (uint32_t)world_random(),
+                                              .compact_min = 8192,
+                                              .fence_step = 64,
+                                              .boot_id = mount->host.boot_id};
+        return local_new(&options, ret, error, error_size);
+    }
+    int64_t third = MAX(mount->given.ttl / 3, REDIS_TIME_MIN);
+    char identity[64];
+    g_snprintf(identity, sizeof identity, "%s 0 0 /mnt", mount->host.boot_id);
+    const struct redis_options options = {
+        .conn = {.uri = {.path = (char *)NETWORK_SERVER},
+                 .command_timeout = MIN(third, REDIS_COMMAND_TIMEOUT_DEFAULT),
+                 .retry_max = MIN(MAX(third / 2, REDIS_RETRY_MIN), REDIS_RETRY_MAX),
+                 .seed = (uint32_t)world_random()},
+        .seed = (uint32_t)world_random(),
+        .identity = identity,
+    };
+    return redis_new(&options, ret, error, error_size);
+}
+
+static void mount_entered(void *arg)
+{
+    struct mount *mount = arg;
+    task_set_maker(&mount->host, &mount->daemon->halted);
+}
+
+static bool mount_begin(struct mount *mount, struct daemon *daemon)
+{
+    static const struct fuse_custom_io io = {.writev = mount_session_writev, .read = mount_session_read};
+    struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+    char error[1024] = "";
+    daemon->loop = ev_loop_new(EVFLAG_AUTO);
+    loop_belongs_to(daemon->loop, &mount->host, &daemon->halted, mount_entered, mount);
+    if (mount_open_store(mount, &daemon->backend, error, sizeof error) < 0) {
+        world_trace("m%u does not start: %s", mount->host.index, error);
+        loop_abandon(daemon->loop);
+        return false;
+    }
+    daemon->fs = fs_new(daemon->loop, daemon->backend, &mount->options);
+    fuse_opt_add_arg(&args, "sim");
+    daemon->session = fuse_session_new(&args, &ops_table, sizeof ops_table, daemon->fs);
+    fuse_opt_free_args(&args);
+    fuse_session_custom_io(daemon->session, &io, kernel_descriptor(mount->kernel));
+    fs_start(daemon->fs, daemon->session);
+    ev_io_init(&daemon->io, mount_readable, kernel_descriptor(mount->kernel), EV_READ);
+    daemon->io.data = daemon;
+    ev_io_start(daemon->loop, &daemon->io);
+    return true;
+}
+
+bool mount_start(struct mount *mount)
+{
+    struct daemon *daemon = g_new0(struct daemon, 1);
+    struct host *former = world_enter(&mount->host);
+    jmp_buf killed, *outer = mount->inside;
+    volatile bool serves = false;
+    daemon->mount = mount;
+    mount->daemon = daemon;
+    mount->kernel = kernel_new(&mount->host, &mount->given.kernel);
+    mount->state = MOUNT_SERVES;
+    task_set_maker(&mount->host, &daemon->halted);
+    mount->inside = &killed;
+    if (setjmp(killed) == 0) {
+        serves = mount_begin(mount, daemon);
+        if (!serves) {
+            mount->state = MOUNT_ENDED;
+            kernel_abort(mount->kernel);
+            if (mount->disk) {
+                disk_forget_opens(mount->disk);
+            }
+        } else {
+            kernel_greet(mount->kernel);
+        }
+    }
+    mount->inside = outer;
+    world_enter(former);
+    return serves && mount->state == MOUNT_SERVES;
+}
+
+void mount_kill(struct mount *mount)
+{
+    struct daemon *daemon = mount->daemon;
+    if (mount->state != MOUNT_SERVES) {
+        return;
+    }
+    world_trace("m%u is killed", mount->host.index);
+    mount->state = MOUNT_KILLED;
+    daemon->halted = true;
+    loop_abandon(daemon->loop);
+    if (mount->disk) {
+        disk_forget_opens(mount->disk);
+    }
+    if (mount->given.store == MOUNT_REDIS) {
+        network_drop(&mount->host);
+    }
+    kernel_abort(mount->kernel);
+    while (task_current()) {
+        task_wait(); /* a thread of the daemon: it never runs again */
+    }
+    if (mount->inside) {
+        longjmp(*mount->inside, 1);
+    }
+    loop_escape(daemon->loop);
+}
+
+bool mount_is_busy(const struct mount *mount)
+{
+    return mount->inside || (mount->state == MOUNT_SERVES && loop_is_running(mount->daemon->loop));
+}
+
+void mount_stop(struct mount *mount, bool stop)
+{
+    if (mount->state == MOUNT_SERVES) {
+        mount->daemon->halted = stop;
+    }
+}
+
+/* As session_run() does it when its loop has ended. */
+void mount_end(struct mount *mount)
+{
+    struct daemon *daemon = mount->daemon;
+    if (mount->state != MOUNT_SERVES || daemon->halted) {
+        return;
+    }
+    struct host *former = world_enter(&mount->host);
+    jmp_buf killed, *outer = mount->inside;
+    world_trace("m%u ends", mount->host.index);
+    mount->inside = &killed;
+    task_set_maker(&mount->host, &daemon->halted);
+    if (setjmp(killed) == 0) {
+        fs_stop(daemon->fs);
+        ev_io_stop(daemon->loop, &daemon->io);
+        kernel_abort(mount->kernel);
+        fuse_session_destroy(daemon->session);
+        fs_free(daemon->fs);
+        free(daemon->buffer.mem);
+        backend_free(daemon->backend);
+        ev_loop_destroy(daemon->loop);
+        mount->state = MOUNT_ENDED;
+        g_free(daemon);
+        mount->daemon = NULL;
+    }
+    mount->inside = outer;
+    world_enter(former);
+}
+
+void mount_reboot(struct mount *mount)
+{
+    static unsigned boots = 1;
+    mount_kill(mount);
+    if (mount->disk) {
+        disk_lose_power(mount->disk);
+    }
+    g_snprintf(mount->host.boot_id, sizeof mount->host.boot_id, "boot-%u-%u", mount->host.index, ++boots);
+    mount->host.boot -= host_boottime(&mount->host) - WORLD_SECOND;
+    mount->host.asleep = 0;
+}

@@ -1,0 +1,342 @@
+/* plan: what happens in a world, drawn from its seed; see plan.h.
+ *
+ * Each world draws its own habits (which calls are frequent, how many names there are, how long its pauses are): a
+ * hundred worlds with habits find more than a hundred that are all alike.  Many calls come as the idioms of real
+ * programs: what touch(1) or flock(1) do, one after another.
+ */
+#include "tests/sim/plan.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "tests/sim/faults.h"
+#include "tests/sim/user.h"
+#include "tests/sim/world.h"
+
+const char *const plan_names[PLAN_NAMES] = {"a", "b", "c", "d/x", "d/y", "q/job-", "e/z", ""};
+const char *const plan_directories[PLAN_DIRECTORIES] = {"", "d", "q", "e"};
+const char *const plan_attributes[PLAN_ATTRIBUTES] = {
+    "user.lease.state",   "user.lease.kind",     "user.lease.mode",    "user.lease.token", "user.lease.remaining",
+    "user.lease.waiters", "user.lease.position", "user.lease.name",    "user.lease.ttl",   "user.lease.width",
+    "user.lease.delay",   "user.lease.check",    "user.lease.release", "user.lease.break"};
+
+enum plan_idiom {
+    IDIOM_CALL, /* any one */
+    IDIOM_TOUCH,
+    IDIOM_EXCLUSIVE, /* open(O_EXCL), close */
+    IDIOM_EXECUTE,   /* exec 9>L; flock 9 */
+    IDIOM_FLOCK,     /* flock L command */
+    IDIOM_RANGES,
+    IDIOM_TICKET,
+    IDIOM_UNLINK,
+    IDIOM_RENAME,
+    IDIOM_LINK,
+    IDIOM_RELEASE, /* by the token */
+    IDIOM_LOOK,
+    IDIOM_CONVERT,
+    IDIOM_HELPER, /* a child that touches, and exits */
+    IDIOM_BEGIN,
+    IDIOM_DISTURB, /* signals, kills, stops */
+    IDIOM_FAULT,
+    IDIOMS
+};
+
+struct plan_habits {
+    unsigned weight[IDIOMS], total;
+    unsigned names;       /* so many are used */
+    int64_t pause;        /* usual, ns */
+    unsigned long_pauses; /* per mille */
+    unsigned programs, fault_weight[FAULTS], fault_total;
+};
+
+static struct act *plan_add(struct plan *plan, const struct plan_habits *habits, enum act_kind kind, unsigned mount,
+                            unsigned program)
+{
+    int64_t pause = world_between(1, 2 * habits->pause);
+    if (world_chance(habits->long_pauses)) {
+        pause = world_between(0, 3 * plan->options.ttl / 2) * WORLD_MS;
+    }
+    struct act act = {.kind = kind, .mount = mount, .program = program, .delay = pause};
+    act.slot = world_below(3);
+    act.other = world_below(PLAN_PROGRAMS);
+    act.name = world_below(habits->names);
+    act.target = (act.name + 1 + world_below(4)) % 5; /* another, and no ticket */
+    act.value = (uint32_t)world_random();
+    act.duration = world_between(1, 2 * plan->options.ttl) * WORLD_MS;
+    act.start = world_below(6);
+    act.end = act.start + world_below(6);
+    if (world_chance(200)) {
+        act.start = 0;
+        act.end = INT64_MAX;
+    }
+    g_array_append_val(plan->acts, act);
+    return &g_array_index(plan->acts, struct act, plan->acts->len - 1);
+}
+
+static int plan_flock(void)
+{
+    return (world_chance(350) ? LOCK_SH : LOCK_EX) | (world_chance(400) ? LOCK_NB : 0) |
+           (world_chance(300) ? LOCK_MAND : 0);
+}
+
+static void plan_any_call(struct plan *plan, const struct plan_habits *habits, unsigned mount, unsigned program)
+{
+    struct act *act = plan_add(plan, habits, (enum act_kind)world_below(ACT_CALLS), mount, program);
+    static const int ways[] = {O_RDONLY,
+                               O_RDWR,
+                               O_WRONLY,
+                               O_RDWR,
+                               O_RDONLY | O_CREAT,
+                               O_RDWR | O_CREAT,
+                               O_WRONLY | O_CREAT,
+                               O_WRONLY | O_CREAT | O_TRUNC,
+                               O_RDWR | O_CREAT | O_EXCL};
+    switch (act->kind) {
+    case ACT_OPEN:
+        act->flags = ways[world_below(G_N_ELEMENTS(ways))] | (world_chance(100) ? O_CLOEXEC : 0);
+        break;
+    case ACT_FLOCK:
+    case ACT_SETLK:
+    case ACT_UNLCK:
+    case ACT_GETLK:
+        act->flags = plan_flock();
+        break;
+    case ACT_GETXATTR:
+        act->attribute = world_below(PLAN_WIDTH + 1);
+        break;
+    case ACT_SETXATTR:
+        act->attribute = PLAN_TTL + world_below(PLAN_ATTRIBUTES - PLAN_TTL);
+        break;
+    case ACT_RENAME:
+        act->flags = world_chance(200) ? RENAME_NOREPLACE : 0;
+        break;
+    case ACT_WRITE:
+    case ACT_TRUNCATE:
+        act->start = world_below(4) ? 0 : world_below(5);
+        break;
+    default:
+        break;
+    }
+}
+
+/* The same in each act of an idiom: the place, and the name. */
+struct plan_subject {
+    struct plan *plan;
+    const struct plan_habits *habits;
+    unsigned mount, program, slot, name;
+};
+
+static struct act *plan_with(const struct plan_subject *s, enum act_kind kind)
+{
+    struct act *act = plan_add(s->plan, s->habits, kind, s->mount, s->program);
+    act->slot = s->slot;
+    act->name = s->name;
+    return act;
+}
+
+static void plan_open(const struct plan_subject *s, int flags)
+{
+    plan_with(s, ACT_OPEN)->flags = flags;
+}
+
+static void plan_touch(const struct plan_subject *s)
+{
+    switch (world_below(3)) {
+    case 0: /* busybox, uutils */
+        plan_open(s, O_CREAT | (world_chance(500) ? O_RDWR : O_WRONLY | O_TRUNC));
+        plan_with(s, ACT_CLOSE);
+        break;
+    case 1: /* GNU: open, dup2, close, futimens, close */
+        plan_open(s, O_WRONLY | O_CREAT);
+        plan_with(s, ACT_DUP)->other = 4;
+        plan_with(s, ACT_CLOSE);
+        struct act *act = plan_with(s, ACT_TIMES);
+        act->slot = 4;
+        act->value |= 1;
+        plan_with(s, ACT_CLOSE)->slot = 4;
+        break;
+    default: /* echo $$ > L */
+        plan_open(s, O_WRONLY | O_CREAT | O_TRUNC);
+        plan_with(s, ACT_WRITE)->start = 0;
+        plan_with(s, ACT_CLOSE);
+        break;
+    }
+}
+
+static void plan_look(const struct plan_subject *s)
+{
+    static const enum act_kind kinds[] = {ACT_STAT, ACT_STAT,  ACT_LIST,  ACT_GETXATTR, ACT_GETXATTR,
+                                          ACT_READ, ACT_GETLK, ACT_WATCH, ACT_POLL};
+    struct act *act = plan_with(s, kinds[world_below(G_N_ELEMENTS(kinds))]);
+    act->attribute = world_below(PLAN_WIDTH);
+    act->flags = plan_flock();
+}
+
+static void plan_fault(struct plan *plan, const struct plan_habits *habits, unsigned mount)
+{
+    struct act *act = plan_add(plan, habits, ACT_FAULT, mount, 0);
+    unsigned drawn = world_below(habits->fault_total);
+    for (act->fault = 0; drawn >= habits->fault_weight[act->fault]; act->fault++) {
+        drawn -= habits->fault_weight[act->fault];
+    }
+}
+
+static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
+{
+    unsigned mount = world_below(plan->mounts), program = world_below(habits->programs);
+    struct plan_subject s = {plan, habits, mount, program, world_below(3), world_below(habits->names)};
+    unsigned idiom = 0;
+    for (unsigned drawn = world_below(habits->total); drawn >= habits->weight[idiom]; idiom++) {
+        drawn -= habits->weight[idiom];
+    }
+    struct act *act;
+    switch ((enum plan_idiom)idiom) {
+    case IDIOM_TOUCH:
+        plan_touch(&s);
+        break;
+    case IDIOM_EXCLUSIVE:
+        plan_open(&s, O_CREAT | O_EXCL | (world_chance(500) ? O_RDWR : O_WRONLY));
+        if (world_chance(600)) {
+            plan_with(&s, ACT_CLOSE);
+        }
+        break;
+    case IDIOM_EXECUTE:
+        plan_open(&s, O_WRONLY | O_CREAT | O_TRUNC);
+        plan_with(&s, ACT_DUP)->other = 4;
+        plan_with(&s, ACT_CLOSE);
+        act = plan_with(&s, ACT_FLOCK);
+        act->slot = 4;
+        act->flags = plan_flock();
+        break;
+    case IDIOM_FLOCK:
+        plan_open(&s, O_RDONLY | O_CREAT);
+        plan_with(&s, ACT_FLOCK)->flags = plan_flock();
+        if (world_chance(500)) {
+            plan_with(&s, world_chance(500) ? ACT_FUNLOCK : ACT_CLOSE);
+        }
+        break;
+    case IDIOM_RANGES:
+        if (world_chance(400)) {
+            plan_open(&s, O_RDWR | O_CREAT);
+        }
+        plan_with(&s, world_chance(700) ? ACT_SETLK : ACT_UNLCK)->flags = plan_flock();
+        break;
+    case IDIOM_TICKET:
+        s.name = 5;
+        plan_open(&s, O_RDWR | O_CREAT);
+        plan_with(&s, ACT_READ);
+        if (world_chance(800)) {
+            plan_with(&s, ACT_FLOCK)->flags = plan_flock();
+        }
+        if (world_chance(600)) {
+            plan_with(&s, ACT_CLOSE);
+        }
+        break;
+    case IDIOM_UNLINK:
+        s.name = world_chance(150) ? PLAN_TICKET : s.name;
+        plan_with(&s, ACT_UNLINK);
+        break;
+    case IDIOM_RENAME:
+        plan_open(&s, O_CREAT | O_EXCL | O_WRONLY);
+        plan_with(&s, ACT_CLOSE);
+        plan_with(&s, ACT_RENAME);
+        break;
+    case IDIOM_LINK:
+        plan_open(&s, O_CREAT | O_EXCL | O_WRONLY);
+        plan_with(&s, ACT_WRITE)->start = 0;
+        plan_with(&s, ACT_CLOSE);
+        plan_with(&s, ACT_LINK);
+        plan_with(&s, ACT_UNLINK);
+        break;
+    case IDIOM_RELEASE:
+        plan_with(&s, ACT_GETXATTR)->attribute = PLAN_TOKEN;
+        plan_with(&s, ACT_SETXATTR)->attribute = PLAN_CHECK + world_below(3);
+        break;
+    case IDIOM_LOOK:
+        plan_look(&s);
+        break;
+    case IDIOM_CONVERT:
+        plan_with(&s, ACT_FLOCK)->flags = plan_flock();
+        plan_with(&s, ACT_FLOCK)->flags = plan_flock();
+        break;
+    case IDIOM_HELPER:
+        act = plan_with(&s, ACT_FORK);
+        s.program = act->other;
+        plan_touch(&s);
+        if (world_chance(800)) {
+            plan_with(&s, ACT_EXIT);
+        }
+        break;
+    case IDIOM_BEGIN:
+        plan_with(&s, ACT_SPAWN);
+        break;
+    case IDIOM_DISTURB: {
+        static const enum act_kind kinds[] = {ACT_SIGNAL, ACT_SIGNAL, ACT_SIGNAL, ACT_KILL, ACT_STOP, ACT_PASS};
+        plan_with(&s, kinds[world_below(G_N_ELEMENTS(kinds))]);
+        break;
+    }
+    case IDIOM_FAULT:
+        plan_fault(plan, habits, mount);
+        break;
+    default:
+        plan_any_call(plan, habits, mount, program);
+        break;
+    }
+}
+
+static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
+{
+    static const unsigned usual[IDIOMS] = {30, 12, 12, 10, 20, 20, 15, 20, 6, 4, 6, 20, 8, 10, 25, 10, 6};
+    for (unsigned i = 0; i < IDIOMS; i++) {
+        habits->weight[i] = usual[i] * world_below(8);
+    }
+    habits->weight[IDIOM_BEGIN] = MAX(habits->weight[IDIOM_BEGIN], 20);
+    if (plan->faults) {
+        habits->fault_total = faults_draw(plan, habits->fault_weight);
+    }
+    habits->weight[IDIOM_FAULT] = habits->fault_total ? MAX(habits->weight[IDIOM_FAULT], 3) : 0;
+    for (unsigned i = 0; i < IDIOMS; i++) {
+        habits->total += habits->weight[i];
+    }
+    habits->names = 1 + world_below(PLAN_NAMES - 1);
+    habits->programs = 2 + world_below(PLAN_PROGRAMS - 1);
+    habits->pause = (int64_t[]){20, 200, 1000, 5000, 20000}[world_below(5)] * WORLD_US;
+    habits->long_pauses = (unsigned[]){0, 2, 10, 40}[world_below(4)];
+}
+
+struct plan *plan_new(const struct plan_request *request)
+{
+    static const int64_t terms[] = {500, 1500, 3000, 30000};
+    struct plan *plan = g_new0(struct plan, 1);
+    struct plan_habits habits = {0};
+    plan->seed = request->seed;
+    plan->faults = request->faults && world_chance(800);
+    plan->acts = g_array_new(FALSE, FALSE, sizeof(struct act));
+    plan->options.store =
+        request->store >= 0 ? (enum mount_store)request->store : (enum mount_store)world_below(MOUNT_STORES + 2);
+    if (plan->options.store >= MOUNT_STORES) {
+        plan->options.store = MOUNT_REDIS;
+    }
+    plan->mounts = plan->options.store == MOUNT_REDIS ? 1 + world_below(MOUNTS_MAX) : 1;
+    plan->options.ttl = terms[world_below(G_N_ELEMENTS(terms))];
+    plan->options.owner_user = world_chance(50);
+    plan->options.kernel.can_expire = world_chance(700);
+    plan->options.kernel.deleted = user_deleted;
+    plan->options.kernel.polled = user_polled;
+    plan_draw_habits(plan, &habits);
+    for (unsigned i = 0; i < plan->mounts; i++) {
+        for (unsigned j = 0; j < habits.programs; j++) {
+            plan_add(plan, &habits, ACT_SPAWN, i, j);
+        }
+    }
+    struct act *act = plan_add(plan, &habits, ACT_MKDIR, 0, 0);
+    act->name = 1;
+    act = plan_add(plan, &habits, ACT_MKDIR, 0, 0);
+    act->name = 2;
+    while (plan->acts->len < request->operations) {
+        plan_idiom(plan, &habits);
+    }
+    return plan;
+}

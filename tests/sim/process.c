@@ -1,0 +1,225 @@
+/* process: the simulated programs' processes; see process.h.  What a daemon asks is in fs/process/process.h. */
+#include "tests/sim/process.h"
+
+#include <errno.h>
+#include <glib.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "fs/process/process.h"
+#include "tests/sim/descriptor.h"
+
+/* Those of a host: 100 to 163, in a ring; a thread's own number is 1000 and more above its process's. */
+#define PROCESS_PID_FIRST 100
+#define PROCESS_PIDS 48
+#define PROCESS_THREAD_STEP 1000
+
+static struct {
+    GPtrArray *all; /* not gone */
+    uint32_t made;
+    unsigned next_pid;
+} processes;
+
+static struct process *process_find(const struct host *host, pid_t pid)
+{
+    for (guint i = 0; processes.all && i < processes.all->len; i++) {
+        struct process *process = g_ptr_array_index(processes.all, i);
+        if (process->host == host && process->pid == pid) {
+            return process;
+        }
+    }
+    return NULL;
+}
+
+struct process *process_new(struct host *host, struct process *parent, uid_t uid)
+{
+    struct process *process = g_new0(struct process, 1);
+    if (!processes.all) {
+        processes.all = g_ptr_array_new();
+    }
+    process->host = host;
+    process->number = ++processes.made;
+    process->start = 4000 + process->number;
+    process->references = 1;
+    do {
+        process->pid = PROCESS_PID_FIRST + (pid_t)(processes.next_pid++ % PROCESS_PIDS);
+    } while (process_find(host, process->pid));
+    process->parent = parent ? process_ref(parent) : NULL;
+    process->session = parent ? parent->session : process->pid;
+    process->uid = uid;
+    process->umask = parent ? parent->umask : 022;
+    g_snprintf(process->command, sizeof process->command, "prog%u", process->number);
+    g_ptr_array_add(processes.all, process);
+    return process;
+}
+
+struct process *process_ref(struct process *process)
+{
+    process->references++;
+    return process;
+}
+
+void process_unref(struct process *process)
+{
+    if (process && --process->references == 0) {
+        process_unref(process->parent);
+        g_free(process);
+    }
+}
+
+pid_t process_tid(const struct process *process, unsigned thread)
+{
+    return process->pid + (pid_t)thread * PROCESS_THREAD_STEP;
+}
+
+void process_is_zombie(struct process *process)
+{
+    process->state = PROCESS_ZOMBIE;
+    for (guint i = 0; i < processes.all->len; i++) {
+        struct process *child = g_ptr_array_index(processes.all, i);
+        if (child->parent == process) {
+            child->parent = NULL; /* pid 1's */
+            process_unref(process);
+        }
+    }
+}
+
+void process_is_gone(struct process *process)
+{
+    process->state = PROCESS_GONE;
+    process->reaped = true;
+    g_ptr_array_remove(processes.all, process);
+    process_unref(process);
+}
+
+struct process *process_nth(size_t which)
+{
+    return processes.all && which < processes.all->len ? g_ptr_array_index(processes.all, which) : NULL;
+}
+
+/* --- what a daemon asks ----------------------------------------------------------------- */
+
+static struct process *process_of(pid_t tid)
+{
+    return process_find(world_host(), tid % PROCESS_THREAD_STEP);
+}
+
+void process_open(struct process_reader *reader)
+{
+    *reader = (struct process_reader){.proc = -1, .spare = -1, .pidfs = true};
+}
+
+void process_close(struct process_reader *reader)
+{
+    (void)reader;
+}
+
+int process_status(struct process_reader *reader, pid_t tid, struct process_status *ret_status)
+{
+    const struct process *process = process_of(tid);
+    (void)reader;
+    if (tid == 1) {
+        *ret_status = (struct process_status){.group = 1, .parent = 0, .command = "init"};
+        return 0;
+    }
+    if (!process) {
+        return -ENOENT;
+    }
+    *ret_status = (struct process_status){.group = process->pid, .parent = process->parent ? process->parent->pid : 1};
+    g_strlcpy(ret_status->command, process->command, sizeof ret_status->command);
+    return 0;
+}
+
+int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_start, int *ret_pidfd)
+{
+    static struct process init = {.references = 1, .pid = 1, .start = 1};
+    struct process *process = pid == 1 ? &init : process_find(world_host(), pid);
+    (void)reader;
+    if (!process || process->state >= PROCESS_ZOMBIE) {
+        return -ESRCH;
+    }
+    *ret_start = process->start;
+    if (ret_pidfd) {
+        *ret_pidfd = descriptor_new(DESCRIPTOR_PIDFD, process_ref(process));
+    }
+    return 0;
+}
+
+int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask)
+{
+    const struct process *process = process_of(pid);
+    (void)reader;
+    if (!process) {
+        return -ENOENT;
+    }
+    *ret_mask = process->umask;
+    return 0;
+}
+
+bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group)
+{
+    (void)reader, (void)pid, (void)group;
+    return false;
+}
+
+bool process_has_ended(int pidfd)
+{
+    const struct process *process = descriptor_object(pidfd, DESCRIPTOR_PIDFD);
+    return process->state >= PROCESS_ZOMBIE;
+}
+
+int process_wait_status(int pidfd, int *ret_status)
+{
+    const struct process *process = descriptor_object(pidfd, DESCRIPTOR_PIDFD);
+    if (!process->reaped) {
+        return -EAGAIN;
+    }
+    *ret_status = process->status;
+    return 0;
+}
+
+bool process_sees_itself(void)
+{
+    return true;
+}
+
+bool process_first_is_init(void)
+{
+    return true;
+}
+
+int process_exiting(struct process_reader *reader, pid_t tid, int statm)
+{
+    const struct process *process = process_of(tid);
+    (void)reader, (void)statm;
+    return !process || process->no_memory;
+}
+
+int process_keep_statm(struct process_reader *reader, pid_t tid)
+{
+    (void)reader, (void)tid;
+    return -1;
+}
+
+/* --- in place of the C library ------------------------------------------------------------ */
+
+int __wrap_tgkill(pid_t pid, pid_t tid, int signal);
+pid_t __wrap_getsid(pid_t pid);
+
+int __wrap_tgkill(pid_t pid, pid_t tid, int signal)
+{
+    const struct process *process = process_of(tid);
+    (void)signal;
+    if (process && process->pid == pid && process->threads[(tid - pid) / PROCESS_THREAD_STEP]) {
+        return 0;
+    }
+    errno = ESRCH;
+    return -1;
+}
+
+pid_t __wrap_getsid(pid_t pid)
+{
+    const struct process *process = process_of(pid);
+    return process ? process->session : pid == 1 ? 1 : -1;
+}
