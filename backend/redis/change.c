@@ -51,6 +51,18 @@ static bool change_has_lock_owner(struct redis *r, const char *name, uint64_t lo
     return t;
 }
 
+/* What a lock owner holds after a part of it was perhaps given back. */
+static void change_forget_segments(struct redis *r, const struct remote_op *op)
+{
+    struct remote_place *place = g_hash_table_lookup(r->remote.places, op->name);
+    struct remote_ticket *t;
+    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
+        if (t->lock_owner == op->claim.lock_owner) {
+            remote_ticket_segments(t, "");
+        }
+    }
+}
+
 static void change_on_range_released(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
@@ -63,6 +75,7 @@ static void change_on_range_released(void *arg, const struct redis_answer *answe
         }
         op->done = NULL;
         op->ttl = 0;
+        change_forget_segments(r, op);
         /* what was forgotten here; unless it has asked for more since, which may be the same to the server */
         if (ttl > 0 && !change_has_lock_owner(r, op->name, op->claim.lock_owner)) {
             change_send_release_range(op, ttl);
@@ -163,6 +176,9 @@ void redis_send_renewal(struct remote_op *op, struct remote_ticket *t)
     redis_call_ticket(&call, redis_of(op), REDIS_RENEW, t);
     redis_call_number(&call, "ttl", op->ttl);
     redis_call_number(&call, "mode", (int64_t)op->claim.mode);
+    if (op->segments) {
+        redis_call_segments(&call, op->segments);
+    }
     redis_call_send(&call, 0, change_on_renewed, op);
 }
 

@@ -123,14 +123,32 @@ guint redis_call_array(struct redis_call *call, const char *field)
     return call->r->packed->len - 3;
 }
 
-void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end)
+static void key_add_offset(struct redis_call *call, uint64_t offset)
 {
     char text[24];
+    snprintf(text, sizeof text, "%016" PRIx64, offset);
+    pack_text(call->r->packed, text, strlen(text));
+}
+
+void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end)
+{
     redis_call_unsigned(call, "owner", lock_owner);
-    snprintf(text, sizeof text, "%016" PRIx64, start);
-    redis_call_text(call, "start", text);
-    snprintf(text, sizeof text, "%016" PRIx64, end);
-    redis_call_text(call, "finish", text);
+    key_add_field(call, "start");
+    key_add_offset(call, start);
+    key_add_field(call, "finish");
+    key_add_offset(call, end);
+}
+
+void redis_call_segments(struct redis_call *call, const GArray *segments)
+{
+    guint begin = redis_call_array(call, "segments");
+    for (guint i = 0; i < segments->len; i++) {
+        const struct remote_segment *s = &g_array_index(segments, struct remote_segment, i);
+        key_add_offset(call, s->start);
+        key_add_offset(call, s->end);
+        pack_number(call->r->packed, (int64_t)s->mode);
+    }
+    pack_count(call->r->packed, begin, 3 * segments->len);
 }
 
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim)

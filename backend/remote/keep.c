@@ -80,13 +80,32 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
 
 /* --- renewing --- */
 
+/* Whether a request is under way that may change what its lock owner holds. */
+static bool keep_is_changing(struct remote *r, const struct remote_ticket *t)
+{
+    const struct remote_ticket *other;
+    const struct remote_op *op;
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        if (t->lock_owner && other->asked && other->lock_owner == t->lock_owner) {
+            return true;
+        }
+    }
+    LIST_FOREACH(op, &r->ops, link) {
+        if (t->lock_owner && op->claim.lock_owner == t->lock_owner && g_strcmp0(op->name, t->place->name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms sent)
 {
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     int64_t ttl = op->ttl;
     bool moved = t && remote_ticket_has_moved(t, op->name);
-    bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode);
+    bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode ||
+                           op->segments != t->segments || keep_is_changing(r, t)); /* each change has its own array */
     remote_op_free(op);
     if (!t || t->state != REMOTE_HELD) {
         return;
@@ -112,6 +131,7 @@ void remote_extend(struct remote *r, struct remote_ticket *t)
     op->ttl = t->head.ttl;
     op->name = g_strdup(t->place->name);
     op->claim.mode = (enum backend_mode)t->head.mode;
+    op->segments = t->segments && !keep_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
     r->store->renew(op, t);
 }
 

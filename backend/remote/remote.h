@@ -99,6 +99,7 @@ struct remote_op {
     struct backend_claim
         claim; /* of convert, without meta and content; of a release what is given back; of renew the mode */
     struct backend_change change; /* of convert and set: references */
+    GArray *segments;             /* of renew: as of the ticket; or NULL */
     int64_t ttl;                  /* of acquire, renew and release */
     const char *why;              /* of release: "" by its holder, else "expired" or "lost" */
     bool lease;                   /* of release: the store keeps it for a mount that starts again */
@@ -223,7 +224,8 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
 void remote_released(struct remote_op *op, enum backend_result result);
 /* Extends one that holds to its ttl from now. */
 void remote_extend(struct remote *r, struct remote_ticket *t);
-/* OK; STALE: it does not hold (any more); BUSY: it holds, but in another mode than op->claim; else nothing is known. */
+/* OK; STALE: it does not hold (any more); BUSY: it holds, but in another mode than op->claim, or not all of
+ * op->segments; else nothing is known. */
 void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms sent);
 /* Tells its end, and forgets it; `release`: the store may not know of it yet. */
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);

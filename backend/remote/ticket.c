@@ -102,6 +102,7 @@ void remote_op_free(struct remote_op *op)
     LIST_REMOVE(op, link);
     g_clear_pointer(&op->change.meta, g_bytes_unref);
     g_clear_pointer(&op->change.content, g_bytes_unref);
+    g_clear_pointer(&op->segments, g_array_unref);
     g_free(op->name);
     g_free(op->file);
     g_free(op->replaced);

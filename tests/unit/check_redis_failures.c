@@ -393,6 +393,94 @@ START_TEST(renewal_that_crosses_a_conversion_loses_nothing)
 }
 END_TEST
 
+/* --- ranges that are not what the mount believes --- */
+
+/* A lock owner with 10 to 19 and 30 to 39, each exclusive. */
+static struct told *get_ranges(void)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+    struct hosts_done done = {0};
+    struct told *told;
+
+    claim.lock_owner = 1;
+    claim.start = 10;
+    claim.end = 39;
+    told = hosts_acquire(0, "L", &claim);
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    backend_release_range(hosts_mount(0), "L", 1, 20, 29, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    return told;
+}
+
+#define HEX(number) "'00000000000000" number "', "
+
+START_TEST(renewal_tells_a_lock_owner_that_the_server_has_less_than_it_believes)
+{
+    static const struct {
+        const char *has;
+        bool enough;
+    } cases[] = {
+        {HEX("0a") HEX("13") "0, " HEX("1e") HEX("27") "0", true},
+        {HEX("00") HEX("ff") "0", true},
+        {HEX("0a") HEX("0e") "0, " HEX("0f") HEX("13") "0, " HEX("1e") HEX("ff") "0", true},
+        {HEX("0a") HEX("13") "0", false},
+        {HEX("1e") HEX("27") "0", false},
+        {HEX("0a") HEX("13") "0, " HEX("1e") HEX("26") "0", false},
+        {HEX("0a") HEX("13") "0, " HEX("1f") HEX("27") "0", false},
+        {HEX("0a") HEX("13") "1, " HEX("1e") HEX("27") "0", false},
+        {HEX("0a") HEX("0e") "0, " HEX("10") HEX("13") "0, " HEX("1e") HEX("27") "0", false},
+    };
+
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        struct told *told = get_ranges();
+        struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};
+        clock_ms deadline = told->ticket->deadline;
+        char *script = g_strdup_printf("for _, id in ipairs(redis.call('ZRANGE', 'lfs:o:h:L', 0, -1)) do "
+                                       "local t = cmsgpack.unpack(redis.call('HGET', 'lfs:i:h:L', id)) t.s = {%s} "
+                                       "redis.call('HSET', 'lfs:i:h:L', id, cmsgpack.pack(t)) end return 1",
+                                       cases[i].has);
+
+        ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0", script), 1);
+        hosts_pass(2);
+        backend_renew(hosts_mount(0), &renewal, 1);
+        HOSTS_UNTIL(told->ended || told->ticket->deadline > deadline);
+        ck_assert_msg(!told->ended == cases[i].enough, "%s", cases[i].has);
+        ck_assert_int_eq(told->why, told->ended ? BACKEND_LOST : told->why);
+        if (!told->ended)
+            hosts_release(told);
+        HOSTS_UNTIL(!hosts_exists("h:L"));
+        g_free(script);
+    }
+}
+END_TEST
+
+/* _i: the renewal is sent before, after, or when nobody knows whether a part was given back. */
+START_TEST(renewal_that_crosses_a_change_of_ranges_loses_nothing)
+{
+    struct told *told = get_ranges();
+    struct backend_renewal renewal = {.ticket = told->ticket, .ttl = HOSTS_LONG};
+    struct hosts_done done = {0};
+
+    if (_i == 2)
+        redis_server_pause(hosts_server);
+    if (_i == 0)
+        backend_renew(hosts_mount(0), &renewal, 1);
+    backend_release_range(hosts_mount(0), "L", 1, 30, 34, hosts_on_done, &done);
+    if (_i == 1)
+        backend_renew(hosts_mount(0), &renewal, 1);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, _i == 2 ? BACKEND_UNREACHABLE : BACKEND_OK);
+    if (_i == 2) {
+        redis_server_resume(hosts_server);
+        hosts_until_up(0);
+    }
+    hosts_pass(LONG);
+    ck_assert_uint_eq(told->ended, 0);
+    hosts_release(told);
+}
+END_TEST
+
 /* --- refusing --- */
 
 START_TEST(server_that_became_a_replica_is_unreachable_until_it_is_none)
@@ -484,6 +572,8 @@ int main(void)
     tcase_set_timeout(conversions, 40);
     tcase_add_checked_fixture(conversions, setup, hosts_teardown);
     tcase_add_test(conversions, conversion_that_a_failed_server_lost_ends_what_was_converted);
+    tcase_add_test(conversions, renewal_tells_a_lock_owner_that_the_server_has_less_than_it_believes);
+    tcase_add_loop_test(conversions, renewal_that_crosses_a_change_of_ranges_loses_nothing, 0, 3);
     tcase_add_loop_test(conversions, renewal_that_crosses_a_conversion_loses_nothing, 0, 2);
     suite_add_tcase(suite, conversions);
     tcase_set_timeout(aof, 40);

@@ -1,10 +1,25 @@
 -- renew: extends a ticket that holds.
 --
--- leaf, sequence, ticket, ttl, mode
--- → 1, or 0 if it does not hold (any more), or 2 if it holds in another mode: a conversion was lost with a failed server,
---   and others may hold beside it
+-- leaf, sequence, ticket, ttl; mode and segments (of a lock owner: start, end, mode, …) that its mount believes in
+-- → 1, or 0 if it does not hold (any more), or 2 if it holds in another mode, or not all of the segments: what was changed
+--   since is lost with a failed server, and others may hold beside it
+
+-- Whether all that is wanted is among what is held, which may be more, or exclusive where shared is wanted.
+local function covers(held, wanted)
+  local j = 1
+  for i = 1, #wanted, 3 do
+    local at = wanted[i]
+    while at do
+      while held[j] and held[j + 1] < at do j = j + 3 end
+      if not held[j] or held[j] > at or held[j + 2] > wanted[i + 2] then return false end
+      at = held[j + 1] < wanted[i + 1] and step(held[j + 1], 1)
+    end
+  end
+  return true
+end
+
 local t = load(id)
-if t and not t.p and t.x ~= a.mode then return 2 end
+if t and (not t.p and t.x ~= a.mode or a.segments and not covers(t.s or WHOLE[t.x], a.segments)) then return 2 end
 -- of a full server: a write that it permits goes first
 if sequence then
   call('ZREM', WAITERS, '')
