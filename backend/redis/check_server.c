@@ -1,8 +1,8 @@
 /* check_server: a mount's first look at its server; see check.h.
  *
- * What a user of the server may not do is gathered, and told in one line, in the
- * words of ACL SETUSER.  The keys that it tries are those of a lock that cannot
- * be: names that begin with .leasefs/ are the daemon's own.
+ * It says what a mount will say, in a way that does nothing, and looks whether the server has, and this user may run,
+ * each command that the scripts call.  What it may not is gathered, and told in one line, in the words of ACL SETUSER.
+ * The keys are those of a lock that cannot be: names that begin with .leasefs/ are the daemon's own.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -18,12 +18,20 @@
 #define PROBE_NAME ".leasefs/check"
 #define ANSWER_MAX 256
 
-/* Tells which of the commands in ARGV this user may not (from Redis 7 on, older ones tell when it happens), and, by a
- * deletion of what is not there, whether the server accepts writes. */
-static const char probe_script[] =
-    "local refused = {}\n"
-    "for command in (redis.acl_check_cmd and ARGV[1] or ''):gmatch('%S+') do\n"
-    "  if not redis.acl_check_cmd(command, KEYS[1]) then refused[#refused + 1] = '+' .. command:lower() end\n"
+/* Of all that the scripts, whose text is ARGV[1], call: a command that is not there, or those that this user may not
+ * run (from Redis 7 on; older ones tell when it happens).  Then, by a deletion of what is not there, whether the server
+ * accepts writes. */
+static const char check_script[] =
+    "local refused, seen = {}, {PUBLISH = true}\n" /* which is about a channel */
+    "for name in ARGV[1]:gmatch(\"call%('(%u+)'\") do\n"
+    "  local answer = seen[name] or redis.pcall(name)\n" /* which is too short to do anything */
+    "  if type(answer) == 'table' and answer.err and answer.err:find('Unknown', 1, true) then\n"
+    "    return redis.error_reply('DISABLED ' .. name)\n"
+    "  end\n"
+    "  if not seen[name] and redis.acl_check_cmd and not redis.acl_check_cmd(name, KEYS[1]) then\n"
+    "    refused[#refused + 1] = '+' .. name:lower()\n"
+    "  end\n"
+    "  seen[name] = true\n"
     "end\n"
     "if #refused > 0 then return refused end\n"
     "local answer = redis.pcall('DEL', KEYS[1])\n"
@@ -37,6 +45,7 @@ struct probe {
     char *where;      /* for messages */
     GString *needed;  /* words of ACL SETUSER without which nothing works */
     GString *wanted;  /* and those without which keys are not watched */
+    GPtrArray *warnings;
     char *error;
     size_t error_size;
 };
@@ -145,6 +154,10 @@ static int check_complain_of(struct probe *p, const char *command, const char *a
         {"ERR max number of clients", "it has as many clients as it allows: raise its setting maxclients"},
     };
     char text[ANSWER_MAX];
+    if (g_str_has_prefix(answer, "DISABLED ")) {
+        return check_fail(p, -EACCES, "it has no command %s: see its setting rename-command",
+                          answer + strlen("DISABLED "));
+    }
     if (g_str_has_prefix(answer, "WRONGPASS") && !p->options->conn.password) {
         return check_fail(p, -EACCES,
                           "it does not let this user in without a password: use the option credentials=FILE");
@@ -160,32 +173,17 @@ static int check_complain_of(struct probe *p, const char *command, const char *a
     return check_fail(p, -EACCES, "it refuses the command %s: %s", command, log_escape(text, sizeof text, answer));
 }
 
-/* One command and its answer, to be freed; NULL when the connection has failed,
- * with the error written. */
-static redisReply *check_ask(struct probe *p, size_t count, const char **words)
-{
-    size_t lengths[8];
-    g_assert(count <= G_N_ELEMENTS(lengths));
-    for (size_t i = 0; i < count; i++) {
-        lengths[i] = strlen(words[i]);
-    }
-    errno = 0;
-    redis_cap_renew(&p->cap);
-    redisReply *reply = redisCommandArgv(p->context, (int)count, words, lengths);
-    if (!reply) {
-        check_complain_of_silence(p);
-    }
-    return reply;
-}
+/* One thing that a mount says to its server. */
+struct check_step {
+    GString *list;                                         /* of what is lacking: p->needed or p->wanted */
+    const char *permission;                                /* the command's; NULL: another step has told */
+    const char *about;                                     /* that of its key or channel; or NULL */
+    bool vital;                                            /* whatever else it is refused for is the end */
+    int (*take)(struct probe *p, const redisReply *reply); /* its answer, if it is worth something */
+    const char *words[6];
+};
 
-#define ASK(p, ...) check_ask(p, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), (const char *[]){__VA_ARGS__})
-
-static bool check_is_error(const redisReply *reply, const char *begin)
-{
-    return reply->type == REDIS_REPLY_ERROR && g_str_has_prefix(reply->str, begin);
-}
-
-static void check_need(GString *list, const char *word)
+static void check_lack(GString *list, const char *word)
 {
     char **words = g_strsplit(list->str, " ", -1);
     if (!g_strv_contains((const char *const *)words, word)) {
@@ -194,158 +192,70 @@ static void check_need(GString *list, const char *word)
     g_strfreev(words);
 }
 
-/* What a command that was refused with NOPERM lacks: itself, or what it is about. */
-static void check_note_permission(GString *list, const char *answer, const char *command, const char *about)
+static int check_refused(struct probe *p, const struct check_step *step, const char *why)
 {
-    const char *word = strstr(answer, "permissions to run") || !about ? command : about;
-    if (word) {
-        check_need(list, word);
+    bool is_command = !step->about || strstr(why, "permissions to run");
+    if (g_str_has_prefix(why, "NOPERM")) {
+        if (!is_command || step->permission) {
+            check_lack(step->list, is_command ? step->permission : step->about);
+        }
+        return 0;
     }
+    if (!step->vital && step->list == p->needed && g_str_has_prefix(why, "ERR unknown command")) {
+        char *text = g_strconcat("DISABLED ", step->words[0], NULL);
+        int result = check_complain_of(p, step->words[0], text);
+        g_free(text);
+        return result;
+    }
+    return step->vital ? check_complain_of(p, step->words[0], why) : 0;
 }
 
-/* A command on the way to the first that needs permissions. */
-static int check_introduce(struct probe *p, redisReply *reply, const char *command, const char *permission)
+static int check_say(struct probe *p, const struct check_step *step)
 {
-    int result = 0;
-    if (!reply) {
-        return -EIO;
+    const char *words[G_N_ELEMENTS(step->words)];
+    size_t lengths[G_N_ELEMENTS(step->words)], count = 0;
+    while (count < G_N_ELEMENTS(words) && step->words[count]) {
+        words[count] = step->words[count];
+        lengths[count] = strlen(words[count]);
+        count++;
     }
-    if (check_is_error(reply, "NOPERM")) {
-        check_need(p->needed, permission);
-    } else if (reply->type == REDIS_REPLY_ERROR) {
-        result = check_complain_of(p, command, reply->str);
+    errno = 0;
+    redis_cap_renew(&p->cap);
+    redisReply *reply = redisCommandArgv(p->context, (int)count, words, lengths);
+    if (!reply) {
+        return check_complain_of_silence(p);
+    }
+    int result = 0;
+    if (step->list && reply->type == REDIS_REPLY_ERROR) {
+        result = check_refused(p, step, reply->str);
+    } else if (step->take) {
+        result = step->take(p, reply);
     }
     freeReplyObject(reply);
     return result;
 }
 
-/* As redis_conn does it. */
-static int check_log_in(struct probe *p)
+static int check_take_info(struct probe *p, const redisReply *reply)
 {
-    const struct redis_conn_options *o = &p->options->conn;
-    const char *user = o->user ? o->user : o->uri.user, *password = o->password ? o->password : "";
-    char database[16];
-    int result = 0;
-    if (user) {
-        result = check_introduce(p, ASK(p, "AUTH", user, password), "AUTH", "+auth");
-    } else if (o->password) {
-        result = check_introduce(p, ASK(p, "AUTH", password), "AUTH", "+auth");
+    if (reply->type != REDIS_REPLY_STRING) {
+        g_ptr_array_add(p->warnings, g_strdup("this user may not ask for INFO, so nobody has looked whether it evicts "
+                                              "locks, and whether it keeps them on disk: permit +info"));
+        return 0;
     }
-    if (result == 0) {
-        result = check_introduce(p, ASK(p, "PING"), "PING", "+ping");
-    }
-    if (result == 0 && o->uri.database) {
-        g_snprintf(database, sizeof database, "%d", o->uri.database);
-        result = check_introduce(p, ASK(p, "SELECT", database), "SELECT", "+select");
-    }
-    return result;
-}
-
-static int check_judge(struct probe *p, const char *info, GPtrArray *warnings)
-{
     GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);
-    int result = 0;
-    redis_check_info(info, errors, warnings);
-    if (errors->len > 0) { /* the first is the one to begin with */
-        result = check_fail(p, -EOPNOTSUPP, "%s", (const char *)errors->pdata[0]);
-    }
+    redis_check_info(reply->str, errors, p->warnings);
+    /* the first is the one to begin with */
+    int result = errors->len > 0 ? check_fail(p, -EOPNOTSUPP, "%s", (const char *)errors->pdata[0]) : 0;
     g_ptr_array_unref(errors);
     return result;
 }
 
-static int check_look_at_info(struct probe *p, GPtrArray *warnings)
+static int check_take_refused(struct probe *p, const redisReply *reply)
 {
-    redisReply *reply = ASK(p, "INFO");
-    int result = 0;
-    if (!reply) {
-        return -EIO;
-    }
-    if (reply->type == REDIS_REPLY_STRING) {
-        result = check_judge(p, reply->str, warnings);
-    } else {
-        g_ptr_array_add(warnings, g_strdup("this user may not ask for INFO, so nobody has looked whether it evicts "
-                                           "locks, and whether it keeps them on disk: permit +info"));
-    }
-    freeReplyObject(reply);
-    return result;
-}
-
-/* What the scripts call, PUBLISH aside, which is about a channel: their text says it, as call('NAME', KEY, ...). */
-static char *check_commands_of_scripts(void)
-{
-    GString *commands = g_string_new(NULL);
-    for (size_t i = 0; i < REDIS_SCRIPTS; i++) {
-        for (const char *at = redis_scripts[i].text; (at = strstr(at, "call('"));) {
-            at += strlen("call('");
-            char *name = g_strndup(at, strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
-            if (*name && strcmp(name, "PUBLISH") != 0) {
-                check_need(commands, name);
-            }
-            g_free(name);
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        if (reply->element[i]->type == REDIS_REPLY_STRING) {
+            check_lack(p->needed, reply->element[i]->str);
         }
-    }
-    return g_string_free(commands, FALSE);
-}
-
-/* The script's answer: the permissions that it lacks, or why it cannot write. */
-static int check_try_script(struct probe *p, const char *key, const char *pattern)
-{
-    char *commands = check_commands_of_scripts();
-    redisReply *reply = ASK(p, "EVAL", probe_script, "1", key, commands);
-    int result = 0;
-    g_free(commands);
-    if (!reply) {
-        return -EIO;
-    }
-    if (check_is_error(reply, "NOPERM")) {
-        check_note_permission(p->needed, reply->str, "+eval", pattern);
-    } else if (reply->type == REDIS_REPLY_ERROR) {
-        result = check_complain_of(p, "EVAL", reply->str);
-    } else if (reply->type == REDIS_REPLY_ARRAY) {
-        for (size_t i = 0; i < reply->elements; i++) {
-            if (reply->element[i]->type == REDIS_REPLY_STRING) {
-                check_need(p->needed, reply->element[i]->str);
-            }
-        }
-    }
-    freeReplyObject(reply);
-    return result;
-}
-
-/* Commands whose refusal, for whatever other reason, is no harm here: they are
- * asked in a way that does nothing. */
-static int check_try_commands(struct probe *p, const char *key, const char *pattern)
-{
-    const struct {
-        GString *list;
-        const char *permission, *about;
-        const char *words[4];
-    } commands[] = {
-        {p->needed, "+script|load", NULL, {"SCRIPT", "LOAD", "return 1"}},
-        {p->needed, "+evalsha", NULL, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
-        {p->needed, "+exists", pattern, {"EXISTS", key}},
-        {p->needed, "+publish", "&lfs:*", {"PUBLISH", PROBE, ""}},
-        {p->wanted, "+client|id", NULL, {"CLIENT", "ID"}},
-        {p->wanted, "+client|tracking", NULL, {"CLIENT", "TRACKING", "OFF"}},
-        {p->wanted, "+client|caching", NULL, {"CLIENT", "CACHING", "NO"}},
-        {p->needed, "+subscribe", "&lfs:*", {"SUBSCRIBE", PROBE}},
-        {p->wanted, NULL, "&__redis__:invalidate", {"SUBSCRIBE", "__redis__:invalidate"}},
-    };
-    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
-        const char *words[G_N_ELEMENTS(commands[i].words)];
-        size_t count = 0;
-        while (count < G_N_ELEMENTS(words) && commands[i].words[count]) {
-            words[count] = commands[i].words[count];
-            count++;
-        }
-        redisReply *reply = check_ask(p, count, words);
-        if (!reply) {
-            return -EIO;
-        }
-        if (check_is_error(reply, "NOPERM")) {
-            check_note_permission(commands[i].list, reply->str, commands[i].permission, commands[i].about);
-        }
-        freeReplyObject(reply);
     }
     return 0;
 }
@@ -361,9 +271,10 @@ static void check_append_pattern(GString *pattern, const char *text, size_t leng
     }
 }
 
-/* All that needs permissions: with the keys of a lock that cannot be. */
-static int check_try_permissions(struct probe *p)
+static int check_say_all(struct probe *p)
 {
+    const struct redis_conn_options *o = &p->options->conn;
+    const char *user = o->user ? o->user : o->uri.user, *password = o->password ? o->password : "";
     const char *prefix = p->options->prefix ? p->options->prefix : "";
     const char *template = p->options->key ? p->options->key : REDIS_KEY_DEFAULT, *name = strstr(template, "{n}");
     if (!name) {
@@ -371,36 +282,56 @@ static int check_try_permissions(struct probe *p)
     }
     const char *rest = name + strlen("{n}");
     char *key = g_strdup_printf("%s%.*s" PROBE_NAME "%s", prefix, (int)(name - template), template, rest);
-    char *side = g_strconcat("lfs:f:", key, NULL);
-    GString *pattern = g_string_new("~");
+    char *side = g_strconcat("lfs:f:", key, NULL), database[16];
+    g_snprintf(database, sizeof database, "%d", o->uri.database);
+    GString *pattern = g_string_new("~"), *scripts = g_string_new(NULL);
     check_append_pattern(pattern, prefix, strlen(prefix));
     check_append_pattern(pattern, template, (size_t)(name - template));
     g_string_append_c(pattern, '*');
     check_append_pattern(pattern, rest, strlen(rest));
-
-    int result = check_try_script(p, key, pattern->str);
-    if (result == 0) { /* ACL SETUSER takes no pattern after ~* */
-        result = check_try_script(p, side, strcmp(pattern->str, "~*") == 0 ? "~*" : "~lfs:*");
+    const char *sides = strcmp(pattern->str, "~*") == 0 ? "~*" : "~lfs:*"; /* ACL SETUSER takes none after ~* */
+    for (size_t i = 0; i < REDIS_SCRIPTS; i++) {
+        g_string_append(scripts, redis_scripts[i].text);
     }
-    if (result == 0) {
-        result = check_try_commands(p, key, pattern->str);
+    const struct check_step steps[] = {
+        {p->needed, "+auth", NULL, true, NULL, {"AUTH", user ? user : password, user ? password : NULL}},
+        {p->needed, "+ping", NULL, true, NULL, {"PING"}},
+        {p->needed, "+select", NULL, true, NULL, {"SELECT", database}},
+        {NULL, NULL, NULL, false, check_take_info, {"INFO"}},
+        {p->needed, "+eval", pattern->str, true, check_take_refused, {"EVAL", check_script, "1", key, scripts->str}},
+        {p->needed, "+eval", sides, true, check_take_refused, {"EVAL", check_script, "1", side, scripts->str}},
+        {p->needed, "+script|load", NULL, false, NULL, {"SCRIPT", "LOAD", "return 1"}},
+        {p->needed, "+evalsha", NULL, false, NULL, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
+        {p->needed, "+exists", pattern->str, false, NULL, {"EXISTS", key}},
+        {p->needed, "+publish", "&lfs:*", false, NULL, {"PUBLISH", PROBE, ""}},
+        {p->wanted, "+client|id", NULL, false, NULL, {"CLIENT", "ID"}},
+        {p->wanted, "+client|tracking", NULL, false, NULL, {"CLIENT", "TRACKING", "OFF"}},
+        {p->wanted, "+client|caching", NULL, false, NULL, {"CLIENT", "CACHING", "NO"}},
+        {p->needed, "+subscribe", "&lfs:*", false, NULL, {"SUBSCRIBE", PROBE}},
+        {p->wanted, NULL, "&__redis__:invalidate", false, NULL, {"SUBSCRIBE", "__redis__:invalidate"}},
+    };
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < G_N_ELEMENTS(steps); i++) {
+        bool skipped = (i == 0 && !user && !o->password) || (i == 2 && !o->uri.database);
+        result = skipped ? 0 : check_say(p, &steps[i]);
     }
+    g_string_free(scripts, TRUE);
     g_string_free(pattern, TRUE);
     g_free(side);
     g_free(key);
     return result;
 }
 
-static int check_tell_permissions(struct probe *p, GPtrArray *warnings)
+static int check_tell_permissions(struct probe *p)
 {
     if (p->needed->len > 0) {
         return check_fail(p, -EACCES, "the user %s lacks permissions: run there ACL SETUSER %s%s%s (see leasefs(8))",
                           p->user, p->user, p->needed->str, p->wanted->str);
     }
     if (p->wanted->len > 0) {
-        g_ptr_array_add(warnings, g_strdup_printf("the user %s may not watch keys, so locks that other programs "
-                                                  "release are noticed late: run there ACL SETUSER %s%s",
-                                                  p->user, p->user, p->wanted->str));
+        g_ptr_array_add(p->warnings, g_strdup_printf("the user %s may not watch keys, so locks that other programs "
+                                                     "release are noticed late: run there ACL SETUSER %s%s",
+                                                     p->user, p->user, p->wanted->str));
     }
     return 0;
 }
@@ -414,21 +345,16 @@ int redis_check_server(const struct redis_options *options, GPtrArray *warnings,
         .where = redis_uri_show(&options->conn.uri),
         .needed = g_string_new(NULL),
         .wanted = g_string_new(NULL),
+        .warnings = warnings,
         .error = error,
         .error_size = error_size,
     };
     int result = check_connect_to(&p);
     if (result == 0) {
-        result = check_log_in(&p);
+        result = check_say_all(&p);
     }
     if (result == 0) {
-        result = check_look_at_info(&p, warnings);
-    }
-    if (result == 0) {
-        result = check_try_permissions(&p);
-    }
-    if (result == 0) {
-        result = check_tell_permissions(&p, warnings);
+        result = check_tell_permissions(&p);
     }
     if (p.context) {
         redisFree(p.context);

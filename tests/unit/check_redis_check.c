@@ -377,6 +377,23 @@ START_TEST(server_that_hides_info_is_only_a_warning)
 }
 END_TEST
 
+/* What scripts call, and what a mount says itself. */
+START_TEST(command_that_the_server_does_not_have_is_named)
+{
+    static const char *const commands[] = {"ZRANGEBYLEX", "PEXPIREAT", "SADD", "PUBLISH", "SUBSCRIBE", "EVALSHA"};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
+        const char *const arguments[] = {"--appendonly", "yes", "--rename-command", commands[i], "", NULL};
+        char *expected = g_strdup_printf("it has no command %s: see its setting rename-command", commands[i]);
+        redis_server_free(server);
+        server = redis_server_start(arguments);
+        options.conn.uri.path = (char *)redis_server_socket(server);
+        assert_refused(expected);
+        g_free(expected);
+    }
+}
+END_TEST
+
 START_TEST(replica_is_refused_also_when_it_hides_info)
 {
     redis_server_do(server, "REPLICAOF 127.0.0.1 1");
@@ -533,6 +550,7 @@ int main(void)
     tcase_add_test(real, every_permission_of_the_manual_is_needed_and_named);
     tcase_add_test(real, all_missing_permissions_are_told_in_one_line_that_can_be_run);
     tcase_add_test(real, server_that_hides_info_is_only_a_warning);
+    tcase_add_test(real, command_that_the_server_does_not_have_is_named);
     tcase_add_test(real, replica_is_refused_also_when_it_hides_info);
     tcase_add_test(real, server_with_too_few_replicas_is_told);
     tcase_add_test(real, warnings_come_with_what_is_accepted);
