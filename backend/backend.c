@@ -1,4 +1,4 @@
-/* backend: the calls of backend.h, each passed on to the implementation. */
+/* backend: what the calls of backend.h need besides a store; see backend.h. */
 #include "backend/backend.h"
 
 #include <string.h>
@@ -33,63 +33,6 @@ const char *backend_safety_name(enum backend_safety safety)
     return names[safety];
 }
 
-void backend_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
-{
-    b->operations->start(b, loop, events, context);
-}
-
-void backend_free(struct backend *b)
-{
-    if (b) {
-        b->operations->free(b);
-    }
-}
-
-struct backend_ticket *backend_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                       backend_acquired *done, void *arg)
-{
-    return b->operations->acquire(b, name, claim, done, arg);
-}
-
-void backend_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg)
-{
-    b->operations->release(b, ticket, done, arg);
-}
-
-void backend_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
-                           backend_done *done, void *arg)
-{
-    b->operations->release_range(b, name, lock_owner, start, end, done, arg);
-}
-
-void backend_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
-                     backend_done *done, void *arg)
-{
-    b->operations->convert(b, ticket, claim, done, arg);
-}
-
-void backend_renew(struct backend *b, const struct backend_renewal *renewals, size_t count)
-{
-    b->operations->renew(b, renewals, count);
-}
-
-void backend_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
-                 backend_done *done, void *arg)
-{
-    b->operations->set(b, ticket, change, done, arg);
-}
-
-void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
-{
-    b->operations->revoke(b, name, fence, NULL, done, arg);
-}
-
-void backend_revoke_matching(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
-                             backend_done *done, void *arg)
-{
-    b->operations->revoke(b, name, fence, match, done, arg);
-}
-
 bool backend_matches(const struct backend_match *match, GBytes *meta)
 {
     gsize size = 0, length = strlen(match->text);
@@ -101,64 +44,6 @@ bool backend_matches(const struct backend_match *match, GBytes *meta)
     }
     return at && (size_t)(end - at) >= length && memcmp(at, match->text, length) == 0 &&
            (at + length == end || at[length] == ' ');
-}
-
-void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
-                    backend_done *done, void *arg)
-{
-    b->operations->rename(b, ticket, name, replaced, done, arg);
-}
-
-void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
-                  void *arg)
-{
-    b->operations->test(b, name, claim, done, arg);
-}
-
-void backend_stat(struct backend *b, const char *name, backend_known *done, void *arg)
-{
-    b->operations->stat(b, name, done, arg);
-}
-
-void backend_watch(struct backend *b, const char *name)
-{
-    if (b->operations->watch) {
-        b->operations->watch(b, name);
-    }
-}
-
-void backend_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
-                  void *arg)
-{
-    b->operations->list(b, directory, after, max, done, arg);
-}
-
-void backend_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
-                   void *arg)
-{
-    b->operations->mkdir(b, name, directory, done, arg);
-}
-
-void backend_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
-{
-    b->operations->rmdir(b, name, done, arg);
-}
-
-void backend_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
-                           backend_done *done, void *arg)
-{
-    b->operations->set_directory(b, name, directory, done, arg);
-}
-
-void backend_recover(struct backend *b,
-                     void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg)
-{
-    b->operations->recover(b, found, arg);
-}
-
-struct backend_counts backend_counts(struct backend *b)
-{
-    return b->operations->counts(b);
 }
 
 void backend_status(struct backend *b, struct backend_status *ret_status)
@@ -179,9 +64,4 @@ void backend_status_clear(struct backend_status *status)
     g_ptr_array_unref(status->details);
     g_ptr_array_unref(status->warnings);
     *status = (struct backend_status){0};
-}
-
-bool backend_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
-{
-    return b->operations->name(b, ticket, buffer, size);
 }

@@ -15,7 +15,7 @@
  * slashes, without a leading slash; the root directory is "".
  *
  * Times: see clock.h.  Durations are milliseconds.  GBytes arguments are
- * borrowed: the backend takes its own reference.
+ * borrowed: the backend takes its own reference.  Each call is passed on to the store.
  */
 #ifndef BACKEND_BACKEND_H
 #define BACKEND_BACKEND_H
@@ -285,10 +285,19 @@ struct backend_operations {
 
 /* Attaches the backend to a loop and starts its events.  Before it only
  * backend_free may be called. */
-void backend_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context);
+static inline void backend_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events,
+                                 void *context)
+{
+    b->operations->start(b, loop, events, context);
+}
 
 /* Ends the backend; completions still open are not called.  NULL is allowed. */
-void backend_free(struct backend *b);
+static inline void backend_free(struct backend *b)
+{
+    if (b) {
+        b->operations->free(b);
+    }
+}
 
 /* Asks for a claim.  Returns the ticket, or NULL if the completion has already
  * been called with a refusal.  OK: it holds; QUEUED (only with `wait`): it
@@ -297,13 +306,20 @@ void backend_free(struct backend *b);
  * merging as POSIX record locks do (fcntl(2)); so once it holds, do not keep an
  * FCNTL ticket of a lock owner, which any later claim may merge into another: give
  * back with backend_release_range. */
-struct backend_ticket *backend_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                       backend_acquired *done, void *arg);
+static inline struct backend_ticket *backend_acquire(struct backend *b, const char *name,
+                                                     const struct backend_claim *claim, backend_acquired *done,
+                                                     void *arg)
+{
+    return b->operations->acquire(b, name, claim, done, arg);
+}
 
 /* Ends a ticket, whether it holds or waits (also one whose acquire has not
  * completed: that completion is then not called).  The ticket is no longer
  * valid when the call returns.  `done` may be NULL. */
-void backend_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg);
+static inline void backend_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg)
+{
+    b->operations->release(b, ticket, done, arg);
+}
 
 /* Gives back a byte range (inclusive) of what a lock owner holds with FCNTL tickets,
  * splitting them where need be.  Waiting tickets of the lock owner stay.  When the
@@ -311,35 +327,53 @@ void backend_release(struct backend *b, struct backend_ticket *ticket, backend_d
  * told all the same, unless the whole was), with one exception: a grant that is
  * not told yet is told (here as when a later claim absorbs its ticket), since a
  * request waits for it. */
-void backend_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
-                           backend_done *done, void *arg);
+static inline void backend_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start,
+                                         uint64_t end, backend_done *done, void *arg)
+{
+    b->operations->release_range(b, name, lock_owner, start, end, done, arg);
+}
 
 /* Turns a ticket that holds into another claim on the same name, in place and
  * without letting go: kind, mode, handle, lock owner, ttl, due, user, and meta and
  * content when not NULL.  The fencing token stays.  BUSY: others hold too and
  * the new mode excludes them; nothing is changed.  (A waiting ticket may be
  * converted as well: it keeps its place.) */
-void backend_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
-                     backend_done *done, void *arg);
+static inline void backend_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
+                                   backend_done *done, void *arg)
+{
+    b->operations->convert(b, ticket, claim, done, arg);
+}
 
 /* Extends tickets.  One that cannot be extended in time ends with LOST.  The ttl
  * stays as it was (ticket->ttl) if the store has no room to note a longer one. */
-void backend_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
+static inline void backend_renew(struct backend *b, const struct backend_renewal *renewals, size_t count)
+{
+    b->operations->renew(b, renewals, count);
+}
 
 /* Replaces meta or content. */
-void backend_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
-                 backend_done *done, void *arg);
+static inline void backend_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
+                               backend_done *done, void *arg)
+{
+    b->operations->set(b, ticket, change, done, arg);
+}
 
 /* Ends the holders of a name, whoever they are: the one whose fencing token is
  * `fence` (event: RELEASED; STALE if none has it), or with 0 all (BROKEN).  The
  * name of a sequence ticket may be one that waits.  When it completes with OK, the
  * events of this mount's tickets have been told, and those of other mounts that
  * can be reached. */
-void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg);
+static inline void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
+{
+    b->operations->revoke(b, name, fence, NULL, done, arg);
+}
 
 /* The same if all that would end match, in one step; else BUSY, and nothing ends. */
-void backend_revoke_matching(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
-                             backend_done *done, void *arg);
+static inline void backend_revoke_matching(struct backend *b, const char *name, uint64_t fence,
+                                           const struct backend_match *match, backend_done *done, void *arg)
+{
+    b->operations->revoke(b, name, fence, match, done, arg);
+}
 
 /* For backends: does this meta (may be NULL)? */
 bool backend_matches(const struct backend_match *match, GBytes *meta);
@@ -351,43 +385,75 @@ bool backend_matches(const struct backend_match *match, GBytes *meta);
  * between included; of an outcome that stays unknown both tickets end as LOST
  * before UNREACHABLE is told.  The token is raised if the other name has seen a
  * higher one.  A change of the ticket (backend_set) that crosses it is not lost. */
-void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
-                    backend_done *done, void *arg);
+static inline void backend_rename(struct backend *b, struct backend_ticket *ticket, const char *name,
+                                  struct backend_ticket *replaced, backend_done *done, void *arg)
+{
+    b->operations->rename(b, ticket, name, replaced, done, arg);
+}
 
 /* What stands in the way of this claim (F_GETLK): type BACKEND_NOTHING if it
  * would be granted. */
-void backend_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
-                  void *arg);
+static inline void backend_test(struct backend *b, const char *name, const struct backend_claim *claim,
+                                backend_known *done, void *arg)
+{
+    b->operations->test(b, name, claim, done, arg);
+}
 
-void backend_stat(struct backend *b, const char *name, backend_known *done, void *arg);
+static inline void backend_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+{
+    b->operations->stat(b, name, done, arg);
+}
 
 /* At most `max` entries of a directory in strcmp order, beginning after the
  * name `after` ("": from the first).  A name that is there during the whole of
  * a listing is told exactly once. */
-void backend_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
-                  void *arg);
+static inline void backend_list(struct backend *b, const char *directory, const char *after, size_t max,
+                                backend_listed *done, void *arg)
+{
+    b->operations->list(b, directory, after, max, done, arg);
+}
 
-void backend_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
-                   void *arg);
-void backend_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
+static inline void backend_mkdir(struct backend *b, const char *name, const struct backend_directory *directory,
+                                 backend_done *done, void *arg)
+{
+    b->operations->mkdir(b, name, directory, done, arg);
+}
+static inline void backend_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
+{
+    b->operations->rmdir(b, name, done, arg);
+}
 
 /* Replaces a directory's attributes; the root's too. */
-void backend_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
-                           backend_done *done, void *arg);
+static inline void backend_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
+                                         backend_done *done, void *arg)
+{
+    b->operations->set_directory(b, name, directory, done, arg);
+}
 
 /* Somebody else holds this name, and `gone` shall tell when nobody does, by release, expiry or break, through another
  * mount or by another client.  For as long as `watched` says so; there may be a limit to how many are watched, the
  * last first.  Of a sequence ticket nothing is told. */
-void backend_watch(struct backend *b, const char *name);
+static inline void backend_watch(struct backend *b, const char *name)
+{
+    if (b->operations->watch) {
+        b->operations->watch(b, name);
+    }
+}
 
 /* Calls `found` for each lease that the mount of this store held when it last
  * ended; `found` may set ticket->user, and must not call the backend.  With NULL
  * for the ticket it is told of each directory, if no other mount makes any. */
-void backend_recover(struct backend *b,
-                     void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
-                     void *arg);
+static inline void
+backend_recover(struct backend *b,
+                void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg)
+{
+    b->operations->recover(b, found, arg);
+}
 
-struct backend_counts backend_counts(struct backend *b);
+static inline struct backend_counts backend_counts(struct backend *b)
+{
+    return b->operations->counts(b);
+}
 
 /* Free with backend_status_clear. */
 void backend_status(struct backend *b, struct backend_status *ret_status);
@@ -395,6 +461,9 @@ void backend_status_clear(struct backend_status *status);
 
 /* The name that a ticket is on, NUL-terminated: of a sequence ticket the one it
  * was given.  False if it does not fit. */
-bool backend_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size);
+static inline bool backend_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
+{
+    return b->operations->name(b, ticket, buffer, size);
+}
 
 #endif
