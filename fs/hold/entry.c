@@ -132,12 +132,12 @@ static bool entry_is_ticket_name(const char *name)
     return digits >= ENTRY_TICKET_DIGITS && digits < length && name[length - digits - 1] == '-';
 }
 
-void entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *entry)
+void entry_missing(struct fs *fs, bool has_node, const char *name, struct fuse_entry_param *entry)
 {
     memset(entry, 0, sizeof *entry);
     /* A name with a node may be locked through a handle at any time, and a ticket
      * is created by another name. */
-    bool keep = !node && !entry_is_ticket_name(name);
+    bool keep = !has_node && !entry_is_ticket_name(name);
     entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
 }
 

@@ -17,8 +17,8 @@ void entry_attributes_elsewhere(struct fs *fs, const struct node *node, const st
 void entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
                      struct fuse_entry_param *ret_entry);
 
-/* A name that is not there; `node` may be NULL. */
-void entry_missing(struct fs *fs, const struct node *node, const char *name, struct fuse_entry_param *ret_entry);
+/* A name that is not there; is there a node of it? */
+void entry_missing(struct fs *fs, bool has_node, const char *name, struct fuse_entry_param *ret_entry);
 
 /* Hands r->handle to the kernel, with r->node if the request creates. */
 void entry_reply_open(struct request *r);

@@ -20,10 +20,10 @@
 
 /* --- looking up ---------------------------------------------------------------- */
 
-static void names_reply_missing(struct request *r, const struct node *node)
+static void names_reply_missing(struct request *r, bool has_node)
 {
     struct fuse_entry_param entry;
-    entry_missing(r->fs, node, r->name, &entry);
+    entry_missing(r->fs, has_node, r->name, &entry);
     openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, NULL);
     if (entry.entry_timeout > 0) {
         request_reply_entry(r, &entry);
@@ -42,10 +42,9 @@ static void names_reply_node(struct request *r)
 
 /* The node of a name that this mount holds; it may have been taken by a node of
  * another type meanwhile.  False if the mount does not hold it. */
-static bool names_take_held(struct request *r, const struct node *parent, const struct backend_info *info)
+static bool names_take_held(struct request *r, struct node *node, const struct backend_info *info)
 {
     struct hold *hold = info && info->ticket ? info->ticket->user : NULL;
-    struct node *node = tree_find(r->fs->tree, parent, r->name);
     if (hold) {
         hold_take_name(r->fs, hold, hold->kind);
         node = hold->node;
@@ -56,13 +55,13 @@ static bool names_take_held(struct request *r, const struct node *parent, const 
     return true;
 }
 
-static void names_reply_elsewhere(struct request *r, struct node *parent, const struct backend_info *info)
+static void names_reply_elsewhere(struct request *r, const struct backend_info *info)
 {
     char path[TREE_PATH_MAX];
     struct fuse_entry_param entry;
     struct meta meta = {.mode = S_IFREG};
     meta_decode(info->meta, &meta);
-    r->node = tree_get(r->fs->tree, parent, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
+    r->node = tree_get(r->fs->tree, r->other, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
     openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
     entry_elsewhere(r->fs, r->node, info, &entry);
     if (tree_path(r->node, path, sizeof path)) {
@@ -86,9 +85,8 @@ static void names_forget(struct request *r, struct node *node)
 }
 
 /* The backend does not answer: only what this mount holds is there for sure. */
-static void names_reply_unknown(struct request *r, const struct node *parent)
+static void names_reply_unknown(struct request *r, struct node *node)
 {
-    struct node *node = tree_find(r->fs->tree, parent, r->name);
     if (node && hold_is_here(node)) {
         r->node = tree_ref(node);
         names_reply_node(r);
@@ -100,28 +98,28 @@ static void names_reply_unknown(struct request *r, const struct node *parent)
 static void names_looked_up(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    struct node *parent = r->other;
+    struct node *node = tree_find(r->fs->tree, r->other, r->name);
     if (result != BACKEND_OK) {
-        names_reply_unknown(r, parent);
-    } else if (names_take_held(r, parent, info)) {
+        names_reply_unknown(r, node);
+    } else if (names_take_held(r, node, info)) {
         names_reply_node(r);
     } else if (info->type == BACKEND_NOTHING) {
-        names_forget(r, tree_find(r->fs->tree, parent, r->name));
-        names_reply_missing(r, tree_find(r->fs->tree, parent, r->name));
+        names_forget(r, node);
+        names_reply_missing(r, node && node->hashed);
     } else if (info->type == BACKEND_DIRECTORY) {
-        r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
+        r->node = tree_get(r->fs->tree, r->other, r->name, S_IFDIR);
         directory_load(r->node, &info->directory);
         names_reply_node(r);
     } else {
-        names_reply_elsewhere(r, parent, info);
+        names_reply_elsewhere(r, info);
     }
 }
 
 void names_lookup(struct request *r)
 {
     if (sequence_is_prefix(r->name)) {
-        names_reply_missing(r, NULL); /* always free: the next one is another file */
-    } else if (names_take_held(r, r->other, NULL)) {
+        names_reply_missing(r, false); /* always free: the next one is another file */
+    } else if (names_take_held(r, tree_find(r->fs->tree, r->other, r->name), NULL)) {
         names_reply_node(r);
     } else {
         request_stat_in(r, names_looked_up);
