@@ -121,6 +121,51 @@ static void handle_flush_idle(struct request *r)
     }
 }
 
+/* What a FLUSH is, which the kernel sends for each descriptor that goes. */
+enum handle_flush { HANDLE_FLUSH_MEANS_NOTHING, HANDLE_FLUSH_AT_EXIT, HANDLE_FLUSH_OF_CLOSE };
+
+static enum handle_flush handle_flush_of(struct request *r)
+{
+    const struct handle *h = r->handle;
+    pid_t tid = fuse_req_ctx(r->req)->pid;
+    bool decides =
+        h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
+    if (!decides) {
+        return HANDLE_FLUSH_MEANS_NOTHING;
+    }
+    if (!request_caller(r) && h->opener && owner_pid(h->opener) == tid) {
+        return HANDLE_FLUSH_AT_EXIT; /* on its way out it may be past being known */
+    }
+    if (!handle_is_opener(h, r)) {
+        return HANDLE_FLUSH_MEANS_NOTHING;
+    }
+    return tid && owner_thread_exiting(r->fs->owners, tid) ? HANDLE_FLUSH_AT_EXIT : HANDLE_FLUSH_OF_CLOSE;
+}
+
+/* An explicit close by the process that opened it. */
+static void handle_flush_of_close(struct request *r)
+{
+    struct handle *h = r->handle;
+    struct hold *hold = h->hold;
+    if (request_is_foreign(r) && !hold) {
+        request_reply(r, 0); /* perhaps a child's, that has ended */
+        return;
+    }
+    h->closing = !h->locking && !h->refused;
+    if (!hold) {
+        handle_flush_idle(r);
+    } else if (hold->kind == BACKEND_LEASE) {
+        hold->closed = true;
+        request_reply(r, 0);
+    } else {
+        if (h->closing) { /* now, while it is there for sure: RELEASE may find it gone */
+            hold_read_heirs(hold);
+            hold_give_grace(r->fs, hold);
+        }
+        request_reply(r, h->locking ? 0 : h->refused);
+    }
+}
+
 static void handle_flush_unlocked(void *arg, enum backend_result result)
 {
     struct request *r = arg;
@@ -129,41 +174,30 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
         request_reply(r, fs_error(result));
         return;
     }
-    bool matters =
-        h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
-    pid_t tid = fuse_req_ctx(r->req)->pid;
-    /* One that is on its way out may be past being known. */
-    bool gone = !request_caller(r) && h->opener && owner_pid(h->opener) == tid;
-    if (!matters || (!gone && !handle_is_opener(h, r))) {
-        request_reply_when_told(r, 0);
+    switch (handle_flush_of(r)) {
+    case HANDLE_FLUSH_OF_CLOSE:
+        handle_flush_of_close(r);
         return;
+    case HANDLE_FLUSH_AT_EXIT:
+        h->closing = false;
+        if (h->hold && h->hold->kind == BACKEND_LEASE) {
+            h->hold->closed = false;
+        }
+        break;
+    case HANDLE_FLUSH_MEANS_NOTHING:
+        break;
     }
-    if (request_is_foreign(r) && !h->hold) {
-        request_reply(r, 0); /* perhaps a child's, that has ended */
-        return;
-    }
-    bool exiting = gone || (tid && owner_thread_exiting(r->fs->owners, tid));
-    h->closing = !exiting && !h->locking && !h->refused;
-    if (h->hold && h->hold->kind == BACKEND_LEASE) {
-        h->hold->closed = !exiting;
-    } else if (h->hold && !exiting && h->closing) {
-        /* Now, while it is there for sure: RELEASE may find it gone. */
-        hold_read_heirs(h->hold);
-        hold_give_grace(r->fs, h->hold);
-    }
-    if (exiting) {
-        request_reply_when_told(r, 0);
-    } else if (h->hold) {
-        request_reply(r, handle_may_decide(h) && !h->locking ? h->refused : 0);
-    } else {
-        handle_flush_idle(r);
-    }
+    request_reply_when_told(r, 0);
 }
 
 /* Any close by a lock owner ends its record locks: closed is when that is done. */
 void handle_flush(struct request *r)
 {
-    handle_end_lock_owner(r->fs, r->handle->node, r->file.lock_owner, handle_flush_unlocked, r);
+    if (r->node->lock_owners) {
+        handle_end_lock_owner(r->fs, r->node, r->file.lock_owner, handle_flush_unlocked, r);
+    } else {
+        handle_flush_unlocked(r, BACKEND_OK);
+    }
 }
 
 static void handle_released(struct request *r)
