@@ -11,18 +11,6 @@
 
 enum { LEVELS_MAX = 16 }; /* enough for 4^16 items, more than `length` can count */
 
-struct level {
-    struct skiplist_node *next;
-    uint32_t span;
-} __attribute__((packed, aligned(4))); /* 12 bytes instead of 16 */
-
-struct skiplist_node {
-    struct skiplist_node *previous; /* NULL for the first: nobody points to the head, so it can move */
-    void *item;
-    struct skiplist_node *next;
-    struct level upper[]; /* levels 1 and up */
-};
-
 /* The last node before a place, on each level, and its position. */
 struct path {
     struct skiplist_node *node[LEVELS_MAX];
@@ -31,7 +19,7 @@ struct path {
 
 static size_t skiplist_node_size(unsigned levels)
 {
-    return sizeof(struct skiplist_node) + (levels - 1) * sizeof(struct level);
+    return sizeof(struct skiplist_node) + (levels - 1) * sizeof(struct skiplist_level);
 }
 
 static struct skiplist_node *skiplist_link_next(const struct skiplist_node *node, unsigned level)
@@ -232,29 +220,4 @@ struct skiplist_node *skiplist_at(const struct skiplist *list, uint32_t rank)
         }
     }
     return node;
-}
-
-struct skiplist_node *skiplist_first(const struct skiplist *list)
-{
-    return list->head ? list->head->next : NULL;
-}
-
-struct skiplist_node *skiplist_last(const struct skiplist *list)
-{
-    return list->tail;
-}
-
-struct skiplist_node *skiplist_next(const struct skiplist_node *node)
-{
-    return node->next;
-}
-
-struct skiplist_node *skiplist_previous(const struct skiplist_node *node)
-{
-    return node->previous;
-}
-
-void *skiplist_item(const struct skiplist_node *node)
-{
-    return node ? node->item : NULL;
 }

@@ -23,7 +23,18 @@ typedef int skiplist_compare(const void *a, const void *b);
 /* Where `item` stands against a key: < 0 before it, 0 equal, > 0 after it. */
 typedef int skiplist_probe(const void *item, const void *key);
 
-struct skiplist_node; /* opaque */
+/* A place in a list; the fields belong to skiplist.c. */
+struct skiplist_level {
+    struct skiplist_node *next;
+    uint32_t span;
+} __attribute__((packed, aligned(4))); /* 12 bytes instead of 16 */
+
+struct skiplist_node {
+    struct skiplist_node *previous; /* NULL for the first: nobody points to the head, so it can move */
+    void *item;
+    struct skiplist_node *next;
+    struct skiplist_level upper[]; /* levels 1 and up */
+};
 
 /* By value in its owner; initialise with skiplist_init, empty with
  * skiplist_clear.  The fields belong to skiplist.c. */
@@ -62,13 +73,31 @@ uint32_t skiplist_rank(const struct skiplist *list, const void *item);
 /* The node of the item with `rank` items before it, or NULL. */
 struct skiplist_node *skiplist_at(const struct skiplist *list, uint32_t rank);
 
-struct skiplist_node *skiplist_first(const struct skiplist *list);
-struct skiplist_node *skiplist_last(const struct skiplist *list);
-struct skiplist_node *skiplist_next(const struct skiplist_node *node);
-struct skiplist_node *skiplist_previous(const struct skiplist_node *node);
+static inline struct skiplist_node *skiplist_first(const struct skiplist *list)
+{
+    return list->head ? list->head->next : NULL;
+}
+
+static inline struct skiplist_node *skiplist_last(const struct skiplist *list)
+{
+    return list->tail;
+}
+
+static inline struct skiplist_node *skiplist_next(const struct skiplist_node *node)
+{
+    return node->next;
+}
+
+static inline struct skiplist_node *skiplist_previous(const struct skiplist_node *node)
+{
+    return node->previous;
+}
 
 /* The item of a node; NULL for a NULL node. */
-void *skiplist_item(const struct skiplist_node *node);
+static inline void *skiplist_item(const struct skiplist_node *node)
+{
+    return node ? node->item : NULL;
+}
 
 static inline uint32_t skiplist_length(const struct skiplist *list)
 {

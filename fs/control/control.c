@@ -14,8 +14,6 @@
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
-#define CONTROL_NAME ".leasefs"
-
 /* Lines of a table written at once, at an open or a read: 0.15 ms. */
 #define CONTROL_SLICE 256
 /* The same of one that seeks far ahead: that may be a million lines, and between any
@@ -304,11 +302,6 @@ static const struct observer control_observer = {
 };
 
 /* --- names ----------------------------------------------------------------------------- */
-
-bool control_owns(struct fs *fs, const struct node *parent, const char *name)
-{
-    return parent->control || (parent == tree_root(fs->tree) && strcmp(name, CONTROL_NAME) == 0);
-}
 
 static void control_attributes(struct fs *fs, const struct node *node, struct stat *st)
 {

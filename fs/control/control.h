@@ -19,9 +19,14 @@
 #ifndef FS_CONTROL_CONTROL_H
 #define FS_CONTROL_CONTROL_H
 
+#include <string.h>
+
 #include "fs/fs.h"
 #include "fs/kernel/metrics.h"
 #include "fs/kernel/observer.h"
+#include "fs/kernel/tree.h"
+
+#define CONTROL_NAME ".leasefs"
 
 struct control_file;
 struct fuse_pollhandle;
@@ -67,7 +72,10 @@ void control_free(struct fs *fs);
 /* --- requests -------------------------------------------------------------------- */
 
 /* Is that name in that directory the control directory or in it? */
-bool control_owns(struct fs *fs, const struct node *parent, const char *name);
+static inline bool control_owns(const struct node *parent, const char *name)
+{
+    return parent->control || (!parent->parent && strcmp(name, CONTROL_NAME) == 0);
+}
 
 /* Each ends the request. */
 void control_lookup(struct request *r);

@@ -35,7 +35,7 @@ void handle_new(struct request *r)
     LIST_INSERT_HEAD(&r->fs->handles, h, all);
     r->handle = h;
     r->opens = true;
-    r->end = handle_request_end;
+    r->refused = handle_refused;
 }
 
 mode_t handle_mode(struct handle *h)
@@ -184,7 +184,7 @@ static void handle_note_refusal(struct handle *h, int error)
     }
 }
 
-static void handle_refuse(struct request *r, int error)
+static void handle_note_refusals(struct request *r, int error)
 {
     struct handle *h;
     bool through = r->operation == METRICS_WRITE || r->operation == METRICS_FLUSH || r->operation == METRICS_SETATTR;
@@ -200,11 +200,11 @@ static void handle_refuse(struct request *r, int error)
     }
 }
 
-void handle_request_end(struct request *r, int error)
+void handle_refused(struct request *r, int error)
 {
-    if (r->opens && r->handle) {
+    if (r->opens) {
         handle_free(r->fs, r->handle);
-    } else if (error && error != -EINTR) {
-        handle_refuse(r, error);
+    } else if (error != -EINTR) {
+        handle_note_refusals(r, error);
     }
 }

@@ -60,9 +60,9 @@ static inline struct handle *handle_of(const struct fuse_file_info *file)
     return (struct handle *)(uintptr_t)file->fh;
 }
 
-/* request->end: a handle that the kernel did not get is freed, and what a request was
+/* request->refused: a handle that the kernel did not get is freed, and what a request was
  * refused through acquires nothing by closing. */
-void handle_request_end(struct request *r, int error);
+void handle_refused(struct request *r, int error);
 
 /* Once, as it concerns the whole mount: FS_FOREIGN_WARNING. */
 void handle_warn_foreign(struct request *r);

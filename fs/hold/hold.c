@@ -61,12 +61,9 @@ void hold_is_longest(struct hold *hold)
     }
 }
 
-struct hold *hold_of_lock_owner(const struct node *node, uint64_t lock_owner)
+struct hold *hold_find_lock_owner(const struct node *node, uint64_t lock_owner)
 {
     struct hold *hold;
-    if (!node->lock_owners) {
-        return NULL;
-    }
     LIST_FOREACH(hold, &node->holds, link) {
         if (hold->kind == BACKEND_FCNTL && hold->lock_owner == lock_owner) {
             return hold;
@@ -181,21 +178,13 @@ void hold_free(struct fs *fs, struct hold *hold)
     hold_unref(fs, hold);
 }
 
-struct hold *hold_ref(struct hold *hold)
+void hold_destroy(struct fs *fs, struct hold *hold)
 {
-    hold->references++;
-    return hold;
-}
-
-void hold_unref(struct fs *fs, struct hold *hold)
-{
-    if (--hold->references == 0) {
-        hold_drop_heirs(hold);
-        owner_unref(hold->owner);
-        g_free(hold->times);
-        tree_unref(fs->tree, hold->node);
-        g_free(hold);
-    }
+    hold_drop_heirs(hold);
+    owner_unref(hold->owner);
+    g_free(hold->times);
+    tree_unref(fs->tree, hold->node);
+    g_free(hold);
 }
 
 struct request_queue *hold_queue(struct hold *hold)
@@ -214,9 +203,13 @@ void hold_await(struct request *r, struct hold *hold, request_step *answer)
 
 void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind)
 {
-    struct node *node = hold->node, *there = tree_find(fs->tree, node->parent, node->name);
+    struct node *node = hold->node;
+    if (node->hashed) {
+        return;
+    }
+    struct node *there = tree_find(fs->tree, node->parent, node->name);
     bool sole = kind != BACKEND_FCNTL && hold->ticket->mode == BACKEND_EXCLUSIVE;
-    if (there && there != node && (sole || !hold_first(there))) {
+    if (there && (sole || !hold_first(there))) {
         tree_detach(fs->tree, there);
     }
     tree_attach(fs->tree, node);
@@ -225,9 +218,9 @@ void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind ki
 void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
 {
     hold_take_name(fs, hold, kind);
-    tree_touch(hold->node->parent);
     hold_count(hold, true);
     if (!hold->since) { /* else it has held before, as another kind or in another mode */
+        tree_touch(hold->node->parent);
         LIST_REMOVE(hold, link);
         LIST_INSERT_HEAD(&hold->node->holds, hold, link);
     }

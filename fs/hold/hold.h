@@ -21,6 +21,7 @@
 #include "fs/fs.h"
 #include "fs/kernel/observer.h"
 #include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
 #include "fs/process/owner.h"
 
 #define HOLD_HEIRS_MAX 8
@@ -106,7 +107,11 @@ void hold_set_size(struct fs *fs, struct hold *hold, size_t size);
  * As far as is known here: of fcntl locks some may have been given back. */
 bool hold_is_here(const struct node *node);
 /* The fcntl locks of one lock owner, or NULL. */
-struct hold *hold_of_lock_owner(const struct node *node, uint64_t lock_owner);
+struct hold *hold_find_lock_owner(const struct node *node, uint64_t lock_owner);
+static inline struct hold *hold_of_lock_owner(const struct node *node, uint64_t lock_owner)
+{
+    return node->lock_owners ? hold_find_lock_owner(node, lock_owner) : NULL;
+}
 
 /* A hold that is still to be asked for, owned by `owner` (may be NULL). */
 struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,
@@ -115,8 +120,19 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
 void hold_free(struct fs *fs, struct hold *hold);
 
 /* Keeps the structure over a call that may end the hold; `ticket` is NULL then. */
-struct hold *hold_ref(struct hold *hold);
-void hold_unref(struct fs *fs, struct hold *hold);
+static inline struct hold *hold_ref(struct hold *hold)
+{
+    hold->references++;
+    return hold;
+}
+
+void hold_destroy(struct fs *fs, struct hold *hold);
+static inline void hold_unref(struct fs *fs, struct hold *hold)
+{
+    if (--hold->references == 0) {
+        hold_destroy(fs, hold);
+    }
+}
 
 /* Where requests wait for its outcome or for its grant. */
 struct request_queue *hold_queue(struct hold *hold);

@@ -2,7 +2,6 @@
 #include "fs/kernel/metrics.h"
 
 #include <errno.h>
-#include <time.h>
 
 const char *const metrics_operation_names[METRICS_OPERATIONS] = {
     [METRICS_LOOKUP] = "lookup",
@@ -95,13 +94,6 @@ bool metrics_acquires(enum metrics_operation operation)
     default:
         return false;
     }
-}
-
-uint64_t metrics_clock(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
 static enum metrics_result metrics_result(int error)

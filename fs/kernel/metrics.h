@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 /* What the kernel asks for; requests about .leasefs are METRICS_CONTROL. */
 enum metrics_operation {
@@ -107,7 +108,12 @@ extern const char *const metrics_kind_names[METRICS_KINDS];
 bool metrics_acquires(enum metrics_operation operation);
 
 /* Nanoseconds of CLOCK_MONOTONIC: to measure how long something took. */
-uint64_t metrics_clock(void);
+static inline uint64_t metrics_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
 
 /* A request was answered with this negated errno.  `waited`: it waited for a
  * lock, which is shown apart from how long requests take. */

@@ -19,38 +19,6 @@ struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operatio
     return r;
 }
 
-struct request *request_ref(struct request *r)
-{
-    r->references++;
-    return r;
-}
-
-void request_unref(struct request *r)
-{
-    if (--r->references == 0) {
-        g_free(r);
-    }
-}
-
-bool request_is_foreign(const struct request *r)
-{
-    return fuse_req_ctx(r->req)->pid == 0;
-}
-
-struct owner *request_caller(struct request *r)
-{
-    if (!r->has_caller) {
-        r->caller = owner_get(r->fs->owners, fuse_req_ctx(r->req)->pid);
-        r->has_caller = true;
-    }
-    return r->caller;
-}
-
-uid_t request_uid(const struct request *r)
-{
-    return fuse_req_ctx(r->req)->uid;
-}
-
 static void request_measure(const struct request *r, int error)
 {
     bool inside = r->node && r->node->control;
@@ -67,8 +35,8 @@ static void request_end(struct request *r, int error)
         TAILQ_REMOVE(&fs->interrupted, r, interrupted);
         r->is_interrupted = false;
     }
-    if (r->end) {
-        r->end(r, error);
+    if (error && r->refused) {
+        r->refused(r, error);
     }
     g_clear_pointer(&r->caller, owner_unref);
     tree_unref(fs->tree, r->node);

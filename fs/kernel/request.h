@@ -37,19 +37,19 @@ struct request {
     struct observed asking;           /* of one that asks */
     struct fs *fs;
     fuse_req_t req;
-    struct owner *caller;                      /* see request_caller */
-    struct node *node;                         /* counted */
-    struct node *other;                        /* the directory of `name`; link: then the file linked to; counted */
-    struct handle *handle;                     /* see `opens` */
-    struct hold *hold;                         /* what its backend call is about */
-    struct backend_ticket *ticket;             /* a claim of its own that is asked for or waits */
-    struct request_queue *queue;               /* where it is parked, or NULL */
-    request_step *answer;                      /* goes on when what it waits for is known */
-    request_step *cancel;                      /* of one that is parked: must reply EINTR and undo */
-    enum backend_result result;                /* what came of it */
-    void (*end)(struct request *r, int error); /* it has been answered; may be NULL */
-    char *name;                                /* owned */
-    char *value;                               /* owned: of an attribute that is set */
+    struct owner *caller;                          /* see request_caller */
+    struct node *node;                             /* counted */
+    struct node *other;                            /* the directory of `name`; link: then the file linked to; counted */
+    struct handle *handle;                         /* see `opens` */
+    struct hold *hold;                             /* what its backend call is about */
+    struct backend_ticket *ticket;                 /* a claim of its own that is asked for or waits */
+    struct request_queue *queue;                   /* where it is parked, or NULL */
+    request_step *answer;                          /* goes on when what it waits for is known */
+    request_step *cancel;                          /* of one that is parked: must reply EINTR and undo */
+    enum backend_result result;                    /* what came of it */
+    void (*refused)(struct request *r, int error); /* it has been answered with an error; may be NULL */
+    char *name;                                    /* owned */
+    char *value;                                   /* owned: of an attribute that is set */
     struct fuse_file_info file;
     uint64_t since;    /* metrics_clock */
     uint8_t operation; /* enum metrics_operation */
@@ -119,15 +119,40 @@ struct request {
 struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node);
 
 /* Keeps the structure (not the request) alive over a call that may reply. */
-struct request *request_ref(struct request *r);
-void request_unref(struct request *r);
+static inline struct request *request_ref(struct request *r)
+{
+    r->references++;
+    return r;
+}
+
+static inline void request_unref(struct request *r)
+{
+    if (--r->references == 0) {
+        g_free(r);
+    }
+}
 
 /* The process that asked; NULL when it has none here (see owner.h).  Borrowed. */
-struct owner *request_caller(struct request *r);
+static inline struct owner *request_caller(struct request *r)
+{
+    if (!r->has_caller) {
+        r->caller = owner_get(r->fs->owners, fuse_req_ctx(r->req)->pid);
+        r->has_caller = true;
+    }
+    return r->caller;
+}
+
 /* Is it of a process in a pid namespace that the daemon cannot see? (The kernel
  * tells pid 0 then; fs/fuse/dev.c, fuse_get_req.) */
-bool request_is_foreign(const struct request *r);
-uid_t request_uid(const struct request *r);
+static inline bool request_is_foreign(const struct request *r)
+{
+    return fuse_req_ctx(r->req)->pid == 0;
+}
+
+static inline uid_t request_uid(const struct request *r)
+{
+    return fuse_req_ctx(r->req)->uid;
+}
 
 /* Waits at the end of `queue` until its owner lets it go on.  Interruptible. */
 void request_park(struct request *r, struct request_queue *queue, request_step *answer, request_step *cancel);

@@ -7,18 +7,6 @@
 #include <time.h>
 
 #include "fs/kernel/notify.h"
-#include "fs/options/options.h"
-
-struct tree {
-    GHashTable *names; /* a set of nodes, by parent and name */
-    struct node *root;
-    GHashTable *links; /* ino -> how many names share it, when more than one did */
-    uint64_t next_ino;
-    GHashTable *unnamed; /* a set of nodes, by address: those not in `names` */
-    struct notify *notify;
-    GQueue resting;    /* freed when the kernel was told of their end, in the order of that */
-    GPtrArray *strays; /* those of them that are used; mostly there are none */
-};
 
 static guint tree_hash(gconstpointer pointer)
 {
@@ -100,21 +88,6 @@ void tree_free(struct tree *tree)
     g_ptr_array_free(tree->strays, TRUE);
     tree_node_free(tree->root);
     g_free(tree);
-}
-
-struct node *tree_root(struct tree *tree)
-{
-    return tree->root;
-}
-
-struct node *tree_node(struct tree *tree, uint64_t id)
-{
-    return id == FUSE_ROOT_ID ? tree->root : (struct node *)(uintptr_t)id;
-}
-
-uint64_t tree_id(struct tree *tree, const struct node *node)
-{
-    return node == tree->root ? FUSE_ROOT_ID : (uint64_t)(uintptr_t)node;
 }
 
 static void tree_set_stray(struct tree *tree, struct node *node, bool stray)
@@ -206,12 +179,6 @@ GPtrArray *tree_all(struct tree *tree)
     return all;
 }
 
-struct node *tree_ref(struct node *node)
-{
-    node->references++;
-    return node;
-}
-
 static void tree_lay_to_rest(struct tree *tree, struct node *node)
 {
     uint64_t told = tree->notify ? notify_told(tree->notify) : UINT64_MAX;
@@ -226,7 +193,7 @@ static void tree_lay_to_rest(struct tree *tree, struct node *node)
     }
 }
 
-static void tree_reap(struct tree *tree, struct node *node)
+void tree_reap(struct tree *tree, struct node *node)
 {
     while (node->references == 0 && node->lookups == 0 && node != tree->root) {
         struct node *parent = node->parent;
@@ -237,19 +204,6 @@ static void tree_reap(struct tree *tree, struct node *node)
         parent->references--;
         node = parent;
     }
-}
-
-void tree_unref(struct tree *tree, struct node *node)
-{
-    if (node) {
-        node->references--;
-        tree_reap(tree, node);
-    }
-}
-
-void tree_remember(struct node *node)
-{
-    node->lookups++;
 }
 
 void tree_forget(struct tree *tree, struct node *node, uint64_t count)
@@ -321,13 +275,6 @@ void tree_unlink(struct tree *tree, struct node *node)
     }
     node->linked = false;
     node->ino = tree->next_ino++; /* the next lock of this name is another file */
-}
-
-unsigned tree_links(struct tree *tree, const struct node *node)
-{
-    int64_t key = (int64_t)node->ino;
-    unsigned links = node->linked ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &key)) : 0;
-    return links ? links : 1;
 }
 
 void tree_touch(struct node *directory)

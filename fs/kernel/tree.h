@@ -20,12 +20,12 @@
 #include <sys/types.h>
 
 #include "backend/backend.h"
+#include "fs/options/options.h"
 
 struct fs;
 struct handle;
 struct hold;
 struct notify;
-struct tree;
 
 /* What a directory has beyond a name. */
 struct node_directory {
@@ -62,16 +62,38 @@ struct node {
     char storage[];
 };
 
+/* The fields belong to tree.c. */
+struct tree {
+    GHashTable *names; /* a set of nodes, by parent and name */
+    struct node *root;
+    GHashTable *links; /* ino -> how many names share it, when more than one did */
+    uint64_t next_ino;
+    GHashTable *unnamed; /* a set of nodes, by address: those not in `names` */
+    struct notify *notify;
+    GQueue resting;    /* freed when the kernel was told of their end, in the order of that */
+    GPtrArray *strays; /* those of them that are used; mostly there are none */
+};
+
 struct tree *tree_new(void);
 /* Nodes of whose end the kernel is still to be told are kept until it was: their
  * number would be that of another node else. */
 void tree_rest_for(struct tree *tree, struct notify *notify);
 void tree_free(struct tree *tree);
-struct node *tree_root(struct tree *tree);
+static inline struct node *tree_root(struct tree *tree)
+{
+    return tree->root;
+}
 
 /* The node of a kernel node id. */
-struct node *tree_node(struct tree *tree, uint64_t id);
-uint64_t tree_id(struct tree *tree, const struct node *node);
+static inline struct node *tree_node(struct tree *tree, uint64_t id)
+{
+    return id == FUSE_ROOT_ID ? tree->root : (struct node *)(uintptr_t)id;
+}
+
+static inline uint64_t tree_id(struct tree *tree, const struct node *node)
+{
+    return node == tree->root ? FUSE_ROOT_ID : (uint64_t)(uintptr_t)node;
+}
 
 /* The node of a name in a directory, or NULL if none is known.  Not counted.  One
  * that had to give way to another is found again when that has gone. */
@@ -95,11 +117,27 @@ struct node *tree_make(struct tree *tree, struct node *parent, const char *name,
  * reference. */
 GPtrArray *tree_all(struct tree *tree);
 
-struct node *tree_ref(struct node *node);
-void tree_unref(struct tree *tree, struct node *node);
+static inline struct node *tree_ref(struct node *node)
+{
+    node->references++;
+    return node;
+}
+
+/* Frees it, and what only it has kept, if nothing refers to it any more. */
+void tree_reap(struct tree *tree, struct node *node);
+static inline void tree_unref(struct tree *tree, struct node *node)
+{
+    if (node && --node->references == 0) {
+        tree_reap(tree, node);
+    }
+}
 
 /* The kernel's own references. */
-void tree_remember(struct node *node);
+static inline void tree_remember(struct node *node)
+{
+    node->lookups++;
+}
+
 void tree_forget(struct tree *tree, struct node *node, uint64_t count);
 
 /* From now on not found by its name. */
@@ -115,7 +153,11 @@ void tree_link(struct tree *tree, struct node *node, struct node *other);
 /* One of the names has gone. */
 void tree_unlink(struct tree *tree, struct node *node);
 /* st_nlink. */
-unsigned tree_links(struct tree *tree, const struct node *node);
+static inline unsigned tree_links(const struct tree *tree, const struct node *node)
+{
+    unsigned links = node->linked ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &node->ino)) : 0;
+    return links ? links : 1; /* the last of them does not know that it is alone */
+}
 
 /* Notes that the entries of a directory have changed (its mtime). */
 void tree_touch(struct node *directory);

@@ -45,10 +45,10 @@ static void attributes_reply(struct request *r)
  * the store alone knows who has given back all. */
 static bool attributes_are_known(const struct request *r)
 {
-    const struct hold *hold = hold_first(r->node);
     if (r->fs->backend->features & BACKEND_SOLE_AUTHORITY) {
         return r->node->lock_owners == 0;
     }
+    const struct hold *hold = hold_first(r->node);
     return hold && (hold->sequence || hold->ticket->mode == BACKEND_EXCLUSIVE);
 }
 
@@ -250,17 +250,19 @@ static void attributes_change(struct request *r)
 /* A time that is not set stays as it is shown. */
 static void attributes_take_times(struct request *r)
 {
-    const int both = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
     const struct stat *st = &r->attributes.stat;
     int set = r->attributes.set;
-    const struct hold *hold = hold_first(r->node);
     bool access = set & FUSE_SET_ATTR_ATIME && !(set & FUSE_SET_ATTR_ATIME_NOW);
     bool modification = set & FUSE_SET_ATTR_MTIME && !(set & FUSE_SET_ATTR_MTIME_NOW);
     struct timespec now;
-    struct stat shown;
+    struct stat shown = {0};
     clock_gettime(CLOCK_REALTIME, &now);
-    entry_attributes(r->fs, r->node, &shown);
-    r->times.explicit_times = access || modification || (hold && hold->times && (set & both) != both);
+    r->times.explicit_times = access || modification;
+    if ((set & ATTRIBUTES_TIMES) != ATTRIBUTES_TIMES) {
+        const struct hold *hold = hold_first(r->node);
+        r->times.explicit_times = r->times.explicit_times || (hold && hold->times);
+        entry_attributes(r->fs, r->node, &shown);
+    }
     r->times.time[0] = access ? st->st_atim : set & FUSE_SET_ATTR_ATIME ? now : shown.st_atim;
     r->times.time[1] = modification ? st->st_mtim : set & FUSE_SET_ATTR_MTIME ? now : shown.st_mtim;
 }
@@ -320,7 +322,7 @@ void attributes_set(struct request *r, const struct stat *st, int set)
     r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));
     if (r->sets_times) {
         request_caller(r); /* which can be asked for until it is answered */
-        r->end = handle_request_end;
+        r->refused = handle_refused;
     }
     attributes_ask(r, attributes_set_known);
 }

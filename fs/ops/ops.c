@@ -54,7 +54,7 @@ static struct request *ops_named(fuse_req_t req, enum metrics_operation operatio
     }
     r->name = g_strdup(name);
     r->other = tree_ref(directory);
-    if (!control_owns(fs, directory, name)) {
+    if (!control_owns(directory, name)) {
         return r;
     }
     if (operation == METRICS_LOOKUP) {
@@ -70,7 +70,7 @@ static struct request *ops_opened(fuse_req_t req, enum metrics_operation operati
 {
     struct request *r = ops_request(req, operation, ino, file);
     r->handle = r->node->control ? NULL : handle_of(file);
-    r->end = r->handle ? handle_request_end : NULL;
+    r->refused = r->handle ? handle_refused : NULL;
     return r;
 }
 
@@ -189,7 +189,7 @@ static void ops_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse
                        unsigned flags)
 {
     struct request *r = ops_named(req, METRICS_RENAME, new_parent, new_name);
-    if (r && control_owns(r->fs, tree_node(r->fs->tree, parent), name)) {
+    if (r && control_owns(tree_node(r->fs->tree, parent), name)) {
         control_refuse(r);
     } else if (r) {
         names_rename(r, tree_node(r->fs->tree, parent), name, flags);

@@ -10,12 +10,6 @@
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
-bool sequence_is_prefix(const char *name)
-{
-    size_t length = strlen(name);
-    return length > 1 && name[length - 1] == '-';
-}
-
 /* --- creating ---------------------------------------------------------------- */
 
 /* Its file starts with its own name, so that a shell can read which it got. */

@@ -11,7 +11,11 @@
 #include "fs/hold/hold.h"
 
 /* Is this the name of a file to be numbered? */
-bool sequence_is_prefix(const char *name);
+static inline bool sequence_is_prefix(const char *name)
+{
+    size_t length = strlen(name);
+    return length > 1 && name[length - 1] == '-';
+}
 
 /* Creates a ticket for r->name in r->other; r->handle may be NULL (then it is a
  * lease at once).  `content` NULL: its own name. */

@@ -28,25 +28,6 @@
 #define OWNER_THREADS 256      /* thread ids remembered; a power of two */
 #define OWNER_CHAIN_MAX 1024   /* generations looked at */
 
-struct owner {
-    struct owner_table *table;
-    struct owner *parent; /* as last read, with a reference; NULL: not read, or `rootless` */
-    TAILQ_ENTRY(owner) recent;
-    uint64_t start;      /* 0: not known yet, as it was in execve(2); its pidfd or the table pins it */
-    int64_t seen;        /* when it was last known to live */
-    int64_t heirs_seen;  /* when `heirs` was counted */
-    uint32_t references; /* 0: it is in table->recent */
-    uint32_t heirs;      /* so many of the chain of parents inherit */
-    pid_t pid;
-    int pidfd;     /* -1: none to spare */
-    int statm;     /* -1: not kept */
-    uint8_t asked; /* how often for being on its way out */
-    bool rootless; /* its parent is in another pid namespace */
-    bool dead;
-    bool failed; /* it ended by a signal, or with another status than 0 */
-    char command[OWNER_COMMAND_MAX];
-};
-
 G_STATIC_ASSERT(OWNER_COMMAND_MAX == PROCESS_COMMAND_MAX);
 
 TAILQ_HEAD(owner_list, owner);
@@ -101,12 +82,9 @@ static void owner_close_pidfd(struct owner *owner)
     }
 }
 
-/* Gives a reference back.  A living owner without any becomes a recent one. */
-static void owner_put(struct owner *owner)
+/* A living owner without a reference becomes a recent one. */
+static void owner_rest(struct owner *owner)
 {
-    if (--owner->references > 0) {
-        return;
-    }
     if (owner->dead) {
         owner_close_pidfd(owner);
         g_hash_table_remove(owner->table->ended, owner);
@@ -122,8 +100,8 @@ static void owner_forget_parent(struct owner *owner)
     struct owner *parent = owner->parent;
     owner->parent = NULL;
     owner->heirs_seen = 0;
-    if (parent) {
-        owner_put(parent);
+    if (parent && --parent->references == 0) {
+        owner_rest(parent);
     }
 }
 
@@ -213,13 +191,14 @@ static int owner_identify(struct owner_table *table, pid_t pid, uint64_t *ret_st
 
 /* A process that was in execve(2) when it was met first: it is the same one as long
  * as its pidfd says that it lives. */
-static void owner_learn_start(struct owner *owner)
+uint64_t owner_learn_start(struct owner *owner)
 {
     uint64_t start;
-    if (!owner->start && !owner->dead && owner->pidfd >= 0 && !process_has_ended(owner->pidfd) &&
+    if (!owner->dead && owner->pidfd >= 0 && !process_has_ended(owner->pidfd) &&
         process_identify(&owner->table->reader, owner->pid, &start, NULL) == 0) {
         owner->start = start;
     }
+    return owner->start;
 }
 
 /* The answer of the kernel; what it cannot tell is taken to be unchanged. */
@@ -302,22 +281,17 @@ void owner_table_free(struct owner_table *table)
     g_free(table);
 }
 
-struct owner *owner_ref(struct owner *owner)
+void owner_take_up(struct owner *owner)
 {
-    if (owner->references++ == 0) {
-        TAILQ_REMOVE(&owner->table->recent, owner, recent);
-        owner->table->recent_count--;
-    }
-    return owner;
+    TAILQ_REMOVE(&owner->table->recent, owner, recent);
+    owner->table->recent_count--;
 }
 
-void owner_unref(struct owner *owner)
+void owner_lay_down(struct owner *owner)
 {
-    if (owner) {
-        struct owner_table *table = owner->table;
-        owner_put(owner);
-        owner_trim(table);
-    }
+    struct owner_table *table = owner->table;
+    owner_rest(owner);
+    owner_trim(table);
 }
 
 /* The process of a thread, or 0 if it is gone.  *ret_status is filled when the
@@ -395,31 +369,9 @@ struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start
     return owner_insert(owner);
 }
 
-pid_t owner_pid(const struct owner *owner)
-{
-    return owner->pid;
-}
-
-uint64_t owner_start(struct owner *owner)
-{
-    owner_learn_start(owner);
-    return owner->start;
-}
-
-pid_t owner_identity(struct owner *owner, uint64_t *ret_start)
-{
-    *ret_start = owner_start(owner);
-    return owner->pid;
-}
-
 bool owner_is_same(struct owner *a, struct owner *b)
 {
     return a && b && a->pid == b->pid && owner_start(a) == owner_start(b);
-}
-
-const char *owner_command(const struct owner *owner)
-{
-    return owner->command;
 }
 
 /* --- questions -------------------------------------------------------------------- */

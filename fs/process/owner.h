@@ -19,12 +19,32 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 #define OWNER_COMMAND_MAX 16 /* TASK_COMM_LEN */
 
 struct owner_table; /* opaque */
-struct owner;       /* opaque, counted */
+
+/* A process; counted.  The fields belong to owner.c. */
+struct owner {
+    struct owner_table *table;
+    struct owner *parent; /* as last read, with a reference; NULL: not read, or `rootless` */
+    TAILQ_ENTRY(owner) recent;
+    uint64_t start;      /* 0: not known yet, as it was in execve(2); its pidfd or the table pins it */
+    int64_t seen;        /* when it was last known to live */
+    int64_t heirs_seen;  /* when `heirs` was counted */
+    uint32_t references; /* 0: it is in table->recent */
+    uint32_t heirs;      /* so many of the chain of parents inherit */
+    pid_t pid;
+    int pidfd;     /* -1: none to spare */
+    int statm;     /* -1: not kept */
+    uint8_t asked; /* how often for being on its way out */
+    bool rootless; /* its parent is in another pid namespace */
+    bool dead;
+    bool failed; /* it ended by a signal, or with another status than 0 */
+    char command[OWNER_COMMAND_MAX];
+};
 
 struct owner_table *owner_table_new(void);
 /* All references must have been given back.  NULL is allowed. */
@@ -38,16 +58,53 @@ struct owner *owner_get(struct owner_table *table, pid_t tid);
 /* A process by identity, alive or not, as read back from a store; never NULL. */
 struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start, const char *command);
 
-struct owner *owner_ref(struct owner *owner);
-void owner_unref(struct owner *owner); /* NULL is allowed */
+/* What was without a reference has one; what has none any more is kept for a while, or freed. */
+void owner_take_up(struct owner *owner);
+void owner_lay_down(struct owner *owner);
 
-pid_t owner_pid(const struct owner *owner);
-uint64_t owner_start(struct owner *owner); /* means something within one boot; 0: not known yet */
+static inline struct owner *owner_ref(struct owner *owner)
+{
+    if (owner->references++ == 0) {
+        owner_take_up(owner);
+    }
+    return owner;
+}
+
+/* NULL is allowed. */
+static inline void owner_unref(struct owner *owner)
+{
+    if (owner && --owner->references == 0) {
+        owner_lay_down(owner);
+    }
+}
+
+static inline pid_t owner_pid(const struct owner *owner)
+{
+    return owner->pid;
+}
+
+/* Of one whose start is not known yet: asks again. */
+uint64_t owner_learn_start(struct owner *owner);
+
+/* Means something within one boot; 0: not known yet. */
+static inline uint64_t owner_start(struct owner *owner)
+{
+    return owner->start ? owner->start : owner_learn_start(owner);
+}
+
 /* Its pid, and owner_start. */
-pid_t owner_identity(struct owner *owner, uint64_t *ret_start);
+static inline pid_t owner_identity(struct owner *owner, uint64_t *ret_start)
+{
+    *ret_start = owner_start(owner);
+    return owner->pid;
+}
+
 /* Are they the same process?  Either may be NULL, which is nobody. */
 bool owner_is_same(struct owner *a, struct owner *b);
-const char *owner_command(const struct owner *owner);
+static inline const char *owner_command(const struct owner *owner)
+{
+    return owner->command;
+}
 
 /* Asked of the kernel each time (one system call). */
 bool owner_alive(struct owner *owner);

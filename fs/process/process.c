@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,12 +222,6 @@ int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_sta
 }
 
 /* --- how it is ------------------------------------------------------------------- */
-
-bool process_has_ended(int pidfd)
-{
-    struct pollfd ready = {.fd = pidfd, .events = POLLIN};
-    return poll(&ready, 1, 0) > 0;
-}
 
 /* As in the kernel's header, which older systems lack; of Linux 6.13. */
 struct process_pidfd_info {

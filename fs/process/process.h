@@ -21,6 +21,7 @@
 #ifndef FS_PROCESS_PROCESS_H
 #define FS_PROCESS_PROCESS_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -61,7 +62,11 @@ int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask);
 /* Is this one of its supplementary groups? */
 bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group);
 
-bool process_has_ended(int pidfd);
+static inline bool process_has_ended(int pidfd)
+{
+    struct pollfd ready = {.fd = pidfd, .events = POLLIN};
+    return poll(&ready, 1, 0) > 0;
+}
 
 /* How the process of a pidfd ended: its wait status as of waitpid(2).  0; -EAGAIN:
  * it lives, or nobody has reaped it; -EOPNOTSUPP: the kernel does not tell
