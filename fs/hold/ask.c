@@ -143,6 +143,22 @@ void hold_begin(struct request *r, struct hold *hold, GBytes *content, request_s
     hold_acquire(r, &claim, answer);
 }
 
+static void hold_stored(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    struct fs *fs = r->fs;
+    struct hold *hold = r->hold;
+    request_go_on(r, result);
+    hold_unref(fs, hold);
+}
+
+void hold_store_for(struct request *r, struct hold *hold, struct backend_ticket *ticket, request_step *answer)
+{
+    r->hold = hold_ref(hold);
+    r->answer = answer;
+    hold_store_with(r->fs, hold, ticket, hold_stored, r);
+}
+
 static void hold_converted(void *arg, enum backend_result result)
 {
     struct request *r = arg;

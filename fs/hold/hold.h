@@ -209,7 +209,7 @@ void hold_settle(struct fs *fs, struct hold *hold);
 /* Its term from now on: of a lease a fixed one, or with 0 automatic renewal; of
  * a handle lock, which is always renewed, what it has left when that stops.  False
  * if the store is too full to note it: its term is what it was, begun anew.  Whether
- * the term is fixed is the caller's to store (hold_store_with), before. */
+ * the term is fixed is the caller's to store (hold_store_for), before. */
 bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl);
 /* So many milliseconds from now on. */
 void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl);
@@ -222,6 +222,9 @@ void hold_give_grace(struct fs *fs, struct hold *hold);
 void hold_store(struct fs *fs, struct hold *hold);
 /* The same of a hold with the ticket (or NULL) that the store has just told: of a lock owner's. */
 void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket, backend_done *done, void *arg);
+/* The same for a request, which goes on with `answer` when the store has it: r->hold is the hold then, r->result what
+ * came of it. */
+void hold_store_for(struct request *r, struct hold *hold, struct backend_ticket *ticket, request_step *answer);
 
 /* The default TTL in a directory. */
 int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);

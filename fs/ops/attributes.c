@@ -228,6 +228,21 @@ static void attributes_change_directory(struct request *r)
     directory_store(r->fs, node, attributes_stored, r);
 }
 
+/* What the store does not have is as it was. */
+static void attributes_changed(struct request *r)
+{
+    struct hold *hold = r->hold;
+    const struct stat *before = &r->attributes.stat;
+    if (r->result == BACKEND_OK) {
+        attributes_reply(r);
+    } else {
+        hold->mode = (uint16_t)before->st_mode;
+        hold->uid = before->st_uid;
+        hold->gid = before->st_gid;
+        request_reply(r, fs_error(r->result));
+    }
+}
+
 /* Mode and owner: the holder's own.  Where nobody holds, what the caller's handles will bring. */
 static void attributes_change(struct request *r)
 {
@@ -238,9 +253,13 @@ static void attributes_change(struct request *r)
         return;
     }
     if (hold) {
+        struct stat before = {.st_mode = hold->mode, .st_uid = hold->uid, .st_gid = hold->gid};
         attributes_apply(r, &hold->mode, RIGHTS_MODE, &hold->uid, &hold->gid);
-        hold_store_with(r->fs, hold, hold->ticket ? hold->ticket : r->attributes.ticket, NULL, NULL);
-    } else if (h) {
+        r->attributes.stat = before;
+        hold_store_for(r, hold, hold->ticket ? hold->ticket : r->attributes.ticket, attributes_changed);
+        return;
+    }
+    if (h) {
         handle_mode(h);
         attributes_apply(r, &h->mode, RIGHTS_MODE, &h->uid, &h->gid);
     }

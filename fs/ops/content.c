@@ -283,16 +283,6 @@ void handle_truncate(struct request *r, off_t size)
 
 /* --- times ----------------------------------------------------------------------- */
 
-static void content_apply_times(struct request *r, struct hold *hold)
-{
-    const struct content_times *times = &r->times;
-    g_clear_pointer(&hold->times, g_free);
-    if (times->explicit_times) {
-        hold->times = g_memdup2(times->time, sizeof times->time);
-    }
-    hold_store(r->fs, hold);
-}
-
 static void content_reply_dated(struct request *r)
 {
     struct stat st;
@@ -300,16 +290,47 @@ static void content_reply_dated(struct request *r)
     request_reply_attr(r, &st, 0);
 }
 
+static void content_exchange_times(struct content_times *times, struct hold *hold)
+{
+    struct content_times before = {.explicit_times = hold->times != NULL};
+    if (hold->times) {
+        memcpy(before.time, hold->times, sizeof before.time);
+    }
+    g_clear_pointer(&hold->times, g_free);
+    if (times->explicit_times) {
+        hold->times = g_memdup2(times->time, sizeof times->time);
+    }
+    *times = before;
+}
+
+/* What the store does not have is as it was. */
+static void content_times_stored(struct request *r)
+{
+    if (r->result == BACKEND_OK) {
+        content_reply_dated(r);
+    } else {
+        content_exchange_times(&r->times, r->hold);
+        request_reply(r, fs_error(r->result));
+    }
+}
+
+static void content_set_times(struct request *r, struct hold *hold)
+{
+    if (hold->times || r->times.explicit_times) {
+        content_exchange_times(&r->times, hold);
+        hold_store_for(r, hold, hold->ticket, content_times_stored);
+    } else {
+        content_reply_dated(r);
+    }
+}
+
 static void content_dated(struct request *r)
 {
-    if (r->result != BACKEND_OK) {
+    if (r->result == BACKEND_OK) {
+        content_set_times(r, r->hold);
+    } else {
         request_reply(r, fs_error(r->result));
-        return;
     }
-    if (r->times.explicit_times) {
-        content_apply_times(r, r->hold);
-    }
-    content_reply_dated(r);
 }
 
 /* The handle through which this process may acquire by setting times. */
@@ -377,8 +398,7 @@ void handle_times(struct request *r)
         if (own->kind == BACKEND_LEASE) {
             hold_renew(r->fs, own);
         }
-        content_apply_times(r, own);
-        content_reply_dated(r);
+        content_set_times(r, own);
     } else if (hold_first(r->node)) {
         request_reply(r, -EBUSY);
     } else {

@@ -100,10 +100,10 @@ static void xattr_refused(void *arg, enum backend_result result, const struct ba
 
 /* That the term is fixed, or no longer, is noted: now the term itself.  In this order
  * a store that is full refuses before anything has changed. */
-static void xattr_term_noted(void *arg, enum backend_result result)
+static void xattr_term_noted(struct request *r)
 {
-    struct request *r = arg;
     struct hold *hold = r->hold;
+    enum backend_result result = r->result;
     hold->fixed = r->term.fixed;
     if (result == BACKEND_OK && !hold->ticket) {
         result = BACKEND_STALE;
@@ -111,17 +111,15 @@ static void xattr_term_noted(void *arg, enum backend_result result)
         hold_store(r->fs, hold);
         result = BACKEND_FULL;
     }
-    hold_unref(r->fs, hold);
     request_reply(r, fs_error(result));
 }
 
 static void xattr_set_term(struct request *r, struct hold *hold, int64_t ttl)
 {
-    r->hold = hold_ref(hold);
     r->term.fixed = hold->fixed;
     r->term.ttl = ttl;
     hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
-    hold_store_with(r->fs, hold, hold->ticket, xattr_term_noted, r);
+    hold_store_for(r, hold, hold->ticket, xattr_term_noted);
 }
 
 void xattr_set_ttl(struct request *r)

@@ -249,6 +249,59 @@ START_TEST(exclusive_create_waits_for_one_that_is_not_answered)
 }
 END_TEST
 
+static struct fuse_attr shown(uint64_t node)
+{
+    uint64_t asked = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    return ((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr;
+}
+
+/* Mode, owner and times: told when the store has them, and as before when it does not take them. */
+START_TEST(attributes_are_answered_by_the_store)
+{
+    static const struct fuse_setattr_in changes[] = {
+        {.valid = FATTR_MODE, .mode = S_IFREG | 0600},
+        {.valid = FATTR_UID, .uid = 12},
+        {.valid = FATTR_ATIME | FATTR_MTIME, .atime = 12345, .mtime = 54321},
+    };
+    struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
+    wire_advance(w, 2 * SECOND);
+    struct fuse_attr before = shown(file.node);
+    fake_backend_fail(w->fake, FAKE_SET, BACKEND_FULL);
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, file.node, &file, changes[_i])), ENOSPC);
+    struct fuse_attr after = shown(file.node);
+    ck_assert_uint_eq(after.mode, before.mode);
+    ck_assert_uint_eq(after.uid, before.uid);
+    ck_assert(after.mtime != changes[_i].mtime);
+    fake_backend_fail(w->fake, FAKE_SET, BACKEND_OK);
+    fake_backend_hold(w->fake, FAKE_SET, true);
+    uint64_t asked = wire_setattr(w, file.node, &file, changes[_i]);
+    ck_assert(wire_waits(w, asked));
+    fake_backend_answer(w->fake, FAKE_SET, 0);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    fake_backend_hold(w->fake, FAKE_SET, false);
+    after = shown(file.node);
+    ck_assert_uint_eq(after.mode, _i == 0 ? changes[0].mode : before.mode);
+    ck_assert_uint_eq(after.uid, _i == 1 ? changes[1].uid : before.uid);
+    ck_assert(_i < 2 || after.mtime == changes[2].mtime);
+}
+END_TEST
+
+/* The hold ends while its new mode is on the way. */
+START_TEST(attributes_of_a_lock_that_ends_meanwhile_are_estale)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
+    struct fuse_setattr_in mode = {.valid = FATTR_MODE, .mode = S_IFREG | 0600};
+    fake_backend_hold(w->fake, FAKE_SET, true);
+    uint64_t asked = wire_setattr(w, file.node, &file, mode);
+    ck_assert(wire_waits(w, asked));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0);
+    fake_backend_refuse(w->fake, FAKE_SET, 0, BACKEND_STALE);
+    ck_assert_int_eq(wire_result(w, asked), ESTALE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: unknown outcomes");
@@ -268,6 +321,8 @@ int main(void)
     tcase_add_test(cases, release_that_lapses_in_the_backend_is_answered);
     tcase_add_test(cases, write_decides_while_the_second_lapses);
     tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
+    tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
+    tcase_add_test(cases, attributes_of_a_lock_that_ends_meanwhile_are_estale);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
