@@ -224,25 +224,29 @@ static void ops_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 /* --- files ------------------------------------------------------------------------ */
 
+/* The kernel opens a node, by a name that it has looked up: is it that name's still? */
+static bool ops_is_meant(struct request *r)
+{
+    struct node *node = r->node;
+    bool unused = LIST_EMPTY(&node->handles);
+    if (unused) {
+        tree_attach(r->fs->tree, node); /* its lock has ended since it was looked up */
+    }
+    return openings_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node) && (node->hashed || !unused);
+}
+
 static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
     struct request *r = ops_request(req, METRICS_OPEN, ino, file);
     if (r->node->control) {
         control_open(r);
-        return;
-    }
-    if (LIST_EMPTY(&r->node->handles)) {
-        tree_attach(r->fs->tree, r->node); /* its lock has ended since it was looked up */
-    }
-    pid_t thread = fuse_req_ctx(req)->pid;
-    bool meant = openings_open(r->fs->openings, thread, r->node);
-    if (!meant || (!r->node->hashed && LIST_EMPTY(&r->node->handles))) {
-        openings_refused(r->fs->openings, thread, r->node);
+    } else if (ops_is_meant(r)) {
+        handle_new(r);
+        handle_open(r);
+    } else {
+        openings_refused(r->fs->openings, fuse_req_ctx(req)->pid, r->node);
         request_reply(r, -ESTALE); /* the kernel looks the name up again */
-        return;
     }
-    handle_new(r);
-    handle_open(r);
 }
 
 static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
