@@ -391,34 +391,54 @@ static void names_renamed(void *arg, enum backend_result result)
     names_let_go(fs, replaced);
 }
 
-static void names_rename_go(struct request *r)
+/* Why the caller cannot move it: 0 or a negated errno. */
+static int names_source_error(struct request *r, struct hold *hold)
+{
+    if (!hold || hold->sequence || hold->kind != BACKEND_LEASE || !names_may_move(r, hold)) {
+        return -EPERM;
+    }
+    bool opened = names_is_opened_by_others(hold) || openings_expected(r->fs->openings, r->node->parent, r->node->name);
+    return opened ? -EBUSY : 0;
+}
+
+/* Why the new name cannot be had, though what the caller has by it gives way. */
+static int names_target_error(const struct request *r, const struct node *there, bool gives_way)
+{
+    bool held = there && hold_first(there);
+    if (held && r->file.flags & RENAME_NOREPLACE) {
+        return -EEXIST;
+    }
+    return (held && !gives_way) || openings_expected(r->fs->openings, r->other, r->name) ? -EBUSY : 0;
+}
+
+static void names_rename_now(struct request *r, struct hold *hold, struct hold *replaced)
 {
     char path[TREE_PATH_MAX];
-    struct node *node = r->node, *directory = r->other;
-    struct node *there = tree_find(r->fs->tree, directory, r->name);
-    unsigned flags = (unsigned)r->file.flags;
-    struct hold *hold = node ? hold_lease(node) : NULL, *replaced = names_replaceable(r, there);
-    if (flags & ~(unsigned)RENAME_NOREPLACE) {
-        request_reply(r, -EINVAL);
-    } else if (hold && (hold->converting || !hold->since)) {
-        hold_await(r, hold, names_rename_go);
-    } else if (!hold || hold->sequence || sequence_is_prefix(r->name) || hold->kind != BACKEND_LEASE ||
-               !names_may_move(r, hold)) {
-        request_reply(r, -EPERM);
-    } else if (names_is_opened_by_others(hold) || openings_expected(r->fs->openings, node->parent, node->name)) {
-        request_reply(r, -EBUSY);
-    } else if (there == node) {
-        request_reply(r, 0);
-    } else if (flags & RENAME_NOREPLACE && there && hold_first(there)) {
-        request_reply(r, -EEXIST);
-    } else if ((there && hold_first(there) && !replaced) || openings_expected(r->fs->openings, directory, r->name)) {
-        request_reply(r, -EBUSY);
-    } else if (replaced && replaced->converting) {
-        hold_await(r, replaced, names_rename_go);
-    } else if (request_path_in(r, path)) {
+    if (request_path_in(r, path)) {
         r->hold = names_hold_still(hold);
         r->replaced = names_hold_still(replaced);
         backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
+    }
+}
+
+static void names_rename_go(struct request *r)
+{
+    struct node *there = tree_find(r->fs->tree, r->other, r->name);
+    struct hold *hold = r->node ? hold_lease(r->node) : NULL, *replaced = names_replaceable(r, there);
+    if (hold && (hold->converting || !hold->since)) {
+        hold_await(r, hold, names_rename_go);
+        return;
+    }
+    int error = names_source_error(r, hold);
+    if (!error && there != r->node) {
+        error = names_target_error(r, there, replaced);
+    }
+    if (error || there == r->node) {
+        request_reply(r, error);
+    } else if (replaced && replaced->converting) {
+        hold_await(r, replaced, names_rename_go);
+    } else {
+        names_rename_now(r, hold, replaced);
     }
 }
 
@@ -427,7 +447,13 @@ void names_rename(struct request *r, struct node *from, const char *name, unsign
     struct node *node = tree_find(r->fs->tree, from, name);
     r->node = node ? tree_ref(node) : NULL;
     r->file.flags = (int)flags;
-    names_rename_go(r);
+    if (flags & ~(unsigned)RENAME_NOREPLACE) {
+        request_reply(r, -EINVAL);
+    } else if (sequence_is_prefix(r->name)) {
+        request_reply(r, -EPERM); /* a ticket is made, not moved */
+    } else {
+        names_rename_go(r);
+    }
 }
 
 /* --- making --------------------------------------------------------------------------- */
