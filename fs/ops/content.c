@@ -148,37 +148,36 @@ static GBytes *content_next(struct request *r, GBytes *old)
     return next;
 }
 
+static void content_refuse(struct request *r, int error)
+{
+    content_let_go(r);
+    request_reply(r, error);
+}
+
 static void content_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     struct hold *hold = r->hold;
-    struct backend_ticket *ticket = hold->ticket;
-    bool first = result == BACKEND_OK && info->ticket && info->ticket->user == hold;
-    if (first && hold->kind == BACKEND_FCNTL) {
-        ticket = info->ticket; /* a lock owner's tickets come and go */
-    } else if (hold->kind == BACKEND_LEASE && !first) {
-        ticket = NULL; /* what the name shows is not this lease's content, so it is not held any more */
+    if (result != BACKEND_OK) {
+        content_refuse(r, fs_error(result));
+        return;
+    }
+    bool shown = info->ticket && info->ticket->user == hold;
+    struct backend_ticket *ticket = shown ? info->ticket : hold->ticket;
+    if (!ticket || (hold->kind == BACKEND_LEASE && !shown)) {
+        content_refuse(r, -ESTALE); /* it is not held any more */
+        return;
     }
     /* Of several that share only the first is shown; nobody builds on what another wrote. */
-    GBytes *next = ticket && result == BACKEND_OK ? content_next(r, first ? info->content : NULL) : NULL;
+    g_autoptr(GBytes) next = content_next(r, shown ? info->content : NULL);
     if (!next) {
-        content_let_go(r);
-        if (result != BACKEND_OK || !ticket) {
-            content_end(r, result != BACKEND_OK ? result : BACKEND_STALE);
-        } else {
-            request_reply(r, -EFBIG);
-        }
-        return;
+        content_refuse(r, -EFBIG);
+    } else if (!hold_charge(r->fs, hold, r->content.size)) {
+        content_refuse(r, fs_error(BACKEND_QUOTA));
+    } else {
+        struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = next};
+        backend_set(r->fs->backend, ticket, &change, content_stored, r);
     }
-    if (!hold_charge(r->fs, hold, r->content.size)) {
-        g_bytes_unref(next);
-        content_let_go(r);
-        content_end(r, BACKEND_QUOTA);
-        return;
-    }
-    struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = next};
-    backend_set(r->fs->backend, ticket, &change, content_stored, r);
-    g_bytes_unref(next);
 }
 
 static void content_change(struct request *r, struct hold *hold)
@@ -188,8 +187,7 @@ static void content_change(struct request *r, struct hold *hold)
     if (tree_path(hold->node, path, sizeof path)) {
         backend_stat(r->fs->backend, path, content_known, r);
     } else {
-        content_let_go(r);
-        content_end(r, BACKEND_INVALID);
+        content_refuse(r, -ENAMETOOLONG);
     }
 }
 
