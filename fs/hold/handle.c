@@ -80,11 +80,6 @@ bool handle_shares_hold(const struct handle *h)
     return false;
 }
 
-bool handle_may_decide(const struct handle *h)
-{
-    return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
-}
-
 /* --- lock owners ------------------------------------------------------------- */
 
 void handle_remember_lock_owner(struct handle *h, uint64_t lock_owner)

@@ -69,6 +69,7 @@ void handle_warn_foreign(struct request *r);
 
 /* A hold to be asked for through the handle: the opener's, with the rights that its open brought. */
 struct hold *handle_new_hold(struct fs *fs, struct handle *handle, enum backend_kind kind);
+
 /* The permissions of what is taken through it: lockmode=; else those of the O_CREAT that made it; else, as the kernel
  * does not tell them, what the opener's umask leaves of 0666. */
 mode_t handle_mode(struct handle *handle);
@@ -79,7 +80,10 @@ struct hold *handle_own_hold(const struct handle *handle);
 /* Does another handle belong to the same hold? */
 bool handle_shares_hold(const struct handle *handle);
 /* Can closing it make a lease of what it holds? */
-bool handle_may_decide(const struct handle *handle);
+static inline bool handle_may_decide(const struct handle *h)
+{
+    return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
+}
 
 /* A lock owner has used it for fcntl. */
 void handle_remember_lock_owner(struct handle *handle, uint64_t lock_owner);

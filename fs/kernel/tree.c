@@ -277,11 +277,6 @@ void tree_unlink(struct tree *tree, struct node *node)
     node->ino = tree->next_ino++; /* the next lock of this name is another file */
 }
 
-void tree_touch(struct node *directory)
-{
-    clock_gettime(CLOCK_REALTIME, &directory->directory->changed);
-}
-
 bool tree_path(const struct node *node, char *buffer, size_t size)
 {
     size_t length = 0;

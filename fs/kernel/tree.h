@@ -160,7 +160,10 @@ static inline unsigned tree_links(const struct tree *tree, const struct node *no
 }
 
 /* Notes that the entries of a directory have changed (its mtime). */
-void tree_touch(struct node *directory);
+static inline void tree_touch(struct node *directory)
+{
+    clock_gettime(CLOCK_REALTIME, &directory->directory->changed);
+}
 
 /* The path for the backend.  False if it is longer than `size`. */
 bool tree_path(const struct node *node, char *buffer, size_t size);
