@@ -159,7 +159,6 @@ static const char *const templates[] = {
     "client tracking off",
     "client caching yes",
     "client caching no",
-    "client",
     "client nonsense",
     "acl whoami",
     "script exists v v",

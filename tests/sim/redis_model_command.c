@@ -240,6 +240,7 @@ static void store(struct model_call *call, const struct slice *key, const struct
 
 struct set_options {
     bool if_none, if_any, get, keep_ttl;
+    size_t kind;  /* of how the time is given: it may be given again, in the same way */
     int64_t unit; /* ms of one of `time`; 0: it does not expire */
     bool relative;
     const struct slice *time;
@@ -267,10 +268,11 @@ static bool read_set_options(struct model_call *call, struct set_options *o)
             while (at < G_N_ELEMENTS(times) && !slice_is(word, times[at].word)) {
                 at++;
             }
-            if (at == G_N_ELEMENTS(times) || o->unit || o->keep_ttl || i + 1 == call->argc) {
+            if (at == G_N_ELEMENTS(times) || (o->unit && o->kind != at) || o->keep_ttl || i + 1 == call->argc) {
                 model_say_syntax(call);
                 return false;
             }
+            o->kind = at;
             o->unit = times[at].unit;
             o->relative = times[at].relative;
             o->time = &call->argv[++i];

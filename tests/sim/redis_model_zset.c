@@ -447,7 +447,7 @@ static void add_all(struct model_call *call, struct adding a, size_t at)
         done = add_one(&a, zset, &call->argv[i + 1], told, &fresh);
         added += done && fresh;
         changed += done;
-        done = done || (ranked && !a.if_none && told == ranked->score);
+        done = done || (ranked && !a.if_none && !a.greater && !a.less && told == ranked->score);
     }
     if (changed) {
         model_close(call, key_of(call));
