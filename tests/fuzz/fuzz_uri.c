@@ -1,0 +1,32 @@
+/* fuzz_uri: an input is a URI.  What is taken is shown so that it is taken again, as the same. */
+#include <glib.h>
+#include <string.h>
+
+#include "backend/redis/conn/uri.h"
+#include "tests/fuzz/fuzz.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct redis_uri uri, again;
+    char *text = g_strndup((const char *)data, size), error[256] = "";
+    int result = redis_uri_parse(&uri, text, error, sizeof error);
+    if (result == 0) {
+        char *shown = redis_uri_show(&uri), *twice;
+        FUZZ_MUST(!!uri.host != !!uri.path);
+        FUZZ_MUST(uri.database >= 0 && uri.database <= 65535);
+        FUZZ_MUST(redis_uri_is(text) && redis_uri_is(shown));
+        FUZZ_MUST(redis_uri_parse(&again, shown, error, sizeof error) == 0);
+        twice = redis_uri_show(&again);
+        FUZZ_MUST(strcmp(shown, twice) == 0);
+        FUZZ_MUST(g_strcmp0(uri.host, again.host) == 0 && g_strcmp0(uri.path, again.path) == 0);
+        FUZZ_MUST(uri.port == again.port && uri.database == again.database && uri.tls == again.tls);
+        g_free(shown);
+        g_free(twice);
+        redis_uri_clear(&again);
+    } else {
+        FUZZ_MUST(*error && !strchr(error, '\n'));
+    }
+    redis_uri_clear(&uri);
+    g_free(text);
+    return 0;
+}
