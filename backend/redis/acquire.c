@@ -5,7 +5,7 @@
 #include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
-static void acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test)
+void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test)
 {
     const char *name = remote_ticket_name(t);
     bool in_root = !strchr(name, '/');
@@ -43,14 +43,6 @@ static void acquire_fill(struct redis_call *call, struct redis *r, const struct 
     }
 }
 
-static void acquire_on_busy(struct redis *r, struct remote_ticket *t, const struct redis_answer *answer)
-{
-    struct backend_info info = {.type = BACKEND_LOCK, .holders = 1};
-    redis_describe(r, t->place->name, answer->reply, 1, &info);
-    remote_refused(&r->remote, t, BACKEND_BUSY, &info);
-    redis_info_clear(&info);
-}
-
 /* A ticket in a sequence is named by what was asked for, and a number. */
 static bool acquire_is_given_name(const struct remote_ticket *t, const char *given)
 {
@@ -75,64 +67,42 @@ static bool acquire_is_credible(struct redis *r, struct remote_ticket *t, const 
     return granted ? remote_ticket_may_adopt(&r->remote, t, redis_text(reply, 1)) : t->wait;
 }
 
-static void acquire_on_acquired(void *arg, const struct redis_answer *answer)
+void redis_acquire_read(const struct remote_op *op, const struct redis_answer *given, struct remote_answer *answer,
+                        struct backend_info *holder)
 {
-    struct remote_op *op = arg;
     struct redis *r = redis_of(op);
-    const redisReply *reply = answer->reply;
+    struct remote_ticket *t = remote_ticket_find(&r->remote, op->token);
+    const redisReply *reply = given->reply;
     const char *word = redis_text(reply, 0);
     bool granted = strcmp(word, "granted") == 0, queued = strcmp(word, "queued") == 0;
-    enum backend_result result;
-    int64_t ttl = op->ttl;
-    uint64_t fence = 0;
-    struct remote_ticket *t = remote_answered(op);
-    redis_fence(reply, granted ? 2 : 1, &fence);
-    if (answer->outcome != REDIS_REPLY) {
-        remote_failed(&r->remote, t, redis_failure(r, answer), answer->outcome == REDIS_UNKNOWN || answer->repeated);
-    } else if (granted && acquire_is_credible(r, t, reply, true)) {
-        remote_granted(&r->remote, t,
-                       &(struct remote_grant){.sent = answer->sent,
-                                              .ttl = ttl,
-                                              .token = redis_text(reply, 1),
-                                              .segments = redis_text(reply, 3),
-                                              .leaf = redis_text(reply, 4),
-                                              .fence = fence});
-    } else if (queued && acquire_is_credible(r, t, reply, false)) {
-        remote_queued(&r->remote, t,
-                      &(struct remote_queueing){.sent = answer->sent,
-                                                .fence = fence,
-                                                .rank = redis_number(reply, 2),
-                                                .wait = redis_number(reply, 3),
-                                                .foreign = redis_number(reply, 4) == 1,
-                                                .leaf = redis_text(reply, 5)});
-    } else if (strcmp(word, "busy") == 0) {
-        acquire_on_busy(r, t, answer);
-    } else {
-        result = redis_result(r, answer);
-        if (result == BACKEND_MISSING || result == BACKEND_IS_DIRECTORY || result == BACKEND_NOT_DIRECTORY) {
-            remote_refused(&r->remote, t, result, NULL);
-        } else {
-            redis_disbelieve(r, answer);
-            remote_failed(&r->remote, t, BACKEND_UNREACHABLE, true);
-        }
+    answer->result = granted ? BACKEND_OK : queued ? BACKEND_QUEUED : redis_result(r, given);
+    if (answer->outcome == REMOTE_ANSWERED && (granted || queued) && acquire_is_credible(r, t, reply, granted)) {
+        redis_fence(reply, granted ? 2 : 1, &answer->fence);
+        answer->token = redis_text(reply, 1);
+        answer->segments = redis_text(reply, 3);
+        answer->leaf = redis_text(reply, granted ? 4 : 5);
+        answer->rank = redis_number(reply, 2);
+        answer->wait = redis_number(reply, 3);
+        answer->foreign = redis_number(reply, 4) == 1;
+    } else if (answer->result == BACKEND_BUSY) {
+        redis_describe(r, t->place->name, reply, 1, holder);
+        answer->holder = holder;
+    } else if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_MISSING &&
+               answer->result != BACKEND_IS_DIRECTORY && answer->result != BACKEND_NOT_DIRECTORY) {
+        redis_disbelieve(r, given);
+        answer->outcome = REMOTE_UNKNOWN;
+        answer->result = BACKEND_UNREACHABLE;
     }
-}
-
-uint64_t redis_send_acquire(struct remote *remote, struct remote_ticket *t, struct remote_op *op)
-{
-    struct redis_call call = {0};
-    acquire_fill(&call, (struct redis *)remote, t, false);
-    return redis_call_send(&call, 0, acquire_on_acquired, op);
 }
 
 static void acquire_on_beaten(void *arg, const struct redis_answer *answer)
 {
     const redisReply *reply = answer->reply;
-    for (size_t i = 0; answer->outcome == REDIS_REPLY && i + 3 < reply->elements; i += 4) {
+    for (size_t i = 0; answer->outcome == REMOTE_ANSWERED && i + 3 < reply->elements; i += 4) {
         remote_beaten(arg, redis_text(reply, i),
-                      &(struct remote_queueing){.rank = redis_number(reply, i + 1),
-                                                .wait = redis_number(reply, i + 2),
-                                                .foreign = redis_number(reply, i + 3) == 1});
+                      &(struct remote_answer){.rank = redis_number(reply, i + 1),
+                                              .wait = redis_number(reply, i + 2),
+                                              .foreign = redis_number(reply, i + 3) == 1});
     }
 }
 
@@ -201,7 +171,7 @@ static void acquire_on_tested(void *arg, const struct redis_answer *answer)
     struct redis *r = redis_of(op);
     struct backend_info info = {.type = BACKEND_NOTHING};
     enum backend_result result = BACKEND_OK;
-    if (answer->outcome != REDIS_REPLY) {
+    if (answer->outcome != REMOTE_ANSWERED) {
         result = redis_failure(r, answer);
     } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
         info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
@@ -225,7 +195,7 @@ void redis_test(struct backend *b, const char *name, const struct backend_claim 
         return;
     }
     struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim); /* for as long as the call is made */
-    acquire_fill(&call, r, t, true);
+    redis_acquire_fill(&call, r, t, true);
     struct remote_op *op = remote_op_new(&r->remote, NULL);
     op->name = g_strdup(name);
     op->known = done;
@@ -238,7 +208,7 @@ static void acquire_on_watched(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
-    bool there = answer->outcome != REDIS_REPLY || redis_number(answer->reply, 0) != 0;
+    bool there = answer->outcome != REMOTE_ANSWERED || redis_number(answer->reply, 0) != 0;
     if (t && !there && t->state == REMOTE_WAITING) {
         remote_refresh(op->r, t);
     }

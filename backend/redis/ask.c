@@ -104,7 +104,7 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
     const redisReply *reply = answer->reply;
     struct backend_info info = {.type = BACKEND_NOTHING};
     const char *word = redis_text(reply, 0);
-    enum backend_result result = answer->outcome == REDIS_REPLY ? BACKEND_OK : redis_failure(r, answer);
+    enum backend_result result = answer->outcome == REMOTE_ANSWERED ? BACKEND_OK : redis_failure(r, answer);
     if (result == BACKEND_OK && strcmp(word, "lock") == 0) {
         redis_describe(r, op->name, reply, 1, &info);
         info.content = redis_bytes(reply, 12, REDIS_CONTENT_MAX);

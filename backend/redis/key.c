@@ -326,7 +326,7 @@ static bool key_is_damage(const char *error)
 
 enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer)
 {
-    if (answer->outcome != REDIS_ERROR) {
+    if (answer->outcome != REMOTE_REFUSED) {
         return BACKEND_UNREACHABLE;
     }
     const char *error = answer->reply && answer->reply->str ? answer->reply->str : "";
@@ -354,7 +354,7 @@ enum backend_result redis_result(struct redis *r, const struct redis_answer *ans
         {"notdirectory", BACKEND_NOT_DIRECTORY},
     };
 
-    if (answer->outcome != REDIS_REPLY) {
+    if (answer->outcome != REMOTE_ANSWERED) {
         return redis_failure(r, answer);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {

@@ -63,7 +63,7 @@ static void list_go_on(struct redis_listing *l)
 static void list_on_types(void *arg, const struct redis_answer *answer)
 {
     struct redis_listing *l = arg;
-    if (answer->outcome != REDIS_REPLY) {
+    if (answer->outcome != REMOTE_ANSWERED) {
         list_complete(l, redis_failure(l->r, answer));
         return;
     }
@@ -115,7 +115,7 @@ static void list_on_names(void *arg, const struct redis_answer *answer)
     struct redis_listing *l = arg;
     const redisReply *reply = answer->reply;
     const char *word = redis_text(reply, 0);
-    if (answer->outcome != REDIS_REPLY) {
+    if (answer->outcome != REMOTE_ANSWERED) {
         list_complete(l, redis_failure(l->r, answer));
         return;
     }

@@ -121,7 +121,7 @@ int64_t redis_time(const redisReply *reply, size_t index);                    /*
 uint32_t redis_count(const redisReply *reply, size_t index);                  /* 0 and more */
 bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence); /* false: no token can be that */
 
-/* The result of an answer that is not REDIS_REPLY; logs errors of the server. */
+/* The result of an answer that is not REMOTE_ANSWERED; logs errors of the server. */
 enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer);
 /* An answer that no script gives; the request's outcome is not known. */
 void redis_disbelieve(struct redis *r, const struct redis_answer *answer);
@@ -134,22 +134,19 @@ enum backend_result redis_result(struct redis *r, const struct redis_answer *ans
 struct backend_ticket *redis_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
                                      backend_acquired *done, void *arg);
 void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg);
+/* With `test` what would stand in its way. */
+void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test);
+/* Values are borrowed of `given` and of `holder`, which is to be cleared. */
+void redis_acquire_read(const struct remote_op *op, const struct redis_answer *given, struct remote_answer *answer,
+                        struct backend_info *holder);
 /* As struct remote_store says. */
-uint64_t redis_send_acquire(struct remote *remote, struct remote_ticket *t, struct remote_op *op);
 void redis_send_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count);
 void redis_watch(struct remote *remote, struct remote_ticket *t);
 
 /* --- change.c --- */
 
 /* As struct remote_store says. */
-void redis_send_release(struct remote_op *op, int64_t timeout);
-void redis_send_renewal(struct remote_op *op, struct remote_ticket *t);
-void redis_send_set(struct remote_op *op, struct remote_ticket *t);
-void redis_send_rename(struct remote_op *op, struct remote_ticket *t);
-void redis_send_convert(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
-
-void redis_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
-                         backend_done *done, void *arg);
+uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
 void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
                   backend_done *done, void *arg);
 
@@ -157,8 +154,8 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
 
 void redis_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
                   backend_done *done, void *arg);
-/* The server has told that a ticket of this mount ended, and why. */
-void redis_revoke_told(struct redis *r, struct remote_ticket *t, const char *why);
+/* Why a ticket has ended, as messages say it. */
+enum backend_end redis_end(const char *why);
 /* The mount with that channel wants to know when what it has ended is known here. */
 void redis_revoke_asked(struct redis *r, const char *mount, const char *number);
 /* What this mount has ended is known by one more. */

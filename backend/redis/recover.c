@@ -68,7 +68,7 @@ static void recover_restore(struct recovery_lease *lease, const struct redis_ans
 static bool recover_answered(struct recovery *recovery, const struct redis_answer *answer)
 {
     recovery->open--;
-    if (answer->outcome == REDIS_REPLY) {
+    if (answer->outcome == REMOTE_ANSWERED) {
         return true;
     }
     redis_failure(recovery->r, answer);

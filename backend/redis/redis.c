@@ -23,7 +23,7 @@ static void redis_on_info(void *arg, const struct redis_answer *answer)
     struct redis *r = redis_of(op);
     GPtrArray *problems, *warnings;
     remote_op_free(op);
-    if (answer->outcome != REDIS_REPLY || !answer->reply->str) {
+    if (answer->outcome != REMOTE_ANSWERED || !answer->reply->str) {
         return; /* INFO may not be permitted: the mount has been told */
     }
     problems = g_ptr_array_new_with_free_func(g_free);
@@ -70,24 +70,19 @@ static void redis_on_down(void *context, const char *why)
  * say to that mount when this is heard; "h NUMBER": it was. */
 static void redis_on_message(void *context, const char *data, size_t length)
 {
+    static const char *const ours[] = {
+        [REMOTE_HANDED_OVER] = "g", [REMOTE_MAY_BE_FREE] = "a", [REMOTE_WANTED] = "w", [REMOTE_ENDED] = "e"};
     struct redis *r = context;
-    char **words, *text = g_strndup(data, length);
-    words = g_strsplit(text, " ", 3);
-    struct remote_ticket *t = words[0] && words[1] ? remote_ticket_find(&r->remote, words[1]) : NULL;
-    if (t && strcmp(words[0], "g") == 0 && t->state != REMOTE_HELD) {
-        t->handed = true;
-        if (t->state != REMOTE_ASKED) {
-            remote_refresh(&r->remote, t);
+    char *text = g_strndup(data, length), **words = g_strsplit(text, " ", 3);
+    guint count = g_strv_length(words);
+    for (guint i = 0; i < G_N_ELEMENTS(ours) && count > 1; i++) {
+        if (strcmp(words[0], ours[i]) == 0 && (i != REMOTE_ENDED || count > 2)) {
+            remote_told(&r->remote, words[1], i, i == REMOTE_ENDED ? redis_end(words[2]) : BACKEND_LOST);
         }
-    } else if (t && strcmp(words[0], "a") == 0 && t->state == REMOTE_WAITING) {
-        remote_refresh(&r->remote, t);
-    } else if (t && strcmp(words[0], "w") == 0 && t->state == REMOTE_HELD) {
-        r->remote.events->wanted(r->remote.context, &t->head);
-    } else if (t && strcmp(words[0], "e") == 0 && words[2]) {
-        redis_revoke_told(r, t, words[2]);
-    } else if (words[0] && words[1] && words[2] && strcmp(words[0], "s") == 0) {
+    }
+    if (count > 2 && strcmp(words[0], "s") == 0) {
         redis_revoke_asked(r, words[1], words[2]);
-    } else if (words[0] && words[1] && strcmp(words[0], "h") == 0) {
+    } else if (count > 1 && strcmp(words[0], "h") == 0) {
         redis_revoke_heard(r, words[1]);
     }
     g_strfreev(words);
@@ -202,16 +197,11 @@ static void redis_forget(struct remote *r, uint64_t request)
 
 static const struct remote_store store = {
     .is_up = redis_is_up,
+    .call = redis_call_op,
+    .forget = redis_forget,
+    .beat = redis_send_beat,
     .keep = redis_keep,
     .watch = redis_watch,
-    .acquire = redis_send_acquire,
-    .beat = redis_send_beat,
-    .forget = redis_forget,
-    .release = redis_send_release,
-    .renew = redis_send_renewal,
-    .set = redis_send_set,
-    .rename = redis_send_rename,
-    .convert = redis_send_convert,
 };
 
 static const struct backend_operations operations = {
@@ -219,7 +209,7 @@ static const struct backend_operations operations = {
     .free = redis_free,
     .acquire = redis_acquire,
     .release = remote_release,
-    .release_range = redis_release_range,
+    .release_range = remote_release_range,
     .convert = remote_convert,
     .renew = remote_renew,
     .set = remote_set,

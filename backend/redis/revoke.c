@@ -20,7 +20,7 @@ struct redis_revocation {
     int64_t unheard; /* other mounts that are still to say that they have heard; those of before the answer count -1 */
     bool answered;
     char *name;
-    const char *why; /* as in messages */
+    enum backend_end why;
     enum backend_result result;
     backend_done *done;
     void *arg;
@@ -64,16 +64,12 @@ static void revoke_on_limit(struct ev_loop *loop, ev_timer *timer, int events)
     revoke_complete(timer->data);
 }
 
-void redis_revoke_told(struct redis *r, struct remote_ticket *t, const char *why)
+enum backend_end redis_end(const char *why)
 {
-    enum backend_end end = strcmp(why, "broken") == 0     ? BACKEND_BROKEN
-                           : strcmp(why, "released") == 0 ? BACKEND_RELEASED
-                           : strcmp(why, "expired") == 0  ? BACKEND_EXPIRED
-                                                          : BACKEND_LOST;
-    bool by_name = t->place->sequence && (end == BACKEND_BROKEN || end == BACKEND_RELEASED);
-    if (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name)) {
-        remote_end(&r->remote, t, end, false); /* one that waits asks again, if it was not meant by its name */
-    }
+    return strcmp(why, "broken") == 0     ? BACKEND_BROKEN
+           : strcmp(why, "released") == 0 ? BACKEND_RELEASED
+           : strcmp(why, "expired") == 0  ? BACKEND_EXPIRED
+                                          : BACKEND_LOST;
 }
 
 void redis_revoke_asked(struct redis *r, const char *mount, const char *number)
@@ -114,12 +110,12 @@ static void revoke_on_revoked(void *arg, const struct redis_answer *answer)
     if (answer->repeated && (v->result == BACKEND_STALE || v->result == BACKEND_MISSING)) {
         v->result = BACKEND_OK; /* the first try, whose answer was lost, has done it */
     }
-    if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY) {
+    if (answer->outcome == REMOTE_ANSWERED && answer->reply->type == REDIS_REPLY_ARRAY) {
         v->unheard += redis_number(answer->reply, 1);
         for (size_t i = 2; i < answer->reply->elements; i++) {
             struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
             if (t && revoke_is_on(t, v->name)) {
-                redis_revoke_told(r, t, v->why);
+                remote_told(&r->remote, t->token, REMOTE_ENDED, v->why);
             }
         }
         ev_timer_start(r->remote.loop, &v->limit);
@@ -140,7 +136,7 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
     v->r = r;
     v->number = ++r->remote.serials;
     v->name = g_strdup(name);
-    v->why = fence ? "released" : "broken";
+    v->why = fence ? BACKEND_RELEASED : BACKEND_BROKEN;
     v->done = done;
     v->arg = arg;
     ev_timer_init(&v->limit, revoke_on_limit, REDIS_HEARD_MAX, 0);

@@ -26,7 +26,7 @@ static void watch_on_looked(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
     struct redis_watch *watch = g_hash_table_lookup(r->watches, op->name);
-    if (watch && answer->outcome == REDIS_REPLY && redis_number(answer->reply, 0) == 0) {
+    if (watch && answer->outcome == REMOTE_ANSWERED && redis_number(answer->reply, 0) == 0) {
         watch_drop(r, watch);
         r->remote.events->gone(r->remote.context, op->name);
     }

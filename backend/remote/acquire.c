@@ -13,8 +13,8 @@
 #include "backend/remote/remote.h"
 
 /* It could not be had, or not be kept waiting.  Frees it. */
-void remote_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
-                    const struct backend_info *holder)
+static void acquire_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
+                            const struct backend_info *holder)
 {
     backend_acquired *done = t->acquired;
     void *arg = t->arg;
@@ -49,13 +49,13 @@ static void acquire_set_given_name(struct remote_ticket *t, const char *leaf)
 }
 
 /* The ttl may have been changed since it was asked for. */
-void remote_granted(struct remote *r, struct remote_ticket *t, const struct remote_grant *grant)
+static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t ttl, const struct remote_answer *grant)
 {
-    clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(grant->ttl, t->head.ttl));
+    clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(ttl, t->head.ttl));
     bool first = t->state != REMOTE_HELD;
     if (deadline <= now) { /* too late to believe in it */
         remote_send_release(r, t, "", NULL, NULL);
-        remote_refused(r, t, BACKEND_UNREACHABLE, NULL);
+        acquire_refused(r, t, BACKEND_UNREACHABLE, NULL);
         return;
     }
     remote_ticket_adopt(r, t, grant->token);
@@ -72,7 +72,7 @@ void remote_granted(struct remote *r, struct remote_ticket *t, const struct remo
         t->head.deadline = MAX(t->head.deadline, deadline);
     }
     remote_ticket_schedule(r, t);
-    if (grant->ttl != t->head.ttl) {
+    if (ttl != t->head.ttl) {
         remote_extend(r, t);
     }
     if (first && t->head.mode == BACKEND_EXCLUSIVE && t->head.kind != BACKEND_FCNTL && !t->place->sequence) {
@@ -86,45 +86,45 @@ void remote_granted(struct remote *r, struct remote_ticket *t, const struct remo
 }
 
 /* The first that waits is there when the holder's term has ended, or a stranger has let go. */
-static void acquire_look_ahead(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing)
+static void acquire_look_ahead(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
-    bool soon = queueing->rank == 0 && queueing->wait >= 0 && queueing->wait < remote_pause(t);
-    t->refresh = soon ? clock_now() + MAX(queueing->wait + 1, REMOTE_REFRESH_MIN) : CLOCK_NEVER;
+    bool soon = answer->rank == 0 && answer->wait >= 0 && answer->wait < remote_pause(t);
+    t->refresh = soon ? clock_now() + MAX(answer->wait + 1, REMOTE_REFRESH_MIN) : CLOCK_NEVER;
     remote_ticket_schedule(r, t);
-    if (queueing->rank == 0 && queueing->foreign && !t->place->watched) {
+    if (answer->rank == 0 && answer->foreign && !t->place->watched) {
         t->place->watched = true;
         r->store->watch(r, t);
     }
 }
 
-void remote_beaten(struct remote *r, const char *token, const struct remote_queueing *queueing)
+void remote_beaten(struct remote *r, const char *token, const struct remote_answer *answer)
 {
     struct remote_ticket *t = remote_ticket_find(r, token);
     if (!t || t->state != REMOTE_WAITING) {
         return;
     }
-    if (queueing->rank < 0) {
+    if (answer->rank < 0) {
         remote_refresh(r, t);
     } else {
-        acquire_look_ahead(r, t, queueing);
+        acquire_look_ahead(r, t, answer);
     }
 }
 
-void remote_queued(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing)
+static void acquire_queued(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
     clock_ms now = clock_now();
-    t->head.fence = queueing->fence;
-    acquire_set_given_name(t, queueing->leaf);
+    t->head.fence = answer->fence;
+    acquire_set_given_name(t, answer->leaf);
     remote_ticket_turn(r, t, REMOTE_WAITING);
     if (t->acquired) {
-        acquire_start_term(t, now, remote_deadline(queueing->sent, t->head.ttl));
+        acquire_start_term(t, now, remote_deadline(answer->sent, t->head.ttl));
     }
-    t->spoke = queueing->sent;
+    t->spoke = answer->sent;
     r->beat = MIN(r->beat, t->spoke + remote_pause(t));
-    acquire_look_ahead(r, t, queueing);
+    acquire_look_ahead(r, t, answer);
     if (t->acquired && remote_deadlocked(r, t)) {
         remote_send_release(r, t, "", NULL, NULL);
-        remote_refused(r, t, BACKEND_DEADLOCK, NULL);
+        acquire_refused(r, t, BACKEND_DEADLOCK, NULL);
         return;
     }
     if (t->handed) {
@@ -135,13 +135,13 @@ void remote_queued(struct remote *r, struct remote_ticket *t, const struct remot
     }
 }
 
-void remote_failed(struct remote *r, struct remote_ticket *t, enum backend_result result, bool unknown)
+static void acquire_failed(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
     if (t->acquired) {
-        if (unknown) {
+        if (remote_is_unknown(answer)) {
             remote_send_release(r, t, "", NULL, NULL);
         }
-        remote_refused(r, t, result, NULL);
+        acquire_refused(r, t, answer->result, NULL);
         return;
     }
     if (t->state == REMOTE_CLAIMED) {
@@ -151,19 +151,29 @@ void remote_failed(struct remote *r, struct remote_ticket *t, enum backend_resul
     remote_ticket_schedule(r, t);
 }
 
+static void acquire_answered(struct remote_op *op, const struct remote_answer *answer)
+{
+    struct remote *r = op->r;
+    struct remote_ticket *t = remote_ticket_find(r, op->token);
+    int64_t ttl = op->ttl;
+    t->asked = NULL;
+    remote_op_free(op);
+    if (answer->outcome != REMOTE_ANSWERED) {
+        acquire_failed(r, t, answer);
+    } else if (answer->result == BACKEND_OK) {
+        acquire_granted(r, t, ttl, answer);
+    } else if (answer->result == BACKEND_QUEUED) {
+        acquire_queued(r, t, answer);
+    } else {
+        acquire_refused(r, t, answer->result, answer->holder);
+    }
+}
+
 static void acquire_ask(struct remote *r, struct remote_ticket *t)
 {
     t->asked = remote_op_new(r, t);
     t->asked->ttl = t->head.ttl;
-    t->request = r->store->acquire(r, t, t->asked);
-}
-
-struct remote_ticket *remote_answered(struct remote_op *op)
-{
-    struct remote_ticket *t = remote_ticket_find(op->r, op->token);
-    t->asked = NULL;
-    remote_op_free(op);
-    return t;
+    t->request = remote_op_send(t->asked, t, REMOTE_ACQUIRE, acquire_answered, 0);
 }
 
 void remote_refresh(struct remote *r, struct remote_ticket *t)

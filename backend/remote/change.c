@@ -38,6 +38,29 @@ static void change(struct remote_ticket *t, const struct backend_change *c)
     }
 }
 
+static void change_into(struct remote_ticket *t, const struct remote_op *op, clock_ms sent)
+{
+    t->head.user = op->claim.user;
+    t->head.kind = (uint8_t)op->claim.kind;
+    t->head.mode = (uint8_t)op->claim.mode;
+    t->head.ttl = op->claim.ttl;
+    t->handle = op->claim.handle;
+    t->lock_owner = op->claim.lock_owner;
+    t->start = op->claim.start;
+    t->end = op->claim.end;
+    t->due_after = op->claim.due;
+    t->due = op->claim.due > 0 ? clock_now() + op->claim.due : CLOCK_NEVER;
+    g_clear_pointer(&t->segments, g_array_unref);
+    if (t->lock_owner) {
+        struct remote_segment s = {.start = t->start, .end = t->end, .mode = op->claim.mode};
+        t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
+    }
+    t->head.deadline = remote_deadline(sent, t->head.ttl);
+    change(t, &op->change);
+}
+
+static void change_converted(struct remote_op *op, const struct remote_answer *answer);
+
 static void change_send_convert(struct remote_op *op, struct remote_ticket *t, const struct backend_claim *claim,
                                 int64_t timeout)
 {
@@ -50,11 +73,10 @@ static void change_send_convert(struct remote_op *op, struct remote_ticket *t, c
     op->claim.meta = op->claim.content = NULL;
     op->claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     t->converting++;
-    op->r->store->convert(op, t, timeout);
+    remote_op_send(op, t, REMOTE_CONVERT, change_converted, timeout);
 }
 
-/* Its user was told that nothing has changed, so the store must not think that
- * it is shared, say, while it is taken for exclusive here.  The parts that a lock owner
+/* The store must not think that it is shared, say, while it is taken for exclusive here.  The parts that a lock owner
  * holds cannot be told again in one. */
 static void change_convert_back(struct remote *r, struct remote_ticket *t)
 {
@@ -79,42 +101,27 @@ static void change_convert_back(struct remote *r, struct remote_ticket *t)
         remote_end(r, t, BACKEND_LOST, true);
         return;
     }
-    struct remote_op *op = remote_op_done(r, t, NULL, NULL);
-    op->back = true;
-    change_send_convert(op, t, &claim, left);
+    struct remote_op *back = remote_op_done(r, t, NULL, NULL);
+    back->back = true;
+    change_send_convert(back, t, &claim, left);
 }
 
-void remote_converted(struct remote_op *op, enum backend_result result, bool unknown, clock_ms sent)
+static void change_converted(struct remote_op *op, const struct remote_answer *answer)
 {
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
+    enum backend_result result = answer->result;
     if (t) {
         t->converting--;
     }
-    if (t && unknown) {
+    if (t && remote_is_unknown(answer)) {
         change_convert_back(r, t);
     } else if (t && result != BACKEND_OK && op->back) {
         remote_end(r, t, BACKEND_LOST, true);
     } else if (t && result == BACKEND_STALE) {
         remote_doubt(r, t->place, NULL);
     } else if (t && result == BACKEND_OK) {
-        t->head.user = op->claim.user;
-        t->head.kind = (uint8_t)op->claim.kind;
-        t->head.mode = (uint8_t)op->claim.mode;
-        t->head.ttl = op->claim.ttl;
-        t->handle = op->claim.handle;
-        t->lock_owner = op->claim.lock_owner;
-        t->start = op->claim.start;
-        t->end = op->claim.end;
-        t->due_after = op->claim.due;
-        t->due = op->claim.due > 0 ? clock_now() + op->claim.due : CLOCK_NEVER;
-        g_clear_pointer(&t->segments, g_array_unref);
-        if (t->lock_owner) {
-            struct remote_segment s = {.start = t->start, .end = t->end, .mode = op->claim.mode};
-            t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
-        }
-        t->head.deadline = remote_deadline(sent, t->head.ttl);
-        change(t, &op->change);
+        change_into(t, op, answer->sent);
         remote_ticket_schedule(r, t);
     }
     remote_op_finish(op, result);
@@ -133,15 +140,18 @@ void remote_convert(struct backend *b, struct backend_ticket *ticket, const stru
     change_send_convert(remote_op_done(r, t, done, arg), t, claim, 0);
 }
 
+static void change_was_set(struct remote_op *op, const struct remote_answer *answer);
+
 static void change_send_set(struct remote_op *op, struct remote_ticket *t)
 {
     g_free(op->name);
     op->name = g_strdup(t->place->name);
-    op->r->store->set(op, t);
+    remote_op_send(op, t, REMOTE_SET, change_was_set, 0);
 }
 
-void remote_was_set(struct remote_op *op, enum backend_result result)
+static void change_was_set(struct remote_op *op, const struct remote_answer *answer)
 {
+    enum backend_result result = answer->result;
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
     if (t && result == BACKEND_STALE && remote_ticket_has_moved(t, op->name) && !change_has_ended(t)) {
         change_send_set(op, t);
@@ -204,9 +214,11 @@ static void change_end_as_lost(struct remote *r, const char *token)
 
 /* Where the ticket is when the outcome is unknown is not known either: another may
  * have the old name by now, or we the new one.  So both are given back. */
-void remote_renamed(struct remote_op *op, enum backend_result result, bool unknown, uint64_t fence)
+static void change_renamed(struct remote_op *op, const struct remote_answer *answer)
 {
     struct remote *r = op->r;
+    enum backend_result result = answer->result;
+    bool unknown = remote_is_unknown(answer) || (answer->repeated && result == BACKEND_STALE);
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     struct remote_ticket *replaced = op->replaced ? remote_ticket_find(r, op->replaced) : NULL;
     if (t) {
@@ -220,7 +232,7 @@ void remote_renamed(struct remote_op *op, enum backend_result result, bool unkno
     }
     if (t && result == BACKEND_OK) {
         remote_ticket_rename(r, t, op->name);
-        t->head.fence = fence ? fence : t->head.fence;
+        t->head.fence = answer->fence ? answer->fence : t->head.fence;
     }
     if (result == BACKEND_OK && replaced && strcmp(replaced->place->name, op->name) == 0) {
         remote_end(r, replaced, BACKEND_RELEASED, false);
@@ -251,5 +263,5 @@ void remote_rename(struct backend *b, struct backend_ticket *ticket, const char 
     g_free(t->moving);
     t->moving = g_strdup(name);
     t->renaming = true;
-    r->store->rename(op, t);
+    remote_op_send(op, t, REMOTE_RENAME, change_renamed, 0);
 }

@@ -40,19 +40,32 @@ void remote_beat(struct remote *r, clock_ms now)
 
 /* --- release --- */
 
-void remote_released(struct remote_op *op, enum backend_result result)
+/* Of a range: its lock owner has asked for some of it since, which may be the same to the store. */
+static bool keep_is_wanted_again(const struct remote_op *op)
+{
+    const struct backend_claim *c = &op->claim;
+    struct remote_place *place = g_hash_table_lookup(op->r->places, op->name);
+    struct remote_ticket *t = place && op->procedure == REMOTE_RELEASE_RANGE ? LIST_FIRST(&place->tickets) : NULL;
+    while (t && !(t->lock_owner == c->lock_owner && remote_ticket_covers(t, c->start, c->end))) {
+        t = LIST_NEXT(t, link);
+    }
+    return t;
+}
+
+/* Tried for as long as the store may know of it, whatever its caller was told. */
+static void keep_released(struct remote_op *op, const struct remote_answer *answer)
 {
     int64_t ttl = MIN(op->ttl, REMOTE_RELEASE_MAX);
-    if (result == BACKEND_OK || ttl <= 0) {
-        remote_op_finish(op, result);
+    if (answer->outcome == REMOTE_ANSWERED || ttl <= 0 || keep_is_wanted_again(op)) {
+        remote_op_finish(op, answer->result);
         return;
     }
     if (op->done) {
-        op->done(op->arg, result);
+        op->done(op->arg, answer->result);
     }
     op->done = NULL;
     op->ttl = 0;
-    op->r->store->release(op, ttl);
+    remote_op_send(op, NULL, op->procedure, keep_released, ttl);
 }
 
 void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
@@ -73,9 +86,31 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
         other->file = g_strdup(t->moving);
         other->ttl = t->head.ttl;
         other->why = why;
-        r->store->release(other, 0);
+        remote_op_send(other, NULL, REMOTE_RELEASE, keep_released, 0);
     }
-    r->store->release(op, 0);
+    remote_op_send(op, NULL, REMOTE_RELEASE, keep_released, 0);
+}
+
+/* What is given back is forgotten here at once, so that whatever becomes of the request the store holds no less than is
+ * believed in here. */
+void remote_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
+                          backend_done *done, void *arg)
+{
+    struct remote *r = (struct remote *)b;
+    struct remote_op *op = remote_op_done(r, NULL, done, arg);
+    op->name = g_strdup(name);
+    op->claim = (struct backend_claim){.lock_owner = lock_owner, .start = start, .end = end};
+    remote_op_send(op, NULL, REMOTE_RELEASE_RANGE, keep_released, 0);
+    struct remote_place *place = g_hash_table_lookup(r->places, name);
+    for (struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL, *next; t; t = next) {
+        next = LIST_NEXT(t, link);
+        if (t->lock_owner == lock_owner && t->state == REMOTE_HELD) {
+            op->ttl = MAX(op->ttl, t->head.ttl);
+            if (!remote_ticket_cut(t, start, end)) {
+                remote_ticket_free(r, t);
+            }
+        }
+    }
 }
 
 /* --- renewing --- */
@@ -98,10 +133,11 @@ static bool keep_is_changing(struct remote *r, const struct remote_ticket *t)
     return false;
 }
 
-void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms sent)
+static void keep_renewed(struct remote_op *op, const struct remote_answer *answer)
 {
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
+    enum backend_result result = answer->result;
     int64_t ttl = op->ttl;
     bool moved = t && remote_ticket_has_moved(t, op->name);
     bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode ||
@@ -116,7 +152,7 @@ void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms s
     }
     if (result == BACKEND_OK) {
         t->renewing = false;
-        t->head.deadline = remote_deadline(sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
+        t->head.deadline = remote_deadline(answer->sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
         t->refresh = CLOCK_NEVER;
     } else {
         t->refresh = clock_now() + REMOTE_RENEW_RETRY;
@@ -132,7 +168,7 @@ void remote_extend(struct remote *r, struct remote_ticket *t)
     op->name = g_strdup(t->place->name);
     op->claim.mode = (enum backend_mode)t->head.mode;
     op->segments = t->segments && !keep_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
-    r->store->renew(op, t);
+    remote_op_send(op, t, REMOTE_RENEW, keep_renewed, 0);
 }
 
 /* --- ends, and doubts --- */

@@ -59,6 +59,27 @@ void remote_changed(struct remote *r, struct remote_place *place)
     }
 }
 
+void remote_told(struct remote *r, const char *token, enum remote_news news, enum backend_end why)
+{
+    struct remote_ticket *t = remote_ticket_find(r, token);
+    if (!t) {
+        return;
+    }
+    bool by_name = t->place->sequence && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
+    if (news == REMOTE_HANDED_OVER && t->state != REMOTE_HELD) {
+        t->handed = true;
+        if (t->state != REMOTE_ASKED) {
+            remote_refresh(r, t);
+        }
+    } else if (news == REMOTE_MAY_BE_FREE && t->state == REMOTE_WAITING) {
+        remote_refresh(r, t);
+    } else if (news == REMOTE_WANTED && t->state == REMOTE_HELD) {
+        r->events->wanted(r->context, &t->head);
+    } else if (news == REMOTE_ENDED && (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name))) {
+        remote_end(r, t, why, false); /* one that waits asks again, if it was not meant by its name */
+    }
+}
+
 /* --- time --- */
 
 static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms now)

@@ -9,11 +9,11 @@
  *       └───────────────────────granted──────────────────────────────────┘
  *                          ◀──passed over, or the claim is unknown──┘
  *
- * A store puts `struct remote` at the head of its own structure, sends what struct remote_store names, and reports each
- * answer with the function that stands with it.  From the top to the ground; none calls one above it:
+ * A store puts `struct remote` at the head of its own structure and does what struct remote_store names: mostly to call
+ * a procedure, and to say what has come of it.  From the top to the ground; none calls one above it:
  *
  * remote.c   beginning and end, connection up and down, what is due
- * change.c   what is done to tickets: convert, set, rename, renew
+ * change.c   what is done to tickets: convert, set, rename, renew; byte ranges
  * acquire.c  taking, waiting and claiming
  * keep.c     the heartbeat of those that wait; renewals, releases and ends
  * deadlock.c cycles of waits
@@ -88,49 +88,82 @@ struct remote_ticket {
     void *arg;
 };
 
+/* --- the call tier: what is asked of a store, and what comes of it --- */
+
+/* Each may be repeated: a ticket is known by its token.  `t` is the ticket, the rest stands in the op. */
+enum remote_procedure {
+    REMOTE_ACQUIRE, /* takes the lock, a place in its queue, or what was handed over to t; with a token that is there
+                       already it gives a word of life.  OK, QUEUED, BUSY with `holder`, or MISSING and its like */
+    REMOTE_RELEASE, /* ends `token` on `name`.  OK, also if it was gone */
+    REMOTE_RELEASE_RANGE, /* the bytes of `claim` of its lock owner on `name`.  OK */
+    REMOTE_RENEW,  /* extends t to `ttl` from now.  OK; STALE: it does not hold (any more); BUSY: it holds, but in
+                      another mode than that of `claim` */
+    REMOTE_SET,    /* t to `change` */
+    REMOTE_RENAME, /* t to `name`, where `replaced` ends */
+    REMOTE_CONVERT /* t to `claim` and `change` */
+};
+
+/* Of all tries. */
+enum remote_outcome {
+    REMOTE_ANSWERED, /* the store has said what has come of it */
+    REMOTE_REFUSED,  /* it has said that it cannot, and trying again does not cure that, or has not */
+    REMOTE_NOT_SENT, /* its time is up; it never left: nothing has changed */
+    REMOTE_UNKNOWN   /* its time is up; it may have been carried out */
+};
+
+struct remote_answer {
+    enum remote_outcome outcome;
+    enum backend_result result; /* what it means; UNREACHABLE, FULL or DAMAGED if it is not ANSWERED */
+    clock_ms sent;              /* before the try that was answered (or the last) was sent */
+    bool repeated;              /* an earlier try was sent, too, and may have been carried out */
+    /* values, valid during the call only */
+    uint64_t fence;                    /* of acquire and rename: its number; 0: as before */
+    const char *token, *segments;      /* OK of acquire: under which it holds, and "start end mode …" */
+    const char *leaf;                  /* OK and QUEUED of a sequence ticket: the name that it was given */
+    int64_t rank;                      /* QUEUED: how many wait before it; negative: it does not wait */
+    int64_t wait;                      /* QUEUED: ms until the holder's deadline; negative: not known */
+    bool foreign;                      /* QUEUED: the holder is no mount's */
+    const struct backend_info *holder; /* BUSY of acquire */
+};
+
 /* A request that is not answered yet. */
 struct remote_op {
     LIST_ENTRY(remote_op) link;
     struct remote *r;
+    enum remote_procedure procedure;
+    void (*answered)(struct remote_op *op, const struct remote_answer *answer); /* frees it, or sends it again */
     char token[REMOTE_TOKEN_SIZE]; /* of the ticket that it is about; "" if none */
     char *name;                    /* of a release, renewal, set or rename: the place's; of the new place */
     char *file;                    /* of a release: the ticket's own name */
     char *replaced;                /* of rename: the token of the ticket that it is to replace; or NULL */
-    struct backend_claim
-        claim; /* of convert, without meta and content; of a release what is given back; of renew the mode */
-    struct backend_change change; /* of convert and set: references */
-    GArray *segments;             /* of renew: as of the ticket; or NULL */
-    int64_t ttl;                  /* of acquire, renew and release */
-    const char *why;              /* of release: "" by its holder, else "expired" or "lost" */
-    bool lease;                   /* of release: the store keeps it for a mount that starts again */
-    bool back;                    /* of convert: to what it was before one whose outcome is unknown */
-    bool again;                   /* of stat: asked once more */
+    struct backend_claim claim;    /* of convert; of a release what is given back; of renew the mode */
+    struct backend_change change;  /* of convert and set: references */
+    GArray *segments;              /* of renew: as of the ticket; or NULL */
+    int64_t ttl;                   /* of acquire, renew and release */
+    const char *why;               /* of release: "" by its holder, else "expired" or "lost" */
+    bool lease;                    /* of release: the store keeps it for a mount that starts again */
+    bool back;                     /* of convert: to what it was before one whose outcome is unknown */
+    bool again;                    /* of stat: asked once more */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;
     void *arg;
 };
 
-/* What a store does.  A `timeout` is in ms, all tries; 0: the store's own. */
+/* What a store does; it tells remote_up, remote_changed and remote_told. */
 struct remote_store {
     bool (*is_up)(struct remote *r);
+    /* Sends it, and calls op->answered, once, from the loop.  `t` may be NULL where the ticket is forgotten.  `timeout`
+     * in ms, all tries; 0: the store's own.  Returns what `forget` takes: it is not sent (again), nor answered. */
+    uint64_t (*call)(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
+    void (*forget)(struct remote *r, uint64_t request);
+    /* A word of life for tickets that wait, those of a place one after the other, and a look at their places → if it is
+     * answered, remote_beaten for each that does not wait any more, and for the first that waits at a place. */
+    void (*beat)(struct remote *r, struct remote_ticket *const *tickets, size_t count);
     /* How many more (or, negative, fewer) wait for a message. */
     void (*keep)(struct remote *r, int more);
     /* Tells remote_changed when the place's lock, which a stranger holds, may be free. */
     void (*watch)(struct remote *r, struct remote_ticket *t);
-    /* Takes the lock, a place in its queue, or what was handed over; with a token that is there already it gives a word
-     * of life.  Returns what `forget` takes. */
-    uint64_t (*acquire)(struct remote *r, struct remote_ticket *t, struct remote_op *op);
-    void (*forget)(struct remote *r, uint64_t request); /* it is not sent (again) */
-    /* A word of life for tickets that wait, those of a place one after the other, and a look at their places → if it is
-     * answered, remote_beaten for each that does not wait any more, and for the first that waits at a place. */
-    void (*beat)(struct remote *r, struct remote_ticket *const *tickets, size_t count);
-    void (*release)(struct remote_op *op, int64_t timeout);        /* → remote_released */
-    void (*renew)(struct remote_op *op, struct remote_ticket *t);  /* → remote_renewed */
-    void (*set)(struct remote_op *op, struct remote_ticket *t);    /* op->change → remote_was_set */
-    void (*rename)(struct remote_op *op, struct remote_ticket *t); /* to op->name → remote_renamed */
-    void (*convert)(struct remote_op *op, struct remote_ticket *t,
-                    int64_t timeout); /* to op->claim and op->change → remote_converted */
 };
 
 struct remote {
@@ -161,55 +194,40 @@ void remote_start(struct remote *r, struct ev_loop *loop, const struct backend_e
 void remote_clear(struct remote *r);
 /* The store is there (again): what is held is extended, what waits stands in the queue again, in order. */
 void remote_up(struct remote *r);
+/* What a store tells unasked of a ticket of this mount; others are passed over. */
+enum remote_news {
+    REMOTE_HANDED_OVER, /* it holds, and is to claim */
+    REMOTE_MAY_BE_FREE, /* what it waits for: it is to ask again */
+    REMOTE_WANTED,      /* somebody waits for what it holds */
+    REMOTE_ENDED        /* for that reason */
+};
+void remote_told(struct remote *r, const char *token, enum remote_news news, enum backend_end why);
 /* The lock of that place may be free: of the tickets that wait there the first asks.  NULL: of all places. */
 void remote_changed(struct remote *r, struct remote_place *place);
 /* Operations of a backend. */
 struct backend_counts remote_counts(struct backend *b);
 bool remote_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size);
 
-/* --- change.c: operations of a backend, and what answers them --- */
+/* --- change.c: operations of a backend --- */
 
 void remote_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg);
 void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
                     backend_done *done, void *arg);
 void remote_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
+void remote_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
+                          backend_done *done, void *arg);
 void remote_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
                 backend_done *done, void *arg);
 void remote_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
                    backend_done *done, void *arg);
-/* `unknown`: it may have been carried out. */
-void remote_converted(struct remote_op *op, enum backend_result result, bool unknown, clock_ms sent);
-void remote_was_set(struct remote_op *op, enum backend_result result);
-void remote_renamed(struct remote_op *op, enum backend_result result, bool unknown, uint64_t fence);
 
 /* --- acquire.c --- */
 
 void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquired *done, void *arg);
 /* Asks again for one that waits: a claim if it was handed over, else a look at the lock. */
 void remote_refresh(struct remote *r, struct remote_ticket *t);
-/* The request is answered: first this, which frees `op`, then one of those below. */
-struct remote_ticket *remote_answered(struct remote_op *op);
-struct remote_grant {
-    clock_ms sent;
-    int64_t ttl; /* that was asked for */
-    const char *token, *segments, *leaf;
-    uint64_t fence;
-};
-void remote_granted(struct remote *r, struct remote_ticket *t, const struct remote_grant *grant);
-struct remote_queueing {
-    clock_ms sent;
-    uint64_t fence;
-    int64_t rank; /* negative: it does not wait */
-    int64_t wait; /* ms until the holder's deadline; negative: not known */
-    bool foreign; /* the holder is no mount's */
-    const char *leaf;
-};
-void remote_queued(struct remote *r, struct remote_ticket *t, const struct remote_queueing *queueing);
-void remote_beaten(struct remote *r, const char *token, const struct remote_queueing *queueing);
-/* It could not be had, or not be kept waiting.  Frees it. */
-void remote_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
-                    const struct backend_info *holder);
-void remote_failed(struct remote *r, struct remote_ticket *t, enum backend_result result, bool unknown);
+/* `rank`, `wait` and `foreign` of what a heartbeat has found. */
+void remote_beaten(struct remote *r, const char *token, const struct remote_answer *answer);
 
 /* --- keep.c --- */
 
@@ -221,12 +239,8 @@ void remote_beat(struct remote *r, clock_ms now);
  * cease before the ticket must have run out.  `why`: as in remote_op. */
 void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
                          void *arg);
-void remote_released(struct remote_op *op, enum backend_result result);
 /* Extends one that holds to its ttl from now. */
 void remote_extend(struct remote *r, struct remote_ticket *t);
-/* OK; STALE: it does not hold (any more); BUSY: it holds, but in another mode than op->claim, or not all of
- * op->segments; else nothing is known. */
-void remote_renewed(struct remote_op *op, enum backend_result result, clock_ms sent);
 /* Tells its end, and forgets it; `release`: the store may not know of it yet. */
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);
 /* Lets the store know what is past its deadline at a place, before its end is told here. */
@@ -245,6 +259,9 @@ bool remote_deadlocked(struct remote *r, struct remote_ticket *t);
 struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t);
 struct remote_op *remote_op_done(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg);
 void remote_op_free(struct remote_op *op);
+/* Sends it; see remote_store. */
+uint64_t remote_op_send(struct remote_op *op, struct remote_ticket *t, enum remote_procedure procedure,
+                        void (*answered)(struct remote_op *op, const struct remote_answer *answer), int64_t timeout);
 /* Calls its completion, if it has one, and frees it. */
 void remote_op_finish(struct remote_op *op, enum backend_result result);
 
@@ -270,6 +287,10 @@ void remote_ticket_schedule(struct remote *r, struct remote_ticket *t);
 void remote_ticket_set_alarm(struct remote *r);
 /* What the store says that it holds: "start end mode …". */
 void remote_ticket_segments(struct remote_ticket *t, const char *text);
+/* Whether it holds some of these bytes, or asks for some. */
+bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end);
+/* Forgets them.  False: nothing is left that it holds. */
+bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end);
 /* Whether another ticket of this mount at its place is of its handle or lock owner. */
 bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner);
 /* How long it lives in the store without a word of this mount. */
@@ -277,6 +298,8 @@ int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
 bool remote_is_token(const char *token);
 /* "a/b" -> "a" (a new string, "" for what is in the root); *ret_leaf is "b". */
 char *remote_parent(const char *name, const char **ret_leaf);
+/* It may have been carried out, and the store has not said so. */
+bool remote_is_unknown(const struct remote_answer *answer);
 /* The term as this mount may believe in it: from before it was asked for, less
  * what clocks may differ by (the allowance of Redlock: ttl/100 + 2 ms). */
 clock_ms remote_deadline(clock_ms sent, int64_t ttl);

@@ -1,6 +1,5 @@
 /* ticket: tickets of this mount, their states and times; requests. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -115,6 +114,19 @@ struct remote_op *remote_op_done(struct remote *r, const struct remote_ticket *t
     op->done = done;
     op->arg = arg;
     return op;
+}
+
+uint64_t remote_op_send(struct remote_op *op, struct remote_ticket *t, enum remote_procedure procedure,
+                        void (*answered)(struct remote_op *op, const struct remote_answer *answer), int64_t timeout)
+{
+    op->procedure = procedure;
+    op->answered = answered;
+    return op->r->store->call(op, t, timeout);
+}
+
+bool remote_is_unknown(const struct remote_answer *answer)
+{
+    return answer->outcome == REMOTE_UNKNOWN || (answer->outcome != REMOTE_ANSWERED && answer->repeated);
 }
 
 void remote_op_finish(struct remote_op *op, enum backend_result result)
@@ -264,19 +276,49 @@ void remote_ticket_schedule(struct remote *r, struct remote_ticket *t)
 
 void remote_ticket_segments(struct remote_ticket *t, const char *text)
 {
-    unsigned mode;
-    int used;
-    struct remote_segment s;
     g_clear_pointer(&t->segments, g_array_unref);
-    if (!*text) {
-        return;
-    }
-    t->segments = g_array_new(FALSE, FALSE, sizeof s);
-    while (sscanf(text, "%" SCNx64 " %" SCNx64 " %u%n", &s.start, &s.end, &mode, &used) == 3) {
-        s.mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+    t->segments = *text ? g_array_new(FALSE, FALSE, sizeof(struct remote_segment)) : NULL;
+    for (char *at = (char *)text, *mode; *at;) { /* sscanf(3) would look at all the rest for each number */
+        struct remote_segment s = {.start = g_ascii_strtoull(at, &mode, 16)};
+        s.end = g_ascii_strtoull(mode, &mode, 16);
+        s.mode = g_ascii_strtoull(mode, &at, 10) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        if (at == mode) {
+            break;
+        }
         g_array_append_val(t->segments, s);
-        text += used;
     }
+}
+
+bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end)
+{
+    bool covers = t->state != REMOTE_HELD && t->start <= end && start <= t->end;
+    for (guint i = 0; t->segments && i < t->segments->len && !covers; i++) {
+        const struct remote_segment *s = &g_array_index(t->segments, struct remote_segment, i);
+        covers = s->start <= end && start <= s->end;
+    }
+    return covers;
+}
+
+bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end)
+{
+    if (!t->segments) {
+        return start > 0 || end < BACKEND_RANGE_MAX;
+    }
+    GArray *left = g_array_new(FALSE, FALSE, sizeof(struct remote_segment));
+    for (guint i = 0; i < t->segments->len; i++) {
+        const struct remote_segment s = g_array_index(t->segments, struct remote_segment, i);
+        const struct remote_segment before = {s.start, MIN(s.end, start - 1), s.mode};
+        const struct remote_segment behind = {MAX(s.start, end + 1), s.end, s.mode};
+        if (s.start < start) {
+            g_array_append_val(left, before);
+        }
+        if (s.end > end) {
+            g_array_append_val(left, behind);
+        }
+    }
+    g_array_unref(t->segments);
+    t->segments = left;
+    return left->len > 0;
 }
 
 bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner)

@@ -118,7 +118,7 @@ START_TEST(slow_look_up_does_not_hold_up_the_loop)
     conn_open_host("slow.test", redis_server_port(server));
     conn_command(&answer, "PING");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_NOT_SENT);
+    ck_assert_int_eq(answer.outcome, REMOTE_NOT_SENT);
     pthread_mutex_unlock(&slowness);
     conn_until_up();
 }
@@ -220,7 +220,7 @@ START_TEST(does_without_tracking_where_it_is_not_permitted)
     open_up();
     conn_watch(&answer, "a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert_int_eq(answer.integer, 0);
 }
 END_TEST
@@ -264,9 +264,9 @@ START_TEST(errors_are_answers)
     struct conn_answer answer;
 
     open_up();
-    ck_assert_int_eq(conn_get("SET a b").outcome, REDIS_REPLY);
+    ck_assert_int_eq(conn_get("SET a b").outcome, REMOTE_ANSWERED);
     answer = conn_get("INCR a");
-    ck_assert_int_eq(answer.outcome, REDIS_ERROR);
+    ck_assert_int_eq(answer.outcome, REMOTE_REFUSED);
     ck_assert(g_str_has_prefix(answer.text, "ERR "));
 }
 END_TEST
@@ -433,7 +433,7 @@ START_TEST(server_that_hangs_is_given_up_and_found_again)
     asked = clock_now();
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_UNKNOWN);
+    ck_assert_int_eq(answer.outcome, REMOTE_UNKNOWN);
     ck_assert_int_ge(clock_now(), asked + 1200);
     ck_assert_uint_eq(conn_told.downs, 1);
     ck_assert(g_str_has_prefix(conn_told.why, "no answer for 500 ms"));
@@ -467,7 +467,7 @@ START_TEST(idle_connection_never_wakes_the_loop)
 
     conn_options.timeout = conn_options.command_timeout = 300;
     open_up();
-    ck_assert_int_eq(conn_get("PING").outcome, REDIS_REPLY);
+    ck_assert_int_eq(conn_get("PING").outcome, REMOTE_ANSWERED);
     conn_pass(400); /* the alarm of that request finds that it is answered */
     turns = ev_iteration(conn_loop);
     conn_pass(3000);

@@ -49,7 +49,7 @@ START_TEST(lost_reply_is_asked_for_again_and_told_as_repeated)
     asked = clock_now();
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert(answer.repeated);
     ck_assert_int_eq(answer.integer, 2);
     ck_assert_int_ge(answer.sent, asked);
@@ -72,7 +72,7 @@ START_TEST(no_reply_at_all_is_unknown)
     asked = clock_now();
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_UNKNOWN);
+    ck_assert_int_eq(answer.outcome, REMOTE_UNKNOWN);
     ck_assert(answer.repeated);
     ck_assert_int_ge(clock_now(), asked + 1000);
     ck_assert_int_ge(answer.sent, asked);
@@ -90,7 +90,7 @@ START_TEST(reply_after_its_time_is_passed_over)
     fake_redis_rule(fake, "INCR a", FAKE_REDIS_LATE, 1);
     conn_command(&late, "INCR a");
     CONN_UNTIL(late.times);
-    ck_assert_int_eq(late.outcome, REDIS_UNKNOWN);
+    ck_assert_int_eq(late.outcome, REMOTE_UNKNOWN);
     ck_assert(!late.repeated);
     fake_redis_rule(fake, "INCR b", ":100\r\n:200\r\n", 1);
     conn_command(&next, "INCR b");
@@ -110,7 +110,7 @@ START_TEST(what_never_left_is_told_as_not_sent)
     open_fake();
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_NOT_SENT);
+    ck_assert_int_eq(answer.outcome, REMOTE_NOT_SENT);
     ck_assert(!answer.repeated);
     ck_assert_int_eq(answer.sent, 0);
     ck_assert_str_eq(fake_redis_commands(fake), "");
@@ -127,7 +127,7 @@ START_TEST(what_left_before_the_server_went_away_is_unknown)
     fake_redis_rule(fake, "SCRIPT LOAD", FAKE_REDIS_CLOSE, ALWAYS);
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_UNKNOWN);
+    ck_assert_int_eq(answer.outcome, REMOTE_UNKNOWN);
     ck_assert_str_eq(fake_redis_commands(fake), "INCR a");
 }
 END_TEST
@@ -151,7 +151,7 @@ START_TEST(passing_error_is_tried_again)
     fake_redis_rule(fake, "INCR", passing[_i], 3);
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert(!answer.repeated); /* it was refused */
     ck_assert_str_eq(fake_redis_commands(fake), "INCR a;INCR a;INCR a;INCR a");
     ck_assert_uint_eq(conn_told.downs, 0);
@@ -167,7 +167,7 @@ START_TEST(passing_error_that_lasts_is_told)
     fake_redis_rule(fake, "INCR", passing[_i], ALWAYS);
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_ERROR);
+    ck_assert_int_eq(answer.outcome, REMOTE_REFUSED);
     ck_assert_msg(strstr(passing[_i], answer.text), "%s", answer.text);
 }
 END_TEST
@@ -182,7 +182,7 @@ START_TEST(passing_error_after_a_lost_reply_is_unknown)
     fake_redis_rule(fake, "INCR", passing[0], ALWAYS);
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_UNKNOWN);
+    ck_assert_int_eq(answer.outcome, REMOTE_UNKNOWN);
 }
 END_TEST
 
@@ -194,7 +194,7 @@ START_TEST(server_that_became_a_replica_is_connected_to_again)
     fake_redis_rule(fake, "INCR", "-READONLY You can't write against a read only replica.\r\n", 1);
     conn_command(&answer, "INCR a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert(!answer.repeated);
     ck_assert_uint_eq(conn_told.downs, 1);
     ck_assert_uint_eq(fake_redis_connections(fake), 4);
@@ -210,7 +210,7 @@ START_TEST(script_that_the_server_lost_is_sent_with_its_text)
     fake_redis_rule(fake, "EVALSHA", "-NOSCRIPT No matching script. Please use EVAL.\r\n", ALWAYS);
     conn_call(&answer, CONN_COUNT, "a", "b");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert(!answer.repeated);
     ck_assert(g_str_has_suffix(fake_redis_commands(fake), expected));
     g_free(expected);
@@ -218,7 +218,7 @@ START_TEST(script_that_the_server_lost_is_sent_with_its_text)
     answer = (struct conn_answer){0};
     conn_call(&answer, CONN_COUNT, "a", "b");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_ERROR);
+    ck_assert_int_eq(answer.outcome, REMOTE_REFUSED);
 }
 END_TEST
 
@@ -301,7 +301,7 @@ static void forget_other(void *arg, const struct redis_answer *answer)
 {
     unsigned *times = arg;
 
-    ck_assert_int_eq(answer->outcome, REDIS_NOT_SENT);
+    ck_assert_int_eq(answer->outcome, REMOTE_NOT_SENT);
     redis_conn_forget(conn, to_forget);
     (*times)++;
 }
@@ -414,7 +414,7 @@ START_TEST(server_without_tracking_and_names_is_used_all_the_same)
     open_up();
     conn_watch(&answer, "a");
     CONN_UNTIL(answer.times);
-    ck_assert_int_eq(answer.outcome, REDIS_REPLY);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
     ck_assert_str_eq(fake_redis_commands(fake), "EXISTS a");
     ck_assert_uint_eq(conn_told.downs, 0);
 }

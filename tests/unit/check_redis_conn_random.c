@@ -135,19 +135,19 @@ static void judge(const struct request *request)
         return;
     }
     switch (answer->outcome) {
-    case REDIS_REPLY:
+    case REMOTE_ANSWERED:
         ck_assert_uint_ge(request->arrived, 1);
         if (!answer->repeated)
             ck_assert_uint_le(request->arrived, request->refused + 1);
         break;
-    case REDIS_ERROR:
+    case REMOTE_REFUSED:
         ck_assert_uint_gt(request->refused, 0);
         break;
-    case REDIS_NOT_SENT:
+    case REMOTE_NOT_SENT:
         ck_assert_uint_eq(request->arrived, 0);
         ck_assert(!answer->repeated);
         break;
-    case REDIS_UNKNOWN:
+    case REMOTE_UNKNOWN:
         break;
     }
 }
@@ -161,14 +161,14 @@ START_TEST(every_request_is_answered_once_and_truly)
     ask_all();
     CONN_UNTIL(is_done());
     fake_redis_behave(fake);
-    CONN_UNTIL(conn_get("PING").outcome == REDIS_REPLY);
+    CONN_UNTIL(conn_get("PING").outcome == REMOTE_ANSWERED);
     count_arrivals();
     for (int i = 0; i < COUNT; i++) {
         judge(&requests[i]);
         outcomes[requests[i].answer.outcome] += !requests[i].forgotten;
     }
-    printf("# %u replies, %u errors, %u not sent, %u unknown\n", outcomes[REDIS_REPLY], outcomes[REDIS_ERROR],
-           outcomes[REDIS_NOT_SENT], outcomes[REDIS_UNKNOWN]);
+    printf("# %u replies, %u errors, %u not sent, %u unknown\n", outcomes[REMOTE_ANSWERED], outcomes[REMOTE_REFUSED],
+           outcomes[REMOTE_NOT_SENT], outcomes[REMOTE_UNKNOWN]);
     fflush(stdout);
 }
 END_TEST

@@ -392,6 +392,59 @@ START_TEST(range_that_cannot_be_exclusive_again_is_lost)
 }
 END_TEST
 
+static void unlock(uint64_t start, uint64_t end, struct hosts_done *done)
+{
+    *done = (struct hosts_done){.told = false};
+    backend_release_range(hosts_mount(0), "R", 1, start, end, hosts_on_done, done);
+}
+
+START_TEST(unlock_of_bytes_whose_answer_is_lost_loses_nothing)
+{
+    struct told *told = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 19);
+    struct hosts_done done;
+    HOSTS_UNTIL(told->answered);
+    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    unlock(10, 19, &done); /* all that it has */
+    HOSTS_UNTIL(done.told);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    ck_assert_int_eq(range_result(2, BACKEND_EXCLUSIVE, 10, 19), BACKEND_OK);
+    hosts_pass(100); /* what is held has been looked after since the connection is there again */
+    ck_assert_uint_eq(told->ended, 0);
+}
+END_TEST
+
+/* _i: all of it is asked for again before the server is there. */
+START_TEST(unlock_of_bytes_that_never_left_is_done_when_the_server_is_back)
+{
+    struct told *told = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 29), *again = NULL;
+    struct hosts_done done;
+    HOSTS_UNTIL(told->answered);
+    redis_proxy_lose(proxy, "", UINT_MAX, true);
+    unlock(30, 39, &done); /* is lost, and the connection with it */
+    HOSTS_UNTIL(done.told);
+    unlock(10, 19, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    redis_proxy_lose(proxy, "", 0, false);
+    while (_i && !(again && again->result == BACKEND_OK)) {
+        again = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 19);
+        HOSTS_UNTIL(again->answered);
+    }
+    hosts_until_up(0);
+    if (again) {
+        hosts_pass(100);
+        ck_assert_int_eq(range_result(2, BACKEND_EXCLUSIVE, 10, 19), BACKEND_BUSY);
+    } else {
+        while (range_result(2, BACKEND_EXCLUSIVE, 10, 19) != BACKEND_OK) {
+            hosts_turn();
+        }
+    }
+    ck_assert_int_eq(range_result(3, BACKEND_EXCLUSIVE, 20, 29), BACKEND_BUSY);
+    ck_assert_uint_eq(told->ended, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_lost");
@@ -414,6 +467,8 @@ int main(void)
     tcase_add_test(tcase, acquire_that_is_never_answered_leaves_nothing);
     tcase_add_loop_test(tcase, range_whose_asker_was_not_told_is_given_back_alone, 0, G_N_ELEMENTS(taken_in));
     tcase_add_test(tcase, range_that_cannot_be_exclusive_again_is_lost);
+    tcase_add_test(tcase, unlock_of_bytes_whose_answer_is_lost_loses_nothing);
+    tcase_add_loop_test(tcase, unlock_of_bytes_that_never_left_is_done_when_the_server_is_back, 0, 2);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

@@ -144,7 +144,7 @@ static void on_answered(void *arg, const struct redis_answer *given)
     answer->sent = given->sent;
     answer->repeated = given->repeated;
     answer->when = ++answers;
-    ck_assert_int_eq(given->reply != NULL, given->outcome == REDIS_REPLY || given->outcome == REDIS_ERROR);
+    ck_assert_int_eq(given->reply != NULL, given->outcome == REMOTE_ANSWERED || given->outcome == REMOTE_REFUSED);
     if (!given->reply)
         return;
     answer->type = given->reply->type;

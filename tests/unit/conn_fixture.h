@@ -26,7 +26,7 @@ extern struct conn_told {
 
 struct conn_answer {
     unsigned times; /* that it came: 1 */
-    enum redis_outcome outcome;
+    enum remote_outcome outcome;
     int type; /* of the reply; 0: none */
     long long integer;
     char text[128];

@@ -26,6 +26,7 @@
 
 #include "backend/clock.h"
 #include "backend/redis/conn/uri.h"
+#include "backend/remote/remote.h"
 
 struct ev_loop;
 struct redis_conn;
@@ -57,17 +58,10 @@ struct redis_script {
     const char *text;
 };
 
-enum redis_outcome {
-    REDIS_REPLY,    /* `reply` is the server's, not an error */
-    REDIS_ERROR,    /* `reply` is an error that trying again does not cure, or that lasted */
-    REDIS_NOT_SENT, /* its time is up; it never left: nothing has changed */
-    REDIS_UNKNOWN,  /* its time is up; it may have been carried out */
-};
-
 /* What is known with the outcome.  Valid during the callback only. */
 struct redis_answer {
-    enum redis_outcome outcome;
-    const redisReply *reply; /* with REPLY and ERROR, else NULL */
+    enum remote_outcome outcome;
+    const redisReply *reply; /* of the server; an error if it is REFUSED; else NULL */
     const char *key;         /* the first of a script, with its length; else NULL */
     size_t key_length;
     clock_ms sent; /* before the try that was answered (or the last) was sent; 0 if never */

@@ -85,7 +85,7 @@ static void request_retire(struct redis_conn *conn, struct redis_request *reques
 }
 
 /* Answers a request that is on no list any more, or was sent and stays. */
-static void request_answer(struct redis_conn *conn, struct redis_request *request, enum redis_outcome outcome,
+static void request_answer(struct redis_conn *conn, struct redis_request *request, enum remote_outcome outcome,
                            const redisReply *reply)
 {
     const struct redis_answer given = {
@@ -319,7 +319,7 @@ static void request_send_first(struct redis_conn *conn, struct redis_request *re
 static void request_on_mended(void *arg, const struct redis_answer *answer)
 {
     struct redis_conn *conn = arg;
-    if (answer->outcome == REDIS_REPLY && answer->reply->type == REDIS_REPLY_ARRAY) {
+    if (answer->outcome == REMOTE_ANSWERED && answer->reply->type == REDIS_REPLY_ARRAY) {
         conn->events->mended(conn->context, answer->reply);
     }
 }
@@ -396,7 +396,7 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
     if (request->refusal) {
         conn->error[0] = '\0';
     }
-    request_answer(conn, request, refused ? REDIS_ERROR : REDIS_REPLY, reply);
+    request_answer(conn, request, refused ? REMOTE_REFUSED : REMOTE_ANSWERED, reply);
     request_free(request);
     freeReplyObject(reply);
     return true;
@@ -407,16 +407,16 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
 static void request_abandon(struct redis_conn *conn, struct redis_request *request)
 {
     if (request->place == SENT) {
-        request_answer(conn, request, REDIS_UNKNOWN, NULL);
+        request_answer(conn, request, REMOTE_UNKNOWN, NULL);
         return; /* its reply may still come, and is passed over */
     }
     request_leave(conn, request);
     if (request->repeated) {
-        request_answer(conn, request, REDIS_UNKNOWN, NULL);
+        request_answer(conn, request, REMOTE_UNKNOWN, NULL);
     } else if (request->refusal) {
-        request_answer(conn, request, REDIS_ERROR, request->refusal);
+        request_answer(conn, request, REMOTE_REFUSED, request->refusal);
     } else {
-        request_answer(conn, request, REDIS_NOT_SENT, NULL);
+        request_answer(conn, request, REMOTE_NOT_SENT, NULL);
     }
     request_free(request);
 }

@@ -1,10 +1,10 @@
 -- release_range: gives back a part of what a lock owner holds.
 --
 -- leaf, sequence, mount; owner: the lock owner, with start and finish of the range
--- → {ticket, what is left as segments ('': nothing), …}
+-- → 'ok'
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
 expire()
-local result, found = {}, {}
+local found = {}
 
 -- One that is not claimed yet waits, to its mount.
 local function is_theirs(t) return t and t.c and t.m == a.mount and t.p == a.owner end
@@ -32,9 +32,7 @@ for _, id in ipairs(found) do
     save(id, t)
     hold(id, t, tonumber(call('ZSCORE', TERM, id)))
   end
-  result[#result + 1] = id
-  result[#result + 1] = table.concat(left, ' ')
 end
 grant()
 finish()
-return result
+return 'ok'
