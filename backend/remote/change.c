@@ -78,8 +78,9 @@ static void change_send_convert(struct remote_op *op, struct remote_ticket *t, c
 
 /* The store must not think that it is shared, say, while it is taken for exclusive here.  The parts that a lock owner
  * holds cannot be told again in one. */
-static void change_convert_back(struct remote *r, struct remote_ticket *t)
+static void change_convert_back(struct remote *r, struct remote_ticket *t, struct remote_op *op)
 {
+    bool weaker = op->claim.lock_owner || (op->claim.mode == BACKEND_SHARED && t->head.mode == BACKEND_EXCLUSIVE);
     int64_t left = t->head.deadline == CLOCK_NEVER ? REMOTE_RELEASE_MAX : t->head.deadline - clock_now();
     struct backend_claim claim = {
         .user = t->head.user,
@@ -97,12 +98,18 @@ static void change_convert_back(struct remote *r, struct remote_ticket *t)
     if (left <= 0) {
         return; /* it is about to end */
     }
-    if (t->lock_owner) {
+    if (t->lock_owner || (op->back && op->done)) {
         remote_end(r, t, BACKEND_LOST, true);
         return;
     }
     struct remote_op *back = remote_op_done(r, t, NULL, NULL);
     back->back = true;
+    if (weaker) { /* others may be let in meanwhile: nothing is told until it is known whether they were */
+        back->done = op->done;
+        back->arg = op->arg;
+        op->done = NULL;
+        left = MIN(left, REMOTE_UNDO_MAX);
+    }
     change_send_convert(back, t, &claim, left);
 }
 
@@ -115,7 +122,7 @@ static void change_converted(struct remote_op *op, const struct remote_answer *a
         t->converting--;
     }
     if (t && remote_is_unknown(answer)) {
-        change_convert_back(r, t);
+        change_convert_back(r, t, op);
     } else if (t && result != BACKEND_OK && op->back) {
         remote_end(r, t, BACKEND_LOST, true);
     } else if (t && result == BACKEND_STALE) {
@@ -124,7 +131,7 @@ static void change_converted(struct remote_op *op, const struct remote_answer *a
         change_into(t, op, answer->sent);
         remote_ticket_schedule(r, t);
     }
-    remote_op_finish(op, result);
+    remote_op_finish(op, op->back ? BACKEND_UNREACHABLE : result);
 }
 
 void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,

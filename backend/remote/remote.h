@@ -34,6 +34,7 @@
 #define REMOTE_REFRESH_MIN 20
 #define REMOTE_BEAT_MAX 200      /* waiters of one such request */
 #define REMOTE_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
+#define REMOTE_UNDO_MAX 10000    /* how long a downgrade is tried to be undone before its caller is told */
 #define REMOTE_RENEW_RETRY 250   /* after a renewal that failed while the store is there */
 
 /* What a ticket is to the store, as far as this mount knows. */
@@ -142,8 +143,8 @@ struct remote_op {
     int64_t ttl;                   /* of acquire, renew and release */
     const char *why;               /* of release: "" by its holder, else "expired" or "lost" */
     bool lease;                    /* of release: the store keeps it for a mount that starts again */
-    bool back;                     /* of convert: to what it was before one whose outcome is unknown */
-    bool again;                    /* of stat: asked once more */
+    bool back;  /* of convert: to what it was before one whose outcome is unknown, of which `done` is told */
+    bool again; /* of stat: asked once more */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;

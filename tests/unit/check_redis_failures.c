@@ -213,26 +213,52 @@ START_TEST(rename_over_a_lease_of_unknown_outcome_gives_both_back)
 }
 END_TEST
 
+static void convert(struct told *told, enum backend_mode mode, struct hosts_done *done)
+{
+    struct backend_claim claim = lease;
+    claim.mode = mode;
+    claim.user = told;
+    backend_convert(hosts_mount(0), told->ticket, &claim, hosts_on_done, done);
+}
+
 START_TEST(convert_of_unknown_outcome_leaves_it_as_it_was)
 {
     struct told *told = hosts_get(0, "L", HOSTS_LONG);
     struct backend_claim shared = lease;
     struct hosts_done done = {0};
-
     shared.mode = BACKEND_SHARED;
-    shared.user = told;
     redis_server_pause(hosts_server);
-    backend_convert(hosts_mount(0), told->ticket, &shared, hosts_on_done, &done);
+    convert(told, BACKEND_SHARED, &done);
+    hosts_pass(HOSTS_TIMEOUT + (_i == 0 ? SHORT : LONG));
+    ck_assert(!done.told); /* another may share it as soon as the server goes on */
+    resume();
     HOSTS_UNTIL(done.told);
     ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    ck_assert_int_eq(told->ticket->mode, BACKEND_EXCLUSIVE);
-    hosts_pass(_i == 0 ? 0 : LONG);
-    resume();
-    HOSTS_UNTIL(told->ended || !hosts_is("h:L", "leasefs:held"));
     ck_assert_uint_eq(told->ended, 0);
+    ck_assert_int_eq(told->ticket->mode, BACKEND_EXCLUSIVE);
+    ck_assert(!hosts_is("h:L", "leasefs:held"));
     ck_assert_int_eq(hosts_acquire(1, "L", &shared)->result, BACKEND_BUSY);
     hosts_release(told);
     ck_assert(!hosts_exists("h:L"));
+}
+END_TEST
+
+START_TEST(convert_to_exclusive_of_unknown_outcome_is_told_while_the_server_is_away)
+{
+    struct backend_claim shared = lease;
+    struct hosts_done done = {0};
+    shared.mode = BACKEND_SHARED;
+    struct told *told = hosts_acquire(0, "L", &shared);
+    redis_server_pause(hosts_server);
+    convert(told, BACKEND_EXCLUSIVE, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(told->ticket->mode, BACKEND_SHARED);
+    resume();
+    while (hosts_acquire(1, "L", &shared)->result != BACKEND_OK) {
+        hosts_turn();
+    }
+    ck_assert_uint_eq(told->ended, 0);
 }
 END_TEST
 
@@ -563,6 +589,7 @@ int main(void)
     tcase_add_loop_test(tcase, rename_of_unknown_outcome_leaves_one_name_or_none, 0, 2);
     tcase_add_test(tcase, rename_over_a_lease_of_unknown_outcome_gives_both_back);
     tcase_add_loop_test(tcase, convert_of_unknown_outcome_leaves_it_as_it_was, 0, 2);
+    tcase_add_test(tcase, convert_to_exclusive_of_unknown_outcome_is_told_while_the_server_is_away);
     tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
     tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);
     tcase_add_test(tcase, server_that_became_a_replica_is_unreachable_until_it_is_none);

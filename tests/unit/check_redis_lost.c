@@ -392,6 +392,29 @@ START_TEST(range_that_cannot_be_exclusive_again_is_lost)
 }
 END_TEST
 
+/* Its caller must not go on alone while another has been let in. */
+START_TEST(downgrade_that_cannot_be_undone_is_told_when_the_lock_is_lost)
+{
+    struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    struct backend_claim shared = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct hosts_done done = {0};
+    shared.mode = BACKEND_SHARED;
+    shared.user = told;
+    redis_proxy_lose_answer(proxy, "EVALSHA", UINT_MAX);
+    backend_convert(hosts_mount(0), told->ticket, &shared, hosts_on_done, &done);
+    while (hosts_acquire(1, "L", &shared)->result != BACKEND_OK) {
+        hosts_turn();
+    }
+    hosts_pass(HOSTS_TIMEOUT + 100);
+    ck_assert(!done.told);
+    redis_proxy_lose_answer(proxy, "EVALSHA", 0);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(told->ended, 1);
+    ck_assert_int_eq(told->why, BACKEND_LOST);
+}
+END_TEST
+
 static void unlock(uint64_t start, uint64_t end, struct hosts_done *done)
 {
     *done = (struct hosts_done){.told = false};
@@ -467,6 +490,7 @@ int main(void)
     tcase_add_test(tcase, acquire_that_is_never_answered_leaves_nothing);
     tcase_add_loop_test(tcase, range_whose_asker_was_not_told_is_given_back_alone, 0, G_N_ELEMENTS(taken_in));
     tcase_add_test(tcase, range_that_cannot_be_exclusive_again_is_lost);
+    tcase_add_test(tcase, downgrade_that_cannot_be_undone_is_told_when_the_lock_is_lost);
     tcase_add_test(tcase, unlock_of_bytes_whose_answer_is_lost_loses_nothing);
     tcase_add_loop_test(tcase, unlock_of_bytes_that_never_left_is_done_when_the_server_is_back, 0, 2);
     suite_add_tcase(suite, tcase);
