@@ -144,6 +144,10 @@ static void acquire_failed(struct remote *r, struct remote_ticket *t, const stru
         acquire_refused(r, t, answer->result, NULL);
         return;
     }
+    if (answer->result == BACKEND_DAMAGED) { /* for nobody knows how long */
+        remote_end(r, t, BACKEND_LOST, true);
+        return;
+    }
     if (t->state == REMOTE_CLAIMED) {
         remote_ticket_turn(r, t, REMOTE_WAITING);
     }

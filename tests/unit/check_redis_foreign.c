@@ -297,6 +297,22 @@ START_TEST(side_key_of_the_wrong_type_costs_that_one_lock)
 }
 END_TEST
 
+START_TEST(who_waits_for_a_lock_whose_side_key_is_spoiled_is_told)
+{
+    const char *key = of_a_lock[_i];
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_get(0, "M", HOSTS_LONG);
+    struct told *other = hosts_queue(1, "M", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    redis_server_do(hosts_server, "DEL %s", key);
+    redis_server_do(hosts_server, strstr(key, ":f:") ? "SADD %s theirs" : "SET %s theirs", key);
+    hosts_let_go(holder);
+    redis_server_do(hosts_server, "DEL h:L"); /* it is free, as far as its key can tell */
+    HOSTS_UNTIL(waiter->granted || waiter->ended);
+    ck_assert(!waiter->ended || waiter->why == BACKEND_LOST);
+    ck_assert_uint_eq(other->ended, 0);
+}
+END_TEST
+
 START_TEST(key_of_the_wrong_type_that_many_locks_have_in_common_is_made_anew)
 {
     static const char *const common[] = {"lfs:l:lfs:h:/", "lfs:q:lfs:h:/", "lfs:d:lfs:h:/", "m"};
@@ -481,6 +497,8 @@ int main(void)
     tcase_add_test(administrator, lock_without_all_its_side_keys_is_lost_and_runs_out);
     tcase_add_test(administrator, flush_while_held_and_while_waiting_begins_anew);
     tcase_add_loop_test(administrator, side_key_of_the_wrong_type_costs_that_one_lock, 0, G_N_ELEMENTS(of_a_lock));
+    tcase_add_loop_test(administrator, who_waits_for_a_lock_whose_side_key_is_spoiled_is_told, 0,
+                        G_N_ELEMENTS(of_a_lock));
     tcase_add_loop_test(administrator, key_of_the_wrong_type_that_many_locks_have_in_common_is_made_anew, 0, 4);
     tcase_add_test(administrator, record_that_we_did_not_write_costs_that_one_lock);
     tcase_add_test(administrator, listing_passes_over_what_is_no_name);
