@@ -1,8 +1,9 @@
 /* oracle: random lock programs get the same answers on tmpfs and on mounts; see oracle.h.
  *
- *     oracle [--programs N] [--seed N] [--seconds N] [--remote] TMPFS MOUNT [MOUNT]
+ *     oracle [--programs N] [--seed N] [--seconds N] [--remote] [--all] [--verbose] TMPFS MOUNT [MOUNT]
  *
- * With two mounts, which are of one store, the processes of a program are spread over them.
+ * With two mounts, which are of one store, the processes of a program are spread over them.  --remote: what is done
+ * follows by messages.  --all: also after a program that differed.
  * Exit status: 0 if all answers were the same; 3 if not: the program is made smaller and printed.
  */
 #include <errno.h>
@@ -57,7 +58,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct run *run, const cha
     va_end(arguments);
 }
 
-/* --- who asked for what -------------------------------------------------------------------- */
+/* --- who asked for what ------------------------------------------------------------------ */
 
 static bool is_record(const struct step *step)
 {
@@ -116,7 +117,7 @@ static void note(struct run *run, const struct step *step)
     }
 }
 
-/* --- F_GETLK ----------------------------------------------------------------------------------- */
+/* --- F_GETLK ----------------------------------------------------------------------------- */
 
 static void say_told(struct run *run, const struct side *side, const struct told *told)
 {
@@ -148,7 +149,7 @@ static bool tells_waiter(const struct run *run, const struct step *step, const s
         if (run->sides[0]->states[i] != STATE_WAITS || !is_record(waits) || !excludes(run, step, waits)) {
             continue;
         }
-        int64_t start = waits->start + 1, length = waits->length;
+        int64_t start = waits->start, length = waits->length;
         struct kernel_lock lock = {waits->ofd, waits->type == F_RDLCK, run->sides[0]->pids[run->sides[0]->channel[i]],
                                    start, length ? start + length - 1 : INT64_MAX};
         if (tells(run, step, &lock, told)) {
@@ -163,7 +164,7 @@ static bool told_same(struct run *run, const struct step *step, const struct tol
 {
     struct kernel_lock locks[64];
     char path[256];
-    int64_t from = step->start + 1, to = step->length ? from + step->length - 1 : INT64_MAX, lowest = told[0]->start;
+    int64_t from = step->start, to = step->length ? from + step->length - 1 : INT64_MAX, lowest = told[0]->start;
     pid_t asker = run->sides[0]->pids[run->sides[0]->channel[step->slot]];
     if (told[1]->type != F_UNLCK && tells_waiter(run, step, told[1])) {
         return told[0]->type == F_UNLCK || told[1]->start <= lowest;
@@ -192,13 +193,13 @@ static bool told_same(struct run *run, const struct step *step, const struct tol
     return false;
 }
 
-/* --- circles --------------------------------------------------------------------------------------- */
+/* --- circles ----------------------------------------------------------------------------- */
 
 /* Does the lock stand in the way of what the slot waits for? */
 static bool in_the_way(const struct run *run, uint32_t slot, const struct kernel_lock *lock)
 {
     const struct step *step = &run->waits[slot];
-    int64_t start = step->start + 1, end = step->length ? start + step->length - 1 : INT64_MAX;
+    int64_t start = step->start, end = step->length ? start + step->length - 1 : INT64_MAX;
     return lock->start <= end && start <= lock->end && (step->type == F_WRLCK || !lock->shared) &&
            (lock->ofd || side_slot_of(run->sides[0], lock->pid) != (int)slot);
 }
@@ -246,7 +247,7 @@ static bool in_circle(const struct run *run, uint32_t slot, bool perhaps)
     return edges[slot][slot];
 }
 
-/* --- a step on the mount --------------------------------------------------------------------------- */
+/* --- a step on the mount ----------------------------------------------------------------- */
 
 static bool answers_same(struct run *run, const struct step *step, const struct answer *answers)
 {
@@ -287,15 +288,21 @@ static bool mount_answers(struct run *run, const struct step *step, struct answe
     return false;
 }
 
-static enum verdict mount_waits(struct run *run, const struct step *step)
+/* Has the mount answered, or does the step wait there? */
+static bool mount_settled(struct run *run, const struct step *step, struct answer *ret_answer)
 {
     struct side *mount = run->sides[1];
-    struct answer answer;
-    bool heard = side_settled(mount, step->slot, &answer);
-    if (!heard) {
-        side_barrier(mount);
-        heard = side_settled(mount, step->slot, &answer);
+    if (side_settled(mount, step->slot, ret_answer)) {
+        return true;
     }
+    side_barrier(mount);
+    return side_settled(mount, step->slot, ret_answer);
+}
+
+static enum verdict mount_waits(struct run *run, const struct step *step)
+{
+    struct answer answer;
+    bool heard = mount_settled(run, step, &answer);
     if (!heard) {
         bool missed = step->what == STEP_SETLK && !step->ofd && run->mounts == 1 && in_circle(run, step->slot, false);
         say(run, missed ? "    the mount waits in a circle\n" : "");
@@ -305,7 +312,7 @@ static enum verdict mount_waits(struct run *run, const struct step *step)
     return answer.error == EDEADLK && step->what == STEP_SETLK && in_circle(run, step->slot, true) ? CIRCLE : DIFFERENT;
 }
 
-/* --- one step on both ----------------------------------------------------------------------------------- */
+/* --- one step on both -------------------------------------------------------------------- */
 
 /* Who waited on tmpfs and waits no more; false: one that another overtook. */
 static enum verdict tmpfs_granted(struct run *run, bool *granted, struct answer *answers)
@@ -364,6 +371,19 @@ static void step_done_to(struct run *run, const struct step *step, struct side *
     }
 }
 
+/* Does another process wait through the same open file description?  On Linux either may be first when both go on. */
+static bool rivals_itself(const struct run *run, const struct step *step)
+{
+    for (uint32_t i = 0; i < SLOTS && step->waits && (step->what == STEP_FLOCK || step->ofd); i++) {
+        const struct step *other = &run->waits[i];
+        if (run->sides[0]->states[i] == STATE_WAITS && is_record(other) == is_record(step) &&
+            run->description[i][other->descriptor] == run->description[step->slot][step->descriptor]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool step_can(const struct run *run, const struct step *step)
 {
     enum state state = run->sides[0]->states[step->slot];
@@ -375,7 +395,7 @@ static bool step_can(const struct run *run, const struct step *step)
     case STEP_FORK:
         return state == STATE_READY && run->sides[0]->states[step->other] == STATE_NONE;
     default:
-        return state == STATE_READY;
+        return state == STATE_READY && !rivals_itself(run, step);
     }
 }
 
@@ -415,12 +435,12 @@ static enum verdict step_asked(struct run *run, const struct step *step, uint32_
     if (!answered) {
         return mount_waits(run, step);
     }
-    bool across = answers[0].error == EDEADLK && run->mounts > 1;
-    if (across && !side_settled(mount, step->slot, &answers[1])) {
+    bool deadlock = answers[0].error == EDEADLK;
+    if (deadlock && !mount_settled(run, step, &answers[1])) {
         say(run, "    the mount waits\n");
-        return CIRCLE;
+        return run->mounts > 1 ? CIRCLE : DIFFERENT;
     }
-    if (!mount_answers(run, step, answers, across)) {
+    if (!mount_answers(run, step, answers, deadlock)) {
         return DIFFERENT;
     }
     if (!answers[0].error) {
@@ -466,7 +486,7 @@ static enum verdict step_run(struct run *run, const struct step *step, uint32_t 
     return verdict == SAME ? mount_granted(run, granted, grants) : verdict;
 }
 
-/* --- what is left --------------------------------------------------------------------------------------------- */
+/* --- what is left ------------------------------------------------------------------------ */
 
 static int probe_flock(const char *path)
 {
@@ -483,7 +503,7 @@ static void probe_records(const char *path, char *told)
 {
     int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0666);
     for (int i = 0; i <= BYTES; i++) {
-        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i + 1, .l_len = 1};
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i, .l_len = 1};
         int error = fcntl(fd, F_GETLK, &lock) == 0 ? 0 : errno;
         told[i] = error ? '?' : lock.l_type == F_UNLCK ? '.' : lock.l_type == F_WRLCK ? 'w' : 'r';
     }
@@ -534,7 +554,7 @@ static enum verdict probe_all(struct run *run)
     return SAME;
 }
 
-/* --- a program ---------------------------------------------------------------------------------------------------- */
+/* --- a program --------------------------------------------------------------------------- */
 
 static enum verdict program_run(struct side *sides, uint32_t mounts, const struct program *program, FILE *out)
 {
@@ -584,7 +604,7 @@ static struct program program_smaller(struct side *sides, uint32_t mounts, struc
 
 static void program_told(struct side *sides, uint32_t mounts, const struct program *program)
 {
-    answer_ms = 2000;
+    answer_ms = 1000;
     again_ms = 200;
     struct program less = program_smaller(sides, mounts, *program);
     answer_ms = 10000;
@@ -648,8 +668,7 @@ int main(int argc, char **argv)
     }
     int mounts = argc - optind - 1;
     if (mounts != 1 && mounts != 2) {
-        stress_die(
-            "usage: oracle [--programs N] [--seed N] [--seconds N] [--remote] [--all] [--verbose] TMPFS MOUNT [MOUNT]");
+        stress_die("usage: oracle [OPTIONS] TMPFS MOUNT [MOUNT]");
     }
     for (int i = 0; i < SLOTS; i++) {
         sides[0].directories[i] = argv[optind];

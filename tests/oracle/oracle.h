@@ -1,28 +1,30 @@
 /* oracle: random lock programs run on tmpfs and on mounts, and must get the same answers.  The kernel's own locks are
  * the oracle.
  *
- * A program is a list of steps by up to six processes that share open files by fork, and lock with flock(2), POSIX and
- * open file description locks, wait, are interrupted and killed.  A step is done on tmpfs first, and when nothing moves
- * there any more, on the mount, where the same must be answered: at once, or not at all yet; and of those that wait the
- * same go on. That a call waits is seen from its process, which sleeps without having answered; never from the time
- * that it takes.
+ * A program is a list of steps by up to six processes that share open files by fork, lock with flock(2), POSIX and open
+ * file description locks, wait, are interrupted, execute themselves anew and are killed.  A step is done on tmpfs
+ * first, and when nothing moves there any more, on the mount, where the same must be answered: at once, or not at all
+ * yet; and of those that wait the same go on.  That a call waits is seen from its process, which sleeps without having
+ * answered; never from the time that it takes.
  *
  * What the contract wants otherwise than Linux, and is not compared:
  *
- *  - who asks for what a waiter has asked for first queues behind it, and Linux lets pass what no holder forbids: a
- * program ends where Linux does that (counted as "overtaken");
- *  - the end of a flock, of an open file description lock and of a killed process follows the last close a moment
- * later: what is refused on the mount after one is asked again for a while;
- *  - Linux tells any of several locks that are in the way, the mount that with the lowest range;
- *  - of an open file description lock Linux tells no process, the mount the one that took it; to who asks for such a
- * lock it tells none.  A lock that was taken through another mount has no process here;
- *  - flock and record locks exclude each other on the mount: a file is used for one of both;
- *  - a file that is opened for writing is held for a moment: a lock that is tried at once decides that;
- *  - cycles of waits are found within one mount, there all of them, and through open file descriptions, too: Linux
- * looks at one of several locks that are in the way, and not at those ("circle").
+ *  - Who asks for what a waiter has asked for first queues behind it, and Linux lets pass what no holder forbids: a
+ *    program ends where Linux does that ("overtaken").  So F_GETLK tells of a waiter that would be in the way.
+ *  - The end of a flock, of an open file description lock and of a killed process follows the last close a moment
+ *    later: what is refused on the mount after one is asked again for a while.
+ *  - Linux tells any of several locks that are in the way, the mount that with the lowest range.
+ *  - Of an open file description lock Linux tells no process, the mount the one that took it; to who asks for such a
+ *    lock it tells none.  A lock that was taken through another mount has no process here.
+ *  - flock and record locks exclude each other on the mount: a file is used for one of both.
+ *  - A file that is opened for writing is held for a moment: a lock that is tried at once decides that.
+ *  - Cycles of waits are found within one mount, there all of them, and through open file descriptions, too: Linux
+ *    looks at one of several locks that are in the way, and not at those ("circle").
  *
- *     oracle   the programs: made, run, compared, made smaller     program  their steps: at random, in words
- *     side     processes on one side, and whether they wait        worker   what such a process does
+ *     oracle   the programs: made, run, compared, made smaller
+ *     program  their steps: at random, in words
+ *     side     processes on one side, and whether they wait
+ *     worker   what such a process does
  *     kernel   what /proc/locks tells of a file
  */
 #ifndef TESTS_ORACLE_ORACLE_H
@@ -41,9 +43,9 @@ enum {
     FLOCK_FILES = 2,  /* descriptors 0 to 3 are of the first files, */
     RECORD_FILES = 2, /* 4 to 7 of the others */
     DESCRIPTORS = 8,
-    STEPS_MAX = 40,
-    BYTES = 8,   /* of a record file are locked, from 1 on */
-    DECIDES = 0, /* the byte that decides what an open has begun */
+    STEPS_MAX = 46,
+    BYTES = 8,      /* of a record file are locked, and all behind them */
+    DECIDES = 1000, /* the byte that decides what an open has begun */
 };
 
 enum what {

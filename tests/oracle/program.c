@@ -72,6 +72,9 @@ static void random_record(struct stress_random *random, struct step *step)
     step->type = types[pick(random, step->what == STEP_GETLK ? 3 : 5)];
     step->start = pick(random, BYTES);
     step->length = stress_chance(random, 20) ? 0 : (uint8_t)(1 + pick(random, (uint32_t)(BYTES - step->start)));
+    if (stress_chance(random, 10)) { /* the whole file */
+        step->start = step->length = 0;
+    }
     step->ofd = stress_chance(random, 30);
     step->waits = step->what == STEP_SETLK && stress_chance(random, 60);
 }
@@ -143,12 +146,31 @@ static struct step random_step(struct stress_random *random, struct plan *plan)
     return step;
 }
 
+/* So that who waits goes on: something is given up. */
+static struct step random_end(struct stress_random *random, const struct plan *plan)
+{
+    static const uint8_t ends[] = {STEP_SETLK, STEP_SETLK, STEP_FLOCK,  STEP_FLOCK,
+                                   STEP_CLOSE, STEP_CLOSE, STEP_SIGNAL, STEP_KILL};
+    struct step step = {.what = ends[pick(random, sizeof ends)], .slot = pick_slot(random, plan)};
+    uint8_t half = DESCRIPTORS / 2, family = step.what == STEP_FLOCK || stress_chance(random, 40) ? 0 : half;
+    step.descriptor =
+        pick_descriptor(random, plan->has[step.slot], true, step.what == STEP_SETLK ? half : family, half);
+    step.flags = LOCK_UN;
+    step.type = F_UNLCK;
+    step.ofd = stress_chance(random, 30);
+    if (step.what == STEP_SETLK && stress_chance(random, 50)) {
+        step.start = pick(random, BYTES);
+        step.length = (uint8_t)(1 + pick(random, (uint32_t)(BYTES - step.start)));
+    }
+    return step;
+}
+
 struct program program_random(uint64_t seed)
 {
     struct stress_random random = stress_seed(seed, 5);
     struct plan plan = {0};
     struct program program = {.seed = seed, .processes = 1 + stress_below(&random, 4)};
-    uint32_t steps = 8 + stress_below(&random, STEPS_MAX - 16);
+    uint32_t steps = 6 + stress_below(&random, STEPS_MAX - 22), ends = 8;
     for (uint32_t i = 0; i < program.processes; i++) {
         plan.lives[i] = true;
         for (uint8_t half = 0; half < DESCRIPTORS && program.count < 8; half = (uint8_t)(half + DESCRIPTORS / 2)) {
@@ -160,8 +182,8 @@ struct program program_random(uint64_t seed)
             plan.cloexec[i][half] = step->cloexec;
         }
     }
-    while (program.count < 8 + steps && program.count < STEPS_MAX) {
-        program.steps[program.count++] = random_step(&random, &plan);
+    for (uint32_t i = 0; i < steps + ends; i++) {
+        program.steps[program.count++] = i < steps ? random_step(&random, &plan) : random_end(&random, &plan);
     }
     return program;
 }
@@ -198,8 +220,8 @@ void program_print_step(const struct step *step, FILE *out)
     case STEP_SETLK:
     case STEP_GETLK:
         fprintf(out, " %u %s%s%s %s %u+%u", step->descriptor, step->ofd ? "OFD_" : "",
-                step->what == STEP_SETLK ? "SETLK" : "GETLK", step->waits ? "W" : "", types[step->type],
-                step->start + 1, step->length);
+                step->what == STEP_SETLK ? "SETLK" : "GETLK", step->waits ? "W" : "", types[step->type], step->start,
+                step->length);
         break;
     default:
         break;

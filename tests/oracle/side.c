@@ -29,7 +29,7 @@ void side_channels(struct side *side)
     }
 }
 
-/* --- processes ---------------------------------------------------------------- */
+/* --- processes --------------------------------------------------------------------------- */
 
 static void side_took(struct side *side, uint32_t channel, pid_t pid)
 {
@@ -130,7 +130,7 @@ int side_slot_of(const struct side *side, pid_t pid)
     return -1;
 }
 
-/* --- a program ------------------------------------------------------------------ */
+/* --- a program --------------------------------------------------------------------------- */
 
 void side_begin(struct side *side, uint32_t processes)
 {

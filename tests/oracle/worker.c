@@ -26,16 +26,17 @@ static int worker_lock(int fd, int command, int type, off_t start, off_t length,
     return error == EACCES ? EAGAIN : error;
 }
 
-/* On a mount a file that was opened for writing is held for a moment: that is decided at once. */
-static int worker_decide(int fd, const struct step *step)
+/* On a mount a file that was opened for writing is held for a moment: that is decided at once.  What is answered
+ * depends on who waits for that byte: it is not compared. */
+static void worker_decide(int fd, const struct step *step)
 {
     if (step->descriptor < DESCRIPTORS / 2) {
         flock(fd, LOCK_SH | LOCK_NB);
         flock(fd, LOCK_UN);
-        return 0;
+    } else {
+        worker_lock(fd, F_SETLK, F_WRLCK, DECIDES, 1, NULL);
+        worker_lock(fd, F_SETLK, F_UNLCK, DECIDES, 1, NULL);
     }
-    int error = worker_lock(fd, F_SETLK, F_WRLCK, DECIDES, 1, NULL);
-    return error ? error : worker_lock(fd, F_SETLK, F_UNLCK, DECIDES, 1, NULL);
 }
 
 static int worker_open(const struct worker *worker, const struct step *step, uint32_t number)
@@ -51,7 +52,10 @@ static int worker_open(const struct worker *worker, const struct step *step, uin
     if (*descriptor < 0) {
         return errno;
     }
-    return step->flags == O_RDONLY ? 0 : worker_decide(*descriptor, step);
+    if (step->flags != O_RDONLY) {
+        worker_decide(*descriptor, step);
+    }
+    return 0;
 }
 
 static int worker_close(int *descriptor)
@@ -127,7 +131,6 @@ static void worker_serve(struct worker *worker)
         struct answer answer = {0};
         struct flock told = {0};
         int fd = descriptors[step->descriptor];
-        off_t start = 1 + step->start;
         switch ((enum what)step->what) {
         case STEP_OPEN:
             answer.error = worker_open(worker, step, request.number);
@@ -151,10 +154,11 @@ static void worker_serve(struct worker *worker)
         case STEP_SETLK:
             answer.error = worker_lock(
                 fd, step->ofd ? (step->waits ? F_OFD_SETLKW : F_OFD_SETLK) : (step->waits ? F_SETLKW : F_SETLK),
-                step->type, start, step->length, NULL);
+                step->type, step->start, step->length, NULL);
             break;
         case STEP_GETLK:
-            answer.error = worker_lock(fd, step->ofd ? F_OFD_GETLK : F_GETLK, step->type, start, step->length, &told);
+            answer.error =
+                worker_lock(fd, step->ofd ? F_OFD_GETLK : F_GETLK, step->type, step->start, step->length, &told);
             answer.told = (struct told){told.l_type, told.l_whence, told.l_start, told.l_len, told.l_pid};
             break;
         case STEP_CLEAR:
