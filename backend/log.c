@@ -53,6 +53,7 @@ bool log_parse_level(const char *name, enum log_level *ret_level)
 {
     static const char *const names[] = {[LOG_LEVEL_ERROR] = "error",
                                         [LOG_LEVEL_WARNING] = "warning",
+                                        [LOG_LEVEL_NOTICE] = "notice",
                                         [LOG_LEVEL_INFO] = "info",
                                         [LOG_LEVEL_DEBUG] = "debug"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -93,9 +94,8 @@ static void log_write_line(enum log_level level, const char *line)
         int priority;
         const char *prefix;
     } levels[] = {
-        [LOG_LEVEL_ERROR] = {LOG_ERR, "error: "},
-        [LOG_LEVEL_WARNING] = {LOG_WARNING, "warning: "},
-        [LOG_LEVEL_INFO] = {LOG_INFO, ""},
+        [LOG_LEVEL_ERROR] = {LOG_ERR, "error: "},   [LOG_LEVEL_WARNING] = {LOG_WARNING, "warning: "},
+        [LOG_LEVEL_NOTICE] = {LOG_NOTICE, ""},      [LOG_LEVEL_INFO] = {LOG_INFO, ""},
         [LOG_LEVEL_DEBUG] = {LOG_DEBUG, "debug: "},
     };
 
@@ -223,6 +223,7 @@ void log_audit(const char *format, ...)
 
 DEFINE_LOG(log_error, LOG_LEVEL_ERROR)
 DEFINE_LOG(log_warning, LOG_LEVEL_WARNING)
+DEFINE_LOG(log_notice, LOG_LEVEL_NOTICE)
 DEFINE_LOG(log_info, LOG_LEVEL_INFO)
 DEFINE_LOG(log_debug, LOG_LEVEL_DEBUG)
 

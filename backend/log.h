@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_NOTICE, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 /* Drop messages above this level.  The default is LOG_LEVEL_INFO. */
 void log_set_level(enum log_level level);
@@ -23,7 +23,7 @@ void log_set_level(enum log_level level);
 /* Are messages of this level shown? */
 bool log_wants(enum log_level level);
 
-/* "error", "warning", "info" or "debug". */
+/* "error", "warning", "notice", "info" or "debug". */
 bool log_parse_level(const char *name, enum log_level *ret_level);
 
 /* To stderr; with the prefixes of sd-daemon(3), which carry the level, if that is
@@ -37,6 +37,7 @@ void log_to_syslog(void);
 
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -30,10 +30,11 @@ static void report_abandoned(const char *name, struct hold *hold, const char *wh
     if (owner_end(hold->owner) == OWNER_FAILED) {
         log_info("%s: the lease of %s, has expired: that process failed", name, who);
     } else {
-        log_info("%s: the lease of %s, has expired: that process has ended without releasing it; to hold a lock for a "
-                 "command use 'leaserun LOCK COMMAND' or 'flock LOCK COMMAND', for a time 'setfattr -n user.lease.ttl "
-                 "-v TIME LOCK'",
-                 name, who);
+        log_notice(
+            "%s: the lease of %s, has expired: that process has ended without releasing it; to hold a lock for a "
+            "command use 'leaserun LOCK COMMAND' or 'flock LOCK COMMAND', for a time 'setfattr -n "
+            "user.lease.ttl -v TIME LOCK'",
+            name, who);
     }
 }
 
@@ -82,7 +83,7 @@ void report_contended(struct request *r, struct hold *lease)
     char path[TREE_PATH_MAX], name[REPORT_NAME], what[REPORT_COMMAND];
     struct owner *who = request_caller(r), *owner = hold_owner(lease);
     log_escape(name, sizeof name, tree_path(lease->node, path, sizeof path) ? path : "?");
-    log_info(
+    log_notice(
         "%s: process %d (%s) was refused to write what process %d holds, though it descends from that: who opens a "
         "held lock for writing contends for it; write through a descriptor of the holder, 'exec 9>>LOCK; date >&9', "
         "or with a builtin of its shell, 'echo \"$(date)\" >LOCK'",

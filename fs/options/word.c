@@ -77,8 +77,8 @@ static const struct option_word option_words[] = {
      "fsync before a lease is granted (default no)"},
     {"sandbox=", OPTION_CHOICE, FOR_ALL, FIELD(sandbox), 0, 0, "no|yes", "yes or no",
      "give up what the daemon does not need (default yes)"},
-    {"log=", OPTION_LEVEL, FOR_ALL, FIELD(log), 0, 0, "LEVEL", "error, warning, info or debug",
-     "error, warning, info (default) or debug"},
+    {"log=", OPTION_LEVEL, FOR_ALL, FIELD(log), 0, 0, "LEVEL", "error, warning, notice, info or debug",
+     "error, warning, notice, info (default) or debug"},
     {"remount", OPTION_SET, FOR_ALL, FIELD(remount), .help = "with ttl=: change that of the mount that is there"},
 
     {"credentials=", OPTION_PATH, FOR_REDIS, FIELD(redis.credentials), 0, 0, "FILE", "the name of a file",

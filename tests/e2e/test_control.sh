@@ -135,7 +135,7 @@ mount_memory log=debug
 actor E
 says E 'acquire("y"); put("y", "ttl", "100ms")' ok
 expect eventually 5 in_log "debug: y: the lock of process ${actor_pid[E]} \(.*, ended with its term"
-expect_is "$("$LEASEFS" -f -o log=loud memory "$MNT" 2>&1)" "*log= takes error, warning, info or debug"
+expect_is "$("$LEASEFS" -f -o log=loud memory "$MNT" 2>&1)" "*log= takes error, warning, notice, info or debug"
 unmount "$MNT"
 
 it "whoever may read the root may read .leasefs, others may not"

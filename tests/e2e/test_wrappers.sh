@@ -180,6 +180,15 @@ expect eventually 5 exists forgotten
 expect eventually 10 absent forgotten
 expect eventually 5 grep -q "forgotten: the lease of .* has expired: .*leaserun LOCK COMMAND" "$LOG"
 
+it "that is a notice, and a crash is not"
+mount_memory ttl=500ms,log=notice
+start bash -c "touch $MNT/crashed; sleep 1.3; kill -9 \$\$"
+start bash -c "touch $MNT/forgotten; sleep 1.3"
+for name in crashed forgotten; do expect eventually 5 exists $name; done
+for name in crashed forgotten; do expect eventually 10 absent $name; done
+expect eventually 5 grep -q "forgotten: the lease of .* has expired: .*leaserun LOCK COMMAND" "$LOG"
+! tells_ends || expect_not grep -q "crashed:" "$LOG"
+
 say "$(printf '%-14s %-8s %-8s %-10s %-10s' wrapper prompt script 'exits 3' 'kill -9')"
 for name in "${names[@]}"; do
     say "$(printf '%-14s %-8s %-8s %-10s %-10s' "$name" "${verdict[$name.prompt]:--}" "${verdict[$name.script]:--}" "${verdict[$name.crash]:--}" "${verdict[$name.killed]:--}")"

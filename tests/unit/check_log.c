@@ -71,10 +71,12 @@ START_TEST(levels_are_told_up_to_the_one_that_is_set)
     log_error("e");
     log_warning("w");
     log_audit("a");
+    log_notice("n");
     log_info("i");
     log_debug("d");
     g_autofree char *text = told();
     ck_assert_str_eq(text, "leasefs: error: e\nleasefs: warning: w\nleasefs: warning: a\n");
+    ck_assert(log_parse_level("notice", &level) && level > LOG_LEVEL_WARNING && level < LOG_LEVEL_INFO);
     ck_assert(!log_parse_level("loud", &level) && !log_parse_level("", &level));
 }
 END_TEST
@@ -128,12 +130,13 @@ START_TEST(journal_gets_the_level_as_a_prefix)
     log_to_stderr();
     log_error("e");
     log_warning("w");
+    log_notice("n");
     log_info("i");
     g_setenv("JOURNAL_STREAM", other, TRUE);
     log_to_stderr();
     log_info("plain");
     g_autofree char *text = told();
-    ck_assert_str_eq(text, "<3>e\n<4>w\n<6>i\nleasefs: plain\n");
+    ck_assert_str_eq(text, "<3>e\n<4>w\n<5>n\n<6>i\nleasefs: plain\n");
 }
 END_TEST
 
