@@ -1,21 +1,48 @@
 #!/bin/sh
-# Every source and test is listed in Makefile.am, so that it is built, run and
-# distributed: a file that is only in the checkout is one that nobody else has.
+# Every source and test is listed in Makefile.am, so that it is built, run and distributed: a file that is only in the
+# checkout is one that nobody else has.  Nor is there one that git knows and the archive of make dist lacks.
 set -eu
+export LC_ALL=C
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
-missing=$(
+failed=0
+tell() { # NUMBER COMPLAINTS DESCRIPTION
+    if [ -z "$2" ]; then
+        echo "ok $1 - $3"
+    else
+        echo "not ok $1 - $3"
+        echo "$2" | sed 's/^/# not listed: /'
+        failed=1
+    fi
+}
+
+# What is for git alone.
+excluded='^\.gitignore$'
+
+known() { git -c safe.directory='*' ls-files | grep -vE "$excluded"; }
+distributed() {
+    MAKEFLAGS= make -s --no-print-directory -C "$top_builddir" dist-list 2>/dev/null | sed -e "s|^$PWD/||" -e 's|^\(\.\./\)*||' -e 's|^\./||' |
+        while read -r file; do
+            if [ -d "$file" ]; then find "$file" -type f; else echo "$file"; fi
+        done
+}
+
+tell 1 "$(
     find fs backend tests man -type f ! -name '.*' \
         \( -name '*.c' -o -name '*.h' -o -name '*.sh' -o -name '*.py' -o -name '*.[178]' \) | sort |
         while read -r file; do
             grep -qE "(^|[[:space:]=])$file([[:space:]]|\$)" Makefile.am || echo "$file"
         done
-)
-echo 1..1
-if [ -z "$missing" ]; then
-    echo "ok 1 - all sources and tests are in Makefile.am"
+)" "all sources and tests are in Makefile.am"
+
+# In an unpacked archive there is no git, and what is there was in the archive.
+if [ -e .git ] && [ -n "${top_builddir:-}" ]; then
+    list=$(mktemp)
+    trap 'rm -f "$list"' EXIT
+    distributed | sort -u >"$list"
+    tell 2 "$(known | sort | comm -23 - "$list")" "all that git knows is in the archive that make dist makes"
+    echo 1..2
 else
-    echo "not ok 1 - all sources and tests are in Makefile.am"
-    echo "$missing" | sed 's/^/# not listed: /'
-    exit 1
+    echo 1..1
 fi
+exit $failed
