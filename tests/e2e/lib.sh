@@ -508,8 +508,12 @@ LEASEFS=$(readlink -f "$LEASEFS")
 [ "$(id -u)" -eq 0 ] || skip_all "needs root"
 command -v getfattr >/dev/null || skip_all "no getfattr (package attr)"
 
-TEST_DIR=$(mktemp -d "${TMPDIR:-/tmp}/leasefs-e2e.XXXXXX")
+# Below it are sockets, whose names are short, and mount points, which fstab and mount tables write in their own way where
+# they are not plain: such a TMPDIR is not for this.
+[[ ${TMPDIR:-} =~ ^/[A-Za-z0-9_./-]{0,50}$ ]] || export TMPDIR=/tmp
+TEST_DIR=$(mktemp -d "$TMPDIR/leasefs-e2e.XXXXXX")
 chmod 755 "$TEST_DIR"
+umask 022 # tests say so where they mean another
 : >"$TEST_DIR/daemons"
 mkdir -m 1777 "$TEST_DIR/sanitizer"
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}log_path=$TEST_DIR/sanitizer/asan"

@@ -2,7 +2,7 @@
 # The daemon's command line: starting, failing with one line, ending; mount(8), fstab and umount.
 #
 # Runs in a mount namespace of its own: mount(8) looks for leasefs in the system's
-# directories only, so the binary is shown in /usr/local/bin there.
+# directories only, so the binary is shown in /usr/local/sbin there, before any that is installed.
 if [ "$(id -u)" -eq 0 ] && [ -z "${E2E_NAMESPACE:-}" ] && unshare --mount true 2>/dev/null; then
     E2E_NAMESPACE=1 exec unshare --mount --propagation private "$0" "$@"
 fi
@@ -227,7 +227,7 @@ end_actor B
 it "mount -t fuse.leasefs BACKEND MOUNTPOINT -o OPTIONS"
 mkdir "$TEST_DIR/bin"
 ln -s "$LEASEFS" "$TEST_DIR/bin/leasefs"
-mount --bind "$TEST_DIR/bin" /usr/local/bin
+mount --bind "$TEST_DIR/bin" /usr/local/sbin # where mount.fuse3 looks first
 new_mountpoint
 if mount -t fuse.leasefs memory "$MNT" -o ttl=7,allow_other,noatime,nosuid,nodev >"$TEST_DIR/out" 2>&1; then
     pass

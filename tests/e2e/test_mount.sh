@@ -23,8 +23,9 @@ mkdir "$TEST_DIR/bin" "$TEST_DIR/sbin"
 cp -P /sbin/mount.fuse /sbin/mount.fuse3 "$TEST_DIR/sbin"
 ln -s "$LEASEFS" "$TEST_DIR/bin/leasefs"
 ln -s "$LEASEFS" "$TEST_DIR/sbin/mount.leasefs"
-mount --bind "$TEST_DIR/bin" /usr/local/bin
+mount --bind "$TEST_DIR/bin" /usr/local/sbin # where mount.fuse3 looks first
 mount --bind "$TEST_DIR/sbin" "$(readlink -f /sbin)"
+PATH=$TEST_DIR/bin:$TEST_DIR/sbin:$PATH
 mount -t tmpfs leasefs-e2e /run/mount # mount(8) takes notes there
 : >"$TEST_DIR/fstab"
 mount --bind "$TEST_DIR/fstab" /etc/fstab
