@@ -344,6 +344,8 @@ struct owner *owner_get(struct owner_table *table, pid_t tid)
     }
     owner = owner_new(table, pid, start, status.command);
     owner->pidfd = pidfd;
+    owner->met = now;
+    owner->first_parent = status.parent;
     return owner_insert(owner);
 }
 
@@ -408,6 +410,11 @@ static struct owner *owner_parent(struct owner *owner, int64_t now)
         return owner->parent;
     }
     owner_forget_parent(owner);
+    /* A moment ago, when it was met, the parent was told too: in so little time that pid has not come back. */
+    if (owner->first_parent > 0 && now - owner->met <= OWNER_FRESH_NS) {
+        owner->parent = owner_get(owner->table, owner->first_parent);
+    }
+    owner->first_parent = 0;
     /* The parent may die between the two readings: then there is another. */
     for (int attempt = 0; attempt < 3 && !owner->parent; attempt++) {
         struct process_status status;

@@ -32,15 +32,17 @@ struct owner {
     struct owner *parent; /* as last read, with a reference; NULL: not read, or `rootless` */
     TAILQ_ENTRY(owner) recent;
     uint64_t start;      /* 0: not known yet, as it was in execve(2); its pidfd or the table pins it */
+    int64_t met;         /* when its status was read */
     int64_t seen;        /* when it was last known to live */
     int64_t heirs_seen;  /* when `heirs` was counted */
     uint32_t references; /* 0: it is in table->recent */
     uint32_t heirs;      /* so many of the chain of parents inherit */
     pid_t pid;
-    int pidfd;     /* -1: none to spare */
-    int statm;     /* -1: not kept */
-    uint8_t asked; /* how often for being on its way out */
-    bool rootless; /* its parent is in another pid namespace */
+    pid_t first_parent; /* its parent's when it was `met`; 0: it has been asked for since */
+    int pidfd;          /* -1: none to spare */
+    int statm;          /* -1: not kept */
+    uint8_t asked;      /* how often for being on its way out */
+    bool rootless;      /* its parent is in another pid namespace */
     bool dead;
     bool failed; /* it ended by a signal, or with another status than 0 */
     char command[OWNER_COMMAND_MAX];
