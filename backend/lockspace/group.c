@@ -59,7 +59,7 @@ static void group_remove(struct group *g, struct ticket *t)
 /* Sequence tickets have no kin: all that stand in their queue count. */
 static bool group_has(const struct ticket *t)
 {
-    return t->scope && lockspace_place(t)->type != ENTRY_DIRECTORY;
+    return lockspace_place(t)->type != ENTRY_DIRECTORY;
 }
 
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t)

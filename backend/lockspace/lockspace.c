@@ -147,19 +147,19 @@ enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, cons
 /* Claims */
 
 /* What stands in the way of `t`, which is to be appended; what has expired is
- * ended, not counted.  Sets its number to the next one, and its entry to
- * the one that has the name, or NULL. */
+ * ended, not counted.  Sets its number to the next one, and its entry, which is
+ * the one that has the name or NULL, to what is left of that. */
 static struct ticket *lockspace_clear_way(struct lockspace *space, clock_ms now, struct directory *directory,
                                           const char *leaf, struct ticket *t)
 {
     for (;;) {
         t->head.fence = space->next_fence;
-        t->entry = lockspace_entry_find(directory, leaf);
         struct ticket *blocker = t->entry ? lockspace_blocker(space, lockspace_place(t), t) : NULL;
         if (!blocker || blocker->head.deadline > now) {
             return blocker;
         }
         lockspace_end_ticket(space, now, blocker, BACKEND_EXPIRED);
+        t->entry = lockspace_entry_find(directory, leaf);
     }
 }
 
@@ -205,6 +205,7 @@ static enum backend_result lockspace_acquire_sequence(struct lockspace *space, c
     struct ticket *t = lockspace_ticket_new(claim);
     struct entry *file = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
     file->ticket = t;
+    t->entry = file;
     struct ticket *blocker = lockspace_clear_way(space, now, directory, leaf, t);
     *ret_ticket = &t->head;
     return lockspace_append(space, now, t, claim, !blocker);
@@ -221,10 +222,12 @@ static enum backend_result lockspace_busy(const struct ticket *holder, const str
 
 /* Of a name that is, or may become, a lock. */
 static enum backend_result lockspace_acquire_lock(struct lockspace *space, clock_ms now, struct directory *directory,
-                                                  const char *leaf, const struct backend_claim *claim,
-                                                  struct backend_ticket **ret_ticket, struct backend_info *ret_holder)
+                                                  const char *leaf, struct entry *entry,
+                                                  const struct backend_claim *claim, struct backend_ticket **ret_ticket,
+                                                  struct backend_info *ret_holder)
 {
     struct ticket *t = lockspace_ticket_new(claim);
+    t->entry = entry;
     struct ticket *blocker = lockspace_clear_way(space, now, directory, leaf, t);
     enum backend_result result = BACKEND_OK;
     if (blocker && !claim->wait) {
@@ -259,7 +262,7 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     if (claim->sequence) {
         return lockspace_acquire_sequence(space, now, directory, leaf, claim, ret_ticket);
     }
-    const struct entry *entry = lockspace_entry_find(directory, leaf);
+    struct entry *entry = lockspace_entry_find(directory, leaf);
     if (entry && entry->type == ENTRY_DIRECTORY) {
         return BACKEND_IS_DIRECTORY;
     }
@@ -269,7 +272,7 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     if (entry && entry->type == ENTRY_SEQUENCE) {
         return lockspace_busy(entry->ticket, NULL, ret_holder); /* the file of a ticket has that name */
     }
-    return lockspace_acquire_lock(space, now, directory, leaf, claim, ret_ticket, ret_holder);
+    return lockspace_acquire_lock(space, now, directory, leaf, entry, claim, ret_ticket, ret_holder);
 }
 
 /* Of those that hold the one with the lowest range, or else the first that waits. */
@@ -337,6 +340,9 @@ static bool lockspace_may_convert(struct lockspace *space, clock_ms now, struct 
         uint32_t others = skiplist_length(&q->holders) - 1;
         return claim->mode == BACKEND_SHARED || !lockspace_shared(t) ||
                (others == q->exclusive && others < place->directory->attributes.width);
+    }
+    if (!lockspace_queue(place)) {
+        return true; /* it is alone */
     }
     struct ticket *wanted = lockspace_ticket_new(claim);
     struct ticket *other;

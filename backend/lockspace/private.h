@@ -147,6 +147,19 @@ static inline GArray *lockspace_segments(const struct ticket *t)
 }
 
 /* The first byte, and the last. */
+/* The queue of an entry that has tickets or may get some; NULL: it has at most one. */
+static inline struct queue *lockspace_queue(const struct entry *place)
+{
+    switch ((enum entry_type)place->type) {
+    case ENTRY_QUEUE:
+        return place->queue;
+    case ENTRY_DIRECTORY:
+        return place->directory->queue;
+    default:
+        return NULL;
+    }
+}
+
 static inline uint64_t lockspace_start(const struct ticket *t)
 {
     return lockspace_segments(t) ? g_array_index(lockspace_segments(t), struct backend_segment, 0).start : 0;
@@ -212,7 +225,6 @@ uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t);
 
 /* queue.c.  `place` is an entry that has tickets or may get some. */
 
-struct queue *lockspace_queue(const struct entry *place); /* NULL: it has at most one ticket */
 void lockspace_queue_free(struct queue *q);
 bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b);
 /* What of `t` is in the way of `asker` (NULL: of anybody). */

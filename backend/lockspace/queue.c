@@ -14,18 +14,6 @@ static bool queue_is_partial(const struct ticket *t)
     return segments && (segments->len > 1 || lockspace_start(t) != 0 || lockspace_end(t) != BACKEND_RANGE_MAX);
 }
 
-struct queue *lockspace_queue(const struct entry *place)
-{
-    switch ((enum entry_type)place->type) {
-    case ENTRY_QUEUE:
-        return place->queue;
-    case ENTRY_DIRECTORY:
-        return place->directory->queue;
-    default:
-        return NULL;
-    }
-}
-
 void lockspace_queue_free(struct queue *q)
 {
     if (q) {
@@ -81,7 +69,7 @@ struct ticket *lockspace_first_holder(const struct entry *place)
 void lockspace_link(struct lockspace *space, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_place(t));
-    uint32_t kin = lockspace_group_join(space, t);
+    uint32_t kin = t->scope ? lockspace_group_join(space, t) : 0;
     if (q) {
         q->exclusive += t->head.held && !lockspace_shared(t);
         q->partial += queue_is_partial(t);
@@ -93,7 +81,7 @@ void lockspace_link(struct lockspace *space, struct ticket *t)
 void lockspace_unlink(struct lockspace *space, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_place(t));
-    uint32_t kin = lockspace_group_leave(space, t);
+    uint32_t kin = t->scope ? lockspace_group_leave(space, t) : 0;
     if (q) {
         q->exclusive -= t->head.held && !lockspace_shared(t);
         q->partial -= queue_is_partial(t);
