@@ -2,7 +2,6 @@
 #include "fs/fs.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 int fs_error(enum backend_result result)
 {
@@ -25,16 +24,4 @@ int fs_error(enum backend_result result)
         [BACKEND_DAMAGED] = EIO,
     };
     return -errors[result];
-}
-
-/* Two clocks cannot be read at once: differences below this are only that. */
-#define FS_WALL_JITTER 50
-
-int64_t fs_wall(struct fs *fs, clock_ms when)
-{
-    int64_t offset = clock_wall() - clock_now();
-    if (llabs(offset - fs->wall_offset) > FS_WALL_JITTER) {
-        fs->wall_offset = offset;
-    }
-    return when + fs->wall_offset;
 }

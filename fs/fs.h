@@ -19,6 +19,7 @@
 #include <ev.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/queue.h>
 
 #include "backend/backend.h"
@@ -94,9 +95,19 @@ struct fs {
     void *ready_arg;
 };
 
+/* Two clocks cannot be read at once: differences below this are only that. */
+#define FS_WALL_JITTER 50
+
 /* A moment on the wall clock, in milliseconds since the epoch: the same for the
  * same moment each time, unless the wall clock was set meanwhile. */
-int64_t fs_wall(struct fs *fs, clock_ms when);
+static inline int64_t fs_wall(struct fs *fs, clock_ms when)
+{
+    int64_t offset = clock_wall() - clock_now();
+    if (llabs(offset - fs->wall_offset) > FS_WALL_JITTER) {
+        fs->wall_offset = offset;
+    }
+    return when + fs->wall_offset;
+}
 
 /* The negated errno of an outcome, 0 for OK and QUEUED. */
 int fs_error(enum backend_result result);

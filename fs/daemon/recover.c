@@ -32,7 +32,8 @@ static struct node *recover_node(struct fs *fs, const char *name, mode_t type)
     struct node *node = tree_ref(tree_root(fs->tree));
     for (size_t i = 0; parts[i]; i++) {
         struct node *parent = node;
-        node = tree_get(fs->tree, parent, parts[i], parts[i + 1] ? S_IFDIR : type);
+        node =
+            tree_get(fs->tree, tree_find(fs->tree, parent, parts[i]), parent, parts[i], parts[i + 1] ? S_IFDIR : type);
         tree_unref(fs->tree, parent);
     }
     return node;

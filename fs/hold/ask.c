@@ -98,8 +98,8 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
         }
         return;
     }
-    request_unpark(r);
     if (result != BACKEND_OK) {
+        request_unpark(r);
         hold_refused(r, result, holder);
         return;
     }

@@ -12,40 +12,6 @@
 
 /* --- finding ------------------------------------------------------------- */
 
-struct hold *hold_lease(const struct node *node)
-{
-    struct hold *hold, *asked = NULL;
-    LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE) {
-            if (hold->since) {
-                return hold;
-            }
-            asked = hold;
-        }
-    }
-    return asked;
-}
-
-struct hold *hold_first(const struct node *node)
-{
-    struct hold *hold;
-    LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->ticket && hold_makes_name(hold)) {
-            return hold;
-        }
-    }
-    return NULL;
-}
-
-struct hold *hold_to_change(const struct node *node)
-{
-    struct hold *hold, *longest = NULL;
-    LIST_FOREACH(hold, &node->holds, link) {
-        longest = hold->since ? hold : longest;
-    }
-    return longest;
-}
-
 void hold_is_longest(struct hold *hold)
 {
     struct hold *last = hold, *next;
@@ -230,13 +196,11 @@ void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
     hold->since = clock_now();
 }
 
-void hold_resume_parked(struct fs *fs, struct hold *hold)
+void hold_resume_all(struct fs *fs, struct hold *hold)
 {
-    if (hold->parked) {
-        hold_ref(hold);
-        request_go_on_all(hold->parked, BACKEND_OK);
-        hold_unref(fs, hold);
-    }
+    hold_ref(hold);
+    request_go_on_all(hold->parked, BACKEND_OK);
+    hold_unref(fs, hold);
 }
 
 /* --- ending ---------------------------------------------------------------- */

@@ -86,13 +86,44 @@ static inline bool hold_makes_name(const struct hold *hold)
 /* The exclusive claim of a process (PROVISIONAL or LEASE) on a node: the one that
  * holds, or else the first that was asked for and is not answered (`since` is 0);
  * or NULL. */
-struct hold *hold_lease(const struct node *node);
+static inline struct hold *hold_lease(const struct node *node)
+{
+    struct hold *hold, *asked = NULL;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE) {
+            if (hold->since) {
+                return hold;
+            }
+            asked = hold;
+        }
+    }
+    return asked;
+}
+
 /* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket
  * in its directory's queue.  (fcntl locks are known by hold_of_lock_owner.) */
-struct hold *hold_first(const struct node *node);
+static inline struct hold *hold_first(const struct node *node)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &node->holds, link) {
+        if (hold->ticket && hold_makes_name(hold)) {
+            return hold;
+        }
+    }
+    return NULL;
+}
+
 /* The one whose content and attributes the name shows: of those that hold, or are tickets in their directory's queue,
  * the one that has held longest.  (Of fcntl locks some may have been given back: hold_is_longest.) */
-struct hold *hold_to_change(const struct node *node);
+static inline struct hold *hold_to_change(const struct node *node)
+{
+    struct hold *hold, *longest = NULL;
+    LIST_FOREACH(hold, &node->holds, link) {
+        longest = hold->since ? hold : longest;
+    }
+    return longest;
+}
+
 /* The store has said that this one holds, and none has held longer. */
 void hold_is_longest(struct hold *hold);
 /* Does the handle have it, by itself or for a lock owner? */
@@ -161,7 +192,13 @@ void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind ki
 /* Notes that it is held, as this kind, from now on. */
 void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind);
 /* Its outcome is known: those parked on it go on, in order. */
-void hold_resume_parked(struct fs *fs, struct hold *hold);
+void hold_resume_all(struct fs *fs, struct hold *hold);
+static inline void hold_resume_parked(struct fs *fs, struct hold *hold)
+{
+    if (hold->parked) {
+        hold_resume_all(fs, hold);
+    }
+}
 /* Its handles shall not acquire again by closing or writing; `lost`: it was
  * taken from them. */
 void hold_spend(struct hold *hold, bool lost);

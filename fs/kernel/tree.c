@@ -142,9 +142,8 @@ struct node *tree_find_path(struct tree *tree, const char *path)
     return node;
 }
 
-struct node *tree_get(struct tree *tree, struct node *parent, const char *name, mode_t type)
+struct node *tree_get(struct tree *tree, struct node *node, struct node *parent, const char *name, mode_t type)
 {
-    struct node *node = tree_find(tree, parent, name);
     if (node && (node->mode & S_IFMT) == (type & S_IFMT)) {
         return tree_ref(node);
     }

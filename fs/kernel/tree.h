@@ -106,9 +106,10 @@ struct node *tree_find_path(struct tree *tree, const char *path);
  * first after `last` (NULL: the first), or NULL. */
 struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last);
 
-/* The same, made with this type (S_IFREG, S_IFLNK, S_IFDIR) when it is not there;
- * one of another type is detached.  With a new reference. */
-struct node *tree_get(struct tree *tree, struct node *parent, const char *name, mode_t type);
+/* The node of a name of which tree_find has just found this one or NULL, made with this
+ * type (S_IFREG, S_IFLNK, S_IFDIR) when it is not there; one of another type is detached.
+ * With a new reference. */
+struct node *tree_get(struct tree *tree, struct node *there, struct node *parent, const char *name, mode_t type);
 
 /* A new node that is not found by its name until tree_attach or tree_rename. */
 struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type);

@@ -86,7 +86,7 @@ static void directory_made(void *arg, enum backend_result result)
     struct fuse_entry_param entry;
     char path[TREE_PATH_MAX];
     if (result == BACKEND_OK) {
-        r->node = tree_get(r->fs->tree, parent, r->name, S_IFDIR);
+        r->node = tree_get(r->fs->tree, tree_find(r->fs->tree, parent, r->name), parent, r->name, S_IFDIR);
         directory_load(r->node, &r->directory);
         tree_touch(parent);
         entry_here(r->fs, r->node, &entry);

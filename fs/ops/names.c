@@ -55,13 +55,13 @@ static bool names_take_held(struct request *r, struct node *node, const struct b
     return true;
 }
 
-static void names_reply_elsewhere(struct request *r, const struct backend_info *info)
+static void names_reply_elsewhere(struct request *r, struct node *there, const struct backend_info *info)
 {
     char path[TREE_PATH_MAX];
     struct fuse_entry_param entry;
     struct meta meta = {.mode = S_IFREG};
     meta_decode(info->meta, &meta);
-    r->node = tree_get(r->fs->tree, r->other, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
+    r->node = tree_get(r->fs->tree, there, r->other, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
     openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
     entry_elsewhere(r->fs, r->node, info, &entry);
     if (tree_path(r->node, path, sizeof path)) {
@@ -107,11 +107,11 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
         names_forget(r, node);
         names_reply_missing(r, node && node->hashed);
     } else if (info->type == BACKEND_DIRECTORY) {
-        r->node = tree_get(r->fs->tree, r->other, r->name, S_IFDIR);
+        r->node = tree_get(r->fs->tree, node, r->other, r->name, S_IFDIR);
         directory_load(r->node, &info->directory);
         names_reply_node(r);
     } else {
-        names_reply_elsewhere(r, info);
+        names_reply_elsewhere(r, node, info);
     }
 }
 
@@ -239,7 +239,7 @@ void names_symlink(struct request *r, const char *target)
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else {
-        r->node = tree_get(r->fs->tree, r->other, r->name, S_IFLNK);
+        r->node = tree_get(r->fs->tree, there, r->other, r->name, S_IFLNK);
         names_acquire(r, S_IFLNK | 0777, content, names_acquired);
     }
     g_bytes_unref(content);
@@ -303,7 +303,7 @@ void names_link(struct request *r, struct node *other)
     } else if (!tree_path(other, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
     } else {
-        r->node = tree_get(r->fs->tree, directory, r->name, other->mode & S_IFMT);
+        r->node = tree_get(r->fs->tree, there, directory, r->name, other->mode & S_IFMT);
         r->other = tree_ref(other);
         tree_unref(r->fs->tree, directory);
         backend_stat(r->fs->backend, path, names_link_known, r);
@@ -478,7 +478,7 @@ void names_create(struct request *r)
         request_reply(r, r->file.flags & O_EXCL ? -EEXIST : -ESTALE);
         return;
     }
-    r->node = tree_get(r->fs->tree, r->other, r->name, S_IFREG);
+    r->node = tree_get(r->fs->tree, there, r->other, r->name, S_IFREG);
     r->creates = true;
     handle_new(r);
     if (r->file.flags & O_EXCL) {
@@ -499,7 +499,7 @@ void names_mknod(struct request *r)
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else {
-        r->node = tree_get(r->fs->tree, r->other, r->name, S_IFREG);
+        r->node = tree_get(r->fs->tree, there, r->other, r->name, S_IFREG);
         names_acquire(r, r->mode, NULL, names_acquired);
     }
 }
