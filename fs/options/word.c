@@ -158,6 +158,9 @@ int options_fail(struct options_parse *p, const char *format, ...)
     va_start(arguments, format);
     g_vsnprintf(p->error, p->error_size, format, arguments);
     va_end(arguments);
+    for (char *at = p->error; *at; at++) { /* it is one line, whatever the words that it repeats have in them */
+        *at = g_ascii_iscntrl(*at) ? '?' : *at;
+    }
     return -EINVAL;
 }
 

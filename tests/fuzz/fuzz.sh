@@ -1,5 +1,5 @@
 #!/bin/bash
-# Looks for inputs that break a fuzz target: make fuzz, or this script in a build directory.
+# Looks for inputs that break a fuzz target: make fuzz [NAME=VALUE…], or this script in a build directory.
 #
 #   FUZZ_SECONDS   for each target (default 60)
 #   FUZZ_TARGETS   "attribute journal message options replies uri" (default: all)

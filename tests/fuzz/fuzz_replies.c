@@ -643,11 +643,12 @@ static void begin(void)
         ev_idle_init(&not_blocking, on_idle);
         ev_prepare_init(&answering, on_prepare);
         log_set_level(LOG_LEVEL_ERROR);
+        model = redis_model_new(&options); /* which keeps the scripts */
     }
     now = 1000000;
     calls = 0;
     memset(tickets, 0, sizeof tickets);
-    model = redis_model_new(&options);
+    redis_model_do(model, "FLUSHALL", NULL);
     client = redis_model_connect(model, NULL);
     listener = redis_model_connect(model, NULL);
     seen = g_ptr_array_new_with_free_func(free_bytes);
@@ -675,6 +676,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     g_ptr_array_unref(seen);
     redis_client_close(client);
     redis_client_close(listener);
-    redis_model_free(model);
     return 0;
 }

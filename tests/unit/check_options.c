@@ -352,6 +352,15 @@ START_TEST(remount_takes_a_ttl_and_what_mount_tables_show)
 }
 END_TEST
 
+START_TEST(refusal_is_one_line_whatever_was_said)
+{
+    assert_refused(PARSE("-o", "tll=5s\nand\033[2J", "memory", mountpoint),
+                   "unknown option 'tll=5s?and?[2J': see OPTIONS in leasefs(8)");
+    assert_refused(PARSE("no\nstore", mountpoint),
+                   "unknown backend 'no?store': use memory, local, local:DIR or redis://HOST");
+}
+END_TEST
+
 START_TEST(unknown_option_is_named)
 {
     static const char *const words[] = {"tll=5s",      "ttl",          "rox",        "xattr",
@@ -599,6 +608,7 @@ int main(void)
     tcase_add_test(line, helper_of_mount_8_has_its_flags);
     tcase_add_test(line, sloppy_drops_what_is_unknown_and_nothing_else);
     tcase_add_test(line, remount_takes_a_ttl_and_what_mount_tables_show);
+    tcase_add_test(line, refusal_is_one_line_whatever_was_said);
     tcase_add_test(line, unknown_option_is_named);
     tcase_add_test(line, unknown_backend_is_told_with_those_there_are);
     tcase_add_test(line, redis_is_a_backend_of_its_own);
