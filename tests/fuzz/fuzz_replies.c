@@ -362,9 +362,9 @@ static void answer(struct redis_request *request)
     GString *bytes = take(client);
     change(bytes);
     redisReply *reply = pick(16) ? parse(bytes) : NULL;
-    struct redis_answer answer = {.outcome = !reply                             ? REDIS_UNKNOWN
-                                             : reply->type == REDIS_REPLY_ERROR ? REDIS_ERROR
-                                                                                : REDIS_REPLY,
+    struct redis_answer answer = {.outcome = !reply                             ? REMOTE_UNKNOWN
+                                             : reply->type == REDIS_REPLY_ERROR ? REMOTE_REFUSED
+                                                                                : REMOTE_ANSWERED,
                                   .reply = reply,
                                   .key = request->key,
                                   .key_length = request->key_length,
