@@ -318,16 +318,21 @@ static enum verdict mount_waits(struct run *run, const struct step *step)
 static enum verdict tmpfs_granted(struct run *run, bool *granted, struct answer *answers)
 {
     struct side *tmpfs = run->sides[0];
-    bool moved;
-    do {
-        moved = false;
+    /* one that is woken and sleeps again may have woken another, which was looked at before */
+    for (uint32_t quiet = 0, waiting = SLOTS; quiet <= 2 * waiting; quiet++) {
+        waiting = 0;
         for (uint32_t i = 0; i < SLOTS; i++) {
-            if (tmpfs->states[i] == STATE_WAITS && side_settled(tmpfs, i, &answers[i])) {
-                granted[i] = moved = true;
+            if (tmpfs->states[i] != STATE_WAITS) {
+                continue;
+            }
+            waiting++;
+            if (side_settled(tmpfs, i, &answers[i])) {
+                granted[i] = true;
+                quiet = 0;
                 say(run, "        p%u goes on: %s\n", i, error_name(answers[i].error));
             }
         }
-    } while (moved);
+    }
     for (uint32_t i = 0; i < SLOTS; i++) {
         if (granted[i] && !answers[i].error && overtakes(run, &run->waits[i], run->order[i])) {
             return OVERTAKEN;
