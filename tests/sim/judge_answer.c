@@ -25,6 +25,14 @@ static int64_t call_duration(const struct judge *judge, const char *text, size_t
     return (int64_t)(value * scale);
 }
 
+/* The handle that had it does not take it again by being closed. */
+static void call_spends(const struct hold *hold, enum judge_operation operation)
+{
+    if (hold->claim.handle && (operation == JUDGE_UNLINK || operation == JUDGE_SETXATTR)) {
+        hold->claim.handle->spent = true;
+    }
+}
+
 static void call_ended(struct judge *judge, struct call *call, enum outcome outcome)
 {
     const struct judge_call *asked = &call->call;
@@ -42,14 +50,18 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         if (term) {
             continue;
         }
+        if (breaks && (hold->begun == JUDGE_NEVER || hold->begun > asked->when)) {
+            continue; /* it may be granted right after, as what it waited for is gone */
+        }
         if (outcome == DONE && breaks) {
             hold_tell(judge, hold);
         }
         if (outcome == DONE && converts) {
             call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
             hold_end(judge, hold, asked->when, judge->now, true);
-        } else if (outcome == DONE) {
+        } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED)) {
             hold_end(judge, hold, asked->when, certainly ? judge->now : JUDGE_NEVER, true);
+            call_spends(hold, asked->operation);
         } else if (outcome == UNKNOWN || converts) {
             hold->may_end = MIN(hold->may_end, asked->when);
         }
@@ -65,7 +77,7 @@ static struct hold *call_renews(const struct judge *judge, const struct call *ca
     for (guint i = 0; i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
         if (hold != call->attempt && hold->begun != JUDGE_NEVER && hold_possible(judge, hold, call->call.when) &&
-            !hold_excludes(hold, &call->attempt->claim, true)) {
+            (!hold_excludes(hold, &call->attempt->claim, true) || hold_belongs_to(hold, call->process))) {
             return hold;
         }
     }
@@ -100,7 +112,7 @@ static void call_decides(struct judge *judge, struct call *call)
 
 static void call_got(struct judge *judge, struct call *call, const struct judge_answer *answer)
 {
-    struct hold *hold = call->attempt;
+    struct hold *hold = call->attempt, *own;
     enum judge_operation operation = call->call.operation;
     int64_t settle = judge->options.settle;
     switch (operation) {
@@ -122,8 +134,15 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     case JUDGE_WRITE:
     case JUDGE_TIMES:
     case JUDGE_CLOSE:
-        if (call_renews(judge, call)) {
+        own = call_renews(judge, call);
+        if (own && own->may_end > judge->now) {
             hold->ended = answer->when;
+            call_decides(judge, call);
+            return;
+        }
+        if (own || !call->handle || call->handle->spent || call->handle->opener != call->process) {
+            hold->may_end = answer->when; /* perhaps it has only renewed another */
+            hold->begun = answer->when;
             call_decides(judge, call);
             return;
         }
@@ -200,7 +219,8 @@ static void call_check_refusal(struct judge *judge, const struct call *call, con
 {
     const struct hold *only = name_only(judge, name, call->call.when);
     bool must = only && only->begun <= call->call.when && !call->changed && !only->pending && !only->doubt &&
-                hold_must_end(judge, only, call->process, call->call.mount);
+                hold_must_end(judge, only, call->process, call->call.mount) &&
+                (call->call.operation != JUDGE_RENAME || only->claim.kind == KIND_LEASE); /* only leases are moved */
     if (judge_rule(judge, JUDGE_OWNER_REFUSED, must && only->claim.kind != KIND_TICKET)) {
         judge_break(judge, JUDGE_OWNER_REFUSED, name, "process %u may end it, and was refused", call->process->id);
     }
@@ -211,7 +231,7 @@ static void call_check_token(struct judge *judge, const struct call *call, bool 
 {
     g_autofree char *text = g_strndup(call->call.value ? call->call.value : "", call->call.size);
     int64_t token = g_ascii_strtoll(text, NULL, 10);
-    bool possible = call->changed || call->name->foreign, certain = false;
+    bool possible = call->changed || call->name->foreign || (call->handle && call->handle->ticket), certain = false;
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         bool own = hold->token == token;
@@ -367,6 +387,7 @@ static void call_opened(struct judge *judge, struct call *call, const struct jud
     }
     if (call->attempt && call->attempt->claim.kind == KIND_TICKET) {
         call->handle->ticket = call->attempt;
+        call->attempt->name->queue = true;
     }
 }
 
@@ -386,12 +407,14 @@ static void call_truncated(struct judge *judge, struct call *call)
 /* A write through a handle, while another held all the time? */
 static bool call_wrote_anothers(struct judge *judge, const struct call *call)
 {
-    bool wrong = false;
+    bool wrong = false, own = false;
     for (guint i = 0; call->attempt && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
+        own = own || (hold != call->attempt && hold_belongs_to(hold, call->process));
         wrong = wrong || (hold != call->attempt && hold_certain(judge, hold, call->call.when) &&
-                          hold_excludes(hold, &call->attempt->claim, true));
+                          hold_excludes(hold, &call->attempt->claim, true) && !hold_belongs_to(hold, call->process));
     }
+    wrong = wrong && !own;
     if (judge_rule(judge, JUDGE_CHANGE_RIGHT, wrong)) {
         judge_break(judge, JUDGE_CHANGE_RIGHT, call->name, "process %u wrote to another's lock", call->process->id);
     }
@@ -403,7 +426,7 @@ static bool call_check_done(struct judge *judge, struct call *call)
 {
     switch (call->call.operation) {
     case JUDGE_UNLINK:
-        if (!call->ending->len) {
+        if (!call->ending->len && !judge_parent(judge, call->name)->queue) {
             call_check_right(judge, call, call->name, JUDGE_RELEASE_RIGHT);
             look_present(judge, call->name, call, NULL);
         }
@@ -436,7 +459,11 @@ static void call_refused(struct judge *judge, struct call *call, int error)
     struct name *name = call->target ? call->target : call->name;
     if (error == EEXIST || error == EBUSY || error == EAGAIN) {
         bool queue = call->handle && call->handle->ticket;
-        if (operation == JUDGE_MKDIR || queue || (operation == JUDGE_OPEN && error == EBUSY)) {
+        bool opened =
+            operation == JUDGE_RENAME && call->name->handles->len; /* by others: the lease stays where it is */
+        bool inherited = call->handle && call->handle->opener != call->process && operation != JUDGE_FLOCK &&
+                         operation != JUDGE_SETLK; /* by it only the owner acquires, and changes times */
+        if (operation == JUDGE_MKDIR || queue || opened || inherited || (operation == JUDGE_OPEN && error == EBUSY)) {
             return;
         }
         look_present(judge, name, call, call->attempt ? &call->attempt->claim : NULL);
@@ -464,6 +491,17 @@ static void call_got_turn(struct judge *judge, struct call *call)
     int64_t begun = ticket->begun;
     judge_hold_begin(judge, ticket, judge->now);
     ticket->begun = begun;
+}
+
+/* What is open goes with the file. */
+static void call_moved(const struct call *call)
+{
+    GPtrArray *handles = call->name->handles;
+    while (call->name != call->target && handles->len) {
+        struct handle *handle = g_ptr_array_remove_index(handles, 0);
+        handle->name = call->target;
+        g_ptr_array_add(call->target->handles, handle);
+    }
 }
 
 static void call_finish(struct judge *judge, struct call *call, const struct judge_answer *answer, enum outcome outcome)
@@ -505,6 +543,9 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
         call_set_attribute(judge, call, outcome);
     }
     call_ended(judge, call, outcome);
+    if (operation == JUDGE_RENAME && outcome == DONE) {
+        call_moved(call);
+    }
     if (call->attempt && outcome == DONE && begins) {
         call_got(judge, call, answer);
     } else if (call->attempt) {

@@ -39,6 +39,18 @@ static bool call_close_acquires(const struct call *call)
            !handle->ticket;
 }
 
+/* Has the process opened the name, and not decided yet what that is for? */
+static bool call_may_decide(const struct call *call)
+{
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        if (hold->claim.kind == KIND_PROVISIONAL && hold_belongs_to(hold, call->process)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void call_begin_attempt(struct judge *judge, struct call *call)
 {
     const struct judge_call *asked = &call->call;
@@ -62,7 +74,7 @@ static void call_begin_attempt(struct judge *judge, struct call *call)
         break;
     case JUDGE_WRITE:
     case JUDGE_TIMES:
-        if (call->handle && !ticket && call->handle->flags & JUDGE_WRITES) {
+        if (call->handle ? !ticket && call->handle->flags & JUDGE_WRITES : call_may_decide(call)) {
             call_attempts(judge, call, call->name, KIND_LEASE);
         }
         break;
@@ -150,13 +162,11 @@ static bool call_ends(const struct judge *judge, struct call *call, const struct
     case JUDGE_FLOCK:
         return (hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle) || call_turns(call, hold);
     case JUDGE_FUNLOCK:
-        return (hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle) ||
-               (hold->claim.kind == KIND_PROVISIONAL && hold->claim.handle == call->handle);
+        return hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle;
     case JUDGE_SETLK:
         return (meets && call_is_own_record(call, hold, asked->flags & JUDGE_OFD)) || call_turns(call, hold);
     case JUDGE_UNLCK:
-        return (meets && call_is_own_record(call, hold, asked->flags & JUDGE_OFD)) ||
-               (hold->claim.kind == KIND_PROVISIONAL && hold->claim.handle == call->handle);
+        return meets && call_is_own_record(call, hold, asked->flags & JUDGE_OFD);
     case JUDGE_CLOSE:
         return call_is_own_record(call, hold, false);
     case JUDGE_SETXATTR:
@@ -184,7 +194,7 @@ struct hold *name_ticket(struct judge *judge, const struct name *name)
 {
     const struct name *queue = judge_parent(judge, name);
     size_t length = strlen(name->path);
-    int64_t number = length > 10 ? g_ascii_strtoll(name->path + length - 10, NULL, 10) : 0;
+    int64_t number = length > 10 ? g_ascii_strtoll(name->path + length - 10, NULL, 10) + 1 : 0;
     for (guint i = 0; number && i < queue->holds->len; i++) {
         struct hold *hold = queue->holds->pdata[i];
         if (hold->claim.kind == KIND_TICKET && hold->token == number) {
@@ -286,6 +296,12 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     }
     call->waits = locks && asked->operation != JUDGE_GETLK && !(asked->flags & JUDGE_TRY);
     call_begin_attempt(judge, call);
+    if (handle && handle->ticket && asked->operation == JUDGE_FLOCK && asked->flags & JUDGE_SHARE) {
+        handle->ticket->claim.shared = true; /* from now on others may join */
+    } else if (handle && handle->ticket && asked->operation == JUDGE_FUNLOCK) {
+        handle->ticket->holding = false;
+        handle->ticket->may_end = MIN(handle->ticket->may_end, asked->when);
+    }
     struct hold *ticket = handle ? NULL : name_ticket(judge, call->name);
     if (ticket && call_ends(judge, call, ticket)) {
         call_may_end(call, ticket);

@@ -57,6 +57,12 @@ static bool hold_owned_by(const struct hold *hold, const struct process *process
     return false;
 }
 
+bool hold_belongs_to(const struct hold *hold, const struct process *process)
+{
+    const struct handle *handle = hold->claim.handle;
+    return hold->claim.process == process || (handle && handle->opener == process) || hold_owned_by(hold, process);
+}
+
 bool hold_excludes(const struct hold *hold, const struct claim *claim, bool surely)
 {
     const struct claim *mine = &hold->claim;

@@ -27,9 +27,9 @@ static const int errors[JUDGE_OPERATIONS][14] = {
     [JUDGE_LIST] = {ENOENT, ENOTDIR, EACCES},
     [JUDGE_GETXATTR] = {ENODATA, ENOENT, ERANGE, ESTALE, EOPNOTSUPP, EACCES, EINVAL},
     [JUDGE_SETXATTR] = {EPERM, ESTALE, EINVAL, EACCES, ENOENT, EOPNOTSUPP, ENODATA},
-    [JUDGE_FLOCK] = {EAGAIN, EBADF, EINVAL, EDQUOT},
+    [JUDGE_FLOCK] = {EAGAIN, EBADF, EINVAL, EDQUOT, ESTALE},
     [JUDGE_FUNLOCK] = {EBADF},
-    [JUDGE_SETLK] = {EAGAIN, EDEADLK, EBADF, EINVAL, EDQUOT},
+    [JUDGE_SETLK] = {EAGAIN, EDEADLK, EBADF, EINVAL, EDQUOT, ESTALE},
     [JUDGE_UNLCK] = {EBADF, EINVAL},
     [JUDGE_GETLK] = {EBADF, EINVAL},
 };
@@ -64,6 +64,8 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return asked->operation != JUDGE_OPEN || asked->flags & JUDGE_EXCL;
     case EAGAIN:
         return asked->flags & JUDGE_TRY;
+    case ESTALE:
+        return (asked->operation != JUDGE_FLOCK && asked->operation != JUDGE_SETLK) || call->handle->ticket;
     case EDEADLK:
         return !(asked->flags & JUDGE_TRY) && !(asked->flags & JUDGE_OFD);
     case EBUSY:
@@ -226,18 +228,18 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
     }
     broken = broken || (!ticket->token && number <= queue->number && ticket->may_begin > queue->last_ended);
     if (judge_rule(judge, JUDGE_NUMBER, broken)) {
-        judge_break(judge, JUDGE_NUMBER, queue, "a ticket has number %" G_GINT64_FORMAT, number);
+        judge_break(judge, JUDGE_NUMBER, queue, "a ticket has number %" G_GINT64_FORMAT, number - 1);
     }
     ticket->token = number;
 }
 
-/* "job-0000000042": 42; none: -1. */
+/* "job-0000000042": 43, as 0 is no number; none: 0. */
 static int64_t look_name_number(const char *text, size_t size)
 {
     g_autofree char *name = g_strndup(text, size);
     g_strchomp(name);
     size_t length = strlen(name);
-    return length > 10 ? g_ascii_strtoll(name + length - 10, NULL, 10) : -1;
+    return length > 10 ? g_ascii_strtoll(name + length - 10, NULL, 10) + 1 : 0;
 }
 
 static void look_attribute(struct judge *judge, const struct call *call, const struct judge_answer *answer)
@@ -377,7 +379,9 @@ void look_answered(struct judge *judge, struct call *call, const struct judge_an
 {
     const struct judge_call *asked = &call->call;
     bool creates = asked->operation == JUDGE_OPEN && asked->flags & JUDGE_CREATE;
-    if (answer->error == ENOENT && !call->handle && call->name && !creates && asked->operation != JUDGE_RMDIR) {
+    bool elsewhere = call->target && strchr(call->target->path, '/'); /* perhaps there is no such directory */
+    if (answer->error == ENOENT && !call->handle && call->name && !creates && !elsewhere &&
+        asked->operation != JUDGE_RMDIR) {
         look_absent(judge, call->name, call);
     }
     if (answer->error == ESTALE && call->handle && asked->operation != JUDGE_SETXATTR) {

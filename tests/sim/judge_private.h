@@ -42,6 +42,7 @@ struct handle {
     unsigned descriptors;
     int64_t opened, closed; /* JUDGE_NEVER: it is open */
     bool asked, refused;    /* a lock on it, ever; and a time it was told that another holds */
+    bool spent;             /* what it had was taken away by name or token */
     struct hold *ticket;
 };
 
@@ -91,6 +92,7 @@ struct name {
     bool last_released;
     bool foreign; /* somebody else has meddled with its key */
     bool directory;
+    bool queue;     /* a directory in which there was a ticket */
     GArray *tokens; /* of grants, the last ones: struct grant */
     int64_t ttl;    /* of a directory, if set */
     int64_t delay;
@@ -197,6 +199,8 @@ bool hold_possible(const struct judge *judge, const struct hold *hold, int64_t f
 void hold_steady(struct hold *hold, int64_t when);
 /* Does it exclude the claim?  `surely`: no rule lets them be one party. */
 bool hold_excludes(const struct hold *hold, const struct claim *claim, bool surely);
+/* Did it take the lock, or open the file that has it, or may it own the lease? */
+bool hold_belongs_to(const struct hold *hold, const struct process *process);
 bool hold_may_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount);
 bool hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount);
 void hold_owner_died(struct judge *judge, struct hold *hold, struct process *process);

@@ -395,8 +395,12 @@ ssize_t kernel_writev(struct kernel *kernel, const struct iovec *parts, int coun
         errno = -result;
         return result < 0 ? -1 : length;
     }
-    if (header.unique & 1) { /* an INTERRUPT comes too early */
-        kernel_interrupt(kernel, header.unique & ~UINT64_C(1));
+    if (header.unique & 1) { /* an INTERRUPT of what the daemon has not met, or has answered */
+        struct kernel_request *interrupted = kernel_processing(kernel, header.unique & ~UINT64_C(1));
+        if (interrupted) {
+            g_ptr_array_add(kernel->processing, interrupted);
+            kernel_interrupt(kernel, interrupted->unique);
+        }
         g_byte_array_unref(message);
         return length;
     }

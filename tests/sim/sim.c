@@ -252,7 +252,7 @@ static void sim_tell(uint64_t seed, const char *rule)
     struct plan *plan = sim_plan(seed);
     guint before = plan->acts->len;
     plan = sim_shrink(plan, rule);
-    sim_run(plan, sim_share(1), path, true, false);
+    sim_run(plan, sim_share(1), path, !arguments.trace, arguments.trace);
     printf("# seed %lu breaks %s; with %u of its %u acts:\n", (unsigned long)seed, rule, plan->acts->len, before);
     if (g_file_get_contents(path, &text, NULL, NULL)) {
         g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
