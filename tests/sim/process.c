@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <glib.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -163,12 +164,6 @@ bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group)
     return false;
 }
 
-bool process_has_ended(int pidfd)
-{
-    const struct process *process = descriptor_object(pidfd, DESCRIPTOR_PIDFD);
-    return process->state >= PROCESS_ZOMBIE;
-}
-
 int process_wait_status(int pidfd, int *ret_status)
 {
     const struct process *process = descriptor_object(pidfd, DESCRIPTOR_PIDFD);
@@ -206,6 +201,7 @@ int process_keep_statm(struct process_reader *reader, pid_t tid)
 
 int __wrap_tgkill(pid_t pid, pid_t tid, int signal);
 pid_t __wrap_getsid(pid_t pid);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout);
 
 int __wrap_tgkill(pid_t pid, pid_t tid, int signal)
 {
@@ -222,4 +218,12 @@ pid_t __wrap_getsid(pid_t pid)
 {
     const struct process *process = process_of(pid);
     return process ? process->session : pid == 1 ? 1 : -1;
+}
+
+/* process_has_ended asks it of a pidfd. */
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
+{
+    const struct process *process = descriptor_object(fds->fd, DESCRIPTOR_PIDFD);
+    (void)count, (void)timeout;
+    return process->state >= PROCESS_ZOMBIE;
 }
