@@ -369,11 +369,26 @@ static void content_dated_anew(struct request *r)
     content_dated(r);
 }
 
+/* Does another process have record locks?  They are no ticket that is kept, and the store is not asked where a
+ * handle that was asked for a lock must not acquire. */
+static bool content_has_records_of_another(struct request *r)
+{
+    struct hold *hold;
+    LIST_FOREACH(hold, &r->node->holds, link) {
+        if (hold->kind == BACKEND_FCNTL && hold_holds(hold) && !hold_is_owner(hold, request_caller(r))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void content_date_idle(struct request *r)
 {
     struct handle *h = content_handle_of(r);
     if (!h || h->spent) {
         request_reply(r, -ESTALE);
+    } else if (h->locking && content_has_records_of_another(r)) {
+        request_reply(r, -EBUSY);
     } else if (h->locking) {
         content_reply_dated(r);
     } else {
