@@ -51,7 +51,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             continue;
         }
         if (breaks && (hold->begun == JUDGE_NEVER || hold->begun > asked->when)) {
-            continue; /* it may be granted right after, as what it waited for is gone */
+            continue;
         }
         if (outcome == DONE && breaks) {
             hold_tell(judge, hold);
@@ -67,6 +67,10 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         }
     }
     g_ptr_array_set_size(call->ending, 0);
+    for (guint i = 0; breaks && outcome != REFUSED && i < call->name->holds->len; i++) {
+        struct hold *hold = call->name->holds->pdata[i];
+        hold->may_end = MIN(hold->may_end, asked->when); /* who got it meanwhile may have been broken, or not */
+    }
 }
 
 /* --- it is answered: what it got --------------------------------------------------------- */
