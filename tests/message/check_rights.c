@@ -385,6 +385,23 @@ START_TEST(setting_times_by_a_stranger_is_busy_also_by_path)
 }
 END_TEST
 
+/* The handle acquires nothing any more, since a lock was asked for on it; but it is told no. */
+START_TEST(setting_times_is_busy_where_another_has_records_and_a_lock_was_asked_for)
+{
+    w->pid = alice;
+    struct wire_file mine = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, mine, 1, F_RDLCK, 3, 7, false)), 0);
+    wire_advance(w, 1500);
+    w->pid = bob;
+    struct wire_file other = wire_opened(w, mine.node, O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, other, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, other.node, &other)), EBUSY);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_touch(w, mine.node, &mine)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, mine, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
+}
+END_TEST
+
 START_TEST(times_are_what_the_holder_set)
 {
     uint64_t node = lease_of(alice, "L");
@@ -939,6 +956,7 @@ int main(void)
     tcase_add_test(cases, stranger_may_not_change_mode_owner_or_size);
     tcase_add_loop_test(cases, stranger_may_not_change_the_mode_of_a_handle_lock, 0, 2);
     tcase_add_test(cases, setting_times_by_a_stranger_is_busy_also_by_path);
+    tcase_add_test(cases, setting_times_is_busy_where_another_has_records_and_a_lock_was_asked_for);
     tcase_add_test(cases, times_are_what_the_holder_set);
     tcase_add_test(cases, setting_one_time_leaves_the_other);
     tcase_add_test(cases, setattr_of_nothing_answers_with_the_attributes);
