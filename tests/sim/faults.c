@@ -10,14 +10,18 @@
 #include "tests/sim/disk.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/kernel.h"
+#include "tests/sim/network.h"
+#include "tests/sim/redis_model.h"
 #include "tests/sim/user.h"
 
 static struct {
     struct judge *judge;
     struct mount **mounts;
     unsigned count;
+    int64_t ttl; /* ms */
     bool over;
     uint64_t struck[FAULTS];
+    unsigned troubles[JUDGE_TROUBLES][MOUNTS_MAX]; /* that are on */
 } faults;
 
 static const struct {
@@ -27,6 +31,7 @@ static const struct {
 } fault_table[FAULTS] = {
 #define ANY ((1u << MOUNT_STORES) - 1)
 #define DISK (1u << MOUNT_LOCAL | 1u << MOUNT_LOCAL_SYNC)
+#define SERVER (1u << MOUNT_REDIS)
     [FAULT_DAEMON_KILLED] = {"daemon killed", 3, ANY},
     [FAULT_DAEMON_ENDED] = {"daemon ended and begun anew", 2, ANY},
     [FAULT_DAEMON_STOPPED] = {"daemon stopped", 4, ANY},
@@ -39,12 +44,43 @@ static const struct {
     [FAULT_DISK_FULL] = {"disk full", 4, DISK},
     [FAULT_WRITE_FAILS] = {"write failed", 1, DISK},
     [FAULT_SYNC_FAILS] = {"sync failed", 1, DISK},
+    [FAULT_MESSAGES_LATE] = {"requests and answers late", 6, SERVER},
+    [FAULT_NEWS_LATE] = {"messages of channels late, behind answers", 6, SERVER},
+    [FAULT_RESET] = {"connections reset, requests sent again", 6, SERVER},
+    [FAULT_HALF_REPLY] = {"half a reply", 6, SERVER},
+    [FAULT_CUT_OFF] = {"mount cut off from the server", 5, SERVER},
+    [FAULT_ALL_CUT_OFF] = {"all mounts cut off", 3, SERVER},
+    [FAULT_SERVER_PAUSED] = {"server paused", 4, SERVER},
+    [FAULT_SERVER_DOWN] = {"server down for a while", 3, SERVER},
+    [FAULT_SERVER_RESTARTED] = {"server restarted with its data", 4, SERVER},
+    [FAULT_SERVER_LOST_SOME] = {"server restarted without its last writes", 2, SERVER},
+    [FAULT_SERVER_LOST_ALL] = {"server restarted without data", 1, SERVER},
+    [FAULT_FLUSHALL] = {"FLUSHALL", 1, SERVER},
+    [FAULT_SERVER_FULL] = {"server full", 3, SERVER},
+    [FAULT_SERVER_READONLY] = {"server read-only", 3, SERVER},
+    [FAULT_SERVER_LOADING] = {"server loading", 3, SERVER},
+    [FAULT_SERVER_BUSY] = {"server busy with another's script", 3, SERVER},
+    [FAULT_SCRIPTS_KILLED] = {"script killed", 5, SERVER},
+    [FAULT_SCRIPTS_FORGOTTEN] = {"SCRIPT FLUSH", 5, SERVER},
+    [FAULT_REFUSED] = {"commands refused with MOVED", 4, SERVER},
+    [FAULT_CLOCK_FORWARD] = {"server's clock stepped forward", 2, SERVER},
+    [FAULT_CLOCK_BACK] = {"server's clock stepped back", 2, SERVER},
+    [FAULT_KEY_DELETED] = {"key deleted by a stranger", 2, SERVER},
+    [FAULT_KEY_OVERWRITTEN] = {"key overwritten by a stranger", 2, SERVER},
+    [FAULT_KEY_PERSISTED] = {"key persisted by a stranger", 2, SERVER},
+    [FAULT_KEY_EXPIRED] = {"key expired early by a stranger", 2, SERVER},
+    [FAULT_SIGNAL] = {"signal in a call", 0, 0},
+    [FAULT_PROGRAM_KILLED] = {"program killed between two calls", 0, 0},
+    [FAULT_PROGRAM_KILLED_IN_CALL] = {"program killed in a call", 0, 0},
+    [FAULT_PROGRAM_STOPPED] = {"program stopped", 0, 0},
 #undef ANY
 #undef DISK
+#undef SERVER
 };
 
-void faults_begin(struct judge *judge, struct mount **mounts, unsigned count)
+void faults_begin(struct judge *judge, struct mount **mounts, unsigned count, int64_t ttl)
 {
+    faults.ttl = ttl;
     faults.judge = judge;
     faults.mounts = mounts;
     faults.count = count;
@@ -58,7 +94,7 @@ const char *fault_name(enum fault_kind kind)
 unsigned faults_draw(const struct plan *plan, unsigned *ret_weights)
 {
     unsigned total = 0;
-    for (unsigned i = 0; i < FAULTS; i++) {
+    for (unsigned i = 0; i < FAULTS_DRAWN; i++) {
         bool there = fault_table[i].stores & 1u << plan->options.store;
         ret_weights[i] = there && world_chance(500) ? fault_table[i].weight * (1 + world_below(4)) : 0;
         total += ret_weights[i];
@@ -77,9 +113,29 @@ static void fault_strikes(enum fault_kind kind, unsigned mount)
     user_tell("*** mount %u: %s", mount, fault_table[kind].name);
 }
 
+void fault_count(enum fault_kind kind)
+{
+    faults.struck[kind]++;
+}
+
+/* Of several of a kind the judge hears the first begin and the last end. */
 static void fault_trouble(enum judge_trouble trouble, unsigned mount, bool begins)
 {
-    judge_trouble(faults.judge, world_now(), trouble, mount, NULL, begins);
+    for (unsigned i = 0; i < faults.count; i++) {
+        unsigned *on = &faults.troubles[trouble][i];
+        if (mount != JUDGE_ALL && mount != i) {
+            continue;
+        }
+        if (begins ? (*on)++ == 0 : *on && --*on == 0) {
+            judge_trouble(faults.judge, world_now(), trouble, i, NULL, begins);
+        }
+    }
+}
+
+static void fault_moment(enum judge_trouble trouble, unsigned mount)
+{
+    fault_trouble(trouble, mount, true);
+    fault_trouble(trouble, mount, false);
 }
 
 /* --- daemons ------------------------------------------------------------------------ */
@@ -163,6 +219,171 @@ static void fault_disk_mended(void *arg)
     }
 }
 
+/* --- the server ------------------------------------------------------------------------ */
+
+struct fault_end {
+    enum fault_kind kind;
+    enum redis_model_state state;
+    struct mount *mount;
+    unsigned index;
+};
+
+static void fault_ends(void *arg)
+{
+    struct fault_end *end = arg;
+    switch (end->kind) {
+    case FAULT_MESSAGES_LATE:
+    case FAULT_NEWS_LATE:
+        network_slow(mount_host(end->mount), end->kind == FAULT_MESSAGES_LATE, 0);
+        break;
+    case FAULT_CUT_OFF:
+    case FAULT_ALL_CUT_OFF:
+        for (unsigned i = 0; i < faults.count; i++) {
+            if (end->index == JUDGE_ALL || end->index == i) {
+                network_cut(mount_host(faults.mounts[i]), false);
+            }
+        }
+        break;
+    default:
+        redis_model_set(network_server(), end->state, false);
+        network_look_at_server();
+        break;
+    }
+    user_tell("*** it is over: %s", fault_table[end->kind].name);
+    fault_trouble(end->kind == FAULT_SERVER_FULL ? JUDGE_FULL : JUDGE_AWAY, end->index, false);
+    g_free(end);
+}
+
+static void fault_lasts(const struct act *act, struct mount *mount, unsigned index, enum redis_model_state state)
+{
+    struct fault_end *end = g_new0(struct fault_end, 1);
+    *end = (struct fault_end){(enum fault_kind)act->fault, state, mount, index};
+    fault_trouble(end->kind == FAULT_SERVER_FULL ? JUDGE_FULL : JUDGE_AWAY, index, true);
+    world_after(act->duration, fault_ends, end);
+}
+
+/* A state of the server, unless it is in it. */
+static void fault_state(const struct act *act, struct mount *mount, enum redis_model_state state)
+{
+    if (!redis_model_is(network_server(), state)) {
+        fault_strikes((enum fault_kind)act->fault, mount_host(mount)->index);
+        redis_model_set(network_server(), state, true);
+        fault_lasts(act, mount, JUDGE_ALL, state);
+    }
+}
+
+static void fault_of_key(const struct act *act, unsigned index)
+{
+    struct redis_model *server = network_server();
+    const char *key = plan_names[act->name % 5];
+    if (redis_model_is(server, REDIS_MODEL_DOWN)) {
+        return;
+    }
+    judge_trouble(faults.judge, world_now(), JUDGE_FOREIGN, JUDGE_ALL, key, true);
+    switch (act->fault) {
+    case FAULT_KEY_DELETED:
+        redis_model_do(server, "DEL", key, NULL);
+        break;
+    case FAULT_KEY_OVERWRITTEN:
+        redis_model_do(server, "SET", key, "stranger", "PX", "1000", NULL);
+        break;
+    case FAULT_KEY_PERSISTED:
+        redis_model_do(server, "PERSIST", key, NULL);
+        break;
+    default:
+        redis_model_do(server, "PEXPIRE", key, "1", NULL);
+        break;
+    }
+    fault_strikes((enum fault_kind)act->fault, index);
+    user_tell("***   the key is %s", key);
+}
+
+/* What is over as it begins. */
+static void fault_of_server(const struct act *act, unsigned index)
+{
+    struct redis_model *server = network_server();
+    bool forgets =
+        act->fault == FAULT_SERVER_LOST_ALL || act->fault == FAULT_SERVER_LOST_SOME || act->fault == FAULT_FLUSHALL;
+    if (redis_model_is(server, REDIS_MODEL_DOWN)) {
+        return;
+    }
+    fault_strikes((enum fault_kind)act->fault, index);
+    fault_moment(JUDGE_AWAY, JUDGE_ALL);
+    if (forgets) {
+        judge_trouble(faults.judge, world_now(), JUDGE_FORGOT, JUDGE_ALL, NULL, true);
+    }
+    switch (act->fault) {
+    case FAULT_SERVER_RESTARTED:
+        redis_model_restart(server, 0);
+        break;
+    case FAULT_SERVER_LOST_SOME:
+        redis_model_restart(server, 1 + act->value % 5);
+        break;
+    case FAULT_SERVER_LOST_ALL:
+        redis_model_restart(server, REDIS_MODEL_NOTHING);
+        break;
+    case FAULT_FLUSHALL:
+        redis_model_do(server, "FLUSHALL", NULL);
+        break;
+    case FAULT_SCRIPTS_KILLED:
+        redis_model_kill_scripts(server, 1 + act->value % 3);
+        break;
+    case FAULT_SCRIPTS_FORGOTTEN:
+        redis_model_do(server, "SCRIPT", "FLUSH", NULL);
+        break;
+    case FAULT_REFUSED:
+        redis_model_refuse(server, "MOVED 1 10.0.0.1:6379", 1 + act->value % 3);
+        break;
+    default: {
+        int64_t by = world_between(1, 3000) * 1000;
+        redis_model_step(server, act->fault == FAULT_CLOCK_FORWARD ? by : -by);
+        judge_trouble(faults.judge, world_now(), JUDGE_CLOCK, JUDGE_ALL, NULL, true);
+        break;
+    }
+    }
+    network_look_at_server();
+}
+
+static void fault_of_network(const struct act *act, struct mount *mount)
+{
+    struct host *host = mount_host(mount);
+    enum fault_kind kind = (enum fault_kind)act->fault;
+    bool commands = kind == FAULT_MESSAGES_LATE;
+    switch (kind) {
+    case FAULT_MESSAGES_LATE:
+    case FAULT_NEWS_LATE:
+        if (network_slow(host, commands, world_between(1, faults.ttl / 2) * WORLD_MS)) {
+            fault_strikes(kind, host->index);
+            fault_lasts(act, mount, host->index, REDIS_MODEL_DOWN);
+        }
+        break;
+    case FAULT_RESET:
+        if (network_reset(host)) {
+            fault_strikes(kind, host->index);
+            fault_moment(JUDGE_AWAY, host->index);
+        }
+        break;
+    case FAULT_HALF_REPLY:
+        if (network_halve_reply(host)) {
+            fault_strikes(kind, host->index);
+            fault_moment(JUDGE_AWAY, host->index);
+        }
+        break;
+    case FAULT_CUT_OFF:
+        fault_strikes(kind, host->index);
+        network_cut(host, true);
+        fault_lasts(act, mount, host->index, REDIS_MODEL_DOWN);
+        break;
+    default:
+        fault_strikes(kind, host->index);
+        for (unsigned i = 0; i < faults.count; i++) {
+            network_cut(mount_host(faults.mounts[i]), true);
+        }
+        fault_lasts(act, mount, JUDGE_ALL, REDIS_MODEL_DOWN);
+        break;
+    }
+}
+
 /* --- all --------------------------------------------------------------------------------- */
 
 static void fault_again(void *arg)
@@ -222,7 +443,7 @@ void fault_act(const struct act *act)
     case FAULT_WALL_STEPPED:
         fault_strikes(kind, index);
         host->wall += world_between(-3600, 3600) * WORLD_SECOND;
-        fault_trouble(JUDGE_CLOCK, index, true);
+        fault_moment(JUDGE_CLOCK, index);
         break;
     case FAULT_MEMORY_WANTED:
         if (kernel_drop_any(mount_kernel(mount))) {
@@ -255,7 +476,42 @@ void fault_act(const struct act *act)
         fault_trouble(JUDGE_FULL, index, true);
         world_after(act->duration, fault_disk_mended, mount);
         break;
-    case FAULTS:
+    case FAULT_MESSAGES_LATE:
+    case FAULT_NEWS_LATE:
+    case FAULT_RESET:
+    case FAULT_HALF_REPLY:
+    case FAULT_CUT_OFF:
+    case FAULT_ALL_CUT_OFF:
+        fault_of_network(act, mount);
+        break;
+    case FAULT_SERVER_PAUSED:
+        fault_state(act, mount, REDIS_MODEL_PAUSED);
+        break;
+    case FAULT_SERVER_DOWN:
+        fault_state(act, mount, REDIS_MODEL_DOWN);
+        network_look_at_server();
+        break;
+    case FAULT_SERVER_FULL:
+        fault_state(act, mount, REDIS_MODEL_FULL);
+        break;
+    case FAULT_SERVER_READONLY:
+        fault_state(act, mount, REDIS_MODEL_REPLICA);
+        break;
+    case FAULT_SERVER_LOADING:
+        fault_state(act, mount, REDIS_MODEL_LOADING);
+        break;
+    case FAULT_SERVER_BUSY:
+        fault_state(act, mount, REDIS_MODEL_BUSY);
+        break;
+    case FAULT_KEY_DELETED:
+    case FAULT_KEY_OVERWRITTEN:
+    case FAULT_KEY_PERSISTED:
+    case FAULT_KEY_EXPIRED:
+        fault_of_key(act, index);
+        network_look_at_server();
+        break;
+    default:
+        fault_of_server(act, index);
         break;
     }
 }

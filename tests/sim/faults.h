@@ -21,10 +21,44 @@ enum fault_kind {
     FAULT_DISK_FULL,
     FAULT_WRITE_FAILS,
     FAULT_SYNC_FAILS,
+    FAULT_MESSAGES_LATE,
+    FAULT_NEWS_LATE,
+    FAULT_RESET,
+    FAULT_HALF_REPLY,
+    FAULT_CUT_OFF,
+    FAULT_ALL_CUT_OFF,
+    FAULT_SERVER_PAUSED,
+    FAULT_SERVER_DOWN,
+    FAULT_SERVER_RESTARTED,
+    FAULT_SERVER_LOST_SOME,
+    FAULT_SERVER_LOST_ALL,
+    FAULT_FLUSHALL,
+    FAULT_SERVER_FULL,
+    FAULT_SERVER_READONLY,
+    FAULT_SERVER_LOADING,
+    FAULT_SERVER_BUSY,
+    FAULT_SCRIPTS_KILLED,
+    FAULT_SCRIPTS_FORGOTTEN,
+    FAULT_REFUSED,
+    FAULT_CLOCK_FORWARD,
+    FAULT_CLOCK_BACK,
+    FAULT_KEY_DELETED,
+    FAULT_KEY_OVERWRITTEN,
+    FAULT_KEY_PERSISTED,
+    FAULT_KEY_EXPIRED,
+    FAULTS_DRAWN,
+    /* what happens to programs: user.c */
+    FAULT_SIGNAL = FAULTS_DRAWN,
+    FAULT_PROGRAM_KILLED,
+    FAULT_PROGRAM_KILLED_IN_CALL,
+    FAULT_PROGRAM_STOPPED,
     FAULTS
 };
 
-void faults_begin(struct judge *judge, struct mount **mounts, unsigned count);
+/* `ttl`: ms */
+void faults_begin(struct judge *judge, struct mount **mounts, unsigned count, int64_t ttl);
+/* One that is not of this file has struck. */
+void fault_count(enum fault_kind kind);
 const char *fault_name(enum fault_kind kind);
 /* Which there can be in this world, and how often; returns the sum. */
 unsigned faults_draw(const struct plan *plan, unsigned *ret_weights);

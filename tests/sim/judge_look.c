@@ -56,6 +56,9 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
     case ENOLCK:
     case EIO:
         return !calm;
+    case ENOTCONN:
+    case ECONNABORTED:
+        return true;
     case ENOSPC:
         return !calm && judge->mounts[asked->mount].full >= 0;
     case EINTR:
@@ -78,8 +81,9 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
 
 void look_errno(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
-    bool listed = answer->error == 0 || answer->error == EINTR || answer->error == ENOLCK || answer->error == EIO ||
-                  answer->error == ENOSPC;
+    bool dead = answer->error == ENOTCONN || answer->error == ECONNABORTED; /* as the kernel tells of its daemon */
+    bool listed = answer->error == 0 || (dead && !mount_calm(judge, call->call.mount, call->call.when)) ||
+                  answer->error == EINTR || answer->error == ENOLCK || answer->error == EIO || answer->error == ENOSPC;
     for (size_t i = 0; i < G_N_ELEMENTS(errors[0]); i++) {
         listed = listed || errors[call->call.operation][i] == answer->error;
     }

@@ -1,6 +1,7 @@
 /* sim: many worlds, one after another, each from its seed.
  *
- *     sim [-n SEEDS] [-f FIRST] [-o OPERATIONS] [-s STORE] [-w] [-j JOBS]     the worlds of so many seeds
+ *     sim [-n SEEDS] [-f FIRST] [-o OPERATIONS] [-s STORE] [-w] [-j JOBS] [-q]
+ *                                  the worlds of so many seeds; -w: without faults, -q: without stories
  *     sim -1 SEED [-t] [-r]                                                    one of them: its story, its trace (-t),
  * the sum of its trace (-r)
  *
@@ -28,6 +29,7 @@
 
 #define SIM_JOBS_MAX 16
 #define SIM_BROKEN_MAX 5 /* seeds that are told */
+#define SIM_SHRINK_SECONDS 30.0
 
 /* What a world tells, in memory that it shares with the parent. */
 struct result {
@@ -43,7 +45,7 @@ struct arguments {
     uint64_t first, seeds;
     unsigned operations, jobs;
     int store;
-    bool faults, one, trace, sum;
+    bool faults, one, trace, sum, quiet;
 };
 
 static struct arguments arguments = {
@@ -124,7 +126,7 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
         options.rate = world_between(-1000, 1000);
         mounts[i] = mount_new(i, &options);
     }
-    faults_begin(judge, mounts, plan->mounts);
+    faults_begin(judge, mounts, plan->mounts, plan->options.ttl);
     user_begin(judge, mounts, plan->mounts, story);
     for (unsigned i = 0; i < plan->mounts; i++) {
         mount_start(mounts[i]);
@@ -204,6 +206,13 @@ static bool sim_run(struct plan *plan, struct result *result, const char *output
     return sim_settle(result, status);
 }
 
+static double sim_seconds(void)
+{
+    struct timeval now;
+    gettimeofday(&now, NULL);
+    return (double)now.tv_sec + (double)now.tv_usec / 1e6;
+}
+
 /* --- making a plan smaller --------------------------------------------------------------- */
 
 static struct plan *sim_without(const struct plan *plan, guint from, guint count)
@@ -226,10 +235,14 @@ static struct plan *sim_shrink(struct plan *plan, const char *rule)
 {
     struct result *result = sim_share(1);
     unsigned left = 400; /* worlds that may be tried */
+    double until = sim_seconds() + SIM_SHRINK_SECONDS;
     for (guint part = MAX(plan->acts->len / 2, 1); left > 0; part = MAX(part / 2, 1)) {
         bool smaller = false;
         for (guint from = 0; from < plan->acts->len && left > 0; left--) {
             struct plan *tried = sim_without(plan, from, MIN(part, plan->acts->len - from));
+            if (sim_seconds() > until) {
+                return plan;
+            }
             if (!sim_run(tried, result, NULL, false, false) && strcmp(result->rule, rule) == 0) {
                 plan = tried;
                 smaller = true;
@@ -309,13 +322,6 @@ static void sim_print(const struct total *total, double seconds)
     }
 }
 
-static double sim_seconds(void)
-{
-    struct timeval now;
-    gettimeofday(&now, NULL);
-    return (double)now.tv_sec + (double)now.tv_usec / 1e6;
-}
-
 static int sim_many(void)
 {
     struct result *results = sim_share(SIM_JOBS_MAX);
@@ -347,7 +353,7 @@ static int sim_many(void)
         }
     }
     sim_print(&total, MAX(sim_seconds() - began, 0.001));
-    for (unsigned i = 0; i < told; i++) {
+    for (unsigned i = 0; i < told && !arguments.quiet; i++) {
         sim_tell(broken[i].seed, broken[i].rule);
     }
     return total.broken ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -388,7 +394,7 @@ int main(int argc, char **argv)
         setenv("SIM_ADDRESSES", "fixed", 1);
         execv("/proc/self/exe", argv);
     }
-    while ((option = getopt(argc, argv, "n:f:o:s:j:1:wtr")) >= 0) {
+    while ((option = getopt(argc, argv, "n:f:o:s:j:1:wtrq")) >= 0) {
         switch (option) {
         case 'n':
             arguments.seeds = strtoull(optarg, NULL, 10);
@@ -414,6 +420,9 @@ int main(int argc, char **argv)
             break;
         case 't':
             arguments.trace = true;
+            break;
+        case 'q':
+            arguments.quiet = true;
             break;
         case 'r':
             arguments.sum = true;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/sim/faults.h"
 #include "tests/sim/process.h"
 #include "tests/sim/task.h"
 #include "tests/sim/vfs.h"
@@ -736,6 +737,7 @@ static void user_signal(struct program *p)
         user_tell("program %u gets a signal", p->process->number);
         judge_signal(users.judge, world_now(), p->thread.call);
         p->thread.signalled = true;
+        fault_count(FAULT_SIGNAL);
         task_wake(p->thread.task);
     }
 }
@@ -756,6 +758,7 @@ static void user_stop(struct program *p, int64_t duration)
     user_tell("program %u is stopped for %.3f s", p->process->number, (double)duration / 1e9);
     user_signal(p);
     p->stop_for = duration;
+    fault_count(FAULT_PROGRAM_STOPPED);
 }
 
 static void user_pass(struct program *from, struct program *to, const struct act *act)
@@ -793,6 +796,7 @@ void user_act(const struct act *act)
     } else if (act->kind == ACT_SIGNAL) {
         user_signal(p);
     } else if (act->kind == ACT_KILL) {
+        fault_count(p->thread.call ? FAULT_PROGRAM_KILLED_IN_CALL : FAULT_PROGRAM_KILLED);
         user_kill(p);
     } else if (act->kind == ACT_STOP) {
         user_stop(p, act->duration);
