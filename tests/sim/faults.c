@@ -438,6 +438,8 @@ void fault_act(const struct act *act)
         fault_strikes(kind, index);
         user_kill_all(index);
         mount_reboot(mount);
+        /* without sync=always what it had may be older now: also the numbers of a queue */
+        judge_trouble(faults.judge, world_now(), JUDGE_FOREIGN, index, "q", true);
         fault_gone(mount, act->duration);
         break;
     case FAULT_WALL_STEPPED:

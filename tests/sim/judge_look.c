@@ -231,7 +231,7 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
         }
     }
     broken = broken || (!ticket->token && number <= queue->number && ticket->may_begin > queue->last_ended);
-    if (judge_rule(judge, JUDGE_NUMBER, broken)) {
+    if (judge_rule(judge, JUDGE_NUMBER, broken && !queue->foreign)) {
         judge_break(judge, JUDGE_NUMBER, queue, "a ticket has number %" G_GINT64_FORMAT, number - 1);
     }
     ticket->token = number;

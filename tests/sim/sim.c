@@ -113,12 +113,14 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     world_trace_to(trace);
     stderr = fopencookie(NULL, "w", (cookie_io_functions_t){.write = sim_log}); /* the daemons' log */
     setlinebuf(stderr);
-    struct judge *judge = judge_new(&(struct judge_options){.ttl = plan->options.ttl * WORLD_MS,
-                                                            .settle = WORLD_SECOND,
-                                                            .margin = 2 * WORLD_SECOND,
-                                                            .remote = plan->options.store == MOUNT_REDIS,
-                                                            .same_user = plan->options.owner_user,
-                                                            .out = out});
+    struct judge *judge = judge_new(
+        &(struct judge_options){.ttl = plan->options.ttl * WORLD_MS,
+                                .settle = WORLD_SECOND,
+                                .margin = 2 * WORLD_SECOND,
+                                .remote = plan->options.store == MOUNT_REDIS,
+                                .keeps = plan->options.store == MOUNT_LOCAL || plan->options.store == MOUNT_LOCAL_SYNC,
+                                .same_user = plan->options.owner_user,
+                                .out = out});
     network_begin();
     for (unsigned i = 0; i < plan->mounts; i++) {
         struct mount_options options = plan->options;

@@ -221,12 +221,13 @@ static void user_open(struct program *p, const struct act *act)
                  (act->flags & O_TRUNC ? JUDGE_TRUNC : 0u) | ((act->flags & O_ACCMODE) == O_RDONLY ? 0u : JUDGE_WRITES);
     user_call(p, &call);
     int result = vfs_open(&p->thread, mount_kernel(p->mount), name, act->flags | O_NOFOLLOW, call.mode, &file);
-    if (result == 0) {
+    answer.handle = file ? file->number : 0;
+    user_answer(p, &call, &answer, result);
+    user_close(p, act->slot); /* what was passed to there meanwhile */
+    if (file) {
         *user_slot(p, act->slot) = file;
         p->process->closes[act->slot % PROCESS_DESCRIPTORS] = act->flags & O_CLOEXEC;
-        answer.handle = file->number;
     }
-    user_answer(p, &call, &answer, result);
 }
 
 /* Reads a ticket's own name, to know it. */
