@@ -414,7 +414,7 @@ static bool call_wrote_anothers(struct judge *judge, const struct call *call)
     bool wrong = false, own = false;
     for (guint i = 0; call->attempt && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        own = own || (hold != call->attempt && hold_belongs_to(hold, call->process));
+        own = own || (hold != call->attempt && hold->begun != JUDGE_NEVER && hold_belongs_to(hold, call->process));
         wrong = wrong || (hold != call->attempt && hold_certain(judge, hold, call->call.when) &&
                           hold_excludes(hold, &call->attempt->claim, true) && !hold_belongs_to(hold, call->process));
     }
