@@ -78,52 +78,25 @@ static const uint8_t metrics_groups[METRICS_OPERATIONS] = {
 
 bool metrics_acquires(enum metrics_operation operation)
 {
-    switch (operation) {
-    case METRICS_OPEN:
-    case METRICS_CREATE:
-    case METRICS_MKNOD:
-    case METRICS_SYMLINK:
-    case METRICS_LINK:
-    case METRICS_RENAME:
-    case METRICS_FLUSH:
-    case METRICS_WRITE:
-    case METRICS_SETATTR:
-    case METRICS_FLOCK:
-    case METRICS_SETLK:
-        return true;
-    default:
-        return false;
-    }
+    static const bool acquires[METRICS_OPERATIONS] = {
+        [METRICS_OPEN] = true,    [METRICS_CREATE] = true, [METRICS_MKNOD] = true, [METRICS_SYMLINK] = true,
+        [METRICS_LINK] = true,    [METRICS_RENAME] = true, [METRICS_FLUSH] = true, [METRICS_WRITE] = true,
+        [METRICS_SETATTR] = true, [METRICS_FLOCK] = true,  [METRICS_SETLK] = true,
+    };
+    return acquires[operation];
 }
 
 static enum metrics_result metrics_result(int error)
 {
-    switch (-error) {
-    case 0:
-        return METRICS_OK;
-    case EEXIST:
-    case EBUSY:
-    case EAGAIN:
-        return METRICS_REFUSED;
-    case EPERM:
-    case EACCES:
-        return METRICS_DENIED;
-    case ENOENT:
-        return METRICS_MISSING;
-    case ESTALE:
-        return METRICS_STALE;
-    case ENOLCK:
-    case EIO:
-        return METRICS_UNAVAILABLE;
-    case EINTR:
-        return METRICS_INTERRUPTED;
-    case ENOSPC:
-    case EFBIG:
-    case EDQUOT:
-        return METRICS_FULL;
-    default:
-        return METRICS_INVALID;
-    }
+    static const uint8_t results[] = {
+        [EEXIST] = METRICS_REFUSED,    [EBUSY] = METRICS_REFUSED,      [EAGAIN] = METRICS_REFUSED,
+        [EPERM] = METRICS_DENIED,      [EACCES] = METRICS_DENIED,      [ENOENT] = METRICS_MISSING,
+        [ESTALE] = METRICS_STALE,      [ENOLCK] = METRICS_UNAVAILABLE, [EIO] = METRICS_UNAVAILABLE,
+        [EINTR] = METRICS_INTERRUPTED, [ENOSPC] = METRICS_FULL,        [EFBIG] = METRICS_FULL,
+        [EDQUOT] = METRICS_FULL,
+    };
+    enum metrics_result result = (size_t)-error < sizeof results ? results[-error] : METRICS_INVALID;
+    return result || !error ? result : METRICS_INVALID;
 }
 
 static void metrics_observe(struct metrics_histogram *histogram, uint64_t value, unsigned first, unsigned buckets)
