@@ -121,25 +121,19 @@ static void handle_flush_idle(struct request *r)
     }
 }
 
-/* What a FLUSH is, which the kernel sends for each descriptor that goes. */
-enum handle_flush { HANDLE_FLUSH_MEANS_NOTHING, HANDLE_FLUSH_AT_EXIT, HANDLE_FLUSH_OF_CLOSE };
+/* Can a close of the handle decide or acquire something, or settle whose lease it is? */
+static bool handle_close_matters(const struct handle *h)
+{
+    return h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
+}
 
-static enum handle_flush handle_flush_of(struct request *r)
+/* Its opener is on its way out; then it may be past being known. */
+static bool handle_opener_exits(struct request *r)
 {
     const struct handle *h = r->handle;
     pid_t tid = fuse_req_ctx(r->req)->pid;
-    bool decides =
-        h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
-    if (!decides) {
-        return HANDLE_FLUSH_MEANS_NOTHING;
-    }
-    if (!request_caller(r) && h->opener && owner_pid(h->opener) == tid) {
-        return HANDLE_FLUSH_AT_EXIT; /* on its way out it may be past being known */
-    }
-    if (!handle_is_opener(h, r)) {
-        return HANDLE_FLUSH_MEANS_NOTHING;
-    }
-    return tid && owner_thread_exiting(r->fs->owners, tid) ? HANDLE_FLUSH_AT_EXIT : HANDLE_FLUSH_OF_CLOSE;
+    bool unknown = !request_caller(r) && h->opener && owner_pid(h->opener) == tid;
+    return unknown || (tid && handle_is_opener(h, r) && owner_thread_exiting(r->fs->owners, tid));
 }
 
 /* An explicit close by the process that opened it. */
@@ -174,18 +168,16 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
         request_reply(r, fs_error(result));
         return;
     }
-    switch (handle_flush_of(r)) {
-    case HANDLE_FLUSH_OF_CLOSE:
+    bool matters = handle_close_matters(h), exits = matters && handle_opener_exits(r);
+    if (matters && !exits && handle_is_opener(h, r)) {
         handle_flush_of_close(r);
         return;
-    case HANDLE_FLUSH_AT_EXIT:
+    }
+    if (exits) {
         h->closing = false;
         if (h->hold && h->hold->kind == BACKEND_LEASE) {
             h->hold->closed = false;
         }
-        break;
-    case HANDLE_FLUSH_MEANS_NOTHING:
-        break;
     }
     request_reply_when_told(r, 0);
 }
