@@ -411,18 +411,9 @@ static int names_target_error(const struct request *r, const struct node *there,
     return (held && !gives_way) || openings_expected(r->fs->openings, r->other, r->name) ? -EBUSY : 0;
 }
 
-static void names_rename_now(struct request *r, struct hold *hold, struct hold *replaced)
-{
-    char path[TREE_PATH_MAX];
-    if (request_path_in(r, path)) {
-        r->hold = names_hold_still(hold);
-        r->replaced = names_hold_still(replaced);
-        backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
-    }
-}
-
 static void names_rename_go(struct request *r)
 {
+    char path[TREE_PATH_MAX];
     struct node *there = tree_find(r->fs->tree, r->other, r->name);
     struct hold *hold = r->node ? hold_lease(r->node) : NULL, *replaced = names_replaceable(r, there);
     if (hold && (hold->converting || !hold->since)) {
@@ -437,8 +428,10 @@ static void names_rename_go(struct request *r)
         request_reply(r, error);
     } else if (replaced && replaced->converting) {
         hold_await(r, replaced, names_rename_go);
-    } else {
-        names_rename_now(r, hold, replaced);
+    } else if (request_path_in(r, path)) {
+        r->hold = names_hold_still(hold);
+        r->replaced = names_hold_still(replaced);
+        backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
     }
 }
 

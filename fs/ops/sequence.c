@@ -117,11 +117,9 @@ static void sequence_known(void *arg, enum backend_result result, const struct b
 static void sequence_ask(struct request *r)
 {
     char path[TREE_PATH_MAX];
-    if (tree_path(r->node, path, sizeof path)) {
+    if (request_path(r, path)) {
         hold_ref(r->hold);
         backend_stat(r->fs->backend, path, sequence_known, r);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
     }
 }
 

@@ -173,14 +173,13 @@ static bool xattr_is_held_here(const struct node *node, uint64_t token)
 
 void xattr_set_check(struct request *r)
 {
-    char path[TREE_PATH_MAX];
     uint64_t token;
-    if (!xattr_parse_number(r->value, &token) || !tree_path(r->node, path, sizeof path)) {
+    if (!xattr_parse_number(r->value, &token)) {
         request_reply(r, -EINVAL);
     } else if (xattr_is_held_here(r->node, token)) {
         request_reply(r, 0);
     } else {
-        backend_stat(r->fs->backend, path, xattr_checked, r);
+        request_stat(r, xattr_checked);
     }
 }
 
@@ -211,8 +210,8 @@ static void xattr_release_known(void *arg, enum backend_result result, const str
     xattr_parse_number(r->value, &token);
     if (!rights_allow(&rights, RIGHTS_WRITE, request_caller(r), context->uid, context->gid)) {
         request_reply(r, -EACCES);
-    } else if (!tree_path(r->node, path, sizeof path)) {
-        request_reply(r, -ENAMETOOLONG);
+    } else if (!request_path(r, path)) {
+        return;
     } else if (info->fence == token) {
         backend_revoke(r->fs->backend, path, token, xattr_revoked, r);
     } else {
@@ -222,14 +221,13 @@ static void xattr_release_known(void *arg, enum backend_result result, const str
 
 void xattr_set_release(struct request *r)
 {
-    char path[TREE_PATH_MAX];
     uint64_t token;
-    if (!xattr_parse_number(r->value, &token) || !tree_path(r->node, path, sizeof path)) {
+    if (!xattr_parse_number(r->value, &token)) {
         request_reply(r, -EINVAL);
     } else if (token == 0) {
         request_reply(r, -ESTALE);
     } else {
-        backend_stat(r->fs->backend, path, xattr_release_known, r);
+        request_stat(r, xattr_release_known);
     }
 }
 
@@ -252,12 +250,10 @@ static void xattr_break_known(void *arg, enum backend_result result, const struc
         request_reply(r, result != BACKEND_OK ? fs_error(result) : -ESTALE);
         return;
     }
-    if (tree_path(r->node, path, sizeof path)) {
+    if (request_path(r, path)) {
         g_free(r->value);
         r->value = report_holders(r->fs, r->node, info);
         xattr_revoke_own(r, path, 0, xattr_broken);
-    } else {
-        request_reply(r, -ENAMETOOLONG);
     }
 }
 
