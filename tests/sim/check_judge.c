@@ -5,6 +5,9 @@
 #include "tests/support/check_main.h"
 
 #include <errno.h>
+#include <glib.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TTL (10 * JUDGE_SECOND)
@@ -328,6 +331,12 @@ static void bad_exclusive(struct world *w)
 {
     exclusive(w, SHELL, 0);
     exclusive(w, REMOTE, 0);
+}
+
+static void bad_exclusive_again(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    exclusive(w, SHELL, 0);
 }
 
 static void bad_exclusive_after_death(struct world *w)
@@ -743,6 +752,7 @@ static const struct {
     {good_watch, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
     {bad_exclusive, JUDGE_EXCLUSIVE},
+    {bad_exclusive_again, JUDGE_EXCLUSIVE},
     {bad_exclusive_after_death, JUDGE_EXCLUSIVE},
     {bad_shared, JUDGE_SHARED},
     {bad_range, JUDGE_RANGE},
@@ -823,12 +833,196 @@ START_TEST(every_rule_is_broken_by_a_history)
 }
 END_TEST
 
+/* --- random histories ----------------------------------------------------------------------- */
+
+/* A lock service that is true, of one name; or that tells one lie. */
+struct service {
+    struct world w;
+    GRand *dice;
+    uint32_t lease; /* the process whose it is; 0: none */
+    struct file {
+        uint64_t handle, call; /* call: it waits in that one */
+        uint32_t process;
+        bool open, holds, shared;
+        unsigned turn; /* who waits longer has the lower one */
+    } files[12];
+    unsigned turn;
+    int lie; /* at the how manieth answer that can be one */
+    bool lied;
+};
+
+static bool tells_lie(struct service *s)
+{
+    bool now = !s->lied && s->lie-- == 0;
+    s->lied = s->lied || now;
+    return now;
+}
+
+static bool service_compatible(const struct service *s, const struct file *file, bool shared)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(s->files); i++) {
+        const struct file *other = &s->files[i];
+        bool before = other->call && (!file->call || other->turn < file->turn);
+        if (other != file && ((other->holds && !(other->shared && shared)) || before)) {
+            return false;
+        }
+    }
+    return !s->lease;
+}
+
+static bool service_free(const struct service *s)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(s->files); i++) {
+        if (s->files[i].holds || s->files[i].call) {
+            return false;
+        }
+    }
+    return !s->lease;
+}
+
+/* Who waits, and may hold now, is told. */
+static void service_grants(struct service *s)
+{
+    for (bool granted = true; granted;) {
+        granted = false;
+        for (size_t i = 0; i < G_N_ELEMENTS(s->files); i++) {
+            struct file *file = &s->files[i];
+            if (file->call && service_compatible(s, file, file->shared)) {
+                end(&s->w, file->call, 0);
+                file->call = 0;
+                file->holds = granted = true;
+            }
+        }
+    }
+}
+
+static bool process_waits(const struct service *s, uint32_t process)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(s->files); i++) {
+        if (s->files[i].call && s->files[i].process == process) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void service_flock(struct service *s, struct file *file, uint32_t process)
+{
+    bool shared = g_rand_boolean(s->dice), waits = g_rand_boolean(s->dice);
+    unsigned flags = (shared ? JUDGE_SHARE : 0) | (waits ? 0 : JUDGE_TRY);
+    if (!file->open) {
+        file->handle = reads(&s->w, process);
+        file->process = process;
+        file->open = true;
+    } else if (file->process == process && file->holds) {
+        does(&s->w, BY(process, file->handle, FUNLOCK), 0);
+        file->holds = false;
+        service_grants(s);
+    } else if (file->process == process && g_rand_int_range(s->dice, 0, 4) == 0) {
+        does(&s->w, BY(process, file->handle, CLOSE), 0);
+        file->open = false;
+    } else if (file->process == process && s->lease != process) {
+        bool can = service_compatible(s, file, shared);
+        uint64_t call = begin(&s->w, BY(process, file->handle, FLOCK, .flags = flags));
+        file->shared = shared;
+        if ((can || !waits) && tells_lie(s)) {
+            end(&s->w, call, can ? EAGAIN : 0);
+        } else if (can || !waits) {
+            end(&s->w, call, can ? 0 : EAGAIN);
+            file->holds = can;
+        } else {
+            file->call = call;
+            file->turn = ++s->turn;
+        }
+    }
+}
+
+static void service_names(struct service *s, uint32_t process)
+{
+    bool free = service_free(s), can = s->lease == process || (s->lease == SHELL && process != REMOTE);
+    bool lie = tells_lie(s);
+    int error;
+    switch (g_rand_int_range(s->dice, 0, 3)) {
+    case 0:
+        error = free == !lie ? 0 : EEXIST;
+        does(&s->w, ON(process, "L", SYMLINK, .value = "x", .size = 1), error);
+        s->lease = free && !lie ? process : s->lease;
+        break;
+    case 1:
+        does(&s->w, ON(process, "L", STAT), free == !lie ? ENOENT : 0);
+        break;
+    default:
+        if (s->lease || free) {
+            does(&s->w, ON(process, "L", UNLINK), free ? (lie ? 0 : ENOENT) : can == !lie ? 0 : EPERM);
+            s->lease = can && !lie ? 0 : s->lease;
+            service_grants(s);
+        } else {
+            s->lied = s->lied && !lie; /* who may remove handle locks is another matter */
+        }
+        break;
+    }
+}
+
+/* Returns how many rules were broken; *ret_lied: whether it came to the lie. */
+static uint64_t service_run(uint32_t seed, int lie, bool *ret_lied)
+{
+    struct service s = {.w = world_new(), .dice = g_rand_new_with_seed(seed), .lie = lie};
+    static const uint32_t processes[] = {SHELL, CHILD, OTHER, REMOTE};
+    for (int i = 0; i < 120; i++) {
+        uint32_t process = processes[g_rand_int_range(s.dice, 0, 4)];
+        passes(&s.w, g_rand_int_range(s.dice, 0, 300) * JUDGE_MS);
+        if (process_waits(&s, process)) {
+            continue;
+        }
+        if (g_rand_boolean(s.dice)) {
+            service_names(&s, process);
+        } else {
+            service_flock(&s, &s.files[g_rand_int_range(s.dice, 0, G_N_ELEMENTS(s.files))], process);
+        }
+    }
+    passes(&s.w, JUDGE_SECOND);
+    judge_end(s.w.judge, s.w.now, service_free(&s) ? "" : "L\n");
+    uint64_t broken = judge_verdict(s.w.judge, NULL);
+    judge_free(s.w.judge);
+    g_rand_free(s.dice);
+    *ret_lied = s.lied;
+    return broken;
+}
+
+START_TEST(passes_what_a_true_service_answers)
+{
+    for (uint32_t seed = 0; seed < 300; seed++) {
+        bool lied;
+        ck_assert_msg(service_run(seed, INT_MAX, &lied) == 0, "a true history is refused: seed %u", seed);
+    }
+}
+END_TEST
+
+/* Not every one can be told: what was refused just when another call ended a lock may have been refused before. */
+START_TEST(refuses_nearly_every_single_lie)
+{
+    unsigned lies = 0, found = 0;
+    for (uint32_t seed = 0; seed < 1000; seed++) {
+        bool lied;
+        uint64_t broken = service_run(seed, (int)(seed % 30), &lied);
+        lies += lied;
+        found += lied && broken;
+    }
+    printf("# %u of %u lies are found\n", found, lies);
+    ck_assert_uint_gt(lies, 800);
+    ck_assert_uint_ge(found * 100, lies * 95);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("judge");
     TCase *tcase = tcase_create("judge");
     tcase_add_loop_test(tcase, judges_each_history_right, 0, (int)(sizeof histories / sizeof *histories));
     tcase_add_test(tcase, every_rule_is_broken_by_a_history);
+    tcase_add_test(tcase, passes_what_a_true_service_answers);
+    tcase_add_test(tcase, refuses_nearly_every_single_lie);
+    tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

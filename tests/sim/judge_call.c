@@ -18,6 +18,8 @@ static struct claim call_claim(const struct call *call, enum kind kind)
     return (struct claim){.kind = kind,
                           .shared = asked->flags & JUDGE_SHARE,
                           .ofd = asked->flags & JUDGE_OFD,
+                          .creates = asked->operation == JUDGE_SYMLINK || asked->operation == JUDGE_LINK ||
+                                     (asked->operation == JUDGE_OPEN && asked->flags & JUDGE_EXCL),
                           .start = record ? asked->start : 0,
                           .end = record ? asked->end : JUDGE_BYTES_MAX,
                           .handle = call->handle,

@@ -77,6 +77,9 @@ bool hold_excludes(const struct hold *hold, const struct claim *claim, bool sure
         return false;
     }
     bool leases = mine->kind == KIND_LEASE || mine->kind == KIND_PROVISIONAL;
+    if (claim->creates || mine->creates) {
+        return true;
+    }
     if (surely && leases) {
         bool opener = claim->handle && hold_owned_by(hold, claim->handle->opener);
         return !opener && !hold_owned_by(hold, claim->process) && (!mine->handle || mine->handle != claim->handle);
@@ -431,4 +434,5 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
         }
     }
     hold_check_order(judge, hold);
+    hold->claim.creates = false;
 }

@@ -52,6 +52,7 @@ enum kind { KIND_PROVISIONAL, KIND_LEASE, KIND_FLOCK, KIND_RECORD, KIND_TICKET }
 struct claim {
     enum kind kind;
     bool shared, ofd;
+    bool creates; /* what must not be there, not even for the owner itself; until it has begun */
     int64_t start, end;
     struct handle *handle;
     struct process *process;
