@@ -13,9 +13,9 @@
  * a procedure, and to say what has come of it.  From the top to the ground; none calls one above it:
  *
  * remote.c   beginning and end, connection up and down, what is due
- * change.c   what is done to tickets: convert, set, rename, renew; byte ranges
+ * change.c   what is done to tickets: convert, set, rename, renew
  * acquire.c  taking, waiting and claiming
- * keep.c     the heartbeat of those that wait; renewals, releases and ends
+ * keep.c     the heartbeat of those that wait; renewals, releases (of byte ranges, too) and ends
  * deadlock.c cycles of waits
  * ticket.c   tickets, their states and times; requests
  */

@@ -61,6 +61,20 @@ START_TEST(lost_reply_is_asked_for_again_and_told_as_repeated)
 }
 END_TEST
 
+/* Else what is on its way is carried out later, behind what is said on the next one. */
+START_TEST(connection_that_is_given_up_is_reset)
+{
+    struct conn_answer answer = {0};
+    open_up();
+    fake_redis_rule(fake, "INCR", FAKE_REDIS_SILENT, 1);
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(conn_told.downs);
+    CONN_UNTIL(fake_redis_resets(fake) >= 2);
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
+}
+END_TEST
+
 START_TEST(no_reply_at_all_is_unknown)
 {
     struct conn_answer answer = {0};
@@ -493,6 +507,7 @@ static Suite *faults_suite(void)
         lost_reply_is_asked_for_again_and_told_as_repeated,
         passing_error_is_tried_again,
         passing_error_that_lasts_is_told,
+        connection_that_is_given_up_is_reset,
         no_reply_at_all_is_unknown,
         reply_after_its_time_is_passed_over,
         what_never_left_is_told_as_not_sent,

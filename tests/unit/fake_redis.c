@@ -2,6 +2,7 @@
 #include "tests/unit/fake_redis.h"
 
 #include <check.h>
+#include <errno.h>
 #include <ev.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
@@ -35,7 +36,7 @@ struct fake_redis {
     GString *commands;
     GArray *rules;
     unsigned connections;
-    unsigned reads;
+    unsigned reads, resets;
     unsigned answered;
 };
 
@@ -147,6 +148,7 @@ static void on_readable(struct ev_loop *loop, struct ev_io *watcher, int events)
 
     (void)loop, (void)events;
     if (length <= 0) {
+        client->fake->resets += length < 0 && errno == ECONNRESET;
         end_client(client);
         return;
     }
@@ -248,6 +250,11 @@ void fake_redis_push(struct fake_redis *fake, const char *bytes)
 unsigned fake_redis_connections(const struct fake_redis *fake)
 {
     return fake->connections;
+}
+
+unsigned fake_redis_resets(const struct fake_redis *fake)
+{
+    return fake->resets;
 }
 
 unsigned fake_redis_reads(const struct fake_redis *fake)

@@ -42,5 +42,7 @@ void fake_redis_push(struct fake_redis *fake, const char *bytes);
 /* How many connections were made, and how many reads brought something. */
 unsigned fake_redis_connections(const struct fake_redis *fake);
 unsigned fake_redis_reads(const struct fake_redis *fake);
+/* How many ended so that what was on its way is lost (RST). */
+unsigned fake_redis_resets(const struct fake_redis *fake);
 
 #endif

@@ -77,8 +77,8 @@ static void __attribute__((format(printf, 2, 3))) conn_fail(struct redis_conn *c
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     log_escape(conn->error, sizeof(conn->error), text);
-    redis_link_close(&conn->pubsub.link);
-    redis_link_close(&conn->command.link);
+    redis_link_abandon(&conn->pubsub.link);
+    redis_link_abandon(&conn->command.link);
     redis_conn_request_lost(conn);
     if (conn_plan_attempt(conn, was_up, clock_now())) {
         conn_log_failure(conn, was_up);

@@ -76,7 +76,7 @@ static void link_fail(struct redis_link *link, const char *why)
 {
     char text[sizeof(link->context->errstr)];
     g_strlcpy(text, why, sizeof(text)); /* is the context's, perhaps */
-    redis_link_close(link);
+    redis_link_abandon(link);
     link->events->closed(link->arg, text);
 }
 
@@ -210,6 +210,15 @@ void redis_link_close(struct redis_link *link)
     link->context = NULL;
     link->tls = NULL;
     link->state = REDIS_LINK_CLOSED;
+}
+
+void redis_link_abandon(struct redis_link *link)
+{
+    static const struct linger none = {.l_onoff = 1}; /* close(2) resets the connection */
+    if (link->context) {
+        setsockopt(link->context->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    }
+    redis_link_close(link);
 }
 
 void redis_link_append(struct redis_link *link, int count, const char **arguments, const size_t *lengths)

@@ -79,6 +79,10 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
 /* Silently; also when it is closed.  What is not written yet is dropped. */
 void redis_link_close(struct redis_link *link);
 
+/* The same, and what the other side has not got yet never gets there (over TCP): a request must not be carried out
+ * behind what is said on the next connection. */
+void redis_link_abandon(struct redis_link *link);
+
 /* Appends a command to the output of a link that is open. */
 void redis_link_append(struct redis_link *link, int count, const char **arguments, const size_t *lengths);
 
