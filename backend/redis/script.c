@@ -9,52 +9,62 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/acquire_free.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/acquire.inc"
     },
     [REDIS_BEAT] = {"beat",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/beat.inc"
     },
     [REDIS_RELEASE] = {"release",
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/release_lone.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release.inc"
     },
     [REDIS_RELEASE_RANGE] = {"release_range",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release_range.inc"
     },
     [REDIS_RENEW] = {"renew",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/renew.inc"
     },
     [REDIS_CONVERT] = {"convert",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/convert.inc"
     },
     [REDIS_SET] = {"set",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/set.inc"
     },
     [REDIS_REVOKE] = {"revoke",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/revoke.inc"
     },
     [REDIS_RENAME] = {"rename",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/rename.inc"
     },
     [REDIS_STAT] = {"stat",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/stat.inc"
     },
     [REDIS_LIST] = {"list",
@@ -65,6 +75,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_DIRECTORY] = {"directory",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/directory.inc"
     },
@@ -73,6 +84,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_RECOVER] = {"recover",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/look.inc"
 #include "backend/redis/script/recover.inc"
     },
     [REDIS_MEND] = {"mend",

@@ -116,6 +116,54 @@ START_TEST(each_who_waits_for_a_byte_range_costs_the_same_however_many_they_are)
 }
 END_TEST
 
+/* Those of scripts and those that call them; `before` is what commands() told. */
+static uint64_t commands_since(uint64_t before)
+{
+    return commands() - before - 3; /* what that takes itself */
+}
+
+/* _i: a lease, which is noted for a mount that starts again, or a flock. */
+START_TEST(lock_that_nobody_else_wants_pays_for_no_queue)
+{
+    unsigned noted = _i == 0 ? 1 : 0;
+    struct backend_claim claim = hosts_claim(_i == 0 ? BACKEND_LEASE : BACKEND_FLOCK, HOSTS_LONG);
+    struct hosts_done done = {0};
+    struct told *told;
+    struct backend_renewal renewal;
+    clock_ms deadline;
+    uint64_t before;
+
+    hosts_until_up(1);
+    claim.wait = _i == 1;
+    claim.content = g_bytes_new_static("1234\n", 5);
+    hosts_release(hosts_acquire(0, "L", &claim)); /* not the first time */
+    before = commands();
+    told = hosts_acquire(0, "L", &claim);
+    ck_assert_uint_le(commands_since(before), 8 + noted);
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    deadline = told->ticket->deadline;
+    hosts_pass(2);
+    before = commands();
+    renewal = (struct backend_renewal){.ticket = told->ticket, .ttl = HOSTS_LONG};
+    backend_renew(hosts_mount(0), &renewal, 1);
+    HOSTS_UNTIL(told->ticket->deadline > deadline);
+    ck_assert_uint_le(commands_since(before), 4 + noted);
+    before = commands();
+    backend_set(hosts_mount(0), told->ticket, &(struct backend_change){.set = BACKEND_SET_CONTENT}, hosts_on_done,
+                &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    ck_assert_uint_le(commands_since(before), 5);
+    before = commands();
+    ck_assert_int_eq(hosts_stat(1, "L").type, BACKEND_LOCK);
+    ck_assert_uint_le(commands_since(before), 5);
+    before = commands();
+    hosts_release(told);
+    ck_assert_uint_le(commands_since(before), 5 + noted);
+    g_bytes_unref(claim.content);
+}
+END_TEST
+
 /* A call that would have all done at once does a part: the others are served between. */
 START_TEST(one_call_does_a_part_of_what_a_crowd_needs_and_the_next_goes_on)
 {
@@ -347,6 +395,7 @@ int main(void)
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
     tcase_add_loop_test(tcase, each_who_waits_for_a_byte_range_costs_the_same_however_many_they_are, 0, PLACES);
+    tcase_add_loop_test(tcase, lock_that_nobody_else_wants_pays_for_no_queue, 0, 2);
     tcase_add_test(tcase, one_call_does_a_part_of_what_a_crowd_needs_and_the_next_goes_on);
     tcase_add_test(tcase, holder_behind_a_crowd_is_seen);
     tcase_add_test(tcase, one_process_has_no_more_ranges_than_a_call_can_bear);

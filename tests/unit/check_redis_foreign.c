@@ -256,6 +256,7 @@ START_TEST(lock_without_all_its_side_keys_is_lost_and_runs_out)
 {
     struct told *holder = hosts_get(0, "L", 600);
 
+    ck_assert_int_eq(hosts_acquire(1, "L", &lease)->result, BACKEND_BUSY); /* the first that asks brings them */
     for (size_t i = 0; i < G_N_ELEMENTS(sides) - 1; i++)
         redis_server_do(hosts_server, "DEL %s", sides[i]);
     HOSTS_UNTIL(holder->ended);
@@ -340,12 +341,31 @@ START_TEST(record_that_we_did_not_write_costs_that_one_lock)
 {
     struct told *holder = hosts_get(1, "L", HOSTS_LONG);
 
+    ck_assert_int_eq(try("L"), BACKEND_BUSY);
     redis_server_do(hosts_server, "EVAL %s 0",
                     "redis.call('HSET', 'lfs:i:h:L', redis.call('GET', 'h:L'), 'theirs') return 1");
     ck_assert_int_eq(try("L"), BACKEND_DAMAGED);
     ck_assert_int_eq(try("M"), BACKEND_OK);
     hosts_let_go(holder);
     redis_server_do(hosts_server, "DEL h:L lfs:i:h:L lfs:o:h:L lfs:t:h:L");
+    ck_assert_int_eq(try("L"), BACKEND_OK);
+}
+END_TEST
+
+START_TEST(value_like_ours_that_we_did_not_write_costs_that_one_lock)
+{
+    static const char *const values[] = {"leasefs:one:", "leasefs:one:0123456789abcdef0123456789abcdef",
+                                         "leasefs:one:0123456789abcdef0123456789abcdeftheirs"};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(values); i++) {
+        enum backend_result result;
+
+        redis_server_do(hosts_server, "SET h:L %s", values[i]);
+        result = try("L");
+        ck_assert_msg(result == BACKEND_BUSY || result == BACKEND_DAMAGED, "%s", backend_result_name(result));
+        ck_assert_int_eq(try("M"), BACKEND_OK);
+    }
+    redis_server_do(hosts_server, "DEL h:L");
     ck_assert_int_eq(try("L"), BACKEND_OK);
 }
 END_TEST
@@ -501,6 +521,7 @@ int main(void)
                         G_N_ELEMENTS(of_a_lock));
     tcase_add_loop_test(administrator, key_of_the_wrong_type_that_many_locks_have_in_common_is_made_anew, 0, 4);
     tcase_add_test(administrator, record_that_we_did_not_write_costs_that_one_lock);
+    tcase_add_test(administrator, value_like_ours_that_we_did_not_write_costs_that_one_lock);
     tcase_add_test(administrator, listing_passes_over_what_is_no_name);
     tcase_add_loop_test(administrator, question_finds_out_what_is_lost_before_it_is_answered, 0, 12);
     tcase_add_test(administrator, lock_whose_end_is_put_off_by_another_client_is_still_its_holders);

@@ -244,9 +244,9 @@ START_TEST(fencing_tokens_are_whole_numbers_to_the_last_digit)
 
     ck_assert_uint_gt(fence, UINT64_C(1000000000000000));
     g_snprintf(number, sizeof(number), "%" G_GUINT64_FORMAT, fence);
-    ck_assert_msg(hosts_is("lfs:f:h:L", number), "not kept as %s", number);
     ck_assert_uint_eq(hosts_stat(1, "L").fence, fence);
     ck_assert_uint_eq(hosts_acquire(1, "L", &lease)->holder.fence, fence);
+    ck_assert_msg(hosts_is("lfs:f:h:L", number), "not kept as %s", number);
     ck_assert_int_eq(hosts_revoke(1, "L", fence - 1), BACKEND_STALE);
     ck_assert_int_eq(hosts_revoke(1, "L", fence), BACKEND_OK);
     HOSTS_UNTIL(holder->ended);
@@ -260,6 +260,26 @@ START_TEST(fencing_tokens_are_whole_numbers_to_the_last_digit)
     ck_assert_uint_eq(hosts_get(0, "L", HOSTS_LONG)->ticket->fence, UINT64_C(9000000000000000));
 }
 END_TEST
+
+static GString *found_names;
+static uint64_t found_fence;
+
+static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
+{
+    (void)arg, (void)meta;
+    ck_assert(ticket->held);
+    ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
+    g_string_append_printf(found_names, "%s;", name);
+    found_fence = MAX(found_fence, ticket->fence);
+}
+
+static const char *recover(unsigned mount)
+{
+    hosts_until_up(mount);
+    g_string_truncate(found_names, 0);
+    backend_recover(hosts_mount(mount), on_found, NULL);
+    return found_names->str;
+}
 
 /* --- the lock-delay --- */
 
@@ -307,6 +327,59 @@ START_TEST(lock_delay_keeps_others_off_after_an_end_against_the_holders_will)
 }
 END_TEST
 
+/* _i: what comes too late, with the lock-delay: a renewal, a change, a conversion, a mount that starts again. */
+START_TEST(lease_whose_term_is_over_is_not_revived_in_its_delay)
+{
+    struct backend_directory directory = {.width = 1, .delay = HOSTS_LONG};
+    struct told *holder;
+    struct hosts_done done = {0};
+    struct backend_renewal renewal = {.ttl = HOSTS_LONG};
+
+    found_names = g_string_new(NULL);
+    hosts_options.identity = "host:/mnt/locks";
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    holder = hosts_get(0, "d/L", HOSTS_LONG);
+    /* the server's clock: what is left is the delay, or a little less */
+    ck_assert_int_eq(redis_server_do(hosts_server, "PEXPIRE h:d/L %d", HOSTS_LONG - 1), 1);
+    ck_assert_int_eq(hosts_stat(1, "d/L").type, BACKEND_NOTHING);
+    if (_i == 3) {
+        hosts_close(0);
+        hosts_options.identity = "host:/mnt/locks";
+        ck_assert_str_eq(recover(0), "");
+    } else if (_i == 0) {
+        renewal.ticket = holder->ticket;
+        backend_renew(hosts_mount(0), &renewal, 1);
+    } else if (_i == 1) {
+        backend_set(hosts_mount(0), holder->ticket, &(struct backend_change){.set = BACKEND_SET_CONTENT}, hosts_on_done,
+                    &done);
+        HOSTS_UNTIL(done.told);
+        ck_assert_int_eq(done.result, BACKEND_STALE);
+    } else {
+        lease.user = holder;
+        backend_convert(hosts_mount(0), holder->ticket, &lease, hosts_on_done, &done);
+        HOSTS_UNTIL(done.told);
+        ck_assert_int_eq(done.result, BACKEND_STALE);
+    }
+    HOSTS_UNTIL(_i == 3 || holder->ended);
+    ck_assert_int_eq(hosts_acquire(1, "d/L", &lease)->result, BACKEND_BUSY); /* the delay goes on */
+    ck_assert_int_eq(hosts_stat(1, "d/L").type, BACKEND_NOTHING);
+    g_string_free(found_names, TRUE);
+}
+END_TEST
+
+START_TEST(ticket_whose_name_is_asked_for_stays_in_the_list)
+{
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim claim = lease;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    claim.sequence = true;
+    ck_assert_int_eq(hosts_acquire(0, "d/s-", &claim)->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_acquire(1, "d/s-0000000000", &lease)->result, BACKEND_BUSY);
+    ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:l:h:d"), 1);
+}
+END_TEST
+
 START_TEST(place_that_was_broken_while_it_waited_delays_nobody)
 {
     struct backend_directory directory = {.width = 1, .delay = 5000};
@@ -329,26 +402,6 @@ START_TEST(place_that_was_broken_while_it_waited_delays_nobody)
 END_TEST
 
 /* --- mounts that start again --- */
-
-static GString *found_names;
-static uint64_t found_fence;
-
-static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
-{
-    (void)arg, (void)meta;
-    ck_assert(ticket->held);
-    ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
-    g_string_append_printf(found_names, "%s;", name);
-    found_fence = MAX(found_fence, ticket->fence);
-}
-
-static const char *recover(unsigned mount)
-{
-    hosts_until_up(mount);
-    g_string_truncate(found_names, 0);
-    backend_recover(hosts_mount(mount), on_found, NULL);
-    return found_names->str;
-}
 
 START_TEST(keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_them)
 {
@@ -496,6 +549,8 @@ int main(void)
     tcase_add_test(tcase, template_makes_the_keys_of_another_client);
     tcase_add_test(tcase, fencing_tokens_are_whole_numbers_to_the_last_digit);
     tcase_add_loop_test(tcase, lock_delay_keeps_others_off_after_an_end_against_the_holders_will, 0, 2 * WAYS);
+    tcase_add_loop_test(tcase, lease_whose_term_is_over_is_not_revived_in_its_delay, 0, 4);
+    tcase_add_test(tcase, ticket_whose_name_is_asked_for_stays_in_the_list);
     tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
     tcase_add_test(tcase, keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_them);
     tcase_add_test(tcase, leases_are_found_again_by_the_mount_of_the_same_identity);

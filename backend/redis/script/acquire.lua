@@ -95,12 +95,17 @@ local function new_name(prefix)
   return not taken and name
 end
 
+if a.needed and call('EXISTS', DIR) == 0 then
+  return {redis.pcall('EXISTS', KEYS[12]) == 1 and 'notdirectory' or 'missing'}
+end
+if not sequence and call('EXISTS', SELF) == 1 then return {'directory'} end
 expire()
 local t = tickets > 0 and call('ZSCORE', ORDER, id) and load(id)
 if t then return again(t) end
 
 local of_sequence = KEYS[13] and call('HGET', KEYS[15], 's:' .. leaf)
 if of_sequence then
+  if tickets > 0 then finish() end
   ORDER, TERM, INFO = KEYS[13], KEYS[14], KEYS[15]
   return {'busy', unpack(describe(of_sequence))}
 end

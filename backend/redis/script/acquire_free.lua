@@ -1,29 +1,20 @@
 -- acquire_free: the short way of acquire.lua, where nobody holds or waits.
 --
 -- Fields, KEYS and results: see acquire.lua.
-if a.needed and call('EXISTS', DIR) == 0 then
-  return {redis.pcall('EXISTS', KEYS[12]) == 1 and 'notdirectory' or 'missing'}
-end
-if not sequence then
-  if call('EXISTS', SELF) == 1 then return {'directory'} end
-  look()
-  if who == 'free' and tickets == 0 and not broken and not a.owner and not a.number and not a.test and not KEYS[13] then
-    local at, deadline = number_text(next_number()), now + a.ttl
-    local delay = tonumber(call('HGET', DIR, 'delay') or 0)
-    local t = {
-      m = a.mount, k = a.kind, x = a.mode, h = a.handle, l = a.ttl, a = now, d = delay, i = a.meta, f = a.path, c = 1,
-    }
-    call('SET', L, a.mode == 0 and id or SHARED, 'PX', number_text(a.ttl + delay))
-    call('ZADD', ORDER, at, id)
-    call('ZADD', TERM, number_text(deadline), id)
-    call('HSET', INFO, id, cmsgpack.pack(t))
-    if a.content then call('HSET', INFO, 'c:' .. id, a.content) end
+local content_fits = not a.content or #a.content <= LONE_CONTENT
+if not (sequence or a.owner or a.number or a.test or a.mode ~= 0 or KEYS[13]) and content_fits then
+  local of_directory = call('HMGET', DIR, 'made', 'delay')
+  if (of_directory[1] or not a.needed) and call('EXISTS', L, ORDER, TERM, WAIT, INFO, SELF) == 0 then
+    local clock = call('TIME')
+    local now_us, delay = clock[1] * 1000000 + clock[2], tonumber(of_directory[2] or 0)
+    local number = number_text(math.max(last_number() + 1, now_us))
+    call('SET', L, LONE .. id .. cmsgpack.pack({
+      m = a.mount, k = a.kind, x = 0, h = a.handle, l = a.ttl, a = math.floor(now_us / 1000), d = delay, i = a.meta,
+      f = a.path, c = 1, z = number, y = a.content,
+    }), 'PX', number_text(a.ttl + delay))
+    set_number(number .. ' ' .. a.mount .. ' ' .. id)
     call('ZADD', LIST, 0, leaf)
-    remember(id, t)
-    local kept = number_text(deadline + KEPT)
-    call('PEXPIREAT', ORDER, kept)
-    call('PEXPIREAT', TERM, kept)
-    call('PEXPIREAT', INFO, kept)
-    return {'granted', id, at, '', ''}
+    if a.kind == 1 then call('SADD', MINE, id .. ' l ' .. a.path) end
+    return {'granted', id, number, '', ''}
   end
 end

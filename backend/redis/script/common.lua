@@ -235,10 +235,27 @@ local function wait_again()
   forget_looks()
 end
 
+-- Gives one that holds alone the side keys by which it is compared with others.
+local function unfold()
+  local left, left_of_key, t = lone_left(), call('PTTL', L), lone
+  local number, content = t.z, t.y
+  value = t.id
+  t.id, t.z, t.y = nil, nil, nil
+  call('DEL', ORDER, TERM, WAIT, INFO) -- a write that a full server permits, before those it would refuse
+  call('ZADD', ORDER, number, value)
+  call('ZADD', TERM, number_text(now + left), value)
+  call('HSET', INFO, value, cmsgpack.pack(t))
+  if content then call('HSET', INFO, 'c:' .. value, content) end
+  set_number(number)
+  call('SET', L, value, 'PX', number_text(left_of_key < 0 and t.l + t.d or left_of_key))
+  look()
+end
+
 -- Ends what is past its deadline, and holders that L does not know any more.  Of
 -- very many it ends a part: what is left is refused until a later call has ended it.
 local function expire()
   look()
+  if lone then unfold() end
   if broken then give_up() end
   if tickets == 0 then return end
   if who == 'ours' and not sequence and value ~= SHARED and tickets - waiting > 1 then wait_again() end

@@ -2,6 +2,13 @@
 --
 -- sequence, ticket, path as in acquire.lua; mount: the new channel
 -- → {number, time left, age, ttl, mode, meta, name in the sequence, waits}, or {} if it is not there any more
+look()
+if is_lone(id) then
+  local left = lone_left()
+  lone.m = a.mount
+  keep_lone(left)
+  return {lone.z, left, now - lone.a, lone.l, lone.x, lone.i, '', 0}
+end
 local t, number, deadline = load(id), call('ZSCORE', ORDER, id), call('ZSCORE', TERM, id)
 if not t or not number or not deadline or tonumber(deadline) <= now then
   forget(id, {k = 1, f = a.path})

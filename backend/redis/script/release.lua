@@ -34,10 +34,9 @@ local function undo(into, t)
   end
 end
 
-local t = load(id)
-if t then call('ZREM', WAITERS, id) end -- a write that a full server permits, before those it would refuse
+call('ZREM', WAITERS, id) -- a write that a full server permits, before those it would refuse
 expire()
-local found = 0
+local t, found = load(id), 0
 if call('ZSCORE', ORDER, id) then
   found = 1
   if not t or waits(id) or not a.why then

@@ -27,7 +27,7 @@ end
 
 grant()
 finish()
-local first_leaf, past = leaf, tonumber(call('GET', FENCE) or 0)
+local first_leaf, past = leaf, last_number()
 turn(new, a.new_leaf)
 expire()
 grant()
@@ -37,7 +37,7 @@ if not over and (tickets > 0 or who ~= 'free') then
   return {'busy'}
 end
 local number = math.max(next_number(), past + 1)
-call('SET', FENCE, number_text(number), 'PX', FENCE_KEPT)
+set_number(number_text(number))
 if over then drop(a.replaced, load(a.replaced)) end
 tickets = tickets + 1
 local old_path = t.f

@@ -18,6 +18,17 @@ local function covers(held, wanted)
   return true
 end
 
+look()
+if is_lone(id) then
+  if a.mode ~= 0 then return 2 end
+  call('PEXPIRE', L, number_text(a.ttl + lone.d)) -- of a full server: a write that it permits goes first
+  if lone.k == 1 then call('PEXPIRE', MINE, FENCE_KEPT) end
+  if lone.l ~= a.ttl then
+    lone.l = a.ttl
+    keep_lone(a.ttl)
+  end
+  return 1
+end
 local t = load(id)
 if t and (not t.p and t.x ~= a.mode or a.segments and not covers(t.s or WHOLE[t.x], a.segments)) then return 2 end
 -- of a full server: a write that it permits goes first

@@ -1,0 +1,128 @@
+-- look: how a lock is read.
+
+local clock = call('TIME')
+local now_us = clock[1] * 1000000 + clock[2]
+local now = math.floor(now_us / 1000)
+
+local value, lone, who, tickets, waiting, odd, top, broken -- see look
+
+-- What a mount that starts again finds its leases by; kept with the lease is t.f, its path.  Those that another mount has
+-- ended stay until then.
+local function in_mine(id, t) return id .. (sequence and ' s ' or ' l ') .. t.f end
+
+local function remember(id, t)
+  if t.k ~= 1 then return end
+  call('SADD', MINE, in_mine(id, t))
+  call('PEXPIRE', MINE, FENCE_KEPT)
+end
+
+local function forget(id, t)
+  if t.k == 1 then redis.pcall('SREM', MINE, in_mine(id, t)) end
+end
+
+local function load(id)
+  local packed = call('HGET', INFO, id)
+  return packed and cmsgpack.unpack(packed)
+end
+
+local function waits(id) return waiting > 0 and call('ZSCORE', WAIT, id) end
+
+-- Walks along a queue, which must not be changed meanwhile: id, number.
+local function in_order(key)
+  local at, part, i = 0, {}, 1
+  return function()
+    if i > #part then
+      part, i, at = call('ZRANGE', key, at, at + 63, 'WITHSCORES'), 1, at + 64
+    end
+    i = i + 2
+    return part[i - 2], tonumber(part[i - 1])
+  end
+end
+
+-- Walks along those that hold, which must not be changed meanwhile: id, number.
+-- WAIT has the same order, so it says whom to leave out.
+local function holders()
+  local left, next, next_waiter = tickets - waiting, in_order(ORDER), in_order(WAIT)
+  local waiter = next_waiter()
+  return function()
+    local id, number = next()
+    while id and id == waiter do
+      waiter = next_waiter()
+      id, number = next()
+    end
+    left = left - 1
+    if left >= 0 then return id, number end
+  end
+end
+
+local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
+
+-- Reads it.  `who` has L: 'free', 'ours' (a ticket holds), 'delay' or 'foreign'.
+-- `top`: the largest number that was granted out of order, which later ones exceed.
+-- `broken`: some of the side keys were deleted, or evicted, and others were not.
+-- `lone`: the record, where L has it; nothing else is known then.
+local function look()
+  value = not sequence and redis.pcall('GET', L)
+  if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then error(value.err) end
+  lone = type(value) == 'string' and value:sub(1, #LONE) == LONE and cmsgpack.unpack(value:sub(#LONE + 33))
+  if type(lone) == 'table' then
+    lone.id = value:sub(#LONE + 1, #LONE + 32)
+    return
+  end
+  lone = nil
+  tickets = call('ZCARD', ORDER)
+  waiting = tickets > 0 and call('ZCARD', WAIT) or 0
+  local marks = tickets > 0 and call('HMGET', INFO, 'odd', 'top') or {}
+  odd, top = marks[1] == '1' and not sequence, tonumber(marks[2] or 0)
+  if tickets > 0 then
+    broken = call('ZCARD', TERM) ~= tickets or waiting > tickets
+  else
+    broken = call('EXISTS', TERM, WAIT, INFO) > 0
+  end
+  if sequence then
+    who = 'ours'
+  elseif not value then
+    who = 'free'
+  elseif value == DELAY then
+    who = 'delay'
+  elseif value == SHARED then
+    who = tickets > waiting and 'ours' or 'foreign'
+  elseif type(value) == 'string' and tickets > 0 and call('ZSCORE', ORDER, value) then
+    who = 'ours'
+  else
+    who = 'foreign'
+  end
+end
+
+-- How long it still holds; the lock-delay is behind that.
+local function lone_left()
+  local left = call('PTTL', L)
+  return left < 0 and lone.l or left - lone.d
+end
+
+-- Whether this ticket is it: one whose term is over only keeps others off.
+local function is_lone(id) return lone and lone.id == id and (lone.d == 0 or lone_left() > 0) end
+
+local function keep_lone(left)
+  local t = lone.id
+  lone.id = nil
+  call('SET', L, LONE .. t .. cmsgpack.pack(lone), 'PX', number_text(math.max(left + lone.d, 1)))
+end
+
+local function next_number()
+  local number = math.max(last_number() + 1, now_us)
+  set_number(number_text(number))
+  return number
+end
+
+-- Of a ticket, or ('') of a foreign holder: kind, mode, number, age, time left,
+-- ttl, meta, ticket, start, end, mount.
+local function describe(id, first, last, mode)
+  local t = id ~= '' and load(id)
+  if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST, ''} end
+  local s = t.s or WHOLE[t.x]
+  return {
+    t.k, mode or t.x, call('ZSCORE', ORDER, id) or '0', now - t.a, (call('ZSCORE', TERM, id) or now) - now, t.l, t.i,
+    id, first or s[1], last or s[2], t.m,
+  }
+end
