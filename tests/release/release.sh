@@ -1,0 +1,99 @@
+# shellcheck shell=bash
+# release.sh: what the scripts of a release share: a scratch directory, the Debian package, and a minimal Debian.
+# Sourced by a script that has a function inside(), which runs where what it mounts is seen by nobody else:
+#
+#     . "$(dirname "$0")/release.sh"
+#     inside() { …; }
+#     release debootstrap… -- "$@"
+#
+# All is done in a scratch directory.  What is mounted is mounted in a namespace of processes and mounts that ends before
+# that directory is deleted, so that nothing can be in it then.
+#
+# Environment: RELEASE_SUITE, which Debian (default: bookworm); PACKAGE_MIRROR, where it is taken from; RELEASE_KEEP, when
+# set, keeps the scratch directory.
+set -euo pipefail
+
+SUITE=${RELEASE_SUITE:-bookworm}
+MIRROR=${PACKAGE_MIRROR:-http://deb.debian.org/debian}
+# shellcheck disable=SC2034 # for the scripts
+SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+say() { printf '== %s\n' "$*"; }
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# quietly LOG COMMAND…: shows the end of what it said, if it fails.
+quietly() {
+    local log=$1
+    shift
+    "$@" >>"$log" 2>&1 </dev/null || {
+        tail -40 "$log"
+        die "failed: $* (see above)"
+    }
+}
+
+leave() {
+    if [ -n "${RELEASE_KEEP:-}" ] || grep -qF " $SCRATCH" /proc/self/mounts; then
+        say "kept: $SCRATCH"
+    else
+        rm -rf --one-file-system "$SCRATCH"
+    fi
+}
+
+# The sources as git knows them, or as they were unpacked, in $SCRATCH/leasefs.
+copy_sources() {
+    mkdir "$SCRATCH/leasefs"
+    if [ -e "$SOURCE/.git" ]; then
+        (cd "$SOURCE" && git -c safe.directory='*' ls-files -z | xargs -0 tar -c) | tar -x -C "$SCRATCH/leasefs"
+    else
+        tar -c -C "$SOURCE" --exclude='*.o' --exclude=config.status . | tar -x -C "$SCRATCH/leasefs"
+    fi
+}
+
+# $SCRATCH/leasefs_*.deb
+build_package() {
+    say "the package"
+    (cd "$SCRATCH/leasefs" && quietly "$SCRATCH/build.log" dpkg-buildpackage -us -uc -b)
+}
+
+in_root() { # COMMAND…, in $ROOT
+    chroot "$ROOT" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+# A minimal Debian in $ROOT, with these packages; none of their services is started.
+make_root() { # PACKAGE…
+    say "a minimal Debian ($SUITE)"
+    quietly "$SCRATCH/root.log" debootstrap --variant=minbase "$SUITE" "$ROOT" "$MIRROR"
+    mountpoint -q "$ROOT/proc" || mount -t proc proc "$ROOT/proc"
+    [ -c "$ROOT/dev/fuse" ] || mknod -m 666 "$ROOT/dev/fuse" c 10 229
+    printf '#!/bin/sh\nexit 101\n' >"$ROOT/usr/sbin/policy-rc.d"
+    chmod 755 "$ROOT/usr/sbin/policy-rc.d"
+    in_root apt-get -qq update
+    [ $# -eq 0 ] || quietly "$SCRATCH/root.log" in_root apt-get -qq install -y --no-install-recommends "$@"
+}
+
+# release TOOL… -- ARGUMENT…: runs inside(), with what the script was called with.
+release() {
+    local tool
+    while [ "$1" != -- ]; do
+        tool=$1
+        command -v "$tool" >/dev/null || die "no $tool: apt install debhelper lintian debootstrap qemu-system-x86 podman"
+        shift
+    done
+    shift
+    [ "$(id -u)" -eq 0 ] || die "needs root"
+    if [ "${1:-}" = --inside ]; then
+        SCRATCH=$2
+        ROOT=$SCRATCH/root
+        inside "${@:3}"
+        return
+    fi
+    SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/leasefs-release.XXXXXX")
+    chmod 755 "$SCRATCH"
+    trap leave EXIT
+    copy_sources
+    unshare --mount --propagation private --pid --fork --kill-child --mount-proc "$0" --inside "$SCRATCH" "$@"
+    say "${0##*/}: all is in order"
+}
