@@ -229,20 +229,25 @@ static void names_acquire(struct request *r, mode_t mode, GBytes *content, reque
 
 /* --- links ------------------------------------------------------------------------ */
 
-void names_symlink(struct request *r, const char *target)
+/* A lease by r->name, or a ticket, that nobody has opened. */
+static void names_make(struct request *r, mode_t mode, GBytes *content)
 {
     struct node *there = tree_find(r->fs->tree, r->other, r->name);
-    GBytes *content = g_bytes_new(target, strlen(target));
     if (sequence_is_prefix(r->name)) {
-        r->node = tree_make(r->fs->tree, r->other, r->name, S_IFLNK);
-        sequence_create(r, S_IFLNK | 0777, content, names_made);
+        r->node = tree_make(r->fs->tree, r->other, r->name, mode & S_IFMT);
+        sequence_create(r, mode, content, names_made);
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
     } else {
-        r->node = tree_get(r->fs->tree, there, r->other, r->name, S_IFLNK);
-        names_acquire(r, S_IFLNK | 0777, content, names_acquired);
+        r->node = tree_get(r->fs->tree, there, r->other, r->name, mode & S_IFMT);
+        names_acquire(r, mode, content, names_acquired);
     }
-    g_bytes_unref(content);
+}
+
+void names_symlink(struct request *r, const char *target)
+{
+    g_autoptr(GBytes) content = g_bytes_new(target, strlen(target));
+    names_make(r, S_IFLNK | 0777, content);
 }
 
 static void names_readlink_known(void *arg, enum backend_result result, const struct backend_info *info)
@@ -483,16 +488,9 @@ void names_create(struct request *r)
 
 void names_mknod(struct request *r)
 {
-    struct node *there = tree_find(r->fs->tree, r->other, r->name);
-    if (!S_ISREG(r->mode)) {
-        request_reply(r, -EPERM); /* locks are files, not devices or pipes */
-    } else if (sequence_is_prefix(r->name)) {
-        r->node = tree_make(r->fs->tree, r->other, r->name, S_IFREG);
-        sequence_create(r, r->mode, NULL, names_made);
-    } else if (there && (there->directory || hold_first(there))) {
-        request_reply(r, -EEXIST);
+    if (S_ISREG(r->mode)) {
+        names_make(r, r->mode, NULL);
     } else {
-        r->node = tree_get(r->fs->tree, there, r->other, r->name, S_IFREG);
-        names_acquire(r, r->mode, NULL, names_acquired);
+        request_reply(r, -EPERM); /* locks are files, not devices or pipes */
     }
 }
