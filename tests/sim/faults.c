@@ -18,7 +18,8 @@ static struct {
     struct judge *judge;
     struct mount **mounts;
     unsigned count;
-    int64_t ttl; /* ms */
+    int64_t ttl;  /* ms */
+    int64_t rest; /* before a killed daemon comes again */
     bool over;
     uint64_t struck[FAULTS];
     unsigned troubles[JUDGE_TROUBLES][MOUNTS_MAX]; /* that are on */
@@ -161,11 +162,10 @@ static void fault_start(void *arg)
     }
 }
 
-/* The daemon has gone: it comes again in a while. */
-static void fault_gone(struct mount *mount, int64_t duration)
+void faults_died(unsigned mount)
 {
-    fault_trouble(JUDGE_DEAD, mount_host(mount)->index, true);
-    world_after(duration, fault_start, mount);
+    fault_trouble(JUDGE_DEAD, mount, true);
+    world_after(faults.rest, fault_start, faults.mounts[mount]);
 }
 
 static void fault_continue(void *arg)
@@ -178,17 +178,6 @@ static void fault_continue(void *arg)
     mount_stop(mount, false);
     user_tell("*** mount %u: goes on", index);
     fault_trouble(JUDGE_STOPPED, index, false);
-}
-
-/* A daemon that was killed in a write is found dead. */
-static void fault_look_for_dead(void *arg)
-{
-    struct mount *mount = arg;
-    if (mount_state(mount) == MOUNT_KILLED) {
-        fault_gone(mount, world_between(1, 2000) * WORLD_MS);
-    } else if (!faults.over) {
-        world_after(WORLD_MS, fault_look_for_dead, mount);
-    }
 }
 
 /* --- disks ---------------------------------------------------------------------------- */
@@ -409,11 +398,11 @@ void fault_act(const struct act *act)
     if (mount_state(mount) != MOUNT_SERVES || mount_is_stopped(mount) || host->suspended) {
         return;
     }
+    faults.rest = act->duration;
     switch (kind) {
     case FAULT_DAEMON_KILLED:
         fault_strikes(kind, index);
         mount_kill(mount);
-        fault_gone(mount, act->duration);
         break;
     case FAULT_DAEMON_ENDED:
         fault_strikes(kind, index);
@@ -440,7 +429,6 @@ void fault_act(const struct act *act)
         mount_reboot(mount);
         /* without sync=always what it had may be older now: also the numbers of a queue */
         judge_trouble(faults.judge, world_now(), JUDGE_FOREIGN, index, "q", true);
-        fault_gone(mount, act->duration);
         break;
     case FAULT_WALL_STEPPED:
         fault_strikes(kind, index);
@@ -455,7 +443,6 @@ void fault_act(const struct act *act)
     case FAULT_KILLED_AT_WRITE:
         fault_strikes(kind, index);
         disk_cut_at_write(disk, 1 + world_below(10));
-        world_after(WORLD_MS, fault_look_for_dead, mount);
         break;
     case FAULT_WRITE_SHORT:
         fault_strikes(kind, index);

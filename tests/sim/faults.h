@@ -57,6 +57,8 @@ enum fault_kind {
 
 /* `ttl`: ms */
 void faults_begin(struct judge *judge, struct mount **mounts, unsigned count, int64_t ttl);
+/* Of mount_options. */
+void faults_died(unsigned mount);
 /* One that is not of this file has struck. */
 void fault_count(enum fault_kind kind);
 const char *fault_name(enum fault_kind kind);

@@ -56,7 +56,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         if (outcome == DONE && breaks) {
             hold_tell(judge, hold);
         }
-        if (outcome == DONE && converts) {
+        if (outcome == DONE && converts && call->attempt) {
             call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
             hold_end(judge, hold, asked->when, judge->now, true);
         } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED)) {
@@ -80,7 +80,8 @@ static struct hold *call_renews(const struct judge *judge, const struct call *ca
 {
     for (guint i = 0; i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
-        if (hold != call->attempt && hold->begun != JUDGE_NEVER && hold_possible(judge, hold, call->call.when) &&
+        bool got = hold->begun != JUDGE_NEVER || hold->claim.kind == KIND_LEASE; /* or perhaps */
+        if (hold != call->attempt && got && hold_possible(judge, hold, call->call.when) &&
             (!hold_excludes(hold, &call->attempt->claim, true) || hold_belongs_to(hold, call->process))) {
             return hold;
         }
@@ -134,6 +135,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         break;
     case JUDGE_RENAME:
         hold->moved = true;
+        hold->may_end = call->owned ? hold->may_end : answer->when; /* else it stays its ancestor's */
         break;
     case JUDGE_WRITE:
     case JUDGE_TIMES:
@@ -144,7 +146,8 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
             call_decides(judge, call);
             return;
         }
-        if (own || !call->handle || call->handle->spent || call->handle->opener != call->process) {
+        if (own || !call->handle || call->handle->spent || call->handle->asked ||
+            call->handle->opener != call->process) {
             hold->may_end = answer->when; /* perhaps it has only renewed another */
             hold->begun = answer->when;
             call_decides(judge, call);
@@ -311,6 +314,9 @@ static int64_t call_free_since(const struct judge *judge, const struct call *cal
         if (ticket) {
             before += other != ticket && over >= judge->now && !(other->may_begin > ticket->begun);
             since = over < judge->now ? MAX(since, over) : since;
+            if (over >= judge->now && other != ticket && call->call.flags & JUDGE_SHARE && !other->claim.shared) {
+                return JUDGE_NEVER; /* only shared ones may stand before it */
+            }
         } else if (other != call->attempt && hold_excludes(other, &call->attempt->claim, false)) {
             bool waits_behind = false;
             for (guint k = 0; k < name->calls->len; k++) {
@@ -436,6 +442,10 @@ static bool call_check_done(struct judge *judge, struct call *call)
         }
         return true;
     case JUDGE_RENAME:
+        for (guint i = 0; i < call->ending->len; i++) {
+            const struct hold *hold = call->ending->pdata[i];
+            call->owned = call->owned || (hold->name == call->name && hold->owner == call->process);
+        }
         call_check_right(judge, call, call->name, JUDGE_RENAME_RIGHT);
         call_check_right(judge, call, call->target, JUDGE_RENAME_RIGHT);
         return true;
@@ -542,6 +552,12 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
     }
     if (outcome != DONE && operation == JUDGE_CLOSE && answer->error != -1) {
         judge_close_one(judge, call->process, call->handle, answer->when); /* the descriptor is gone all the same */
+    }
+    bool takes = operation == JUDGE_SETXATTR && (strcmp(call->call.target, "user.lease.break") == 0 ||
+                                                 strcmp(call->call.target, "user.lease.release") == 0);
+    if (takes && outcome != REFUSED && call->handle && call->handle->ticket) {
+        call->handle->ticket->holding = false;
+        call->handle->ticket->may_end = MIN(call->handle->ticket->may_end, call->call.when);
     }
     if (operation == JUDGE_SETXATTR) {
         call_set_attribute(judge, call, outcome);

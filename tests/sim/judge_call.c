@@ -68,6 +68,9 @@ static void call_begin_attempt(struct judge *judge, struct call *call)
         }
         break;
     case JUDGE_SYMLINK:
+        if (name_is_sequence(asked->name)) {
+            break; /* a ticket, whose name is not told */
+        }
         call_attempts(judge, call, call->name, KIND_LEASE);
         break;
     case JUDGE_LINK:

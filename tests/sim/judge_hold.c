@@ -296,6 +296,9 @@ bool hold_may_end(const struct judge *judge, const struct hold *hold, const stru
     if (hold->owners->len && (dead || !hold->owner) && mine->process->uid == process->uid) {
         return true;
     }
+    if (!hold->owners->len && !process_lives(mine->process) && mine->process->uid == process->uid) {
+        return true;
+    }
     return !hold->owners->len && (process_descends(process, mine->process, false) ||
                                   (mine->handle && (process_descends(process, mine->handle->opener, false) ||
                                                     g_hash_table_lookup(process->descriptors, mine->handle))));

@@ -82,8 +82,8 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
 void look_errno(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     bool dead = answer->error == ENOTCONN || answer->error == ECONNABORTED; /* as the kernel tells of its daemon */
-    bool listed = answer->error == 0 || (dead && !mount_calm(judge, call->call.mount, call->call.when)) ||
-                  answer->error == EINTR || answer->error == ENOLCK || answer->error == EIO || answer->error == ENOSPC;
+    bool listed = answer->error == 0 || (dead && judge->mounts[call->call.mount].died) || answer->error == EINTR ||
+                  answer->error == ENOLCK || answer->error == EIO || answer->error == ENOSPC;
     for (size_t i = 0; i < G_N_ELEMENTS(errors[0]); i++) {
         listed = listed || errors[call->call.operation][i] == answer->error;
     }

@@ -128,12 +128,14 @@ struct call {
     bool changed;      /* content was written meanwhile, or a holder came or went */
     int64_t signalled; /* JUDGE_NEVER: not */
     bool waits;        /* without a limit */
+    bool owned;        /* what is renamed is certainly the caller's own */
     GPtrArray *cycle;  /* of certain waits that this one closes */
 };
 
 struct mount {
     int64_t since[JUDGE_TROUBLES]; /* JUDGE_NEVER: none of that kind */
     int64_t calm;                  /* the last one ended then */
+    bool died;                     /* a daemon of it did */
     int64_t full;                  /* the last time that the store was full; -1: never */
 };
 

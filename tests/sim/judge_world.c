@@ -330,6 +330,7 @@ static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, ui
     if (!moment) {
         mount->since[trouble] = begins ? judge->now : JUDGE_NEVER;
     }
+    mount->died = mount->died || trouble == JUDGE_DEAD;
     mount->full = trouble == JUDGE_FULL ? judge->now : mount->full;
     mount->calm = judge->now;
 }

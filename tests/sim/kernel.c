@@ -211,6 +211,11 @@ void kernel_abort(struct kernel *kernel)
         kernel_answer(g_ptr_array_remove_index(kernel->processing, 0), -ECONNABORTED);
     }
     g_queue_clear(kernel->interrupts);
+    for (guint i = 0; i < kernel->nodes->len; i++) { /* a thread of the daemon may have one, and runs no more */
+        struct kernel_lock *lock = &((struct kernel_node *)g_ptr_array_index(kernel->nodes, i))->lock;
+        lock->readers = 0;
+        kernel_give(lock, true);
+    }
     for (guint i = 0; i < kernel->entries->len; i++) {
         ((struct kernel_entry *)g_ptr_array_index(kernel->entries, i))->expires = 0;
     }
@@ -568,7 +573,7 @@ void kernel_give(struct kernel_lock *lock, bool write)
 {
     if (write) {
         lock->writer = NULL;
-    } else {
+    } else if (lock->readers) {
         lock->readers--;
     }
     for (guint i = 0; lock->waiting && i < lock->waiting->len; i++) {

@@ -147,7 +147,7 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
                                               .sync_always = mount->given.store == MOUNT_LOCAL_SYNC,
                                               .seed = (uint32_t)world_random(),
                                               .compact_min = 8192,
-                                              .fence_step = 64,
+                                              .fence_step = 1024,
                                               .boot_id = mount->host.boot_id};
         return local_new(&options, ret, error, error_size);
     }
@@ -240,6 +240,7 @@ void mount_kill(struct mount *mount)
     if (mount->given.store == MOUNT_REDIS) {
         network_drop(&mount->host);
     }
+    mount->given.died(mount->host.index);
     kernel_abort(mount->kernel);
     while (task_current()) {
         task_wait(); /* a thread of the daemon: it never runs again */

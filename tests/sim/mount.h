@@ -18,7 +18,8 @@ struct mount_options {
     int64_t ttl; /* ms */
     bool owner_user;
     struct kernel_options kernel;
-    int64_t rate; /* of the host's clocks, in millionths */
+    int64_t rate;                 /* of the host's clocks, in millionths */
+    void (*died)(unsigned mount); /* the daemon was killed */
 };
 
 struct mount; /* a host, and the daemon that serves on it now */

@@ -125,11 +125,14 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     for (unsigned i = 0; i < plan->mounts; i++) {
         struct mount_options options = plan->options;
         options.kernel.mount = i;
+        options.died = faults_died;
         options.rate = world_between(-1000, 1000);
         mounts[i] = mount_new(i, &options);
     }
     faults_begin(judge, mounts, plan->mounts, plan->options.ttl);
     user_begin(judge, mounts, plan->mounts, story);
+    static const char *const stores[] = {"memory", "local", "local with sync=always", "redis"};
+    user_tell("%u mounts of %s, ttl %ld ms", plan->mounts, stores[plan->options.store], (long)plan->options.ttl);
     for (unsigned i = 0; i < plan->mounts; i++) {
         mount_start(mounts[i]);
     }

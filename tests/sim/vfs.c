@@ -478,7 +478,7 @@ int vfs_watch(struct thread *t, struct kernel *k, const char *path)
 
 /* What a call that makes a name gets back. */
 static int vfs_make(struct thread *t, struct kernel *k, const char *path, uint32_t opcode, const void *arg,
-                    size_t arg_size, const void *data, size_t data_size, uint64_t other)
+                    size_t arg_size, const void *data, size_t data_size)
 {
     struct kernel_node *dir, *node = NULL;
     const char *name;
@@ -495,7 +495,6 @@ static int vfs_make(struct thread *t, struct kernel *k, const char *path, uint32
         if (result == 0) {
             struct fuse_entry_out out;
             GByteArray *names = g_byte_array_new();
-            (void)other;
             g_byte_array_append(names, (const void *)name, (guint)strlen(name) + 1);
             g_byte_array_append(names, data, (guint)data_size);
             result = vfs_ask_whole(t, k, opcode, dir->id, arg, arg_size, names->data, names->len, &out, sizeof out);
@@ -515,26 +514,30 @@ static int vfs_make(struct thread *t, struct kernel *k, const char *path, uint32
 
 int vfs_symlink(struct thread *t, struct kernel *k, const char *target, const char *path)
 {
-    return vfs_make(t, k, path, FUSE_SYMLINK, NULL, 0, target, strlen(target) + 1, 0);
+    return vfs_make(t, k, path, FUSE_SYMLINK, NULL, 0, target, strlen(target) + 1);
 }
 
 int vfs_mkdir(struct thread *t, struct kernel *k, const char *path, mode_t mode)
 {
     struct fuse_mkdir_in in = {.mode = mode & ~t->process->umask, .umask = t->process->umask};
-    return vfs_make(t, k, path, FUSE_MKDIR, &in, sizeof in, NULL, 0, 0);
+    return vfs_make(t, k, path, FUSE_MKDIR, &in, sizeof in, NULL, 0);
 }
 
 int vfs_link(struct thread *t, struct kernel *k, const char *path, const char *new)
 {
-    struct kernel_node *node = NULL;
-    int result = vfs_find(t, k, path, 0, &node);
-    if (result == 0 && node->type == S_IFDIR) {
-        result = -EPERM;
-    } else if (result == 0) {
-        struct fuse_link_in in = {.oldnodeid = node->id};
-        result = vfs_make(t, k, new, FUSE_LINK, &in, sizeof in, NULL, 0, node->id);
-    }
-    kernel_unref(k, node);
+    unsigned how = 0;
+    int result;
+    do {
+        struct kernel_node *node = NULL;
+        result = vfs_find(t, k, path, how, &node);
+        if (result == 0 && node->type == S_IFDIR) {
+            result = -EPERM;
+        } else if (result == 0) {
+            struct fuse_link_in in = {.oldnodeid = node->id};
+            result = vfs_make(t, k, new, FUSE_LINK, &in, sizeof in, NULL, 0);
+        }
+        kernel_unref(k, node);
+    } while (VFS_RETRY(how, result));
     return result;
 }
 
