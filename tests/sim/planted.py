@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""planted: bugs put on purpose into a copy of one source at a time, and how many worlds it takes to catch each.
+
+    planted.py [--seeds N] [--only WORD]       from the build directory; top_srcdir is taken from the environment
+
+A bug is caught when a world breaks a rule that the worlds of the sound program, of the same seeds, do not break.
+"""
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+STORES = {"m": "memory", "l": "local", "r": "redis"}
+
+# store, file, what stands there (once), what is put there
+BUGS = r"""
+m|backend/lockspace/grant.c|if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE)|if (false)
+m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && delay > 0 && t->head.held
+m|backend/lockspace/grant.c|        if (!lockspace_blocker(space, place, t)) {|        if (lockspace_position(t) <= place->directory->attributes.width) {
+m|backend/lockspace/grant.c|        if (lockspace_blocker(space, place, t)) {|        if (lockspace_blocker(space, place, t) && !lockspace_shared(t)) {
+m|backend/lockspace/grant.c|            if (plain) {|            if (false) {
+m|backend/lockspace/grant.c|    t->head.held = true;\n    t->head.acquired = now;\n    lockspace_start_term|    t->head.acquired = now;\n    lockspace_start_term
+m|backend/lockspace/grant.c|    if (q && skiplist_length(&q->waiters) > 0) {|    if (q && skiplist_length(&q->waiters) > 1) {
+m|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_update(space, now, place, start, end);|    lockspace_expel(space, now, t, why);\n    (void)place, (void)start, (void)end;
+m|backend/lockspace/lockspace.c|    space->next_fence++;\n|
+m|backend/lockspace/lockspace.c|fence ? BACKEND_RELEASED : BACKEND_BROKEN|fence ? BACKEND_BROKEN : BACKEND_BROKEN
+m|backend/lockspace/lockspace.c|(!fence \\|\\| t->head.fence == fence)|(!fence \\|\\| t->head.fence >= fence)
+m|backend/lockspace/lockspace.c|        if (!blocker \\|\\| blocker->head.deadline > now) {|        if (true) {
+m|backend/lockspace/lockspace.c|    if (!t->head.held \\|\\| t->head.deadline <= now) {|    if (!t->head.held) {
+m|fs/hold/owner.c|    if (hold_is_owner(hold, who)) {\n        return true;\n    }\n    struct owner *owner = hold_owner(hold);|    if (who) {\n        return true;\n    }\n    struct owner *owner = hold_owner(hold);
+m|fs/hold/owner.c|(fs->options->owner_user \\|\\| !owner \\|\\| !owner_alive(owner)) && uid == hold->uid|uid == hold->uid
+m|fs/hold/owner.c|    return hold_descends(who, owner) \\|\\| hold_descends(who, hold_opener(hold));|    return false;
+m|fs/hold/owner.c|    if (owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true))) {|    if (owner) {
+m|fs/hold/owner.c|    if (owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true))) {|    if (false) {
+m|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }
+m|fs/hold/hold.c|    if (node->visible) {\n        node->visible = false;\n        node->left|    if (false) {\n        node->visible = false;\n        node->left
+m|fs/ops/handle.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->locking;
+m|fs/ops/handle.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->refused;
+m|fs/ops/handle.c|    if (r->node->lock_owners) {|    if (false) {
+m|fs/ops/handle.c|    if (matters && !exits && handle_is_opener(h, r)) {|    if (matters && handle_is_opener(h, r)) {
+m|fs/ops/handle.c|    if (matters && !exits && handle_is_opener(h, r)) {|    if (matters && !exits) {
+m|fs/ops/content.c|    } else if (h->locking && content_has_records_of_another(r)) {|    } else if (false) {
+m|fs/hold/rights.c|    if (uid == rights->uid) {|    if (true) {
+m|fs/kernel/request.c|        if (r->queue) {\n            request_unpark(r);|        if (false) {\n            request_unpark(r);
+m|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake + 60000 <= clock_now()) {
+l|backend/local/loop.c|    if (loop_is_kept(l, ticket)) {\n        local_store_put_end(l->store, ticket->fence);\n    }|    (void)l;
+l|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            continue;\n        }\n        if (n < 0) {\n            return -errno;\n        }\n        data += n;\n        length -= (size_t)n;|        if (n < 0) {\n            return -errno;\n        }\n        return 0;
+l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    file->room = 0;|    file->room = 0;
+m|backend/lockspace/lockspace.c|    t->head.held = held;|    t->head.held = true;
+r|backend/remote/ticket.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
+r|backend/redis/script/release_lone.lua|redis.pcall('GET', L) == id and |
+r|backend/redis/script/release_lone.lua|  call('DEL', L, ORDER, TERM, INFO)|  call('DEL', ORDER, TERM, INFO)
+r|backend/redis/script/acquire_free.lua|who == 'free' and tickets == 0|tickets == 0
+r|backend/redis/script/acquire_free.lua|a.mode == 0 and id or SHARED|id
+r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.ttl), id)|call('ZADD', TERM, number_text(now), id)
+r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.ttl + t.d))|    call('PEXPIRE', L, number_text(1))
+r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
+r|backend/redis/script/acquire_free.lua|  if call('EXISTS', SELF) == 1 then return {'directory'} end|
+"""
+
+
+def bugs():
+    for line in BUGS.strip().split("\n"):
+        parts = re.split(r"(?<!\\)\|", line)
+        yield [part.replace("\\\\|", "|").replace("\\|", "|").replace("\\n", "\n") for part in parts]
+
+
+def run(program, store, seeds, first=1):
+    """rule → the first seed that breaks it."""
+    text = subprocess.run([program, "-n", str(seeds), "-f", str(first), "-s", STORES[store], "-o", "300", "-q"],
+                          capture_output=True, text=True).stdout
+    found = {}
+    for seed, rule in re.findall(r"^seed (\d+): (.*)$", text, re.M):
+        found[rule] = min(found.get(rule, 1 << 60), int(seed))
+    return found
+
+
+def build(file, text):
+    """The simulator with that text in place of the file."""
+    shutil.rmtree("planted", ignore_errors=True)
+    os.makedirs("planted")
+    flags = shlex.split(os.environ["SIM_COMPILE"])
+    if file.endswith(".lua"):
+        include = os.path.join("planted", file[:-4] + ".inc")
+        os.makedirs(os.path.dirname(include), exist_ok=True)
+        with open(include, "w") as out:
+            for line in text.splitlines():
+                out.write('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n')
+        with open(os.path.join(TOP, "backend/redis/script.c")) as source:
+            text = source.read()
+    with open("planted/source.c", "w") as out:
+        out.write(text)
+    subprocess.run(flags + ["-w", "-c", "planted/source.c", "-o", "planted/source.o"], check=True)
+    link = shlex.split(os.environ["SIM_LINK"])
+    subprocess.run(link + ["-o", "planted/sim", "planted/source.o"] + shlex.split(os.environ["SIM_OBJECTS"]), check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--step", type=int, default=100)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    sound = {}
+    missed = number = 0
+    print(f"{'bug':>4} {'seeds':>6}  {'rule':<16} where and what")
+    for store, file, old, new in bugs():
+        number += 1
+        title = f"{file}: {' '.join(old.split())[:60]}"
+        if arguments.only not in title:
+            continue
+        with open(os.path.join(TOP, file)) as source:
+            text = source.read()
+        if text.count(old) != 1:
+            print(f"{number:>4} {'-':>6}  {'does not apply':<16} {title}")
+            missed += 1
+            continue
+        build(file, text.replace(old, new))
+        caught = None
+        for first in range(1, arguments.seeds + 1, arguments.step):
+            if (store, first) not in sound:
+                sound[store, first] = run("tests/sim/sim", store, arguments.step, first)
+            usual = set().union(*(rules for (of, _), rules in sound.items() if of == store))
+            new_rules = {r: s for r, s in run("planted/sim", store, arguments.step, first).items() if r not in usual}
+            if new_rules:
+                caught = min(new_rules.items(), key=lambda item: item[1])
+                break
+        missed += not caught
+        print(f"{number:>4} {caught[1] if caught else 'missed':>6}  {caught[0] if caught else '':<16} {title}", flush=True)
+    print(f"# bugs: {number}; missed: {missed}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
