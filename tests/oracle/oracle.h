@@ -10,7 +10,8 @@
  * What the contract wants otherwise than Linux, and is not compared:
  *
  *  - Who asks for what a waiter has asked for first queues behind it, and Linux lets pass what no holder forbids: a
- *    program ends where Linux does that ("overtaken").  So F_GETLK tells of a waiter that would be in the way.
+ *    program ends where Linux does that ("overtaken"), once the mount has let who holds nothing queue.  So F_GETLK
+ *    tells of a waiter that would be in the way.
  *  - The end of a flock, of an open file description lock and of a killed process follows the last close a moment
  *    later: what is refused on the mount after one is asked again for a while.
  *  - Linux tells any of several locks that are in the way, the mount that with the lowest range.
