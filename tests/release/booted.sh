@@ -140,7 +140,7 @@ for i in {1..100}; do
     [ $((NOW - from)) -ge 900 ] || quick+=("exec.$i")
 done
 say "${#quick[@]} of 100 took less than a second, as a helper has to"
-expect [ "${#quick[@]}" -gt 10 ]
+expect [ "${#quick[@]}" -gt 0 ]
 all_there() { local name; for name in "${quick[@]}"; do exists "$name" || { say "$name is gone: $(journalctl -b -o cat -g "$name:")"; return 1; }; done; }
 expect constantly 15000 all_there
 
