@@ -82,6 +82,7 @@ struct backend_ticket {
     uint8_t kind; /* enum backend_kind */
     uint8_t mode; /* enum backend_mode */
     bool held;    /* false: it waits */
+    bool joined;  /* FCNTL: it has taken over the ticket with which its lock owner held before */
 };
 
 #define BACKEND_RANGE_MAX UINT64_MAX
@@ -113,8 +114,7 @@ struct backend_claim {
     bool sequence;       /* name is DIR/prefix-: a ticket in DIR's queue, named
                             prefix-NNNNNNNNNN; never BUSY */
     uint64_t handle;     /* tickets of one handle exclude each other only as two lock owners; 0: none */
-    uint64_t lock_owner; /* those of one POSIX lock owner never do; 0: none.  All FCNTL
-                            tickets of one lock owner on one name have the same `user`. */
+    uint64_t lock_owner; /* those of one POSIX lock owner never do; 0: none */
     uint64_t start;      /* FCNTL: first and last byte, inclusive */
     uint64_t end;
     int64_t ttl;     /* counts from the grant; while it waits, from queueing */
@@ -255,8 +255,8 @@ struct backend_operations {
     struct backend_ticket *(*acquire)(struct backend *, const char *name, const struct backend_claim *,
                                       backend_acquired *, void *arg);
     void (*release)(struct backend *, struct backend_ticket *, backend_done *, void *arg);
-    void (*release_range)(struct backend *, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
-                          backend_done *, void *arg);
+    bool (*release_range)(struct backend *, struct backend_ticket *, uint64_t start, uint64_t end, backend_done *,
+                          void *arg);
     void (*convert)(struct backend *, struct backend_ticket *, const struct backend_claim *, backend_done *, void *arg);
     void (*renew)(struct backend *, const struct backend_renewal *, size_t count);
     void (*set)(struct backend *, struct backend_ticket *, const struct backend_change *, backend_done *, void *arg);
@@ -301,11 +301,11 @@ static inline void backend_free(struct backend *b)
 
 /* Asks for a claim.  Returns the ticket, or NULL if the completion has already
  * been called with a refusal.  OK: it holds; QUEUED (only with `wait`): it
- * waits and `granted` follows; BUSY: `holder` tells who.  An FCNTL claim that
- * is granted replaces what the same lock owner held of its range, splitting and
- * merging as POSIX record locks do (fcntl(2)); so once it holds, do not keep an
- * FCNTL ticket of a lock owner, which any later claim may merge into another: give
- * back with backend_release_range. */
+ * waits and `granted` follows; BUSY: `holder` tells who.  What a lock owner holds
+ * of a name is one FCNTL ticket, with segments as POSIX record locks have them
+ * (fcntl(2)): one that is told to hold has taken over that which was told before,
+ * which is no more (`joined`), with its number, meta and content.  Where it is not
+ * `joined`, and one was told before, `ended` is still to be told of that. */
 static inline struct backend_ticket *backend_acquire(struct backend *b, const char *name,
                                                      const struct backend_claim *claim, backend_acquired *done,
                                                      void *arg)
@@ -321,16 +321,12 @@ static inline void backend_release(struct backend *b, struct backend_ticket *tic
     b->operations->release(b, ticket, done, arg);
 }
 
-/* Gives back a byte range (inclusive) of what a lock owner holds with FCNTL tickets,
- * splitting them where need be.  Waiting tickets of the lock owner stay.  When the
- * call returns, no event comes for what was given back (the end of a part is
- * told all the same, unless the whole was), with one exception: a grant that is
- * not told yet is told (here as when a later claim absorbs its ticket), since a
- * request waits for it. */
-static inline void backend_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start,
-                                         uint64_t end, backend_done *done, void *arg)
+/* Gives back bytes (inclusive) of what an FCNTL ticket of a lock owner holds.  False: that was all of it, and the
+ * ticket is no longer valid when the call returns. */
+static inline bool backend_release_range(struct backend *b, struct backend_ticket *ticket, uint64_t start, uint64_t end,
+                                         backend_done *done, void *arg)
 {
-    b->operations->release_range(b, name, lock_owner, start, end, done, arg);
+    return b->operations->release_range(b, ticket, start, end, done, arg);
 }
 
 /* Turns a ticket that holds into another claim on the same name, in place and

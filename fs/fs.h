@@ -35,7 +35,6 @@ struct control;
 struct directory_cursor;
 struct handle;
 struct hold;
-struct hold_question;
 struct meta;
 struct metrics;
 struct notify;
@@ -51,7 +50,6 @@ struct tree;
 TAILQ_HEAD(request_queue, request);
 LIST_HEAD(handle_list, handle);
 LIST_HEAD(directory_cursor_list, directory_cursor);
-LIST_HEAD(hold_question_list, hold_question);
 
 /* In the log and in .leasefs/status, once a process of a pid namespace that the daemon cannot see has used the mount.
  */
@@ -76,7 +74,6 @@ struct fs {
     char boot_id[40];
     struct handle_list handles;
     struct directory_cursor_list cursors; /* open directories */
-    struct hold_question_list questions;  /* of hold_check_gone */
     uint64_t next_handle;
     int64_t wall_offset;    /* see fs_wall */
     uint32_t requests;      /* not answered yet */

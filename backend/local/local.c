@@ -134,17 +134,22 @@ static void local_release(struct backend *b, struct backend_ticket *ticket, back
     local_complete(l, sequence, done, arg, BACKEND_OK, BACKEND_OK);
 }
 
-static void local_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
+static bool local_release_range(struct backend *b, struct backend_ticket *ticket, uint64_t start, uint64_t end,
                                 backend_done *done, void *arg)
 {
     struct local *l = local_of(b);
-    enum backend_result result = lockspace_release_range(l->space, clock_now(), name, lock_owner, start, end);
+    enum backend_result result = BACKEND_OK;
     uint64_t sequence;
-    if (start == 0 && end == BACKEND_RANGE_MAX && lock_owner) {
-        local_forget_lock_owner(l, name, lock_owner);
+    if (!local_has_ended(l, ticket)) {
+        result = lockspace_release_range(l->space, clock_now(), ticket, start, end);
+    }
+    bool left = result != BACKEND_MISSING;
+    if (!left) {
+        local_forget(l, ticket);
     }
     local_commit(l, &sequence);
-    local_complete(l, 0, done, arg, result, result);
+    local_complete(l, 0, done, arg, left ? result : BACKEND_OK, BACKEND_OK);
+    return left;
 }
 
 /* Writes down the lease that a conversion is to make. */

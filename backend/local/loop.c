@@ -179,26 +179,6 @@ void local_forget(struct local *l, struct backend_ticket *ticket)
     }
 }
 
-void local_forget_lock_owner(struct local *l, const char *name, uint64_t lock_owner)
-{
-    char path[LOCAL_NAME_MAX];
-    GHashTableIter iter;
-    gpointer ticket, event;
-    GPtrArray *found = g_ptr_array_new();
-    g_hash_table_iter_init(&iter, l->pending);
-    while (g_hash_table_iter_next(&iter, &ticket, &event)) {
-        if (((struct local_event *)event)->flags & EVENT_ENDED && ((struct backend_ticket *)ticket)->held &&
-            lockspace_ticket_lock_owner(ticket) == lock_owner && lockspace_ticket_name(ticket, path, sizeof(path)) &&
-            strcmp(path, name) == 0) {
-            g_ptr_array_add(found, ticket);
-        }
-    }
-    for (guint i = 0; i < found->len; i++) {
-        local_forget(l, found->pdata[i]);
-    }
-    g_ptr_array_free(found, TRUE);
-}
-
 void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket)
 {
     char name[LOCAL_NAME_MAX];
@@ -273,19 +253,18 @@ static void loop_tell_granted(struct local *l, const struct local_event *event)
 {
     bool unsafe = l->store &&
                   ((loop_is_kept(l, event->ticket) && local_store_failed(l->store)) || !local_store_in_place(l->store));
+    bool ended = local_has_ended(l, event->ticket), joins = event->ticket->kind == BACKEND_FCNTL;
     uint64_t sequence;
-    if (unsafe) {
-        /* it could not be made safe, or is another's: nobody must believe in it */
-        if (!local_has_ended(l, event->ticket)) {
-            local_lose(l, clock_now(), event->ticket);
-        }
-        local_commit(l, &sequence);
+    if (unsafe && !ended) {
+        local_lose(l, clock_now(), event->ticket);
+    } else if (joins && !ended) {
+        lockspace_claim(l->space, clock_now(), event->ticket);
+    }
+    local_commit(l, &sequence);
+    if (unsafe || (joins && ended)) {
+        /* it could not be made safe, is another's, or cannot join any more: nobody must believe in it */
         event->ticket->held = false;
         return;
-    }
-    if (!local_has_ended(l, event->ticket)) {
-        lockspace_claim(l->space, clock_now(), event->ticket);
-        local_commit(l, &sequence);
     }
     l->events->granted(l->context, event->ticket);
 }

@@ -57,10 +57,6 @@ bool local_has_ended(struct local *l, const struct backend_ticket *ticket);
 /* Nothing more is told of the ticket; frees it if it has ended. */
 void local_forget(struct local *l, struct backend_ticket *ticket);
 
-/* The same for what a lock owner held on a name and that ended untold: it has given
- * all of it back meanwhile. */
-void local_forget_lock_owner(struct local *l, const char *name, uint64_t lock_owner);
-
 /* Ends a ticket as LOST, since what was promised of it could not be kept. */
 void local_lose(struct local *l, clock_ms now, struct backend_ticket *ticket);
 

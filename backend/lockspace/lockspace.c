@@ -76,16 +76,16 @@ void lockspace_release(struct lockspace *space, clock_ms now, struct backend_tic
     lockspace_update(space, now, place, start, end);
 }
 
-enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name,
-                                            uint64_t lock_owner, uint64_t start, uint64_t end)
+enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                            uint64_t start, uint64_t end)
 {
-    struct entry *place = NULL;
-    enum backend_result result = lockspace_find(space, name, &place);
-    if (!place || (place->type != ENTRY_SINGLE && place->type != ENTRY_QUEUE)) {
-        return result == BACKEND_MISSING ? BACKEND_OK : result;
+    struct ticket *t = (struct ticket *)ticket;
+    enum backend_result result = lockspace_range_take(space, t, start, end);
+    if (result == BACKEND_MISSING) {
+        lockspace_release(space, now, ticket);
+    } else {
+        lockspace_update(space, now, lockspace_place(t), start, end);
     }
-    result = lockspace_range_take(space, place, lock_owner, start, end);
-    lockspace_update(space, now, place, start, end);
     return result;
 }
 

@@ -50,8 +50,7 @@ struct lockspace_listener {
     void (*due)(void *context, struct backend_ticket *ticket);
     void (*ended)(void *context, struct backend_ticket *ticket, enum backend_end why);
     void (*wanted)(void *context, struct backend_ticket *ticket);
-    /* an FCNTL ticket is no more: its lock owner gave all of it back (lockspace_release_range), or another has taken it
-     * over; it is freed when this returns */
+    /* another has taken an FCNTL ticket over; it is freed when this returns */
     void (*absorbed)(void *context, struct backend_ticket *ticket);
 };
 
@@ -83,9 +82,9 @@ void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticke
 /* Removes a ticket and grants what has become free. */
 void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
-/* OK also if there was nothing to give back. */
-enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, const char *name,
-                                            uint64_t lock_owner, uint64_t start, uint64_t end);
+/* MISSING: nothing is left of it, so it was released.  QUOTA: it would have too many segments. */
+enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
+                                            uint64_t start, uint64_t end);
 /* Of a ticket that waits, the grant may be told before this returns.  STALE: its
  * deadline has passed, and a tick is about to end it. */
 enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
@@ -132,8 +131,6 @@ bool lockspace_ticket_name(const struct backend_ticket *ticket, char *buffer, si
 GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);    /* borrowed; may be NULL */
 GBytes *lockspace_ticket_content(const struct backend_ticket *ticket); /* borrowed; may be NULL */
 bool lockspace_ticket_sequence(const struct backend_ticket *ticket);   /* is it in a directory's queue */
-
-uint64_t lockspace_ticket_lock_owner(const struct backend_ticket *ticket); /* 0: none */
 
 /* Frees a ticket that `ended` has handed over.  NULL is allowed. */
 void lockspace_ticket_free(struct backend_ticket *ticket);

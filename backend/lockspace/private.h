@@ -260,9 +260,8 @@ bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place
 /* `t`, which holds, takes over what its lock owner holds there with another ticket, which is gone then, and the number,
  * meta and content of that; true if there was one. */
 bool lockspace_range_join(struct lockspace *space, struct ticket *t);
-/* Takes a range from what a lock owner holds; QUOTA if that would leave too many segments. */
-enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
-                                         uint64_t start, uint64_t end);
+/* Takes bytes from a ticket; QUOTA if that would leave too many segments, MISSING none: then it is as it was. */
+enum backend_result lockspace_range_take(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end);
 /* Whether waiting for what stands in the way of `t` would close a cycle of lock owners. */
 bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t);
 

@@ -32,15 +32,6 @@ static void range_swap_bytes(GBytes **a, GBytes **b)
     *b = bytes;
 }
 
-/* Its lock owner has no use for it any more. */
-static void range_forget(struct lockspace *space, struct ticket *t)
-{
-    if (space->listener.absorbed) {
-        space->listener.absorbed(space->context, &t->head);
-    }
-    lockspace_ticket_free(&t->head);
-}
-
 bool lockspace_range_join(struct lockspace *space, struct ticket *t)
 {
     const struct entry *place = lockspace_place(t);
@@ -63,31 +54,31 @@ bool lockspace_range_join(struct lockspace *space, struct ticket *t)
     t->head.mode = (uint8_t)backend_segments_mode(t->scope->segments);
     t->head.fence = held->head.fence;
     t->head.acquired = held->head.acquired;
+    t->head.joined = true;
     range_swap_bytes(&t->meta, &held->meta);
     range_swap_bytes(&t->content, &held->content);
     lockspace_join(space, t, true);
-    range_forget(space, held);
+    if (space->listener.absorbed) {
+        space->listener.absorbed(space->context, &held->head);
+    }
+    lockspace_ticket_free(&held->head);
     return true;
 }
 
-enum backend_result lockspace_range_take(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
-                                         uint64_t start, uint64_t end)
+enum backend_result lockspace_range_take(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end)
 {
-    struct ticket *t = range_held(space, place, lock_owner, NULL);
-    GArray *left = t ? g_array_copy(t->scope->segments) : NULL;
-    if (!t) {
-        return BACKEND_OK;
-    }
+    const GArray *held = t->scope->segments;
+    GArray *left = g_array_copy((GArray *)held);
     backend_segments_set(left, start, end, NULL);
-    if (left->len > t->scope->segments->len && !lockspace_range_may_grow(space, place, lock_owner)) {
-        g_array_unref(left);
-        return BACKEND_QUOTA;
-    }
+    enum backend_result result = BACKEND_OK;
     if (left->len == 0) {
+        result = BACKEND_MISSING;
+    } else if (left->len > held->len && !lockspace_range_may_grow(space, lockspace_place(t), lockspace_lock_owner(t))) {
+        result = BACKEND_QUOTA;
+    }
+    if (result != BACKEND_OK) {
         g_array_unref(left);
-        lockspace_leave(space, t);
-        range_forget(space, t);
-        return BACKEND_OK;
+        return result;
     }
     lockspace_unlink(space, t);
     g_array_unref(t->scope->segments);

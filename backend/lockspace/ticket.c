@@ -88,11 +88,6 @@ bool lockspace_ticket_sequence(const struct backend_ticket *ticket)
     return entry->type == ENTRY_SEQUENCE || entry->type == ENTRY_ENDED_SEQUENCE;
 }
 
-uint64_t lockspace_ticket_lock_owner(const struct backend_ticket *ticket)
-{
-    return lockspace_lock_owner((const struct ticket *)ticket);
-}
-
 void lockspace_set(struct backend_ticket *ticket, const struct backend_change *change)
 {
     struct ticket *t = (struct ticket *)ticket;

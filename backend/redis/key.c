@@ -143,7 +143,7 @@ void redis_call_segments(struct redis_call *call, const GArray *segments)
 {
     guint begin = redis_call_array(call, "segments");
     for (guint i = 0; i < segments->len; i++) {
-        const struct remote_segment *s = &g_array_index(segments, struct remote_segment, i);
+        const struct backend_segment *s = &g_array_index(segments, struct backend_segment, i);
         key_add_offset(call, s->start);
         key_add_offset(call, s->end);
         pack_number(call->r->packed, (int64_t)s->mode);

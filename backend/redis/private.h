@@ -99,7 +99,7 @@ void redis_call_bytes(struct redis_call *call, const char *field, GBytes *bytes)
 /* What is packed next; its count is written last (pack_count), at the place that is returned. */
 guint redis_call_array(struct redis_call *call, const char *field);
 void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end);
-void redis_call_segments(struct redis_call *call, const GArray *segments); /* struct remote_segment */
+void redis_call_segments(struct redis_call *call, const GArray *segments); /* struct backend_segment */
 /* What is asked for with this ticket. */
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
 /* Keys and first fields of a call about a ticket. */

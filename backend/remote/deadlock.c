@@ -14,7 +14,7 @@ static bool deadlock_holds_against(const struct remote_ticket *holder, const str
         return false;
     }
     for (guint i = 0; i < holder->segments->len; i++) {
-        const struct remote_segment *s = &g_array_index(holder->segments, struct remote_segment, i);
+        const struct backend_segment *s = &g_array_index(holder->segments, struct backend_segment, i);
         if (deadlock_excludes(s->start, s->end, s->mode, t)) {
             return true;
         }

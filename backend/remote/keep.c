@@ -40,12 +40,12 @@ void remote_beat(struct remote *r, clock_ms now)
 
 /* --- release --- */
 
-/* Of a range: its lock owner has asked for some of it since, which may be the same to the store. */
+/* Its lock owner has asked for some of what it held since, which may be the same ticket to the store. */
 static bool keep_is_wanted_again(const struct remote_op *op)
 {
     const struct backend_claim *c = &op->claim;
-    struct remote_place *place = g_hash_table_lookup(op->r->places, op->name);
-    struct remote_ticket *t = place && op->procedure == REMOTE_RELEASE_RANGE ? LIST_FIRST(&place->tickets) : NULL;
+    struct remote_place *place = c->lock_owner ? g_hash_table_lookup(op->r->places, op->name) : NULL;
+    struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
     while (t && !(t->lock_owner == c->lock_owner && remote_ticket_covers(t, c->start, c->end))) {
         t = LIST_NEXT(t, link);
     }
@@ -74,6 +74,8 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
     struct remote_op *op = remote_op_done(r, t, done, arg);
     op->claim.sequence = t->place->sequence;
     op->claim.lock_owner = t->lock_owner;
+    op->claim.start = t->state != REMOTE_HELD; /* of one that does not hold no bytes */
+    op->claim.end = t->state == REMOTE_HELD ? BACKEND_RANGE_MAX : 0;
     op->name = g_strdup(t->place->name);
     op->file = g_strdup(remote_ticket_name(t));
     op->ttl = t->head.ttl;
@@ -93,24 +95,21 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
 
 /* What is given back is forgotten here at once, so that whatever becomes of the request the store holds no less than is
  * believed in here. */
-void remote_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
+bool remote_release_range(struct backend *b, struct backend_ticket *ticket, uint64_t start, uint64_t end,
                           backend_done *done, void *arg)
 {
     struct remote *r = (struct remote *)b;
+    struct remote_ticket *t = (struct remote_ticket *)ticket;
     struct remote_op *op = remote_op_done(r, NULL, done, arg);
-    op->name = g_strdup(name);
-    op->claim = (struct backend_claim){.lock_owner = lock_owner, .start = start, .end = end};
-    remote_op_send(op, NULL, REMOTE_RELEASE_RANGE, keep_released, 0);
-    struct remote_place *place = g_hash_table_lookup(r->places, name);
-    for (struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL, *next; t; t = next) {
-        next = LIST_NEXT(t, link);
-        if (t->lock_owner == lock_owner && t->state == REMOTE_HELD) {
-            op->ttl = MAX(op->ttl, t->head.ttl);
-            if (!remote_ticket_cut(t, start, end)) {
-                remote_ticket_free(r, t);
-            }
-        }
+    op->name = g_strdup(t->place->name);
+    op->claim = (struct backend_claim){.lock_owner = t->lock_owner, .start = start, .end = end};
+    op->ttl = t->head.ttl;
+    bool left = remote_ticket_cut(t, start, end);
+    if (!left) {
+        remote_ticket_free(r, t);
     }
+    remote_op_send(op, NULL, REMOTE_RELEASE_RANGE, keep_released, 0);
+    return left;
 }
 
 /* --- renewing --- */

@@ -54,11 +54,6 @@ struct remote_place {
     LIST_HEAD(, remote_ticket) tickets;
 };
 
-struct remote_segment {
-    uint64_t start, end;
-    enum backend_mode mode;
-};
-
 struct remote_ticket {
     struct backend_ticket head;
     LIST_ENTRY(remote_ticket) link;    /* place->tickets */
@@ -77,7 +72,7 @@ struct remote_ticket {
     bool expired;            /* past its deadline, and the store knows */
     bool renewing;
     uint64_t handle, lock_owner, start, end;
-    GArray *segments;  /* struct remote_segment; what an FCNTL ticket holds; NULL: nothing known */
+    GArray *segments;  /* struct backend_segment; what an FCNTL ticket holds; NULL: nothing known */
     int64_t due_after; /* the claim's `due` */
     clock_ms due;      /* CLOCK_NEVER: none */
     clock_ms refresh;  /* when the store is to be asked again for it alone; CLOCK_NEVER: not */
@@ -215,7 +210,7 @@ void remote_release(struct backend *b, struct backend_ticket *ticket, backend_do
 void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
                     backend_done *done, void *arg);
 void remote_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
-void remote_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
+bool remote_release_range(struct backend *b, struct backend_ticket *ticket, uint64_t start, uint64_t end,
                           backend_done *done, void *arg);
 void remote_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
                 backend_done *done, void *arg);

@@ -240,6 +240,7 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
     }
     if (was) {
         t->converting = was->converting;
+        t->head.joined = true;
         remote_ticket_free(r, was);
     }
     g_hash_table_remove(r->tickets, t->token);
@@ -277,9 +278,9 @@ void remote_ticket_schedule(struct remote *r, struct remote_ticket *t)
 void remote_ticket_segments(struct remote_ticket *t, const char *text)
 {
     g_clear_pointer(&t->segments, g_array_unref);
-    t->segments = *text ? g_array_new(FALSE, FALSE, sizeof(struct remote_segment)) : NULL;
+    t->segments = *text ? g_array_new(FALSE, FALSE, sizeof(struct backend_segment)) : NULL;
     for (char *at = (char *)text, *mode; *at;) { /* sscanf(3) would look at all the rest for each number */
-        struct remote_segment s = {.start = g_ascii_strtoull(at, &mode, 16)};
+        struct backend_segment s = {.start = g_ascii_strtoull(at, &mode, 16)};
         s.end = g_ascii_strtoull(mode, &mode, 16);
         s.mode = g_ascii_strtoull(mode, &at, 10) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
         if (at == mode) {
@@ -287,13 +288,16 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text)
         }
         g_array_append_val(t->segments, s);
     }
+    if (t->segments) {
+        t->head.mode = (uint8_t)backend_segments_mode(t->segments);
+    }
 }
 
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end)
 {
     bool covers = t->state != REMOTE_HELD && t->start <= end && start <= t->end;
     for (guint i = 0; t->segments && i < t->segments->len && !covers; i++) {
-        const struct remote_segment *s = &g_array_index(t->segments, struct remote_segment, i);
+        const struct backend_segment *s = &g_array_index(t->segments, struct backend_segment, i);
         covers = s->start <= end && start <= s->end;
     }
     return covers;
@@ -304,20 +308,11 @@ bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end)
     if (!t->segments) {
         return start > 0 || end < BACKEND_RANGE_MAX;
     }
-    GArray *left = g_array_new(FALSE, FALSE, sizeof(struct remote_segment));
-    for (guint i = 0; i < t->segments->len; i++) {
-        const struct remote_segment s = g_array_index(t->segments, struct remote_segment, i);
-        const struct remote_segment before = {s.start, MIN(s.end, start - 1), s.mode};
-        const struct remote_segment behind = {MAX(s.start, end + 1), s.end, s.mode};
-        if (s.start < start) {
-            g_array_append_val(left, before);
-        }
-        if (s.end > end) {
-            g_array_append_val(left, behind);
-        }
-    }
+    GArray *left = g_array_copy(t->segments);
+    backend_segments_set(left, start, end, NULL);
     g_array_unref(t->segments);
     t->segments = left;
+    t->head.mode = (uint8_t)backend_segments_mode(left);
     return left->len > 0;
 }
 

@@ -272,9 +272,6 @@ static void control_ended(struct fs *fs, struct hold *hold, enum backend_end why
         hold->ended = true;
         report_ended(fs, hold, why);
     }
-    if (hold->kind == BACKEND_FCNTL) {
-        control_gone(fs, hold); /* the hold stays, for what its owner asks next */
-    }
 }
 
 /* Of each lease once, and of all together not often: it is for who tries it out. */

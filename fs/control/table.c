@@ -37,15 +37,11 @@ static void control_add_who(struct fs *fs, GString *text, const struct owner *ow
     control_add_escaped(text, owner ? owner_command(owner) : "?");
 }
 
-/* `mode` of enum backend_mode; -1: a lock owner's, whose ranges may differ. */
-static void control_add_lock(GString *text, const struct node *node, unsigned kind, int mode)
+static void control_add_lock(GString *text, const struct node *node, unsigned kind, enum backend_mode mode)
 {
     char path[TREE_PATH_MAX];
     control_add_escaped(text, tree_path(node, path, sizeof path) ? path : "?");
-    g_string_append_printf(text, "\t%s\t%s", metrics_kind_names[kind],
-                           mode < 0                 ? "-"
-                           : mode == BACKEND_SHARED ? "shared"
-                                                    : "exclusive");
+    g_string_append_printf(text, "\t%s\t%s", metrics_kind_names[kind], mode == BACKEND_SHARED ? "shared" : "exclusive");
 }
 
 /* Of this mount, on this node; of a ticket they are in its directory's queue. */
@@ -54,18 +50,11 @@ static unsigned control_count_waiters(const struct node *node)
     const struct hold *hold;
     const struct request *r;
     unsigned count = 0;
-    LIST_FOREACH(hold, &node->waiting, link) {
-        count += hold->list == CONTROL_WAITING;
-    }
-    if (node->lock_owners) {
-        for (int list = 0; list < 2; list++) {
-            for (hold = list ? LIST_FIRST(&node->waiting) : LIST_FIRST(&node->holds); hold;
-                 hold = LIST_NEXT(hold, link)) {
-                if (hold->kind == BACKEND_FCNTL && hold->parked) {
-                    TAILQ_FOREACH(r, hold->parked, parked) {
-                        count += r->asks;
-                    }
-                }
+    for (int list = 0; list < 2; list++) {
+        for (hold = list ? LIST_FIRST(&node->waiting) : LIST_FIRST(&node->holds); hold; hold = LIST_NEXT(hold, link)) {
+            count += hold->list == CONTROL_WAITING;
+            for (r = hold->parked ? TAILQ_FIRST(hold->parked) : NULL; r; r = TAILQ_NEXT(r, parked)) {
+                count += r->asks;
             }
         }
     }
@@ -76,14 +65,10 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold)
 {
     clock_ms now = clock_now();
     const struct backend_ticket *ticket = hold->ticket;
-    control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, ticket ? ticket->mode : -1);
+    control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, ticket->mode);
     control_add_who(fs, text, hold_owner(hold), hold->uid);
     control_add_seconds(text, now - hold->since);
-    if (ticket) {
-        control_add_seconds(text, ticket->deadline - now);
-    } else {
-        g_string_append(text, "\t-");
-    }
+    control_add_seconds(text, ticket->deadline - now);
     g_string_append_printf(text, "\t%u\n", control_count_waiters(hold->node));
 }
 

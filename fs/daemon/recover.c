@@ -67,9 +67,8 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     struct node *node = recover_node(fs, name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
     struct owner *owner = here ? owner_restore(fs->owners, meta.pid, meta.start, meta.command) : NULL;
     struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta.uid, meta.gid, meta.mode);
-    hold->ticket = ticket;
     ticket->user = hold;
-    hold_granted(fs, hold, ticket->kind);
+    hold_granted(fs, hold, ticket);
     hold->since = ticket->acquired;
     hold->fixed = meta.fixed;
     hold->sequence = meta.sequence;

@@ -103,8 +103,7 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
         hold_refused(r, result, holder);
         return;
     }
-    hold->ticket = ticket;
-    hold_granted(fs, hold, ticket->kind);
+    hold_granted(fs, hold, ticket);
     hold_end_wait(r, hold);
     hold_ref(hold);
     request_go_on(r, result);
@@ -152,11 +151,11 @@ static void hold_stored(void *arg, enum backend_result result)
     hold_unref(fs, hold);
 }
 
-void hold_store_for(struct request *r, struct hold *hold, struct backend_ticket *ticket, request_step *answer)
+void hold_store_for(struct request *r, struct hold *hold, request_step *answer)
 {
     r->hold = hold_ref(hold);
     r->answer = answer;
-    hold_store_with(r->fs, hold, ticket, hold_stored, r);
+    hold_store_with(r->fs, hold, hold_stored, r);
 }
 
 static void hold_converted(void *arg, enum backend_result result)
@@ -169,10 +168,7 @@ static void hold_converted(void *arg, enum backend_result result)
         result = BACKEND_STALE; /* it ended meanwhile */
         r->hold = NULL;
     } else if (result == BACKEND_OK) {
-        if (hold->becomes == BACKEND_FCNTL) {
-            hold->ticket = NULL; /* a lock owner's, by range: another claim of that may have taken it in */
-        }
-        hold_granted(fs, hold, hold->becomes);
+        hold_granted(fs, hold, hold->ticket);
     }
     /* First, as those that are parked may make something else of it. */
     request_go_on(r, result);

@@ -93,52 +93,22 @@ void handle_remember_lock_owner(struct handle *h, uint64_t lock_owner)
     g_array_append_val(h->lock_owners, lock_owner);
 }
 
-static void handle_forget_lock_owner(struct handle *h, uint64_t lock_owner)
-{
-    for (guint i = 0; h->lock_owners && i < h->lock_owners->len; i++) {
-        if (g_array_index(h->lock_owners, uint64_t, i) == lock_owner) {
-            g_array_remove_index_fast(h->lock_owners, i);
-            return;
-        }
-    }
-}
-
 void handle_end_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner, backend_done *done, void *arg)
 {
-    char path[TREE_PATH_MAX];
     struct hold *hold = hold_of_lock_owner(node, lock_owner);
-    struct handle *handle;
-    if (!hold || !tree_path(node, path, sizeof path)) {
-        if (done) {
-            done(arg, BACKEND_OK);
-        }
-        return;
+    if (hold && hold->ticket) {
+        hold_release(fs, hold, done, arg);
+    } else if (done) {
+        done(arg, BACKEND_OK);
     }
-    LIST_FOREACH(handle, &node->handles, link) {
-        handle_forget_lock_owner(handle, lock_owner);
-    }
-    tree_ref(node);
-    if (!hold->parked || TAILQ_EMPTY(hold->parked)) {
-        hold_free(fs, hold);
-    } else {
-        fs->observer->gone(fs, hold);
-        hold->since = 0; /* another thread of it waits still, and may get nothing */
-    }
-    backend_release_range(fs->backend, path, lock_owner, 0, BACKEND_RANGE_MAX, done, arg);
-    hold_check_gone(fs, node);
-    tree_unref(fs->tree, node);
 }
 
 static void handle_release_lock_owners(struct fs *fs, struct handle *h)
 {
     while (h->lock_owners && h->lock_owners->len) {
-        uint64_t lock_owner = g_array_index(h->lock_owners, uint64_t, 0);
-        handle_forget_lock_owner(h, lock_owner);
+        uint64_t lock_owner = g_array_index(h->lock_owners, uint64_t, h->lock_owners->len - 1);
+        g_array_set_size(h->lock_owners, h->lock_owners->len - 1);
         handle_end_lock_owner(fs, h->node, lock_owner, NULL, NULL);
-    }
-    if (h->lock_owners) {
-        g_array_free(h->lock_owners, TRUE);
-        h->lock_owners = NULL;
     }
 }
 

@@ -95,6 +95,16 @@ void hold_set_size(struct fs *fs, struct hold *hold, size_t size)
     hold_charge_bytes(fs, hold, size);
 }
 
+static void hold_forget_lock_owner(struct handle *h, uint64_t lock_owner)
+{
+    for (guint i = 0; h->lock_owners && i < h->lock_owners->len; i++) {
+        if (g_array_index(h->lock_owners, uint64_t, i) == lock_owner) {
+            g_array_remove_index_fast(h->lock_owners, i);
+            return;
+        }
+    }
+}
+
 static void hold_leave_handles(struct hold *hold)
 {
     struct handle *handle;
@@ -106,6 +116,9 @@ static void hold_leave_handles(struct hold *hold)
         return;
     }
     LIST_FOREACH(handle, &hold->node->handles, link) {
+        if (hold->kind == BACKEND_FCNTL) {
+            hold_forget_lock_owner(handle, hold->lock_owner);
+        }
         handle->kin = false;
         if (handle->hold == hold) {
             handle->hold = NULL;
@@ -181,8 +194,13 @@ void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind ki
     tree_attach(fs->tree, node);
 }
 
-void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
+void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
 {
+    enum backend_kind kind = ticket->kind;
+    if (hold->ticket && hold->ticket != ticket && !ticket->joined) {
+        hold_ref(hold); /* until the end of the one before is told */
+    }
+    hold->ticket = ticket;
     hold_take_name(fs, hold, kind);
     hold_count(hold, true);
     if (!hold->since) { /* else it has held before, as another kind or in another mode */
@@ -205,35 +223,41 @@ void hold_resume_all(struct fs *fs, struct hold *hold)
 
 /* --- ending ---------------------------------------------------------------- */
 
-/* Somebody of this mount stands in the queue, as the backend has told: what one
- * holder lets go of is then another's, here or elsewhere, and the name stays. */
-static bool hold_is_awaited(const struct node *node)
+void hold_end(struct fs *fs, struct hold *hold)
 {
-    const struct hold *hold;
-    if (node->lock_owners) {
-        return false; /* its range may be another than the one that is waited for */
+    if (hold->kind != BACKEND_FCNTL || !hold->parked || TAILQ_EMPTY(hold->parked)) {
+        hold_free(fs, hold);
+        return;
     }
-    LIST_FOREACH(hold, &node->waiting, link) {
-        if (hold->ticket && hold->ticket->fence) {
-            return true;
-        }
-    }
-    return false;
+    hold_leave_handles(hold);
+    hold_count(hold, false);
+    fs->observer->gone(fs, hold);
+    hold->ticket = NULL;
+    hold->since = 0;
+    LIST_REMOVE(hold, link);
+    LIST_INSERT_HEAD(&hold->node->waiting, hold, link);
 }
 
 void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
 {
     struct backend_ticket *ticket = hold->ticket;
     struct node *node = tree_ref(hold->node);
-    bool sequence = hold->sequence;
     hold->ticket = NULL;
     if (ticket) {
         backend_release(fs->backend, ticket, done, arg);
     } else if (done) {
         done(arg, BACKEND_STALE);
     }
-    hold_free(fs, hold);
-    if (sequence || !hold_is_awaited(node)) {
+    hold_end(fs, hold);
+    hold_check_gone(fs, node);
+    tree_unref(fs->tree, node);
+}
+
+void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64_t end, backend_done *done, void *arg)
+{
+    struct node *node = tree_ref(hold->node);
+    if (!backend_release_range(fs->backend, hold->ticket, start, end, done, arg)) {
+        hold_end(fs, hold);
         hold_check_gone(fs, node);
     }
     tree_unref(fs->tree, node);
@@ -270,51 +294,25 @@ void hold_gone(struct fs *fs, struct node *node)
     }
 }
 
-/* A question whether a name is still held, on its way. */
-struct hold_question {
-    LIST_ENTRY(hold_question) link; /* fs->questions */
-    struct fs *fs;
-    struct node *node; /* counted */
-};
-
-static void hold_end_question(struct hold_question *question)
+/* Somebody of this mount waits for it, as the store has told: so it is held, here or elsewhere, and what becomes of the
+ * wait tells whether it goes on to be. */
+static bool hold_is_awaited(const struct node *node)
 {
-    LIST_REMOVE(question, link);
-    tree_unref(question->fs->tree, question->node);
-    g_free(question);
-}
-
-void hold_end_questions(struct fs *fs)
-{
-    while (!LIST_EMPTY(&fs->questions)) {
-        hold_end_question(LIST_FIRST(&fs->questions));
+    const struct hold *hold;
+    const struct request *r = NULL;
+    LIST_FOREACH(hold, &node->waiting, link) {
+        for (r = hold->parked ? TAILQ_FIRST(hold->parked) : NULL; r && !r->queued; r = TAILQ_NEXT(r, parked)) {
+        }
+        if (r) {
+            break;
+        }
     }
-}
-
-static void hold_answer(void *arg, enum backend_result result, const struct backend_info *info)
-{
-    struct hold_question *question = arg;
-    if (result == BACKEND_OK && info->type == BACKEND_NOTHING && !hold_first(question->node)) {
-        hold_gone(question->fs, question->node);
-    }
-    hold_end_question(question);
+    return r;
 }
 
 void hold_check_gone(struct fs *fs, struct node *node)
 {
-    char path[TREE_PATH_MAX];
-    if (hold_first(node)) {
-        return;
-    }
-    /* fcntl locks of part of a file are known to the backend alone; nor has every
-     * grant been told here yet. */
-    bool unsure = node->lock_owners || !LIST_EMPTY(&node->waiting);
-    if (unsure && tree_path(node, path, sizeof path)) {
-        struct hold_question *question = g_new(struct hold_question, 1);
-        *question = (struct hold_question){.fs = fs, .node = tree_ref(node)};
-        LIST_INSERT_HEAD(&fs->questions, question, link);
-        backend_stat(fs->backend, path, hold_answer, question);
-    } else {
+    if (!hold_first(node) && !hold_is_awaited(node)) {
         hold_gone(fs, node);
     }
 }
@@ -374,7 +372,7 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
         hold_resume_parked(fs, hold); /* several may wait for its turn */
         return;
     }
-    hold_granted(fs, hold, ticket->kind);
+    hold_granted(fs, hold, ticket);
     if (r) {
         request_go_on(r, BACKEND_OK);
     }
@@ -407,16 +405,25 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     struct hold *hold = ticket->user;
     struct node *node = tree_ref(hold->node);
     struct request *r = ticket->held ? NULL : hold_request(hold, ticket);
-    fs->observer->ended(fs, hold, why);
+    if (ticket->held) {
+        fs->observer->ended(fs, hold, why);
+    }
     if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
         hold_spend(hold, why != BACKEND_RELEASED);
     }
-    if (hold->kind == BACKEND_FCNTL && r) {
+    if (r && r->ticket) {
+        r->ticket = NULL;
         request_go_on(r, BACKEND_UNREACHABLE);
-    } else if (hold->kind != BACKEND_FCNTL) {
-        hold_free(fs, hold);
+    } else if (hold->kind != BACKEND_FCNTL || hold->ticket == ticket) {
+        hold_end(fs, hold);
+    } else {
+        hold_unref(fs, hold); /* its lock owner has got another since */
     }
-    hold_check_gone(fs, node);
+    if (why != BACKEND_RELEASED && node->parent->directory->attributes.delay > 0 && !hold_first(node)) {
+        hold_gone(fs, node); /* who waits for it waits for nobody */
+    } else {
+        hold_check_gone(fs, node);
+    }
     tree_unref(fs->tree, node);
 }
 

@@ -39,7 +39,7 @@ struct hold {
     LIST_ENTRY(hold) link;         /* node->holds or node->waiting */
     struct observed listed;        /* on `list` */
     struct node *node;             /* counted */
-    struct backend_ticket *ticket; /* NULL while it is asked for, and for FCNTL */
+    struct backend_ticket *ticket; /* NULL while it is asked for */
     struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
     struct hold_heirs *heirs;      /* in the first second; of a handle lock: hold_taken */
     struct request_queue *parked;  /* who waits for its outcome or for its grant */
@@ -71,10 +71,16 @@ struct hold {
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
 };
 
-/* Does it hold, as far as is known here?  (Of fcntl locks some may have been given back.) */
+/* Does it hold, as far as is known here? */
 static inline bool hold_holds(const struct hold *hold)
 {
-    return hold->kind == BACKEND_FCNTL ? hold->since != 0 : hold->ticket && hold->ticket->held;
+    return hold->ticket && hold->ticket->held;
+}
+
+/* Can nobody hold beside it?  (Of byte ranges others may have others.) */
+static inline bool hold_is_sole(const struct hold *hold)
+{
+    return hold->kind != BACKEND_FCNTL && hold->ticket && hold->ticket->mode == BACKEND_EXCLUSIVE;
 }
 
 /* Does it make the name exist: does it hold, or is it a ticket in its directory's queue? */
@@ -101,12 +107,12 @@ static inline struct hold *hold_lease(const struct node *node)
 }
 
 /* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket
- * in its directory's queue.  (fcntl locks are known by hold_of_lock_owner.) */
+ * in its directory's queue. */
 static inline struct hold *hold_first(const struct node *node)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->ticket && hold_makes_name(hold)) {
+        if (hold_makes_name(hold)) {
             return hold;
         }
     }
@@ -114,7 +120,7 @@ static inline struct hold *hold_first(const struct node *node)
 }
 
 /* The one whose content and attributes the name shows: of those that hold, or are tickets in their directory's queue,
- * the one that has held longest.  (Of fcntl locks some may have been given back: hold_is_longest.) */
+ * the one that has held longest. */
 static inline struct hold *hold_to_change(const struct node *node)
 {
     struct hold *hold, *longest = NULL;
@@ -134,8 +140,7 @@ bool hold_charge(struct fs *fs, struct hold *hold, size_t content);
 /* The content is now this large. */
 void hold_set_size(struct fs *fs, struct hold *hold, size_t size);
 
-/* Does this mount hold something on the node, or below it if it is a directory?
- * As far as is known here: of fcntl locks some may have been given back. */
+/* Does this mount hold something on the node, or below it if it is a directory? */
 bool hold_is_here(const struct node *node);
 /* The fcntl locks of one lock owner, or NULL. */
 struct hold *hold_find_lock_owner(const struct node *node, uint64_t lock_owner);
@@ -189,8 +194,8 @@ void hold_decide(struct request *r, GBytes *content, request_step *answer);
 /* What holds a name is found by it: not a node of another type that asked in vain,
  * nor one whose end is still to be told. */
 void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind);
-/* Notes that it is held, as this kind, from now on. */
-void hold_granted(struct fs *fs, struct hold *hold, enum backend_kind kind);
+/* Notes that it is held from now on, with this ticket and as what that is. */
+void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticket);
 /* Its outcome is known: those parked on it go on, in order. */
 void hold_resume_all(struct fs *fs, struct hold *hold);
 static inline void hold_resume_parked(struct fs *fs, struct hold *hold)
@@ -203,9 +208,13 @@ static inline void hold_resume_parked(struct fs *fs, struct hold *hold)
  * taken from them. */
 void hold_spend(struct hold *hold, bool lost);
 
+/* The store has ended its ticket: it is forgotten or, while its lock owner waits for more, holds nothing. */
+void hold_end(struct fs *fs, struct hold *hold);
 /* Ends a hold: the ticket is released, the handles hold nothing any more;
  * `done` may be NULL. */
 void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg);
+/* Gives back bytes of record locks; they end with the last. */
+void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64_t end, backend_done *done, void *arg);
 
 /* --- whose it is: owner.c --- */
 
@@ -234,8 +243,8 @@ void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener);
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);
 
 /* The hold that the caller is told of: its own, if it has one, as a store that forgot may have granted it beside
- * another; or else what this mount holds exclusively; or of several that share, its ancestor's.  NULL: none of these,
- * or its own is of bytes, whose ticket only the store knows. */
+ * another; or else what this mount holds exclusively; or of several that share, its ancestor's.  NULL: none of these.
+ */
 struct hold *hold_shown_to(const struct node *node, struct owner *caller);
 
 /* --- what the store is told of it: term.c --- */
@@ -257,24 +266,21 @@ void hold_renew(struct fs *fs, struct hold *hold);
 void hold_give_grace(struct fs *fs, struct hold *hold);
 /* Writes owner, mode and times to the backend again after a change. */
 void hold_store(struct fs *fs, struct hold *hold);
-/* The same of a hold with the ticket (or NULL) that the store has just told: of a lock owner's. */
-void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket, backend_done *done, void *arg);
+void hold_store_with(struct fs *fs, struct hold *hold, backend_done *done, void *arg);
 /* The same for a request, which goes on with `answer` when the store has it: r->hold is the hold then, r->result what
  * came of it. */
-void hold_store_for(struct request *r, struct hold *hold, struct backend_ticket *ticket, request_step *answer);
+void hold_store_for(struct request *r, struct hold *hold, request_step *answer);
 
 /* The default TTL in a directory. */
 int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
 
 /* --- when it is gone: hold.c --- */
 
-/* After something of the node's ended: if nothing holds it any more, tells the
- * kernel that the name is gone. */
+/* After something of the node's ended: if nothing holds it any more, and nobody here
+ * waits for it, tells the kernel that the name is gone. */
 void hold_check_gone(struct fs *fs, struct node *node);
 /* The backend has said that nobody holds it. */
 void hold_gone(struct fs *fs, struct node *node);
-/* Forgets what was asked of the backend for that and is not answered. */
-void hold_end_questions(struct fs *fs);
 /* Counts it below its directories, or no more: around a rename. */
 void hold_count(struct hold *hold, bool held);
 

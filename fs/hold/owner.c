@@ -130,13 +130,13 @@ struct hold *hold_shown_to(const struct node *node, struct owner *caller)
 {
     struct hold *hold, *found = NULL, *kin = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (!hold_holds(hold) || (!hold->ticket && !hold_is_owner(hold, caller))) {
+        if (!hold_holds(hold)) {
             continue;
         }
         if (hold_is_owner(hold, caller)) {
-            return hold->ticket ? hold : NULL;
+            return hold;
         }
-        found = !found && hold->ticket->mode == BACKEND_EXCLUSIVE ? hold : found;
+        found = !found && hold_is_sole(hold) ? hold : found;
         struct owner *owner = kin ? NULL : hold_owner(hold);
         kin = owner && caller && owner_descends(caller, owner) ? hold : kin;
     }

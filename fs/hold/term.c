@@ -82,11 +82,12 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
     claim->meta = hold_meta(fs, hold);
 }
 
-void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ticket, backend_done *done, void *arg)
+void hold_store_with(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
 {
-    if (ticket) {
+    if (hold->ticket) {
         GBytes *meta = hold_meta(fs, hold);
-        backend_set(fs->backend, ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, done, arg);
+        backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, done,
+                    arg);
         g_bytes_unref(meta);
     } else if (done) {
         done(arg, BACKEND_STALE);
@@ -95,7 +96,7 @@ void hold_store_with(struct fs *fs, struct hold *hold, struct backend_ticket *ti
 
 void hold_store(struct fs *fs, struct hold *hold)
 {
-    hold_store_with(fs, hold, hold->ticket, NULL, NULL);
+    hold_store_with(fs, hold, NULL, NULL);
 }
 
 void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)

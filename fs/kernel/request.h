@@ -95,7 +95,6 @@ struct request {
         struct {
             struct stat stat;
             int set;
-            struct backend_ticket *ticket;        /* of the holder, as the store has told just now; or NULL */
             const struct backend_info *elsewhere; /* to the answer: another mount holds it; or NULL */
         } attributes;
         struct {

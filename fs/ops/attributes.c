@@ -41,15 +41,11 @@ static void attributes_reply(struct request *r)
 
 /* --- asking ---------------------------------------------------------------- */
 
-/* Who has held it longest is known here when nobody else can hold it.  Of byte ranges
- * the store alone knows who has given back all. */
+/* Who has held it longest is known here when nobody else can hold it. */
 static bool attributes_are_known(const struct request *r)
 {
-    if (r->fs->backend->features & BACKEND_SOLE_AUTHORITY) {
-        return r->node->lock_owners == 0;
-    }
     const struct hold *hold = hold_first(r->node);
-    return hold && (hold->sequence || hold->ticket->mode == BACKEND_EXCLUSIVE);
+    return r->fs->backend->features & BACKEND_SOLE_AUTHORITY || (hold && (hold->sequence || hold_is_sole(hold)));
 }
 
 /* The node is not what the backend has under its name now: the kernel looks the
@@ -74,7 +70,6 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     hold = hold && hold->node == node ? hold : NULL; /* else the name is another node's */
     if (hold) {
         hold_is_longest(hold);
-        r->attributes.ticket = info->ticket;
     }
     if (result != BACKEND_OK) {
         if (hold_is_here(node)) {
@@ -82,7 +77,7 @@ static void attributes_known(void *arg, enum backend_result result, const struct
         } else {
             request_reply(r, -EIO);
         }
-    } else if (hold || (first && (!lock || first->ticket->mode == BACKEND_EXCLUSIVE))) {
+    } else if (hold || (first && (!lock || hold_is_sole(first)))) {
         r->answer(r); /* ours, or ours meanwhile */
     } else if (node->directory && info->type == BACKEND_NOTHING) {
         request_reply(r, -ENOENT); /* also to who is in it */
@@ -104,7 +99,6 @@ static void attributes_known(void *arg, enum backend_result result, const struct
 /* Goes on at once where all is known here; in the answer r->attributes.elsewhere tells of what another mount holds. */
 static void attributes_ask(struct request *r, request_step *answer)
 {
-    r->attributes.ticket = NULL;
     r->attributes.elsewhere = NULL;
     r->answer = answer;
     if (attributes_are_known(r)) {
@@ -256,7 +250,7 @@ static void attributes_change(struct request *r)
         struct stat before = {.st_mode = hold->mode, .st_uid = hold->uid, .st_gid = hold->gid};
         attributes_apply(r, &hold->mode, RIGHTS_MODE, &hold->uid, &hold->gid);
         r->attributes.stat = before;
-        hold_store_for(r, hold, hold->ticket ? hold->ticket : r->attributes.ticket, attributes_changed);
+        hold_store_for(r, hold, attributes_changed);
         return;
     }
     if (h) {

@@ -163,8 +163,7 @@ static void content_known(void *arg, enum backend_result result, const struct ba
         return;
     }
     bool shown = info->ticket && info->ticket->user == hold;
-    struct backend_ticket *ticket = shown ? info->ticket : hold->ticket;
-    if (!ticket || (hold->kind == BACKEND_LEASE && !shown)) {
+    if (!hold->ticket || (hold->kind == BACKEND_LEASE && !shown)) {
         content_refuse(r, -ESTALE); /* it is not held any more */
         return;
     }
@@ -176,7 +175,7 @@ static void content_known(void *arg, enum backend_result result, const struct ba
         content_refuse(r, fs_error(BACKEND_QUOTA));
     } else {
         struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = next};
-        backend_set(r->fs->backend, ticket, &change, content_stored, r);
+        backend_set(r->fs->backend, hold->ticket, &change, content_stored, r);
     }
 }
 
@@ -316,7 +315,7 @@ static void content_set_times(struct request *r, struct hold *hold)
 {
     if (hold->times || r->times.explicit_times) {
         content_exchange_times(&r->times, hold);
-        hold_store_for(r, hold, hold->ticket, content_times_stored);
+        hold_store_for(r, hold, content_times_stored);
     } else {
         content_reply_dated(r);
     }
@@ -348,7 +347,7 @@ static struct hold *content_hold_of(struct request *r)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &r->node->holds, link) {
-        bool has = hold->kind != BACKEND_FCNTL && hold_makes_name(hold);
+        bool has = hold_makes_name(hold);
         bool undecided = hold->kind == BACKEND_PROVISIONAL && !hold->owner && request_is_foreign(r);
         if (has && (hold_is_owner(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
             return hold;

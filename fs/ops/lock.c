@@ -192,7 +192,7 @@ void lock_flock(struct request *r, int operation)
 /* A lock owner that has asked and never got anything. */
 static void lock_drop_unused(struct fs *fs, struct hold *hold)
 {
-    if (!hold->since && (!hold->parked || TAILQ_EMPTY(hold->parked))) {
+    if (!hold->ticket && (!hold->parked || TAILQ_EMPTY(hold->parked))) {
         hold_free(fs, hold);
     }
 }
@@ -202,11 +202,11 @@ static void lock_set_answer(struct request *r)
     struct fs *fs = r->fs;
     enum backend_result result = r->result;
     struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
-    r->ticket = NULL;
     if (result == BACKEND_OK) {
-        hold_granted(fs, hold, BACKEND_FCNTL);
+        hold_granted(fs, hold, r->ticket);
         handle_remember_lock_owner(r->handle, r->lock.owner);
     }
+    r->ticket = NULL;
     lock_answer(r, result);
     if (hold) {
         lock_drop_unused(fs, hold);
@@ -218,8 +218,8 @@ static void lock_set_done(void *arg, enum backend_result result, struct backend_
 {
     struct request *r = arg;
     (void)holder;
+    r->ticket = ticket;
     if (result == BACKEND_QUEUED) {
-        r->ticket = ticket;
         r->queued = true;
         return;
     }
@@ -274,13 +274,14 @@ static void lock_set_converted(struct request *r)
         lock_set_new(r);
         return;
     }
-    /* From here on its tickets are the lock owner's, by range. */
     lock_take_from_others(r, hold);
     hold_taken(hold, request_caller(r), r->handle->opener);
     hold->lock_owner = r->lock.owner;
     r->handle->hold = NULL;
-    hold_resume_parked(r->fs, hold);
-    lock_set_answer(r);
+    r->ticket = hold->ticket;
+    struct fs *fs = r->fs;
+    lock_set_answer(r); /* first, as those that are parked make another ticket of it */
+    hold_resume_parked(fs, hold);
 }
 
 /* One that becomes a record lock: until it is, it is not known what its lock owner
@@ -333,31 +334,20 @@ static void lock_range(struct request *r, const struct flock *lock)
     r->lock.end = lock->l_len ? r->lock.start + (uint64_t)lock->l_len - 1 : BACKEND_RANGE_MAX;
 }
 
-static void lock_unlocked(void *arg, enum backend_result result)
-{
-    struct request *r = arg;
-    if (result == BACKEND_OK || result == BACKEND_MISSING) {
-        hold_check_gone(r->fs, r->node);
-        request_reply_when_told(r, 0);
-    } else {
-        request_reply(r, lock_error(result));
-    }
-}
-
 void lock_set(struct request *r, const struct flock *lock, bool sleep)
 {
-    char path[TREE_PATH_MAX];
     struct handle *h = r->handle;
     h->locking = true;
     h->closing = false;
     r->blocks = sleep;
     lock_range(r, lock);
+    struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
     if (lock->l_type != F_UNLCK) {
         lock_set_go(r);
-    } else if (r->lock.start == 0 && r->lock.end >= INT64_MAX) {
+    } else if (!hold || !hold->ticket || (r->lock.start == 0 && r->lock.end >= INT64_MAX)) {
         handle_end_lock_owner(r->fs, r->node, r->lock.owner, request_released, r);
-    } else if (request_path(r, path)) {
-        backend_release_range(r->fs->backend, path, r->lock.owner, r->lock.start, r->lock.end, lock_unlocked, r);
+    } else {
+        hold_release_range(r->fs, hold, r->lock.start, r->lock.end, request_released, r);
     }
 }
 

@@ -155,11 +155,7 @@ static void names_release(struct request *r, struct hold *hold)
     r->node = tree_ref(hold->node);
     r->node->visible = false; /* the kernel drops the name itself */
     hold_spend(hold, false);
-    if (hold->kind == BACKEND_FCNTL) {
-        handle_end_lock_owner(r->fs, r->node, hold->lock_owner, request_done, r);
-    } else {
-        hold_release(r->fs, hold, request_done, r);
-    }
+    hold_release(r->fs, hold, request_done, r);
 }
 
 static void names_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)

@@ -40,7 +40,7 @@ static void sequence_created(void *arg, enum backend_result result, struct backe
     backend_name(r->fs->backend, ticket, path, sizeof path);
     const char *slash = strrchr(path, '/');
     tree_rename(r->fs->tree, r->node, r->node->parent, slash ? slash + 1 : path);
-    hold_granted(r->fs, hold, ticket->kind);
+    hold_granted(r->fs, hold, ticket);
     hold->closed = !r->handle;
     if (r->handle) {
         r->handle->hold = hold;

@@ -119,7 +119,7 @@ static void xattr_set_term(struct request *r, struct hold *hold, int64_t ttl)
     r->term.fixed = hold->fixed;
     r->term.ttl = ttl;
     hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
-    hold_store_for(r, hold, hold->ticket, xattr_term_noted);
+    hold_store_for(r, hold, xattr_term_noted);
 }
 
 void xattr_set_ttl(struct request *r)

@@ -312,12 +312,14 @@ enum backend_result contract_set_directory(const char *name, const struct backen
     return wait_done(&answer);
 }
 
-enum backend_result contract_release_range(const char *name, uint64_t lock_owner, uint64_t start, uint64_t end)
+enum backend_result contract_release_range(struct backend_ticket *ticket, uint64_t start, uint64_t end)
 {
     struct answer answer = {0};
 
-    backend_release_range(contract_backend, name, lock_owner, start, end, on_done, &answer);
-    return wait_done(&answer);
+    bool left = backend_release_range(contract_backend, ticket, start, end, on_done, &answer);
+    enum backend_result result = wait_done(&answer);
+
+    return left ? result : BACKEND_MISSING;
 }
 
 /* --- questions --- */

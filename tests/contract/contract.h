@@ -96,7 +96,8 @@ enum backend_result contract_rename_over(struct backend_ticket *ticket, const ch
 enum backend_result contract_mkdir(const char *name, const struct backend_directory *directory);
 enum backend_result contract_rmdir(const char *name);
 enum backend_result contract_set_directory(const char *name, const struct backend_directory *directory);
-enum backend_result contract_release_range(const char *name, uint64_t lock_owner, uint64_t start, uint64_t end);
+/* MISSING: nothing is left. */
+enum backend_result contract_release_range(struct backend_ticket *ticket, uint64_t start, uint64_t end);
 
 /* Known of a name; meta and content are kept until the next scenario. */
 struct backend_info contract_stat(const char *name);

@@ -418,6 +418,7 @@ struct ticket {
 
 static struct ticket tickets[TICKETS];
 static const char *const names[] = {"a", "b", "d/a", "d/b", "e", "{t}x"};
+static struct ticket ranges[G_N_ELEMENTS(names)][4]; /* by name and lock owner, what that holds */
 
 static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *of,
                         const struct backend_info *holder)
@@ -429,6 +430,8 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
     calls--;
     if (result != BACKEND_OK && result != BACKEND_QUEUED) {
         t->ticket = NULL;
+    } else if (result == BACKEND_OK && of->kind == BACKEND_FCNTL) {
+        ((struct ticket *)of->user)->ticket = of;
     }
 }
 
@@ -462,9 +465,17 @@ static void on_ended(void *context, struct backend_ticket *of, enum backend_end 
 {
     struct ticket *t = of->user;
     (void)context, (void)why;
-    if (t) {
+    if (t && (of->kind != BACKEND_FCNTL || t->ticket == of)) {
         FUZZ_MUST(t->ticket == of);
         t->ticket = NULL;
+    }
+}
+
+static void on_granted(void *context, struct backend_ticket *of)
+{
+    (void)context;
+    if (of->kind == BACKEND_FCNTL) {
+        ((struct ticket *)of->user)->ticket = of;
     }
 }
 
@@ -484,7 +495,7 @@ static void on_recovered(void *arg, const char *name, struct backend_ticket *of,
 }
 
 static const struct backend_events events = {
-    .granted = on_event, .due = on_event, .ended = on_ended, .wanted = on_event};
+    .granted = on_granted, .due = on_event, .ended = on_ended, .wanted = on_event};
 
 static void acquire(struct backend *b, struct ticket *t)
 {
@@ -496,13 +507,14 @@ static void acquire(struct backend *b, struct ticket *t)
                                   .ttl = 10000,
                                   .due = 3000,
                                   .user = t};
-    const char *name = PICK(names);
+    unsigned which = pick(G_N_ELEMENTS(names));
+    const char *name = names[which];
     if (claim.kind == BACKEND_FCNTL) {
         claim.lock_owner = 1 + pick(3);
         claim.handle = 0;
         claim.start = pick(10);
         claim.end = claim.start + pick(10);
-        claim.user = NULL; /* what holds of a lock owner is not kept: another claim may take it in */
+        claim.user = &ranges[which][claim.lock_owner];
     } else if (pick(3) == 2) {
         claim.sequence = claim.wait = true;
         name = pick(2) ? "d/s-" : "s-";
@@ -510,7 +522,7 @@ static void acquire(struct backend *b, struct ticket *t)
     *t = (struct ticket){.used = true};
     calls++;
     struct backend_ticket *made = backend_acquire(b, name, &claim, on_acquired, t);
-    t->ticket = claim.user ? made : NULL;
+    t->ticket = claim.user == t ? made : NULL;
 }
 
 static void change_ticket(struct backend *b, struct ticket *t)
@@ -556,7 +568,9 @@ static void ask(struct backend *b)
     struct backend_claim claim = {
         .kind = BACKEND_FCNTL, .lock_owner = 1 + pick(3), .start = pick(8), .end = 20, .ttl = 1000};
     struct backend_directory directory = {.width = 1 + pick(3), .delay = pick(2)};
-    const char *name = PICK(names);
+    unsigned which = pick(G_N_ELEMENTS(names));
+    const char *name = names[which];
+    struct ticket *range = &ranges[which][claim.lock_owner];
     calls++;
     switch (pick(9)) {
     case 0:
@@ -572,7 +586,13 @@ static void ask(struct backend *b)
         backend_set_directory(b, pick(2) ? "d" : "", &directory, on_done, NULL);
         break;
     case 4:
-        backend_release_range(b, name, claim.lock_owner, claim.start, 20, on_done, NULL);
+        if (range->ticket) {
+            if (!backend_release_range(b, range->ticket, claim.start, 20, on_done, NULL)) {
+                range->ticket = NULL;
+            }
+        } else {
+            calls--;
+        }
         break;
     case 5:
         backend_mkdir(b, "d", &directory, on_done, NULL);
@@ -648,6 +668,7 @@ static void begin(void)
     now = 1000000;
     calls = 0;
     memset(tickets, 0, sizeof tickets);
+    memset(ranges, 0, sizeof ranges);
     redis_model_do(model, "FLUSHALL", NULL);
     client = redis_model_connect(model, NULL);
     listener = redis_model_connect(model, NULL);

@@ -53,9 +53,9 @@ static void check_release_is_awaited(uint64_t unique, enum fake_call call, enum 
 START_TEST(unlocking_a_whole_file_waits_for_the_store)
 {
     struct wire_file file = locked("L");
-    fake_backend_hold(w->fake, FAKE_RELEASE_RANGE, true);
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
     uint64_t unlock = wire_setlk(w, file, ALICE_FILES, F_UNLCK, 0, TO_THE_END, false);
-    check_release_is_awaited(unlock, FAKE_RELEASE_RANGE, BACKEND_OK, 0);
+    check_release_is_awaited(unlock, FAKE_RELEASE, BACKEND_OK, 0);
 }
 END_TEST
 
@@ -71,35 +71,35 @@ END_TEST
 START_TEST(closing_a_file_with_record_locks_waits_for_the_store)
 {
     struct wire_file file = locked("L");
-    fake_backend_hold(w->fake, FAKE_RELEASE_RANGE, true);
-    check_release_is_awaited(wire_flush(w, file, ALICE_FILES), FAKE_RELEASE_RANGE, BACKEND_OK, 0);
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
+    check_release_is_awaited(wire_flush(w, file, ALICE_FILES), FAKE_RELEASE, BACKEND_OK, 0);
 }
 END_TEST
 
 START_TEST(closing_another_handle_of_the_lock_owner_waits_for_the_store)
 {
     struct wire_file file = locked("L"), other = wire_opened(w, file.node, O_RDONLY);
-    fake_backend_hold(w->fake, FAKE_RELEASE_RANGE, true);
-    check_release_is_awaited(wire_flush(w, other, ALICE_FILES), FAKE_RELEASE_RANGE, BACKEND_OK, 0);
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
+    check_release_is_awaited(wire_flush(w, other, ALICE_FILES), FAKE_RELEASE, BACKEND_OK, 0);
 }
 END_TEST
 
 START_TEST(closing_a_file_without_locks_waits_for_nothing)
 {
     struct wire_file file = locked("L");
-    fake_backend_hold(w->fake, FAKE_RELEASE_RANGE, true);
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
     w->pid = bob;
     struct wire_file other = wire_opened(w, file.node, O_RDONLY);
     ck_assert_int_eq(wire_result(w, wire_flush(w, other, ALICE_FILES + 1)), 0);
-    fake_backend_hold(w->fake, FAKE_RELEASE_RANGE, false);
+    fake_backend_hold(w->fake, FAKE_RELEASE, false);
 }
 END_TEST
 
 START_TEST(removing_a_name_waits_for_the_store)
 {
     locked("L");
-    fake_backend_hold(w->fake, FAKE_RELEASE_RANGE, true);
-    check_release_is_awaited(wire_unlink(w, "L"), FAKE_RELEASE_RANGE, BACKEND_OK, 0);
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
+    check_release_is_awaited(wire_unlink(w, "L"), FAKE_RELEASE, BACKEND_OK, 0);
     wire_created(w, "M", O_RDWR | O_EXCL);
     fake_backend_hold(w->fake, FAKE_RELEASE, true);
     check_release_is_awaited(wire_unlink(w, "M"), FAKE_RELEASE, BACKEND_OK, 0);
@@ -119,12 +119,12 @@ END_TEST
 START_TEST(a_release_whose_outcome_is_unknown_is_enolck)
 {
     struct wire_file file = locked("L");
-    fake_backend_hold(w->fake, FAKE_RELEASE_RANGE, true);
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
     uint64_t unlock = wire_setlk(w, file, ALICE_FILES, F_UNLCK, 0, TO_THE_END, false);
-    check_release_is_awaited(unlock, FAKE_RELEASE_RANGE, BACKEND_UNREACHABLE, ENOLCK);
+    check_release_is_awaited(unlock, FAKE_RELEASE, BACKEND_UNREACHABLE, ENOLCK);
     file = locked("M");
-    fake_backend_hold(w->fake, FAKE_RELEASE_RANGE, true);
-    check_release_is_awaited(wire_flush(w, file, ALICE_FILES), FAKE_RELEASE_RANGE, BACKEND_UNREACHABLE, ENOLCK);
+    fake_backend_hold(w->fake, FAKE_RELEASE, true);
+    check_release_is_awaited(wire_flush(w, file, ALICE_FILES), FAKE_RELEASE, BACKEND_UNREACHABLE, ENOLCK);
     file = wire_created(w, "N", O_RDWR);
     ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
     fake_backend_hold(w->fake, FAKE_RELEASE, true);

@@ -278,8 +278,8 @@ START_TEST(locks_tells_what_is_held_and_by_whom)
     ck_assert_str_eq(flocked[1], "flock");
     ck_assert_str_eq(flocked[2], "shared");
     ck_assert_str_eq(ranges[1], "fcntl");
-    ck_assert_str_eq(ranges[2], "-");
-    ck_assert_str_eq(ranges[8], "-");
+    ck_assert_str_eq(ranges[2], "exclusive");
+    ck_assert_str_eq(ranges[8], flocked[8]);
 }
 END_TEST
 

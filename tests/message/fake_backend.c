@@ -20,10 +20,15 @@ bool fake_backend_deliver(struct fake_backend *fake)
         told = true;
         switch (event->type) {
         case FAKE_GRANTED:
-            fake->events->granted(fake->context, ticket);
-            if (event->ticket->absorbed) {
-                fake_store_free_ticket(fake, event->ticket);
+            if (event->ticket->apart && event->ticket->ended) {
+                ticket->held = false; /* too late */
+                break;
             }
+            if (event->ticket->apart) {
+                fake_store_join(fake, event->ticket);
+                fake_store_settle(fake);
+            }
+            fake->events->granted(fake->context, ticket);
             break;
         case FAKE_DUE:
             fake->events->due(fake->context, ticket);
@@ -202,21 +207,18 @@ static void fake_release(struct backend *b, struct backend_ticket *head, backend
             break;
         }
     }
-    if (ticket->absorbed) {
-        fake_store_carve(fake, ticket->name, ticket->lock_owner, ticket->start, ticket->end, NULL);
-    }
     fake_store_free_ticket(fake, ticket);
     fake_store_settle(fake);
     fake_submit(fake, &(struct fake_pending){.call = FAKE_RELEASE, .done = done, .arg = arg});
 }
 
-static void fake_release_range(struct backend *b, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
+static bool fake_release_range(struct backend *b, struct backend_ticket *ticket, uint64_t start, uint64_t end,
                                backend_done *done, void *arg)
 {
     struct fake_backend *fake = fake_of(b);
-    fake_store_carve(fake, name, lock_owner, start, end, NULL);
-    fake_store_settle(fake);
+    bool left = fake_store_release_range(fake, (struct fake_ticket *)ticket, start, end);
     fake_submit(fake, &(struct fake_pending){.call = FAKE_RELEASE_RANGE, .done = done, .arg = arg});
+    return left;
 }
 
 static void fake_convert_call(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
@@ -515,7 +517,6 @@ void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backe
 {
     struct fake_ticket *t = g_new0(struct fake_ticket, 1);
     t->name = g_strdup(name);
-    t->end = BACKEND_RANGE_MAX;
     t->due = CLOCK_NEVER;
     t->head = (struct backend_ticket){.fence = ++fake->store->next_fence,
                                       .acquired = *fake->now,
@@ -531,7 +532,6 @@ void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, co
 {
     struct fake_ticket *t = g_new0(struct fake_ticket, 1);
     t->name = g_strdup(name);
-    t->end = BACKEND_RANGE_MAX;
     t->due = CLOCK_NEVER;
     t->head =
         (struct backend_ticket){.acquired = CLOCK_NEVER, .deadline = CLOCK_NEVER, .kind = BACKEND_LEASE, .held = true};

@@ -88,8 +88,7 @@ static bool fake_conflicts(const struct fake_ticket *a, const struct fake_ticket
     if (!a->sequence && fake_is_kin(a, b)) {
         return false;
     }
-    bool ranges = a->head.kind == BACKEND_FCNTL && b->head.kind == BACKEND_FCNTL;
-    return !ranges || (a->start <= b->end && b->start <= a->end);
+    return !a->segments || !b->segments || backend_segments_conflict(a->segments, b->segments);
 }
 
 /* Does it wait for somebody who is kin of `ticket`? */
@@ -155,70 +154,61 @@ void fake_store_free_ticket(struct fake_backend *fake, struct fake_ticket *ticke
     g_ptr_array_remove(fake->store->tickets, ticket);
     fake_store_replace(&ticket->meta, NULL);
     fake_store_replace(&ticket->content, NULL);
+    g_clear_pointer(&ticket->segments, g_array_unref);
     g_free(ticket->name);
     g_free(ticket);
 }
 
-static struct fake_ticket *fake_piece(struct fake_backend *fake, const struct fake_ticket *of, uint64_t start,
-                                      uint64_t end)
+void fake_store_join(struct fake_backend *fake, struct fake_ticket *t)
 {
-    struct fake_ticket *piece = g_memdup2(of, sizeof *of);
-    piece->name = g_strdup(of->name);
-    piece->meta = fake_store_bytes(of->meta);
-    piece->content = fake_store_bytes(of->content);
-    piece->start = start;
-    piece->end = end;
-    g_ptr_array_add(fake->store->tickets, piece);
-    return piece;
-}
-
-/* Its lock owner has replaced it or given it back.  A grant that is not told yet still
- * is, as a request waits for it. */
-static void fake_drop(struct fake_backend *fake, struct fake_ticket *ticket)
-{
-    bool granted = false;
-    struct fake_backend *mount = ticket->mount;
-    for (GList *at = mount->told.head, *next; at; at = next) {
-        struct fake_event *event = at->data;
-        next = at->next;
-        if (event->ticket == ticket && event->type == FAKE_GRANTED) {
-            granted = true;
-        } else if (event->ticket == ticket) {
-            g_free(event);
-            g_queue_delete_link(&mount->told, at);
+    struct fake_ticket *held = NULL;
+    t->apart = false;
+    for (guint i = 0; t->segments && t->lock_owner && i < fake->store->tickets->len; i++) {
+        struct fake_ticket *other = g_ptr_array_index(fake->store->tickets, i);
+        if (other != t && other->mount == t->mount && other->lock_owner == t->lock_owner && other->segments &&
+            other->head.held && !other->asked && !other->ended && !other->apart && strcmp(other->name, t->name) == 0) {
+            held = other;
         }
     }
-    if (granted) {
-        ticket->ended = ticket->absorbed = true;
+    if (!held) {
+        return;
+    }
+    const struct backend_segment *s = &g_array_index(t->segments, struct backend_segment, 0);
+    GArray *both = g_array_ref(held->segments);
+    backend_segments_set(both, s->start, s->end, &s->mode);
+    g_array_unref(t->segments);
+    t->segments = both;
+    t->head.mode = (uint8_t)backend_segments_mode(both);
+    t->head.fence = held->head.fence;
+    t->head.acquired = held->head.acquired;
+    t->head.joined = true;
+    fake_store_replace(&t->meta, held->meta);
+    fake_store_replace(&t->content, held->content);
+    for (guint i = 0; i < t->mount->pending->len; i++) {
+        struct fake_pending *pending = g_ptr_array_index(t->mount->pending, i);
+        pending->ticket = pending->ticket == held ? t : pending->ticket;
+    }
+    guint place;
+    g_ptr_array_remove(fake->store->tickets, t);
+    g_ptr_array_find(fake->store->tickets, held, &place);
+    g_ptr_array_insert(fake->store->tickets, (gint)place, t);
+    fake_store_free_ticket(fake, held);
+}
+
+bool fake_store_release_range(struct fake_backend *fake, struct fake_ticket *t, uint64_t start, uint64_t end)
+{
+    if (t->ended) {
+        return true;
+    }
+    backend_segments_set(t->segments, start, end, NULL);
+    bool left = t->segments->len > 0;
+    if (left) {
+        t->head.mode = (uint8_t)backend_segments_mode(t->segments);
     } else {
-        fake_store_free_ticket(fake, ticket);
+        fake_store_free_ticket(fake, t);
     }
-}
-
-/* Takes a range from what a lock owner holds. */
-void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
-                      const struct fake_ticket *but)
-{
-    for (guint i = fake->store->tickets->len; i-- > 0;) {
-        struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
-        if (t == but || t->mount != fake || t->head.kind != BACKEND_FCNTL || !t->head.held || t->absorbed ||
-            t->lock_owner != lock_owner || strcmp(t->name, name) != 0 || t->start > end || t->end < start) {
-            continue;
-        }
-        if (t->ended) {
-            if (!but && start == 0 && end == BACKEND_RANGE_MAX) {
-                fake_drop(fake, t); /* all was given back: nobody wants to hear of its end */
-            }
-            continue;
-        }
-        if (t->start < start) {
-            fake_piece(fake, t, t->start, start - 1);
-        }
-        if (t->end > end) {
-            fake_piece(fake, t, end + 1, t->end);
-        }
-        fake_drop(fake, t);
-    }
+    fake_store_settle(fake);
+    return left;
 }
 
 static void fake_grant(struct fake_backend *fake, struct fake_ticket *ticket)
@@ -227,9 +217,6 @@ static void fake_grant(struct fake_backend *fake, struct fake_ticket *ticket)
     ticket->head.acquired = *fake->now;
     ticket->head.deadline = *fake->now + ticket->head.ttl;
     ticket->due = ticket->due_after ? *fake->now + ticket->due_after : CLOCK_NEVER;
-    if (ticket->head.kind == BACKEND_FCNTL) {
-        fake_store_carve(ticket->mount, ticket->name, ticket->lock_owner, ticket->start, ticket->end, ticket);
-    }
 }
 
 /* Grants what has become free. */
@@ -239,6 +226,7 @@ void fake_store_settle(struct fake_backend *fake)
         struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
         if (!ticket->head.held && !ticket->asked && !ticket->ended && fake_may_hold(fake, ticket)) {
             fake_grant(fake, ticket);
+            ticket->apart = ticket->segments;
             fake_store_tell(fake, FAKE_GRANTED, ticket, BACKEND_EXPIRED);
             i = (guint)-1; /* the array may have changed */
         }
@@ -262,17 +250,21 @@ bool fake_store_is_on(const struct fake_ticket *ticket, const char *name)
     return !ticket->asked && !ticket->ended && strcmp(ticket->name, name) == 0;
 }
 
-static void fake_info(const struct fake_backend *fake, const struct fake_ticket *ticket, struct backend_info *info)
+/* As it is in the way of `asked` (NULL: of anybody). */
+static void fake_info(const struct fake_backend *fake, const struct fake_ticket *ticket,
+                      const struct fake_ticket *asked, struct backend_info *info)
 {
+    const struct backend_segment *s =
+        asked && ticket->segments ? backend_segments_conflict(ticket->segments, asked->segments) : NULL;
     info->type = BACKEND_LOCK;
     info->kind = ticket->head.kind;
-    info->mode = ticket->head.mode;
+    info->mode = s ? s->mode : ticket->head.mode;
     info->fence = ticket->head.fence;
     info->acquired = ticket->head.acquired;
     info->deadline = ticket->head.deadline;
     info->ttl = ticket->head.ttl;
-    info->start = ticket->start;
-    info->end = ticket->end;
+    info->start = s ? s->start : 0;
+    info->end = s ? s->end : BACKEND_RANGE_MAX;
     info->meta = ticket->meta;
     info->content = ticket->content;
     info->ticket = ticket->mount == fake ? (struct backend_ticket *)&ticket->head : NULL;
@@ -291,7 +283,7 @@ void fake_store_stat(const struct fake_backend *fake, const char *name, struct b
         const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
         if (fake_store_is_on(ticket, name)) {
             if ((ticket->head.held || ticket->sequence) && info->type == BACKEND_NOTHING) {
-                fake_info(fake, ticket, info);
+                fake_info(fake, ticket, NULL, info);
             }
             info->holders += ticket->head.held;
             info->waiters += !ticket->head.held;
@@ -348,21 +340,19 @@ void fake_store_test(struct fake_backend *fake, struct fake_pending *p)
                                 .name = p->name,
                                 .handle = p->claim.handle,
                                 .lock_owner = p->claim.lock_owner,
-                                .start = p->claim.start,
-                                .end = p->claim.end};
+                                .segments = backend_segments_new(p->claim.start, p->claim.end, p->claim.mode)};
     asked.head.kind = (uint8_t)p->claim.kind;
     asked.head.mode = (uint8_t)p->claim.mode;
-    const struct fake_ticket *lowest = NULL;
+    struct backend_info found;
     for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *ticket = g_ptr_array_index(fake->store->tickets, i);
-        if (ticket->head.held && fake_same_queue(ticket, &asked) && fake_conflicts(ticket, &asked) &&
-            (!lowest || ticket->start < lowest->start)) {
-            lowest = ticket;
+        if (ticket->head.held && fake_same_queue(ticket, &asked) && fake_conflicts(ticket, &asked)) {
+            memset(&found, 0, sizeof found);
+            fake_info(fake, ticket, &asked, &found);
+            info = info.type == BACKEND_NOTHING || found.start < info.start ? found : info;
         }
     }
-    if (lowest) {
-        fake_info(fake, lowest, &info);
-    }
+    g_array_unref(asked.segments);
     p->known(p->arg, BACKEND_OK, &info);
 }
 
@@ -379,8 +369,8 @@ static void fake_take(struct fake_backend *fake, struct fake_ticket *t, const st
     t->due = claim->due ? *fake->now + claim->due : CLOCK_NEVER;
     t->handle = claim->handle;
     t->lock_owner = claim->lock_owner;
-    t->start = claim->kind == BACKEND_FCNTL ? claim->start : 0;
-    t->end = claim->kind == BACKEND_FCNTL ? claim->end : BACKEND_RANGE_MAX;
+    g_clear_pointer(&t->segments, g_array_unref);
+    t->segments = claim->kind == BACKEND_FCNTL ? backend_segments_new(claim->start, claim->end, claim->mode) : NULL;
     if (claim->meta) {
         fake_store_replace(&t->meta, claim->meta);
     }
@@ -440,6 +430,8 @@ enum backend_result fake_store_place(struct fake_backend *fake, struct fake_tick
     g_ptr_array_add(fake->store->tickets, t);
     if (fake_may_hold(fake, t)) {
         fake_grant(fake, t);
+        fake_store_join(fake, t);
+        fake_store_settle(fake);
         return BACKEND_OK;
     }
     for (guint i = 0; i < fake->store->tickets->len; i++) {
@@ -458,9 +450,9 @@ enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ti
                                .name = t->name,
                                .sequence = t->sequence,
                                .handle = claim->handle,
-                               .lock_owner = claim->lock_owner,
-                               .start = claim->start,
-                               .end = claim->end};
+                               .lock_owner = claim->lock_owner};
+    g_autoptr(GArray) segments = backend_segments_new(claim->start, claim->end, claim->mode);
+    wish.segments = claim->kind == BACKEND_FCNTL ? segments : NULL;
     wish.head.kind = (uint8_t)claim->kind;
     wish.head.mode = (uint8_t)claim->mode;
     for (guint i = 0; i < fake->store->tickets->len; i++) {

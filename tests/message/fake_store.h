@@ -9,10 +9,11 @@ struct fake_ticket {
     struct fake_backend *mount; /* whose it is; NULL: of a mount or a client that only occupies the name */
     char *name;
     bool sequence;
-    bool asked;    /* its acquire has not been carried out yet */
-    bool ended;    /* `ended` is still to be told */
-    bool absorbed; /* by its lock owner's next claim, but its grant is still to be told */
-    uint64_t handle, lock_owner, start, end;
+    bool asked; /* its acquire has not been carried out yet */
+    bool ended; /* `ended` is still to be told */
+    bool apart; /* granted after it has waited, and not told: what its lock owner holds is another */
+    uint64_t handle, lock_owner;
+    GArray *segments;  /* struct backend_segment, of FCNTL; NULL: the whole lock */
     clock_ms due;      /* CLOCK_NEVER: none */
     int64_t due_after; /* the grant */
     GBytes *meta, *content;
@@ -79,8 +80,9 @@ void fake_store_replace(GBytes **place, GBytes *bytes);
 void fake_store_tell(struct fake_backend *fake, enum fake_event_type type, struct fake_ticket *ticket,
                      enum backend_end why);
 void fake_store_free_ticket(struct fake_backend *fake, struct fake_ticket *ticket);
-void fake_store_carve(struct fake_backend *fake, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end,
-                      const struct fake_ticket *but);
+/* It holds from now on together with what its lock owner holds already, if it does. */
+void fake_store_join(struct fake_backend *fake, struct fake_ticket *ticket);
+bool fake_store_release_range(struct fake_backend *fake, struct fake_ticket *t, uint64_t start, uint64_t end);
 void fake_store_settle(struct fake_backend *fake);
 /* Ends it; fake_store_settle grants what has become free. */
 void fake_store_end(struct fake_backend *fake, struct fake_ticket *ticket, enum backend_end why);

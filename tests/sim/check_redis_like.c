@@ -726,7 +726,7 @@ static void take(struct told **slot)
         name = dice(2) ? "d/s-" : "s-";
     }
     *slot = hosts_ask(dice(MOUNTS), name, &claim);
-    if (claim.kind == BACKEND_FCNTL) { /* what holds of a lock owner is not kept: another claim may take it in */
+    if (claim.kind == BACKEND_FCNTL) { /* the lock owner keeps it */
         (*slot)->renews = false;
         *slot = NULL;
     }
@@ -782,11 +782,14 @@ static void change_ticket(struct told **slot)
 
 static void ask_something(void)
 {
-    struct backend *b = hosts_mount(dice(MOUNTS));
+    unsigned mount = dice(MOUNTS);
+    struct backend *b = hosts_mount(mount);
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, 2000);
     struct backend_directory directory = {.width = 1 + dice(3), .delay = dice(2) ? 0 : 500};
     const char *name = PICK(names);
     claim.lock_owner = 1 + dice(PARTIES);
+    struct told *holder = hosts_of_lock_owner(mount, name, claim.lock_owner);
+    struct backend_ticket *ticket;
     open_calls++;
     switch (dice(10)) {
     case 0:
@@ -802,11 +805,22 @@ static void ask_something(void)
         backend_set_directory(b, dice(2) ? "d" : "", &directory, on_done, NULL);
         break;
     case 4:
-        backend_release_range(b, name, claim.lock_owner, dice(8), 8 + dice(8), on_done, NULL);
-        break;
+        if (holder) {
+            uint64_t first = dice(8), last = 8 + dice(8);
+            if (!backend_release_range(b, holder->ticket, first, last, on_done, NULL)) {
+                holder->ticket = NULL;
+            }
+            break;
+        }
+        G_GNUC_FALLTHROUGH;
     case 5:
-        backend_release_range(b, name, claim.lock_owner, 0, BACKEND_RANGE_MAX, on_done, NULL);
-        break;
+        if (holder) {
+            ticket = holder->ticket;
+            holder->ticket = NULL;
+            backend_release(b, ticket, on_done, NULL);
+            break;
+        }
+        G_GNUC_FALLTHROUGH;
     case 6:
         backend_mkdir(b, dice(2) ? "d" : "e", &directory, on_done, NULL);
         break;

@@ -201,9 +201,12 @@ static void do_release_range(struct world *w)
 {
     unsigned lock = pick(w, MODEL_LOCKS), lock_owner = 1 + pick(w, MODEL_LOCK_OWNERS - 1);
     unsigned first = pick(w, MODEL_CELLS), last = first + pick(w, MODEL_CELLS - first);
-    lock_model_release_range(w->model, lock, lock_owner, first, last);
-    ck_assert_int_eq(lockspace_release_range(w->space, w->model->now, names[lock], lock_owner, first, last_byte(last)),
-                     BACKEND_OK);
+    struct model_ticket *t = lock_model_held_by(w->model, lock, lock_owner);
+    if (t) {
+        struct backend_ticket *real = t->real;
+        enum backend_result result = lock_model_release_range(w->model, t, first, last);
+        ck_assert_int_eq(lockspace_release_range(w->space, w->model->now, real, first, last_byte(last)), result);
+    }
 }
 
 static void do_convert(struct world *w)

@@ -38,8 +38,8 @@ START_TEST(a_dead_waiter_in_another_range_holds_nobody_up)
     lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 3, 10, 20));
     g_string_truncate(w->log, 0);
     w->now = WORLD_TTL;
-    ck_assert_int_eq(lockspace_release_range(w->space, w->now, "a", 1, 0, 5), BACKEND_OK);
-    lock_world_told(w, "absorbed A; ended B expired; granted C; ");
+    lock_world_unlock(w, 1, 0, 5);
+    lock_world_told(w, "ended B expired; granted C; ");
 }
 END_TEST
 
@@ -62,8 +62,8 @@ START_TEST(a_holder_may_extend_what_another_waits_for)
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 5, 15));
     uint64_t fence = lock_world_stat(w, "a").fence;
     g_string_truncate(w->log, 0);
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 0, BACKEND_RANGE_MAX), BACKEND_OK);
-    lock_world_told(w, "absorbed A; granted B; ");
+    lock_world_unlock(w, 1, 0, BACKEND_RANGE_MAX);
+    lock_world_told(w, "granted B; ");
     ck_assert(b->held);
     ck_assert_uint_gt(b->fence, fence);
 }
@@ -77,8 +77,8 @@ START_TEST(what_kin_is_granted_can_move_a_waiter_past_another)
     lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 3, 0, 99));
     lock_world_wait(w, "a", lock_world_range("C", BACKEND_EXCLUSIVE, 2, 0, 9));
     g_string_truncate(w->log, 0);
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 50, 59), BACKEND_OK);
-    lock_world_told(w, "absorbed H; granted A; granted C; ");
+    lock_world_unlock(w, 1, 50, 59);
+    lock_world_told(w, "granted A; granted C; ");
 }
 END_TEST
 
@@ -170,13 +170,11 @@ START_TEST(ranges_of_a_lock_owner_split_and_merge)
     ck_assert_uint_eq(lock_world_stat(w, "a").start, 0);
     ck_assert_uint_eq(lock_world_stat(w, "a").end, 9);
     g_string_truncate(w->log, 0);
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 4, BACKEND_RANGE_MAX), BACKEND_OK);
+    lock_world_unlock(w, 1, 4, BACKEND_RANGE_MAX);
     ck_assert_str_eq(bytes_held("a", 12), "xxxx........");
     lock_world_told(w, "");
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 0, 3), BACKEND_OK);
+    lock_world_unlock(w, 1, 0, 3);
     ck_assert_int_eq(lock_world_stat(w, "a").type, BACKEND_NOTHING);
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 0, 3), BACKEND_OK);
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "d/a", 1, 0, 3), BACKEND_OK);
 }
 END_TEST
 
@@ -185,7 +183,7 @@ START_TEST(the_pieces_of_a_range_are_one_ticket)
     struct backend_info left, right;
     struct backend_claim probe = lock_world_range("?", BACKEND_EXCLUSIVE, 99, 0, 0);
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, BACKEND_RANGE_MAX));
-    ck_assert_int_eq(lockspace_release_range(w->space, 10, "a", 1, 5, 5), BACKEND_OK);
+    lock_world_unlock(w, 1, 5, 5);
     lockspace_test(w->space, "a", &probe, &left);
     probe.start = probe.end = BACKEND_RANGE_MAX;
     lockspace_test(w->space, "a", &probe, &right);
@@ -206,8 +204,8 @@ START_TEST(a_lock_owner_keeps_what_it_holds_until_its_claim_is_granted)
     struct backend_ticket *more = lock_world_wait(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 0, 4));
     ck_assert_str_eq(bytes_held("a", 10), "ssssssssss");
     lock_world_told(w, "wanted B; ");
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 2, 0, 9), BACKEND_OK);
-    lock_world_told(w, "absorbed B; granted A; ");
+    lock_world_unlock(w, 2, 0, 9);
+    lock_world_told(w, "granted A; ");
     ck_assert_uint_eq(lock_world_stat(w, "a").holders, 2);
     lockspace_claim(w->space, 0, more);
     lock_world_told(w, "absorbed A; ");
@@ -239,7 +237,7 @@ START_TEST(a_range_that_is_downgraded_or_given_back_lets_others_in)
     g_string_truncate(w->log, 0);
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 5));
     lock_world_told(w, "absorbed A; granted B; ");
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 7, 8), BACKEND_OK);
+    lock_world_unlock(w, 1, 7, 8);
     lock_world_told(w, "granted C; ");
 }
 END_TEST
@@ -277,13 +275,13 @@ START_TEST(a_lock_owner_has_a_limited_number_of_ranges)
     ck_assert_int_eq(lock_world_try(w, "a", one, NULL), BACKEND_QUOTA);
     lock_world_hold(w, "a", lock_world_range("B", BACKEND_SHARED, 2, 0, 9));
     /* what is given back may be had again, in as many parts */
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 0, 100), BACKEND_OK);
+    lock_world_unlock(w, 1, 0, 100);
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_SHARED, 1, 0, 100));
     while (lock_world_try(w, "a", one, NULL) == BACKEND_OK) {
         one.start = one.end += 10;
     }
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 50, 50), BACKEND_QUOTA);
-    ck_assert_int_eq(lockspace_release_range(w->space, 0, "a", 1, 0, BACKEND_RANGE_MAX), BACKEND_OK);
+    ck_assert_int_eq(lockspace_release_range(w->space, 0, lock_world_of(w, 1), 50, 50), BACKEND_QUOTA);
+    lock_world_unlock(w, 1, 0, BACKEND_RANGE_MAX);
     lock_world_hold(w, "a", lock_world_range("A", BACKEND_EXCLUSIVE, 1, 10, BACKEND_RANGE_MAX));
 }
 END_TEST

@@ -38,11 +38,7 @@ static struct backend_claim claim_of(int place, unsigned i)
 
 static void let_go(unsigned mount, uint64_t lock_owner)
 {
-    struct hosts_done done = {0};
-
-    backend_release_range(hosts_mount(mount), "L", lock_owner, 0, BACKEND_RANGE_MAX, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
-    ck_assert_int_eq(done.result, BACKEND_OK);
+    ck_assert_int_eq(hosts_unlock(mount, "L", lock_owner, 0, BACKEND_RANGE_MAX), BACKEND_OK);
 }
 
 /* Waiters of mounts 1 to 3, behind one of mount 0 that holds all. */
@@ -220,7 +216,6 @@ START_TEST(one_process_has_no_more_ranges_than_a_call_can_bear)
 {
     enum { RANGES = 1000 }; /* SEGMENTS_MAX of common.lua */
     struct backend_claim claim;
-    struct hosts_done done = {0};
 
     for (unsigned i = 0; i < RANGES; i++) {
         claim = range(1, 4 * i, 4 * i + 2);
@@ -229,13 +224,8 @@ START_TEST(one_process_has_no_more_ranges_than_a_call_can_bear)
     }
     claim = range(1, 4 * RANGES, 4 * RANGES);
     ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_UNREACHABLE);
-    backend_release_range(hosts_mount(0), "L", 1, 1, 1, hosts_on_done, &done); /* would leave one more */
-    HOSTS_UNTIL(done.told);
-    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
-    done.told = false;
-    backend_release_range(hosts_mount(0), "L", 1, 0, 2, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
-    ck_assert_int_eq(done.result, BACKEND_OK);
+    ck_assert_int_eq(hosts_unlock(0, "L", 1, 1, 1), BACKEND_UNREACHABLE); /* would leave one more */
+    ck_assert_int_eq(hosts_unlock(0, "L", 1, 0, 2), BACKEND_OK);
     ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
     claim = range(2, 5, 5);
     claim.wait = false;

@@ -158,7 +158,6 @@ END_TEST
 START_TEST(unlocking_of_unknown_outcome_is_done_when_the_server_is_back)
 {
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
-    struct hosts_done done = {0};
     struct told *waiter;
 
     claim.lock_owner = 1;
@@ -166,9 +165,7 @@ START_TEST(unlocking_of_unknown_outcome_is_done_when_the_server_is_back)
     ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
     waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     redis_server_stop(hosts_server);
-    backend_release_range(hosts_mount(0), "L", 1, 0, BACKEND_RANGE_MAX, hosts_on_done, &done);
-    HOSTS_UNTIL(done.told);
-    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(hosts_unlock(0, "L", 1, 0, BACKEND_RANGE_MAX), BACKEND_UNREACHABLE);
     redis_server_again(hosts_server);
     HOSTS_UNTIL(waiter->granted);
     hosts_release(waiter);
@@ -433,7 +430,7 @@ static struct told *get_ranges(void)
     claim.end = 39;
     told = hosts_acquire(0, "L", &claim);
     ck_assert_int_eq(told->result, BACKEND_OK);
-    backend_release_range(hosts_mount(0), "L", 1, 20, 29, hosts_on_done, &done);
+    backend_release_range(hosts_mount(0), told->ticket, 20, 29, hosts_on_done, &done);
     HOSTS_UNTIL(done.told);
     ck_assert_int_eq(done.result, BACKEND_OK);
     return told;
@@ -492,7 +489,7 @@ START_TEST(renewal_that_crosses_a_change_of_ranges_loses_nothing)
         redis_server_pause(hosts_server);
     if (_i == 0)
         backend_renew(hosts_mount(0), &renewal, 1);
-    backend_release_range(hosts_mount(0), "L", 1, 30, 34, hosts_on_done, &done);
+    backend_release_range(hosts_mount(0), told->ticket, 30, 34, hosts_on_done, &done);
     if (_i == 1)
         backend_renew(hosts_mount(0), &renewal, 1);
     HOSTS_UNTIL(done.told);

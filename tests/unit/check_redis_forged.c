@@ -423,7 +423,7 @@ static void take(struct told **slot)
         name = dice(2) ? "d/s-" : "s-";
     }
     *slot = hosts_ask(0, name, &claim);
-    if (claim.kind == BACKEND_FCNTL) { /* what holds of a lock owner is not kept: another claim may take it in */
+    if (claim.kind == BACKEND_FCNTL) { /* the lock owner keeps it */
         (*slot)->renews = false;
         *slot = NULL;
     }
@@ -481,8 +481,11 @@ static void ask_something(void)
     struct backend_claim claim = hosts_claim(BACKEND_FCNTL, 2000);
     struct backend_directory directory = {.width = 1 + dice(3), .delay = dice(2)};
     const char *name = names[dice(NAMES)];
+    struct told *holder;
+    struct backend_ticket *ticket;
 
     claim.lock_owner = 1 + dice(LOCK_OWNERS);
+    holder = hosts_of_lock_owner(0, name, claim.lock_owner);
     open_calls++;
     switch (dice(8)) {
     case 0:
@@ -498,11 +501,22 @@ static void ask_something(void)
         backend_set_directory(b, dice(2) ? "d" : "", &directory, on_done, NULL);
         break;
     case 4:
-        backend_release_range(b, name, claim.lock_owner, dice(8), 8 + dice(8), on_done, NULL);
-        break;
+        if (holder) {
+            uint64_t first = dice(8), last = 8 + dice(8);
+            if (!backend_release_range(b, holder->ticket, first, last, on_done, NULL)) {
+                holder->ticket = NULL;
+            }
+            break;
+        }
+        G_GNUC_FALLTHROUGH;
     case 5:
-        backend_release_range(b, name, claim.lock_owner, 0, BACKEND_RANGE_MAX, on_done, NULL);
-        break;
+        if (holder) {
+            ticket = holder->ticket;
+            holder->ticket = NULL;
+            backend_release(b, ticket, on_done, NULL);
+            break;
+        }
+        G_GNUC_FALLTHROUGH;
     default:
         backend_stat(b, dice(8) ? name : "s-0000000000", on_any_known, NULL);
     }

@@ -28,6 +28,29 @@ static void note(struct told *told)
     told->at = clock_now();
 }
 
+struct told *hosts_of_lock_owner(unsigned mount, const char *name, uint64_t lock_owner)
+{
+    for (guint i = 0; i < all_told->len; i++) {
+        struct told *told = all_told->pdata[i];
+
+        if (told->ticket && told->answered && (told->granted || told->result == BACKEND_OK) && lock_owner &&
+            told->lock_owner == lock_owner && told->mount == mount && strcmp(told->name, name) == 0)
+            return told;
+    }
+    return NULL;
+}
+
+/* What its lock owner held before is this one's now. */
+static void take_over(struct told *told, struct backend_ticket *ticket)
+{
+    told->ticket = NULL;
+    struct told *before = ticket->joined ? hosts_of_lock_owner(told->mount, told->name, told->lock_owner) : NULL;
+
+    if (before)
+        before->ticket = NULL;
+    told->ticket = ticket;
+}
+
 static void on_granted(void *context, struct backend_ticket *ticket)
 {
     struct told *told = ticket->user;
@@ -36,6 +59,7 @@ static void on_granted(void *context, struct backend_ticket *ticket)
     ck_assert(ticket->held);
     ck_assert_msg(ticket->deadline > clock_now(), "granted when it is over");
     told->granted++;
+    take_over(told, ticket);
     note(told);
 }
 
@@ -207,6 +231,8 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
     told->answered = true;
     told->result = result;
     told->ticket = ticket;
+    if (result == BACKEND_OK)
+        take_over(told, ticket);
     if (holder) {
         told->holder = *holder;
         told->holder.meta = told->holder.content = NULL;
@@ -227,6 +253,8 @@ struct told *hosts_ask(unsigned mount, const char *name, const struct backend_cl
     g_ptr_array_add(all_told, told);
     own.user = told;
     told->mount = mount;
+    told->name = g_intern_string(name);
+    told->lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     told->renews = true;
     told->ticket = backend_acquire(hosts_mount(mount), name, &own, on_acquired, told);
     return told;
@@ -283,6 +311,20 @@ enum backend_result hosts_release(struct told *told)
     ck_assert_ptr_nonnull(ticket);
     told->ticket = NULL;
     backend_release(mounts[told->mount], ticket, hosts_on_done, &done);
+    return wait_for(&done);
+}
+
+enum backend_result hosts_unlock(unsigned mount, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end)
+{
+    struct told *told = hosts_of_lock_owner(mount, name, lock_owner);
+    struct hosts_done done = {0};
+
+    if (!told)
+        return BACKEND_OK;
+    if (start == 0 && end == BACKEND_RANGE_MAX)
+        return hosts_release(told);
+    if (!backend_release_range(mounts[mount], told->ticket, start, end, hosts_on_done, &done))
+        told->ticket = NULL;
     return wait_for(&done);
 }
 

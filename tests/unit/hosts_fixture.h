@@ -37,6 +37,8 @@ struct told {
     clock_ms at;                /* its time */
     clock_ms deadline;          /* of the ticket when it ended */
     struct backend_info holder; /* of a refusal; without meta and content */
+    const char *name;
+    uint64_t lock_owner;
 };
 
 /* Checked fixtures; the second with a server that keeps an AOF. */
@@ -77,6 +79,8 @@ struct told *hosts_queue(unsigned mount, const char *name, enum backend_mode mod
 
 /* Each waits for the answer. */
 enum backend_result hosts_release(struct told *told);
+/* Byte ranges of a lock owner, if it holds any. */
+enum backend_result hosts_unlock(unsigned mount, const char *name, uint64_t lock_owner, uint64_t start, uint64_t end);
 enum backend_result hosts_mkdir(unsigned mount, const char *name, const struct backend_directory *directory);
 enum backend_result hosts_set_directory(unsigned mount, const char *name, const struct backend_directory *directory);
 enum backend_result hosts_revoke(unsigned mount, const char *name, uint64_t fence);
@@ -93,6 +97,9 @@ struct hosts_done {
     enum backend_result result;
 };
 void hosts_on_done(void *arg, enum backend_result result);
+
+/* That with which a lock owner holds, or NULL. */
+struct told *hosts_of_lock_owner(unsigned mount, const char *name, uint64_t lock_owner);
 
 bool hosts_exists(const char *key);
 /* Whether the string at `key` is `value`. */

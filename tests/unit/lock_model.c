@@ -134,7 +134,7 @@ static void end(struct lock_model *m, struct model_ticket *t, enum backend_end w
     t->used = false;
 }
 
-static struct model_ticket *held_by(struct lock_model *m, unsigned lock, uint64_t lock_owner)
+struct model_ticket *lock_model_held_by(struct lock_model *m, unsigned lock, uint64_t lock_owner)
 {
     for (unsigned i = 0; i < MODEL_TICKETS && lock_owner; i++) {
         struct model_ticket *t = &m->tickets[i];
@@ -160,7 +160,7 @@ static void join(struct lock_model *m, struct model_ticket *t)
     struct model_ticket *held = NULL;
     if (t->kind == BACKEND_FCNTL) {
         t->apart = true;
-        held = held_by(m, t->lock, t->lock_owner);
+        held = lock_model_held_by(m, t->lock, t->lock_owner);
         t->apart = false;
     }
     if (!held) {
@@ -289,20 +289,18 @@ void lock_model_release(struct lock_model *m, struct model_ticket *t)
     update(m, t->lock);
 }
 
-void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t lock_owner, unsigned first, unsigned last)
+enum backend_result lock_model_release_range(struct lock_model *m, struct model_ticket *t, unsigned first,
+                                             unsigned last)
 {
-    struct model_ticket *t = held_by(m, lock, lock_owner);
-    if (t) {
-        bool left = false;
-        for (unsigned c = 0; c < MODEL_CELLS; c++) {
-            t->cells[c] = c >= first && c <= last ? MODEL_FREE : t->cells[c];
-            left |= t->cells[c] != MODEL_FREE;
-        }
-        set_mode(t);
-        t->used = left;
-        m->absorbed += !left;
-        update(m, lock);
+    bool left = false;
+    for (unsigned c = 0; c < MODEL_CELLS; c++) {
+        t->cells[c] = c >= first && c <= last ? MODEL_FREE : t->cells[c];
+        left |= t->cells[c] != MODEL_FREE;
     }
+    set_mode(t);
+    t->used = left;
+    update(m, t->lock);
+    return left ? BACKEND_OK : BACKEND_MISSING;
 }
 
 enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket *t, const struct model_ticket *wanted)

@@ -61,7 +61,11 @@ enum backend_result lock_model_acquire(struct lock_model *m, const struct model_
 /* The user of one that was granted hears of it. */
 void lock_model_claim(struct lock_model *m, struct model_ticket *t);
 void lock_model_release(struct lock_model *m, struct model_ticket *t);
-void lock_model_release_range(struct lock_model *m, unsigned lock, uint64_t lock_owner, unsigned first, unsigned last);
+/* That with which a lock owner holds, or NULL. */
+struct model_ticket *lock_model_held_by(struct lock_model *m, unsigned lock, uint64_t lock_owner);
+/* MISSING: nothing is left of it. */
+enum backend_result lock_model_release_range(struct lock_model *m, struct model_ticket *t, unsigned first,
+                                             unsigned last);
 enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket *t, const struct model_ticket *wanted);
 void lock_model_renew(struct lock_model *m, struct model_ticket *t, int64_t ttl, int64_t due_after);
 enum backend_result lock_model_revoke(struct lock_model *m, unsigned lock, uint64_t fence);

@@ -17,6 +17,13 @@ static void on_due(void *context, struct backend_ticket *ticket)
     tell(context, "due", ticket);
 }
 
+static void forget(struct lock_world *w, const struct backend_ticket *ticket)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(w->of); i++) {
+        w->of[i].ticket = w->of[i].ticket == ticket ? NULL : w->of[i].ticket;
+    }
+}
+
 static void on_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
     static const char *const reasons[] = {"expired", "released", "broken", "lost"};
@@ -24,6 +31,7 @@ static void on_ended(void *context, struct backend_ticket *ticket, enum backend_
     g_string_append_printf(w->log, "ended %s %s; ", (const char *)ticket->user, reasons[why]);
     lockspace_ticket_free(w->ended);
     w->ended = ticket;
+    forget(w, ticket);
 }
 
 static void on_wanted(void *context, struct backend_ticket *ticket)
@@ -34,6 +42,7 @@ static void on_wanted(void *context, struct backend_ticket *ticket)
 static void on_absorbed(void *context, struct backend_ticket *ticket)
 {
     tell(context, "absorbed", ticket);
+    forget(context, ticket);
 }
 
 void lock_world_init(struct lock_world *w)
@@ -88,6 +97,14 @@ enum backend_result lock_world_try(struct lock_world *w, const char *name, struc
         ck_assert_int_eq(ticket->deadline, w->now + claim.ttl);
         ck_assert_ptr_eq(ticket->user, claim.user);
     }
+    for (size_t i = 0; ticket && claim.lock_owner; i++) {
+        ck_assert_uint_lt(i, G_N_ELEMENTS(w->of));
+        if (!w->of[i].ticket) {
+            w->of[i].ticket = ticket;
+            w->of[i].lock_owner = claim.lock_owner;
+            break;
+        }
+    }
     if (ret_ticket) {
         *ret_ticket = ticket;
     }
@@ -116,8 +133,31 @@ void lock_world_refused(struct lock_world *w, const char *name, struct backend_c
     ck_assert_int_eq(lock_world_try(w, name, claim, NULL), BACKEND_BUSY);
 }
 
+struct backend_ticket *lock_world_of(const struct lock_world *w, uint64_t lock_owner)
+{
+    struct backend_ticket *found = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(w->of); i++) {
+        struct backend_ticket *ticket = w->of[i].lock_owner == lock_owner ? w->of[i].ticket : NULL;
+        found = ticket && (!found || ticket->held) ? ticket : found;
+    }
+    ck_assert_ptr_nonnull(found);
+    return found;
+}
+
+void lock_world_unlock(struct lock_world *w, uint64_t lock_owner, uint64_t start, uint64_t end)
+{
+    struct backend_ticket *ticket = lock_world_of(w, lock_owner);
+    enum backend_result result = lockspace_release_range(w->space, w->now, ticket, start, end);
+    if (result == BACKEND_MISSING) {
+        forget(w, ticket);
+    } else {
+        ck_assert_int_eq(result, BACKEND_OK);
+    }
+}
+
 void lock_world_release(struct lock_world *w, struct backend_ticket *ticket)
 {
+    forget(w, ticket);
     lockspace_release(w->space, w->now, ticket);
 }
 

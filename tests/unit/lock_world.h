@@ -18,6 +18,10 @@ struct lock_world {
     GString *log;
     GString *text;                /* of the last lock_world_list */
     struct backend_ticket *ended; /* the last one, until the next */
+    struct {
+        struct backend_ticket *ticket;
+        uint64_t lock_owner;
+    } of[16]; /* lock owners */
 };
 
 void lock_world_init(struct lock_world *w);
@@ -37,6 +41,10 @@ struct backend_ticket *lock_world_hold(struct lock_world *w, const char *name, s
 struct backend_ticket *lock_world_wait(struct lock_world *w, const char *name, struct backend_claim claim);
 void lock_world_refused(struct lock_world *w, const char *name, struct backend_claim claim);
 
+/* What a lock owner holds or, if it holds nothing, waits for. */
+struct backend_ticket *lock_world_of(const struct lock_world *w, uint64_t lock_owner);
+/* Gives back bytes of that. */
+void lock_world_unlock(struct lock_world *w, uint64_t lock_owner, uint64_t start, uint64_t end);
 void lock_world_release(struct lock_world *w, struct backend_ticket *ticket);
 void lock_world_tick(struct lock_world *w, clock_ms to);
 void lock_world_mkdir(struct lock_world *w, const char *name);
