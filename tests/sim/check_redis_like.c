@@ -270,6 +270,19 @@ static void let_time_pass(void)
     }
 }
 
+/* To the very ms in which a key expires: it is there still, and in the next it is not. */
+static void pass_to_deadline(struct twin *twin)
+{
+    const char *key = PICK(keys);
+    int64_t left = g_ascii_strtoll(twin_do(twin, "PTTL", key, NULL)->str + 1, NULL, 10);
+    if (left > 0 && left < 1000000) {
+        twin_pass(left * 1000 - redis_model_wall(twin_model) % 1000);
+        twin_do(twin, "EXISTS", key, NULL);
+        twin_pass(1000);
+        twin_do(twin, "EXISTS", key, NULL);
+    }
+}
+
 static void say_something(struct twin *twin)
 {
     struct line line;
@@ -283,6 +296,9 @@ START_TEST(random_commands_are_answered_as_a_real_server_does)
 {
     for (uint64_t i = 0, count = wanted(14000); i < count; i++) {
         say_something(PICK(clients));
+        if (dice(20) == 0) {
+            pass_to_deadline(PICK(clients));
+        }
         if (i % 2000 == 0) {
             twin_compare_keys();
             hosts_patience();
