@@ -933,10 +933,12 @@ START_TEST(what_mounts_say_is_answered_as_a_real_server_does)
         if (dice(3) == 0) {
             hosts_turn();
         }
+        if (i % 100 == 0) {
+            hosts_patience(); /* one that is slow is not stuck */
+        }
         if (twin_commands() / 1000 != compared) {
             compared = twin_commands() / 1000;
             twin_compare_keys();
-            hosts_patience();
         }
         if (dice(2000) == 0) {
             unsigned mount = dice(MOUNTS);
@@ -950,10 +952,20 @@ START_TEST(what_mounts_say_is_answered_as_a_real_server_does)
 }
 END_TEST
 
+/* Others say some things in other words. */
+static bool is_of_the_version(void)
+{
+    char *text = NULL;
+    g_spawn_command_line_sync("redis-server --version", &text, NULL, NULL, NULL);
+    bool is = text && strstr(text, " v=7.0.");
+    g_free(text);
+    return is;
+}
+
 int main(void)
 {
-    if (!redis_server_exists()) {
-        puts("1..0 # SKIP there is no redis-server");
+    if (!redis_server_exists() || !is_of_the_version()) {
+        puts("1..0 # SKIP there is no redis-server 7.0, which the model is like");
         return 77;
     }
     Suite *suite = suite_create("the model of Redis");

@@ -6,6 +6,7 @@
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
@@ -75,12 +76,12 @@ static void note(const struct twin *twin, const struct twin_word *words, size_t 
 
 static void stop(const char *what, const GString *real, const GString *model)
 {
-    GString *text = g_string_new(NULL);
     for (const GList *at = history.head; at; at = at->next) {
-        g_string_append_printf(text, "%s\n", (const char *)at->data);
+        fprintf(stderr, "%s\n", (const char *)at->data);
     }
     char *a = real ? show(real->str, real->len) : NULL, *b = model ? show(model->str, model->len) : NULL;
-    ck_abort_msg("%s\nthe server: %s\nthe model:  %s\n%s", what, a ? a : "", b ? b : "", text->str);
+    ck_abort_msg("%s\nthe server: %s\nthe model:  %s\n(the commands before are told on stderr)", what, a ? a : "",
+                 b ? b : "");
 }
 
 /* --- bytes of the server --- */
