@@ -54,12 +54,14 @@ static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
     return hold_share_meta(fs, &meta);
 }
 
-/* When the backend shall call next: to settle the owner, to renew. */
+/* When the backend shall call next, to settle the owner or to renew; 0: not. */
 static int64_t hold_due(const struct hold *hold, int64_t ttl, int64_t age)
 {
-    int64_t renewal = hold->fixed ? 0 : ttl / 3;
-    int64_t settling = hold->settled ? 0 : MAX(SECOND - age, 1);
-    return renewal && settling ? MIN(renewal, settling) : renewal + settling;
+    int64_t settling = MAX(SECOND - age, 1);
+    if (hold->fixed) {
+        return hold->settled ? 0 : settling;
+    }
+    return hold->settled ? ttl / 3 : MIN(ttl / 3, settling);
 }
 
 void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
