@@ -15,6 +15,7 @@ struct kernel {
     int descriptor;
     bool dead;
     uint64_t next_unique;
+    int64_t late;       /* when the last of what nobody waits for leaves: an inode is forgotten behind its files */
     GQueue *interrupts; /* of uint64_t: to be read first */
     GQueue *pending;    /* requests to be read */
     GPtrArray *processing;
@@ -144,7 +145,8 @@ struct kernel_request *kernel_ask(struct kernel *kernel, struct thread *caller, 
     g_byte_array_append(request->message, arg, (guint)arg_size);
     g_byte_array_append(request->message, data, (guint)data_size);
     if (!caller) {
-        world_after(world_between(1, 300) * WORLD_US, kernel_queue, request);
+        kernel->late = MAX(kernel->late, world_now() + world_between(1, 300) * WORLD_US);
+        world_at(kernel->late, kernel_queue, request);
     } else if (kernel->dead) {
         request->answered = true;
         request->error = -ENOTCONN;
