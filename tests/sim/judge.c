@@ -176,10 +176,10 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
         if (hold->claim.handle != handle || hold->begun == JUDGE_NEVER) {
             continue;
         }
-        if (judge_rule(judge, JUDGE_KEPT, hold_certain(judge, hold, when) && !name->foreign)) {
+        if (judge_rule(judge, JUDGE_KEPT, judge_hold_certain(judge, hold, when) && !name->foreign)) {
             judge_break(judge, JUDGE_KEPT, name, "process %u was told by poll that it holds no more", id);
         }
-        hold_end(judge, hold, when, when, false);
+        judge_hold_end(judge, hold, when, when, false);
     }
 }
 
@@ -204,7 +204,7 @@ void judge_end(struct judge *judge, int64_t when, const char *left)
         const struct name *place = name_ticket(judge, name) ? judge_parent(judge, name) : name;
         bool possible = name->foreign;
         for (guint i = 0; i < place->holds->len; i++) {
-            possible = possible || hold_possible(judge, place->holds->pdata[i], when + 1);
+            possible = possible || judge_hold_possible(judge, place->holds->pdata[i], when + 1);
         }
         if (**line && judge_rule(judge, JUDGE_LEFT, !possible)) {
             judge_break(judge, JUDGE_LEFT, name, "it is left over");

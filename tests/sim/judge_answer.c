@@ -54,13 +54,13 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             continue;
         }
         if (outcome == DONE && breaks) {
-            hold_tell(judge, hold);
+            judge_hold_tell(judge, hold);
         }
         if (outcome == DONE && converts && call->attempt) {
             call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
-            hold_end(judge, hold, asked->when, judge->now, true);
+            judge_hold_end(judge, hold, asked->when, judge->now, true);
         } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED)) {
-            hold_end(judge, hold, asked->when, certainly ? judge->now : JUDGE_NEVER, true);
+            judge_hold_end(judge, hold, asked->when, certainly ? judge->now : JUDGE_NEVER, true);
             call_spends(hold, asked->operation);
         } else if (outcome == UNKNOWN || converts) {
             hold->may_end = MIN(hold->may_end, asked->when);
@@ -81,8 +81,8 @@ static struct hold *call_renews(const struct judge *judge, const struct call *ca
     for (guint i = 0; i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
         bool got = hold->begun != JUDGE_NEVER || hold->claim.kind == KIND_LEASE; /* or perhaps */
-        if (hold != call->attempt && got && hold_possible(judge, hold, call->call.when) &&
-            (!hold_excludes(hold, &call->attempt->claim, true) || hold_belongs_to(hold, call->process))) {
+        if (hold != call->attempt && got && judge_hold_possible(judge, hold, call->call.when) &&
+            (!judge_hold_excludes(hold, &call->attempt->claim, true) || judge_hold_belongs_to(hold, call->process))) {
             return hold;
         }
     }
@@ -110,7 +110,7 @@ static void call_decides(struct judge *judge, struct call *call)
     for (guint i = 0; call->handle && i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
         if (hold->claim.kind == KIND_PROVISIONAL && hold->claim.handle == call->handle) {
-            hold_end(judge, hold, judge->now, judge->now, true);
+            judge_hold_end(judge, hold, judge->now, judge->now, true);
         }
     }
 }
@@ -197,11 +197,12 @@ static void call_check_right(struct judge *judge, const struct call *call, const
     bool right = false, certain = false;
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
-        if (hold == call->attempt || !hold_possible(judge, hold, call->call.when)) {
+        if (hold == call->attempt || !judge_hold_possible(judge, hold, call->call.when)) {
             continue;
         }
-        right = right || hold_may_end(judge, hold, call->process, call->call.mount) || hold->claim.kind == KIND_TICKET;
-        certain = certain || hold_certain(judge, hold, call->call.when);
+        right = right || judge_hold_may_end(judge, hold, call->process, call->call.mount) ||
+                hold->claim.kind == KIND_TICKET;
+        certain = certain || judge_hold_certain(judge, hold, call->call.when);
     }
     if (judge_rule(judge, rule, certain && !right && !name->foreign)) {
         judge_break(judge, rule, name, "process %u did what only its holder may", call->process->id);
@@ -226,7 +227,7 @@ static void call_check_refusal(struct judge *judge, const struct call *call, con
 {
     const struct hold *only = name_only(judge, name, call->call.when);
     bool must = only && only->begun <= call->call.when && !call->changed && !only->pending && !only->doubt &&
-                hold_must_end(judge, only, call->process, call->call.mount) &&
+                judge_hold_must_end(judge, only, call->process, call->call.mount) &&
                 (call->call.operation != JUDGE_RENAME || only->claim.kind == KIND_LEASE); /* only leases are moved */
     if (judge_rule(judge, JUDGE_OWNER_REFUSED, must && only->claim.kind != KIND_TICKET)) {
         judge_break(judge, JUDGE_OWNER_REFUSED, name, "process %u may end it, and was refused", call->process->id);
@@ -243,7 +244,7 @@ static void call_check_token(struct judge *judge, const struct call *call, bool 
         const struct hold *hold = call->name->holds->pdata[i];
         bool own = hold->token == token;
         possible = possible || (hold->token ? own && hold->may_begin <= judge->now : true);
-        certain = certain || (own && token && hold_certain(judge, hold, call->call.when));
+        certain = certain || (own && token && judge_hold_certain(judge, hold, call->call.when));
     }
     if (judge_rule(judge, JUDGE_TOKEN_CHECK, accepted ? !possible : certain)) {
         judge_break(judge, JUDGE_TOKEN_CHECK, call->name, "token %s was %s", text, accepted ? "taken" : "refused");
@@ -294,7 +295,7 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
             if (automatic && hold->begun != JUDGE_NEVER && outcome == DONE && hold->owner &&
                 strcmp(text, "auto") == 0) {
                 hold->may_end = hold->ended = JUDGE_NEVER;
-                hold_steady(hold, judge->now);
+                judge_hold_steady(hold, judge->now);
             }
         }
     }
@@ -310,14 +311,14 @@ static int64_t call_free_since(const struct judge *judge, const struct call *cal
     int64_t since = MAX(call->call.when, call->blocked_until), before = 0;
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *other = name->holds->pdata[i];
-        int64_t over = hold_over(judge, other);
+        int64_t over = judge_hold_over(judge, other);
         if (ticket) {
             before += other != ticket && over >= judge->now && !(other->may_begin > ticket->begun);
             since = over < judge->now ? MAX(since, over) : since;
             if (over >= judge->now && other != ticket && call->call.flags & JUDGE_SHARE && !other->claim.shared) {
                 return JUDGE_NEVER; /* only shared ones may stand before it */
             }
-        } else if (other != call->attempt && hold_excludes(other, &call->attempt->claim, false)) {
+        } else if (other != call->attempt && judge_hold_excludes(other, &call->attempt->claim, false)) {
             bool waits_behind = false;
             for (guint k = 0; k < name->calls->len; k++) {
                 const struct call *rival = name->calls->pdata[k];
@@ -378,9 +379,9 @@ static void call_check_open(struct judge *judge, const struct call *call)
     bool plain = call->call.flags & JUDGE_WRITES && !(call->call.flags & JUDGE_EXCL);
     for (guint i = 0; plain && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        bool must = hold->claim.kind == KIND_LEASE && hold_certain(judge, hold, call->call.when) &&
-                    judge->now < hold->may_begin + JUDGE_SECOND && hold_excludes(hold, &call->attempt->claim, true) &&
-                    hold->claim.process != call->process;
+        bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
+                    judge->now < hold->may_begin + JUDGE_SECOND &&
+                    judge_hold_excludes(hold, &call->attempt->claim, true) && hold->claim.process != call->process;
         if (judge_rule(judge, JUDGE_FIRST_TIME, must)) {
             judge_break(judge, JUDGE_FIRST_TIME, call->name, "process %u opened a lease that began at %.6f",
                         call->process->id, (double)hold->may_begin / JUDGE_SECOND);
@@ -420,9 +421,11 @@ static bool call_wrote_anothers(struct judge *judge, const struct call *call)
     bool wrong = false, own = false;
     for (guint i = 0; call->attempt && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        own = own || (hold != call->attempt && hold->begun != JUDGE_NEVER && hold_belongs_to(hold, call->process));
-        wrong = wrong || (hold != call->attempt && hold_certain(judge, hold, call->call.when) &&
-                          hold_excludes(hold, &call->attempt->claim, true) && !hold_belongs_to(hold, call->process));
+        own =
+            own || (hold != call->attempt && hold->begun != JUDGE_NEVER && judge_hold_belongs_to(hold, call->process));
+        wrong = wrong ||
+                (hold != call->attempt && judge_hold_certain(judge, hold, call->call.when) &&
+                 judge_hold_excludes(hold, &call->attempt->claim, true) && !judge_hold_belongs_to(hold, call->process));
     }
     wrong = wrong && !own;
     if (judge_rule(judge, JUDGE_CHANGE_RIGHT, wrong)) {

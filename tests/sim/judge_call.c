@@ -46,7 +46,7 @@ static bool call_may_decide(const struct call *call)
 {
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        if (hold->claim.kind == KIND_PROVISIONAL && hold_belongs_to(hold, call->process)) {
+        if (hold->claim.kind == KIND_PROVISIONAL && judge_hold_belongs_to(hold, call->process)) {
             return true;
         }
     }
@@ -161,9 +161,9 @@ static bool call_ends(const struct judge *judge, struct call *call, const struct
     bool meets = hold->claim.start <= asked->end && asked->start <= hold->claim.end;
     switch (asked->operation) {
     case JUDGE_UNLINK:
-        return hold_may_end(judge, hold, call->process, asked->mount);
+        return judge_hold_may_end(judge, hold, call->process, asked->mount);
     case JUDGE_RENAME:
-        return hold_may_end(judge, hold, call->process, asked->mount);
+        return judge_hold_may_end(judge, hold, call->process, asked->mount);
     case JUDGE_FLOCK:
         return (hold->claim.kind == KIND_FLOCK && hold->claim.handle == call->handle) || call_turns(call, hold);
     case JUDGE_FUNLOCK:
@@ -216,8 +216,8 @@ bool waits_lead(struct judge *judge, const struct call *call, const struct proce
 {
     for (guint i = 0; depth && call->attempt && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        bool counts = hold != call->attempt && hold_excludes(hold, &call->attempt->claim, surely) &&
-                      (!surely || (hold_certain(judge, hold, judge->now) && hold->claim.kind == KIND_RECORD &&
+        bool counts = hold != call->attempt && judge_hold_excludes(hold, &call->attempt->claim, surely) &&
+                      (!surely || (judge_hold_certain(judge, hold, judge->now) && hold->claim.kind == KIND_RECORD &&
                                    !hold->claim.ofd && hold->claim.mount == call->call.mount));
         if (counts && hold->claim.process == process) {
             return true;

@@ -57,13 +57,13 @@ static bool hold_owned_by(const struct hold *hold, const struct process *process
     return false;
 }
 
-bool hold_belongs_to(const struct hold *hold, const struct process *process)
+bool judge_hold_belongs_to(const struct hold *hold, const struct process *process)
 {
     const struct handle *handle = hold->claim.handle;
     return hold->claim.process == process || (handle && handle->opener == process) || hold_owned_by(hold, process);
 }
 
-bool hold_excludes(const struct hold *hold, const struct claim *claim, bool surely)
+bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, bool surely)
 {
     const struct claim *mine = &hold->claim;
     bool records = mine->kind == KIND_RECORD && claim->kind == KIND_RECORD;
@@ -100,13 +100,13 @@ static int64_t hold_assured(const struct judge *judge, const struct hold *hold)
 }
 
 /* Now, and without a break since `from`? */
-bool hold_certain(const struct judge *judge, const struct hold *hold, int64_t from)
+bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int64_t from)
 {
     return hold->begun <= from && hold->steady <= from && !hold->pending && !hold->doubt &&
            judge->now < hold->may_end && judge->now < hold_assured(judge, hold);
 }
 
-void hold_steady(struct hold *hold, int64_t when)
+void judge_hold_steady(struct hold *hold, int64_t when)
 {
     hold->steady = MAX(hold->steady, when);
 }
@@ -133,7 +133,7 @@ static int64_t hold_last_reason(const struct hold *hold)
 }
 
 /* When it is over at the latest, as far as is known now. */
-int64_t hold_over(const struct judge *judge, const struct hold *hold)
+int64_t judge_hold_over(const struct judge *judge, const struct hold *hold)
 {
     int64_t over = hold->ended, limit = hold->ttl + judge->options.margin;
     int64_t away = judge->mounts[hold->claim.mount].since[JUDGE_AWAY];
@@ -150,9 +150,9 @@ int64_t hold_over(const struct judge *judge, const struct hold *hold)
     return over;
 }
 
-bool hold_possible(const struct judge *judge, const struct hold *hold, int64_t from)
+bool judge_hold_possible(const struct judge *judge, const struct hold *hold, int64_t from)
 {
-    return hold_over(judge, hold) >= from;
+    return judge_hold_over(judge, hold) >= from;
 }
 
 struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from)
@@ -160,7 +160,7 @@ struct hold *name_only(const struct judge *judge, const struct name *name, int64
     struct hold *only = NULL;
     for (guint i = 0; i < name->holds->len; i++) {
         struct hold *hold = name->holds->pdata[i];
-        if (hold_possible(judge, hold, from)) {
+        if (judge_hold_possible(judge, hold, from)) {
             if (only) {
                 return NULL;
             }
@@ -172,7 +172,7 @@ struct hold *name_only(const struct judge *judge, const struct name *name, int64
 
 /* --- its end ----------------------------------------------------------------------------- */
 
-void hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released)
+void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released)
 {
     struct name *name = hold->name;
     hold->may_end = MIN(hold->may_end, may_end);
@@ -189,7 +189,7 @@ void hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t e
 }
 
 /* It was lost against its holder's will: who polls is told. */
-void hold_tell(struct judge *judge, const struct hold *hold)
+void judge_hold_tell(struct judge *judge, const struct hold *hold)
 {
     for (guint i = 0; hold->begun != JUDGE_NEVER && i < hold->name->watches->len; i++) {
         struct watch *watch = hold->name->watches->pdata[i];
@@ -206,7 +206,7 @@ static void hold_is_over(struct judge *judge, struct name *name, const struct ho
         struct call *call = name->calls->pdata[i];
         bool own = call->attempt == hold;
         if (!own && (!call->attempt || call->attempt->claim.kind == KIND_TICKET ||
-                     hold_excludes(hold, &call->attempt->claim, false))) {
+                     judge_hold_excludes(hold, &call->attempt->claim, false))) {
             call->blocked = true;
             call->blocked_until = MAX(call->blocked_until, over);
         }
@@ -234,7 +234,7 @@ void name_prune(struct judge *judge, struct name *name)
 {
     for (guint i = name->holds->len; i-- > 0;) {
         struct hold *hold = name->holds->pdata[i];
-        /* what `hold_over` tells of a mount that is away may be taken back when it joins */
+        /* what `judge_hold_over` tells of a mount that is away may be taken back when it joins */
         if (hold->ended < judge->now && !hold->pending && !hold_in_use(hold)) {
             hold_is_over(judge, name, hold, hold->ended);
             g_ptr_array_remove_index(name->holds, i);
@@ -244,7 +244,7 @@ void name_prune(struct judge *judge, struct name *name)
 
 /* --- owners ------------------------------------------------------------------------------ */
 
-void hold_owner_died(struct judge *judge, struct hold *hold, struct process *process)
+void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct process *process)
 {
     int64_t settle = judge->options.settle, now = judge->now;
     int64_t acquired = hold->begun == JUDGE_NEVER ? now : hold->begun;
@@ -276,7 +276,8 @@ void hold_owner_died(struct judge *judge, struct hold *hold, struct process *pro
 
 /* --- rights ------------------------------------------------------------------------------ */
 
-bool hold_may_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount)
+bool judge_hold_may_end(const struct judge *judge, const struct hold *hold, const struct process *process,
+                        uint32_t mount)
 {
     const struct claim *mine = &hold->claim;
     bool dead = true;
@@ -304,7 +305,8 @@ bool hold_may_end(const struct judge *judge, const struct hold *hold, const stru
                                                     g_hash_table_lookup(process->descriptors, mine->handle))));
 }
 
-bool hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount)
+bool judge_hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process,
+                         uint32_t mount)
 {
     (void)judge;
     const struct process *owner = hold->owners->len ? hold->owner : hold->claim.process;
@@ -332,7 +334,7 @@ static void token_compare(struct judge *judge, const struct hold *hold, int64_t 
 
 enum { GRANTS_KEPT = 32 };
 
-void hold_token(struct judge *judge, struct hold *hold, int64_t token)
+void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token)
 {
     GArray *tokens = hold->name->tokens;
     if (hold->token || hold->begun == JUDGE_NEVER || hold->claim.kind == KIND_RECORD || hold->name->foreign) {
@@ -385,7 +387,7 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
             (judge->now - hold->may_begin <= settle || waiter->origin != waiter->serial)) {
             continue;
         }
-        bool excludes = hold_excludes(hold, &waiter->claim, true) && hold->origin == hold->serial;
+        bool excludes = judge_hold_excludes(hold, &waiter->claim, true) && hold->origin == hold->serial;
         if (judge_rule(judge, JUDGE_ORDER, excludes)) {
             judge_break(judge, JUDGE_ORDER, name, "process %u got what process %u had asked for first",
                         hold->claim.process->id, waiter->claim.process->id);
@@ -404,7 +406,7 @@ static void hold_check_width(struct judge *judge, struct hold *hold)
     }
     for (guint i = 0; i < queue->holds->len; i++) {
         const struct hold *other = queue->holds->pdata[i];
-        if (other != hold && other->holding && hold_certain(judge, other, judge->now)) {
+        if (other != hold && other->holding && judge_hold_certain(judge, other, judge->now)) {
             holding++;
             exclusive = exclusive || !other->claim.shared;
         }
@@ -426,10 +428,11 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
     }
     for (guint i = 0; i < hold->name->holds->len; i++) {
         const struct hold *other = hold->name->holds->pdata[i];
-        if (other == hold || !hold_certain(judge, other, when)) {
+        if (other == hold || !judge_hold_certain(judge, other, when)) {
             continue;
         }
-        bool excludes = hold_excludes(other, &hold->claim, true) && hold_excludes(hold, &other->claim, true);
+        bool excludes =
+            judge_hold_excludes(other, &hold->claim, true) && judge_hold_excludes(hold, &other->claim, true);
         enum judge_rule rule = hold_rule(hold, other);
         if (judge_rule(judge, rule, excludes)) {
             judge_break(judge, rule, hold->name, "process %u holds it since %.6f, and process %u got it",

@@ -99,7 +99,7 @@ void look_absent(struct judge *judge, const struct name *name, const struct call
 {
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
-        bool certain = hold->claim.kind != KIND_TICKET && hold_certain(judge, hold, call->call.when);
+        bool certain = hold->claim.kind != KIND_TICKET && judge_hold_certain(judge, hold, call->call.when);
         if (judge_rule(judge, JUDGE_UNSEEN, certain && !name->foreign)) {
             judge_break(judge, JUDGE_UNSEEN, name, "process %u holds it since %.6f, and process %u saw nothing",
                         hold->claim.process->id, (double)hold->begun / JUDGE_SECOND, call->process->id);
@@ -115,8 +115,8 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
     int64_t delay = judge_parent(judge, name)->delay;
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
-        if (hold != call->attempt && (!claim || hold_excludes(hold, claim, false))) {
-            bool now = hold_possible(judge, hold, from);
+        if (hold != call->attempt && (!claim || judge_hold_excludes(hold, claim, false))) {
+            bool now = judge_hold_possible(judge, hold, from);
             possible = possible || now;
             lapsed = lapsed || (!now && hold->begun != JUDGE_NEVER);
         }
@@ -152,10 +152,10 @@ static void look_told_lost(struct judge *judge, const struct call *call)
     if (!own || own->claim.kind == KIND_TICKET) {
         return;
     }
-    if (judge_rule(judge, JUDGE_KEPT, hold_certain(judge, own, call->call.when) && !own->name->foreign)) {
+    if (judge_rule(judge, JUDGE_KEPT, judge_hold_certain(judge, own, call->call.when) && !own->name->foreign)) {
         judge_break(judge, JUDGE_KEPT, call->name, "process %u was told that it holds no more", call->process->id);
     }
-    hold_end(judge, own, call->call.when, judge->now, false);
+    judge_hold_end(judge, own, call->call.when, judge->now, false);
 }
 
 static void look_told_held(struct judge *judge, const struct call *call)
@@ -167,9 +167,9 @@ static void look_told_held(struct judge *judge, const struct call *call)
     }
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *other = call->name->holds->pdata[i];
-        other_holds =
-            other_holds || (other != own && hold_certain(judge, other, call->call.when) &&
-                            hold_excludes(other, &own->claim, true) && hold_excludes(own, &other->claim, true));
+        other_holds = other_holds ||
+                      (other != own && judge_hold_certain(judge, other, call->call.when) &&
+                       judge_hold_excludes(other, &own->claim, true) && judge_hold_excludes(own, &other->claim, true));
     }
     if (judge_rule(judge, JUDGE_LOSS, other_holds)) {
         judge_break(judge, JUDGE_LOSS, call->name, "process %u was told that it holds after another did",
@@ -208,7 +208,8 @@ static bool look_waiters_wrong(const struct judge *judge, const struct call *cal
         bool certain = other->call.when + 2 * judge->options.settle < call->call.when;
         for (guint k = 0; certain && k < call->name->holds->len; k++) {
             const struct hold *hold = call->name->holds->pdata[k];
-            certain = hold_certain(judge, hold, call->call.when) && hold_excludes(hold, &other->attempt->claim, true);
+            certain = judge_hold_certain(judge, hold, call->call.when) &&
+                      judge_hold_excludes(hold, &other->attempt->claim, true);
             if (certain) {
                 break;
             }
@@ -250,7 +251,8 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
 {
     const char *what = call->call.target;
     struct hold *only = name_only(judge, call->name, call->call.when);
-    bool sole = only && only->begun <= call->call.when && !call->changed && hold_certain(judge, only, call->call.when);
+    bool sole =
+        only && only->begun <= call->call.when && !call->changed && judge_hold_certain(judge, only, call->call.when);
     if (strcmp(what, "user.lease.state") == 0 && call->handle) {
         if (look_is(answer, "held")) {
             look_told_held(judge, call);
@@ -266,7 +268,7 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
                            : only->claim.kind == KIND_FLOCK ? "flock"
                                                             : "fcntl";
         if (strcmp(what, "user.lease.token") == 0) {
-            hold_token(judge, only, look_number(answer));
+            judge_hold_token(judge, only, look_number(answer));
         } else if (strcmp(what, "user.lease.kind") == 0) {
             look_attribute_broken(judge, call, answer, !look_is(answer, kind));
         } else if (strcmp(what, "user.lease.mode") == 0 && only->claim.kind != KIND_RECORD) {
@@ -292,13 +294,14 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         const struct claim *its = &hold->claim;
-        if (hold_certain(judge, hold, asked->when) && hold_excludes(hold, &claim, true)) {
+        if (judge_hold_certain(judge, hold, asked->when) && judge_hold_excludes(hold, &claim, true)) {
             wrong = wrong || !found || answer->conflict.start > MAX(its->start, 0);
         }
         bool pid = answer->conflict.pid <= 0 || answer->conflict.pid == its->process->pid || its->mount != asked->mount;
-        possible = possible || (hold_possible(judge, hold, asked->when) && hold_excludes(hold, &claim, false) && pid &&
-                                (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&
-                                its->start <= answer->conflict.end && answer->conflict.start <= its->end);
+        possible =
+            possible || (judge_hold_possible(judge, hold, asked->when) && judge_hold_excludes(hold, &claim, false) &&
+                         pid && (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&
+                         its->start <= answer->conflict.end && answer->conflict.start <= its->end);
     }
     if (judge_rule(judge, JUDGE_PROBE,
                    !call->name->foreign && !call->handle->ticket && (wrong || (found && !possible)))) {
@@ -322,7 +325,7 @@ static void look_content(struct judge *judge, const struct call *call, const str
     }
     look_told_held(judge, call);
     if (!only || !only->content || only->writing || only->written > call->call.when || call->changed ||
-        !hold_certain(judge, only, call->call.when)) {
+        !judge_hold_certain(judge, only, call->call.when)) {
         return;
     }
     bool same = only->content->len == answer->size && memcmp(only->content->data, answer->value, answer->size) == 0;
@@ -339,7 +342,7 @@ static void look_stat(struct judge *judge, const struct call *call, const struct
         return;
     }
     look_present(judge, call->name, call, NULL);
-    if (only && !call->changed && hold_certain(judge, only, call->call.when) && !call->name->foreign) {
+    if (only && !call->changed && judge_hold_certain(judge, only, call->call.when) && !call->name->foreign) {
         if (judge_rule(judge, JUDGE_ATTRIBUTE, answer->stat.uid != only->claim.process->uid || !answer->stat.nlink)) {
             judge_break(judge, JUDGE_ATTRIBUTE, call->name, "stat tells uid %u, %u links", answer->stat.uid,
                         answer->stat.nlink);

@@ -194,21 +194,23 @@ struct hold *judge_hold_new(struct judge *judge, struct name *name, const struct
 void judge_hold_free(void *hold);
 void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when);
 /* It is over at `ended`, by a call (`released`) or a limit of time. */
-void hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released);
-void hold_tell(struct judge *judge, const struct hold *hold);
-int64_t hold_over(const struct judge *judge, const struct hold *hold);
-bool hold_certain(const struct judge *judge, const struct hold *hold, int64_t from);
-bool hold_possible(const struct judge *judge, const struct hold *hold, int64_t from);
-void hold_steady(struct hold *hold, int64_t when);
+void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released);
+void judge_hold_tell(struct judge *judge, const struct hold *hold);
+int64_t judge_hold_over(const struct judge *judge, const struct hold *hold);
+bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int64_t from);
+bool judge_hold_possible(const struct judge *judge, const struct hold *hold, int64_t from);
+void judge_hold_steady(struct hold *hold, int64_t when);
 /* Does it exclude the claim?  `surely`: no rule lets them be one party. */
-bool hold_excludes(const struct hold *hold, const struct claim *claim, bool surely);
+bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, bool surely);
 /* Did it take the lock, or open the file that has it, or may it own the lease? */
-bool hold_belongs_to(const struct hold *hold, const struct process *process);
-bool hold_may_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount);
-bool hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process, uint32_t mount);
-void hold_owner_died(struct judge *judge, struct hold *hold, struct process *process);
+bool judge_hold_belongs_to(const struct hold *hold, const struct process *process);
+bool judge_hold_may_end(const struct judge *judge, const struct hold *hold, const struct process *process,
+                        uint32_t mount);
+bool judge_hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process,
+                         uint32_t mount);
+void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct process *process);
 /* The token was read of that hold. */
-void hold_token(struct judge *judge, struct hold *hold, int64_t token);
+void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token);
 /* The only hold that was possible since `from`, or NULL. */
 struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from);
 /* What is over is forgotten. */

@@ -159,11 +159,11 @@ static void handle_closed(struct judge *judge, struct handle *handle, int64_t wh
         struct hold *hold = handle->name->holds->pdata[i];
         bool ends = hold->claim.kind == KIND_FLOCK || (hold->claim.kind == KIND_RECORD && hold->claim.ofd);
         if (hold->claim.handle == handle && ends) {
-            hold_end(judge, hold, when, ended, false);
+            judge_hold_end(judge, hold, when, ended, false);
         }
     }
     if (handle->ticket && handle->asked) {
-        hold_end(judge, handle->ticket, when, ended, false);
+        judge_hold_end(judge, handle->ticket, when, ended, false);
     } else if (handle->ticket) {
         handle->ticket->may_end = MIN(handle->ticket->may_end, when); /* it may stay, as a lease */
     }
@@ -197,7 +197,7 @@ static void process_end_records(struct judge *judge, struct process *process, st
         struct hold *hold = name->holds->pdata[i];
         if (hold->claim.kind == KIND_RECORD && !hold->claim.ofd && hold->claim.process == process) {
             bool troubled = mount_troubled(judge, hold->claim.mount);
-            hold_end(judge, hold, when, troubled ? JUDGE_NEVER : when + judge->options.settle, false);
+            judge_hold_end(judge, hold, when, troubled ? JUDGE_NEVER : when + judge->options.settle, false);
         }
     }
 }
@@ -244,7 +244,7 @@ void judge_exit(struct judge *judge, int64_t when, uint32_t id, int status)
         for (guint i = 0; i < name->holds->len; i++) {
             struct hold *hold = name->holds->pdata[i];
             if (hold->owners->len) {
-                hold_owner_died(judge, hold, process);
+                judge_hold_owner_died(judge, hold, process);
             }
         }
         for (guint i = name->watches->len; i-- > 0;) {
@@ -295,7 +295,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         if (begins && !mount_troubled(judge, hold->claim.mount)) {
             int64_t renewed = now - hold->ttl / 3 - o->settle;
             hold->sure = renewed > MAX(mount->calm, hold->sure) ? renewed : hold->sure;
-        } else if (!begins && !hold_certain(judge, hold, now) && !hold->pending) {
+        } else if (!begins && !judge_hold_certain(judge, hold, now) && !hold->pending) {
             hold->doubt = true;
         }
         break;
@@ -306,7 +306,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         if (hold->claim.kind == KIND_LEASE && (o->keeps || o->remote)) {
             hold->doubt = true;
         } else {
-            hold_end(judge, hold, now, now + (o->remote ? hold->ttl + o->margin : o->settle), false);
+            judge_hold_end(judge, hold, now, now + (o->remote ? hold->ttl + o->margin : o->settle), false);
         }
         break;
     case JUDGE_FORGOT:
