@@ -194,9 +194,30 @@ void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind ki
     tree_attach(fs->tree, node);
 }
 
+/* A lock owner may hold through another node, too, which had the name before it was last free.  To the store it is one
+ * ticket, which is this hold's from now on: that node's hold ends.  Returns the node, counted, or NULL. */
+static struct node *hold_absorb(struct fs *fs, const struct hold *hold)
+{
+    const struct handle *h;
+    LIST_FOREACH(h, &fs->handles, all) {
+        struct node *node = h->node;
+        bool is_other =
+            node != hold->node && node->parent == hold->node->parent && strcmp(node->name, hold->node->name) == 0;
+        struct hold *before = is_other ? hold_of_lock_owner(node, hold->lock_owner) : NULL;
+        if (before && before->ticket) {
+            tree_ref(node);
+            before->ticket = NULL;
+            hold_end(fs, before);
+            return node;
+        }
+    }
+    return NULL;
+}
+
 void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
 {
     enum backend_kind kind = ticket->kind;
+    struct node *left = ticket->joined && !hold->ticket ? hold_absorb(fs, hold) : NULL;
     if (hold->ticket && hold->ticket != ticket && !ticket->joined) {
         hold_ref(hold); /* until the end of the one before is told */
     }
@@ -212,6 +233,12 @@ void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticke
     fs->observer->granted(fs, hold, kind);
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
+    if (left) {
+        if (left->hashed) {
+            hold_check_gone(fs, left);
+        }
+        tree_unref(fs->tree, left);
+    }
 }
 
 void hold_resume_all(struct fs *fs, struct hold *hold)

@@ -697,6 +697,32 @@ START_TEST(ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops)
 }
 END_TEST
 
+/* A lease was renamed to the name of which a handle of before is open.  To the store it is one lock, and one lock
+ * owner. */
+START_TEST(lock_owner_whose_handles_have_two_nodes_of_one_name_has_one_ticket)
+{
+    const uint64_t owner = 7;
+    w->pid = alice;
+    struct wire_file before = wire_created(w, "N", O_RDONLY), moved = wire_created(w, "M", O_RDWR | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "M", "N", 0)), 0);
+    ck_assert_uint_ne(before.node, moved.node);
+    struct wire_file first = _i ? before : moved, second = _i ? moved : before;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, moved, owner, F_RDLCK, 0, 0, false)), 0); /* of the lease */
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, moved, owner, F_UNLCK, 0, 0, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, owner, F_RDLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, owner, F_RDLCK, 20, 29, false)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "N"), 1);
+    ck_assert(wire_exists(w, "N"));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, owner, F_UNLCK, 0, 29, false)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "N"), 0);
+    ck_assert(!wire_exists(w, "N"));
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, owner, F_RDLCK, 0, 9, false)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "N"), 1);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, owner, F_UNLCK, 0, 9, false)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "N"), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: handle locks");
@@ -715,6 +741,7 @@ int main(void)
     tcase_add_test(cases, unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name);
     tcase_add_test(cases, two_flocks_at_once_on_one_handle_are_one_lock);
     tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
+    tcase_add_loop_test(cases, lock_owner_whose_handles_have_two_nodes_of_one_name_has_one_ticket, 0, 2);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
     tcase_add_test(cases, getlk_tells_the_lowest_range);
     tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
