@@ -14,7 +14,10 @@ if not (sequence or a.owner or a.number or a.test or a.mode ~= 0 or KEYS[13]) an
     }), 'PX', number_text(a.ttl + delay))
     set_number(number .. ' ' .. a.mount .. ' ' .. id)
     call('ZADD', LIST, 0, leaf)
-    if a.kind == 1 then call('SADD', MINE, id .. ' l ' .. a.path) end
+    if a.kind == 1 then
+      call('SADD', MINE, id .. ' l ' .. a.path)
+      call('PEXPIRE', MINE, FENCE_KEPT)
+    end
     return {'granted', id, number, '', ''}
   end
 end
