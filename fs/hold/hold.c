@@ -292,16 +292,7 @@ void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64
 
 bool hold_is_here(const struct node *node)
 {
-    const struct hold *hold;
-    if (node->directory) {
-        return node->directory->held > 0;
-    }
-    LIST_FOREACH(hold, &node->holds, link) {
-        if (hold_makes_name(hold)) {
-            return true;
-        }
-    }
-    return false;
+    return node->directory ? node->directory->held > 0 : hold_first(node) != NULL;
 }
 
 void hold_gone(struct fs *fs, struct node *node)

@@ -224,11 +224,6 @@ void notify_when_expired(struct notify *notify, uint64_t number, void (*then)(vo
     }
 }
 
-void notify_changed(struct notify *notify, uint64_t parent, const char *name)
-{
-    notify_send(notify, parent, 0, name, false, false);
-}
-
 void notify_poll(struct fuse_pollhandle **poll)
 {
     if (*poll) {

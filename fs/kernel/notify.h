@@ -49,7 +49,4 @@ void notify_when_expired(struct notify *notify, uint64_t number, void (*then)(vo
 /* Tells whoever polls a file that its state has changed, once; `*poll` may be NULL, and is then. */
 void notify_poll(struct fuse_pollhandle **poll);
 
-/* What is remembered of the name ("not there") is no longer so. */
-void notify_changed(struct notify *notify, uint64_t parent, const char *name);
-
 #endif
