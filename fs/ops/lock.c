@@ -243,13 +243,13 @@ static void lock_set_new(struct request *r)
 {
     char path[TREE_PATH_MAX];
     struct backend_claim claim;
+    if (!request_path(r, path)) {
+        return;
+    }
     struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
     if (!hold) {
         hold = lock_new(r, BACKEND_FCNTL);
         hold->lock_owner = r->lock.owner;
-    }
-    if (!request_path(r, path)) {
-        return;
     }
     r->answer = lock_set_answer;
     if (!hold_charge(r->fs, hold, 0)) {
