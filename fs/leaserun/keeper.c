@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -21,6 +22,9 @@
 #include "fs/leaserun/processes.h"
 #include "fs/leaserun/terms.h"
 #include "fs/options/duration.h"
+
+/* How long a keeper's end is awaited: it hangs when its daemon does. */
+#define KEEPER_END_MS 1000
 
 /* What the keeper is told: whom to kill, as kill(2) names it, or 0: let go. */
 typedef pid_t keeper_order;
@@ -324,4 +328,10 @@ void leaserun_keeper_let_go(struct leaserun_keeper *keeper)
 void leaserun_keeper_kill(struct leaserun_keeper *keeper)
 {
     kill(keeper->pid, SIGKILL);
+    /* What it had open is closed before a pidfd tells of its end (exit_files() before exit_notify(), Linux kernel/exit.c). */
+    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, keeper->pid, 0), .events = POLLIN};
+    if (end.fd >= 0) {
+        poll(&end, 1, KEEPER_END_MS);
+        close(end.fd);
+    }
 }

@@ -67,7 +67,8 @@ void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t target);
 /* Release the lock: RELEASED is reported when that is done. */
 void leaserun_keeper_let_go(struct leaserun_keeper *keeper);
 
-/* Ends it at once, and what it waits for.  It may be ended already. */
+/* Ends it at once, and what it waits for: its place in the queue is free when this returns, unless the daemon has
+ * hung for a second.  It may be ended already. */
 void leaserun_keeper_kill(struct leaserun_keeper *keeper);
 
 #endif
