@@ -328,7 +328,8 @@ void leaserun_keeper_let_go(struct leaserun_keeper *keeper)
 void leaserun_keeper_kill(struct leaserun_keeper *keeper)
 {
     kill(keeper->pid, SIGKILL);
-    /* What it had open is closed before a pidfd tells of its end (exit_files() before exit_notify(), Linux kernel/exit.c). */
+    /* What it had open is closed before a pidfd tells of its end (exit_files() before exit_notify(), Linux
+     * kernel/exit.c). */
     struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, keeper->pid, 0), .events = POLLIN};
     if (end.fd >= 0) {
         poll(&end, 1, KEEPER_END_MS);
