@@ -285,7 +285,8 @@ void xattr_get(struct request *r, const char *name, size_t size)
     r->xattr.attribute = xattr_find(r->node, name);
     r->xattr.size = size;
     if (!r->xattr.attribute || !r->xattr.attribute->get) {
-        request_reply(r, -ENODATA);
+        /* of labels and access lists nobody need ask for each file: ls(1) does not */
+        request_reply(r, g_str_has_prefix(name, "user.") ? -ENODATA : -EOPNOTSUPP);
     } else if (r->xattr.attribute->of_ticket && !r->node->directory &&
                (hold = hold_shown_to(r->node, request_caller(r)))) {
         xattr_tell_ticket(r, hold->ticket);
