@@ -337,15 +337,15 @@ void control_getattr(struct request *r)
 
 void control_readdir(struct request *r)
 {
-    char buffer[1024];
+    char buffer[4096];
     size_t used = 0, size = MIN(sizeof buffer, r->read.size);
     for (int i = (int)r->read.offset; i >= 0 && i < CONTROL_NODES; i++) {
         const struct node *node = i == 0   ? r->node
                                   : i == 1 ? r->node->parent
                                            : r->fs->control->nodes[CONTROL_DIRECTORY + i - 1];
         const char *name = i == 0 ? "." : i == 1 ? ".." : control_names[CONTROL_DIRECTORY + i - 1];
-        struct stat st = {.st_ino = node->ino, .st_mode = node->mode};
-        size_t need = fuse_add_direntry(r->req, buffer + used, size - used, name, &st, i + 1);
+        struct fuse_entry_param entry = {.attr = {.st_ino = node->ino, .st_mode = node->mode}};
+        size_t need = request_add_name(r, buffer + used, size - used, name, &entry, i + 1);
         if (need > size - used) {
             break;
         }

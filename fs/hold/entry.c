@@ -12,6 +12,9 @@
 /* How long the kernel may keep what only it can change. */
 #define ENTRY_KEEP_SECONDS (24.0 * 3600)
 
+/* And what a listing tells of a lease. */
+#define ENTRY_LISTED_SECONDS 1.0
+
 /* Whose it is; of what nobody holds, what the last that was opened would bring. */
 static void entry_rights(const struct node *node, const struct hold *hold, struct stat *st)
 {
@@ -109,6 +112,19 @@ void entry_here(struct fs *fs, struct node *node, struct fuse_entry_param *entry
     entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
     node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
     node->kept = node->kept || entry->entry_timeout > 0;
+}
+
+bool entry_listed(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
+{
+    const struct hold *hold = hold_first(node);
+    if (!hold || hold->kind != BACKEND_LEASE || hold->sequence || hold->converting || !hold_is_sole(hold) ||
+        !LIST_EMPTY(&node->waiting) || node->moved || node->linked) {
+        return false;
+    }
+    entry_here(fs, node, entry);
+    entry->attr_timeout = MIN(entry->entry_timeout, ENTRY_LISTED_SECONDS);
+    node->shown = true;
+    return true;
 }
 
 void entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info, struct fuse_entry_param *entry)

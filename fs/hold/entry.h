@@ -9,6 +9,9 @@
 /* Of what this mount holds, of a directory, and of what nobody holds. */
 void entry_attributes(struct fs *fs, const struct node *node, struct stat *ret_attributes);
 void entry_here(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
+/* The same for a listing, if the kernel may go by it until its caller asks for it: of a lease, for a second.  What
+ * changes the lease's attributes meanwhile calls tree_changed. */
+bool entry_listed(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
 double entry_attribute_timeout(const struct fs *fs, const struct node *node);
 
 /* Of a lock that another mount holds, or a client that is none: nothing may be kept. */

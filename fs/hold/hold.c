@@ -139,6 +139,7 @@ void hold_count(struct hold *hold, bool held)
 
 void hold_free(struct fs *fs, struct hold *hold)
 {
+    tree_changed(fs->tree, hold->node);
     hold_leave_handles(hold);
     hold_count(hold, false);
     fs->observer->gone(fs, hold);
@@ -226,6 +227,7 @@ void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticke
     hold_count(hold, true);
     if (!hold->since) { /* else it has held before, as another kind or in another mode */
         tree_touch(hold->node->parent);
+        tree_changed(fs->tree, hold->node);
         LIST_REMOVE(hold, link);
         LIST_INSERT_HEAD(&hold->node->holds, hold, link);
     }

@@ -106,6 +106,7 @@ void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
     bool lease = hold->kind == BACKEND_LEASE;
     int64_t due = lease ? hold_due(hold, ttl, clock_now() - hold->since) : ttl / 3;
     backend_renew(fs->backend, &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = due}, 1);
+    tree_changed(fs->tree, hold->node);
 }
 
 bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl)

@@ -37,8 +37,8 @@ struct notify {
 
 struct notify_message {
     STAILQ_ENTRY(notify_message) next;
-    uint64_t parent;
-    uint64_t child; /* 0: the entry is only forgotten */
+    uint64_t parent; /* 0: of the attributes of `child` */
+    uint64_t child;  /* 0: the entry is only forgotten */
     bool last, expire;
     char name[];
 };
@@ -84,15 +84,17 @@ static void *notify_run(void *arg)
         last = message->last;
         if (message->expire) {
             notify_expire(notify, message);
+        } else if (message->child && !message->parent) {
+            fuse_lowlevel_notify_inval_inode(notify->session, message->child, -1, 0);
         }
         if (++notify->expired >= notify->awaited) {
             ev_async_send(notify->loop, &notify->progress);
         }
         /* ENOENT: the kernel does not know it any more. */
-        if (message->child) {
+        if (message->child && message->parent) {
             fuse_lowlevel_notify_delete(notify->session, message->parent, message->child, message->name,
                                         strlen(message->name));
-        } else if (!last) {
+        } else if (message->parent) {
             fuse_lowlevel_notify_inval_entry(notify->session, message->parent, message->name, strlen(message->name));
         }
         g_free(message);
@@ -202,6 +204,22 @@ uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, 
     }
     notify_send(notify, parent, child, name, kept && notify->can_expire, false);
     return notify->sent;
+}
+
+uint64_t notify_changed(struct notify *notify, uint64_t child)
+{
+    if (!notify->thread) {
+        return 0;
+    }
+    notify_send(notify, 0, child, "", false, false);
+    return notify->sent;
+}
+
+void notify_changed_now(struct notify *notify, uint64_t child)
+{
+    if (notify->thread) {
+        fuse_lowlevel_notify_inval_inode(notify->session, child, -1, 0);
+    }
 }
 
 uint64_t notify_told(struct notify *notify)

@@ -37,11 +37,18 @@ void notify_can_expire(struct notify *notify);
  * ask for it again, which takes the directory's lock only. */
 uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool kept);
 
+/* What stat(2) shows of a node has changed: the kernel asks again where it has kept that.  Returns its number, as
+ * notify_deleted does. */
+uint64_t notify_changed(struct notify *notify, uint64_t child);
+/* The same before it returns.  Only while the kernel waits for a request about that node: of one that it is about to
+ * give up it could wait for us. */
+void notify_changed_now(struct notify *notify, uint64_t child);
+
 /* The number of the last one that the kernel was told: until then it may still be
  * told of those that came after it. */
 uint64_t notify_told(struct notify *notify);
 
-/* The number of the last one whose entry the kernel does not go by any more. */
+/* The number of the last one whose entry, or attributes, the kernel does not go by any more. */
 uint64_t notify_expired(struct notify *notify);
 /* Calls `then` from the loop when that has reached `number`, or earlier. */
 void notify_when_expired(struct notify *notify, uint64_t number, void (*then)(void *arg), void *arg);

@@ -306,10 +306,18 @@ void request_reply_attr(struct request *r, const struct stat *attributes, double
     request_end(r, 0);
 }
 
-void request_reply_buffer(struct request *r, const char *buffer, size_t size)
+bool request_reply_buffer(struct request *r, const char *buffer, size_t size)
 {
-    fuse_reply_buf(r->req, buffer, size);
+    int result = fuse_reply_buf(r->req, buffer, size);
     request_end(r, 0);
+    return result != -ENOENT;
+}
+
+size_t request_add_name(struct request *r, char *buffer, size_t size, const char *name,
+                        const struct fuse_entry_param *entry, off_t next)
+{
+    return r->read.plus ? fuse_add_direntry_plus(r->req, buffer, size, name, entry, next)
+                        : fuse_add_direntry(r->req, buffer, size, name, &entry->attr, next);
 }
 
 void request_reply_write(struct request *r, size_t count)

@@ -100,6 +100,7 @@ struct request {
         struct {
             size_t size;
             off_t offset;
+            bool plus; /* of a directory: with what is known of its names */
         } read;
         struct backend_directory directory; /* to be made */
         struct hold *replaced;              /* of a rename: what the caller has by the new name; counted */
@@ -183,6 +184,11 @@ bool request_path_in(struct request *r, char *ret_path);
 void request_stat(struct request *r, backend_known *answer);
 void request_stat_in(struct request *r, backend_known *answer);
 
+/* Adds a name to the answer of a listing; returns what it needs, and if that is more than `size` has added nothing.
+ * Without a node in `entry` only st_ino and the type are told. */
+size_t request_add_name(struct request *r, char *buffer, size_t size, const char *name,
+                        const struct fuse_entry_param *entry, off_t next);
+
 /* Replies.  `error` is 0 or a negated errno. */
 void request_reply(struct request *r, int error);
 /* The same when the kernel does not go any more by what it has kept of r->node's
@@ -197,7 +203,8 @@ void request_reply_statfs(struct request *r, const struct statvfs *filesystem);
 void request_reply_poll(struct request *r, unsigned events);
 void request_reply_entry(struct request *r, const struct fuse_entry_param *entry);
 void request_reply_attr(struct request *r, const struct stat *attributes, double timeout);
-void request_reply_buffer(struct request *r, const char *buffer, size_t size);
+/* False when the caller is gone: the kernel knows nothing of the nodes that were in it. */
+bool request_reply_buffer(struct request *r, const char *buffer, size_t size);
 void request_reply_write(struct request *r, size_t count);
 void request_reply_lock(struct request *r, const struct flock *lock);
 void request_reply_xattr_size(struct request *r, size_t size);

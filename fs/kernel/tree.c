@@ -249,6 +249,14 @@ void tree_rename(struct tree *tree, struct node *node, struct node *parent, cons
     tree_attach(tree, node);
 }
 
+void tree_changed(struct tree *tree, struct node *node)
+{
+    if (node->shown) {
+        node->shown = false;
+        node->expired = notify_changed(tree->notify, tree_id(tree, node));
+    }
+}
+
 void tree_link(struct tree *tree, struct node *node, struct node *other)
 {
     unsigned links = tree_links(tree, other);
@@ -257,6 +265,10 @@ void tree_link(struct tree *tree, struct node *node, struct node *other)
     node->ino = other->ino;
     node->linked = other->linked = true;
     g_hash_table_replace(tree->links, key, GUINT_TO_POINTER(links + 1));
+    if (other->shown) { /* who asked looks next at how many links there are */
+        other->shown = false;
+        notify_changed_now(tree->notify, tree_id(tree, other));
+    }
 }
 
 void tree_unlink(struct tree *tree, struct node *node)

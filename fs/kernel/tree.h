@@ -53,6 +53,7 @@ struct node {
     bool hashed;     /* found by its name */
     bool visible;    /* the kernel was told that it exists and not yet that it went */
     bool kept;       /* and may go by that without asking again */
+    bool shown;      /* and may show attributes that it was told of, for a second: see entry_listed */
     bool stray;      /* in use, and another node is found by its name */
     bool moved;      /* renamed: see opening.h */
     bool awaited;    /* found by one who was told ESTALE before: see opening.h */
@@ -148,8 +149,12 @@ void tree_attach(struct tree *tree, struct node *node);
 /* Gives it another name; a node that has that name is detached. */
 void tree_rename(struct tree *tree, struct node *node, struct node *parent, const char *name);
 
+/* What stat(2) shows of the node has changed without the kernel's doing. */
+void tree_changed(struct tree *tree, struct node *node);
+
 /* Hard links: `node` is from now on the same file to users (st_ino) as `other`.
- * They stay two nodes, as each name is a lock of its own. */
+ * They stay two nodes, as each name is a lock of its own.  Within the request that
+ * links them. */
 void tree_link(struct tree *tree, struct node *node, struct node *other);
 /* One of the names has gone. */
 void tree_unlink(struct tree *tree, struct node *node);

@@ -207,40 +207,84 @@ void directory_close_all(struct fs *fs)
     }
 }
 
-static size_t directory_add(struct request *r, char *buffer, size_t size, const char *name, const struct stat *st,
-                            uint64_t next)
+static uint64_t directory_told(const struct request *r)
 {
-    return fuse_add_direntry(r->req, buffer, size, name, st, (off_t)next);
+    return r->read.offset < DIRECTORY_AFTER_PARENT ? 0 : (uint64_t)r->read.offset - DIRECTORY_AFTER_PARENT;
+}
+
+/* What goes into the reply; each returns false when there is no more room. */
+struct directory_reply {
+    struct request *r;
+    char *buffer;
+    size_t used;
+    GPtrArray *known; /* the nodes that the kernel knows by it */
+};
+
+static bool directory_add(struct directory_reply *reply, const char *name, const struct fuse_entry_param *entry,
+                          uint64_t next)
+{
+    size_t left = reply->r->read.size - reply->used;
+    size_t need = request_add_name(reply->r, reply->buffer + reply->used, left, name, entry, (off_t)next);
+    reply->used += need <= left ? need : 0;
+    return need <= left;
+}
+
+static bool directory_add_dots(struct directory_reply *reply)
+{
+    const struct node *self = reply->r->node, *up = self->parent ? self->parent : self;
+    off_t offset = reply->r->read.offset;
+    struct fuse_entry_param entry = {.attr = {.st_ino = self->ino, .st_mode = S_IFDIR}};
+    if (offset < DIRECTORY_AFTER_SELF && !directory_add(reply, ".", &entry, DIRECTORY_AFTER_SELF)) {
+        return false;
+    }
+    entry.attr.st_ino = up->ino;
+    return offset >= DIRECTORY_AFTER_PARENT || directory_add(reply, "..", &entry, DIRECTORY_AFTER_PARENT);
+}
+
+/* The nth name of the batch. */
+static bool directory_add_name(struct directory_reply *reply, uint64_t n)
+{
+    struct request *r = reply->r;
+    const struct directory_cursor *cursor = directory_cursor(r);
+    const char *name = g_ptr_array_index(cursor->names, n);
+    struct node *node = tree_find(r->fs->tree, r->node, name);
+    struct fuse_entry_param entry;
+    bool known = r->read.plus && node && entry_listed(r->fs, node, &entry);
+    if (!known) {
+        /* 0xffffffff: "not known", as libfuse has it; no type: DT_UNKNOWN. */
+        entry = (struct fuse_entry_param){
+            .attr = {.st_ino = node ? node->ino : 0xffffffff, .st_mode = node ? node->mode : 0}};
+    }
+    if (g_array_index(cursor->types, enum backend_type, n) == BACKEND_DIRECTORY) {
+        entry.attr.st_mode = S_IFDIR;
+    }
+    if (!directory_add(reply, name, &entry, DIRECTORY_AFTER_PARENT + cursor->first + n + 1)) {
+        return false;
+    }
+    if (known) {
+        tree_remember(node);
+        g_ptr_array_add(reply->known, node);
+    }
+    return true;
 }
 
 /* Fills the reply from the names of the batch, from the nth told on. */
 static void directory_reply(struct request *r, uint64_t told)
 {
-    struct directory_cursor *cursor = directory_cursor(r);
-    char *buffer = g_malloc(r->read.size);
-    size_t used = 0;
-    for (uint64_t i = told - cursor->first; i < cursor->names->len; i++) {
-        const char *name = g_ptr_array_index(cursor->names, i);
-        const struct node *node = tree_find(r->fs->tree, r->node, name);
-        /* 0xffffffff: "not known", as libfuse has it; no type: DT_UNKNOWN. */
-        struct stat st = {.st_ino = node ? node->ino : 0xffffffff, .st_mode = node ? node->mode : 0};
-        if (g_array_index(cursor->types, enum backend_type, i) == BACKEND_DIRECTORY) {
-            st.st_mode = S_IFDIR;
-        }
-        size_t need = directory_add(r, buffer + used, r->read.size - used, name, &st,
-                                    DIRECTORY_AFTER_PARENT + cursor->first + i + 1);
-        if (need > r->read.size - used) {
-            break;
-        }
-        used += need;
+    const struct directory_cursor *cursor = directory_cursor(r);
+    struct fs *fs = r->fs;
+    struct directory_reply reply = {.r = r, .buffer = g_malloc(r->read.size), .known = g_ptr_array_new()};
+    bool room = directory_add_dots(&reply);
+    for (uint64_t i = told - cursor->first; room && i < cursor->names->len; i++) {
+        room = directory_add_name(&reply, i);
     }
-    request_reply_buffer(r, buffer, used);
-    g_free(buffer);
-}
-
-static uint64_t directory_told(const struct request *r)
-{
-    return (uint64_t)r->read.offset - DIRECTORY_AFTER_PARENT;
+    if (!request_reply_buffer(r, reply.buffer, reply.used)) {
+        for (guint i = 0; i < reply.known->len; i++) {
+            tree_forget(fs->tree, reply.known->pdata[i], 1);
+        }
+    }
+    g_ptr_array_free(reply.known, TRUE);
+    g_free(reply.buffer);
 }
 
 static void directory_fetch(struct request *r, size_t max);
@@ -294,34 +338,12 @@ static void directory_rewind(struct directory_cursor *cursor)
     cursor->after[0] = '\0';
 }
 
-static void directory_read_dots(struct request *r)
-{
-    char buffer[128];
-    size_t used = 0;
-    const struct node *parent = r->node->parent ? r->node->parent : r->node;
-    struct stat self = {.st_ino = r->node->ino, .st_mode = S_IFDIR};
-    struct stat up = {.st_ino = parent->ino, .st_mode = S_IFDIR};
-    size_t size = MIN(sizeof buffer, r->read.size);
-    if (r->read.offset < DIRECTORY_AFTER_SELF) {
-        used += directory_add(r, buffer, size, ".", &self, DIRECTORY_AFTER_SELF);
-    }
-    used += directory_add(r, buffer + used, size - used, "..", &up, DIRECTORY_AFTER_PARENT);
-    request_reply_buffer(r, buffer, used);
-}
-
-void directory_read(struct request *r, size_t size, off_t offset)
+void directory_read(struct request *r)
 {
     struct directory_cursor *cursor = directory_cursor(r);
-    r->read.size = size;
-    r->read.offset = offset;
-    if (offset < DIRECTORY_AFTER_PARENT) {
-        directory_rewind(cursor);
-        directory_read_dots(r);
-        return;
-    }
     uint64_t told = directory_told(r);
-    if (told < cursor->first) {
-        directory_rewind(cursor); /* a seekdir to long before: count again */
+    if (told < cursor->first || r->read.offset < DIRECTORY_AFTER_PARENT) {
+        directory_rewind(cursor); /* or a seekdir to long before: count again */
     }
     if (told < cursor->first + cursor->names->len) {
         directory_reply(r, told);

@@ -21,7 +21,7 @@ void directory_remove(struct request *r);
 /* Each ends the request.  A listing tells a name that is there all the time
  * exactly once, and needs no memory for the names before or after. */
 void directory_open(struct request *r);
-void directory_read(struct request *r, size_t size, off_t offset);
+void directory_read(struct request *r); /* r->read */
 void directory_close(struct request *r);
 
 /* Frees what is still open when the mount ends: nobody closes it then. */

@@ -96,7 +96,10 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
         return;
     }
     connection->want |= FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_ATOMIC_O_TRUNC;
-    connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
+    connection->want &= ~(unsigned)(FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
+    if (!(fs->backend->features & BACKEND_SOLE_AUTHORITY)) { /* the kernel may keep nothing that a listing tells */
+        connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
+    }
     connection->max_background = 1024;
     if (connection->proto_minor >= 38) {
         notify_can_expire(fs->notify);
@@ -400,16 +403,27 @@ static void ops_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
     }
 }
 
-static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+static void ops_list(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file, bool plus)
 {
     struct request *r = ops_request(req, METRICS_READDIR, ino, file);
+    r->read.size = size;
+    r->read.offset = offset;
+    r->read.plus = plus;
     if (r->node->control) {
-        r->read.size = size;
-        r->read.offset = offset;
         control_readdir(r);
     } else {
-        directory_read(r, size, offset);
+        directory_read(r);
     }
+}
+
+static void ops_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+{
+    ops_list(req, ino, size, offset, file, false);
+}
+
+static void ops_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *file)
+{
+    ops_list(req, ino, size, offset, file, true);
 }
 
 static void ops_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
@@ -473,6 +487,7 @@ const struct fuse_lowlevel_ops ops_table = {
     .poll = ops_poll,
     .opendir = ops_opendir,
     .readdir = ops_readdir,
+    .readdirplus = ops_readdirplus,
     .releasedir = ops_releasedir,
     .statfs = ops_statfs,
     .setxattr = ops_setxattr,

@@ -700,6 +700,119 @@ START_TEST(seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interr
 }
 END_TEST
 
+static uint64_t directory_opened(void)
+{
+    struct fuse_open_in open = {.flags = O_RDONLY};
+    uint64_t opened = wire_send(w, FUSE_OPENDIR, FUSE_ROOT_ID, &open, sizeof open, NULL, 0);
+    ck_assert_int_eq(wire_result(w, opened), 0);
+    return ((const struct fuse_open_out *)wire_data(w, opened, NULL))->fh;
+}
+
+static void directory_closed(uint64_t fh)
+{
+    struct fuse_release_in release = {.fh = fh};
+    ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &release, sizeof release, NULL, 0)), 0);
+}
+
+/* READDIRPLUS of the top, from its beginning. */
+static uint64_t list_with_attributes(uint64_t fh)
+{
+    struct fuse_read_in in = {.fh = fh, .size = 4096};
+    return wire_send(w, FUSE_READDIRPLUS, FUSE_ROOT_ID, &in, sizeof in, NULL, 0);
+}
+
+/* What such an answer tells of a name. */
+static struct fuse_entry_out listed(uint64_t asked, const char *name)
+{
+    size_t size;
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    const char *data = wire_data(w, asked, &size);
+    for (const struct fuse_direntplus *at; size > 0;
+         data += FUSE_DIRENTPLUS_SIZE(at), size -= FUSE_DIRENTPLUS_SIZE(at)) {
+        at = (const void *)data;
+        if (at->dirent.namelen == strlen(name) && memcmp(at->dirent.name, name, at->dirent.namelen) == 0) {
+            return at->entry_out;
+        }
+    }
+    ck_abort_msg("%s is not listed", name);
+}
+
+static unsigned looked_up(uint64_t node)
+{
+    return GPOINTER_TO_UINT(g_hash_table_lookup(w->lookups, GSIZE_TO_POINTER(node)));
+}
+
+START_TEST(listing_tells_the_attributes_of_leases_and_is_a_look_up_of_each)
+{
+    uint64_t node = lease_of(alice, "A");
+    struct fuse_attr expected = attributes(node);
+    struct wire_file provisional = wire_created(w, "B", O_WRONLY), idle = wire_created(w, "D", O_RDONLY);
+    fake_backend_occupy(w->fake, "C", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, idle, LOCK_EX)), 0);
+    unsigned before = looked_up(node);
+
+    uint64_t fh = directory_opened();
+    uint64_t asked = list_with_attributes(fh);
+    struct fuse_entry_out lease = listed(asked, "A");
+    ck_assert_uint_eq(lease.nodeid, node);
+    ck_assert_uint_eq(looked_up(node), before + 1); /* which wire_free forgets, and nothing may be left then */
+    ck_assert_uint_gt(lease.entry_valid, 1);
+    ck_assert_uint_eq(lease.attr_valid, 1);
+    ck_assert_mem_eq(&lease.attr, &expected, sizeof expected);
+    static const char *const others[] = {".", "..", "B", "C", "D"}; /* they come and go unknown to the kernel */
+    for (size_t i = 0; i < G_N_ELEMENTS(others); i++) {
+        ck_assert_uint_eq(listed(asked, others[i]).nodeid, 0);
+    }
+
+    uint64_t unheard = list_with_attributes(fh);
+    wire_lose_caller(w, unheard);
+    wire_turn(w);
+    directory_closed(fh);
+    ck_assert_int_eq(wire_close(w, provisional), 0);
+    ck_assert_int_eq(wire_close(w, idle), 0);
+}
+END_TEST
+
+static void by_renewal(uint64_t node)
+{
+    (void)node;
+    wire_advance(w, LEASE_TTL_DEFAULT / 2);
+}
+
+static void by_term(uint64_t node)
+{
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "5s")), 0);
+}
+
+static void by_link(uint64_t node)
+{
+    wire_node(w, wire_link(w, node, "K"));
+}
+
+/* The node and its name stay. */
+static void by_next_holder(uint64_t node)
+{
+    w->pid = bob;
+    uint64_t waits = wire_flock(w, wire_opened(w, node, O_RDONLY), LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.break", "1")), 0);
+    ck_assert_int_eq(wire_result(w, waits), 0);
+}
+
+START_TEST(attributes_that_a_listing_told_are_taken_back_when_they_change)
+{
+    static void (*const changes[])(uint64_t node) = {by_renewal, by_term, by_link, by_next_holder};
+    uint64_t node = lease_of(alice, "A"), fh = directory_opened();
+    wire_advance(w, 2 * SECOND);
+    ck_assert(!wire_was_told(w, FUSE_NOTIFY_INVAL_INODE, NULL));
+    ck_assert_uint_eq(listed(list_with_attributes(fh), "A").nodeid, node);
+    changes[_i](node);
+    while (!wire_was_told(w, FUSE_NOTIFY_INVAL_INODE, NULL)) {
+    }
+    directory_closed(fh);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: names");
@@ -739,6 +852,8 @@ int main(void)
     tcase_add_test(cases, forgetting_everything_leaves_no_node);
     tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_told_of_its_end);
     tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
+    tcase_add_test(cases, listing_tells_the_attributes_of_leases_and_is_a_look_up_of_each);
+    tcase_add_loop_test(cases, attributes_that_a_listing_told_are_taken_back_when_they_change, 0, 4);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

@@ -314,7 +314,8 @@ static void send_directory_request(void)
         sent_with(wire_send(w, FUSE_RELEASEDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0), FUSE_ROOT_ID, 0, fh);
     } else {
         struct fuse_read_in in = {.fh = fh, .offset = pick(20), .size = pick(4096)};
-        sent_with(wire_send(w, FUSE_READDIR, FUSE_ROOT_ID, &in, sizeof in, NULL, 0), FUSE_ROOT_ID, 0, fh);
+        uint32_t opcode = in.size % 2 ? FUSE_READDIRPLUS : FUSE_READDIR;
+        sent_with(wire_send(w, opcode, FUSE_ROOT_ID, &in, sizeof in, NULL, 0), FUSE_ROOT_ID, 0, fh);
     }
 }
 

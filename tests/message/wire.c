@@ -102,6 +102,18 @@ static void wire_note_open(struct wire *w, uint64_t node, const struct fuse_open
     ck_assert_msg(g_hash_table_insert(w->opened, GSIZE_TO_POINTER(out->fh), file), "a file handle is used twice");
 }
 
+static void wire_note_listing(struct wire *w, const char *data, size_t size)
+{
+    while (size > 0) {
+        const struct fuse_direntplus *name = (const void *)data;
+        ck_assert_uint_ge(size, FUSE_NAME_OFFSET_DIRENTPLUS);
+        ck_assert_uint_ge(size, FUSE_DIRENTPLUS_SIZE(name));
+        wire_note_entry(w, name->entry_out.nodeid);
+        data += FUSE_DIRENTPLUS_SIZE(name);
+        size -= FUSE_DIRENTPLUS_SIZE(name);
+    }
+}
+
 /* Remembers what the kernel would: nodes and open files. */
 static void wire_note_answer(struct wire *w, struct wire_exchange *e)
 {
@@ -126,6 +138,9 @@ static void wire_note_answer(struct wire *w, struct wire_exchange *e)
         wire_note_entry(w, entry->nodeid);
         wire_note_open(w, entry->nodeid, (const void *)(data + sizeof *entry), e->flags);
         break;
+    case FUSE_READDIRPLUS:
+        wire_note_listing(w, data, size);
+        break;
     case FUSE_OPEN:
         ck_assert_uint_eq(size, sizeof(struct fuse_open_out));
         wire_note_open(w, e->node, (const void *)data, e->flags);
@@ -147,6 +162,10 @@ static void wire_note_notice(struct wire *w, int code, const char *body)
         const struct fuse_notify_inval_entry_out *out = (const void *)body;
         notice.parent = out->parent;
         g_strlcpy(notice.name, body + sizeof *out, sizeof notice.name);
+    } else if (code == FUSE_NOTIFY_INVAL_INODE) {
+        const struct fuse_notify_inval_inode_out *out = (const void *)body;
+        ck_assert_int_lt(out->off, 0); /* of its pages the kernel would wait for us */
+        notice.child = out->ino;
     } else {
         ck_assert_int_eq(code, FUSE_NOTIFY_POLL);
         notice.poll = ((const struct fuse_notify_poll_wakeup_out *)(const void *)body)->kh;
