@@ -172,7 +172,7 @@ gives 0 "$MNT/c" -- getfattr --only-values -n user.lease.ttl "$MNT/c"
 said '^2$'
 
 it "a lock is renewed for as long as the command runs"
-gives 0 -t 300ms "$MNT/c" -- sleep 2
+gives 0 -t 1500ms "$MNT/c" -- sleep 4
 
 # --- signals ---
 
