@@ -255,6 +255,8 @@ struct backend_operations {
     struct backend_ticket *(*acquire)(struct backend *, const char *name, const struct backend_claim *,
                                       backend_acquired *, void *arg);
     void (*release)(struct backend *, struct backend_ticket *, backend_done *, void *arg);
+    /* May be NULL: as release. */
+    bool (*cancel)(struct backend *, struct backend_ticket *);
     bool (*release_range)(struct backend *, struct backend_ticket *, uint64_t start, uint64_t end, backend_done *,
                           void *arg);
     void (*convert)(struct backend *, struct backend_ticket *, const struct backend_claim *, backend_done *, void *arg);
@@ -319,6 +321,18 @@ static inline struct backend_ticket *backend_acquire(struct backend *b, const ch
 static inline void backend_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg)
 {
     b->operations->release(b, ticket, done, arg);
+}
+
+/* Ends a ticket that does not hold, as its user has given up waiting.  False: it stays for the answer that is under
+ * way, as what its lock owner holds may have been changed by it, and others let in: it is granted, or its acquire
+ * completes with UNREACHABLE or, where it was QUEUED, `ended` is told. */
+static inline bool backend_cancel(struct backend *b, struct backend_ticket *ticket)
+{
+    if (b->operations->cancel) {
+        return b->operations->cancel(b, ticket);
+    }
+    backend_release(b, ticket, NULL, NULL);
+    return true;
 }
 
 /* Gives back bytes (inclusive) of what an FCNTL ticket of a lock owner holds.  False: that was all of it, and the

@@ -110,9 +110,22 @@ void remote_beaten(struct remote *r, const char *token, const struct remote_answ
     }
 }
 
+/* It has been told nothing yet that could not be taken back. */
+static void acquire_give_up(struct remote *r, struct remote_ticket *t, enum backend_result result)
+{
+    if (t->acquired) {
+        remote_send_release(r, t, "", NULL, NULL);
+    }
+    acquire_refused(r, t, result, NULL);
+}
+
 static void acquire_queued(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
     clock_ms now = clock_now();
+    if (t->cancelled) {
+        acquire_give_up(r, t, BACKEND_UNREACHABLE);
+        return;
+    }
     t->head.fence = answer->fence;
     acquire_set_given_name(t, answer->leaf);
     remote_ticket_turn(r, t, REMOTE_WAITING);
@@ -123,8 +136,7 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
     r->beat = MIN(r->beat, t->spoke + remote_pause(t));
     acquire_look_ahead(r, t, answer);
     if (t->acquired && remote_deadlocked(r, t)) {
-        remote_send_release(r, t, "", NULL, NULL);
-        acquire_refused(r, t, BACKEND_DEADLOCK, NULL);
+        acquire_give_up(r, t, BACKEND_DEADLOCK);
         return;
     }
     if (t->handed) {
@@ -144,7 +156,7 @@ static void acquire_failed(struct remote *r, struct remote_ticket *t, const stru
         acquire_refused(r, t, answer->result, NULL);
         return;
     }
-    if (answer->result == BACKEND_DAMAGED) { /* for nobody knows how long */
+    if (answer->result == BACKEND_DAMAGED || t->cancelled) { /* the first for nobody knows how long */
         remote_end(r, t, BACKEND_LOST, true);
         return;
     }

@@ -11,6 +11,19 @@ void remote_release(struct backend *b, struct backend_ticket *ticket, backend_do
     remote_ticket_free(r, t);
 }
 
+/* A claim that is under way may have been joined to what its lock owner holds, and be weaker than that was: then it
+ * cannot be undone any more when others have been let in. */
+bool remote_cancel(struct backend *b, struct backend_ticket *ticket)
+{
+    struct remote_ticket *t = (struct remote_ticket *)ticket;
+    t->cancelled = t->asked && remote_ticket_has_kin(t, 0, t->lock_owner);
+    if (!t->cancelled) {
+        remote_release(b, ticket, NULL, NULL);
+        return true;
+    }
+    return false;
+}
+
 /* --- convert, set --- */
 
 /* Its end is still to be told. */

@@ -69,6 +69,7 @@ struct remote_ticket {
     struct remote_op *asked; /* its acquire that is not answered; or NULL */
     uint64_t request;        /* of that */
     bool wait;               /* it may queue */
+    bool cancelled;          /* it ends if the next answer does not grant it */
     bool expired;            /* past its deadline, and the store knows */
     bool renewing;
     uint64_t handle, lock_owner, start, end;
@@ -207,6 +208,7 @@ bool remote_name(struct backend *b, const struct backend_ticket *ticket, char *b
 /* --- change.c: operations of a backend --- */
 
 void remote_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg);
+bool remote_cancel(struct backend *b, struct backend_ticket *ticket);
 void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
                     backend_done *done, void *arg);
 void remote_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);

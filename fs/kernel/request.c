@@ -61,7 +61,7 @@ static void request_interrupted(fuse_req_t req, void *arg)
 {
     struct request *r = arg;
     (void)req;
-    if (!r->is_interrupted) {
+    if (!r->is_interrupted && !r->gave_up) {
         r->is_interrupted = true;
         TAILQ_INSERT_TAIL(&r->fs->interrupted, r, interrupted);
         ev_idle_start(r->fs->loop, &r->fs->interrupts);

@@ -66,6 +66,7 @@ struct request {
     bool queued;     /* has waited for a lock */
     bool asks;       /* the observer was told that it waits */
     bool is_interrupted;
+    bool gave_up; /* interrupted, and waits for its answer all the same */
     bool has_caller;
     clock_ms wake; /* of one that sleeps */
     struct {

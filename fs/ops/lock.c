@@ -24,7 +24,7 @@ static void lock_answer(struct request *r, enum backend_result result)
         r->handle->lost = false;
         r->handle->wanted = false;
     }
-    request_reply(r, lock_error(result));
+    request_reply(r, r->gave_up && result != BACKEND_OK ? -EINTR : lock_error(result));
 }
 
 /* --- flock ------------------------------------------------------------------- */
@@ -230,8 +230,10 @@ static void lock_set_given_up(struct request *r)
 {
     struct fs *fs = r->fs;
     struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
-    if (r->ticket) {
-        backend_release(fs->backend, r->ticket, NULL, NULL);
+    r->gave_up = r->ticket && !backend_cancel(fs->backend, r->ticket);
+    if (r->gave_up) {
+        request_park(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
+        return;
     }
     request_reply(r, -EINTR);
     if (hold) {

@@ -177,6 +177,41 @@ START_TEST(lock_owner_may_change_the_mode_of_a_part)
 }
 END_TEST
 
+static void on_weakened(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                        const struct backend_info *holder)
+{
+    (void)ticket, (void)holder;
+    *(enum backend_result *)arg = result;
+    contract_end_turn();
+}
+
+/* It is under way, and has let another in, when its user gives it up. */
+START_TEST(weakening_that_is_given_up_loses_nothing)
+{
+    struct contract_log log = {0}, reader = {0};
+    struct backend_claim claim = range(&reader, 2, 0, 9);
+    enum backend_result result = BACKEND_QUEUED;
+    struct backend_ticket *ticket;
+
+    if (!can(BACKEND_CAN_RANGE))
+        return;
+    ck_assert_int_eq(lock_range(&log, 1, 0, 9), BACKEND_OK);
+    ck_assert_int_eq(lock_range(&log, 1, 20, 29), BACKEND_OK);
+    claim.mode = BACKEND_SHARED;
+    claim.wait = true;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
+    claim.user = &log;
+    claim.lock_owner = 1;
+    ticket = backend_acquire(contract_backend, "a", &claim, on_weakened, &result);
+    if (result != BACKEND_OK && !backend_cancel(contract_backend, ticket))
+        CONTRACT_UNTIL(result != BACKEND_QUEUED);
+    ck_assert_int_eq(result, BACKEND_OK); /* it has let the reader in, and cannot be undone */
+    CONTRACT_UNTIL(reader.granted);
+    ck_assert_uint_eq(lock_owner_at(25, &log), 1);
+    ck_assert_uint_eq(log.ended, 0);
+}
+END_TEST
+
 START_TEST(waiter_for_a_range_is_granted_when_all_of_it_is_free)
 {
     struct contract_log log[2] = {{0}}, waiting = {0};
@@ -482,6 +517,7 @@ TCase *contract_range_case(void)
     tcase_add_test(tcase, what_a_lock_owner_holds_is_one_ticket);
     tcase_add_test(tcase, grant_that_crosses_its_release_gives_back_its_bytes_alone);
     tcase_add_test(tcase, lock_owner_may_change_the_mode_of_a_part);
+    tcase_add_test(tcase, weakening_that_is_given_up_loses_nothing);
     tcase_add_test(tcase, waiter_for_a_range_is_granted_when_all_of_it_is_free);
     tcase_add_test(tcase, neighbours_that_are_granted_together_are_both_told);
     tcase_add_test(tcase, grant_that_ends_before_it_is_told_is_answered);

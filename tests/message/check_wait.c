@@ -132,6 +132,28 @@ START_TEST(each_interrupt_of_a_waiter_takes_it_out_of_the_queue)
 }
 END_TEST
 
+/* What its lock owner has may have been changed by the claim, and another let in: the answer decides. */
+START_TEST(interrupt_lets_the_answer_come_to_a_lock_owner_that_holds)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 20, 29, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 10, 19, false)), 0);
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
+    uint64_t asked = wire_setlk(w, a, 1, F_RDLCK, 0, _i ? 19 : 9, true);
+    ck_assert(wire_waits(w, asked));
+    for (int i = 0; i < 2; i++) {
+        wire_interrupt(w, asked);
+        ck_assert(wire_waits(w, asked));
+    }
+    fake_backend_hold(w->fake, FAKE_ACQUIRE, false);
+    fake_backend_answer(w->fake, FAKE_ACQUIRE, 0);
+    ck_assert_int_eq(wire_result(w, asked), _i ? EINTR : 0); /* it would wait */
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, c, 3, F_RDLCK, 0, 9, false)), _i ? EAGAIN : 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, c, 3, F_RDLCK, 20, 29, false)), EAGAIN);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+}
+END_TEST
+
 START_TEST(each_grant_that_crosses_an_interrupt_is_given_back)
 {
     ck_assert_int_eq(wire_result(w, ask(_i, &a)), 0);
@@ -527,6 +549,7 @@ int main(void)
     tcase_add_loop_test(cases, each_interrupt_that_overtakes_its_request_ends_it, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_does_not_undo_what_is_granted_at_once, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_of_a_waiter_takes_it_out_of_the_queue, 0, KINDS);
+    tcase_add_loop_test(cases, interrupt_lets_the_answer_come_to_a_lock_owner_that_holds, 0, 2);
     tcase_add_loop_test(cases, each_grant_that_crosses_an_interrupt_is_given_back, 0, KINDS);
     tcase_add_loop_test(cases, each_grant_told_before_the_interrupt_is_seen_stands, 0, KINDS);
     tcase_add_loop_test(cases, each_interrupt_after_the_answer_is_ignored, 0, KINDS);

@@ -115,9 +115,11 @@ static void fake_revoke(struct fake_backend *fake, const struct fake_pending *p)
 static void fake_run(struct fake_backend *fake, struct fake_pending *p)
 {
     struct backend_info info;
+    enum backend_result placed;
     switch (p->call) {
     case FAKE_ACQUIRE:
-        fake_complete(fake, p, fake_store_place(fake, p->ticket, &p->claim));
+        placed = fake_store_place(fake, p->ticket, &p->claim);
+        fake_complete(fake, p, p->cancelled && placed == BACKEND_QUEUED ? BACKEND_UNREACHABLE : placed);
         break;
     case FAKE_CONVERT:
     case FAKE_SET:
@@ -210,6 +212,28 @@ static void fake_release(struct backend *b, struct backend_ticket *head, backend
     fake_store_free_ticket(fake, ticket);
     fake_store_settle(fake);
     fake_submit(fake, &(struct fake_pending){.call = FAKE_RELEASE, .done = done, .arg = arg});
+}
+
+/* One that is held back may have been carried out, so if its lock owner holds something its answer is let come. */
+static bool fake_cancel(struct backend *b, struct backend_ticket *head)
+{
+    struct fake_backend *fake = fake_of(b);
+    struct fake_pending *asked = NULL;
+    bool holds = false;
+    for (guint i = 0; i < fake->pending->len && !asked; i++) {
+        struct fake_pending *p = g_ptr_array_index(fake->pending, i);
+        asked = p->call == FAKE_ACQUIRE && &p->ticket->head == head ? p : NULL;
+    }
+    for (guint i = 0; asked && asked->claim.lock_owner && i < fake->store->tickets->len; i++) {
+        const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
+        holds |= t->mount == fake && t->lock_owner == asked->claim.lock_owner && fake_store_is_on(t, asked->name);
+    }
+    if (holds) {
+        asked->cancelled = true;
+        return false;
+    }
+    fake_release(b, head, NULL, NULL);
+    return true;
 }
 
 static bool fake_release_range(struct backend *b, struct backend_ticket *ticket, uint64_t start, uint64_t end,
@@ -377,6 +401,7 @@ static const struct backend_operations fake_operations = {
     .free = fake_free,
     .acquire = fake_acquire,
     .release = fake_release,
+    .cancel = fake_cancel,
     .release_range = fake_release_range,
     .convert = fake_convert_call,
     .renew = fake_renew,

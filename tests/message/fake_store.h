@@ -31,6 +31,7 @@ struct fake_pending {
     uint64_t fence;
     struct backend_match match; /* word 0: none */
     size_t max;
+    bool cancelled;
     union {
         backend_done *done;
         backend_acquired *acquired;

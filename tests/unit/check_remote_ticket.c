@@ -1,5 +1,6 @@
 /* check_remote_ticket: what a mount of a store across a network knows of its tickets,
- * without a server: cycles of waits, and which tokens it takes over.
+ * without a server: cycles of waits, which tokens it takes over, and what becomes of a claim
+ * that its user gives up.
  */
 #include "backend/redis/private.h"
 #include "tests/support/check_main.h"
@@ -94,6 +95,106 @@ START_TEST(grant_may_name_what_the_same_lock_owner_holds_at_the_same_place_alone
 }
 END_TEST
 
+/* --- giving up --- */
+
+static unsigned granted, ended;
+static enum backend_result told;
+
+static void on_granted(void *context, struct backend_ticket *ticket)
+{
+    (void)context, (void)ticket;
+    granted++;
+}
+
+static void on_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
+{
+    (void)context, (void)ticket, (void)why;
+    ended++;
+}
+
+static void on_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                        const struct backend_info *holder)
+{
+    (void)arg, (void)ticket, (void)holder;
+    told = result;
+}
+
+static void answer(struct remote_ticket *t, const struct remote_answer *answer)
+{
+    struct remote_op *op = t->asked;
+    r->store->forget(r, t->request);
+    op->answered(op, answer);
+}
+
+/* What comes of a claim whose user has given up: _i of these.  `first`: it is its first answer, else it had waited. */
+static const struct {
+    bool first;
+    struct remote_answer answer;
+    unsigned granted, ended;
+    enum backend_result told;
+} outcomes[] = {
+    {true, {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED}, 0, 0, BACKEND_UNREACHABLE},
+    {true, {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK}, 0, 0, BACKEND_OK},
+    {true, {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE}, 0, 0, BACKEND_UNREACHABLE},
+    {false, {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED}, 0, 1, BACKEND_QUEUED}, /* it was passed over */
+    {false, {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK}, 1, 0, BACKEND_QUEUED},
+    {false, {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE}, 0, 1, BACKEND_QUEUED},
+};
+
+START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
+{
+    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
+    struct backend_claim claim = {
+        .kind = BACKEND_FCNTL, .mode = BACKEND_SHARED, .lock_owner = 7, .end = 9, .ttl = 60000, .wait = true};
+    struct remote_answer queued = {
+        .outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .leaf = "", .sent = clock_now()};
+    struct remote_answer last = outcomes[_i].answer;
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
+
+    backend_start(&r->backend, loop, &events, NULL);
+    told = BACKEND_DAMAGED;
+    remote_acquire(r, t, on_acquired, NULL);
+    if (!outcomes[_i].first) {
+        answer(t, &queued);
+        remote_told(r, t->token, REMOTE_HANDED_OVER, BACKEND_LOST);
+        ck_assert_int_eq(t->state, REMOTE_CLAIMED);
+    }
+    ck_assert(!backend_cancel(&r->backend, &t->head));
+    last.sent = clock_now();
+    last.leaf = "";
+    last.token = held->token;
+    last.segments = "0 9 1 a ffffffffffffffff 0";
+    answer(t, &last);
+    ck_assert_uint_eq(granted, outcomes[_i].granted);
+    ck_assert_uint_eq(ended, outcomes[_i].ended);
+    ck_assert_int_eq(told, outcomes[_i].told);
+    ck_assert_uint_eq(g_hash_table_size(r->tickets), 1);
+    backend_free(&r->backend);
+    setup(); /* for the teardown */
+    ev_loop_destroy(loop);
+}
+END_TEST
+
+START_TEST(claim_is_given_up_at_once_where_its_lock_owner_has_no_other)
+{
+    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
+    struct backend_claim claim = {.kind = BACKEND_FCNTL, .lock_owner = 7, .end = 9, .ttl = 60000, .wait = true};
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
+
+    add(1, 8, true);
+    add(2, 7, true);
+    backend_start(&r->backend, loop, &events, NULL);
+    remote_acquire(r, t, on_acquired, NULL);
+    ck_assert(backend_cancel(&r->backend, &t->head));
+    ck_assert_uint_eq(g_hash_table_size(r->tickets), 2);
+    backend_free(&r->backend);
+    setup();
+    ev_loop_destroy(loop);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("remote_ticket");
@@ -105,6 +206,9 @@ int main(void)
     tcase_add_test(tcase, chain_without_an_end_at_itself_is_no_cycle);
     tcase_add_test(tcase, chain_of_100000_waits_does_not_exhaust_the_stack);
     tcase_add_test(tcase, grant_may_name_what_the_same_lock_owner_holds_at_the_same_place_alone);
+    tcase_add_loop_test(tcase, claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered, 0,
+                        G_N_ELEMENTS(outcomes));
+    tcase_add_test(tcase, claim_is_given_up_at_once_where_its_lock_owner_has_no_other);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
