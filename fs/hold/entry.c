@@ -12,6 +12,10 @@
 /* How long the kernel may keep what only it can change. */
 #define ENTRY_KEEP_SECONDS (24.0 * 3600)
 
+/* What was made just now: one tick of the kernel's clock, which is what less than that comes to.  The kernel looks at
+ * the permissions of a file that it has just made, too. */
+#define ENTRY_MADE_SECONDS 0.001
+
 /* And what a listing tells of a lease. */
 #define ENTRY_LISTED_SECONDS 1.0
 
@@ -157,6 +161,17 @@ void entry_missing(struct fs *fs, bool has_node, const char *name, struct fuse_e
     entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
 }
 
+/* The rights that were asked for go with what is held here, and nothing of that changes within a tick without the
+ * kernel's doing, but for how many links there are: tree_link. */
+static void entry_made(struct request *r, struct fuse_entry_param *entry)
+{
+    entry_here(r->fs, r->node, entry);
+    if (r->fs->options->checks && r->fs->backend->features & BACKEND_SOLE_AUTHORITY && r->handle->hold) {
+        entry->attr_timeout = ENTRY_MADE_SECONDS;
+        r->node->made = true;
+    }
+}
+
 void entry_reply_open(struct request *r)
 {
     struct fs *fs = r->fs;
@@ -166,7 +181,7 @@ void entry_reply_open(struct request *r)
     r->file.direct_io = 1;
     r->opens = false;
     if (r->creates) {
-        entry_here(fs, r->node, &entry);
+        entry_made(r, &entry);
     }
     if (!request_reply_open(r, r->creates ? &entry : NULL)) {
         handle_free(fs, handle);

@@ -265,8 +265,8 @@ void tree_link(struct tree *tree, struct node *node, struct node *other)
     node->ino = other->ino;
     node->linked = other->linked = true;
     g_hash_table_replace(tree->links, key, GUINT_TO_POINTER(links + 1));
-    if (other->shown) { /* who asked looks next at how many links there are */
-        other->shown = false;
+    if (other->shown || other->made) { /* who asked looks next at how many links there are */
+        other->shown = other->made = false;
         notify_changed_now(tree->notify, tree_id(tree, other));
     }
 }

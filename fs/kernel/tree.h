@@ -54,6 +54,7 @@ struct node {
     bool visible;    /* the kernel was told that it exists and not yet that it went */
     bool kept;       /* and may go by that without asking again */
     bool shown;      /* and may show attributes that it was told of, for a second: see entry_listed */
+    bool made;       /* or for a moment, since it was made */
     bool stray;      /* in use, and another node is found by its name */
     bool moved;      /* renamed: see opening.h */
     bool awaited;    /* found by one who was told ESTALE before: see opening.h */

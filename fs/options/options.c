@@ -156,8 +156,11 @@ static int options_complete(struct options_parse *p)
         result = options_add_fuse(p, "subtype=leasefs");
     }
     /* A mount that root alone can use needs no checks, which would cost the kernel
-     * a question about the directory at each step. */
-    if (result == 0 && (o->allow_other || geteuid() != 0)) {
+     * a question about a directory after each change of it.  On other mounts it must
+     * look itself: it asks nobody before it lets somebody watch, with inotify(7), a
+     * directory that it knows. */
+    o->checks = o->allow_other || geteuid() != 0;
+    if (result == 0 && o->checks) {
         result = options_add_fuse(p, "default_permissions");
     }
     return result;

@@ -62,6 +62,7 @@ struct options {
     uint64_t user_locks;   /* how many names, tickets and directories a user may have; 0: any number */
     uint64_t user_content; /* bytes of content of these; 0: any */
     bool allow_other;
+    bool checks; /* the kernel looks at permissions, and asks for attributes to do so */
     bool has_fsname, has_subtype;
     struct fuse_args fuse; /* argv[0] and the -o options that are FUSE's own */
 };

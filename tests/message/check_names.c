@@ -799,6 +799,34 @@ static void by_next_holder(uint64_t node)
     ck_assert_int_eq(wire_result(w, waits), 0);
 }
 
+/* What CREATE's answer lets the kernel keep of the attributes, in nanoseconds. */
+static uint32_t kept_of(uint64_t created)
+{
+    ck_assert_int_eq(wire_result(w, created), 0);
+    const struct fuse_entry_out *entry = wire_data(w, created, NULL);
+    ck_assert_uint_eq(entry->attr_valid, 0);
+    return entry->attr_valid_nsec;
+}
+
+START_TEST(attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_checks_permissions)
+{
+    uint64_t unchecked = wire_create(w, "A", O_WRONLY | O_EXCL);
+    ck_assert_uint_eq(kept_of(unchecked), 0);
+    w->options.checks = true;
+    uint64_t lease = wire_create(w, "B", O_WRONLY | O_EXCL), provisional = wire_create(w, "C", O_WRONLY);
+    ck_assert_uint_eq(kept_of(lease), 1000000);
+    ck_assert_uint_eq(kept_of(provisional), 1000000);
+    w->pid = bob;
+    uint64_t idle = wire_create(w, "D", O_RDONLY), of_another = wire_create(w, "B", O_RDONLY);
+    ck_assert_uint_eq(kept_of(idle), 0);
+    ck_assert_uint_eq(kept_of(of_another), 0);
+    w->pid = alice;
+    ck_assert(!wire_was_told(w, FUSE_NOTIFY_INVAL_INODE, NULL));
+    wire_node(w, wire_link(w, wire_node(w, lease), "E"));
+    ck_assert(wire_was_told(w, FUSE_NOTIFY_INVAL_INODE, NULL)); /* with the answer: there are two links now */
+}
+END_TEST
+
 START_TEST(attributes_that_a_listing_told_are_taken_back_when_they_change)
 {
     static void (*const changes[])(uint64_t node) = {by_renewal, by_term, by_link, by_next_holder};
@@ -853,6 +881,7 @@ int main(void)
     tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_told_of_its_end);
     tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
     tcase_add_test(cases, listing_tells_the_attributes_of_leases_and_is_a_look_up_of_each);
+    tcase_add_test(cases, attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_checks_permissions);
     tcase_add_loop_test(cases, attributes_that_a_listing_told_are_taken_back_when_they_change, 0, 4);
     suite_add_tcase(suite, cases);
     return check_main(suite);
