@@ -1,0 +1,209 @@
+#!/usr/bin/python3
+"""counts.py MOUNTPOINT COUNTED PID TRACING STORE WHO: what an operation costs, in counts; and that none costs more than TABLE says.
+
+PID is the daemon, the program counted, which counts into the file COUNTED (see counted.c); TRACING is where tracefs is
+mounted, which counts system calls, or empty.  STORE is memory or local, and
+WHO private or others (allow_other): a column of the table.  Each operation is done some times over, and what is counted is
+an operation's share, rounded: so what happens once in a while is none of it.  The kernel keeps some attributes for
+a moment only, and a machine that is busy may be slower than that: so of several tries the first within the bounds counts.
+
+Environment: COUNTS_TRIES (20).
+"""
+import collections
+import ctypes
+import fcntl
+import mmap
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+
+OPERATIONS = 8  # in a try
+TRIES = int(os.environ.get("COUNTS_TRIES", 20))
+NAMES = {1: "LOOKUP", 3: "GETATTR", 4: "SETATTR", 10: "UNLINK", 14: "OPEN", 15: "READ", 18: "RELEASE", 25: "FLUSH",
+         32: "SETLK", 33: "SETLKW", 35: "CREATE"}
+PERF_EVENT_OPEN = {"x86_64": 298}.get(os.uname().machine, 241)
+FORGETS = (2, 42)  # the kernel sends them when it likes, many at once
+
+base, counted_path, pid, tracing, store, who = sys.argv[1:]
+lock = os.path.join(base, "lock")
+free = os.path.join(base, "free")
+queue = os.path.join(base, "queue")
+
+
+def touch(name):
+    return subprocess.run(["touch", name], stderr=subprocess.DEVNULL, check=False).returncode
+
+
+def acquire():
+    os.close(os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+
+
+def cycle():
+    acquire()
+    os.unlink(lock)
+
+
+def touch_and_rm():
+    assert touch(lock) == 0
+    subprocess.run(["rm", lock], check=True)
+
+
+def refused_touch():
+    assert touch(lock) != 0
+
+
+def flock_cycle():
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def stat_held():
+    os.stat(lock)
+
+
+def stat_free():
+    assert not os.path.exists(free)
+
+
+def ticket_cycle():
+    ticket = os.open(os.path.join(queue, "job-"), os.O_RDWR | os.O_CREAT, 0o644)
+    fcntl.flock(ticket, fcntl.LOCK_EX)
+    os.close(ticket)
+
+
+def nothing():
+    pass
+
+
+def hold_for_a_second():
+    """From then on the file can be opened, and times that are set are refused."""
+    acquire()
+    time.sleep(1.1)
+
+
+# The most of each: the requests of every mount, and those of allow_other besides; then for each STORE WHO the system
+# calls, allocations and readings of the clock.
+COLUMNS = ("memory private", "memory others", "local private", "local others")
+TABLE = (
+    (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", "2*GETATTR",
+     (19, 25, 37), (25, 29, 45), (22, 25, 38), (29, 29, 46)),
+    (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", "2*GETATTR",
+     (66, 50, 81), (72, 54, 89), (69, 50, 83), (75, 54, 91)),
+    (flock_cycle, nothing, "2*SETLKW", "",
+     (7, 13, 16), (7, 13, 16), (7, 13, 17), (7, 14, 17)),
+    (ticket_cycle, nothing, "2*LOOKUP CREATE SETLKW FLUSH RELEASE", "GETATTR",
+     (28, 34, 40), (27, 36, 44), (28, 34, 41), (31, 36, 45)),
+    (stat_free, nothing, "", "",
+     (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)),
+    (stat_held, hold_for_a_second, "GETATTR", "",
+     (4, 3, 7), (4, 3, 7), (4, 3, 7), (4, 3, 7)),
+    (refused_touch, nothing, "OPEN 3*FLUSH SETATTR RELEASE", "GETATTR",
+     (33, 17, 38), (36, 19, 44), (33, 17, 38), (36, 19, 44)),
+)
+
+
+class Counters:
+    def __init__(self):
+        self.map = mmap.mmap(os.open(counted_path, os.O_RDWR), mmap.PAGESIZE)
+
+    def read(self):
+        return struct.unpack_from("68Q", self.map)
+
+    def are_comparable(self):
+        """Neither is the daemon built with a sanitizer, nor does the kernel tell less of a process (before Linux 6.9)."""
+        return self.read()[0] and tuple(map(int, re.findall(r"\d+", os.uname().release)[:2])) >= (6, 9)
+
+    def stand_still(self, still):
+        struct.pack_into("Q", self.map, 8, still)
+
+    def quiet(self):
+        """What stands there when the kernel has nothing more to ask for."""
+        before = None
+        while (now := self.read()) != before:
+            before = now
+            time.sleep(0.02)
+        return now
+
+
+class Calls:
+    """The system calls of a process, as the kernel's tracepoint counts them, which stops nobody."""
+
+    def __init__(self):
+        self.events = []
+        if tracing:
+            with open(os.path.join(tracing, "events/raw_syscalls/sys_enter/id"), encoding="ascii") as file:
+                number = int(file.read())
+            self.events = [self.open(number, int(thread)) for thread in os.listdir(f"/proc/{pid}/task")]
+
+    @staticmethod
+    def open(number, thread):
+        # struct perf_event_attr: type PERF_TYPE_TRACEPOINT, size PERF_ATTR_SIZE_VER0, config
+        attributes = struct.pack("IIQ48x", 2, 64, number)
+        event = ctypes.CDLL(None, use_errno=True).syscall(PERF_EVENT_OPEN, attributes, thread, -1, -1, 0)
+        if event < 0:
+            raise OSError(ctypes.get_errno(), "perf_event_open")
+        return event
+
+    def read(self):
+        return sum(int.from_bytes(os.read(event, 8), sys.byteorder) for event in self.events)
+
+
+def measure(counters, calls, operation):
+    operation()  # once, to be met
+    counters.stand_still(True)
+    before, calls_before = counters.quiet(), calls.read()
+    for _ in range(OPERATIONS):
+        operation()
+    after, calls_after = counters.quiet(), calls.read()
+    counters.stand_still(False)
+    counts = [b - a for a, b in zip(before, after)]
+    requests = {NAMES.get(i, str(i)): n for i, n in enumerate(counts[4:]) if n and i not in FORGETS}
+    return requests, calls_after - calls_before, counts[2], counts[3]
+
+
+def share(count):
+    return (count + OPERATIONS // 2) // OPERATIONS
+
+
+def show(requests):
+    return " ".join(name if n == 1 else f"{n}*{name}" for name, n in sorted(requests.items()) if n)
+
+
+def attempt(counters, calls, operation):
+    requests, *rest = measure(counters, calls, operation)
+    return {name: share(n) for name, n in requests.items()}, [share(n) for n in rest]
+
+
+def wanted(text):
+    bounds = collections.Counter()
+    for word in text.split():
+        number, _, name = word.rpartition("*")
+        bounds[name] += int(number or 1)
+    return bounds
+
+
+def check(counters, calls, row):
+    operation, prepare, ours, theirs, *costs = row
+    most = costs[COLUMNS.index(f"{store} {who}")]
+    requests_most = wanted(ours) + wanted(theirs if who == "others" else "")
+    prepare()
+    for _ in range(TRIES):
+        requests, costs = attempt(counters, calls, operation)
+        good = all(n <= requests_most[name] for name, n in requests.items())
+        good = good and (not counters.are_comparable() or all(n <= m for n, m in zip(costs, most)))
+        if good:
+            break
+    counted = "  ".join(f"{n:3} {what} ({m})" for n, what, m in zip(costs, ("calls", "allocations", "clocks"), most))
+    print(f"{operation.__name__:14} {show(requests):60} {counted}{'' if good else '  OVER'}", flush=True)
+    return good
+
+
+descriptor = os.open(os.path.join(base, "flocked"), os.O_RDONLY | os.O_CREAT, 0o644)
+os.mkdir(queue)
+all_counters = Counters()
+all_calls = Calls()
+print(f"{store} {who}{'' if tracing else ', system calls not counted'}")
+sys.exit(not all([check(all_counters, all_calls, row) for row in TABLE]))

@@ -1,0 +1,27 @@
+#!/bin/bash
+# What an operation costs, counted instead of timed: the kernel's requests, and the daemon's system calls, allocations and
+# readings of the clock.  The bounds are the table in counts.py.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+[ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] || skip_all "/dev/shm is no tmpfs"
+LEASEFS=${COUNTED_LEASEFS:-${top_builddir:-.}/tests/e2e/counted}
+[ -x "$LEASEFS" ] || skip_all "no program counted: make check builds it, or set COUNTED_LEASEFS"
+JOURNAL=$(mktemp -d /dev/shm/leasefs.XXXXXX)
+TRACING=$TEST_DIR/tracing
+trap 'status=$?; rm -rf "$JOURNAL"; (exit "$status"); on_exit' EXIT
+mkdir "$TRACING" && mount -t tracefs none "$TRACING" 2>/dev/null && [ -r "$TRACING/events/raw_syscalls/sys_enter/id" ] || TRACING=
+
+counts() { # BACKEND OPTIONS STORE WHO
+    it "no operation costs more than the table says: $3, $4"
+    export COUNTED="$TEST_DIR/counted.$3.$4"
+    truncate -s 4096 "$COUNTED"
+    mount_backend "$1" "$2"
+    expect timeout -s KILL 100 "$PYTHON" "$E2E_DIR/counts.py" "$MNT" "$COUNTED" "$DAEMON" "$TRACING" "$3" "$4" >"$TEST_DIR/counts"
+    sed 's/^/# /' "$TEST_DIR/counts"
+}
+
+counts memory "" memory private
+counts memory allow_other memory others
+counts "local:$JOURNAL/private" "" local private
+counts "local:$JOURNAL/others" allow_other local others
+finish
