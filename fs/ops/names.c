@@ -37,6 +37,9 @@ static void names_reply_node(struct request *r)
     struct fuse_entry_param entry;
     openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
     entry_here(r->fs, r->node, &entry);
+    if (sequence_is_prefix(r->name)) {
+        entry.entry_timeout = 0; /* the ticket that was made has another name */
+    }
     request_reply_entry(r, &entry);
 }
 

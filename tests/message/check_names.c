@@ -90,6 +90,17 @@ START_TEST(symbolic_link_is_a_lease_with_its_target)
 }
 END_TEST
 
+/* The next of that name is another. */
+START_TEST(ticket_is_not_kept_by_the_name_that_made_it)
+{
+    uint64_t made = wire_symlink(w, "job-", "the target");
+    ck_assert_int_eq(wire_result(w, made), 0);
+    const struct fuse_entry_out *entry = wire_data(w, made, NULL);
+    ck_assert_uint_ne(entry->nodeid, 0);
+    ck_assert_uint_eq(entry->entry_valid + entry->entry_valid_nsec, 0);
+}
+END_TEST
+
 START_TEST(name_is_found_as_what_was_granted)
 {
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
@@ -848,6 +859,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, symbolic_link_is_a_lease_with_its_target);
+    tcase_add_test(cases, ticket_is_not_kept_by_the_name_that_made_it);
     tcase_add_test(cases, name_is_found_as_what_was_granted);
     tcase_add_test(cases, node_that_gave_way_while_it_is_asked_for_is_among_all);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
