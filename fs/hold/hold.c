@@ -105,9 +105,21 @@ static void hold_forget_lock_owner(struct handle *h, uint64_t lock_owner)
     }
 }
 
+/* Whom it was opened for is no reason for the lease after this one. */
+static void hold_forget_kin(const struct hold *hold)
+{
+    struct handle *handle;
+    LIST_FOREACH(handle, &hold->node->handles, link) {
+        handle->kin = false;
+    }
+}
+
 static void hold_leave_handles(struct hold *hold)
 {
     struct handle *handle;
+    if (hold->since && hold->kind <= BACKEND_LEASE) {
+        hold_forget_kin(hold);
+    }
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
         if (hold->handle && hold->handle->hold == hold) {
             hold->handle->hold = NULL;
@@ -119,7 +131,6 @@ static void hold_leave_handles(struct hold *hold)
         if (hold->kind == BACKEND_FCNTL) {
             hold_forget_lock_owner(handle, hold->lock_owner);
         }
-        handle->kin = false;
         if (handle->hold == hold) {
             handle->hold = NULL;
             handle->closing = false;
@@ -233,6 +244,9 @@ void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticke
     }
     hold->node->lock_owners += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
     fs->observer->granted(fs, hold, kind);
+    if (hold->since && hold->kind <= BACKEND_LEASE && kind > BACKEND_LEASE) {
+        hold_forget_kin(hold);
+    }
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
     if (left) {
