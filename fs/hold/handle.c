@@ -144,7 +144,7 @@ void handle_free(struct fs *fs, struct handle *h)
 
 static void handle_note_refusal(struct handle *h, int error)
 {
-    if (!h->refused && (!h->hold || handle_may_decide(h))) {
+    if (!h->refused && error != -EPERM && (!h->hold || handle_may_decide(h))) { /* EPERM: its mode, not the lock */
         h->refused = error;
     }
 }

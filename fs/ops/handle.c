@@ -106,6 +106,12 @@ static void handle_flushed(struct request *r)
     request_reply(r, fs_error(r->result));
 }
 
+/* What its close says: the error again, though not that it was lost, which a close does not fail for. */
+static int handle_refusal(const struct handle *h)
+{
+    return h->locking || h->refused == -ESTALE ? 0 : h->refused;
+}
+
 /* An explicit close of an idle handle: as if it had been opened just now. */
 static void handle_flush_idle(struct request *r)
 {
@@ -113,7 +119,7 @@ static void handle_flush_idle(struct request *r)
     if (handle_own_hold(h)) {
         request_reply(r, 0);
     } else if (h->refused) {
-        request_reply(r, h->refused);
+        request_reply(r, handle_refusal(h));
     } else if (hold_first(h->node)) {
         request_reply(r, -EBUSY);
     } else {
@@ -156,7 +162,7 @@ static void handle_flush_of_close(struct request *r)
             hold_read_heirs(hold);
             hold_give_grace(r->fs, hold);
         }
-        request_reply(r, h->locking ? 0 : h->refused);
+        request_reply(r, handle_refusal(h));
     }
 }
 

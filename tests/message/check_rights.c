@@ -230,6 +230,51 @@ START_TEST(open_handle_of_a_dead_owner_keeps_its_lease)
 }
 END_TEST
 
+/* A handle that was opened for one lease is no reason for the next. */
+START_TEST(handle_of_an_earlier_leases_child_does_not_keep_the_next)
+{
+    w->pid = family[0];
+    struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
+    w->pid = family[1];
+    struct wire_file childs = wire_opened(w, file.node, O_RDONLY);
+    w->pid = family[0];
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
+    w->pid = alice;
+    struct wire_file next = wire_opened(w, file.node, O_WRONLY);
+    ck_assert_int_eq(wire_close(w, next), 0);
+    ck_assert_int_eq(holder("L")->kind, BACKEND_LEASE);
+    wire_kill(w, alice);
+    wire_advance(w, 2 * LEASE_TTL_DEFAULT);
+    ck_assert_ptr_null(holder("L"));
+    ck_assert_int_eq(wire_close(w, childs), 0);
+}
+END_TEST
+
+/* Who waits for a lock owner's bytes and gives up has no say in whose lease it is. */
+START_TEST(waiter_that_gives_up_does_not_end_what_keeps_a_lease)
+{
+    w->pid = family[0];
+    uint64_t node = lease_of(family[0], "L");
+    wire_advance(w, 2 * SECOND);
+    w->pid = family[1];
+    struct wire_file childs = wire_opened(w, node, O_RDONLY);
+    w->pid = bob;
+    struct wire_file others = wire_opened(w, node, O_RDWR);
+    uint64_t waits = wire_setlk(w, others, 7, F_WRLCK, 0, 10, true);
+    ck_assert(wire_waits(w, waits));
+    wire_interrupt(w, waits);
+    ck_assert_int_eq(wire_result(w, waits), EINTR);
+    wire_kill(w, family[0]);
+    wire_advance(w, 3 * LEASE_TTL_DEFAULT);
+    ck_assert_ptr_nonnull(holder("L"));
+    w->pid = family[1];
+    ck_assert_int_eq(wire_close(w, childs), 0);
+    wire_advance(w, 2 * LEASE_TTL_DEFAULT);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
 START_TEST(lease_without_an_owner_is_not_renewed)
 {
     w->pid = 0; /* another pid namespace */
@@ -870,6 +915,23 @@ START_TEST(lost_lease_is_stale_to_its_handle)
 }
 END_TEST
 
+/* A mode that was refused says nothing of the lock, a loss that was told once is told. */
+START_TEST(close_fails_for_nothing_but_a_lock_that_another_has)
+{
+    lease_of(bob, "L");
+    wire_advance(w, 2 * SECOND);
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    struct fuse_setattr_in mode = {.valid = FATTR_MODE, .mode = S_IFREG | 0600};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, file.node, &file, mode)), EPERM);
+    ck_assert_int_eq(wire_close(w, file), EBUSY);
+    file = wire_created(w, "M", O_WRONLY);
+    fake_backend_end(w->fake, "M", BACKEND_EXPIRED);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), ESTALE);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_ptr_null(holder("M"));
+}
+END_TEST
+
 START_TEST(lost_handle_does_not_write_to_the_next_holder)
 {
     struct wire_file file = wire_created(w, "L", O_RDWR);
@@ -946,6 +1008,8 @@ int main(void)
     tcase_add_test(cases, helper_that_exits_hands_its_lease_to_its_parent);
     tcase_add_test(cases, nobody_inherits_after_the_first_second);
     tcase_add_test(cases, open_handle_of_a_dead_owner_keeps_its_lease);
+    tcase_add_test(cases, handle_of_an_earlier_leases_child_does_not_keep_the_next);
+    tcase_add_test(cases, waiter_that_gives_up_does_not_end_what_keeps_a_lease);
     tcase_add_test(cases, lease_without_an_owner_is_not_renewed);
     tcase_add_test(cases, lease_without_an_owner_is_renewed_while_its_handle_is_open);
     tcase_add_test(cases, touch_of_another_pid_namespace_takes_a_lease);
@@ -982,6 +1046,7 @@ int main(void)
     tcase_add_test(cases, who_shares_a_lock_builds_nothing_on_the_firsts_content);
     tcase_add_test(cases, removed_directory_does_not_change_the_next_of_its_name);
     tcase_add_test(cases, lost_lease_is_stale_to_its_handle);
+    tcase_add_test(cases, close_fails_for_nothing_but_a_lock_that_another_has);
     tcase_add_test(cases, lost_handle_does_not_write_to_the_next_holder);
     tcase_add_test(cases, flock_starts_afresh_after_a_loss);
     tcase_add_test(cases, write_whose_lease_ends_meanwhile_is_stale);
