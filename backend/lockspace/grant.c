@@ -75,7 +75,9 @@ static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t
     }
     t->head.held = true;
     t->head.acquired = now;
-    lockspace_start_term(t, now, t->head.ttl, due);
+    if (t->entry->type != ENTRY_SEQUENCE) { /* there the term runs while it waits, and is renewed for its own reasons */
+        lockspace_start_term(t, now, t->head.ttl, due);
+    }
     lockspace_trim_scope(t);
     if (t->scope) {
         t->scope->apart = t->head.kind == BACKEND_FCNTL;

@@ -76,6 +76,20 @@ START_TEST(tickets_hold_in_their_order)
 }
 END_TEST
 
+/* Dead ones would cost who waits behind them a term each. */
+START_TEST(term_of_a_ticket_runs_while_it_waits)
+{
+    lock_world_hold(w, "q/job-", ex("A"));
+    lock_world_wait(w, "q/job-", ex("B"));
+    lock_world_tick(w, WORLD_TTL / 2);
+    struct backend_ticket *c = lock_world_wait(w, "q/job-", ex("C"));
+    g_string_truncate(w->log, 0);
+    lock_world_tick(w, WORLD_TTL);
+    lock_world_told(w, "ended A expired; ended B expired; granted C; ");
+    ck_assert_int_eq(c->deadline, WORLD_TTL / 2 + WORLD_TTL);
+}
+END_TEST
+
 START_TEST(numbers_never_go_back)
 {
     lock_world_release(w, lock_world_hold(w, "q/job-", ex("A")));
@@ -533,6 +547,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     SCENARIO(tickets_are_numbered_files_of_their_directory);
     SCENARIO(tickets_hold_in_their_order);
+    SCENARIO(term_of_a_ticket_runs_while_it_waits);
     SCENARIO(numbers_never_go_back);
     SCENARIO(a_number_whose_name_is_taken_is_left_out);
     SCENARIO(the_file_of_a_ticket_is_no_free_name);
