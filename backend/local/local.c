@@ -73,10 +73,8 @@ static enum backend_result local_keep_ticket(struct local *l, const struct backe
     if (l->store && claim->sequence) {
         result = local_store_put_number(l->store, ticket);
     }
-    if (local_is_kept(l, claim->kind)) {
+    if (result == BACKEND_OK && local_is_kept(l, claim->kind)) {
         result = local_store_put_ticket(l->store, ticket, 0);
-    } else if (result == BACKEND_UNREACHABLE) {
-        result = BACKEND_OK; /* other kinds are given without a journal too */
     }
     return result;
 }
@@ -97,7 +95,8 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     }
     enum backend_result kept = ticket ? local_keep_ticket(l, claim, ticket) : BACKEND_OK;
     enum backend_result committed = local_commit(l, &sequence);
-    if (ticket && kept == BACKEND_OK && local_is_kept(l, claim->kind)) {
+    bool promised = local_is_kept(l, claim->kind) || (l->store && claim->sequence); /* the ticket, or its number */
+    if (ticket && kept == BACKEND_OK && promised) {
         kept = committed;
     }
     if (kept != BACKEND_OK) {
@@ -108,7 +107,7 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
         ticket = NULL;
     }
     if (ticket) {
-        local_complete_acquire(l, local_is_kept(l, claim->kind) ? sequence : 0, done, arg, result, ticket);
+        local_complete_acquire(l, promised ? sequence : 0, done, arg, result, ticket);
     } else {
         done(arg, result, NULL, result == BACKEND_BUSY ? &holder : NULL);
     }

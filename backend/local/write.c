@@ -285,10 +285,12 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
     }
     store->pending = false;
     int r = journal_commit(store->journal);
+    if (r < 0) {
+        g_hash_table_remove_all(store->numbers); /* to be asked for again */
+    }
     if (r < 0 && !journal_failed(store->journal)) {
         store->unwritten = store->ends->len > 0;
         store->untimed = false;
-        g_hash_table_remove_all(store->numbers);
         write_set_full(store, r);
         return BACKEND_FULL;
     }

@@ -105,6 +105,24 @@ START_TEST(turn_in_a_queue_is_told_after_the_sync)
 }
 END_TEST
 
+START_TEST(number_of_a_queue_is_told_after_the_sync)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    struct told acquired = {0};
+
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    disk_hold_syncs(true);
+    backend_acquire(contract_backend, "q/job-", &claim, on_acquired, &acquired);
+    local_let_time_pass();
+    ck_assert_int_eq(acquired.count, 0);
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(acquired.count);
+    ck_assert_int_eq(acquired.result, BACKEND_OK);
+}
+END_TEST
+
 START_TEST(failed_sync_refuses_what_waited_for_it)
 {
     struct contract_log log = {0};
@@ -185,6 +203,23 @@ static int fill_up(void)
     ck_assert_int_eq(acquired.result, BACKEND_FULL);
     return taken;
 }
+
+/* A number that was told never comes again, though the ticket was not to be kept. */
+START_TEST(failed_disk_gives_no_number_that_it_cannot_keep)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    claim.sequence = claim.wait = true;
+    log_set_level(LOG_LEVEL_ERROR);
+    disk_fail_writes(EIO);
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_acquire("q/job-", &claim).result, BACKEND_UNREACHABLE);
+    disk_fail_writes(0);
+    ck_assert_str_eq(contract_list("q", 10), "");
+    contract_get("flock", BACKEND_FLOCK, &log[1]);
+}
+END_TEST
 
 START_TEST(full_disk_refuses_new_leases_renews_and_releases_and_recovers)
 {
@@ -593,12 +628,14 @@ static Suite *local_faults_suite(void)
     tcase_add_test(sync, synced_calls_complete_after_the_sync_and_not_before);
     tcase_add_test(sync, ticket_released_before_its_sync_is_not_told);
     tcase_add_test(sync, turn_in_a_queue_is_told_after_the_sync);
+    tcase_add_test(sync, number_of_a_queue_is_told_after_the_sync);
     tcase_add_test(sync, failed_sync_refuses_what_waited_for_it);
     suite_add_tcase(suite, sync);
 
     tcase_add_checked_fixture(faults, local_setup, contract_teardown);
     tcase_set_timeout(faults, 30);
     tcase_add_test(faults, failed_disk_refuses_new_leases_and_keeps_what_is_held);
+    tcase_add_test(faults, failed_disk_gives_no_number_that_it_cannot_keep);
     tcase_add_test(faults, full_disk_refuses_new_leases_renews_and_releases_and_recovers);
     tcase_add_test(faults, everything_can_be_released_on_a_full_disk);
     tcase_add_test(faults, release_that_found_no_room_is_written_later);
