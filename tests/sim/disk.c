@@ -22,6 +22,7 @@ struct disk_file {
     unsigned links;      /* names, durable ones too, and opens */
     GByteArray *bytes;   /* in the page cache */
     GByteArray *durable; /* on the platter */
+    guint room;          /* so much of it has its blocks, whatever becomes of the disk */
     struct disk_open *locked;
 };
 
@@ -154,7 +155,8 @@ void disk_close(struct disk_open *open)
 ssize_t disk_write(struct disk_open *open, const void *data, size_t size)
 {
     struct disk *disk = open->disk;
-    if (disk->write_error) {
+    bool fits = disk->write_error == ENOSPC && open->file->bytes->len + size <= open->file->room;
+    if (disk->write_error && !fits) {
         disk->struck++;
         errno = disk->write_error;
         return -1;
@@ -170,6 +172,7 @@ ssize_t disk_write(struct disk_open *open, const void *data, size_t size)
         size = 1 + world_below((uint32_t)size - 1);
     }
     g_byte_array_append(open->file->bytes, data, (guint)size);
+    open->file->room = MAX(open->file->room, open->file->bytes->len);
     return (ssize_t)size;
 }
 
@@ -363,7 +366,9 @@ int __wrap_flock(int fd, int operation)
 
 int __wrap_ftruncate(int fd, off_t length)
 {
-    g_byte_array_set_size(disk_of(fd)->file->bytes, MIN((guint)length, disk_of(fd)->file->bytes->len));
+    struct disk_file *file = disk_of(fd)->file;
+    g_byte_array_set_size(file->bytes, MIN((guint)length, file->bytes->len));
+    file->room = file->bytes->len;
     return 0;
 }
 
@@ -385,12 +390,15 @@ ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset)
 
 int __wrap_fallocate(int fd, int mode, off_t offset, off_t length)
 {
-    (void)mode, (void)offset, (void)length;
-    errno = disk_of(fd)->disk->write_error == ENOSPC ? ENOSPC : EOPNOTSUPP;
-    if (errno == ENOSPC) {
-        disk_of(fd)->disk->struck++;
+    const struct disk_open *open = disk_of(fd);
+    guint room = (guint)(offset + length);
+    (void)mode;
+    if (open->disk->write_error == ENOSPC && room > open->file->room) {
+        open->disk->struck++;
+        errno = ENOSPC;
         return -1;
     }
+    open->file->room = MAX(open->file->room, room);
     return 0;
 }
 

@@ -21,6 +21,7 @@ static struct {
     int64_t ttl;  /* ms */
     int64_t rest; /* before a killed daemon comes again */
     bool over;
+    bool older; /* what comes again with a daemon may be as it was once */
     uint64_t struck[FAULTS];
     unsigned troubles[JUDGE_TROUBLES][MOUNTS_MAX]; /* that are on */
 } faults;
@@ -156,6 +157,11 @@ static void fault_start(void *arg)
     }
     if (mount_start(mount)) {
         user_tell("*** mount %u: a daemon serves again", index);
+        if (faults.older) { /* also the numbers of a queue */
+            judge_trouble(faults.judge, world_now(), JUDGE_FORGOT, index, NULL, true);
+            judge_trouble(faults.judge, world_now(), JUDGE_FOREIGN, index, "q", true);
+        }
+        faults.older = false;
         fault_trouble(JUDGE_DEAD, index, false);
     } else {
         world_after(FAULT_AGAIN, fault_start, mount);
@@ -182,13 +188,17 @@ static void fault_continue(void *arg)
 
 /* --- disks ---------------------------------------------------------------------------- */
 
-static void fault_disk_well(void *arg)
+static void fault_disk_is_well(struct mount *mount, enum judge_trouble trouble)
 {
-    struct mount *mount = arg;
     disk_fail_writes(mount_disk(mount), 0);
     disk_fail_syncs(mount_disk(mount), false);
-    fault_trouble(JUDGE_FULL, mount_host(mount)->index, false);
+    fault_trouble(trouble, mount_host(mount)->index, false);
     user_tell("*** mount %u: the disk is well again", mount_host(mount)->index);
+}
+
+static void fault_disk_has_room(void *arg)
+{
+    fault_disk_is_well(arg, JUDGE_FULL);
 }
 
 /* A journal that has failed is failed for good: the daemon must be started anew. */
@@ -200,7 +210,7 @@ static void fault_disk_mended(void *arg)
         return;
     }
     bool served = mount_state(mount) == MOUNT_SERVES && !mount_is_stopped(mount);
-    fault_disk_well(mount);
+    fault_disk_is_well(mount, JUDGE_FAILS);
     if (served) {
         fault_trouble(JUDGE_DEAD, mount_host(mount)->index, true);
         mount_end(mount);
@@ -427,8 +437,7 @@ void fault_act(const struct act *act)
         fault_strikes(kind, index);
         user_kill_all(index);
         mount_reboot(mount);
-        /* without sync=always what it had may be older now: also the numbers of a queue */
-        judge_trouble(faults.judge, world_now(), JUDGE_FOREIGN, index, "q", true);
+        faults.older = mount_store(mount) == MOUNT_LOCAL; /* without sync=always */
         break;
     case FAULT_WALL_STEPPED:
         fault_strikes(kind, index);
@@ -452,7 +461,7 @@ void fault_act(const struct act *act)
         fault_strikes(kind, index);
         disk_fail_writes(disk, ENOSPC);
         fault_trouble(JUDGE_FULL, index, true);
-        world_after(act->duration, fault_disk_well, mount);
+        world_after(act->duration, fault_disk_has_room, mount);
         break;
     case FAULT_WRITE_FAILS:
     case FAULT_SYNC_FAILS:
@@ -462,7 +471,7 @@ void fault_act(const struct act *act)
         } else {
             disk_fail_syncs(disk, true);
         }
-        fault_trouble(JUDGE_FULL, index, true);
+        fault_trouble(JUDGE_FAILS, index, true);
         world_after(act->duration, fault_disk_mended, mount);
         break;
     case FAULT_MESSAGES_LATE:

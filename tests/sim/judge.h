@@ -182,7 +182,8 @@ enum judge_trouble {
     JUDGE_AWAY,    /* cut off from its store, or its messages late or lost; or the server paused, away, refusing */
     JUDGE_STOPPED, /* the daemon does not run: SIGSTOP, a suspended host */
     JUDGE_DEAD,    /* the daemon was killed; ends when another serves the same mount number */
-    JUDGE_FULL,    /* the store or its disk takes nothing more, or fails */
+    JUDGE_FULL,    /* the store or its disk takes nothing more */
+    JUDGE_FAILS,   /* its disk fails: what was promised and not yet written is lost */
     JUDGE_FORGOT,  /* the server forgot everything (a moment) */
     JUDGE_CLOCK,   /* the server's wall clock was stepped (a moment) */
     JUDGE_FOREIGN, /* somebody who is no mount changed the key of `name` (a moment) */

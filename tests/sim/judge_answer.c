@@ -10,9 +10,11 @@ enum outcome { DONE, REFUSED, UNKNOWN };
 
 static enum outcome call_outcome(int error)
 {
-    return error == 0                                                                            ? DONE
-           : error == -1 || error == EINTR || error == ENOLCK || error == EIO || error == ENOSPC ? UNKNOWN
-                                                                                                 : REFUSED;
+    return error == 0 ? DONE
+           : error == -1 || error == ECONNABORTED || error == EINTR || error == ENOLCK || error == EIO ||
+                   error == ENOSPC
+               ? UNKNOWN
+               : REFUSED;
 }
 
 static int64_t call_duration(const struct judge *judge, const char *text, size_t size)
@@ -28,7 +30,8 @@ static int64_t call_duration(const struct judge *judge, const char *text, size_t
 /* The handle that had it does not take it again by being closed. */
 static void call_spends(const struct hold *hold, enum judge_operation operation)
 {
-    if (hold->claim.handle && (operation == JUDGE_UNLINK || operation == JUDGE_SETXATTR)) {
+    bool takes = operation == JUDGE_UNLINK || operation == JUDGE_SETXATTR || operation == JUDGE_RENAME;
+    if (hold->claim.handle && takes) {
         hold->claim.handle->spent = true;
     }
 }
@@ -41,12 +44,14 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
     bool breaks = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0;
     guint targets = 0;
     for (guint i = 0; i < call->ending->len; i++) {
-        targets += ((struct hold *)call->ending->pdata[i])->name == call->name;
+        const struct hold *hold = call->ending->pdata[i];
+        targets += hold->name == call->name && hold->may_begin < asked->when;
     }
     for (guint i = 0; i < call->ending->len; i++) {
         struct hold *hold = call->ending->pdata[i];
         bool certainly = converts || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK ||
                          asked->operation == JUDGE_CLOSE || targets == 1 || hold->name != call->name || breaks;
+        certainly = certainly && hold->may_begin < asked->when;
         if (term) {
             continue;
         }
@@ -58,6 +63,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         }
         if (outcome == DONE && converts && call->attempt) {
             call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
+            call->attempt->converted = true;
             judge_hold_end(judge, hold, asked->when, judge->now, true);
         } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED)) {
             judge_hold_end(judge, hold, asked->when, certainly ? judge->now : JUDGE_NEVER, true);
@@ -67,9 +73,12 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         }
     }
     g_ptr_array_set_size(call->ending, 0);
-    for (guint i = 0; breaks && outcome != REFUSED && i < call->name->holds->len; i++) {
+    bool takes = breaks || asked->operation == JUDGE_UNLINK;
+    for (guint i = 0; takes && outcome != REFUSED && i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
-        hold->may_end = MIN(hold->may_end, asked->when); /* who got it meanwhile may have been broken, or not */
+        if (breaks || judge_hold_may_end(judge, hold, call->process, asked->mount)) {
+            hold->may_end = MIN(hold->may_end, asked->when); /* what was got meanwhile may have been taken, or not */
+        }
     }
 }
 
@@ -135,13 +144,14 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         break;
     case JUDGE_RENAME:
         hold->moved = true;
+        hold->converted = true;
         hold->may_end = call->owned ? hold->may_end : answer->when; /* else it stays its ancestor's */
         break;
     case JUDGE_WRITE:
     case JUDGE_TIMES:
     case JUDGE_CLOSE:
         own = call_renews(judge, call);
-        if (own && own->may_end > judge->now) {
+        if (own && judge_hold_certain(judge, own, call->call.when)) {
             hold->ended = answer->when;
             call_decides(judge, call);
             return;
@@ -165,6 +175,9 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         break;
     }
     hold->written = answer->when;
+    hold->closed = operation == JUDGE_CLOSE;
+    hold->doubt =
+        hold->doubt || (operation == JUDGE_CLOSE && judge->mounts[call->call.mount].since[JUDGE_FAILS] != JUDGE_NEVER);
     call_decides(judge, call);
     judge_hold_begin(judge, hold, answer->when);
     if (operation == JUDGE_WRITE) {
@@ -179,7 +192,7 @@ static void call_got_nothing(struct judge *judge, struct call *call, const struc
     bool calm = mount_calm(judge, call->call.mount, call->call.when);
     if (outcome == REFUSED) {
         call->attempt->ended = answer->when;
-    } else if (answer->error != -1) {
+    } else if (answer->error != -1 && answer->error != ECONNABORTED) {
         call->attempt->ended = answer->when + (calm ? o->settle : o->ttl + o->margin);
     } else if (call->attempt->claim.kind == KIND_PROVISIONAL) {
         call->attempt->ended = answer->when + JUDGE_PROVISIONAL + o->settle;
@@ -246,6 +259,7 @@ static void call_check_token(struct judge *judge, const struct call *call, bool 
         possible = possible || (hold->token ? own && hold->may_begin <= judge->now : true);
         certain = certain || (own && token && judge_hold_certain(judge, hold, call->call.when));
     }
+    possible = possible || !mount_calm(judge, call->call.mount, call->call.when); /* a release that is sent again */
     if (judge_rule(judge, JUDGE_TOKEN_CHECK, accepted ? !possible : certain)) {
         judge_break(judge, JUDGE_TOKEN_CHECK, call->name, "token %s was %s", text, accepted ? "taken" : "refused");
     }
@@ -290,7 +304,9 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
                 strcmp(text, "auto") == 0 || hold->claim.kind == KIND_FLOCK || hold->claim.kind == KIND_RECORD;
             hold->fixed = !automatic;
             hold->ttl = strcmp(text, "auto") == 0 ? hold->ttl : duration;
-            hold->may_end = automatic ? hold->may_end : asked->when + duration - duration / 50 - 2 * JUDGE_MS;
+            hold->may_end = automatic || hold->may_end <= asked->when
+                                ? hold->may_end
+                                : asked->when + duration - duration / 50 - 2 * JUDGE_MS;
             hold->ended = automatic && !hold->fixed ? hold->ended : judge->now + duration + judge->options.margin;
             if (automatic && hold->begun != JUDGE_NEVER && outcome == DONE && hold->owner &&
                 strcmp(text, "auto") == 0) {
@@ -380,7 +396,7 @@ static void call_check_open(struct judge *judge, const struct call *call)
     for (guint i = 0; plain && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
-                    judge->now < hold->may_begin + JUDGE_SECOND &&
+                    judge->now < hold->may_begin + JUDGE_SECOND && !hold->moved &&
                     judge_hold_excludes(hold, &call->attempt->claim, true) && hold->claim.process != call->process;
         if (judge_rule(judge, JUDGE_FIRST_TIME, must)) {
             judge_break(judge, JUDGE_FIRST_TIME, call->name, "process %u opened a lease that began at %.6f",
@@ -476,11 +492,12 @@ static void call_refused(struct judge *judge, struct call *call, int error)
     struct name *name = call->target ? call->target : call->name;
     if (error == EEXIST || error == EBUSY || error == EAGAIN) {
         bool queue = call->handle && call->handle->ticket;
-        bool opened =
-            operation == JUDGE_RENAME && call->name->handles->len; /* by others: the lease stays where it is */
+        bool opened = operation == JUDGE_RENAME && call->opened; /* by others: the lease stays where it is */
         bool inherited = call->handle && call->handle->opener != call->process && operation != JUDGE_FLOCK &&
                          operation != JUDGE_SETLK; /* by it only the owner acquires, and changes times */
-        if (operation == JUDGE_MKDIR || queue || opened || inherited || (operation == JUDGE_OPEN && error == EBUSY)) {
+        bool again = operation == JUDGE_CLOSE && call->handle->refused; /* as it was told before */
+        if (operation == JUDGE_MKDIR || queue || opened || again || inherited ||
+            (operation == JUDGE_OPEN && error == EBUSY)) {
             return;
         }
         look_present(judge, name, call, call->attempt ? &call->attempt->claim : NULL);
@@ -491,6 +508,8 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         call_check_refusal(judge, call, call->name);
     } else if (error == ESTALE && operation == JUDGE_SETXATTR) {
         call_check_token(judge, call, false);
+    } else if (error == ESTALE && call->handle) {
+        call->handle->refused = true;
     } else if (error == EDEADLK) {
         bool circle = waits_lead(judge, call, call->process, false, NULL, CYCLE_MAX) || call->changed;
         if (judge_rule(judge, JUDGE_DEADLOCK, !circle)) {
@@ -543,10 +562,8 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
         begins = call_check_done(judge, call);
         if (operation == JUDGE_OPEN) {
             call_opened(judge, call, answer);
-        } else if (operation == JUDGE_MKDIR) {
-            call->name->directory = true;
         } else if (operation == JUDGE_RMDIR) {
-            call->name->directory = false;
+            judge_name_removed(judge, call->name);
         } else if (operation == JUDGE_CLOSE) {
             judge_close_one(judge, call->process, call->handle, answer->when);
         }
@@ -555,12 +572,6 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
     }
     if (outcome != DONE && operation == JUDGE_CLOSE && answer->error != -1) {
         judge_close_one(judge, call->process, call->handle, answer->when); /* the descriptor is gone all the same */
-    }
-    bool takes = operation == JUDGE_SETXATTR && (strcmp(call->call.target, "user.lease.break") == 0 ||
-                                                 strcmp(call->call.target, "user.lease.release") == 0);
-    if (takes && outcome != REFUSED && call->handle && call->handle->ticket) {
-        call->handle->ticket->holding = false;
-        call->handle->ticket->may_end = MIN(call->handle->ticket->may_end, call->call.when);
     }
     if (operation == JUDGE_SETXATTR) {
         call_set_attribute(judge, call, outcome);

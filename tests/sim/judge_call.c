@@ -27,6 +27,19 @@ static struct claim call_claim(const struct call *call, enum kind kind)
                           .mount = asked->mount};
 }
 
+static void call_may_end(struct call *call, struct hold *hold)
+{
+    g_ptr_array_add(call->ending, hold);
+    hold->pending++;
+}
+
+/* Whosever it is. */
+static bool call_takes_away(const struct judge_call *asked)
+{
+    return asked->operation == JUDGE_SETXATTR &&
+           (strcmp(asked->target, "user.lease.break") == 0 || strcmp(asked->target, "user.lease.release") == 0);
+}
+
 static void call_attempts(struct judge *judge, struct call *call, struct name *name, enum kind kind)
 {
     struct claim claim = call_claim(call, kind);
@@ -69,7 +82,8 @@ static void call_begin_attempt(struct judge *judge, struct call *call)
         break;
     case JUDGE_SYMLINK:
         if (name_is_sequence(asked->name)) {
-            break; /* a ticket, whose name is not told */
+            call_attempts(judge, call, judge_parent(judge, call->name), KIND_TICKET); /* its name is not told */
+            break;
         }
         call_attempts(judge, call, call->name, KIND_LEASE);
         break;
@@ -104,12 +118,6 @@ static void call_begin_attempt(struct judge *judge, struct call *call)
 }
 
 /* --- a call begins: what it may end ------------------------------------------------------ */
-
-static void call_may_end(struct call *call, struct hold *hold)
-{
-    g_ptr_array_add(call->ending, hold);
-    hold->pending++;
-}
 
 /* What of a record lock lies outside of the call's bytes is a hold of its own from now on. */
 static void call_split(struct judge *judge, const struct call *call, struct hold *hold)
@@ -175,9 +183,22 @@ static bool call_ends(const struct judge *judge, struct call *call, const struct
     case JUDGE_CLOSE:
         return call_is_own_record(call, hold, false);
     case JUDGE_SETXATTR:
-        return strcmp(asked->target, "user.lease.break") == 0 || strcmp(asked->target, "user.lease.release") == 0;
+        return call_takes_away(asked);
     default:
         return false;
+    }
+}
+
+/* Calls under way that take what others hold may end it before it is known to have begun. */
+static void call_meets_takers(const struct judge *judge, const struct call *call)
+{
+    for (guint i = 0; call->attempt && i < call->attempt->name->calls->len; i++) {
+        struct call *other = call->attempt->name->calls->pdata[i];
+        enum judge_operation operation = other->call.operation;
+        bool takes = operation == JUDGE_UNLINK || operation == JUDGE_RENAME || operation == JUDGE_SETXATTR;
+        if (other != call && takes && call_ends(judge, other, call->attempt)) {
+            call_may_end(other, call->attempt);
+        }
     }
 }
 
@@ -299,11 +320,17 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     if (handle && (locks || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK)) {
         handle->asked = true;
     }
+    if (asked->operation == JUDGE_MKDIR) {
+        call->name->directory = true; /* from now on it may be one */
+    }
+    call->opened = call->name->handles->len > 0;
     call->waits = locks && asked->operation != JUDGE_GETLK && !(asked->flags & JUDGE_TRY);
     call_begin_attempt(judge, call);
-    if (handle && handle->ticket && asked->operation == JUDGE_FLOCK && asked->flags & JUDGE_SHARE) {
+    call_meets_takers(judge, call);
+    bool turn = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK;
+    if (handle && handle->ticket && turn && asked->flags & JUDGE_SHARE) {
         handle->ticket->claim.shared = true; /* from now on others may join */
-    } else if (handle && handle->ticket && asked->operation == JUDGE_FUNLOCK) {
+    } else if (handle && handle->ticket && (asked->operation == JUDGE_FUNLOCK || call_takes_away(asked))) {
         handle->ticket->holding = false;
         handle->ticket->may_end = MIN(handle->ticket->may_end, asked->when);
     }

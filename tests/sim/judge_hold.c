@@ -90,12 +90,12 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
 
 /* --- when -------------------------------------------------------------------------------- */
 
-/* Until when the mount goes on with it though it cannot be renewed. */
-static int64_t hold_assured(const struct judge *judge, const struct hold *hold)
+int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold)
 {
     const struct mount *mount = &judge->mounts[hold->claim.mount];
     bool away = mount->since[JUDGE_AWAY] != JUDGE_NEVER || mount->since[JUDGE_STOPPED] != JUDGE_NEVER ||
-                mount->since[JUDGE_DEAD] != JUDGE_NEVER || mount->since[JUDGE_FULL] != JUDGE_NEVER;
+                mount->since[JUDGE_DEAD] != JUDGE_NEVER || mount->since[JUDGE_FULL] != JUDGE_NEVER ||
+                mount->since[JUDGE_FAILS] != JUDGE_NEVER;
     return away ? hold->sure + hold->ttl - hold->ttl / 100 - 2 * JUDGE_MS - judge->options.settle : JUDGE_NEVER;
 }
 
@@ -103,7 +103,7 @@ static int64_t hold_assured(const struct judge *judge, const struct hold *hold)
 bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int64_t from)
 {
     return hold->begun <= from && hold->steady <= from && !hold->pending && !hold->doubt &&
-           judge->now < hold->may_end && judge->now < hold_assured(judge, hold);
+           judge->now < hold->may_end && judge->now < judge_hold_assured(judge, hold);
 }
 
 void judge_hold_steady(struct hold *hold, int64_t when)
@@ -118,6 +118,7 @@ static int64_t hold_last_reason(const struct hold *hold)
     for (guint i = 0; i < hold->owners->len; i++) {
         last = MAX(last, ((const struct process *)hold->owners->pdata[i])->died);
     }
+    last = MAX(last, hold->reason);
     for (guint i = 0; last != JUDGE_NEVER && i < hold->name->handles->len; i++) {
         const struct handle *handle = hold->name->handles->pdata[i];
         for (guint k = 0; k < hold->owners->len; k++) {
@@ -130,6 +131,15 @@ static int64_t hold_last_reason(const struct hold *hold)
         last = hold->claim.handle->closed == JUDGE_NEVER ? JUDGE_NEVER : MAX(last, hold->claim.handle->closed);
     }
     return last;
+}
+
+void judge_hold_handle_closed(struct hold *hold, const struct handle *handle, int64_t when)
+{
+    for (guint i = 0; i < hold->owners->len; i++) {
+        if (process_descends(handle->opener, hold->owners->pdata[i], false)) {
+            hold->reason = when;
+        }
+    }
 }
 
 /* When it is over at the latest, as far as is known now. */
@@ -182,7 +192,8 @@ void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int
     for (guint i = 0; told && i < name->watches->len; i++) {
         struct watch *watch = name->watches->pdata[i];
         if (!watch->handle && watch->mount == hold->claim.mount && watch->since >= hold->begun &&
-            name->holds->len == 1) {
+            name->holds->len == 1 &&
+            !(released && name->handles->len)) { /* what is open is deleted when it is closed */
             watch->due = MIN(watch->due, MAX(hold->ended, judge->now) + judge->options.settle);
         }
     }
@@ -269,7 +280,7 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
         }
     }
     if (!hold->owner && !hold->fixed) {
-        int64_t renewed = MAX(hold->may_begin, now - hold->ttl / 3 - settle);
+        int64_t renewed = MAX(hold->moved ? 0 : hold->may_begin, now - hold->ttl / 3 - settle);
         hold->may_end = MIN(hold->may_end, MAX(now, renewed + hold->ttl - hold->ttl / 100 - 2 * JUDGE_MS - settle));
     }
 }
@@ -371,6 +382,19 @@ static enum judge_rule hold_rule(const struct hold *a, const struct hold *b)
     return a->claim.shared || b->claim.shared ? JUDGE_SHARED : JUDGE_EXCLUSIVE;
 }
 
+/* Has its handle something else that the claim waits for anyway? */
+static bool hold_is_joined(const struct judge *judge, const struct hold *hold, const struct claim *claim)
+{
+    for (guint i = 0; hold->claim.handle && i < hold->name->holds->len; i++) {
+        const struct hold *other = hold->name->holds->pdata[i];
+        if (other != hold && other->claim.handle == hold->claim.handle &&
+            judge_hold_possible(judge, other, judge->now) && judge_hold_excludes(other, claim, false)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Who asked first and still waits is granted first; see JUDGE_ORDER. */
 static void hold_check_order(struct judge *judge, struct hold *hold)
 {
@@ -387,7 +411,8 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
             (judge->now - hold->may_begin <= settle || waiter->origin != waiter->serial)) {
             continue;
         }
-        bool excludes = judge_hold_excludes(hold, &waiter->claim, true) && hold->origin == hold->serial;
+        bool excludes = judge_hold_excludes(hold, &waiter->claim, true) && !hold->converted &&
+                        !hold_is_joined(judge, hold, &waiter->claim);
         if (judge_rule(judge, JUDGE_ORDER, excludes)) {
             judge_break(judge, JUDGE_ORDER, name, "process %u got what process %u had asked for first",
                         hold->claim.process->id, waiter->claim.process->id);

@@ -13,7 +13,7 @@ static const int errors[JUDGE_OPERATIONS][14] = {
     [JUDGE_CLOSE] = {EBUSY},
     [JUDGE_SYMLINK] = {EEXIST, EACCES, EINVAL, ENAMETOOLONG, ENOENT, ENOTDIR, EDQUOT, EFBIG},
     [JUDGE_LINK] = {EEXIST, EPERM, ENOENT, EINVAL, ENAMETOOLONG, EDQUOT, ENOTDIR, EACCES},
-    [JUDGE_RENAME] = {EBUSY, EPERM, ENOENT, EINVAL, ENAMETOOLONG, EEXIST, EISDIR, ENOTDIR, EACCES},
+    [JUDGE_RENAME] = {EBUSY, EPERM, ENOENT, ESTALE, EINVAL, ENAMETOOLONG, EEXIST, EISDIR, ENOTDIR, EACCES},
     [JUDGE_UNLINK] = {EPERM, ENOENT, EISDIR, ENOTDIR, EACCES, EINVAL},
     [JUDGE_MKDIR] = {EEXIST, ENOENT, ENOTDIR, EACCES, EINVAL, ENAMETOOLONG, EDQUOT},
     [JUDGE_RMDIR] = {ENOTEMPTY, ENOENT, ENOTDIR, EACCES, EPERM, EINVAL},
@@ -39,13 +39,14 @@ static bool look_is_young(const struct judge *judge, const struct call *call)
 {
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        bool young =
-            hold->begun == JUDGE_NEVER || hold->begun + JUDGE_SECOND + judge->options.settle >= call->call.when;
+        bool young = hold->begun == JUDGE_NEVER || hold->timeless ||
+                     hold->begun + JUDGE_SECOND + judge->options.settle >= call->call.when;
         if (hold != call->attempt && hold->claim.kind == KIND_LEASE && young) {
             return true;
         }
     }
-    return call->blocked || call->name->foreign;
+    bool forgot = judge->forgot >= 0 && call->call.when <= judge->forgot + judge->options.ttl + judge->options.margin;
+    return call->blocked || call->name->foreign || forgot;
 }
 
 static bool look_allows(const struct judge *judge, const struct call *call, int error)
@@ -65,8 +66,8 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return true; /* JUDGE_INTERRUPT */
     case EEXIST:
         return asked->operation != JUDGE_OPEN || asked->flags & JUDGE_EXCL;
-    case EAGAIN:
-        return asked->flags & JUDGE_TRY;
+    case EAGAIN: /* or a ticket that shares is to be alone, which the queue cannot wait for */
+        return asked->flags & JUDGE_TRY || (call->handle->ticket && !(asked->flags & JUDGE_SHARE));
     case ESTALE:
         return (asked->operation != JUDGE_FLOCK && asked->operation != JUDGE_SETLK) || call->handle->ticket;
     case EDEADLK:
@@ -244,7 +245,8 @@ static int64_t look_name_number(const char *text, size_t size)
     g_autofree char *name = g_strndup(text, size);
     g_strchomp(name);
     size_t length = strlen(name);
-    return length > 10 ? g_ascii_strtoll(name + length - 10, NULL, 10) + 1 : 0;
+    bool told = length > 10 && name[length - 11] == '-' && strspn(name + length - 10, "0123456789") == 10;
+    return told ? g_ascii_strtoll(name + length - 10, NULL, 10) + 1 : 0;
 }
 
 static void look_attribute(struct judge *judge, const struct call *call, const struct judge_answer *answer)
@@ -319,7 +321,10 @@ static void look_content(struct judge *judge, const struct call *call, const str
         if (answer->size > 10) {
             const char *end = memchr(answer->value, '\n', answer->size);
             size_t length = end ? (size_t)(end - (const char *)answer->value) : answer->size;
-            look_ticket_number(judge, call->handle->ticket, look_name_number(answer->value, length));
+            int64_t number = look_name_number(answer->value, length); /* 0: its holder has written over it */
+            if (number) {
+                look_ticket_number(judge, call->handle->ticket, number);
+            }
         }
         return;
     }

@@ -74,9 +74,12 @@ struct hold {
     bool released;         /* by a call; else by a limit of time */
     bool holding;          /* a ticket that has been told that it is its turn */
     uint64_t origin;       /* the first of those that were converted into one another */
+    bool converted;        /* it was another hold before, or may have been */
     int64_t token;         /* 0: not known */
     GPtrArray *owners;     /* of a lease: processes that may own it */
+    int64_t reason;        /* the last handle that kept it was closed then */
     struct process *owner; /* who certainly does, or NULL */
+    bool closed;           /* a close made it: the rest is done behind its answer */
     bool moved;            /* by a rename, with its token */
     GByteArray *content;   /* NULL: not known */
     unsigned writing;      /* calls that may be changing it */
@@ -129,6 +132,7 @@ struct call {
     int64_t signalled; /* JUDGE_NEVER: not */
     bool waits;        /* without a limit */
     bool owned;        /* what is renamed is certainly the caller's own */
+    bool opened;       /* others had the name open, if not all the time */
     GPtrArray *cycle;  /* of certain waits that this one closes */
 };
 
@@ -175,6 +179,8 @@ void call_check_time(struct judge *judge, const struct call *call, const struct 
 struct process *judge_process(struct judge *judge, uint32_t id);
 struct handle *judge_handle(struct judge *judge, uint64_t id);
 struct name *judge_name(struct judge *judge, const char *path);
+/* A directory was: another that is made there begins anew. */
+void judge_name_removed(const struct judge *judge, struct name *name);
 struct name *judge_parent(struct judge *judge, const struct name *name);
 /* Is it one or a descendant of it?  `strictly`: with all between alive. */
 bool process_descends(const struct process *process, const struct process *ancestor, bool strictly);
@@ -198,7 +204,11 @@ void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int
 void judge_hold_tell(struct judge *judge, const struct hold *hold);
 int64_t judge_hold_over(const struct judge *judge, const struct hold *hold);
 bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int64_t from);
+/* Until when the mount goes on with it though it cannot be renewed. */
+int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold);
 bool judge_hold_possible(const struct judge *judge, const struct hold *hold, int64_t from);
+/* A handle that was open on its name is not any more. */
+void judge_hold_handle_closed(struct hold *hold, const struct handle *handle, int64_t when);
 void judge_hold_steady(struct hold *hold, int64_t when);
 /* Does it exclude the claim?  `surely`: no rule lets them be one party. */
 bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, bool surely);

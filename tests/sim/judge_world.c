@@ -26,6 +26,15 @@ struct name *judge_name(struct judge *judge, const char *path)
     return name;
 }
 
+void judge_name_removed(const struct judge *judge, struct name *name)
+{
+    name->width_before = MAX(name->width, name->width_before);
+    name->width = 1;
+    name->width_changed = judge->now;
+    name->ttl = 0;
+    name->number = -1;
+}
+
 void judge_free_name(void *data)
 {
     struct name *name = data;
@@ -146,6 +155,9 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
     g_hash_table_insert(judge->handles, &handle->id, handle);
     g_hash_table_insert(call->process->descriptors, handle, GUINT_TO_POINTER(1));
     g_ptr_array_add(call->name->handles, handle);
+    for (guint i = 0; i < call->name->calls->len; i++) {
+        ((struct call *)call->name->calls->pdata[i])->opened = true;
+    }
     return handle;
 }
 
@@ -157,6 +169,7 @@ static void handle_closed(struct judge *judge, struct handle *handle, int64_t wh
     int64_t ended = mount_troubled(judge, handle->mount) ? JUDGE_NEVER : when + judge->options.settle;
     for (guint i = 0; i < handle->name->holds->len; i++) {
         struct hold *hold = handle->name->holds->pdata[i];
+        judge_hold_handle_closed(hold, handle, when);
         bool ends = hold->claim.kind == KIND_FLOCK || (hold->claim.kind == KIND_RECORD && hold->claim.ofd);
         if (hold->claim.handle == handle && ends) {
             judge_hold_end(judge, hold, when, ended, false);
@@ -292,10 +305,15 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
     switch (trouble) {
     case JUDGE_AWAY:
     case JUDGE_STOPPED:
+        hold->doubt = hold->doubt || (begins && hold->closed && hold->begun + o->settle > now);
+        if (begins && hold->ended != JUDGE_NEVER && hold->ended > now) { /* what ends it is still on its way */
+            hold->ended = o->remote ? now + hold->ttl + o->margin : JUDGE_NEVER;
+        }
         if (begins && !mount_troubled(judge, hold->claim.mount)) {
             int64_t renewed = now - hold->ttl / 3 - o->settle;
             hold->sure = renewed > MAX(mount->calm, hold->sure) ? renewed : hold->sure;
-        } else if (!begins && !judge_hold_certain(judge, hold, now) && !hold->pending) {
+        }
+        if (!begins && now >= judge_hold_assured(judge, hold)) {
             hold->doubt = true;
         }
         break;
@@ -312,6 +330,9 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
     case JUDGE_FORGOT:
         hold->doubt = hold->doubt || !mount_calm(judge, hold->claim.mount, now);
         break;
+    case JUDGE_FAILS:
+        hold->doubt = hold->doubt || (begins && hold->closed && hold->begun + o->settle > now);
+        break;
     case JUDGE_FULL:
         break;
     case JUDGE_CLOCK:
@@ -323,6 +344,19 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
     }
 }
 
+/* What is kept in memory only begins anew: numbers too. */
+static void trouble_ends_numbers(struct judge *judge)
+{
+    GHashTableIter iterator;
+    void *value;
+    g_hash_table_iter_init(&iterator, judge->names);
+    while (g_hash_table_iter_next(&iterator, NULL, &value)) {
+        struct name *name = value;
+        g_array_set_size(name->tokens, 0);
+        judge_name_removed(judge, name);
+    }
+}
+
 static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, uint32_t number, bool begins)
 {
     struct mount *mount = &judge->mounts[number];
@@ -331,6 +365,9 @@ static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, ui
         mount->since[trouble] = begins ? judge->now : JUDGE_NEVER;
     }
     mount->died = mount->died || trouble == JUDGE_DEAD;
+    if (trouble == JUDGE_DEAD && begins && !judge->options.keeps && !judge->options.remote) {
+        trouble_ends_numbers(judge);
+    }
     mount->full = trouble == JUDGE_FULL ? judge->now : mount->full;
     mount->calm = judge->now;
 }
@@ -342,6 +379,7 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     void *value;
     judge->now = when;
     g_hash_table_iter_init(&iterator, judge->names);
+    judge->forgot = trouble == JUDGE_FORGOT ? when : judge->forgot;
     if (trouble == JUDGE_FOREIGN && path) {
         judge_name(judge, path)->foreign = true;
     }

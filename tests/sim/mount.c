@@ -99,6 +99,11 @@ struct kernel *mount_kernel(struct mount *mount)
     return mount->kernel;
 }
 
+enum mount_store mount_store(const struct mount *mount)
+{
+    return mount->given.store;
+}
+
 struct disk *mount_disk(struct mount *mount)
 {
     return mount->disk;
@@ -300,6 +305,8 @@ void mount_reboot(struct mount *mount)
         disk_lose_power(mount->disk);
     }
     g_snprintf(mount->host.boot_id, sizeof mount->host.boot_id, "boot-%u-%u", mount->host.index, ++boots);
-    mount->host.boot -= host_boottime(&mount->host) - WORLD_SECOND;
+    int64_t back = host_boottime(&mount->host) - WORLD_SECOND;
+    mount->host.boot -= back;
+    mount->host.wall += back; /* its battery kept it */
     mount->host.asleep = 0;
 }

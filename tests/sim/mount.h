@@ -26,6 +26,7 @@ struct mount; /* a host, and the daemon that serves on it now */
 
 struct mount *mount_new(unsigned index, const struct mount_options *options);
 struct host *mount_host(struct mount *mount);
+enum mount_store mount_store(const struct mount *mount);
 /* NULL before the first start. After the end of the daemon that of the former. */
 struct kernel *mount_kernel(struct mount *mount);
 struct disk *mount_disk(struct mount *mount); /* NULL: nothing is kept */

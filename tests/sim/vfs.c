@@ -397,6 +397,9 @@ static int vfs_setattr_node(struct thread *t, struct kernel *k, struct kernel_no
 int vfs_setattr(struct thread *t, struct kernel *k, const char *path, struct kernel_file *file,
                 const struct fuse_setattr_in *in)
 {
+    if (file && in->valid & FATTR_SIZE && (file->flags & O_ACCMODE) == O_RDONLY) {
+        return -EINVAL;
+    }
     return vfs_on_node(t, k, path, &(struct vfs_call){.file = file, .in = in}, vfs_setattr_node);
 }
 
