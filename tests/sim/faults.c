@@ -227,6 +227,13 @@ struct fault_end {
     unsigned index;
 };
 
+/* To the judge. */
+static enum judge_trouble fault_means(enum fault_kind kind)
+{
+    bool late = kind == FAULT_MESSAGES_LATE || kind == FAULT_NEWS_LATE;
+    return late ? JUDGE_LATE : kind == FAULT_SERVER_FULL ? JUDGE_FULL : JUDGE_AWAY;
+}
+
 static void fault_ends(void *arg)
 {
     struct fault_end *end = arg;
@@ -249,7 +256,7 @@ static void fault_ends(void *arg)
         break;
     }
     user_tell("*** it is over: %s", fault_table[end->kind].name);
-    fault_trouble(end->kind == FAULT_SERVER_FULL ? JUDGE_FULL : JUDGE_AWAY, end->index, false);
+    fault_trouble(fault_means(end->kind), end->index, false);
     g_free(end);
 }
 
@@ -257,7 +264,7 @@ static void fault_lasts(const struct act *act, struct mount *mount, unsigned ind
 {
     struct fault_end *end = g_new0(struct fault_end, 1);
     *end = (struct fault_end){(enum fault_kind)act->fault, state, mount, index};
-    fault_trouble(end->kind == FAULT_SERVER_FULL ? JUDGE_FULL : JUDGE_AWAY, index, true);
+    fault_trouble(fault_means(end->kind), index, true);
     world_after(act->duration, fault_ends, end);
 }
 

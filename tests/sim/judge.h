@@ -179,7 +179,8 @@ struct judge_answer {
 
 /* Faults of the world. `mount` may be JUDGE_ALL; some are over as they begin. */
 enum judge_trouble {
-    JUDGE_AWAY,    /* cut off from its store, or its messages late or lost; or the server paused, away, refusing */
+    JUDGE_AWAY,    /* cut off from its store; or the server paused, away, refusing */
+    JUDGE_LATE,    /* its messages, or their answers, come late */
     JUDGE_STOPPED, /* the daemon does not run: SIGSTOP, a suspended host */
     JUDGE_DEAD,    /* the daemon was killed; ends when another serves the same mount number */
     JUDGE_FULL,    /* the store or its disk takes nothing more */

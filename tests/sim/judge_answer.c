@@ -11,8 +11,8 @@ enum outcome { DONE, REFUSED, UNKNOWN };
 static enum outcome call_outcome(int error)
 {
     return error == 0 ? DONE
-           : error == -1 || error == ECONNABORTED || error == EINTR || error == ENOLCK || error == EIO ||
-                   error == ENOSPC
+           : error == -1 || error == ECONNABORTED || error == ENOTCONN || error == EINTR || error == ENOLCK ||
+                   error == EIO || error == ENOSPC
                ? UNKNOWN
                : REFUSED;
 }
@@ -176,6 +176,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     }
     hold->written = answer->when;
     hold->closed = operation == JUDGE_CLOSE;
+    hold->decided = operation == JUDGE_CLOSE || operation == JUDGE_WRITE || operation == JUDGE_TIMES;
     hold->doubt =
         hold->doubt || (operation == JUDGE_CLOSE && judge->mounts[call->call.mount].since[JUDGE_FAILS] != JUDGE_NEVER);
     call_decides(judge, call);
@@ -397,6 +398,7 @@ static void call_check_open(struct judge *judge, const struct call *call)
         const struct hold *hold = call->name->holds->pdata[i];
         bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
                     judge->now < hold->may_begin + JUDGE_SECOND && !hold->moved &&
+                    (!hold->decided || hold->claim.mount == call->call.mount) &&
                     judge_hold_excludes(hold, &call->attempt->claim, true) && hold->claim.process != call->process;
         if (judge_rule(judge, JUDGE_FIRST_TIME, must)) {
             judge_break(judge, JUDGE_FIRST_TIME, call->name, "process %u opened a lease that began at %.6f",
@@ -529,14 +531,18 @@ static void call_got_turn(struct judge *judge, struct call *call)
     ticket->begun = begun;
 }
 
-/* What is open goes with the file. */
+/* What is open on the mount goes with the file, but what was opened behind its back is another's. */
 static void call_moved(const struct call *call)
 {
     GPtrArray *handles = call->name->handles;
-    while (call->name != call->target && handles->len) {
-        struct handle *handle = g_ptr_array_remove_index(handles, 0);
-        handle->name = call->target;
-        g_ptr_array_add(call->target->handles, handle);
+    for (guint i = handles->len; call->name != call->target && i-- > 0;) {
+        struct handle *handle = handles->pdata[i];
+        bool before = handle->opened <= call->call.when || handle->opener == call->process;
+        if (before && handle->mount == call->call.mount) {
+            g_ptr_array_remove_index(handles, i);
+            handle->name = call->target;
+            g_ptr_array_add(call->target->handles, handle);
+        }
     }
 }
 

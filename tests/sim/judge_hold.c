@@ -93,9 +93,9 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
 int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold)
 {
     const struct mount *mount = &judge->mounts[hold->claim.mount];
-    bool away = mount->since[JUDGE_AWAY] != JUDGE_NEVER || mount->since[JUDGE_STOPPED] != JUDGE_NEVER ||
-                mount->since[JUDGE_DEAD] != JUDGE_NEVER || mount->since[JUDGE_FULL] != JUDGE_NEVER ||
-                mount->since[JUDGE_FAILS] != JUDGE_NEVER;
+    bool away = mount->since[JUDGE_AWAY] != JUDGE_NEVER || mount->since[JUDGE_LATE] != JUDGE_NEVER ||
+                mount->since[JUDGE_STOPPED] != JUDGE_NEVER || mount->since[JUDGE_DEAD] != JUDGE_NEVER ||
+                mount->since[JUDGE_FULL] != JUDGE_NEVER || mount->since[JUDGE_FAILS] != JUDGE_NEVER;
     return away ? hold->sure + hold->ttl - hold->ttl / 100 - 2 * JUDGE_MS - judge->options.settle : JUDGE_NEVER;
 }
 
@@ -151,7 +151,7 @@ int64_t judge_hold_over(const struct judge *judge, const struct hold *hold)
         return over;
     }
     if (judge->options.remote && away != JUDGE_NEVER) {
-        over = MIN(over, away + limit);
+        over = MIN(over, MAX(away, hold->begun == JUDGE_NEVER ? judge->now : hold->begun) + limit);
     }
     if (hold->owners->len && hold->claim.kind != KIND_PROVISIONAL && !mount_troubled(judge, hold->claim.mount)) {
         int64_t last = hold_last_reason(hold);

@@ -84,7 +84,8 @@ void look_errno(struct judge *judge, const struct call *call, const struct judge
 {
     bool dead = answer->error == ENOTCONN || answer->error == ECONNABORTED; /* as the kernel tells of its daemon */
     bool listed = answer->error == 0 || (dead && judge->mounts[call->call.mount].died) || answer->error == EINTR ||
-                  answer->error == ENOLCK || answer->error == EIO || answer->error == ENOSPC;
+                  answer->error == ENOLCK || answer->error == EIO || answer->error == ENOSPC ||
+                  (answer->error == ENOENT && judge->forgot >= 0); /* its directory went with the data */
     for (size_t i = 0; i < G_N_ELEMENTS(errors[0]); i++) {
         listed = listed || errors[call->call.operation][i] == answer->error;
     }

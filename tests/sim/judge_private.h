@@ -79,6 +79,7 @@ struct hold {
     GPtrArray *owners;     /* of a lease: processes that may own it */
     int64_t reason;        /* the last handle that kept it was closed then */
     struct process *owner; /* who certainly does, or NULL */
+    bool decided;          /* it was provisional before, which other mounts count in */
     bool closed;           /* a close made it: the rest is done behind its answer */
     bool moved;            /* by a rename, with its token */
     GByteArray *content;   /* NULL: not known */

@@ -304,6 +304,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
     const struct mount *mount = &judge->mounts[hold->claim.mount];
     switch (trouble) {
     case JUDGE_AWAY:
+    case JUDGE_LATE:
     case JUDGE_STOPPED:
         hold->doubt = hold->doubt || (begins && hold->closed && hold->begun + o->settle > now);
         if (begins && hold->ended != JUDGE_NEVER && hold->ended > now) { /* what ends it is still on its way */
@@ -329,6 +330,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         break;
     case JUDGE_FORGOT:
         hold->doubt = hold->doubt || !mount_calm(judge, hold->claim.mount, now);
+        hold->token = hold->claim.kind == KIND_TICKET ? 0 : hold->token; /* its number may come again */
         break;
     case JUDGE_FAILS:
         hold->doubt = hold->doubt || (begins && hold->closed && hold->begun + o->settle > now);
@@ -385,6 +387,10 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     }
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
+        if (trouble == JUDGE_FORGOT && name->directory) {
+            name->number = -1;
+            name->width_unknown = true;
+        }
         for (guint i = 0; i < name->holds->len; i++) {
             struct hold *hold = name->holds->pdata[i];
             bool here = mount == JUDGE_ALL || hold->claim.mount == mount || trouble == JUDGE_FORGOT;
