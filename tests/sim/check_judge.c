@@ -704,7 +704,7 @@ static void bad_loss(struct world *w)
 
 static void bad_told(struct world *w)
 {
-    exclusive(w, SHELL, 0);
+    does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0); /* what is open is deleted when it is closed */
     judge_event(w->judge, w->now, JUDGE_WATCHES, OTHER, 0, "L", 0);
     does(w, ON(SHELL, "L", UNLINK), 0);
     passes(w, JUDGE_SECOND);
