@@ -1,7 +1,7 @@
 /* skiplist: an ordered list with spans, as Redis's sorted sets have.
  *
- * One implementation for its three uses: names in a directory, tickets by the
- * time of their next event, tickets of a queue by number.  Search, insertion,
+ * One implementation for its three uses: blocks of names in a directory (sorted.h),
+ * tickets by the time of their next event, tickets of a queue by number.  Search, insertion,
  * removal, rank of an item and item of a rank are all O(log n); first, last,
  * next and previous are O(1).
  *
@@ -97,6 +97,12 @@ static inline struct skiplist_node *skiplist_previous(const struct skiplist_node
 static inline void *skiplist_item(const struct skiplist_node *node)
 {
     return node ? node->item : NULL;
+}
+
+/* Another item takes the place of a node's, and stands there in the order. */
+static inline void skiplist_replace(struct skiplist_node *node, void *item)
+{
+    node->item = item;
 }
 
 static inline uint32_t skiplist_length(const struct skiplist *list)

@@ -14,7 +14,7 @@ void lockspace_tree_free(struct lockspace *space)
 {
     struct directory *directory = space->root;
     while (directory) {
-        struct entry *entry = skiplist_item(skiplist_last(&directory->entries));
+        struct entry *entry = sorted_last(&directory->entries);
         if (entry && entry->type == ENTRY_DIRECTORY) {
             directory = entry->directory;
         } else if (entry) {
@@ -63,12 +63,14 @@ static bool names_is_visible(const struct entry *entry)
     return entry->type == ENTRY_DIRECTORY || entry->type == ENTRY_SEQUENCE || entry->counted;
 }
 
-static struct skiplist_node *names_next_visible(struct skiplist_node *node)
+/* The first such entry from there on, or NULL; *place is its place. */
+static const struct entry *names_next_visible(struct sorted_place *place)
 {
-    while (node && !names_is_visible(skiplist_item(node))) {
-        node = skiplist_next(node);
+    const struct entry *entry;
+    while ((entry = sorted_item(*place)) && !names_is_visible(entry)) {
+        *place = sorted_next(*place);
     }
-    return node;
+    return entry;
 }
 
 static void names_free_delay(struct lockspace *space, struct entry *place)
@@ -89,11 +91,12 @@ enum backend_result lockspace_rmdir(struct lockspace *space, const char *name)
     if (directory == space->root) {
         return BACKEND_INVALID;
     }
-    if (names_next_visible(skiplist_first(&directory->entries))) {
+    struct sorted_place place = sorted_first(&directory->entries);
+    if (names_next_visible(&place)) {
         return BACKEND_NOT_EMPTY;
     }
-    while (skiplist_length(&directory->entries) > 0) {
-        names_free_delay(space, skiplist_item(skiplist_first(&directory->entries)));
+    while (!sorted_is_empty(&directory->entries)) {
+        names_free_delay(space, sorted_last(&directory->entries));
     }
     while (directory->queue) {
         names_free_delay(space, directory->entry);
@@ -178,9 +181,9 @@ int lockspace_list(struct lockspace *space, const char *name, const char *after,
         return -(int)result;
     }
     int count = 0;
-    struct skiplist_node *node = names_next_visible(lockspace_entry_after(directory, after));
-    for (; node && (size_t)count < max; node = names_next_visible(skiplist_next(node))) {
-        const struct entry *entry = skiplist_item(node);
+    struct sorted_place place = lockspace_entry_after(directory, after);
+    const struct entry *entry;
+    for (; (size_t)count < max && (entry = names_next_visible(&place)); place = sorted_next(place)) {
         ret_entries[count++] = (struct backend_entry){
             .name = entry->name,
             .type = entry->type == ENTRY_DIRECTORY ? BACKEND_DIRECTORY : BACKEND_LOCK,

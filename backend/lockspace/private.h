@@ -13,7 +13,7 @@
  * ticket.c     a ticket by itself
  *
  * Memory decides the shape, for most locks are one lease: an entry, a ticket and
- * two skiplist nodes.  A queue of its own is made for a lock only while it has a
+ * a skiplist node.  A queue of its own is made for a lock only while it has a
  * second ticket, and a scope for a ticket only if it needs one.
  */
 #ifndef BACKEND_LOCKSPACE_PRIVATE_H
@@ -21,6 +21,7 @@
 
 #include "backend/lockspace/lockspace.h"
 #include "backend/skiplist.h"
+#include "backend/sorted.h"
 
 /* A kind of its own: a ticket of nobody that keeps a name refused for a
  * directory's `delay`.  It holds, but is never told of nor counted. */
@@ -99,7 +100,7 @@ struct queue {
 
 struct directory {
     struct entry *entry;
-    struct skiplist entries;
+    struct sorted entries;
     struct queue *queue; /* of its sequence tickets; NULL without any */
     uint32_t waiting;    /* tickets that wait for a name in it */
     struct backend_directory attributes;
@@ -197,9 +198,9 @@ enum backend_result lockspace_locate(const struct lockspace *space, const char *
                                      const char **ret_leaf);
 /* The entry of a name; also MISSING. */
 enum backend_result lockspace_find(const struct lockspace *space, const char *name, struct entry **ret_entry);
-struct entry *lockspace_entry_find(const struct directory *directory, const char *leaf);
+struct entry *lockspace_entry_find(struct directory *directory, const char *leaf);
 /* The first entry behind this name, which need not exist. */
-struct skiplist_node *lockspace_entry_after(const struct directory *directory, const char *leaf);
+struct sorted_place lockspace_entry_after(struct directory *directory, const char *leaf);
 struct entry *lockspace_entry_new(struct directory *directory, const char *leaf, enum entry_type type);
 void lockspace_entry_free(struct lockspace *space, struct entry *entry);
 /* An entry outside the tree with the whole path of one in it. */

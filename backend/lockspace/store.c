@@ -10,9 +10,9 @@
 
 struct visit {
     struct directory *directory;
-    struct skiplist_node *node; /* the next entry in it */
-    char *path;                 /* of what was visited last; begins with the directory's */
-    size_t length;              /* of the directory's */
+    struct sorted_place place; /* of the next entry in it */
+    char *path;                /* of what was visited last; begins with the directory's */
+    size_t length;             /* of the directory's */
     size_t size;
     void (*tell_directory)(void *arg, const char *name, const struct backend_directory *directory);
     void (*tell_lease)(void *arg, const char *name, struct backend_ticket *ticket);
@@ -22,7 +22,7 @@ struct visit {
 static void visit_enter(struct visit *v, struct directory *directory, size_t length)
 {
     v->directory = directory;
-    v->node = skiplist_first(&directory->entries);
+    v->place = sorted_first(&directory->entries);
     v->length = length;
 }
 
@@ -37,7 +37,7 @@ static void visit_resume(struct lockspace *space, struct visit *v)
         *end = '\0';
         struct entry *entry = lockspace_entry_find(v->directory, component);
         if (!entry || entry->type != ENTRY_DIRECTORY) {
-            v->node = lockspace_entry_after(v->directory, component);
+            v->place = lockspace_entry_after(v->directory, component);
             return;
         }
         visit_enter(v, entry->directory, (size_t)(end - v->path));
@@ -54,7 +54,7 @@ static void visit_ascend(struct visit *v)
 {
     const struct entry *done = v->directory->entry;
     v->directory = done->parent;
-    v->node = lockspace_entry_after(v->directory, done->name);
+    v->place = lockspace_entry_after(v->directory, done->name);
     size_t name = strlen(done->name);
     v->length -= v->length > name ? name + 1 : name;
 }
@@ -112,14 +112,14 @@ size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size
     }
     visit_resume(space, &v);
     while (count < max) {
-        while (!v.node && v.directory != space->root) {
+        struct entry *entry;
+        while (!(entry = sorted_item(v.place)) && v.directory != space->root) {
             visit_ascend(&v);
         }
-        if (!v.node) {
+        if (!entry) {
             break;
         }
-        struct entry *entry = skiplist_item(v.node);
-        v.node = skiplist_next(v.node);
+        v.place = sorted_next(v.place);
         size_t length = visit_append(&v, entry);
         if (length > 0) {
             visit_entry(&v, entry, length);

@@ -1,6 +1,6 @@
 /* tree: names and directories.
  *
- * Each directory is a skiplist of entries in strcmp order; a path is looked up
+ * Each directory has its entries in strcmp order; a path is looked up
  * a component at a time.  Walking the tree depth first gives the order of path
  * names in which '/' is below any other byte.  Nothing here recurses, for a tree
  * may be deeper than the stack.
@@ -43,14 +43,14 @@ static int tree_probe_component(const void *item, const void *key)
     return order ? order : entry->name[c->length] != '\0';
 }
 
-struct entry *lockspace_entry_find(const struct directory *directory, const char *leaf)
+struct entry *lockspace_entry_find(struct directory *directory, const char *leaf)
 {
-    return skiplist_find(&directory->entries, tree_probe_leaf, leaf);
+    return sorted_find(&directory->entries, tree_probe_leaf, leaf);
 }
 
-struct skiplist_node *lockspace_entry_after(const struct directory *directory, const char *leaf)
+struct sorted_place lockspace_entry_after(struct directory *directory, const char *leaf)
 {
-    return skiplist_seek(&directory->entries, tree_probe_leaf, leaf, true);
+    return sorted_seek(&directory->entries, tree_probe_leaf, leaf, true);
 }
 
 enum backend_result lockspace_locate(const struct lockspace *space, const char *name, struct directory **ret_directory,
@@ -63,7 +63,7 @@ enum backend_result lockspace_locate(const struct lockspace *space, const char *
         if (c.length == 0) {
             return BACKEND_INVALID;
         }
-        const struct entry *entry = skiplist_find(&directory->entries, tree_probe_component, &c);
+        const struct entry *entry = sorted_find(&directory->entries, tree_probe_component, &c);
         if (!entry) {
             return BACKEND_MISSING;
         }
@@ -115,13 +115,13 @@ static struct entry *tree_entry_alloc(struct directory *parent, const char *leaf
 struct entry *lockspace_entry_new(struct directory *directory, const char *leaf, enum entry_type type)
 {
     struct entry *entry = tree_entry_alloc(directory, leaf, type);
-    skiplist_insert(&directory->entries, entry);
+    sorted_insert(&directory->entries, entry);
     return entry;
 }
 
 void lockspace_entry_free(struct lockspace *space, struct entry *entry)
 {
-    skiplist_remove(&entry->parent->entries, entry);
+    sorted_remove(&entry->parent->entries, entry);
     space->locks -= entry->counted;
     g_free(entry);
 }
@@ -196,7 +196,7 @@ struct directory *lockspace_directory_new(struct lockspace *space, struct direct
     directory->entry =
         parent ? lockspace_entry_new(parent, leaf, ENTRY_DIRECTORY) : tree_entry_alloc(NULL, leaf, ENTRY_DIRECTORY);
     directory->entry->directory = directory;
-    skiplist_init(&directory->entries, tree_compare, lockspace_random(space));
+    sorted_init(&directory->entries, tree_compare, lockspace_random(space));
     lockspace_directory_set(directory, attributes);
     return directory;
 }

@@ -17,7 +17,7 @@ enum { HELD = 1000000, ROUNDS = 200000, TTL = 30000 };
 static int64_t nanoseconds(void)
 {
     struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
