@@ -17,6 +17,7 @@
 #define FS_FS_H
 
 #include <ev.h>
+#include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -73,6 +74,7 @@ struct fs {
     char host[256];
     char boot_id[40];
     struct handle_list handles;
+    GHashTable *records;                  /* a set of holds, by lock owner and path: see hold_of_lock_owner */
     struct directory_cursor_list cursors; /* open directories */
     uint64_t next_handle;
     int64_t wall_offset;    /* see fs_wall */

@@ -73,6 +73,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs->quota = quota_new(options->user_locks, options->user_content);
     fs->notify = notify_new(NULL, loop);
     fs->openings = openings_new();
+    fs->records = hold_records_table();
     TAILQ_INIT(&fs->interrupted);
     ev_idle_init(&fs->interrupts, fs_cancel_interrupted);
     ev_set_priority(&fs->interrupts, EV_MAXPRI); /* requests that keep coming do not put it off */
@@ -167,6 +168,7 @@ void fs_free(struct fs *fs)
     while (!LIST_EMPTY(&fs->handles)) {
         handle_drop(fs, LIST_FIRST(&fs->handles));
     }
+    g_hash_table_destroy(fs->records);
     directory_close_all(fs);
     control_free(fs);
     openings_free(fs->openings);

@@ -82,33 +82,37 @@ bool handle_shares_hold(const struct handle *h)
 
 /* --- lock owners ------------------------------------------------------------- */
 
-void handle_remember_lock_owner(struct handle *h, uint64_t lock_owner)
+void handle_add_records(struct handle *h, struct hold *hold)
 {
-    h->lock_owners = h->lock_owners ? h->lock_owners : g_array_new(FALSE, FALSE, sizeof lock_owner);
-    for (guint i = 0; i < h->lock_owners->len; i++) {
-        if (g_array_index(h->lock_owners, uint64_t, i) == lock_owner) {
-            return;
-        }
+    h->records = h->records ? h->records : g_ptr_array_new();
+    if (!g_ptr_array_find(h->records, hold, NULL)) {
+        g_ptr_array_add(h->records, hold);
+        g_ptr_array_add(hold->records->handles, h);
     }
-    g_array_append_val(h->lock_owners, lock_owner);
 }
 
-void handle_end_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner, backend_done *done, void *arg)
+void handle_end_hold(struct request *r, struct hold *hold, backend_done *done)
 {
-    struct hold *hold = hold_of_lock_owner(node, lock_owner);
+    struct node *node = r->node;
+    r->node = tree_ref(hold->node); /* whose end the answer waits for */
+    tree_unref(r->fs->tree, node);
+    hold_release(r->fs, hold, done, r);
+}
+
+void handle_end_lock_owner(struct request *r, uint64_t lock_owner, backend_done *done)
+{
+    struct hold *hold = hold_of_lock_owner(r->fs, r->node, lock_owner);
     if (hold && hold->ticket) {
-        hold_release(fs, hold, done, arg);
-    } else if (done) {
-        done(arg, BACKEND_OK);
+        handle_end_hold(r, hold, done);
+    } else {
+        done(r, BACKEND_OK);
     }
 }
 
-static void handle_release_lock_owners(struct fs *fs, struct handle *h)
+static void handle_release_records(struct fs *fs, struct handle *h)
 {
-    while (h->lock_owners && h->lock_owners->len) {
-        uint64_t lock_owner = g_array_index(h->lock_owners, uint64_t, h->lock_owners->len - 1);
-        g_array_set_size(h->lock_owners, h->lock_owners->len - 1);
-        handle_end_lock_owner(fs, h->node, lock_owner, NULL, NULL);
+    while (h->records && h->records->len) {
+        hold_release(fs, g_ptr_array_index(h->records, h->records->len - 1), NULL, NULL);
     }
 }
 
@@ -121,8 +125,8 @@ void handle_drop(struct fs *fs, struct handle *h)
     if (h->poll) {
         fuse_pollhandle_destroy(h->poll);
     }
-    if (h->lock_owners) {
-        g_array_free(h->lock_owners, TRUE);
+    if (h->records) {
+        g_ptr_array_free(h->records, TRUE);
     }
     owner_unref(h->opener);
     tree_unref(fs->tree, h->node);
@@ -138,7 +142,7 @@ void handle_free(struct fs *fs, struct handle *h)
     if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h)) {
         hold_release(fs, hold, NULL, NULL);
     }
-    handle_release_lock_owners(fs, h);
+    handle_release_records(fs, h);
     handle_drop(fs, h);
 }
 

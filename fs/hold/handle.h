@@ -30,7 +30,7 @@ struct handle {
     struct node *node;       /* counted */
     struct owner *opener;    /* NULL: of another pid namespace */
     struct hold *hold;       /* the lease it belongs to, or its own flock */
-    GArray *lock_owners;     /* lock owners that have used it for fcntl, or NULL */
+    GPtrArray *records;      /* the holds of lock owners that have used it for fcntl, or NULL */
     struct fuse_pollhandle *poll;
     uint64_t id;
     int refused; /* the negated errno of the first write, times or close that failed: it acquires nothing by closing */
@@ -85,11 +85,13 @@ static inline bool handle_may_decide(const struct handle *h)
     return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
 }
 
-/* A lock owner has used it for fcntl. */
-void handle_remember_lock_owner(struct handle *handle, uint64_t lock_owner);
-/* Ends the fcntl locks of a lock owner on a node: all go with any close by that
- * owner, as POSIX has it.  They are forgotten here when the call returns; `done`
- * (may be NULL) tells that the store has done it, at once if there are none. */
-void handle_end_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner, backend_done *done, void *arg);
+/* A lock owner has got this by it. */
+void handle_add_records(struct handle *handle, struct hold *hold);
+/* Ends the fcntl locks of a lock owner on the path of r->node: all go with any close by that
+ * owner, as POSIX has it.  They are forgotten here when the call returns; `done` with `r`
+ * tells that the store has done it, at once if there are none. */
+void handle_end_lock_owner(struct request *r, uint64_t lock_owner, backend_done *done);
+/* Ends a hold of the name of which the request is about: r->node is then the hold's. */
+void handle_end_hold(struct request *r, struct hold *hold, backend_done *done);
 
 #endif

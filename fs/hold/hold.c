@@ -27,20 +27,66 @@ void hold_is_longest(struct hold *hold)
     }
 }
 
-struct hold *hold_find_lock_owner(const struct node *node, uint64_t lock_owner)
+/* A path is compared only where its last name and the lock owner are the same. */
+static guint hold_records_hash(gconstpointer key)
+{
+    const struct hold *hold = key;
+    return g_int64_hash(&hold->records->lock_owner) * 31 + hold->records->name;
+}
+
+static gboolean hold_records_equal(gconstpointer a, gconstpointer b)
+{
+    const struct hold *left = a, *right = b;
+    return left->records->lock_owner == right->records->lock_owner && tree_same_path(left->node, right->node);
+}
+
+GHashTable *hold_records_table(void)
+{
+    return g_hash_table_new(hold_records_hash, hold_records_equal);
+}
+
+struct hold *hold_of_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner)
+{
+    if (g_hash_table_size(fs->records) == 0) {
+        return NULL;
+    }
+    struct hold_records records = {.lock_owner = lock_owner, .name = g_str_hash(node->name)};
+    struct hold key = {.node = node, .records = &records};
+    return g_hash_table_lookup(fs->records, &key);
+}
+
+void hold_set_lock_owner(struct fs *fs, struct hold *hold, uint64_t lock_owner)
+{
+    hold->records = g_new(struct hold_records, 1);
+    *hold->records = (struct hold_records){
+        .lock_owner = lock_owner, .name = g_str_hash(hold->node->name), .handles = g_ptr_array_new()};
+    g_hash_table_add(fs->records, hold);
+}
+
+void hold_rename(struct fs *fs, struct node *node, struct node *parent, const char *name)
 {
     struct hold *hold;
-    LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->kind == BACKEND_FCNTL && hold->lock_owner == lock_owner) {
-            return hold;
-        }
-    }
     LIST_FOREACH(hold, &node->waiting, link) {
-        if (hold->kind == BACKEND_FCNTL && hold->lock_owner == lock_owner) {
-            return hold;
+        if (hold->kind == BACKEND_FCNTL) {
+            g_hash_table_remove(fs->records, hold);
         }
     }
-    return NULL;
+    tree_rename(fs->tree, node, parent, name);
+    LIST_FOREACH(hold, &node->waiting, link) {
+        if (hold->kind == BACKEND_FCNTL) {
+            hold->records->name = g_str_hash(node->name);
+            g_hash_table_add(fs->records, hold);
+        }
+    }
+}
+
+static void hold_drop_lock_owner(struct fs *fs, struct hold *hold)
+{
+    if (hold->records) {
+        g_hash_table_remove(fs->records, hold);
+        g_ptr_array_free(hold->records->handles, TRUE);
+        g_clear_pointer(&hold->records, g_free);
+    }
 }
 
 /* --- making and ending ----------------------------------------------------- */
@@ -59,7 +105,6 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
     hold->uid = uid;
     hold->gid = gid;
     hold->mode = (uint16_t)(mode & (S_IFMT | RIGHTS_MODE));
-    node->lock_owners += kind == BACKEND_FCNTL;
     if (kind == BACKEND_FLOCK || kind == BACKEND_FCNTL) {
         LIST_INSERT_HEAD(&node->waiting, hold, link);
     } else {
@@ -95,16 +140,6 @@ void hold_set_size(struct fs *fs, struct hold *hold, size_t size)
     hold_charge_bytes(fs, hold, size);
 }
 
-static void hold_forget_lock_owner(struct handle *h, uint64_t lock_owner)
-{
-    for (guint i = 0; h->lock_owners && i < h->lock_owners->len; i++) {
-        if (g_array_index(h->lock_owners, uint64_t, i) == lock_owner) {
-            g_array_remove_index_fast(h->lock_owners, i);
-            return;
-        }
-    }
-}
-
 /* Whom it was opened for is no reason for the lease after this one. */
 static void hold_forget_kin(const struct hold *hold)
 {
@@ -127,10 +162,15 @@ static void hold_leave_handles(struct hold *hold)
         }
         return;
     }
-    LIST_FOREACH(handle, &hold->node->handles, link) {
-        if (hold->kind == BACKEND_FCNTL) {
-            hold_forget_lock_owner(handle, hold->lock_owner);
+    if (hold->kind == BACKEND_FCNTL && hold->records) {
+        GPtrArray *handles = hold->records->handles;
+        for (guint i = 0; i < handles->len; i++) {
+            handle = g_ptr_array_index(handles, i);
+            g_ptr_array_remove_fast(handle->records, hold);
         }
+        g_ptr_array_set_size(handles, 0);
+    }
+    LIST_FOREACH(handle, &hold->node->handles, link) {
         if (handle->hold == hold) {
             handle->hold = NULL;
             handle->closing = false;
@@ -158,7 +198,9 @@ void hold_free(struct fs *fs, struct hold *hold)
     quota_charge(fs->quota, hold->account, -1, 0);
     hold->charged = false;
     LIST_REMOVE(hold, link);
-    hold->node->lock_owners -= hold->kind == BACKEND_FCNTL;
+    if (hold->kind == BACKEND_FCNTL) {
+        hold_drop_lock_owner(fs, hold);
+    }
     hold->ticket = NULL;
     struct request_queue *parked = hold->parked;
     hold->parked = NULL;
@@ -206,30 +248,9 @@ void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind ki
     tree_attach(fs->tree, node);
 }
 
-/* A lock owner may hold through another node, too, which had the name before it was last free.  To the store it is one
- * ticket, which is this hold's from now on: that node's hold ends.  Returns the node, counted, or NULL. */
-static struct node *hold_absorb(struct fs *fs, const struct hold *hold)
-{
-    const struct handle *h;
-    LIST_FOREACH(h, &fs->handles, all) {
-        struct node *node = h->node;
-        bool is_other =
-            node != hold->node && node->parent == hold->node->parent && strcmp(node->name, hold->node->name) == 0;
-        struct hold *before = is_other ? hold_of_lock_owner(node, hold->lock_owner) : NULL;
-        if (before && before->ticket) {
-            tree_ref(node);
-            before->ticket = NULL;
-            hold_end(fs, before);
-            return node;
-        }
-    }
-    return NULL;
-}
-
 void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
 {
     enum backend_kind kind = ticket->kind;
-    struct node *left = ticket->joined && !hold->ticket ? hold_absorb(fs, hold) : NULL;
     if (hold->ticket && hold->ticket != ticket && !ticket->joined) {
         hold_ref(hold); /* until the end of the one before is told */
     }
@@ -242,19 +263,12 @@ void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticke
         LIST_REMOVE(hold, link);
         LIST_INSERT_HEAD(&hold->node->holds, hold, link);
     }
-    hold->node->lock_owners += kind == BACKEND_FCNTL && hold->kind != BACKEND_FCNTL;
     fs->observer->granted(fs, hold, kind);
     if (hold->since && hold->kind <= BACKEND_LEASE && kind > BACKEND_LEASE) {
         hold_forget_kin(hold);
     }
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
-    if (left) {
-        if (left->hashed) {
-            hold_check_gone(fs, left);
-        }
-        tree_unref(fs->tree, left);
-    }
 }
 
 void hold_resume_all(struct fs *fs, struct hold *hold)
@@ -414,23 +428,40 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
 
 bool hold_is_of(const struct hold *hold, const struct handle *handle)
 {
-    bool is = handle->hold == hold;
-    for (guint i = 0; !is && hold->kind == BACKEND_FCNTL && handle->lock_owners && i < handle->lock_owners->len; i++) {
-        is = g_array_index(handle->lock_owners, uint64_t, i) == hold->lock_owner;
+    return handle->hold == hold || (handle->records && g_ptr_array_find(handle->records, hold, NULL));
+}
+
+/* The handles that have it; one that is of several has them on its own node. */
+static void hold_tell_handles(const struct hold *hold, void (*tell)(struct handle *handle, bool lost), bool lost)
+{
+    struct handle *handle;
+    if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
+        if (hold->handle) {
+            tell(hold->handle, lost);
+        }
+    } else if (hold->kind == BACKEND_FCNTL) {
+        for (guint i = 0; hold->records && i < hold->records->handles->len; i++) { /* it may be forgotten */
+            tell(g_ptr_array_index(hold->records->handles, i), lost);
+        }
+    } else {
+        LIST_FOREACH(handle, &hold->node->handles, link) {
+            if (handle->hold == hold) {
+                tell(handle, lost);
+            }
+        }
     }
-    return is;
+}
+
+static void hold_spend_handle(struct handle *handle, bool lost)
+{
+    handle->spent = true;
+    handle->lost = lost;
+    notify_poll(&handle->poll);
 }
 
 void hold_spend(struct hold *hold, bool lost)
 {
-    struct handle *handle;
-    LIST_FOREACH(handle, &hold->node->handles, link) {
-        if (hold_is_of(hold, handle)) {
-            handle->spent = true;
-            handle->lost = lost;
-            notify_poll(&handle->poll);
-        }
-    }
+    hold_tell_handles(hold, hold_spend_handle, lost);
 }
 
 static void hold_ended_event(void *context, struct backend_ticket *ticket, enum backend_end why)
@@ -461,24 +492,17 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     tree_unref(fs->tree, node);
 }
 
+static void hold_want_handle(struct handle *handle, bool lost)
+{
+    (void)lost;
+    handle->wanted = true;
+    notify_poll(&handle->poll);
+}
+
 static void hold_wanted_event(void *context, struct backend_ticket *ticket)
 {
     (void)context;
-    struct hold *hold = ticket->user;
-    struct handle *handle;
-    if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
-        if (hold->handle) {
-            hold->handle->wanted = true;
-            notify_poll(&hold->handle->poll);
-        }
-        return;
-    }
-    LIST_FOREACH(handle, &hold->node->handles, link) {
-        if (hold_is_of(hold, handle)) {
-            handle->wanted = true;
-            notify_poll(&handle->poll);
-        }
-    }
+    hold_tell_handles(ticket->user, hold_want_handle, false);
 }
 
 /* The node of a name that others hold, if the kernel knows of it. */

@@ -35,6 +35,13 @@ struct hold_heirs {
     struct owner *heir[HOLD_HEIRS_MAX]; /* counted */
 };
 
+/* What only the record locks of a lock owner have. */
+struct hold_records {
+    uint64_t lock_owner; /* the kernel's number for it */
+    guint name;          /* the hash of the name */
+    GPtrArray *handles;  /* by which they were got; each has the hold among its records */
+};
+
 struct hold {
     LIST_ENTRY(hold) link;         /* node->holds or node->waiting */
     struct observed listed;        /* on `list` */
@@ -45,8 +52,8 @@ struct hold {
     struct request_queue *parked;  /* who waits for its outcome or for its grant */
     struct timespec *times;        /* access and modification, as set by the holder; or NULL */
     union {
-        uint64_t lock_owner;   /* FCNTL: the kernel's lock owner */
-        struct handle *handle; /* FLOCK: the only one that it can be of, once granted */
+        struct hold_records *records; /* FCNTL: see hold_set_lock_owner */
+        struct handle *handle;        /* FLOCK: the only one that it can be of, once granted */
     };
     clock_ms since; /* since when it is what it is */
     uid_t uid;
@@ -142,12 +149,20 @@ void hold_set_size(struct fs *fs, struct hold *hold, size_t size);
 
 /* Does this mount hold something on the node, or below it if it is a directory? */
 bool hold_is_here(const struct node *node);
-/* The fcntl locks of one lock owner, or NULL. */
-struct hold *hold_find_lock_owner(const struct node *node, uint64_t lock_owner);
-static inline struct hold *hold_of_lock_owner(const struct node *node, uint64_t lock_owner)
+/* The lease of the node's path: that may be held on another node, on which a rename has put it. */
+static inline struct hold *hold_lease_of_path(struct fs *fs, struct node *node)
 {
-    return node->lock_owners ? hold_find_lock_owner(node, lock_owner) : NULL;
+    return hold_lease(tree_present(fs->tree, node));
 }
+/* The fcntl locks of one lock owner on the node's path, or NULL.  To the store they are one ticket, whichever nodes its
+ * handles have. */
+struct hold *hold_of_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner);
+/* It is from now on what that finds. */
+void hold_set_lock_owner(struct fs *fs, struct hold *hold, uint64_t lock_owner);
+/* Gives the node another name; a lock owner that has asked meanwhile is found by that. */
+void hold_rename(struct fs *fs, struct node *node, struct node *parent, const char *name);
+/* For fs->records. */
+GHashTable *hold_records_table(void);
 
 /* A hold that is still to be asked for, owned by `owner` (may be NULL). */
 struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,

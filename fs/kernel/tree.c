@@ -142,6 +142,30 @@ struct node *tree_find_path(struct tree *tree, const char *path)
     return node;
 }
 
+bool tree_same_path(const struct node *a, const struct node *b)
+{
+    while (a != b && a && b && strcmp(a->name, b->name) == 0) {
+        a = a->parent;
+        b = b->parent;
+    }
+    return a == b;
+}
+
+static struct node *tree_found_by_path(struct tree *tree, struct node *node)
+{
+    const struct node *parent = node->parent ? tree_found_by_path(tree, node->parent) : NULL;
+    if (node == tree->root || (parent == node->parent && node->hashed)) {
+        return node;
+    }
+    return parent ? tree_find(tree, parent, node->name) : NULL;
+}
+
+struct node *tree_present(struct tree *tree, struct node *node)
+{
+    struct node *found = tree_found_by_path(tree, node);
+    return found ? found : node;
+}
+
 struct node *tree_get(struct tree *tree, struct node *node, struct node *parent, const char *name, mode_t type)
 {
     if (node && (node->mode & S_IFMT) == (type & S_IFMT)) {

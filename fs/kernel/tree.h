@@ -45,8 +45,7 @@ struct node {
     uint64_t told;    /* the last notification of its end: see notify_deleted */
     uint64_t expired; /* the last that was of a kept entry */
     uint32_t references;
-    uint32_t left;        /* when the kernel was last told that it went: clock_now, cut; 0: never */
-    uint32_t lock_owners; /* holds of lock owners (fcntl), in both lists */
+    uint32_t left; /* when the kernel was last told that it went: clock_now, cut; 0: never */
     uid_t uid;
     gid_t gid;
     uint16_t mode;   /* type and permissions */
@@ -103,6 +102,12 @@ struct node *tree_find(struct tree *tree, const struct node *parent, const char 
 
 /* The same of a path as tree_path gives it. */
 struct node *tree_find_path(struct tree *tree, const char *path);
+
+/* Do both have the same path? */
+bool tree_same_path(const struct node *a, const struct node *b);
+/* The node that this one's path finds now: another one after a rename, or after its directory was removed and made
+ * anew.  Itself, if none is found. */
+struct node *tree_present(struct tree *tree, struct node *node);
 
 /* A node of that name that had to give way and still has handles or holds: the
  * first after `last` (NULL: the first), or NULL. */

@@ -191,11 +191,7 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
 /* Any close by a lock owner ends its record locks: closed is when that is done. */
 void handle_flush(struct request *r)
 {
-    if (r->node->lock_owners) {
-        handle_end_lock_owner(r->fs, r->node, r->file.lock_owner, handle_flush_unlocked, r);
-    } else {
-        handle_flush_unlocked(r, BACKEND_OK);
-    }
+    handle_end_lock_owner(r, r->file.lock_owner, handle_flush_unlocked);
 }
 
 static void handle_released(struct request *r)

@@ -76,7 +76,7 @@ static void lock_take_from_others(struct request *r, const struct hold *hold)
     if (hold->handle == r->handle) {
         return; /* it was that already: a change of mode */
     }
-    LIST_FOREACH(other, &r->node->handles, link) {
+    LIST_FOREACH(other, &hold->node->handles, link) {
         if (other != r->handle && other->hold == hold) {
             other->hold = NULL;
         }
@@ -112,7 +112,7 @@ static void lock_resumed(struct request *r);
  * lock waits for its outcome all the same. */
 static bool lock_awaits_outcome(struct request *r)
 {
-    struct hold *lease = hold_lease(r->node);
+    struct hold *lease = hold_lease_of_path(r->fs, r->node);
     if (r->blocks || r->waited || !lease || lease->kind != BACKEND_PROVISIONAL || lease == r->handle->hold) {
         return false;
     }
@@ -140,7 +140,7 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
 static struct hold *lock_convertible(struct request *r)
 {
     struct handle *h = r->handle;
-    struct hold *hold = h->hold ? h->hold : hold_lease(r->node);
+    struct hold *hold = h->hold ? h->hold : hold_lease_of_path(r->fs, r->node);
     if (!hold || !hold->since) {
         return NULL;
     }
@@ -178,7 +178,7 @@ void lock_flock(struct request *r, int operation)
     r->lock.end = BACKEND_RANGE_MAX;
     if (operation & LOCK_UN) {
         if (h->hold && h->hold->kind == BACKEND_FLOCK) {
-            hold_release(r->fs, h->hold, request_released, r);
+            handle_end_hold(r, h->hold, request_released);
         } else {
             request_reply(r, 0);
         }
@@ -201,10 +201,10 @@ static void lock_set_answer(struct request *r)
 {
     struct fs *fs = r->fs;
     enum backend_result result = r->result;
-    struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
+    struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
     if (result == BACKEND_OK) {
         hold_granted(fs, hold, r->ticket);
-        handle_remember_lock_owner(r->handle, r->lock.owner);
+        handle_add_records(r->handle, hold);
     }
     r->ticket = NULL;
     lock_answer(r, result);
@@ -229,7 +229,7 @@ static void lock_set_done(void *arg, enum backend_result result, struct backend_
 static void lock_set_given_up(struct request *r)
 {
     struct fs *fs = r->fs;
-    struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
+    struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
     r->gave_up = r->ticket && !backend_cancel(fs->backend, r->ticket);
     if (r->gave_up) {
         request_park(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
@@ -248,10 +248,10 @@ static void lock_set_new(struct request *r)
     if (!request_path(r, path)) {
         return;
     }
-    struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
+    struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
     if (!hold) {
         hold = lock_new(r, BACKEND_FCNTL);
-        hold->lock_owner = r->lock.owner;
+        hold_set_lock_owner(r->fs, hold, r->lock.owner);
     }
     r->answer = lock_set_answer;
     if (!hold_charge(r->fs, hold, 0)) {
@@ -278,7 +278,7 @@ static void lock_set_converted(struct request *r)
     }
     lock_take_from_others(r, hold);
     hold_taken(hold, request_caller(r), r->handle->opener);
-    hold->lock_owner = r->lock.owner;
+    hold_set_lock_owner(r->fs, hold, r->lock.owner);
     r->handle->hold = NULL;
     r->ticket = hold->ticket;
     struct fs *fs = r->fs;
@@ -302,7 +302,7 @@ static struct hold *lock_becoming(const struct node *node)
 static void lock_set_go(struct request *r)
 {
     struct hold *ticket = sequence_ticket(r);
-    struct hold *hold = lock_convertible(r), *becoming = lock_becoming(r->node);
+    struct hold *hold = lock_convertible(r), *becoming = lock_becoming(tree_present(r->fs->tree, r->node));
     if (becoming) {
         hold_await(r, becoming, lock_resumed);
     } else if (ticket) {
@@ -311,7 +311,7 @@ static void lock_set_go(struct request *r)
         request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
         hold_await(r, hold, lock_resumed);
-    } else if (hold && hold->kind != BACKEND_FLOCK && !hold_of_lock_owner(r->node, r->lock.owner)) {
+    } else if (hold && hold->kind != BACKEND_FLOCK && !hold_of_lock_owner(r->fs, r->node, r->lock.owner)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
     } else if (!lock_awaits_outcome(r)) {
         lock_set_new(r);
@@ -343,11 +343,11 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     h->closing = false;
     r->blocks = sleep;
     lock_range(r, lock);
-    struct hold *hold = hold_of_lock_owner(r->node, r->lock.owner);
+    struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
     if (lock->l_type != F_UNLCK) {
         lock_set_go(r);
     } else if (!hold || !hold->ticket || (r->lock.start == 0 && r->lock.end >= INT64_MAX)) {
-        handle_end_lock_owner(r->fs, r->node, r->lock.owner, request_released, r);
+        handle_end_lock_owner(r, r->lock.owner, request_released);
     } else {
         hold_release_range(r->fs, hold, r->lock.start, r->lock.end, request_released, r);
     }

@@ -2,7 +2,7 @@
  *
  * A flock belongs to a handle, as its own hold.  fcntl locks belong to a lock
  * owner (the kernel's number for a process's files, or for an open file
- * description), one hold for each on a node; their byte ranges are the
+ * description), one hold for each on a path; their byte ranges are the
  * backend's.  OFD locks arrive like POSIX ones, but FLUSH carries another owner:
  * a handle remembers who has used it, and gives their locks back at RELEASE.
  */

@@ -369,7 +369,7 @@ static void names_let_go(struct fs *fs, struct hold *hold)
 static void names_move(struct request *r, struct hold *hold)
 {
     hold_count(hold, false);
-    tree_rename(r->fs->tree, r->node, r->other, r->name);
+    hold_rename(r->fs, r->node, r->other, r->name);
     hold_count(hold, true);
     openings_moved(r->fs->openings, r->node);
 }

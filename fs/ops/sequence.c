@@ -85,9 +85,14 @@ struct hold *sequence_ticket(struct request *r)
     if (hold && hold->sequence) {
         return hold;
     }
-    /* One that was closed and is a lease: its owner and those it started may ask. */
-    hold = hold_lease(r->node);
-    bool may = hold && hold->sequence && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
+    /* One that was closed and is a lease: its owner and those it started may ask, and anybody by a handle of its owner.
+     */
+    hold = hold_lease_of_path(r->fs, r->node);
+    if (!hold || !hold->sequence) {
+        return NULL;
+    }
+    bool may =
+        hold_is_owner(hold, r->handle->opener) || hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
     return may ? hold : NULL;
 }
 

@@ -281,6 +281,27 @@ START_TEST(getlk_of_a_ticket_tells_whether_it_is_its_turn)
 }
 END_TEST
 
+START_TEST(lock_through_the_handle_of_a_closed_tickets_owner_waits_for_its_turn)
+{
+    w->pid = alice;
+    struct wire_file first = wire_created(w, "job-", O_RDWR);
+    struct wire_file before = wire_created(w, "job-0000000002", O_RDONLY);
+    struct wire_file second = wire_created(w, "job-", O_RDWR);
+    ck_assert_int_eq(wire_close(w, second), 0);
+    uint64_t node = wire_node(w, wire_lookup(w, "job-0000000002"));
+    ck_assert_uint_ne(node, before.node);
+    w->pid = bob; /* has it from alice */
+    w->uid = 1000;
+    uint64_t turn = wire_flock(w, before, LOCK_EX);
+    ck_assert(wire_waits(w, turn));
+    ck_assert_int_eq(wire_result(w, wire_release(w, first)), 0);
+    ck_assert_int_eq(wire_result(w, turn), 0);
+    char *kind = wire_xattr(w, node, "user.lease.kind");
+    ck_assert_str_eq(kind, "ticket");
+    g_free(kind);
+}
+END_TEST
+
 static void check_owner(uint64_t node, pid_t pid)
 {
     char *owner = wire_xattr(w, node, "user.lease.owner"), *expected = g_strdup_printf("* %d * *", pid);
@@ -723,6 +744,136 @@ START_TEST(lock_owner_whose_handles_have_two_nodes_of_one_name_has_one_ticket)
 }
 END_TEST
 
+/* Two handles of one name that have two nodes: of before its owner moved its lease there, and of after.  Or of before
+ * and after its directory was removed and made anew. */
+static void open_two_nodes(struct wire_file *ret_first, struct wire_file *ret_second, bool swapped, bool removed)
+{
+    w->pid = alice;
+    struct wire_file before, now;
+    if (removed) {
+        w->directory = wire_node(w, wire_mkdir(w, "D"));
+        before = wire_created(w, "N", O_RDWR | O_EXCL);
+        ck_assert_int_eq(wire_result(w, wire_unlink(w, "N")), 0);
+        w->directory = FUSE_ROOT_ID;
+        ck_assert_int_eq(wire_result(w, wire_rmdir(w, "D")), 0);
+        w->directory = wire_node(w, wire_mkdir(w, "D"));
+        now = wire_created(w, "N", O_RDWR | O_EXCL);
+    } else {
+        before = wire_created(w, "N", O_RDONLY);
+        now = wire_created(w, "M", O_RDWR | O_EXCL);
+        ck_assert_int_eq(wire_result(w, wire_rename(w, "M", "N", 0)), 0);
+    }
+    ck_assert_uint_ne(before.node, now.node);
+    *ret_first = swapped ? now : before;
+    *ret_second = swapped ? before : now;
+}
+
+static const char *name_of_two(void)
+{
+    return w->directory == FUSE_ROOT_ID ? "N" : "D/N";
+}
+
+static void assert_gone(void)
+{
+    ck_assert_uint_eq(fake_backend_holders(w->fake, name_of_two()), 0);
+    ck_assert(!wire_exists(w, "N"));
+}
+
+START_TEST(lock_owner_gives_back_through_any_node_of_the_name)
+{
+    const uint64_t owner = 7;
+    struct wire_file first, second;
+    open_two_nodes(&first, &second, _i & 1, _i & 2);
+    for (int way = 0; way < 3; way++) {
+        ck_assert_int_eq(wire_result(w, wire_setlk(w, first, owner, F_WRLCK, 0, 29, false)),
+                         0); /* first of the lease */
+        ck_assert_uint_eq(fake_backend_holders(w->fake, name_of_two()), 1);
+        if (way == 0) {
+            ck_assert_int_eq(wire_result(w, wire_setlk(w, second, owner, F_UNLCK, 0, 0, false)), 0);
+            ck_assert_int_eq(wire_result(w, wire_setlk(w, second, owner, F_UNLCK, 1, 29, false)), 0);
+        } else if (way == 1) {
+            ck_assert_int_eq(wire_result(w, wire_setlk(w, second, owner, F_UNLCK, 0, INT64_MAX, false)), 0);
+        } else {
+            ck_assert_int_eq(wire_result(w, wire_flush(w, second, owner)), 0);
+        }
+        assert_gone();
+    }
+}
+END_TEST
+
+START_TEST(lease_is_turned_through_an_older_handle_of_its_name)
+{
+    struct wire_file first, second;
+    open_two_nodes(&first, &second, false, _i & 2);
+    if (_i & 1) {
+        ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 7, F_WRLCK, 0, INT64_MAX, true)), 0);
+        ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 7, F_UNLCK, 0, INT64_MAX, false)), 0);
+    } else {
+        ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_EX)), 0);
+        ck_assert_int_eq(wire_result(w, wire_flock(w, second, LOCK_EX | LOCK_NB)), EAGAIN); /* it is first's now */
+        fake_backend_end(w->fake, name_of_two(), BACKEND_BROKEN);
+        wire_turn(w);
+        ck_assert_int_eq(wire_result(w, wire_fsync(w, first)), ESTALE);
+        ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_EX)), 0);
+        ck_assert_int_eq(wire_result(w, wire_flock(w, first, LOCK_UN)), 0);
+    }
+    assert_gone();
+}
+END_TEST
+
+START_TEST(lost_record_locks_are_lost_to_each_handle_of_their_lock_owner)
+{
+    struct wire_file first, second;
+    open_two_nodes(&first, &second, _i & 1, _i & 2);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 7, F_RDLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 7, F_RDLCK, 20, 29, false)), 0);
+    fake_backend_end(w->fake, name_of_two(), BACKEND_BROKEN);
+    wire_turn(w);
+    ck_assert_int_eq(wire_result(w, wire_fsync(w, first)), ESTALE);
+    ck_assert_int_eq(wire_result(w, wire_fsync(w, second)), ESTALE);
+    assert_gone();
+}
+END_TEST
+
+START_TEST(late_release_leaves_what_its_lock_owner_has_taken_since)
+{
+    struct wire_file first, second;
+    open_two_nodes(&first, &second, _i & 1, _i & 2);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 7, F_RDLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 7, F_RDLCK, 20, 29, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, first, 7)), 0);
+    assert_gone();
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 7, F_RDLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_release(w, first)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, name_of_two()), 1);
+    ck_assert_int_eq(wire_result(w, wire_release(w, second)), 0);
+    assert_gone();
+}
+END_TEST
+
+START_TEST(lock_asked_for_while_the_name_moves_is_answered_and_given_back)
+{
+    w->pid = alice;
+    struct wire_file moved = wire_created(w, "M", O_RDWR | O_EXCL);
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    uint64_t rename = wire_rename(w, "M", "N", 0);
+    ck_assert(wire_waits(w, rename));
+    w->pid = bob;
+    struct wire_file his = wire_opened(w, moved.node, O_RDONLY);
+    uint64_t lock = wire_setlk(w, his, 7, F_RDLCK, 0, INT64_MAX, true);
+    ck_assert(wire_waits(w, lock));
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, rename), 0);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "N")), 0);
+    ck_assert_int_eq(wire_result(w, lock), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, his, 7, F_UNLCK, 0, INT64_MAX, false)), 0);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_FCNTL), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: handle locks");
@@ -742,10 +893,16 @@ int main(void)
     tcase_add_test(cases, two_flocks_at_once_on_one_handle_are_one_lock);
     tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
     tcase_add_loop_test(cases, lock_owner_whose_handles_have_two_nodes_of_one_name_has_one_ticket, 0, 2);
+    tcase_add_loop_test(cases, lock_owner_gives_back_through_any_node_of_the_name, 0, 4);
+    tcase_add_loop_test(cases, lease_is_turned_through_an_older_handle_of_its_name, 0, 4);
+    tcase_add_loop_test(cases, lost_record_locks_are_lost_to_each_handle_of_their_lock_owner, 0, 4);
+    tcase_add_loop_test(cases, late_release_leaves_what_its_lock_owner_has_taken_since, 0, 4);
+    tcase_add_test(cases, lock_asked_for_while_the_name_moves_is_answered_and_given_back);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
     tcase_add_test(cases, getlk_tells_the_lowest_range);
     tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
     tcase_add_test(cases, getlk_of_a_ticket_tells_whether_it_is_its_turn);
+    tcase_add_test(cases, lock_through_the_handle_of_a_closed_tickets_owner_waits_for_its_turn);
     tcase_add_loop_test(cases, who_took_a_lock_is_told_not_who_opened_the_handle, 0, 3);
     tcase_add_loop_test(cases, flock_is_of_who_took_it_and_then_of_who_opened_the_handle, 0, 3);
     tcase_add_loop_test(cases, lock_through_the_owners_handle_turns_its_lease_whoever_asks, 0, 2);

@@ -20,6 +20,8 @@
 struct fuzz_request {
     uint64_t unique;
     uint64_t node, other, fh;
+    uint64_t owner; /* the lock owner of a record lock's request, or 0 */
+    bool ends_all;  /* it ends what that has of the file, and nothing else of its is under way */
 };
 
 struct fuzz_node {
@@ -92,6 +94,19 @@ static void note_answer(uint64_t unique, const struct wire_exchange *e)
     }
 }
 
+/* What a lock owner has given back is free, whichever handle it was got by. */
+static void check_ended(const struct fuzz_request *r)
+{
+    char path[TREE_PATH_MAX];
+    const GPtrArray *tickets = z->w->fake->store->tickets;
+    ck_assert(tree_path(tree_node(z->w->fs->tree, r->node), path, sizeof path));
+    for (guint i = 0; i < tickets->len; i++) {
+        const struct fake_ticket *t = g_ptr_array_index(tickets, i);
+        bool has = t->head.held && t->head.kind == BACKEND_FCNTL && t->lock_owner == r->owner;
+        ck_assert_msg(!has || !fake_store_is_on(t, path), "%s is not given back", path);
+    }
+}
+
 /* Drops the requests that have been answered. */
 static void settle(void)
 {
@@ -100,6 +115,9 @@ static void settle(void)
         const struct wire_exchange *e = g_hash_table_lookup(z->w->exchanges, GSIZE_TO_POINTER(unique));
         if (e->answered) {
             note_answer(unique, e);
+            if (g_array_index(z->requests, struct fuzz_request, i).ends_all && e->error == 0) {
+                check_ended(&g_array_index(z->requests, struct fuzz_request, i));
+            }
             g_array_remove_index_fast(z->requests, i);
         }
     }
@@ -118,7 +136,19 @@ static bool is_used(uint64_t node, uint64_t fh)
 
 static void sent_with(uint64_t unique, uint64_t node, uint64_t other, uint64_t fh)
 {
-    struct fuzz_request r = {unique, node, other, fh};
+    struct fuzz_request r = {.unique = unique, .node = node, .other = other, .fh = fh};
+    g_array_append_val(z->requests, r);
+}
+
+static void sent_of_lock_owner(uint64_t unique, struct wire_file file, uint64_t owner, bool ends_all)
+{
+    struct fuzz_request r = {unique, file.node, 0, file.fh, owner, ends_all};
+    for (guint i = 0; i < z->requests->len; i++) {
+        struct fuzz_request *other = &g_array_index(z->requests, struct fuzz_request, i);
+        if (other->owner == owner) {
+            other->ends_all = r.ends_all = false;
+        }
+    }
     g_array_append_val(z->requests, r);
 }
 
@@ -203,25 +233,34 @@ static void send_name_request(void)
     sent_with(unique, directory, other, 0);
 }
 
+static void send_record_request(struct wire_file file)
+{
+    static const uint32_t types[] = {F_RDLCK, F_WRLCK, F_UNLCK};
+    uint64_t start = pick(20), end = chance(3) ? INT64_MAX : start + pick(10), owner = 1 + pick(4);
+    uint32_t type = PICK_OF(types);
+    if (chance(4)) {
+        sent_with(wire_getlk(z->w, file, owner, types[pick(2)], start, end), file.node, 0, file.fh);
+        return;
+    }
+    start = chance(3) ? 0 : start;
+    uint64_t unique = wire_setlk(z->w, file, owner, type, start, end, chance(2));
+    sent_of_lock_owner(unique, file, owner, type == F_UNLCK && start == 0 && end == INT64_MAX);
+}
+
 static void send_lock_request(struct wire_file file)
 {
     static const int operations[] = {LOCK_SH, LOCK_EX, LOCK_SH | LOCK_NB, LOCK_EX | LOCK_NB, LOCK_UN};
-    static const uint32_t types[] = {F_RDLCK, F_WRLCK, F_UNLCK};
-    uint64_t start = pick(20), end = chance(3) ? INT64_MAX : start + pick(10), owner = 1 + pick(4), unique;
     if (chance(2)) {
-        unique = wire_flock(z->w, file, PICK_OF(operations));
-    } else if (chance(4)) {
-        unique = wire_getlk(z->w, file, owner, types[pick(2)], start, end);
+        sent_with(wire_flock(z->w, file, PICK_OF(operations)), file.node, 0, file.fh);
     } else {
-        unique = wire_setlk(z->w, file, owner, PICK_OF(types), start, end, chance(2));
+        send_record_request(file);
     }
-    sent_with(unique, file.node, 0, file.fh);
 }
 
 static void send_file_request(struct wire_file file)
 {
     struct wire *w = z->w;
-    uint64_t unique;
+    uint64_t owner = 1 + pick(4), unique;
     switch (pick(9)) {
     case 0:
         unique = wire_read(w, file, pick(100), pick(1 << 17));
@@ -230,8 +269,8 @@ static void send_file_request(struct wire_file file)
         unique = wire_write(w, file, chance(8) ? CONTENT_BYTES_MAX - 2 : pick(40), "some content", pick(12));
         break;
     case 2:
-        unique = wire_flush(w, file, 1 + pick(4));
-        break;
+        sent_of_lock_owner(wire_flush(w, file, owner), file, owner, true);
+        return;
     case 3:
         unique = wire_fsync(w, file);
         break;
