@@ -27,9 +27,6 @@
  * directory's `delay`.  It holds, but is never told of nor counted. */
 #define LOCKSPACE_DELAY (BACKEND_FCNTL + 1)
 
-/* A search for cycles gives up after it has met this many tickets. */
-#define LOCKSPACE_SEARCH_MAX 100000
-
 #define LOCKSPACE_TTL_MAX (INT64_MAX / 4)
 
 /* Tickets that have something in common, found by hash: those of one handle or
@@ -41,7 +38,6 @@ struct group {
     const struct entry *place; /* NULL for GROUP_WAITING */
     enum group_kind kind;
     uint32_t count;       /* members; for GROUP_WAITING all tickets of the lock owner */
-    uint64_t search;      /* the last search for cycles that came by */
     struct ticket *first; /* linked by scope->next[kind] */
 };
 
@@ -52,7 +48,6 @@ struct scope {
     GArray *segments; /* of FCNTL: what it holds, or the one that it waits for; NULL: the whole lock */
     bool apart;       /* granted while it waited, and not yet one with what its lock owner holds: lockspace_claim */
     int64_t due;      /* while it waits: the claim's `due`, which starts anew with the grant */
-    uint64_t search;  /* the last search for cycles that came by */
     struct ticket *next[GROUP_KINDS];
 };
 
@@ -113,7 +108,6 @@ struct lockspace {
     struct skiplist agenda; /* tickets by the time of their next event */
     GHashTable *groups;     /* struct group, as a set */
     uint64_t next_fence;
-    uint64_t search;
     uint64_t locks;
     uint64_t waiting;
     uint32_t random;
@@ -147,7 +141,6 @@ static inline GArray *lockspace_segments(const struct ticket *t)
     return t->scope ? t->scope->segments : NULL;
 }
 
-/* The first byte, and the last. */
 /* The queue of an entry that has tickets or may get some; NULL: it has at most one. */
 static inline struct queue *lockspace_queue(const struct entry *place)
 {
@@ -161,6 +154,7 @@ static inline struct queue *lockspace_queue(const struct entry *place)
     }
 }
 
+/* The first byte, and the last. */
 static inline uint64_t lockspace_start(const struct ticket *t)
 {
     return lockspace_segments(t) ? g_array_index(lockspace_segments(t), struct backend_segment, 0).start : 0;

@@ -4,6 +4,7 @@
  * record locks are (fcntl(2)).  One that is granted after it has waited stands apart until its user hears of it, so
  * that it can be given back alone until then.  Only FCNTL tickets take part in that.
  */
+#include "backend/deadlock.h"
 #include "backend/lockspace/private.h"
 
 /* The ticket with which a lock owner holds, but not `except`; NULL: it has none. */
@@ -88,58 +89,30 @@ enum backend_result lockspace_range_take(struct lockspace *space, struct ticket 
     return BACKEND_OK;
 }
 
-/* Adds a ticket to those whose way is to be looked at, once in a search. */
-static void range_follow(struct lockspace *space, GPtrArray *open, struct ticket *t)
+static void range_waits(struct deadlock *search, void *store, uint64_t lock_owner)
 {
-    if (t->scope->search != space->search) {
-        t->scope->search = space->search;
-        g_ptr_array_add(open, t);
+    const struct group *g = lockspace_group(store, GROUP_WAITING, lock_owner, NULL);
+    for (const struct ticket *t = g ? g->first : NULL; t; t = t->scope->next[GROUP_WAITING]) {
+        deadlock_follow(search, t);
     }
 }
 
-/* What a lock owner holds it may keep for as long as anything for which it waits. */
-static void range_follow_lock_owner(struct lockspace *space, GPtrArray *open, uint64_t lock_owner)
+static void range_look(struct deadlock *search, void *store, const void *ticket)
 {
-    struct group *g = lockspace_group(space, GROUP_WAITING, lock_owner, NULL);
-    if (g->search != space->search) {
-        g->search = space->search;
-        for (struct ticket *t = g->first; t; t = t->scope->next[GROUP_WAITING]) {
-            range_follow(space, open, t);
-        }
+    static const uint64_t none = 0;
+    const struct ticket *waiter = ticket, *blocker;
+    struct way way = {0};
+    while ((blocker = lockspace_next_blocker(store, waiter->entry, waiter, &way)) && deadlock_goes_on(search)) {
+        deadlock_meet(search, blocker, blocker->scope ? &blocker->scope->lock_owner : &none, !blocker->head.held);
     }
 }
 
-/* Follows, breadth first, what stands in the way of what stands in the way.
- * Tickets without a lock owner end the search: nobody knows for what else their
- * holder waits.  Another ticket of the same lock owner that only waits closes no
- * cycle: it is another thread's. */
 bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
 {
+    static const struct deadlock_rules rules = {.look = range_look, .waits = range_waits};
     uint64_t self = lockspace_lock_owner(t);
     if (t->head.kind != BACKEND_FCNTL || !self || !lockspace_group(space, GROUP_WAITING, self, NULL)) {
         return false; /* it holds nothing, so nobody waits for it */
     }
-    bool found = false;
-    unsigned budget = LOCKSPACE_SEARCH_MAX;
-    GPtrArray *open = g_ptr_array_new();
-    g_ptr_array_add(open, (gpointer)t);
-    space->search++;
-    for (guint i = 0; i < open->len && !found && budget > 0; i++) {
-        const struct ticket *waiter = open->pdata[i];
-        struct way way = {0};
-        struct ticket *blocker;
-        while (!found && budget > 0 && (blocker = lockspace_next_blocker(space, waiter->entry, waiter, &way))) {
-            uint64_t lock_owner = lockspace_lock_owner(blocker);
-            budget--;
-            if (lock_owner && !blocker->head.held) {
-                range_follow(space, open, blocker);
-            } else if (lock_owner == self) {
-                found = true;
-            } else if (lock_owner) {
-                range_follow_lock_owner(space, open, lock_owner);
-            }
-        }
-    }
-    g_ptr_array_free(open, TRUE);
-    return found;
+    return deadlock_found(&rules, space, t, self);
 }

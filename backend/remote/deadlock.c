@@ -1,7 +1,7 @@
-/* deadlock: cycles of waits, as fcntl(2) EDEADLK knows them. */
-#include "backend/remote/remote.h"
+/* deadlock: what of this mount stands in whose way, for backend/deadlock.h. */
+#include "backend/deadlock.h"
 
-#define SEARCH_MAX 100000 /* tickets that a search looks at */
+#include "backend/remote/remote.h"
 
 static bool deadlock_excludes(uint64_t start, uint64_t end, enum backend_mode mode, const struct remote_ticket *t)
 {
@@ -44,93 +44,55 @@ static bool deadlock_blocks(const struct remote_ticket *other, const struct remo
     return true;
 }
 
-/* The way to be looked at: each ticket once, each lock owner's once. */
+/* What a search knows. */
 struct search {
-    GPtrArray *open;
-    GHashTable *tickets, *lock_owners;
+    struct remote *r;
     GHashTable *waiting; /* lock owner -> GPtrArray of its tickets that wait; NULL until it is needed */
 };
 
-static void deadlock_follow(struct search *s, struct remote_ticket *t)
+static void deadlock_index_waiting(struct search *s)
 {
-    if (g_hash_table_add(s->tickets, t)) {
-        g_ptr_array_add(s->open, t);
-    }
-}
-
-static GHashTable *deadlock_index_waiting(struct remote *r)
-{
-    GHashTable *waiting = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)g_ptr_array_unref);
     GHashTableIter tickets;
     struct remote_ticket *t;
-    g_hash_table_iter_init(&tickets, r->tickets);
+    s->waiting = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, (GDestroyNotify)g_ptr_array_unref);
+    g_hash_table_iter_init(&tickets, s->r->tickets);
     while (g_hash_table_iter_next(&tickets, NULL, (gpointer *)&t)) {
         if (!t->lock_owner || t->state != REMOTE_WAITING) {
             continue;
         }
-        GPtrArray *of_owner = g_hash_table_lookup(waiting, &t->lock_owner);
+        GPtrArray *of_owner = g_hash_table_lookup(s->waiting, &t->lock_owner);
         if (!of_owner) {
             of_owner = g_ptr_array_new();
-            g_hash_table_insert(waiting, &t->lock_owner, of_owner);
+            g_hash_table_insert(s->waiting, &t->lock_owner, of_owner);
         }
         g_ptr_array_add(of_owner, t);
     }
-    return waiting;
 }
 
-/* What a lock owner holds it may keep for as long as anything for which it waits. */
-static void deadlock_follow_lock_owner(struct remote *r, struct search *s, struct remote_ticket *holder)
+static void deadlock_waits(struct deadlock *deadlock, void *store, uint64_t lock_owner)
 {
-    if (!g_hash_table_add(s->lock_owners, &holder->lock_owner)) {
-        return;
-    }
+    struct search *s = store;
     if (!s->waiting) {
-        s->waiting = deadlock_index_waiting(r);
+        deadlock_index_waiting(s);
     }
-    GPtrArray *of_owner = g_hash_table_lookup(s->waiting, &holder->lock_owner);
+    GPtrArray *of_owner = g_hash_table_lookup(s->waiting, &lock_owner);
     for (guint i = 0; of_owner && i < of_owner->len; i++) {
-        deadlock_follow(s, of_owner->pdata[i]);
+        deadlock_follow(deadlock, of_owner->pdata[i]);
     }
 }
 
-/* Whether `t` waits, in the end, for what its lock owner holds: who holds goes on only
- * when what it waits for elsewhere does, who waits when it holds.  Breadth first,
- * and no longer than users may make it: a cycle behind more is not found. */
-static bool deadlock_reaches_itself(struct remote *r, struct remote_ticket *t)
+static void deadlock_look(struct deadlock *deadlock, void *store, const void *ticket)
 {
-    struct search s = {
-        .open = g_ptr_array_new(),
-        .tickets = g_hash_table_new(NULL, NULL),
-        .lock_owners = g_hash_table_new(g_int64_hash, g_int64_equal),
-    };
-    unsigned budget = SEARCH_MAX;
-    bool found = false;
-    deadlock_follow(&s, t);
-    for (guint i = 0; i < s.open->len && !found && budget > 0; i++) {
-        struct remote_ticket *waiter = s.open->pdata[i], *other;
-        LIST_FOREACH(other, &waiter->place->tickets, link) {
-            if (--budget == 0) {
-                break;
-            }
-            if (!deadlock_blocks(other, waiter)) {
-                continue;
-            }
-            found = other->state != REMOTE_WAITING && other->lock_owner == t->lock_owner;
-            if (found) {
-                break;
-            }
-            if (other->state == REMOTE_WAITING) {
-                deadlock_follow(&s, other);
-            } else {
-                deadlock_follow_lock_owner(r, &s, other);
-            }
+    const struct remote_ticket *waiter = ticket, *other;
+    (void)store;
+    LIST_FOREACH(other, &waiter->place->tickets, link) {
+        if (!deadlock_goes_on(deadlock)) {
+            return;
+        }
+        if (deadlock_blocks(other, waiter)) {
+            deadlock_meet(deadlock, other, &other->lock_owner, other->state == REMOTE_WAITING);
         }
     }
-    g_ptr_array_unref(s.open);
-    g_hash_table_unref(s.tickets);
-    g_hash_table_unref(s.lock_owners);
-    g_clear_pointer(&s.waiting, g_hash_table_unref);
-    return found;
 }
 
 /* Nobody waits for a lock owner that holds nothing. */
@@ -147,8 +109,14 @@ static bool deadlock_lock_owner_holds(struct remote *r, uint64_t lock_owner)
     return false;
 }
 
-bool remote_deadlocked(struct remote *r, struct remote_ticket *t)
+bool remote_deadlocked(struct remote *r, const struct remote_ticket *t)
 {
-    return t->lock_owner && r->waiting > 1 && deadlock_lock_owner_holds(r, t->lock_owner) &&
-           deadlock_reaches_itself(r, t);
+    static const struct deadlock_rules rules = {.look = deadlock_look, .waits = deadlock_waits};
+    struct search s = {.r = r};
+    if (!t->lock_owner || r->waiting <= 1 || !deadlock_lock_owner_holds(r, t->lock_owner)) {
+        return false;
+    }
+    bool found = deadlock_found(&rules, &s, t, t->lock_owner);
+    g_clear_pointer(&s.waiting, g_hash_table_unref);
+    return found;
 }

@@ -250,7 +250,7 @@ void remote_doubt(struct remote *r, struct remote_place *place, const struct rem
 /* --- deadlock.c --- */
 
 /* A cycle of waits of lock owners of this mount that begins with this one. */
-bool remote_deadlocked(struct remote *r, struct remote_ticket *t);
+bool remote_deadlocked(struct remote *r, const struct remote_ticket *t);
 
 /* --- ticket.c --- */
 

@@ -1,0 +1,66 @@
+/* deadlock: cycles of waits; see deadlock.h. */
+#include "backend/deadlock.h"
+
+#include <glib.h>
+
+#define DEADLOCK_TICKETS_MAX 100000
+
+struct deadlock {
+    const struct deadlock_rules *rules;
+    void *store;
+    uint64_t lock_owner;
+    GPtrArray *open;         /* tickets to be looked at; each once, and … */
+    GHashTable *tickets;     /* … those that are or were among them; … */
+    GHashTable *lock_owners; /* … each lock owner's once */
+    unsigned budget;
+    bool found;
+};
+
+bool deadlock_goes_on(struct deadlock *s)
+{
+    bool goes_on = !s->found && s->budget > 0;
+    s->budget -= goes_on;
+    return goes_on;
+}
+
+void deadlock_follow(struct deadlock *s, const void *ticket)
+{
+    if (g_hash_table_add(s->tickets, (gpointer)ticket)) {
+        g_ptr_array_add(s->open, (gpointer)ticket);
+    }
+}
+
+void deadlock_meet(struct deadlock *s, const void *ticket, const uint64_t *lock_owner, bool waits)
+{
+    if (*lock_owner == 0) {
+        return;
+    }
+    if (waits) { /* of the same lock owner, too: another thread's wait closes no cycle */
+        deadlock_follow(s, ticket);
+    } else if (*lock_owner == s->lock_owner) {
+        s->found = true;
+    } else if (g_hash_table_add(s->lock_owners, (gpointer)lock_owner)) {
+        s->rules->waits(s, s->store, *lock_owner); /* it may keep what it holds for as long as anything of that */
+    }
+}
+
+bool deadlock_found(const struct deadlock_rules *rules, void *store, const void *ticket, uint64_t lock_owner)
+{
+    struct deadlock s = {
+        .rules = rules,
+        .store = store,
+        .lock_owner = lock_owner,
+        .open = g_ptr_array_new(),
+        .tickets = g_hash_table_new(NULL, NULL),
+        .lock_owners = g_hash_table_new(g_int64_hash, g_int64_equal),
+        .budget = DEADLOCK_TICKETS_MAX,
+    };
+    deadlock_follow(&s, ticket);
+    for (guint i = 0; i < s.open->len && !s.found && s.budget > 0; i++) {
+        rules->look(&s, store, s.open->pdata[i]);
+    }
+    g_ptr_array_unref(s.open);
+    g_hash_table_unref(s.tickets);
+    g_hash_table_unref(s.lock_owners);
+    return s.found;
+}
