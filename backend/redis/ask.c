@@ -75,20 +75,32 @@ static void ask_send_stat(struct remote_op *op)
     redis_call_send(&call, 0, ask_on_stat, op);
 }
 
-/* The server says that nobody of this mount holds a name, or another alone: what
- * is thought to hold here is asked for, and the question put again behind that, so
- * that whoever asked does not hear of it before those who hold. */
+/* Whether it cannot hold if the server is right: nobody does, or one who excludes it. */
+static bool ask_is_contradicted(const struct remote_ticket *t, const struct backend_info *info)
+{
+    bool exclusive = info->mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_EXCLUSIVE;
+    bool excluded = exclusive && info->holders > 0 && remote_ticket_covers(t, info->start, info->end);
+    return t->state == REMOTE_HELD && (info->type != BACKEND_LOCK || excluded);
+}
+
+/* The server says that nobody of this mount holds a name, or another who excludes
+ * what is thought to hold here: that is asked for, and the question put again
+ * behind it, so that whoever asked does not hear of it before those who hold. */
 static bool ask_again(struct remote_op *op, const struct backend_info *info)
 {
+    struct remote_ticket *t;
     const char *leaf;
     char *directory = remote_parent(op->name, &leaf);
     struct remote_place *place = g_hash_table_lookup(op->r->places, op->name);
-    bool alone = info->type != BACKEND_LOCK || (info->mode == BACKEND_EXCLUSIVE && info->kind != BACKEND_FCNTL);
     if (!place && redis_is_numbered(leaf)) {
         place = g_hash_table_lookup(op->r->queues, directory);
     }
     g_free(directory);
-    if (op->again || info->ticket || !alone || !place || place->held == 0) {
+    t = place && !op->again && !info->ticket ? LIST_FIRST(&place->tickets) : NULL;
+    while (t && !ask_is_contradicted(t, info)) {
+        t = LIST_NEXT(t, link);
+    }
+    if (!t) {
         return false;
     }
     remote_doubt(op->r, place, NULL);

@@ -75,7 +75,7 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     if (ttl != t->head.ttl) {
         remote_extend(r, t);
     }
-    if (first && t->head.mode == BACKEND_EXCLUSIVE && t->head.kind != BACKEND_FCNTL && !t->place->sequence) {
+    if (first && !t->place->sequence) {
         remote_doubt(r, t->place, t);
     }
     if (t->acquired) {

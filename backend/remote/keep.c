@@ -197,14 +197,23 @@ void remote_tell_expired(struct remote *r, const char *name)
     }
 }
 
+/* Whether the two cannot both hold. */
+static bool keep_excludes(const struct remote_ticket *a, const struct remote_ticket *b)
+{
+    bool lock_owners = a->lock_owner && b->lock_owner;
+    bool kin = lock_owners ? a->lock_owner == b->lock_owner : a->handle && a->handle == b->handle;
+    if (kin || (a->segments && b->segments)) {
+        return !kin && backend_segments_conflict(a->segments, b->segments);
+    }
+    return a->head.mode == BACKEND_EXCLUSIVE || b->head.mode == BACKEND_EXCLUSIVE;
+}
+
 void remote_doubt(struct remote *r, struct remote_place *place, const struct remote_ticket *sure)
 {
     struct remote_ticket *t;
     LIST_FOREACH(t, &place->tickets, link) {
-        bool kin =
-            sure && ((t->handle && t->handle == sure->handle) || (t->lock_owner && t->lock_owner == sure->lock_owner));
-
-        if (t != sure && !kin && t->state == REMOTE_HELD && !t->expired && !t->renaming && !t->moving) {
+        bool doubtful = !sure || (t != sure && keep_excludes(t, sure));
+        if (doubtful && t->state == REMOTE_HELD && !t->expired && !t->renaming && !t->moving) {
             remote_extend(r, t);
         }
     }

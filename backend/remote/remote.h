@@ -244,7 +244,7 @@ void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why,
 /* Lets the store know what is past its deadline at a place, before its end is told here. */
 void remote_tell_expired(struct remote *r, const char *name);
 /* What the store says of a place does not go with what is held there: asks it, as a renewal does, so that what it has
- * forgotten is lost now.  Not `sure` (may be NULL) and its kin. */
+ * forgotten is lost now.  `sure`: it holds, so only what that excludes; NULL: all. */
 void remote_doubt(struct remote *r, struct remote_place *place, const struct remote_ticket *sure);
 
 /* --- deadlock.c --- */

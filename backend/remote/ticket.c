@@ -295,7 +295,8 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text)
 
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end)
 {
-    bool covers = t->state != REMOTE_HELD && t->start <= end && start <= t->end;
+    bool whole = !t->lock_owner;
+    bool covers = whole || (t->state != REMOTE_HELD && t->start <= end && start <= t->end);
     for (guint i = 0; t->segments && i < t->segments->len && !covers; i++) {
         const struct backend_segment *s = &g_array_index(t->segments, struct backend_segment, i);
         covers = s->start <= end && start <= s->end;

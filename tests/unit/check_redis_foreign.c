@@ -423,6 +423,76 @@ START_TEST(question_finds_out_what_is_lost_before_it_is_answered)
 }
 END_TEST
 
+/* What is held, and taken by another when the server has forgotten it: _i of these. */
+static const struct {
+    enum backend_kind kind;
+    enum backend_mode mode;
+} pairs[][2] = {{{BACKEND_LEASE, BACKEND_EXCLUSIVE}, {BACKEND_FLOCK, BACKEND_SHARED}},
+                {{BACKEND_FLOCK, BACKEND_SHARED}, {BACKEND_FLOCK, BACKEND_EXCLUSIVE}},
+                {{BACKEND_FLOCK, BACKEND_EXCLUSIVE}, {BACKEND_FCNTL, BACKEND_SHARED}},
+                {{BACKEND_FCNTL, BACKEND_EXCLUSIVE}, {BACKEND_FLOCK, BACKEND_SHARED}},
+                {{BACKEND_FCNTL, BACKEND_EXCLUSIVE}, {BACKEND_FCNTL, BACKEND_SHARED}},
+                {{BACKEND_FCNTL, BACKEND_SHARED}, {BACKEND_FCNTL, BACKEND_EXCLUSIVE}}};
+
+static struct told *take_forgotten(unsigned i, unsigned mount)
+{
+    struct told *told;
+    for (unsigned n = 0; n < 2; n++) {
+        struct backend_claim claim = hosts_claim(pairs[i][n].kind, HOSTS_LONG);
+        claim.mode = pairs[i][n].mode;
+        claim.lock_owner = n + 1;
+        if (n) {
+            redis_server_do(hosts_server, "DEL h:L lfs:f:h:L lfs:o:h:L lfs:t:h:L lfs:i:h:L"); /* so nobody is told */
+        }
+        struct told *next = hosts_acquire(n ? mount : 0, "L", &claim);
+        ck_assert_int_eq(next->result, BACKEND_OK);
+        told = n ? told : next;
+    }
+    return told;
+}
+
+START_TEST(question_finds_out_that_another_holds_what_excludes_it)
+{
+    struct told *holder = take_forgotten((unsigned)_i, 1);
+    ck_assert_int_eq(hosts_stat(0, "L").type, BACKEND_LOCK);
+    ck_assert_uint_eq(holder->ended, 1);
+    ck_assert_int_eq(holder->why, BACKEND_LOST);
+}
+END_TEST
+
+START_TEST(grant_finds_out_that_what_it_excludes_is_lost)
+{
+    struct told *holder = take_forgotten((unsigned)_i, 0);
+    HOSTS_UNTIL(holder->ended);
+    ck_assert_int_eq(holder->why, BACKEND_LOST);
+}
+END_TEST
+
+/* A question costs one request, where what is held goes with what the server says. */
+START_TEST(question_asks_nothing_of_what_may_hold_beside_another)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+    struct backend_status before, after;
+    for (unsigned n = 0; n < 2; n++) {
+        claim.lock_owner = n + 1;
+        claim.start = 10 * n;
+        claim.end = claim.start + 9;
+        ck_assert_int_eq(hosts_acquire(1 - n, "L", &claim)->result, BACKEND_OK);
+    }
+    claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    claim.mode = BACKEND_SHARED;
+    ck_assert_int_eq(hosts_acquire(1, "M", &claim)->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_acquire(0, "M", &claim)->result, BACKEND_OK);
+    backend_status(hosts_mount(0), &before);
+    ck_assert_ptr_null(hosts_stat(0, "L").ticket);
+    ck_assert_ptr_null(hosts_stat(0, "M").ticket);
+    backend_status(hosts_mount(0), &after);
+    ck_assert_uint_eq(after.round_trips - before.round_trips, 2);
+    backend_status_clear(&before);
+    backend_status_clear(&after);
+}
+END_TEST
+
 START_TEST(lock_whose_end_is_put_off_by_another_client_is_still_its_holders)
 {
     struct told *holder = hosts_get(0, "L", 900);
@@ -524,6 +594,9 @@ int main(void)
     tcase_add_test(administrator, value_like_ours_that_we_did_not_write_costs_that_one_lock);
     tcase_add_test(administrator, listing_passes_over_what_is_no_name);
     tcase_add_loop_test(administrator, question_finds_out_what_is_lost_before_it_is_answered, 0, 12);
+    tcase_add_loop_test(administrator, question_finds_out_that_another_holds_what_excludes_it, 0, G_N_ELEMENTS(pairs));
+    tcase_add_loop_test(administrator, grant_finds_out_that_what_it_excludes_is_lost, 0, G_N_ELEMENTS(pairs));
+    tcase_add_test(administrator, question_asks_nothing_of_what_may_hold_beside_another);
     tcase_add_test(administrator, lock_whose_end_is_put_off_by_another_client_is_still_its_holders);
     tcase_add_test(administrator, ticket_whose_queue_was_deleted_is_lost_for_who_asks);
     tcase_add_test(administrator, grant_to_another_of_the_mount_finds_out_that_the_first_has_lost_it);
