@@ -13,9 +13,16 @@ static struct backend_claim lease;
 static void setup(void)
 {
     hosts_setup();
+    hosts_hurry();
     lease = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     hosts_until_up(0);
     hosts_until_up(1);
+}
+
+static void setup_aof(void)
+{
+    hosts_setup_aof();
+    hosts_hurry();
 }
 
 static void restart(void)
@@ -132,7 +139,7 @@ START_TEST(acquire_of_unknown_outcome_leaves_nothing)
     redis_server_pause(hosts_server);
     told = hosts_acquire(0, "L", &lease);
     ck_assert_int_eq(told->result, BACKEND_UNREACHABLE);
-    ck_assert_int_lt(told->at - asked, HOSTS_TIMEOUT + 200);
+    ck_assert_int_lt(told->at - asked, HOSTS_HURRY + 200);
     hosts_pass(_i == 0 ? 0 : LONG);
     resume();
     HOSTS_UNTIL(!hosts_exists("h:L"));
@@ -226,7 +233,7 @@ START_TEST(convert_of_unknown_outcome_leaves_it_as_it_was)
     shared.mode = BACKEND_SHARED;
     redis_server_pause(hosts_server);
     convert(told, BACKEND_SHARED, &done);
-    hosts_pass(HOSTS_TIMEOUT + (_i == 0 ? SHORT : LONG));
+    hosts_pass(HOSTS_HURRY + (_i == 0 ? SHORT : LONG));
     ck_assert(!done.told); /* another may share it as soon as the server goes on */
     resume();
     HOSTS_UNTIL(done.told);
@@ -601,7 +608,7 @@ int main(void)
     tcase_add_loop_test(conversions, renewal_that_crosses_a_conversion_loses_nothing, 0, 2);
     suite_add_tcase(suite, conversions);
     tcase_set_timeout(aof, 40);
-    tcase_add_checked_fixture(aof, hosts_setup_aof, hosts_teardown);
+    tcase_add_checked_fixture(aof, setup_aof, hosts_teardown);
     tcase_add_test(aof, restarted_server_with_aof_has_lost_nothing);
     tcase_add_test(aof, unlocking_of_unknown_outcome_is_done_when_the_server_is_back);
     suite_add_tcase(suite, aof);

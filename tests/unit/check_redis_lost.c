@@ -13,6 +13,7 @@ static struct redis_proxy *proxy;
 static void setup(void)
 {
     hosts_setup();
+    hosts_hurry();
     proxy = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
     hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxy);
     hosts_until_up(0);
@@ -405,7 +406,7 @@ START_TEST(downgrade_that_cannot_be_undone_is_told_when_the_lock_is_lost)
     while (hosts_acquire(1, "L", &shared)->result != BACKEND_OK) {
         hosts_turn();
     }
-    hosts_pass(HOSTS_TIMEOUT + 100);
+    hosts_pass(HOSTS_HURRY + 100);
     ck_assert(!done.told);
     redis_proxy_lose_answer(proxy, "EVALSHA", 0);
     HOSTS_UNTIL(done.told);

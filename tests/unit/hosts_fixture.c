@@ -129,6 +129,12 @@ void hosts_setup_aof(void)
     hosts_setup_with(arguments);
 }
 
+void hosts_hurry(void)
+{
+    hosts_options.conn.timeout = HOSTS_HURRY;
+    hosts_options.conn.command_timeout = hosts_options.conn.connect_timeout = HOSTS_COMMAND_HURRY;
+}
+
 void hosts_teardown(void)
 {
     for (unsigned i = 0; i < HOSTS; i++)
@@ -149,7 +155,7 @@ struct backend *hosts_mount(unsigned mount)
         hosts_options.seed++;
         ck_assert_msg(redis_new(&hosts_options, &mounts[mount], error, sizeof(error)) == 0, "%s", error);
         backend_start(mounts[mount], hosts_loop, &events, NULL);
-        hosts_until_up(mount); /* its requests have short times */
+        hosts_until_up(mount); /* its requests may have short times */
     }
     return mounts[mount];
 }
