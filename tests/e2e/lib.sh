@@ -395,7 +395,7 @@ mount_store() { # DIRECTORY OPTIONS
         [ -z "$1" ] || store_servers[$1]=$REDIS
     fi
     BACKEND=$REDIS_URI
-    mount_redis "$2"
+    mount_redis "timeout=30s,command_timeout=10s${2:+,$2}" # the scripts ask nothing about a server that is away
 }
 
 mount_index() {
