@@ -16,6 +16,7 @@ struct local_replay {
     GArray *sessions;        /* struct local_session */
     GBytes *last_meta;       /* most leases are like the one before: they share their meta */
     uint64_t next;
+    bool clean; /* the journal ends where its daemon ended it */
 };
 
 static void replay_lease_free(void *arg)
@@ -158,13 +159,15 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
 {
     struct local_replay *replay = arg;
     struct local_reader in = {.at = payload, .left = length};
-    uint64_t fence;
+    uint64_t fence, before = replay->next;
+    replay->clean = false;
     switch ((enum local_record)type) {
     case LOCAL_SESSION:
         replay_session(replay, &in);
         break;
     case LOCAL_FENCE:
         replay->next = local_read_u64(&in);
+        replay->clean = replay->next < before; /* what was reserved and not used is given back last of all */
         break;
     case LOCAL_LEASE:
         replay_lease(replay, &in);
@@ -208,6 +211,26 @@ static void replay_restore_directories(struct local_replay *replay, struct locks
         }
     }
     g_list_free(names);
+}
+
+/* A loss of power may have taken with it how far the numbers of a queue had come.  None is above its ticket's fencing
+ * token, and those are reserved by a synced record: numbers go on behind that. */
+static void replay_pass_lost_numbers(struct local_replay *replay, struct lockspace *space, clock_ms now)
+{
+    GHashTableIter iter;
+    gpointer name;
+    if (!g_hash_table_contains(replay->directories, "")) { /* its numbers begin without a record */
+        struct backend_directory *root = g_new0(struct backend_directory, 1);
+        root->width = 1;
+        g_hash_table_replace(replay->directories, g_strdup(""), root);
+    }
+    g_hash_table_iter_init(&iter, replay->directories);
+    while (g_hash_table_iter_next(&iter, &name, NULL)) {
+        struct backend_info info;
+        lockspace_stat(space, name, &info);
+        info.directory.sequence = MAX(info.directory.sequence, replay->next);
+        lockspace_set_directory(space, now, name, &info.directory);
+    }
 }
 
 static bool replay_is_same_boot(const struct local_session *a, const struct local_session *b)
@@ -272,6 +295,9 @@ void local_replay_restore(struct local_replay *replay, struct lockspace *space, 
         ret_restored->same_boot &= replay_is_same_boot(&g_array_index(replay->sessions, struct local_session, i), now);
     }
     replay_restore_directories(replay, space, now->boottime);
+    if (!ret_restored->same_boot && !replay->clean) {
+        replay_pass_lost_numbers(replay, space, now->boottime);
+    }
 
     /* who held first, then in the order of their numbers, so that queues come out as they were */
     GList *leases = g_list_sort(g_hash_table_get_values(replay->leases), replay_compare_places);

@@ -169,6 +169,54 @@ START_TEST(numbers_of_a_queue_never_repeat_over_crashes)
 }
 END_TEST
 
+static void take_number(const char *prefix, char name[64])
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    claim.sequence = claim.wait = true;
+    struct backend_ticket *ticket = contract_acquire(prefix, &claim).ticket;
+    ck_assert_ptr_nonnull(ticket);
+    ck_assert(backend_name(contract_backend, ticket, name, 64));
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+}
+
+START_TEST(numbers_of_a_queue_never_repeat_over_power_cuts)
+{
+    char last[64], name[64];
+    const char *prefix = _i ? "q/job-" : "job-";
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    local_restart();
+    for (int cut = 0; cut < 3; cut++) {
+        char *durable = scratch_copy(local_directory);
+        for (int i = 0; i < 3; i++) {
+            take_number(prefix, last);
+        }
+        backend_free(contract_backend);
+        scratch_free(local_directory);
+        local_directory = durable;
+        local_options.boot_id = cut % 2 ? "one" : "other";
+        contract_start(local_open_at(local_directory));
+        take_number(prefix, name);
+        ck_assert_str_gt(name, last);
+    }
+}
+END_TEST
+
+START_TEST(numbers_of_a_queue_go_on_without_a_gap_over_clean_ends)
+{
+    char name[64];
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    for (int i = 0; i < 4; i++) {
+        char *expected = g_strdup_printf("q/job-%010d", i);
+        take_number("q/job-", name);
+        ck_assert_str_eq(name, expected);
+        g_free(expected);
+        local_options.boot_id = i % 2 ? "one" : "other";
+        local_restart();
+    }
+}
+END_TEST
+
 static uint64_t take_tokens(int count)
 {
     struct contract_log log = {0};
@@ -381,6 +429,8 @@ static Suite *local_suite(void)
     tcase_set_timeout(numbers, 60);
     tcase_add_test(numbers, tokens_never_repeat_over_crashes_and_clean_ends);
     tcase_add_test(numbers, numbers_of_a_queue_never_repeat_over_crashes);
+    tcase_add_loop_test(numbers, numbers_of_a_queue_never_repeat_over_power_cuts, 0, 2);
+    tcase_add_test(numbers, numbers_of_a_queue_go_on_without_a_gap_over_clean_ends);
     tcase_add_test(numbers, tokens_are_reserved_ahead_without_holding_anybody_up);
     tcase_add_test(numbers, tokens_that_could_not_be_reserved_are_not_given);
     suite_add_tcase(suite, numbers);
