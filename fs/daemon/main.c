@@ -154,8 +154,27 @@ static void main_detach(void *arg)
     *waiting = NOBODY_WAITS;
 }
 
+/* Of local:DIR only DIR is made: a slip in fstab is to be told, not to begin an empty store elsewhere. */
+static bool main_has_parent(const struct options *options, char *error, size_t error_size)
+{
+    if (!g_str_has_prefix(options->backend, "local:")) {
+        return true;
+    }
+    g_autofree char *parent = g_path_get_dirname(options->directory);
+    bool missing = access(parent, F_OK) < 0 && errno == ENOENT;
+    if (missing) {
+        g_snprintf(error, error_size,
+                   "%s does not exist, so %s is not made in it: mkdir -p %s, or give another directory", parent,
+                   options->directory, parent);
+    }
+    return !missing;
+}
+
 static int main_open_local(const struct options *options, struct backend **ret, char *error, size_t error_size)
 {
+    if (!main_has_parent(options, error, error_size)) {
+        return -ENOENT;
+    }
     const struct local_options store = {
         .directory = options->directory,
         .sync_always = options->sync_always,

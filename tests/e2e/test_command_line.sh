@@ -124,6 +124,16 @@ refuses "$TEST_DIR/file" memory "$TEST_DIR/file"
 it "a store directory that cannot be made is one line that names it"
 refuses "$TEST_DIR/file/below" "local:$TEST_DIR/file/below" "$MNT"
 
+it "a store in a directory that is missing is one line that names that and the command that makes it; nothing is made"
+refuses "mkdir -p $TEST_DIR/tpyo" "local:$TEST_DIR/tpyo/store" "$MNT"
+refuses "$TEST_DIR/tpyo/deep does not exist" -f "local:$TEST_DIR/tpyo/deep/store" "$MNT"
+expect_not test -e "$TEST_DIR/tpyo"
+expect mkdir -p "$TEST_DIR/tpyo"
+mount_local "$TEST_DIR/tpyo/store"
+expect touch "$MNT/works"
+unmount "$MNT"
+new_mountpoint
+
 it "a store already in use is one line that says so, in the foreground and the background"
 mkdir -m 700 "$TEST_DIR/store"
 mount_local "$TEST_DIR/store"
