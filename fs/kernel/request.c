@@ -2,13 +2,17 @@
 #include "fs/kernel/request.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
 
-struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node)
+struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node,
+                            const char *name)
 {
-    struct request *r = g_new0(struct request, 1);
+    size_t length = name ? strlen(name) + 1 : 0;
+    struct request *r = fs_new0(sizeof *r + length);
+    r->name = name ? memcpy(r->storage, name, length) : NULL;
     r->fs = fs;
     r->req = req;
     r->node = node ? tree_ref(node) : NULL;
@@ -43,7 +47,7 @@ static void request_end(struct request *r, int error)
     if (r->other) {
         tree_unref(fs->tree, r->other);
     }
-    g_clear_pointer(&r->name, g_free);
+    r->name = NULL;
     g_clear_pointer(&r->value, g_free);
     g_clear_pointer(&r->content.bytes, g_bytes_unref);
     r->req = NULL;

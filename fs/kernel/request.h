@@ -48,7 +48,7 @@ struct request {
     request_step *cancel;                          /* of one that is parked: must reply EINTR and undo */
     enum backend_result result;                    /* what came of it */
     void (*refused)(struct request *r, int error); /* it has been answered with an error; may be NULL */
-    char *name;                                    /* owned */
+    char *name;                                    /* in `storage` */
     char *value;                                   /* owned: of an attribute that is set */
     struct fuse_file_info file;
     uint64_t since;    /* metrics_clock */
@@ -114,10 +114,12 @@ struct request {
             bool fixed;
         } term; /* to be set, and whether it was fixed before */
     };
+    char storage[];
 };
 
-/* `node` may be NULL; gets a reference of its own. */
-struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node);
+/* `node` and `name` may be NULL; it gets a reference and a copy of its own. */
+struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operation operation, struct node *node,
+                            const char *name);
 
 /* Keeps the structure (not the request) alive over a call that may reply. */
 static inline struct request *request_ref(struct request *r)

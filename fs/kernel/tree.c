@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "fs/fs.h"
 #include "fs/kernel/notify.h"
 
 static guint tree_hash(gconstpointer pointer)
@@ -23,7 +24,7 @@ static gboolean tree_equal(gconstpointer a, gconstpointer b)
 static struct node *tree_node_new(struct tree *tree, struct node *parent, const char *name, mode_t type)
 {
     size_t length = strlen(name) + 1;
-    struct node *node = g_malloc0(sizeof *node + length);
+    struct node *node = fs_new0(sizeof *node + length);
     node->name = memcpy(node->storage, name, length);
     node->parent = parent ? tree_ref(parent) : NULL;
     node->ino = tree->next_ino++;

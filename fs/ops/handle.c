@@ -203,19 +203,18 @@ static void handle_released(struct request *r)
     request_reply(r, 0);
 }
 
-void handle_release(struct request *r)
+bool handle_release_decides(const struct handle *h)
 {
-    struct handle *h = r->handle;
     /* Of several that share a ticket the last decides, of a provisional second the first that is closed: it was told
      * that it made a lease. */
     bool another = h->hold && (h->hold->sequence || h->hold->converting) && handle_shares_hold(h);
-    if (handle_may_decide(h) && h->closing && !another) {
-        r->hold = h->hold;
-        hold_decide(r, NULL, handle_released);
-    } else {
-        handle_free(r->fs, h);
-        request_reply(r, 0);
-    }
+    return handle_may_decide(h) && h->closing && !another;
+}
+
+void handle_release(struct request *r)
+{
+    r->hold = r->handle->hold;
+    hold_decide(r, NULL, handle_released);
 }
 
 /* --- poll -------------------------------------------------------------------------- */

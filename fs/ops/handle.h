@@ -11,6 +11,8 @@ void handle_open(struct request *r);
 void handle_flush(struct request *r);
 /* fsync(2): whether what it held is held still, as the store knows it. */
 void handle_sync(struct request *r);
+/* Does its release make a lease of what it holds?  Otherwise it is only freed. */
+bool handle_release_decides(const struct handle *handle);
 void handle_release(struct request *r);
 void handle_read(struct request *r);
 void handle_write(struct request *r); /* takes r->content.bytes over */

@@ -34,7 +34,7 @@ static struct request *ops_request(fuse_req_t req, enum metrics_operation operat
                                    const struct fuse_file_info *file)
 {
     struct fs *fs = ops_fs(req);
-    struct request *r = request_new(fs, req, operation, tree_node(fs->tree, ino));
+    struct request *r = request_new(fs, req, operation, tree_node(fs->tree, ino), NULL);
     if (file) {
         r->file = *file;
     }
@@ -47,12 +47,11 @@ static struct request *ops_named(fuse_req_t req, enum metrics_operation operatio
 {
     struct fs *fs = ops_fs(req);
     struct node *directory = tree_node(fs->tree, parent);
-    struct request *r = request_new(fs, req, operation, NULL);
+    struct request *r = request_new(fs, req, operation, NULL, name);
     if (strlen(name) > NAME_BYTES_MAX) {
         request_reply(r, -ENAMETOOLONG);
         return NULL;
     }
-    r->name = g_strdup(name);
     r->other = tree_ref(directory);
     if (!control_owns(directory, name)) {
         return r;
@@ -288,11 +287,16 @@ static void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fil
 
 static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
-    struct request *r = ops_opened(req, METRICS_RELEASE, ino, file);
-    if (r->node->control) {
-        control_release(r);
+    struct fs *fs = ops_fs(req);
+    if (tree_node(fs->tree, ino)->control) {
+        control_release(ops_opened(req, METRICS_RELEASE, ino, file));
+    } else if (handle_release_decides(handle_of(file))) {
+        handle_release(ops_opened(req, METRICS_RELEASE, ino, file));
     } else {
-        handle_release(r);
+        uint64_t since = metrics_clock();
+        handle_free(fs, handle_of(file));
+        fuse_reply_err(req, 0);
+        metrics_count(fs->metrics, METRICS_RELEASE, 0, since, false);
     }
 }
 
