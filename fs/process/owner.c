@@ -440,12 +440,11 @@ static bool owner_may_inherit(struct owner *heir, pid_t session, bool is_first, 
     return !parent || parent->pid != 1 || getsid(heir->pid) == session;
 }
 
-/* How many of the chain of parents inherit. */
-static uint32_t owner_count_heirs(struct owner *owner, int64_t now)
+/* How many of the chain that begins with this one inherit. */
+static uint32_t owner_count_heirs(struct owner *heir, int64_t now)
 {
     uint32_t count = 0;
-    struct owner *heir = owner_parent(owner, now);
-    pid_t session = heir ? getsid(heir->pid) : 0;
+    pid_t session = getsid(heir->pid);
     while (heir && count < OWNER_CHAIN_MAX && owner_may_inherit(heir, session, count == 0, now)) {
         count++;
         heir = owner_parent(heir, now);
@@ -456,12 +455,13 @@ static uint32_t owner_count_heirs(struct owner *owner, int64_t now)
 size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max)
 {
     int64_t now = owner_clock();
-    if (now - owner->heirs_seen > OWNER_FRESH_NS) {
-        owner->heirs = owner_count_heirs(owner, now);
-        owner->heirs_seen = now;
+    struct owner *parent = owner_parent(owner, now);
+    if (parent && now - parent->heirs_seen > OWNER_FRESH_NS) {
+        parent->heirs = owner_count_heirs(parent, now);
+        parent->heirs_seen = now;
     }
     size_t count = 0;
-    for (struct owner *heir = owner->parent; heir && count < MIN(owner->heirs, max); heir = heir->parent) {
+    for (struct owner *heir = parent; heir && count < MIN(parent->heirs, max); heir = heir->parent) {
         ret_heirs[count++] = owner_ref(heir);
     }
     return count;

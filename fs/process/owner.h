@@ -36,7 +36,7 @@ struct owner {
     int64_t seen;        /* when it was last known to live */
     int64_t heirs_seen;  /* when `heirs` was counted */
     uint32_t references; /* 0: it is in table->recent */
-    uint32_t heirs;      /* so many of the chain of parents inherit */
+    uint32_t heirs;      /* so many of the chain that begins with it inherit from its children */
     pid_t pid;
     pid_t first_parent; /* its parent's when it was `met`; 0: it has been asked for since */
     int pidfd;          /* -1: none to spare */
@@ -126,7 +126,7 @@ enum owner_end owner_end(struct owner *owner);
  * it lives for ever (cron, sshd, a tmux server), nor anybody above it.  pid 1
  * only where it is not the machine's init, as the parent or in the parent's
  * session.  Read now, with new references, at most `max`; returns how many.
- * Kept from call to call while the first heir lives. */
+ * Kept from call to call, also for the first heir's other children, while it lives. */
 size_t owner_heirs(struct owner *owner, struct owner **ret_heirs, size_t max);
 
 /* Is `owner` a descendant of `ancestor` (by the chain of parents as it is now),
