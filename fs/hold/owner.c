@@ -26,7 +26,7 @@ void hold_read_heirs(struct hold *hold)
 {
     hold->settled = !hold->owner;
     if (hold->owner && !hold->heirs) {
-        hold->heirs = g_new0(struct hold_heirs, 1);
+        hold->heirs = fs_new0(sizeof *hold->heirs);
         hold->heirs->count = owner_heirs(hold->owner, hold->heirs->heir, HOLD_HEIRS_MAX);
     }
 }
@@ -101,14 +101,18 @@ static bool hold_descends(struct owner *who, struct owner *ancestor)
 
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
 {
-    if (hold_is_owner(hold, who)) {
+    if (who && who == hold->owner) {
+        return true; /* as in hold_is_owner */
+    }
+    struct owner *owner = hold_owner(hold), *opener = hold_opener(hold);
+    bool lives = owner && owner_alive(owner); /* asked once: each time costs a system call */
+    if (owner_is_same(owner, who) || owner_is_same(opener, who)) {
         return true;
     }
-    struct owner *owner = hold_owner(hold);
-    if ((fs->options->owner_user || !owner || !owner_alive(owner)) && uid == hold->uid) {
+    if ((fs->options->owner_user || !lives) && uid == hold->uid) {
         return true;
     }
-    return hold_descends(who, owner) || hold_descends(who, hold_opener(hold));
+    return (lives && who && owner_descends(who, owner)) || hold_descends(who, opener);
 }
 
 bool hold_in_use(struct hold *hold)
