@@ -16,10 +16,16 @@ int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory)
     return fs->options->ttl;
 }
 
+/* Of struct meta: host and boot come before it, and are the same for all holds of this mount. */
+#define HOLD_META_OWN offsetof(struct meta, command)
+
 /* Most leases are like the one before: they share their meta. */
-static GBytes *hold_share_meta(struct fs *fs, const struct meta *meta)
+static GBytes *hold_share_meta(struct fs *fs, struct meta *meta)
 {
-    if (!fs->last_meta || memcmp(fs->last_meta, meta, sizeof *meta) != 0) {
+    const char *own = (const char *)meta + HOLD_META_OWN, *last = (const char *)fs->last_meta + HOLD_META_OWN;
+    if (!fs->last_meta || memcmp(last, own, sizeof *meta - HOLD_META_OWN) != 0) {
+        g_strlcpy(meta->host, fs->host, sizeof meta->host);
+        g_strlcpy(meta->boot, fs->boot_id, sizeof meta->boot);
         g_free(fs->last_meta);
         g_clear_pointer(&fs->last_meta_bytes, g_bytes_unref);
         fs->last_meta = g_memdup2(meta, sizeof *meta);
@@ -31,14 +37,12 @@ static GBytes *hold_share_meta(struct fs *fs, const struct meta *meta)
 static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
 {
     struct meta meta;
-    memset(&meta, 0, sizeof meta); /* padding too: it is compared */
+    memset((char *)&meta + HOLD_META_OWN, 0, sizeof meta - HOLD_META_OWN); /* padding too: it is compared */
     meta.uid = hold->uid;
     meta.gid = hold->gid;
     meta.mode = hold->mode;
     meta.fixed = hold->fixed;
     meta.sequence = hold->sequence;
-    g_strlcpy(meta.host, fs->host, sizeof meta.host);
-    g_strlcpy(meta.boot, fs->boot_id, sizeof meta.boot);
     if (hold->owner) {
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
