@@ -88,7 +88,7 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     struct backend_info holder;
     uint64_t sequence;
     /* one that may become a lease when it is closed, which cannot be refused any more, too */
-    bool keeps = local_is_kept(l, claim->kind) || claim->kind == BACKEND_PROVISIONAL;
+    bool keeps = local_is_kept(l, claim->kind) || claim->kind == BACKEND_PROVISIONAL || claim->sequence;
     enum backend_result result = local_may_give(l, name, keeps);
     if (result == BACKEND_OK) {
         result = lockspace_acquire(l->space, now, name, claim, &ticket, &holder);

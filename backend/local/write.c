@@ -10,6 +10,7 @@
 #define SPARE 131072     /* room kept for what is written on a full disk, */
 #define SPARE_END 32     /* with the end of each lease, */
 #define USUAL_LEASE 2048 /* beside a lease that is still to be decided, */
+#define UNDECIDED 512    /* with each that is, whose close is answered before it is written, */
 #define RECORD_FRAME 32  /* and what is around a record */
 
 void local_store_report_failure(struct local_store *store)
@@ -54,8 +55,8 @@ static void write_set_full(struct local_store *store, int error)
  * room behind it, but for the part that is left out. */
 static enum backend_result write_make_room(struct local_store *store, size_t length, uint64_t part)
 {
-    int r =
-        journal_make_room(store->journal, length + RECORD_FRAME, SPARE + local_store_locks(store) * SPARE_END - part);
+    uint64_t spare = SPARE + local_store_locks(store) * SPARE_END + lockspace_undecided(store->space) * UNDECIDED;
+    int r = journal_make_room(store->journal, length + RECORD_FRAME, spare - part);
     if (r < 0 && journal_failed(store->journal)) {
         local_store_report_failure(store);
         return BACKEND_UNREACHABLE;
@@ -149,11 +150,11 @@ bool local_store_may_renew(struct local_store *store, size_t count)
     return write_make_room(store, count * 3 * sizeof(uint64_t) + RECORD_FRAME, 0) != BACKEND_FULL;
 }
 
-/* It is a lock already: half of the spare room is for those. */
+/* It is a lock already: its own part, and half of the spare room, is for those. */
 enum backend_result local_store_put_lease(struct local_store *store, const struct local_lease *lease)
 {
     local_record_lease(local_store_fresh_record(store), lease);
-    return write_put_with_room(store, LOCAL_LEASE, SPARE / 2);
+    return write_put_with_room(store, LOCAL_LEASE, SPARE / 2 + UNDECIDED);
 }
 
 void local_store_describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease)

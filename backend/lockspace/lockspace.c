@@ -65,6 +65,11 @@ struct backend_counts lockspace_counts(const struct lockspace *space)
     return (struct backend_counts){.locks = space->locks, .waiting = space->waiting};
 }
 
+uint64_t lockspace_undecided(const struct lockspace *space)
+{
+    return space->undecided;
+}
+
 /* Ends */
 
 void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)

@@ -124,6 +124,8 @@ enum backend_result lockspace_rmdir(struct lockspace *space, const char *name);
 enum backend_result lockspace_set_directory(struct lockspace *space, clock_ms now, const char *name,
                                             const struct backend_directory *directory);
 struct backend_counts lockspace_counts(const struct lockspace *space);
+/* Tickets of which closing a file can make leases: PROVISIONAL, and FLOCK in a directory's queue. */
+uint64_t lockspace_undecided(const struct lockspace *space);
 
 /* What a ticket is, beyond its public head.  The name is written to `buffer`
  * (NUL-terminated, whole path); false if it does not fit. */

@@ -110,6 +110,7 @@ struct lockspace {
     uint64_t next_fence;
     uint64_t locks;
     uint64_t waiting;
+    uint64_t undecided;
     uint32_t random;
 };
 

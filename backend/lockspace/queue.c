@@ -66,10 +66,17 @@ struct ticket *lockspace_first_holder(const struct entry *place)
     return t;
 }
 
+/* Can closing its file make a lease of it? */
+static bool queue_is_undecided(const struct ticket *t)
+{
+    return t->head.kind == BACKEND_PROVISIONAL || (t->head.kind == BACKEND_FLOCK && t->entry->type == ENTRY_SEQUENCE);
+}
+
 void lockspace_link(struct lockspace *space, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_place(t));
     uint32_t kin = t->scope ? lockspace_group_join(space, t) : 0;
+    space->undecided += queue_is_undecided(t);
     if (q) {
         q->exclusive += t->head.held && !lockspace_shared(t);
         q->partial += queue_is_partial(t);
@@ -82,6 +89,7 @@ void lockspace_unlink(struct lockspace *space, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_place(t));
     uint32_t kin = t->scope ? lockspace_group_leave(space, t) : 0;
+    space->undecided -= queue_is_undecided(t);
     if (q) {
         q->exclusive -= t->head.held && !lockspace_shared(t);
         q->partial -= queue_is_partial(t);

@@ -292,6 +292,35 @@ START_TEST(everything_can_be_released_on_a_full_disk)
 }
 END_TEST
 
+/* A close is answered before what it makes is written down. */
+START_TEST(all_that_a_close_may_decide_finds_its_room_on_a_full_disk)
+{
+    enum { MANY = 4000 };
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(_i ? BACKEND_FLOCK : BACKEND_PROVISIONAL, &log);
+    struct backend_ticket *tickets[MANY];
+    char name[16];
+    ck_assert_int_eq(contract_mkdir("q", NULL), BACKEND_OK);
+    claim.sequence = claim.wait = _i;
+    for (int i = 0; i < MANY; i++) {
+        g_snprintf(name, sizeof(name), _i ? "q/job-" : "p%d", i);
+        tickets[i] = contract_acquire(name, &claim).ticket;
+        ck_assert_ptr_nonnull(tickets[i]);
+    }
+    disk_fail_room(ENOSPC);
+    claim.kind = BACKEND_LEASE;
+    for (int i = 0; i < MANY; i++) {
+        ck_assert_int_eq(contract_convert(tickets[i], &claim), BACKEND_OK);
+    }
+    log_set_level(LOG_LEVEL_ERROR);
+    claim = contract_claim(BACKEND_FLOCK, &log);
+    claim.sequence = true;
+    fill_up();
+    ck_assert_int_eq(contract_acquire("q/late-", &claim).result, BACKEND_FULL);
+    disk_fail_room(0);
+}
+END_TEST
+
 /* A filesystem that gives no room ahead: the ends follow when there is room again. */
 START_TEST(release_that_found_no_room_is_written_later)
 {
@@ -638,6 +667,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(faults, failed_disk_gives_no_number_that_it_cannot_keep);
     tcase_add_test(faults, full_disk_refuses_new_leases_renews_and_releases_and_recovers);
     tcase_add_test(faults, everything_can_be_released_on_a_full_disk);
+    tcase_add_loop_test(faults, all_that_a_close_may_decide_finds_its_room_on_a_full_disk, 0, 2);
     tcase_add_test(faults, release_that_found_no_room_is_written_later);
     tcase_add_loop_test(faults, call_under_which_the_write_fails_changes_nothing, 0, 7);
     tcase_add_test(faults, turn_that_cannot_be_written_is_lost_not_believed);
