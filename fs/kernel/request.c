@@ -213,17 +213,18 @@ void request_reply(struct request *r, int error)
     request_end(r, error);
 }
 
-/* How long an answer waits for the kernel to be told, in milliseconds.  Not for ever:
- * setxattr(2) holds the lock of its file, and telling takes the directory's, which
- * unlink(2) or rename(2) of the file may hold while it waits for the file's. */
-#define REQUEST_UNTOLD_MAX 20
+/* How long an answer waits for the kernel to be told, in milliseconds.  setxattr(2) does not for long: it holds the
+ * lock of its file, and telling takes the directory's, which unlink(2) or rename(2) of the file may hold while it waits
+ * for the file's.  For the others it is only a limit to what a call that makes a file in that directory, and waits for
+ * a store, can cost them. */
+#define REQUEST_UNTOLD_MAX 1000
+#define REQUEST_UNTOLD_MAX_SETXATTR 20
 
-/* Calls request_reply_told when the first has waited for that long. */
+/* Calls request_reply_told when somebody may have waited for long enough. */
 static void request_start_patience(struct fs *fs)
 {
-    const struct request *first = TAILQ_FIRST(&fs->untold);
-    if (first && !ev_is_active(&fs->patience)) {
-        ev_timer_set(&fs->patience, (double)MAX(first->wake - clock_now(), 1) / 1000, 0);
+    if (!ev_is_active(&fs->patience)) {
+        ev_timer_set(&fs->patience, REQUEST_UNTOLD_MAX_SETXATTR / 1000.0, 0);
         ev_timer_start(fs->loop, &fs->patience);
     }
 }
@@ -236,7 +237,7 @@ void request_reply_when_told(struct request *r, int error)
         return;
     }
     r->error = error;
-    r->wake = clock_now() + REQUEST_UNTOLD_MAX;
+    r->wake = clock_now() + (r->operation == METRICS_SETXATTR ? REQUEST_UNTOLD_MAX_SETXATTR : REQUEST_UNTOLD_MAX);
     TAILQ_INSERT_TAIL(&fs->untold, r, parked);
     ev_idle_start(fs->loop, &fs->teller); /* the name may go only after this in the call under way */
 }
