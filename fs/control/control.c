@@ -387,6 +387,9 @@ void control_open(struct request *r)
 {
     r->file.fh = 0;
     r->file.direct_io = 1; /* the size is not known: reads tell the end */
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
+    r->file.noflush = 1; /* nothing of it can be locked, so closing it ends nothing */
+#endif
     if (r->node->directory) {
         request_reply_open(r, NULL);
     } else if ((r->file.flags & O_ACCMODE) != O_RDONLY || r->file.flags & O_TRUNC) {

@@ -74,6 +74,12 @@ def ticket_cycle():
     os.close(ticket)
 
 
+def read_status():
+    with open(os.path.join(base, ".leasefs/status"), "rb", buffering=0) as file:
+        while file.read(65536):
+            pass
+
+
 def nothing():
     pass
 
@@ -98,6 +104,8 @@ TABLE = (
      (30, 31, 44), (34, 34, 52), (31, 31, 45), (35, 34, 53)),
     (stat_free, nothing, "", "",
      (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)),
+    (read_status, nothing, "OPEN GETATTR 2*READ RELEASE", "2*GETATTR",
+     (18, 80, 31), (24, 85, 44), (18, 90, 32), (24, 95, 45)),
     (stat_held, hold_for_a_second, "GETATTR", "",
      (4, 3, 7), (4, 3, 7), (4, 3, 7), (4, 3, 7)),
     (refused_touch, nothing, "OPEN 3*FLUSH SETATTR RELEASE", "GETATTR",
