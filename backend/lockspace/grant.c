@@ -45,6 +45,7 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
     bool lost = why != BACKEND_RELEASED; /* against the will of its holder */
     struct entry *ended = lockspace_entry_ended(entry);
     lockspace_leave(space, t);
+    lockspace_catch_up(t, now);
     if (lost && delay > 0 && t->head.held && t->head.kind != BACKEND_PROVISIONAL) {
         grant_delay(space, now, t, delay);
     }
@@ -64,7 +65,7 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
 static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_place(t));
-    if (t->head.deadline <= now) {
+    if (lockspace_is_over(t, now)) {
         lockspace_expel(space, now, t, BACKEND_EXPIRED);
         return true;
     }

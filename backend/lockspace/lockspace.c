@@ -160,7 +160,7 @@ static struct ticket *lockspace_clear_way(struct lockspace *space, clock_ms now,
     for (;;) {
         t->head.fence = space->next_fence;
         struct ticket *blocker = t->entry ? lockspace_blocker(space, lockspace_place(t), t) : NULL;
-        if (!blocker || blocker->head.deadline > now) {
+        if (!blocker || !lockspace_is_over(blocker, now)) {
             return blocker;
         }
         lockspace_end_ticket(space, now, blocker, BACKEND_EXPIRED);
@@ -364,7 +364,7 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     struct ticket *t = (struct ticket *)ticket;
     struct backend_claim wanted = *claim;
     wanted.sequence = t->entry->type == ENTRY_SEQUENCE;
-    if (t->head.deadline <= now) {
+    if (lockspace_is_over(t, now)) {
         return BACKEND_STALE;
     }
     if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
@@ -405,7 +405,7 @@ void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticke
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due)
 {
     struct ticket *t = (struct ticket *)ticket;
-    if (t->head.deadline <= now) {
+    if (t->head.held && t->head.deadline <= now) {
         lockspace_end_ticket(space, now, t, BACKEND_LOST);
         return;
     }
@@ -512,11 +512,12 @@ size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)
     size_t count = 0;
     for (; count < max && lockspace_next(space) <= now; count++) {
         struct ticket *t = lockspace_ticket(skiplist_first(&space->agenda));
-        if (t->head.deadline <= now) {
+        if (lockspace_is_over(t, now)) {
             lockspace_end_ticket(space, now, t, BACKEND_EXPIRED);
             continue;
         }
         skiplist_remove(&space->agenda, t);
+        lockspace_catch_up(t, now);
         t->due = CLOCK_NEVER;
         skiplist_insert(&space->agenda, t);
         if (space->listener.due) {

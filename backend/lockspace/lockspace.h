@@ -89,7 +89,7 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
  * deadline has passed, and a tick is about to end it. */
 enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
                                       const struct backend_claim *claim);
-/* One whose deadline has passed ends here, LOST. */
+/* One that holds and whose deadline has passed ends here, LOST. */
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due);
 void lockspace_set(struct backend_ticket *ticket, const struct backend_change *change);
 /* MISSING: nobody holds it.  A sequence ticket ends also while it waits. */
@@ -139,7 +139,7 @@ void lockspace_ticket_free(struct backend_ticket *ticket);
 
 /* Time.  lockspace_next: when lockspace_tick next has something to do, or
  * CLOCK_NEVER.  lockspace_tick: tells `due`, and ends tickets whose deadline is
- * at or before now (a ticket ends only by tick, so that it is told exactly
+ * at or before now, of those that wait only when `due` was told (a ticket ends only by tick, so that it is told exactly
  * once; but a claim that meets an expired ticket counts it as ended, and ends
  * it there).  Handles at most `max` tickets and returns how many. */
 clock_ms lockspace_next(const struct lockspace *space);

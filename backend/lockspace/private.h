@@ -60,6 +60,19 @@ struct ticket {
     clock_ms due; /* CLOCK_NEVER: none, or told */
 };
 
+/* Its term has ended.  Not that of one that waits and was not told yet that it is `due`: then this process stood still,
+ * and nobody else can have let it in or passed it over. */
+static inline bool lockspace_is_over(const struct ticket *t, clock_ms now)
+{
+    return t->head.deadline <= now && (t->head.held || t->due > now);
+}
+
+/* What was left of the term when it was due begins when that is told. */
+static inline void lockspace_catch_up(struct ticket *t, clock_ms now)
+{
+    t->head.deadline += t->head.deadline <= now && t->due <= now ? now - t->due : 0;
+}
+
 enum entry_type {
     ENTRY_DIRECTORY,
     ENTRY_SINGLE,         /* a lock with one ticket, which holds (or, within a call, none) */

@@ -48,12 +48,18 @@ static void acquire_set_given_name(struct remote_ticket *t, const char *leaf)
     t->name = *t->place->name ? g_strconcat(t->place->name, "/", leaf, NULL) : g_strdup(leaf);
 }
 
+static void acquire_ask(struct remote *r, struct remote_ticket *t);
+
 /* The ttl may have been changed since it was asked for. */
 static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t ttl, const struct remote_answer *grant)
 {
     clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(ttl, t->head.ttl));
     bool first = t->state != REMOTE_HELD;
-    if (deadline <= now) { /* too late to believe in it */
+    if (deadline <= now && t->wait && !t->cancelled) { /* too late to believe in it, not to wait on */
+        acquire_ask(r, t);
+        return;
+    }
+    if (deadline <= now) {
         remote_send_release(r, t, "", NULL, NULL);
         acquire_refused(r, t, BACKEND_UNREACHABLE, NULL);
         return;
@@ -130,7 +136,7 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
     acquire_set_given_name(t, answer->leaf);
     remote_ticket_turn(r, t, REMOTE_WAITING);
     if (t->acquired) {
-        acquire_start_term(t, now, remote_deadline(answer->sent, t->head.ttl));
+        acquire_start_term(t, now, remote_deadline(now, t->head.ttl)); /* its life in the store is another matter */
     }
     t->spoke = answer->sent;
     r->beat = MIN(r->beat, t->spoke + remote_pause(t));

@@ -210,13 +210,13 @@ void remote_renew(struct backend *b, const struct backend_renewal *renewals, siz
         t->head.ttl = renewals[i].ttl;
         t->due_after = renewals[i].due;
         t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;
-        if (t->head.deadline <= now) {
+        if (t->state != REMOTE_HELD) {
+            t->head.deadline = now + t->head.ttl; /* its life in the store is another matter: see remote_refresh */
+        } else if (t->head.deadline <= now) {
             t->renewing = true; /* too late: the loop tells that it is lost */
-        } else if (t->state == REMOTE_HELD) {
+        } else {
             remote_extend(r, t);
             t->head.deadline = MIN(t->head.deadline, remote_deadline(now, t->head.ttl));
-        } else {
-            t->head.deadline = now + t->head.ttl; /* its life in the store is another matter: see remote_refresh */
         }
         remote_ticket_schedule(r, t);
     }

@@ -84,6 +84,9 @@ void remote_told(struct remote *r, const char *token, enum remote_news news, enu
 
 static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
 {
+    if (t->state != REMOTE_HELD && t->due <= now && t->head.deadline <= now) {
+        t->head.deadline += now - t->due; /* this process stood still: its place is taken again */
+    }
     if (t->head.deadline <= now) {
         bool lost = t->renewing || !r->store->is_up(r);
         remote_end(r, t, lost ? BACKEND_LOST : BACKEND_EXPIRED, true);

@@ -192,6 +192,28 @@ START_TEST(waiter_that_is_not_renewed_leaves_the_queue)
 }
 END_TEST
 
+START_TEST(waiter_whose_mount_stood_still_goes_on_waiting)
+{
+    struct contract_log log = {0}, waiting = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &waiting);
+    struct backend_renewal renewal = {.ttl = CONTRACT_LONG};
+
+    claim.wait = true;
+    claim.ttl = CONTRACT_SHORT;
+    claim.due = CONTRACT_SHORT / 3;
+    renewal.ticket = contract_acquire("a", &claim).ticket;
+    while (clock_now() <= renewal.ticket->deadline)
+        g_usleep(1000);
+    CONTRACT_UNTIL(waiting.due || waiting.ended);
+    ck_assert_uint_eq(waiting.ended, 0);
+    backend_renew(contract_backend, &renewal, 1);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    CONTRACT_UNTIL(waiting.granted || waiting.ended);
+    ck_assert_uint_eq(waiting.ended, 0);
+}
+END_TEST
+
 START_TEST(downgrade_lets_shared_waiters_in)
 {
     struct contract_log log = {0}, waiting[2] = {{0}};
@@ -215,7 +237,7 @@ START_TEST(term_of_a_waiter_begins_anew_with_its_grant)
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &marker);
     clock_ms queued_until = waiter->deadline;
 
-    claim.ttl = 20;
+    claim.ttl = CONTRACT_SHORT;
     ck_assert_int_eq(contract_acquire("b", &claim).result, BACKEND_OK);
     CONTRACT_UNTIL(marker.ended);
     ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
@@ -241,6 +263,7 @@ TCase *contract_wait_case(void)
     tcase_add_test(tcase, holder_is_told_that_somebody_waits);
     tcase_add_test(tcase, waiter_gets_what_expired);
     tcase_add_test(tcase, waiter_that_is_not_renewed_leaves_the_queue);
+    tcase_add_test(tcase, waiter_whose_mount_stood_still_goes_on_waiting);
     tcase_add_test(tcase, downgrade_lets_shared_waiters_in);
     tcase_add_test(tcase, term_of_a_waiter_begins_anew_with_its_grant);
     return tcase;

@@ -182,6 +182,12 @@ static void hold(struct lock_model *m, struct model_ticket *t)
     start_term(m, t);
 }
 
+/* Of one that waits not before it was told that it is due. */
+static bool is_over(const struct lock_model *m, const struct model_ticket *t)
+{
+    return t->deadline <= m->now && (t->held || t->due > m->now);
+}
+
 static void update(struct lock_model *m, unsigned lock)
 {
     struct model_ticket *waiting[MODEL_TICKETS];
@@ -195,7 +201,7 @@ static void update(struct lock_model *m, unsigned lock)
                 continue;
             }
             changed = true;
-            if (t->deadline <= m->now) {
+            if (is_over(m, t)) {
                 end(m, t, BACKEND_EXPIRED);
                 continue;
             }
@@ -246,7 +252,7 @@ enum backend_result lock_model_acquire(struct lock_model *m, const struct model_
     for (;;) {
         t.fence = m->next_fence;
         blocked = lock_model_blocker(m, &t);
-        if (!blocked || blocked->deadline > m->now) {
+        if (!blocked || !is_over(m, blocked)) {
             break;
         }
         end(m, blocked, BACKEND_EXPIRED);
@@ -305,7 +311,7 @@ enum backend_result lock_model_release_range(struct lock_model *m, struct model_
 
 enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket *t, const struct model_ticket *wanted)
 {
-    if (t->deadline <= m->now) {
+    if (is_over(m, t)) {
         return BACKEND_STALE;
     }
     bool excluded = t->held;
@@ -339,7 +345,7 @@ enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket
 
 void lock_model_renew(struct lock_model *m, struct model_ticket *t, int64_t ttl, int64_t due_after)
 {
-    if (t->deadline <= m->now) {
+    if (t->held && t->deadline <= m->now) {
         end(m, t, BACKEND_LOST);
         update(m, t->lock);
         return;
@@ -420,11 +426,12 @@ void lock_model_tick(struct lock_model *m)
 {
     struct model_ticket *t;
     while ((t = earliest(m)) && next_event(t) <= m->now) {
-        if (t->deadline <= m->now) {
+        if (is_over(m, t)) {
             end(m, t, BACKEND_EXPIRED);
             update(m, t->lock);
             continue;
         }
+        t->deadline += t->deadline <= m->now ? m->now - t->due : 0;
         g_string_append_printf(m->log, "due %" G_GUINT64_FORMAT ";", t->fence);
         t->due = CLOCK_NEVER;
     }
