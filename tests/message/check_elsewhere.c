@@ -515,6 +515,32 @@ START_TEST(attributes_of_a_directory_that_another_mount_has_set_stay)
 }
 END_TEST
 
+/* The store has let alice in before bob, and says so after it has told of him. */
+START_TEST(file_is_of_who_holds_longest_in_whatever_order_the_grants_are_told)
+{
+    static const uid_t uids[] = {1000, 1002};
+    pid_t pids[] = {alice, wire_child(here)};
+    struct wire_file files[2];
+    uint64_t asked[2];
+    fake_backend_occupy(here->fake, "L", BACKEND_FLOCK, BACKEND_EXCLUSIVE);
+    for (int i = 0; i < 2; i++) {
+        here->pid = pids[i];
+        here->uid = uids[i];
+        files[i] = wire_created(here, "L", O_RDONLY);
+        asked[i] =
+            _i ? wire_setlk(here, files[i], 7 + (uint64_t)i, F_RDLCK, 0, 9, true) : wire_flock(here, files[i], LOCK_SH);
+        ck_assert(wire_waits(here, asked[i]));
+    }
+    fake_backend_vacate(here->fake, "L");
+    fake_backend_reverse_events(here->fake);
+    ck_assert_int_eq(wire_result(here, asked[0]), 0);
+    ck_assert_int_eq(wire_result(here, asked[1]), 0);
+    ck_assert_uint_eq(attributes(here, files[0].node).uid, uids[0]);
+    ck_assert_int_eq(wire_result(here, wire_release(here, files[0])), 0);
+    ck_assert_uint_eq(attributes(here, files[1].node).uid, uids[1]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: held elsewhere");
@@ -547,6 +573,7 @@ int main(void)
     tcase_add_test(cases, directory_of_another_mount_is_seen_as_it_is);
     tcase_add_test(cases, directory_made_twice_is_there_once);
     tcase_add_test(cases, attributes_of_a_directory_that_another_mount_has_set_stay);
+    tcase_add_loop_test(cases, file_is_of_who_holds_longest_in_whatever_order_the_grants_are_told, 0, 2);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

@@ -492,6 +492,11 @@ void fake_backend_hold_events(struct fake_backend *fake, bool hold)
     fake->hold_events = hold;
 }
 
+void fake_backend_reverse_events(struct fake_backend *fake)
+{
+    g_queue_reverse(&fake->told);
+}
+
 unsigned fake_backend_events(const struct fake_backend *fake)
 {
     return fake->told.length;

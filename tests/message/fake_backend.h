@@ -52,6 +52,8 @@ void fake_backend_fail(struct fake_backend *fake, enum fake_call call, enum back
 
 /* Events are told by fake_backend_deliver; not while they are held. */
 void fake_backend_hold_events(struct fake_backend *fake, bool hold);
+/* Those that are to be told are told in the other order. */
+void fake_backend_reverse_events(struct fake_backend *fake);
 /* Was there any? */
 bool fake_backend_deliver(struct fake_backend *fake);
 unsigned fake_backend_events(const struct fake_backend *fake);
