@@ -142,7 +142,7 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
     ev_timer_init(&v->limit, revoke_on_limit, REDIS_HEARD_MAX, 0);
     v->limit.data = v;
     LIST_INSERT_HEAD(&r->revocations, v, link);
-    redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiw");
+    redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiwf");
     redis_call_leaf(&call, name, false);
     redis_call_unsigned(&call, "fence", fence);
     redis_call_text(&call, "mount", r->mount);

@@ -173,15 +173,32 @@ static void acquire_failed(struct remote *r, struct remote_ticket *t, const stru
     remote_ticket_schedule(r, t);
 }
 
+/* Whether its lock owner has given back something behind it, which may be what it was joined to. */
+static bool acquire_is_outdated(const struct remote_op *asked, const struct remote_ticket *t)
+{
+    const struct remote_op *op;
+    LIST_FOREACH(op, &asked->r->ops, link) {
+        bool release = op->procedure == REMOTE_RELEASE || op->procedure == REMOTE_RELEASE_RANGE;
+        if (release && t->lock_owner && op->claim.lock_owner == t->lock_owner && op->serial > asked->serial &&
+            strcmp(op->name, t->place->name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void acquire_answered(struct remote_op *op, const struct remote_answer *answer)
 {
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     int64_t ttl = op->ttl;
+    bool outdated = acquire_is_outdated(op, t);
     t->asked = NULL;
     remote_op_free(op);
     if (answer->outcome != REMOTE_ANSWERED) {
         acquire_failed(r, t, answer);
+    } else if (answer->result == BACKEND_OK && outdated) {
+        acquire_ask(r, t);
     } else if (answer->result == BACKEND_OK) {
         acquire_granted(r, t, ttl, answer);
     } else if (answer->result == BACKEND_QUEUED) {

@@ -127,6 +127,7 @@ struct remote_answer {
 struct remote_op {
     LIST_ENTRY(remote_op) link;
     struct remote *r;
+    uint64_t serial; /* grows with each that is sent */
     enum remote_procedure procedure;
     void (*answered)(struct remote_op *op, const struct remote_answer *answer); /* frees it, or sends it again */
     char token[REMOTE_TOKEN_SIZE]; /* of the ticket that it is about; "" if none */

@@ -121,6 +121,7 @@ uint64_t remote_op_send(struct remote_op *op, struct remote_ticket *t, enum remo
 {
     op->procedure = procedure;
     op->answered = answered;
+    op->serial = ++op->r->serials;
     return op->r->store->call(op, t, timeout);
 }
 

@@ -393,6 +393,26 @@ START_TEST(range_that_cannot_be_exclusive_again_is_lost)
 }
 END_TEST
 
+/* _i: it gives back all that it has, or a part, while more is asked for. */
+START_TEST(claim_that_crosses_an_unlock_of_its_lock_owner_holds_what_is_told)
+{
+    struct told *told = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 29), *next;
+    HOSTS_UNTIL(told->answered);
+    next = ask_range(0, 1, BACKEND_EXCLUSIVE, 15, 34);
+    if (_i == 0) {
+        hosts_let_go(told);
+    } else {
+        ck_assert(backend_release_range(hosts_mount(0), told->ticket, 10, 19, NULL, NULL));
+    }
+    HOSTS_UNTIL(next->answered);
+    ck_assert_int_eq(next->result, BACKEND_OK);
+    ck_assert_int_eq(range_result(2, BACKEND_SHARED, 10, 14), BACKEND_OK);
+    ck_assert_int_eq(range_result(2, BACKEND_SHARED, 15, 15), BACKEND_BUSY);
+    ck_assert_int_eq(range_result(2, BACKEND_SHARED, 34, 34), BACKEND_BUSY);
+    ck_assert_uint_eq(next->ended, 0);
+}
+END_TEST
+
 /* Its caller must not go on alone while another has been let in. */
 START_TEST(downgrade_that_cannot_be_undone_is_told_when_the_lock_is_lost)
 {
@@ -495,6 +515,7 @@ int main(void)
     tcase_add_test(tcase, acquire_that_is_never_answered_leaves_nothing);
     tcase_add_loop_test(tcase, range_whose_asker_was_not_told_is_given_back_alone, 0, G_N_ELEMENTS(taken_in));
     tcase_add_test(tcase, range_that_cannot_be_exclusive_again_is_lost);
+    tcase_add_loop_test(tcase, claim_that_crosses_an_unlock_of_its_lock_owner_holds_what_is_told, 0, 2);
     tcase_add_test(tcase, downgrade_that_cannot_be_undone_is_told_when_the_lock_is_lost);
     tcase_add_test(tcase, unlock_of_bytes_whose_answer_is_lost_loses_nothing);
     tcase_add_loop_test(tcase, unlock_of_bytes_that_never_left_is_done_when_the_server_is_back, 0, 2);

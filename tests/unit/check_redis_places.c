@@ -402,6 +402,33 @@ START_TEST(place_that_was_broken_while_it_waited_delays_nobody)
 }
 END_TEST
 
+/* One that queued again, with its old number, is let in with a new one: of the queue, whose server's clock was ahead.
+ */
+START_TEST(break_of_a_ticket_keeps_the_numbers_of_its_queue)
+{
+    struct backend_directory directory = {.width = 1};
+    struct backend_claim claim = lease;
+    struct told *waiter;
+    uint64_t number;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    redis_server_do(hosts_server, "SET lfs:f:h:d 8000000000000000");
+    claim.sequence = claim.wait = true;
+    hosts_acquire(0, "d/s-", &claim);
+    claim.ttl = 600; /* spoken for every 200 ms */
+    waiter = hosts_acquire(1, "d/s-", &claim);
+    number = waiter->ticket->fence;
+    ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0",
+                                     "local id = redis.call('ZRANGE', 'lfs:w:h:d', 0, 0)[1] "
+                                     "return redis.call('ZADD', 'lfs:t:h:d', 1, id)"),
+                     0);
+    HOSTS_UNTIL(redis_server_do(hosts_server, "ZCOUNT lfs:t:h:d 1 1") == 0 && hosts_stat(0, "d").waiters == 1);
+    ck_assert_int_eq(hosts_revoke(1, "d/s-0000000000", 0), BACKEND_OK);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_uint_gt(waiter->ticket->fence, number);
+}
+END_TEST
+
 /* --- mounts that start again --- */
 
 START_TEST(keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_them)
@@ -516,6 +543,20 @@ START_TEST(leases_are_found_again_by_the_mount_of_the_same_identity)
 }
 END_TEST
 
+START_TEST(lease_that_was_found_again_is_told_when_another_takes_it)
+{
+    found_names = g_string_new(NULL);
+    hosts_options.identity = "host:/mnt/locks";
+    hosts_get(0, "L", HOSTS_LONG);
+    hosts_close(0);
+    ck_assert_str_eq(recover(0), "L;");
+    redis_server_do(hosts_server, "DEL h:L");
+    hosts_get(1, "L", HOSTS_LONG);
+    HOSTS_UNTIL(backend_counts(hosts_mount(0)).locks == 0);
+    g_string_free(found_names, TRUE);
+}
+END_TEST
+
 START_TEST(lease_that_ran_out_is_not_found_again)
 {
     struct told *told;
@@ -555,6 +596,8 @@ int main(void)
     tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
     tcase_add_test(tcase, keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_them);
     tcase_add_test(tcase, leases_are_found_again_by_the_mount_of_the_same_identity);
+    tcase_add_test(tcase, lease_that_was_found_again_is_told_when_another_takes_it);
+    tcase_add_test(tcase, break_of_a_ticket_keeps_the_numbers_of_its_queue);
     tcase_add_test(tcase, lease_that_ran_out_is_not_found_again);
     suite_add_tcase(suite, tcase);
 

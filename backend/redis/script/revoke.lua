@@ -1,7 +1,7 @@
 -- revoke: ends holders, whoever they are.
 --
 -- leaf, mount, request: its number; fence (none: all); word: of the meta, that is to be text
--- KEYS 12..15: ORDER, TERM, INFO, WAIT of the directory's queue, where the leaf may be one of its names
+-- KEYS 12..16: ORDER, TERM, INFO, WAIT, FENCE of the directory's queue, where the leaf may be one of its names
 -- → {'ok', how many other mounts will say that they have heard, tickets of this mount that ended…}
 --   | 'stale' | 'missing' | 'directory' | 'busy': not all that would end are so
 local only
@@ -20,7 +20,7 @@ if KEYS[12] then
   only = call('HGET', KEYS[14], 's:' .. leaf)
   if only then
     sequence = true
-    ORDER, TERM, INFO, WAIT = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+    ORDER, TERM, INFO, WAIT, FENCE = unpack(KEYS, 12, 16)
   end
 end
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
