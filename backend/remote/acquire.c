@@ -55,7 +55,7 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
 {
     clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(ttl, t->head.ttl));
     bool first = t->state != REMOTE_HELD;
-    if (deadline <= now && t->wait && !t->cancelled) { /* too late to believe in it, not to wait on */
+    if (deadline <= now && !t->cancelled && (t->wait || t->late++ < REMOTE_LATE_MAX)) { /* too late to believe in it */
         acquire_ask(r, t);
         return;
     }

@@ -35,6 +35,7 @@
 #define REMOTE_BEAT_MAX 200      /* waiters of one such request */
 #define REMOTE_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
 #define REMOTE_UNDO_MAX 10000    /* how long a downgrade is tried to be undone before its caller is told */
+#define REMOTE_LATE_MAX 3        /* grants whose term was over when they were read, to a claim that does not wait */
 #define REMOTE_RENEW_RETRY 250   /* after a renewal that failed while the store is there */
 
 /* What a ticket is to the store, as far as this mount knows. */
@@ -69,6 +70,7 @@ struct remote_ticket {
     struct remote_op *asked; /* its acquire that is not answered; or NULL */
     uint64_t request;        /* of that */
     bool wait;               /* it may queue */
+    uint8_t late;            /* grants that came too late */
     bool cancelled;          /* it ends if the next answer does not grant it */
     bool expired;            /* past its deadline, and the store knows */
     bool renewing;
