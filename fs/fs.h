@@ -80,6 +80,7 @@ struct fs {
     uint64_t next_handle;
     int64_t wall_offset;    /* see fs_wall */
     uint32_t requests;      /* not answered yet */
+    uint64_t answered;      /* requests, ever */
     struct meta *last_meta; /* of the last claim, and its encoding: see hold.c */
     GBytes *last_meta_bytes;
     struct request_queue interrupted;

@@ -67,6 +67,9 @@ static void control_add_requests(struct fs *fs, GString *text)
     }
     control_add_value(text, "leasefs_refused_total", "counter",
                       "Attempts to acquire a lock that were refused since another has it.", refused);
+    control_add_value(text, "leasefs_spins_total", "counter", "Times that the next request was awaited awake.",
+                      m->spins);
+    control_add_value(text, "leasefs_spin_hits_total", "counter", "Those that it came in.", m->spin_hits);
     control_describe(text, "leasefs_request_seconds", "histogram",
                      "How long requests took, but for those that waited for a lock.");
     for (int group = 0; group < METRICS_GROUPS; group++) {

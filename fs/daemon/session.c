@@ -14,7 +14,9 @@
 #include "backend/log.h"
 #include "fs/daemon/life.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/daemon/spin.h"
 #include "fs/daemon/unmounter.h"
+#include "fs/kernel/metrics.h"
 #include "fs/ops/ops.h"
 
 struct session {
@@ -24,6 +26,9 @@ struct session {
     struct sandbox sandbox; /* what was given up */
     struct fuse_buf buffer;
     ev_io io;
+    ev_prepare prepare;
+    struct spin spin;
+    uint64_t answered; /* how many requests were when the loop last slept */
     ev_signal signals[3];
     bool staged;    /* mounted elsewhere and then moved */
     bool unmounted; /* by somebody else */
@@ -37,7 +42,11 @@ static void session_readable(struct ev_loop *loop, ev_io *io, int events)
     (void)events;
     int size = fuse_session_receive_buf(s->fuse, &s->buffer);
     if (size > 0) {
+        uint64_t asked = s->fs->answered + s->fs->requests;
         fuse_session_process_buf(s->fuse, &s->buffer);
+        if (s->fs->answered + s->fs->requests != asked) { /* a request, and no FORGET */
+            s->fs->metrics->spin_hits += spin_asked(&s->spin, ev_now(loop));
+        }
     } else if (size != -EINTR && size != -EAGAIN) {
         s->unmounted = size == 0 || size == -ENODEV;
         s->error = s->unmounted ? 0 : size;
@@ -46,6 +55,18 @@ static void session_readable(struct ev_loop *loop, ev_io *io, int events)
     }
     if (fuse_session_exited(s->fuse)) {
         ev_break(loop, EVBREAK_ALL);
+    }
+}
+
+/* Before the loop sleeps: who was answered may ask again soon. */
+static void session_prepared(struct ev_loop *loop, ev_prepare *prepare, int events)
+{
+    struct session *s = prepare->data;
+    (void)events;
+    if (s->answered != s->fs->answered) {
+        s->answered = s->fs->answered;
+        ev_now_update(loop);
+        s->fs->metrics->spins += spin_answered(&s->spin, ev_now(loop));
     }
 }
 
@@ -62,6 +83,12 @@ static void session_watch(struct session *s)
     ev_io_init(&s->io, session_readable, fuse_session_fd(s->fuse), EV_READ);
     s->io.data = s;
     ev_io_start(s->loop, &s->io);
+    spin_init(&s->spin, s->loop, s->fs->options->spin);
+    ev_prepare_init(&s->prepare, session_prepared);
+    s->prepare.data = s;
+    if (s->spin.limit > 0) {
+        ev_prepare_start(s->loop, &s->prepare);
+    }
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
         ev_signal_init(&s->signals[i], session_signalled, numbers[i]);
         ev_signal_start(s->loop, &s->signals[i]);
@@ -71,6 +98,8 @@ static void session_watch(struct session *s)
 static void session_unwatch(struct session *s)
 {
     ev_io_stop(s->loop, &s->io);
+    ev_prepare_stop(s->loop, &s->prepare);
+    spin_stop(&s->spin);
     for (size_t i = 0; i < G_N_ELEMENTS(s->signals); i++) {
         ev_signal_stop(s->loop, &s->signals[i]);
     }

@@ -8,7 +8,7 @@
  *     main     the program                           session    the mount and its loop
  *     life     beginning and end of what serves it   recover    leases that outlived the daemon
  *     mountpoint  what is mounted there already      unmounter  who unmounts from the sandbox
- *     sdnotify    the service manager
+ *     sdnotify    the service manager                spin       before the loop sleeps
  */
 #ifndef FS_DAEMON_SESSION_H
 #define FS_DAEMON_SESSION_H

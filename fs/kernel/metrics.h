@@ -94,6 +94,7 @@ struct metrics {
     uint64_t held[METRICS_KINDS], waiting;
     uint64_t acquired[METRICS_KINDS], released[METRICS_KINDS], expired[METRICS_KINDS], lost[METRICS_KINDS],
         broken[METRICS_KINDS];
+    uint64_t spins, spin_hits; /* times that a request was awaited awake, and came in time */
 };
 
 /* Of each histogram's first bucket and how many buckets it has, the last but for +Inf. */

@@ -56,6 +56,7 @@ static void request_end(struct request *r, int error)
     r->other = NULL;
     r->hold = NULL;
     fs->requests--;
+    fs->answered++;
     request_unref(r);
 }
 

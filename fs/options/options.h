@@ -19,6 +19,8 @@
 #define LEASE_TTL_MIN 100LL                           /* milliseconds */
 #define LEASE_TTL_MAX (10LL * 365 * 24 * 3600 * 1000) /* ten years */
 #define LEASE_TTL_DEFAULT 30000LL
+#define SPIN_DEFAULT 25 /* microseconds */
+#define SPIN_MAX 1000
 #define USER_LOCKS_DEFAULT 100000
 #define USER_CONTENT_DEFAULT (64 << 20)
 
@@ -57,7 +59,8 @@ struct options {
     uid_t uid;        /* of the root directory (default: the daemon's) */
     gid_t gid;
     bool sync_always;
-    bool sandbox; /* sandbox=yes, the default */
+    bool sandbox;  /* sandbox=yes, the default */
+    uint32_t spin; /* microseconds that the next request is awaited awake; 0: none is */
     enum log_level log;
     uint64_t user_locks;   /* how many names, tickets and directories a user may have; 0: any number */
     uint64_t user_content; /* bytes of content of these; 0: any */

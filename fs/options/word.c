@@ -22,7 +22,7 @@
 enum option_kind {
     OPTION_TIME,   /* int64_t: milliseconds, from min to max */
     OPTION_OCTAL,  /* mode_t: at most max */
-    OPTION_ID,     /* uid_t or gid_t: at most max */
+    OPTION_NUMBER, /* uint32_t, uid_t or gid_t: at most max */
     OPTION_COUNT,  /* uint64_t, with K, M or G behind it: 2^10, 2^20, 2^30 */
     OPTION_CHOICE, /* bool: whether it is the second word of `argument` */
     OPTION_LEVEL,  /* enum log_level */
@@ -65,8 +65,8 @@ static const struct option_word option_words[] = {
      "whom a lease belongs to (default process)"},
     {"mode=", OPTION_OCTAL, FOR_ALL, FIELD(mode), 0, PERMISSION_BITS, "OCTAL",
      "permissions in octal, such as 0755 or 0777", "permissions of the top directory"},
-    {"uid=", OPTION_ID, FOR_ALL, FIELD(uid), 0, ID_MAX, "NUMBER", "the number of a user", "its owner"},
-    {"gid=", OPTION_ID, FOR_ALL, FIELD(gid), 0, ID_MAX, "NUMBER", "the number of a group", "its group"},
+    {"uid=", OPTION_NUMBER, FOR_ALL, FIELD(uid), 0, ID_MAX, "NUMBER", "the number of a user", "its owner"},
+    {"gid=", OPTION_NUMBER, FOR_ALL, FIELD(gid), 0, ID_MAX, "NUMBER", "the number of a group", "its group"},
     {"lockmode=", OPTION_OCTAL, FOR_ALL, FIELD(lock_mode), 0, LOCK_PERMISSION_BITS, "OCTAL",
      "permissions in octal, such as 0666 or 0660", "permissions of new locks, whatever the umask"},
     {"user_locks=", OPTION_COUNT, FOR_ALL, FIELD(user_locks), 0, 0, "NUMBER", COUNT,
@@ -77,6 +77,8 @@ static const struct option_word option_words[] = {
      "fsync before a lease is granted (default no)"},
     {"sandbox=", OPTION_CHOICE, FOR_ALL, FIELD(sandbox), 0, 0, "no|yes", "yes or no",
      "give up what the daemon does not need (default yes)"},
+    {"spin=", OPTION_NUMBER, FOR_ALL, FIELD(spin), 0, SPIN_MAX, "NUMBER", "microseconds from 0 to 1000",
+     "how long to await the next request awake, in us (default 25)"},
     {"log=", OPTION_LEVEL, FOR_ALL, FIELD(log), 0, 0, "LEVEL", "error, warning, notice, info or debug",
      "error, warning, notice, info (default) or debug"},
     {"remount", OPTION_SET, FOR_ALL, FIELD(remount), .help = "with ttl=: change that of the mount that is there"},
@@ -271,7 +273,7 @@ static bool word_take_value(struct options *o, const struct option_word *known, 
         return options_duration_within(value, strlen(value), known->min, known->max, field) == 0;
     case OPTION_OCTAL:
         return word_take_number(value, 8, known->max, field);
-    case OPTION_ID:
+    case OPTION_NUMBER:
         return word_take_number(value, 10, known->max, field);
     case OPTION_COUNT:
         return word_take_count(value, field);

@@ -138,6 +138,47 @@ expect eventually 5 in_log "debug: y: the lock of process ${actor_pid[E]} \(.*, 
 expect_is "$("$LEASEFS" -f -o log=loud memory "$MNT" 2>&1)" "*log= takes error, warning, notice, info or debug"
 unmount "$MNT"
 
+# cycles COUNT CPU: O_EXCL, close, unlink, on that CPU
+cycles() {
+    taskset -c "$2" "$PYTHON" -c '
+import os, sys
+for _ in range(int(sys.argv[2])):
+    os.close(os.open(sys.argv[1], os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.unlink(sys.argv[1])' "$MNT/cycle" "$1"
+}
+hits_come() { cycles 500 "${cpus[0]}" && [ "$(metric leasefs_spin_hits_total)" -gt 0 ]; }
+asleep() { grep -q '^State:[[:space:]]S' "/proc/$DAEMON/status"; }
+on_other_cpu() { # the daemon; it has looked at where it may run before
+    local task
+    for task in "/proc/$DAEMON/task"/*; do taskset -pc "${cpus[-1]}" "${task##*/}" >/dev/null; done
+}
+mapfile -t cpus < <("$PYTHON" -c 'import os; print(*sorted(os.sched_getaffinity(0)), sep="\n")')
+
+it "on two CPUs requests that follow each other are awaited awake, and an idle daemon sleeps"
+mount_memory
+if [ "${#cpus[@]}" -gt 1 ]; then
+    on_other_cpu
+    expect eventually 60 hits_come
+    hits=$(metric leasefs_spin_hits_total)
+    expect [ "$hits" -le "$(metric leasefs_spins_total)" ]
+else
+    cycles 500 "${cpus[0]}"
+    expect_is "$(metric leasefs_spins_total)" 0
+fi
+expect eventually 20 constantly 300 asleep
+unmount "$MNT"
+
+it "with spin=0 none is, nor where the daemon has one CPU"
+mount_memory spin=0
+on_other_cpu
+cycles 2000 "${cpus[0]}"
+expect_is "$(metric leasefs_spins_total)" 0
+unmount "$MNT"
+mount_backend memory "" taskset -c "${cpus[-1]}"
+cycles 2000 "${cpus[0]}"
+expect_is "$(metric leasefs_spins_total)" 0
+unmount "$MNT"
+
 it "whoever may read the root may read .leasefs, others may not"
 mount_memory allow_other,mode=0700
 expect_is "$(error_of setpriv --reuid=65534 --clear-groups cat "$MNT/.leasefs/status")" "Permission denied"

@@ -91,6 +91,7 @@ START_TEST(plain_mount_has_the_defaults)
     ck_assert(!options.owner_user);
     ck_assert(!options.sync_always);
     ck_assert(options.sandbox);
+    ck_assert_uint_eq(options.spin, 25);
     ck_assert_int_eq(options.ttl, 30000);
     ck_assert_uint_eq(options.mode, 0755);
     ck_assert_uint_eq(options.uid, geteuid());
@@ -102,13 +103,14 @@ END_TEST
 START_TEST(own_options_are_taken)
 {
     ck_assert_int_eq(PARSE("-f", "-o", "ttl=1500ms,owner=user,mode=2770,sandbox=no", "-o",
-                           "uid=12,gid=34,sync=always,log=debug", "-o", "user_locks=5K,user_content=0,lockmode=0660",
-                           "memory", mountpoint),
+                           "uid=12,gid=34,sync=always,log=debug", "-o",
+                           "user_locks=5K,user_content=0,lockmode=0660,spin=0", "memory", mountpoint),
                      0);
     ck_assert(options.foreground);
     ck_assert_int_eq(options.ttl, 1500);
     ck_assert(options.owner_user);
     ck_assert(!options.sandbox);
+    ck_assert_uint_eq(options.spin, 0);
     ck_assert_uint_eq(options.mode, 02770);
     ck_assert_uint_eq(options.uid, 12);
     ck_assert_uint_eq(options.gid, 34);
@@ -294,6 +296,8 @@ START_TEST(wrong_value_is_told_with_what_is_allowed)
          "user_content=9999999999G: user_content= takes a number, such as 5000, 64K, 64M or 1G, or 0 for no limit"},
         {"sync=yes", "sync=yes: sync= takes always or no"},
         {"sandbox=1", "sandbox=1: sandbox= takes yes or no"},
+        {"spin=1001", "spin=1001: spin= takes microseconds from 0 to 1000"},
+        {"spin=1ms", "spin=1ms: spin= takes microseconds from 0 to 1000"},
         {"log=loud", "log=loud: log= takes error, warning, notice, info or debug"},
         {"log=", "log=: log= takes error, warning, notice, info or debug"},
         {"mode=888", "mode=888: mode= takes permissions in octal, such as 0755 or 0777"},
