@@ -3,10 +3,11 @@
  *     nullfs [-d] [-o OPTIONS] MOUNTPOINT
  *         stays in the foreground until it is unmounted or ended by a signal.
  *
- * It answers what open(O_CREAT|O_EXCL), close and unlink ask, with the kernel
- * caching that leasefs allows: names and their absence are kept, attributes of
- * files are not, reads and writes are direct.  It remembers nothing: every name
- * is free, every file is a new one.
+ * It answers what open(O_CREAT|O_EXCL), close, unlink and flock ask, with the
+ * kernel caching that leasefs allows: names and their absence are kept, attributes
+ * of files are not, reads and writes are direct.  It remembers nothing: every name
+ * is free and every file a new one, but for `held`, which is always there and
+ * whose times cannot be set, and names that end in '-', which are not kept.
  */
 #define FUSE_USE_VERSION 31
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #define KEEP_SECONDS (24.0 * 3600)
+#define HELD 2 /* inode */
 
 static struct stat nullfs_attributes(fuse_ino_t ino)
 {
@@ -33,12 +35,20 @@ static void nullfs_init(void *userdata, struct fuse_conn_info *connection)
     connection->want &= ~(unsigned)(FUSE_CAP_READDIRPLUS | FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ);
 }
 
+static double nullfs_keep(const char *name)
+{
+    return name[strlen(name) - 1] == '-' ? 0 : KEEP_SECONDS;
+}
+
 static void nullfs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     (void)parent;
-    (void)name;
-    struct fuse_entry_param missing = {.ino = 0, .entry_timeout = KEEP_SECONDS};
-    fuse_reply_entry(req, &missing);
+    struct fuse_entry_param entry = {.ino = 0, .entry_timeout = nullfs_keep(name)};
+    if (strcmp(name, "held") == 0) {
+        entry.ino = HELD;
+        entry.attr = nullfs_attributes(HELD);
+    }
+    fuse_reply_entry(req, &entry);
 }
 
 static void nullfs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
@@ -51,13 +61,36 @@ static void nullfs_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info
 static void nullfs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *file)
 {
     (void)parent;
-    (void)name;
     (void)mode;
     fuse_ino_t *last = fuse_req_userdata(req);
-    struct fuse_entry_param entry = {.ino = ++*last, .entry_timeout = KEEP_SECONDS};
+    struct fuse_entry_param entry = {.ino = ++*last, .entry_timeout = nullfs_keep(name)};
     entry.attr = nullfs_attributes(entry.ino);
     file->direct_io = 1;
     fuse_reply_create(req, &entry, file);
+}
+
+static void nullfs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
+{
+    (void)ino;
+    file->direct_io = 1;
+    fuse_reply_open(req, file);
+}
+
+static void nullfs_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set, struct fuse_file_info *file)
+{
+    (void)ino;
+    (void)st;
+    (void)set;
+    (void)file;
+    fuse_reply_err(req, EBUSY);
+}
+
+static void nullfs_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, int operation)
+{
+    (void)ino;
+    (void)file;
+    (void)operation;
+    fuse_reply_err(req, 0);
 }
 
 static void nullfs_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
@@ -99,7 +132,10 @@ static const struct fuse_lowlevel_ops nullfs_operations = {
     .init = nullfs_init,
     .lookup = nullfs_lookup,
     .getattr = nullfs_getattr,
+    .setattr = nullfs_setattr,
     .create = nullfs_create,
+    .open = nullfs_open,
+    .flock = nullfs_flock,
     .flush = nullfs_flush,
     .release = nullfs_release,
     .unlink = nullfs_unlink,
@@ -111,7 +147,7 @@ int main(int argc, char **argv)
 {
     struct fuse_args args = FUSE_ARGS_INIT(argc, argv);
     struct fuse_cmdline_opts options;
-    fuse_ino_t last = FUSE_ROOT_ID;
+    fuse_ino_t last = HELD;
     int result = 1;
     if (fuse_parse_cmdline(&args, &options) != 0 || !options.mountpoint) {
         fprintf(stderr, "usage: nullfs [-d] [-o OPTIONS] MOUNTPOINT\n");
