@@ -11,7 +11,7 @@ static void record_put_u8(GByteArray *out, uint8_t value)
     g_byte_array_append(out, &value, 1);
 }
 
-void local_record_u32(GByteArray *out, uint32_t value)
+static void local_record_u32(GByteArray *out, uint32_t value)
 {
     value = GUINT32_TO_LE(value);
     g_byte_array_append(out, (const guint8 *)&value, sizeof(value));
@@ -101,7 +101,7 @@ uint8_t local_read_u8(struct local_reader *in)
     return at ? *at : 0;
 }
 
-uint32_t local_read_u32(struct local_reader *in)
+static uint32_t local_read_u32(struct local_reader *in)
 {
     const uint8_t *at = record_take(in, 4);
     uint32_t value = 0;

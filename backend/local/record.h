@@ -60,7 +60,6 @@ struct local_lease {
 };
 
 /* Writing: appends to `out`. */
-void local_record_u32(GByteArray *out, uint32_t value);
 void local_record_u64(GByteArray *out, uint64_t value);
 void local_record_string(GByteArray *out, const char *text);
 void local_record_bytes(GByteArray *out, GBytes *bytes);
@@ -76,7 +75,6 @@ struct local_reader {
 };
 
 uint8_t local_read_u8(struct local_reader *in);
-uint32_t local_read_u32(struct local_reader *in);
 uint64_t local_read_u64(struct local_reader *in);
 int64_t
 local_read_time(struct local_reader *in); /* bad if no clock shows it; a sum of some of them does not overflow */

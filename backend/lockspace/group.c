@@ -34,13 +34,6 @@ static struct group *group_obtain(struct lockspace *space, enum group_kind kind,
     return g;
 }
 
-static void group_forget_if_empty(struct lockspace *space, struct group *g)
-{
-    if (g->count == 0) {
-        g_hash_table_remove(space->groups, g);
-    }
-}
-
 static void group_add(struct group *g, struct ticket *t)
 {
     t->scope->next[g->kind] = g->first;
@@ -62,52 +55,41 @@ static bool group_has(const struct ticket *t)
     return lockspace_place(t)->type != ENTRY_DIRECTORY;
 }
 
-uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t)
+/* Counts it in a group or, if not `in`, takes it out; returns how many others there are. */
+static uint32_t group_change(struct lockspace *space, struct ticket *t, enum group_kind kind, uint64_t id, bool in)
 {
-    uint32_t kin = 0;
+    const struct entry *place = kind == GROUP_WAITING ? NULL : lockspace_place(t);
+    struct group *g = in ? group_obtain(space, kind, id, place) : lockspace_group(space, kind, id, place);
+    uint32_t others = in ? g->count++ : --g->count;
+    if (kind != GROUP_WAITING || !t->head.held) {
+        (in ? group_add : group_remove)(g, t);
+    }
+    if (g->count == 0) {
+        g_hash_table_remove(space->groups, g);
+    }
+    return others;
+}
+
+static uint32_t group_change_all(struct lockspace *space, struct ticket *t, bool in)
+{
+    uint64_t handle = t->scope->handle, lock_owner = t->scope->lock_owner;
     if (!group_has(t)) {
         return 0;
     }
-    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_LOCK_OWNER; kind++) {
-        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->lock_owner;
-        if (id) {
-            struct group *g = group_obtain(space, kind, id, lockspace_place(t));
-            kin += g->count++ > 0;
-            group_add(g, t);
-        }
-    }
-    if (t->scope->lock_owner) {
-        struct group *g = group_obtain(space, GROUP_WAITING, t->scope->lock_owner, NULL);
-        g->count++;
-        if (!t->head.held) {
-            group_add(g, t);
-        }
+    uint32_t kin = handle ? group_change(space, t, GROUP_HANDLE, handle, in) > 0 : 0;
+    if (lock_owner) {
+        kin += group_change(space, t, GROUP_LOCK_OWNER, lock_owner, in) > 0;
+        group_change(space, t, GROUP_WAITING, lock_owner, in);
     }
     return kin;
 }
 
+uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t)
+{
+    return group_change_all(space, t, true);
+}
+
 uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t)
 {
-    uint32_t kin = 0;
-    if (!group_has(t)) {
-        return 0;
-    }
-    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_LOCK_OWNER; kind++) {
-        uint64_t id = kind == GROUP_HANDLE ? t->scope->handle : t->scope->lock_owner;
-        if (id) {
-            struct group *g = lockspace_group(space, kind, id, lockspace_place(t));
-            kin += --g->count > 0;
-            group_remove(g, t);
-            group_forget_if_empty(space, g);
-        }
-    }
-    if (t->scope->lock_owner) {
-        struct group *g = lockspace_group(space, GROUP_WAITING, t->scope->lock_owner, NULL);
-        g->count--;
-        if (!t->head.held) {
-            group_remove(g, t);
-        }
-        group_forget_if_empty(space, g);
-    }
-    return kin;
+    return group_change_all(space, t, false);
 }

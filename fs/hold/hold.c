@@ -280,7 +280,8 @@ void hold_resume_all(struct fs *fs, struct hold *hold)
 
 /* --- ending ---------------------------------------------------------------- */
 
-void hold_end(struct fs *fs, struct hold *hold)
+/* The store has ended its ticket: it is forgotten or, while its lock owner waits for more, holds nothing. */
+static void hold_end(struct fs *fs, struct hold *hold)
 {
     if (hold->kind != BACKEND_FCNTL || !hold->parked || TAILQ_EMPTY(hold->parked)) {
         hold_free(fs, hold);

@@ -223,8 +223,6 @@ static inline void hold_resume_parked(struct fs *fs, struct hold *hold)
  * taken from them. */
 void hold_spend(struct hold *hold, bool lost);
 
-/* The store has ended its ticket: it is forgotten or, while its lock owner waits for more, holds nothing. */
-void hold_end(struct fs *fs, struct hold *hold);
 /* Ends a hold: the ticket is released, the handles hold nothing any more;
  * `done` may be NULL. */
 void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *arg);
