@@ -191,12 +191,6 @@ struct skiplist_node *skiplist_seek(const struct skiplist *list, skiplist_probe 
     return list->head ? skiplist_descend(list, probe, key, after ? 1 : 0, NULL, NULL)->next : NULL;
 }
 
-void *skiplist_find(const struct skiplist *list, skiplist_probe *probe, const void *key)
-{
-    struct skiplist_node *node = skiplist_seek(list, probe, key, false);
-    return node && probe(node->item, key) == 0 ? node->item : NULL;
-}
-
 uint32_t skiplist_rank(const struct skiplist *list, const void *item)
 {
     uint32_t position = 0;
@@ -204,20 +198,4 @@ uint32_t skiplist_rank(const struct skiplist *list, const void *item)
         skiplist_descend(list, list->compare, item, 0, NULL, &position);
     }
     return position;
-}
-
-struct skiplist_node *skiplist_at(const struct skiplist *list, uint32_t rank)
-{
-    if (rank >= list->length) {
-        return NULL;
-    }
-    struct skiplist_node *node = list->head;
-    uint32_t left = rank + 1;
-    for (unsigned level = list->level; level-- > 0;) {
-        while (skiplist_link_next(node, level) && skiplist_link_span(node, level) <= left) {
-            left -= skiplist_link_span(node, level);
-            node = skiplist_link_next(node, level);
-        }
-    }
-    return node;
 }

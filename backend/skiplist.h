@@ -61,17 +61,11 @@ struct skiplist_node *skiplist_insert(struct skiplist *list, void *item);
 /* Removes the item; false if it is not there. */
 bool skiplist_remove(struct skiplist *list, const void *item);
 
-/* The item for which `probe` is 0, or NULL. */
-void *skiplist_find(const struct skiplist *list, skiplist_probe *probe, const void *key);
-
 /* The first item for which `probe` is >= 0 (> 0 with `after`), or NULL. */
 struct skiplist_node *skiplist_seek(const struct skiplist *list, skiplist_probe *probe, const void *key, bool after);
 
 /* How many items stand before this one, which need not be in the list. */
 uint32_t skiplist_rank(const struct skiplist *list, const void *item);
-
-/* The node of the item with `rank` items before it, or NULL. */
-struct skiplist_node *skiplist_at(const struct skiplist *list, uint32_t rank);
 
 static inline struct skiplist_node *skiplist_first(const struct skiplist *list)
 {

@@ -76,10 +76,8 @@ static void assert_same(const struct skiplist *list, const struct model *m)
         ck_assert_ptr_eq(skiplist_item(node), m->numbers[i]);
         ck_assert_ptr_eq(skiplist_item(skiplist_previous(node)), i > 0 ? m->numbers[i - 1] : NULL);
         ck_assert_uint_eq(skiplist_rank(list, m->numbers[i]), i);
-        ck_assert_ptr_eq(skiplist_at(list, i), node);
     }
     ck_assert_ptr_null(node);
-    ck_assert_ptr_null(skiplist_at(list, m->length));
     ck_assert_ptr_eq(skiplist_item(skiplist_last(list)), model_at(m, m->length - 1));
 }
 
@@ -88,7 +86,6 @@ static void assert_searches_agree(const struct skiplist *list, const struct mode
     unsigned rank = model_rank(m, key);
     bool has = model_has(m, key);
     ck_assert_uint_eq(skiplist_rank(list, &key), rank);
-    ck_assert_ptr_eq(skiplist_find(list, compare_numbers, &key), has ? model_at(m, rank) : NULL);
     ck_assert_ptr_eq(skiplist_item(skiplist_seek(list, compare_numbers, &key, false)), model_at(m, rank));
     ck_assert_ptr_eq(skiplist_item(skiplist_seek(list, compare_numbers, &key, true)), model_at(m, rank + has));
 }
@@ -139,8 +136,6 @@ START_TEST(an_empty_list_has_nothing_and_owns_nothing)
         ck_assert_ptr_null(list.head);
         ck_assert_ptr_null(skiplist_first(&list));
         ck_assert_ptr_null(skiplist_last(&list));
-        ck_assert_ptr_null(skiplist_at(&list, 0));
-        ck_assert_ptr_null(skiplist_find(&list, compare_numbers, &number));
         ck_assert_ptr_null(skiplist_seek(&list, compare_numbers, &number, false));
         ck_assert_uint_eq(skiplist_rank(&list, &number), 0);
         ck_assert(!skiplist_remove(&list, &number));
