@@ -139,7 +139,7 @@ void handle_free(struct fs *fs, struct handle *h)
         return;
     }
     struct hold *hold = h->hold;
-    if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h)) {
+    if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h) && !handle_is_left(h)) {
         hold_release(fs, hold, NULL, NULL);
     }
     handle_release_records(fs, h);

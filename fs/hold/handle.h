@@ -77,6 +77,12 @@ mode_t handle_mode(struct handle *handle);
 /* What the handle has, or the process that opened it, whichever handle it came by;
  * or NULL. */
 struct hold *handle_own_hold(const struct handle *handle);
+/* Is what it holds for the second being made into a lock of another handle's, or a lease by its times? */
+static inline bool handle_is_left(const struct handle *h)
+{
+    return h->hold && h->hold->converting && h->hold->kind == BACKEND_PROVISIONAL;
+}
+
 /* Does another handle belong to the same hold? */
 bool handle_shares_hold(const struct handle *handle);
 /* Can closing it make a lease of what it holds? */

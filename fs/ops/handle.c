@@ -207,8 +207,8 @@ bool handle_release_decides(const struct handle *h)
 {
     /* Of several that share a ticket the last decides, of a provisional second the first that is closed: it was told
      * that it made a lease. */
-    bool another = h->hold && (h->hold->sequence || h->hold->converting) && handle_shares_hold(h);
-    return handle_may_decide(h) && h->closing && !another;
+    bool another = h->hold && h->hold->sequence && handle_shares_hold(h);
+    return handle_may_decide(h) && h->closing && !another && !handle_is_left(h);
 }
 
 void handle_release(struct request *r)

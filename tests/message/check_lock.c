@@ -70,6 +70,30 @@ START_TEST(conversion_to_exclusive_waits_for_the_others)
 }
 END_TEST
 
+/* The close would make a lease of what flock makes a handle's lock; that was asked for before it. */
+START_TEST(close_of_another_handle_does_not_turn_a_lock_into_a_lease)
+{
+    struct wire_file first = wire_created(w, "M", O_RDWR);
+    wire_advance(w, 2 * SECOND); /* idle by now */
+    struct wire_file second = wire_opened(w, first.node, O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, second, 1)), 0);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    uint64_t locked = wire_flock(w, first, LOCK_EX);
+    ck_assert(wire_waits(w, locked));
+    uint64_t released = wire_release(w, second);
+    wire_turn(w);
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    while (fake_backend_held_back(w->fake, FAKE_CONVERT)) {
+        fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    }
+    ck_assert_int_eq(wire_result(w, locked), 0);
+    ck_assert_int_eq(wire_result(w, released), 0);
+    ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, BACKEND_FLOCK);
+    ck_assert_int_eq(wire_close(w, first), 0);
+    ck_assert_ptr_null(fake_backend_holder(w->fake, "M"));
+}
+END_TEST
+
 START_TEST(interrupted_conversion_holds_nothing)
 {
     ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
@@ -883,6 +907,7 @@ int main(void)
     tcase_add_test(cases, shared_locks_stand_together_and_exclusive_waits);
     tcase_add_test(cases, conversion_to_exclusive_is_refused_while_another_shares);
     tcase_add_test(cases, conversion_to_exclusive_waits_for_the_others);
+    tcase_add_test(cases, close_of_another_handle_does_not_turn_a_lock_into_a_lease);
     tcase_add_test(cases, interrupted_conversion_holds_nothing);
     tcase_add_test(cases, two_conversions_to_exclusive_do_not_deadlock);
     tcase_add_test(cases, conversion_to_shared_lets_waiting_readers_in);
