@@ -120,6 +120,7 @@ static void call_decides(struct judge *judge, struct call *call)
         struct hold *hold = call->name->holds->pdata[i];
         if (hold->claim.kind == KIND_PROVISIONAL && hold->claim.handle == call->handle) {
             judge_hold_end(judge, hold, judge->now, judge->now, true);
+            call->attempt->doubt = call->attempt->doubt || (call->call.operation == JUDGE_CLOSE && hold->doubt);
         }
     }
 }
