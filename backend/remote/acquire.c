@@ -71,8 +71,11 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     t->handed = false;
     t->refresh = CLOCK_NEVER;
     remote_ticket_turn(r, t, REMOTE_HELD);
-    if (first) {
-        t->head.acquired = now;
+    t->head.acquired = first ? now : t->head.acquired;
+    if (first && t->place->sequence &&
+        !t->acquired) { /* its term runs while it waits, and is renewed for its own reasons */
+        t->head.deadline = MIN(t->head.deadline, deadline);
+    } else if (first) {
         acquire_start_term(t, now, deadline);
     } else {
         t->head.deadline = MAX(t->head.deadline, deadline);

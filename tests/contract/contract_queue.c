@@ -465,6 +465,26 @@ START_TEST(ticket_that_expires_in_the_queue_is_passed_over)
 }
 END_TEST
 
+/* Dead ones would cost who waits behind them a term each. */
+START_TEST(term_of_a_ticket_runs_while_it_waits)
+{
+    struct contract_log first = {0}, next = {0}, marker = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &marker);
+    if (!can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    struct backend_ticket *ticket = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &first);
+    const struct backend_ticket *waits = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &next);
+    clock_ms deadline = waits->deadline;
+    claim.ttl = 20;
+    ck_assert_int_eq(contract_acquire("b", &claim).result, BACKEND_OK);
+    CONTRACT_UNTIL(marker.ended);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    CONTRACT_UNTIL(next.granted);
+    ck_assert_int_le(waits->deadline, deadline);
+}
+END_TEST
+
 START_TEST(ticket_that_waits_is_broken_by_its_name)
 {
     struct contract_log log[3] = {{0}};
@@ -537,6 +557,7 @@ TCase *contract_sequence_case(void)
     tcase_add_test(tcase, as_many_hold_as_the_directory_is_wide);
     tcase_add_test(tcase, shared_tickets_hold_while_only_shared_ones_stand_before);
     tcase_add_test(tcase, ticket_that_expires_in_the_queue_is_passed_over);
+    tcase_add_test(tcase, term_of_a_ticket_runs_while_it_waits);
     tcase_add_test(tcase, ticket_that_waits_is_broken_by_its_name);
     tcase_add_test(tcase, queue_is_listed_in_order);
     return tcase;
