@@ -83,9 +83,10 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
 void look_errno(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     bool dead = answer->error == ENOTCONN || answer->error == ECONNABORTED; /* as the kernel tells of its daemon */
-    bool listed = answer->error == 0 || (dead && judge->mounts[call->call.mount].died) || answer->error == EINTR ||
-                  answer->error == ENOLCK || answer->error == EIO || answer->error == ENOSPC ||
-                  (answer->error == ENOENT && judge->forgot >= 0); /* its directory went with the data */
+    bool listed =
+        answer->error == 0 || (dead && judge->mounts[call->call.mount].died) || answer->error == EINTR ||
+        answer->error == ENOLCK || answer->error == EIO || answer->error == ENOSPC ||
+        (answer->error == ENOENT && (judge->forgot >= 0 || strchr(call->name->path, '/'))); /* its directory */
     for (size_t i = 0; i < G_N_ELEMENTS(errors[0]); i++) {
         listed = listed || errors[call->call.operation][i] == answer->error;
     }

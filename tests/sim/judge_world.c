@@ -325,6 +325,8 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         if (hold->claim.kind == KIND_LEASE && (o->keeps || o->remote)) {
             hold->doubt = true;
         } else {
+            hold->ended =
+                hold->ended > now ? JUDGE_NEVER : hold->ended; /* what was to end it may have been on its way */
             judge_hold_end(judge, hold, now, now + (o->remote ? hold->ttl + o->margin : o->settle), false);
         }
         break;
