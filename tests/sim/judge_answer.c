@@ -30,9 +30,11 @@ static int64_t call_duration(const struct judge *judge, const char *text, size_t
 /* The handle that had it does not take it again by being closed. */
 static void call_spends(const struct hold *hold, enum judge_operation operation)
 {
+    GPtrArray *handles = hold->name->handles;
     bool takes = operation == JUDGE_UNLINK || operation == JUDGE_SETXATTR || operation == JUDGE_RENAME;
-    if (hold->claim.handle && takes) {
-        hold->claim.handle->spent = true;
+    for (guint i = 0; takes && i < handles->len; i++) {
+        struct handle *handle = handles->pdata[i];
+        handle->spent = handle->spent || handle == hold->claim.handle || judge_hold_belongs_to(hold, handle->opener);
     }
 }
 
@@ -56,6 +58,9 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             continue;
         }
         if (breaks && (hold->begun == JUDGE_NEVER || hold->begun > asked->when)) {
+            if (outcome == DONE) {
+                call_spends(hold, asked->operation);
+            }
             continue;
         }
         if (outcome == DONE && breaks) {
@@ -169,6 +174,9 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         }
         hold->content = operation == JUDGE_WRITE ? g_byte_array_new() : NULL;
         break;
+    case JUDGE_TRUNCATE: /* perhaps it has taken the lock, perhaps not */
+        hold->begun = hold->may_end = answer->when;
+        return;
     case JUDGE_FLOCK:
         hold->content = hold->origin == hold->serial && !hold->claim.shared ? g_byte_array_new() : NULL;
         break;
@@ -230,7 +238,7 @@ static void call_check_break(struct judge *judge, const struct call *call)
         const struct hold *hold = call->name->holds->pdata[i];
         bool others = hold->claim.process->uid != call->process->uid && hold->begun != JUDGE_NEVER &&
                       hold->begun <= call->call.when && hold->may_end >= call->call.when && hold->ended >= judge->now &&
-                      !hold->doubt;
+                      !hold->doubt && !hold->pending;
         if (judge_rule(judge, JUDGE_BREAK_RIGHT, others)) {
             judge_break(judge, JUDGE_BREAK_RIGHT, call->name, "uid %u broke a lock of uid %u", call->process->uid,
                         hold->claim.process->uid);
@@ -398,7 +406,7 @@ static void call_check_open(struct judge *judge, const struct call *call)
     for (guint i = 0; plain && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
-                    judge->now < hold->may_begin + JUDGE_SECOND && !hold->moved &&
+                    judge->now < hold->may_begin + JUDGE_SECOND - JUDGE_CLOCKS && !hold->moved &&
                     (!hold->decided || hold->claim.mount == call->call.mount) &&
                     judge_hold_excludes(hold, &call->attempt->claim, true) && hold->claim.process != call->process;
         if (judge_rule(judge, JUDGE_FIRST_TIME, must)) {

@@ -97,6 +97,11 @@ static void call_begin_attempt(struct judge *judge, struct call *call)
             call_attempts(judge, call, call->name, KIND_LEASE);
         }
         break;
+    case JUDGE_TRUNCATE:
+        if (call->handle && !ticket && asked->start > 0 && call->handle->flags & JUDGE_WRITES) {
+            call_attempts(judge, call, call->name, KIND_LEASE);
+        }
+        break;
     case JUDGE_CLOSE:
         if (call_close_acquires(call)) {
             call_attempts(judge, call, call->name, KIND_LEASE);

@@ -85,6 +85,10 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
         return !opener && !hold_owned_by(hold, claim->process) && (!mine->handle || mine->handle != claim->handle);
     }
     bool same = mine->handle && mine->handle == claim->handle;
+    bool one_owner = mine->process == claim->process && (mine->kind == KIND_RECORD) != (claim->kind == KIND_RECORD);
+    if (surely && one_owner) {
+        return false; /* records are of all its handles, and one of those has the other lock */
+    }
     return !(same && (surely || !leases) && !(records && (mine->ofd != claim->ofd || mine->process != claim->process)));
 }
 

@@ -283,6 +283,16 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
 
 /* --- F_GETLK ----------------------------------------------------------------------------- */
 
+/* Of who took it, or may have inherited it. */
+static bool look_is_pid(const struct hold *hold, pid_t pid)
+{
+    bool is = hold->claim.process->pid == pid;
+    for (guint i = 0; i < hold->owners->len; i++) {
+        is = is || ((const struct process *)hold->owners->pdata[i])->pid == pid;
+    }
+    return is;
+}
+
 static void look_probe(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     const struct judge_call *asked = &call->call;
@@ -301,7 +311,7 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
         if (judge_hold_certain(judge, hold, asked->when) && judge_hold_excludes(hold, &claim, true)) {
             wrong = wrong || !found || answer->conflict.start > MAX(its->start, 0);
         }
-        bool pid = answer->conflict.pid <= 0 || answer->conflict.pid == its->process->pid || its->mount != asked->mount;
+        bool pid = answer->conflict.pid <= 0 || look_is_pid(hold, answer->conflict.pid) || its->mount != asked->mount;
         possible =
             possible || (judge_hold_possible(judge, hold, asked->when) && judge_hold_excludes(hold, &claim, false) &&
                          pid && (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&

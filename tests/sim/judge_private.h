@@ -16,6 +16,9 @@
 
 #define JUDGE_CONTENT_MAX 65536
 
+/* Clocks of hosts differ, and tell milliseconds. */
+#define JUDGE_CLOCKS (5 * JUDGE_MS)
+
 /* How long the mount goes on with what an open began. */
 #define JUDGE_PROVISIONAL (JUDGE_SECOND * 5 / 4)
 

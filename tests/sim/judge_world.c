@@ -21,6 +21,9 @@ struct name *judge_name(struct judge *judge, const char *path)
         name->width_before = 1;
         name->number = -1;
         name->directory = path[0] == '\0';
+        for (int i = 0; i < JUDGE_MOUNTS; i++) {
+            name->foreign = name->foreign || judge->mounts[i].since[JUDGE_FAILS] != JUDGE_NEVER;
+        }
         g_hash_table_insert(judge->names, name->path, name);
     }
     return name;
@@ -296,6 +299,13 @@ bool judge_calm(const struct judge *judge, int64_t from)
     return true;
 }
 
+static bool hold_outlives_daemon(const struct hold *hold)
+{
+    const struct handle *handle = hold->claim.handle;
+    return hold->claim.kind == KIND_LEASE ||
+           (hold->claim.kind == KIND_TICKET && (!handle || handle->closed < JUDGE_NEVER));
+}
+
 /* The holds of the mount are certain for less long from now on. */
 static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_trouble trouble, bool begins)
 {
@@ -322,7 +332,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         if (!begins) {
             break;
         }
-        if (hold->claim.kind == KIND_LEASE && (o->keeps || o->remote)) {
+        if (hold_outlives_daemon(hold) && (o->keeps || o->remote)) {
             hold->doubt = true;
         } else {
             hold->ended =
@@ -357,6 +367,9 @@ static void trouble_ends_numbers(struct judge *judge)
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
         g_array_set_size(name->tokens, 0);
+        for (guint i = 0; i < name->holds->len; i++) {
+            ((struct hold *)name->holds->pdata[i])->token = 0;
+        }
         judge_name_removed(judge, name);
     }
 }
@@ -389,6 +402,7 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     }
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
+        name->foreign = name->foreign || trouble == JUDGE_FAILS; /* what comes back of it later nobody can tell */
         if (trouble == JUDGE_FORGOT && name->directory) {
             name->number = -1;
             name->width_unknown = true;
