@@ -292,6 +292,9 @@ static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
     for (unsigned i = 0; i < IDIOMS; i++) {
         habits->weight[i] = usual[i] * world_below(8);
     }
+    for (unsigned i = world_chance(500) ? 3 : 0; i > 0; i--) { /* a few that meet each other all the time */
+        habits->weight[world_below(IDIOMS)] += 400;
+    }
     habits->weight[IDIOM_BEGIN] = MAX(habits->weight[IDIOM_BEGIN], 20);
     if (plan->faults) {
         habits->fault_total = faults_draw(plan, habits->fault_weight);
@@ -300,7 +303,7 @@ static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
     for (unsigned i = 0; i < IDIOMS; i++) {
         habits->total += habits->weight[i];
     }
-    habits->names = 1 + world_below(PLAN_NAMES - 1);
+    habits->names = 1 + world_below(world_chance(600) ? 2 : PLAN_NAMES - 1);
     habits->programs = 2 + world_below(PLAN_PROGRAMS - 1);
     habits->pause = (int64_t[]){20, 200, 1000, 5000, 20000}[world_below(5)] * WORLD_US;
     habits->long_pauses = (unsigned[]){0, 2, 10, 40}[world_below(4)];
@@ -308,7 +311,7 @@ static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
 
 struct plan *plan_new(const struct plan_request *request)
 {
-    static const int64_t terms[] = {500, 1500, 3000, 30000};
+    static const int64_t terms[] = {500, 500, 1500, 3000, 30000};
     struct plan *plan = g_new0(struct plan, 1);
     struct plan_habits habits = {0};
     plan->seed = request->seed;

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+JOBS = int(os.environ.get("SIM_JOBS", "2"))
 STORES = {"m": "memory", "l": "local", "r": "redis"}
 
 # store, file, what stands there (once), what is put there
@@ -23,7 +24,7 @@ m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && d
 m|backend/lockspace/grant.c|        if (!lockspace_blocker(space, place, t)) {|        if (lockspace_position(t) <= place->directory->attributes.width) {
 m|backend/lockspace/grant.c|        if (lockspace_blocker(space, place, t)) {|        if (lockspace_blocker(space, place, t) && !lockspace_shared(t)) {
 m|backend/lockspace/grant.c|            if (plain) {|            if (false) {
-m|backend/lockspace/grant.c|    t->head.held = true;\n    t->head.acquired = now;\n    lockspace_start_term|    t->head.acquired = now;\n    lockspace_start_term
+m|backend/lockspace/grant.c|    t->head.held = true;\n    t->head.acquired = now;\n    if (t->entry|    t->head.acquired = now;\n    if (t->entry
 m|backend/lockspace/grant.c|    if (q && skiplist_length(&q->waiters) > 0) {|    if (q && skiplist_length(&q->waiters) > 1) {
 m|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_update(space, now, place, start, end);|    lockspace_expel(space, now, t, why);\n    (void)place, (void)start, (void)end;
 m|backend/lockspace/lockspace.c|    space->next_fence++;\n|
@@ -52,14 +53,15 @@ l|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            con
 l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    file->room = 0;|    file->room = 0;
 m|backend/lockspace/lockspace.c|    t->head.held = held;|    t->head.held = true;
 r|backend/remote/ticket.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
-r|backend/redis/script/release_lone.lua|redis.pcall('GET', L) == id and |
-r|backend/redis/script/release_lone.lua|  call('DEL', L, ORDER, TERM, INFO)|  call('DEL', ORDER, TERM, INFO)
-r|backend/redis/script/acquire_free.lua|who == 'free' and tickets == 0|tickets == 0
-r|backend/redis/script/acquire_free.lua|a.mode == 0 and id or SHARED|id
+r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + #id) == LONE .. id|has:sub(1, #LONE) == LONE
+r|backend/redis/script/release_lone.lua|  call('DEL', L)\n|
+r|backend/redis/script/acquire_free.lua|call('EXISTS', L, ORDER, TERM,|call('EXISTS', ORDER, TERM,
+r|backend/redis/script/acquire_free.lua|or a.mode ~= 0 or|or
 r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.ttl), id)|call('ZADD', TERM, number_text(now), id)
 r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.ttl + t.d))|    call('PEXPIRE', L, number_text(1))
 r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
-r|backend/redis/script/acquire_free.lua|  if call('EXISTS', SELF) == 1 then return {'directory'} end|
+r|backend/redis/script/acquire_free.lua|math.max(last_number() + 1, now_us)|now_us - now_us % 10000000
+r|backend/redis/script/renew.lua|call('PEXPIRE', L, number_text(a.ttl + lone.d))|call('PEXPIRE', L, 1)
 """
 
 
@@ -71,7 +73,7 @@ def bugs():
 
 def run(program, store, seeds, first=1):
     """rule → the first seed that breaks it."""
-    text = subprocess.run([program, "-n", str(seeds), "-f", str(first), "-s", STORES[store], "-o", "300", "-q"],
+    text = subprocess.run([program, "-n", str(seeds), "-f", str(first), "-s", STORES[store], "-o", "300", "-q", "-j", str(JOBS)],
                           capture_output=True, text=True).stdout
     found = {}
     for seed, rule in re.findall(r"^seed (\d+): (.*)$", text, re.M):
