@@ -101,6 +101,20 @@ START_TEST(ticket_is_not_kept_by_the_name_that_made_it)
 }
 END_TEST
 
+/* The kernel does not wait for RELEASE. */
+START_TEST(lease_that_was_closed_is_moved_once_it_is_decided)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, file, 1)), 0);
+    uint64_t moved = wire_rename(w, "L", "M", 0);
+    ck_assert(wire_waits(w, moved));
+    wire_release(w, file);
+    ck_assert_int_eq(wire_result(w, moved), 0);
+    ck_assert_int_eq(holder("M")->kind, BACKEND_LEASE);
+    ck_assert_ptr_null(holder("L"));
+}
+END_TEST
+
 START_TEST(name_is_found_as_what_was_granted)
 {
     fake_backend_hold(w->fake, FAKE_ACQUIRE, true);
@@ -860,6 +874,7 @@ int main(void)
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, symbolic_link_is_a_lease_with_its_target);
     tcase_add_test(cases, ticket_is_not_kept_by_the_name_that_made_it);
+    tcase_add_test(cases, lease_that_was_closed_is_moved_once_it_is_decided);
     tcase_add_test(cases, name_is_found_as_what_was_granted);
     tcase_add_test(cases, node_that_gave_way_while_it_is_asked_for_is_among_all);
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
