@@ -8,9 +8,6 @@
  * Each world runs in a process of its own, so that it begins with the same memory whatever was before; so the addresses
  * of things, by which tables are ordered, are the same too.  A world in which a rule is broken is run again with less
  * and less of its plan, as long as the rule is still broken, and what is left is told as a story.
- *
- * Not every rule that the judge says is broken is: of what check_sim.sh counts it is sure, the rest is for people to
- * read.
  */
 #include <errno.h>
 #include <getopt.h>
