@@ -162,7 +162,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
             call_decides(judge, call);
             return;
         }
-        if (own || !call->handle || call->handle->spent || call->handle->asked ||
+        if (own || !call->handle || call->handle->spent || call->handle->had || call->handle->asked ||
             call->handle->opener != call->process) {
             hold->may_end = answer->when; /* perhaps it has only renewed another */
             hold->begun = answer->when;
@@ -202,7 +202,7 @@ static void call_got_nothing(struct judge *judge, struct call *call, const struc
     bool calm = mount_calm(judge, call->call.mount, call->call.when);
     if (outcome == REFUSED) {
         call->attempt->ended = answer->when;
-    } else if (answer->error != -1 && answer->error != ECONNABORTED) {
+    } else if (answer->error != -1 && answer->error != ECONNABORTED && (calm || !o->keeps)) {
         call->attempt->ended = answer->when + (calm ? o->settle : o->ttl + o->margin);
     } else if (call->attempt->claim.kind == KIND_PROVISIONAL) {
         call->attempt->ended = answer->when + JUDGE_PROVISIONAL + o->settle;
@@ -474,7 +474,7 @@ static bool call_check_done(struct judge *judge, struct call *call)
     case JUDGE_RENAME:
         for (guint i = 0; i < call->ending->len; i++) {
             const struct hold *hold = call->ending->pdata[i];
-            call->owned = call->owned || (hold->name == call->name && hold->owner == call->process);
+            call->owned = call->owned || (hold->name == call->name && hold->owner == call->process && !hold->doubt);
         }
         call_check_right(judge, call, call->name, JUDGE_RENAME_RIGHT);
         call_check_right(judge, call, call->target, JUDGE_RENAME_RIGHT);
@@ -503,7 +503,7 @@ static void call_refused(struct judge *judge, struct call *call, int error)
     struct name *name = call->target ? call->target : call->name;
     if (error == EEXIST || error == EBUSY || error == EAGAIN) {
         bool queue = call->handle && call->handle->ticket;
-        bool opened = operation == JUDGE_RENAME && call->opened; /* by others: the lease stays where it is */
+        bool opened = operation == JUDGE_RENAME; /* by others, what had the name before, too: the lease stays */
         bool inherited = call->handle && call->handle->opener != call->process && operation != JUDGE_FLOCK &&
                          operation != JUDGE_SETLK; /* by it only the owner acquires, and changes times */
         bool again = operation == JUDGE_CLOSE && call->handle->refused; /* as it was told before */
@@ -540,14 +540,13 @@ static void call_got_turn(struct judge *judge, struct call *call)
     ticket->begun = begun;
 }
 
-/* What is open on the mount goes with the file, but what was opened behind its back is another's. */
+/* What its owner has open on the mount goes with the file; what others have is of one that had the name before. */
 static void call_moved(const struct call *call)
 {
     GPtrArray *handles = call->name->handles;
     for (guint i = handles->len; call->name != call->target && i-- > 0;) {
         struct handle *handle = handles->pdata[i];
-        bool before = handle->opened <= call->call.when || handle->opener == call->process;
-        if (before && handle->mount == call->call.mount) {
+        if (process_descends(handle->opener, call->process, false) && handle->mount == call->call.mount) {
             g_ptr_array_remove_index(handles, i);
             handle->name = call->target;
             g_ptr_array_add(call->target->handles, handle);
@@ -634,7 +633,8 @@ void judge_answer(struct judge *judge, const struct judge_answer *answer)
         for (guint i = 0; i < call->name->calls->len; i++) {
             struct call *other = call->name->calls->pdata[i];
             other->changed = other->changed || call->attempt || call->call.operation == JUDGE_UNLCK ||
-                             call->call.operation == JUDGE_FUNLOCK || call->call.operation == JUDGE_UNLINK;
+                             call->call.operation == JUDGE_SETXATTR || call->call.operation == JUDGE_FUNLOCK ||
+                             call->call.operation == JUDGE_UNLINK;
         }
     }
     g_hash_table_remove(judge->calls, &answer->id);

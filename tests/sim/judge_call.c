@@ -328,7 +328,6 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     if (asked->operation == JUDGE_MKDIR) {
         call->name->directory = true; /* from now on it may be one */
     }
-    call->opened = call->name->handles->len > 0;
     call->waits = locks && asked->operation != JUDGE_GETLK && !(asked->flags & JUDGE_TRY);
     call_begin_attempt(judge, call);
     call_meets_takers(judge, call);

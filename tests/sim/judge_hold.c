@@ -449,6 +449,9 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
 {
     hold->begun = when;
     hold->steady = when;
+    if (hold->claim.handle && hold->claim.kind == KIND_LEASE) {
+        hold->claim.handle->had = true;
+    }
     if (hold->claim.kind == KIND_TICKET) {
         if (hold->holding) {
             hold_check_width(judge, hold);

@@ -45,6 +45,7 @@ struct handle {
     unsigned descriptors;
     int64_t opened, closed; /* JUDGE_NEVER: it is open */
     bool asked, refused;    /* a lock on it, ever; and a time it was told that another holds */
+    bool had;               /* a lease, once: if that was lost, closing takes none anew */
     bool spent;             /* what it had was taken away by name or token */
     struct hold *ticket;
 };
@@ -136,7 +137,6 @@ struct call {
     int64_t signalled; /* JUDGE_NEVER: not */
     bool waits;        /* without a limit */
     bool owned;        /* what is renamed is certainly the caller's own */
-    bool opened;       /* others had the name open, if not all the time */
     GPtrArray *cycle;  /* of certain waits that this one closes */
 };
 

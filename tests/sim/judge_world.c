@@ -36,6 +36,9 @@ void judge_name_removed(const struct judge *judge, struct name *name)
     name->width_changed = judge->now;
     name->ttl = 0;
     name->number = -1;
+    for (guint i = 0; i < name->holds->len; i++) {
+        ((struct hold *)name->holds->pdata[i])->token = 0;
+    }
 }
 
 void judge_free_name(void *data)
@@ -158,9 +161,6 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
     g_hash_table_insert(judge->handles, &handle->id, handle);
     g_hash_table_insert(call->process->descriptors, handle, GUINT_TO_POINTER(1));
     g_ptr_array_add(call->name->handles, handle);
-    for (guint i = 0; i < call->name->calls->len; i++) {
-        ((struct call *)call->name->calls->pdata[i])->opened = true;
-    }
     return handle;
 }
 
@@ -367,9 +367,6 @@ static void trouble_ends_numbers(struct judge *judge)
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
         g_array_set_size(name->tokens, 0);
-        for (guint i = 0; i < name->holds->len; i++) {
-            ((struct hold *)name->holds->pdata[i])->token = 0;
-        }
         judge_name_removed(judge, name);
     }
 }
