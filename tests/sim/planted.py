@@ -30,18 +30,18 @@ m|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    locksp
 m|backend/lockspace/lockspace.c|    space->next_fence++;\n|
 m|backend/lockspace/lockspace.c|fence ? BACKEND_RELEASED : BACKEND_BROKEN|fence ? BACKEND_BROKEN : BACKEND_BROKEN
 m|backend/lockspace/lockspace.c|(!fence \\|\\| t->head.fence == fence)|(!fence \\|\\| t->head.fence >= fence)
-m|backend/lockspace/lockspace.c|        if (!blocker \\|\\| blocker->head.deadline > now) {|        if (true) {
+m|backend/lockspace/lockspace.c|        if (!blocker \\|\\| !lockspace_is_over(blocker, now)) {|        if (true) {
 m|backend/lockspace/lockspace.c|    if (!t->head.held \\|\\| t->head.deadline <= now) {|    if (!t->head.held) {
-m|fs/hold/owner.c|    if (hold_is_owner(hold, who)) {\n        return true;\n    }\n    struct owner *owner = hold_owner(hold);|    if (who) {\n        return true;\n    }\n    struct owner *owner = hold_owner(hold);
-m|fs/hold/owner.c|(fs->options->owner_user \\|\\| !owner \\|\\| !owner_alive(owner)) && uid == hold->uid|uid == hold->uid
-m|fs/hold/owner.c|    return hold_descends(who, owner) \\|\\| hold_descends(who, hold_opener(hold));|    return false;
+m|fs/hold/owner.c|    if (who && who == hold->owner) {\n        return true; /* as in hold_is_owner */|    if (who) {\n        return true;
+m|fs/hold/owner.c|(fs->options->owner_user \\|\\| !lives) && uid == hold->uid|uid == hold->uid
+m|fs/hold/owner.c|    return (lives && who && owner_descends(who, owner)) \\|\\| hold_descends(who, opener);|    return false;
 m|fs/hold/owner.c|    if (owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true))) {|    if (owner) {
 m|fs/hold/owner.c|    if (owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true))) {|    if (false) {
 m|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }
 m|fs/hold/hold.c|    if (node->visible) {\n        node->visible = false;\n        node->left|    if (false) {\n        node->visible = false;\n        node->left
 m|fs/ops/handle.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->locking;
 m|fs/ops/handle.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->refused;
-m|fs/ops/handle.c|    if (r->node->lock_owners) {|    if (false) {
+m|fs/ops/handle.c|    handle_end_lock_owner(r, r->file.lock_owner, handle_flush_unlocked);|    handle_flush_unlocked(r, BACKEND_OK);
 m|fs/ops/handle.c|    if (matters && !exits && handle_is_opener(h, r)) {|    if (matters && handle_is_opener(h, r)) {
 m|fs/ops/handle.c|    if (matters && !exits && handle_is_opener(h, r)) {|    if (matters && !exits) {
 m|fs/ops/content.c|    } else if (h->locking && content_has_records_of_another(r)) {|    } else if (false) {
