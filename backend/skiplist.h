@@ -1,7 +1,7 @@
 /* skiplist: an ordered list with spans, as Redis's sorted sets have.
  *
- * One implementation for its three uses: blocks of names in a directory (sorted.h),
- * tickets by the time of their next event, tickets of a queue by number.  Search, insertion,
+ * One implementation for its uses: tickets of a queue by number, and blocks (sorted.h) of
+ * names in a directory and of tickets by the time of their next event.  Search, insertion,
  * removal, rank of an item and item of a rank are all O(log n); first, last,
  * next and previous are O(1).
  *

@@ -35,7 +35,7 @@ struct lockspace *lockspace_new(const struct lockspace_listener *listener, void 
     space->random = seed;
     space->next_fence = 1;
     space->groups = g_hash_table_new_full(lockspace_group_hash, lockspace_group_equal, g_free, NULL);
-    skiplist_init(&space->agenda, lockspace_compare_agenda, lockspace_random(space));
+    sorted_init(&space->agenda, lockspace_compare_agenda, lockspace_random(space));
     space->root = lockspace_directory_new(space, NULL, "", &attributes);
     return space;
 }
@@ -43,7 +43,7 @@ struct lockspace *lockspace_new(const struct lockspace_listener *listener, void 
 void lockspace_free(struct lockspace *space)
 {
     if (space) {
-        skiplist_clear(&space->agenda);
+        sorted_clear(&space->agenda);
         lockspace_tree_free(space);
         g_hash_table_destroy(space->groups);
         g_free(space);
@@ -373,7 +373,7 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     if (t->head.held && !lockspace_may_convert(space, now, t, &wanted)) {
         return BACKEND_BUSY;
     }
-    skiplist_remove(&space->agenda, t);
+    sorted_remove(&space->agenda, t);
     lockspace_unlink(space, t);
     t->head.user = claim->user;
     t->head.kind = (uint8_t)claim->kind;
@@ -381,7 +381,7 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     lockspace_set_scope(t, &wanted);
     lockspace_start_term(t, now, claim->ttl, claim->due);
     lockspace_link(space, t);
-    skiplist_insert(&space->agenda, t);
+    sorted_insert(&space->agenda, t);
     struct backend_change change = {.set = (claim->meta ? BACKEND_SET_META : 0u) |
                                            (claim->content ? BACKEND_SET_CONTENT : 0u),
                                     .meta = claim->meta,
@@ -409,9 +409,9 @@ void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticke
         lockspace_end_ticket(space, now, t, BACKEND_LOST);
         return;
     }
-    skiplist_remove(&space->agenda, t);
+    sorted_remove(&space->agenda, t);
     lockspace_start_term(t, now, ttl, due);
-    skiplist_insert(&space->agenda, t);
+    sorted_insert(&space->agenda, t);
 }
 
 /* The first holder of the place, though not `but` while its term lasts. */
@@ -503,7 +503,7 @@ enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, stru
 
 clock_ms lockspace_next(const struct lockspace *space)
 {
-    const struct ticket *t = lockspace_ticket(skiplist_first(&space->agenda));
+    const struct ticket *t = sorted_item(sorted_first(&space->agenda));
     return t ? lockspace_next_event(t) : CLOCK_NEVER;
 }
 
@@ -511,15 +511,15 @@ size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)
 {
     size_t count = 0;
     for (; count < max && lockspace_next(space) <= now; count++) {
-        struct ticket *t = lockspace_ticket(skiplist_first(&space->agenda));
+        struct ticket *t = sorted_item(sorted_first(&space->agenda));
         if (lockspace_is_over(t, now)) {
             lockspace_end_ticket(space, now, t, BACKEND_EXPIRED);
             continue;
         }
-        skiplist_remove(&space->agenda, t);
+        sorted_remove(&space->agenda, t);
         lockspace_catch_up(t, now);
         t->due = CLOCK_NEVER;
-        skiplist_insert(&space->agenda, t);
+        sorted_insert(&space->agenda, t);
         if (space->listener.due) {
             space->listener.due(space->context, &t->head);
         }

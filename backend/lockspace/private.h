@@ -12,9 +12,8 @@
  * tree.c       entries and directories
  * ticket.c     a ticket by itself
  *
- * Memory decides the shape, for most locks are one lease: an entry, a ticket and
- * a skiplist node.  A queue of its own is made for a lock only while it has a
- * second ticket, and a scope for a ticket only if it needs one.
+ * Memory decides the shape, for most locks are one lease: an entry and a ticket.  A queue of its own is made for a lock
+ * only while it has a second ticket, and a scope for a ticket only if it needs one.
  */
 #ifndef BACKEND_LOCKSPACE_PRIVATE_H
 #define BACKEND_LOCKSPACE_PRIVATE_H
@@ -118,8 +117,8 @@ struct lockspace {
     struct lockspace_listener listener;
     void *context;
     struct directory *root;
-    struct skiplist agenda; /* tickets by the time of their next event */
-    GHashTable *groups;     /* struct group, as a set */
+    struct sorted agenda; /* tickets by the time of their next event */
+    GHashTable *groups;   /* struct group, as a set */
     uint64_t next_fence;
     uint64_t locks;
     uint64_t waiting;

@@ -118,7 +118,7 @@ void lockspace_join(struct lockspace *space, struct ticket *t, bool held)
         q->granted = held ? MAX(q->granted, t->head.fence) : q->granted;
     }
     lockspace_link(space, t);
-    skiplist_insert(&space->agenda, t);
+    sorted_insert(&space->agenda, t);
     queue_count_waiting(space, t, !held);
     if (t->entry->type == ENTRY_SEQUENCE) {
         queue_set_counted(space, t->entry, held);
@@ -130,7 +130,7 @@ void lockspace_leave(struct lockspace *space, struct ticket *t)
     struct entry *place = lockspace_place(t);
     struct queue *q = lockspace_queue(place);
     lockspace_unlink(space, t);
-    skiplist_remove(&space->agenda, t);
+    sorted_remove(&space->agenda, t);
     if (q) {
         skiplist_remove(t->head.held ? &q->holders : &q->waiters, t);
     } else {
