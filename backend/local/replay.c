@@ -4,6 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "backend/sorted.h"
+
+/* So many leases are due in each millisecond from the first on, or they would all be told of at once, but each
+ * in half of what it has left. */
+#define REPLAY_DUE 50
+
 struct kept_lease {
     struct local_lease lease; /* owns name, meta and content */
     guint session;            /* in which its times were written */
@@ -11,7 +17,7 @@ struct kept_lease {
 };
 
 struct local_replay {
-    GHashTable *leases;      /* &lease.fence -> struct kept_lease */
+    struct sorted leases;    /* struct kept_lease, by fence: mostly they come in that order */
     GHashTable *directories; /* name -> struct backend_directory */
     GArray *sessions;        /* struct local_session */
     GBytes *last_meta;       /* most leases are like the one before: they share their meta */
@@ -19,13 +25,39 @@ struct local_replay {
     bool clean; /* the journal ends where its daemon ended it */
 };
 
-static void replay_lease_free(void *arg)
+static int replay_compare(const void *a, const void *b)
 {
-    struct kept_lease *kept = arg;
+    const struct kept_lease *x = a, *y = b;
+    return (x->lease.fence > y->lease.fence) - (x->lease.fence < y->lease.fence);
+}
+
+static int replay_probe(const void *item, const void *key)
+{
+    const struct kept_lease *kept = item;
+    const uint64_t *fence = key;
+    return (kept->lease.fence > *fence) - (kept->lease.fence < *fence);
+}
+
+static struct kept_lease *replay_find(struct local_replay *replay, uint64_t fence)
+{
+    return sorted_find(&replay->leases, replay_probe, &fence);
+}
+
+static void replay_lease_free(struct kept_lease *kept)
+{
     g_free((char *)kept->lease.name);
     g_clear_pointer(&kept->lease.meta, g_bytes_unref);
     g_clear_pointer(&kept->lease.content, g_bytes_unref);
     g_free(kept);
+}
+
+static void replay_forget(struct local_replay *replay, uint64_t fence)
+{
+    struct kept_lease *kept = replay_find(replay, fence);
+    if (kept) {
+        sorted_remove(&replay->leases, kept);
+        replay_lease_free(kept);
+    }
 }
 
 static void replay_directory_free(void *arg)
@@ -38,7 +70,7 @@ static void replay_directory_free(void *arg)
 struct local_replay *local_replay_new(void)
 {
     struct local_replay *replay = g_new0(struct local_replay, 1);
-    replay->leases = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, replay_lease_free);
+    sorted_init(&replay->leases, replay_compare, 1);
     replay->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, replay_directory_free);
     replay->sessions = g_array_new(FALSE, FALSE, sizeof(struct local_session));
     replay->next = 1;
@@ -56,7 +88,10 @@ void local_replay_free(struct local_replay *replay)
     g_array_unref(replay->sessions);
     g_clear_pointer(&replay->last_meta, g_bytes_unref);
     g_hash_table_unref(replay->directories);
-    g_hash_table_unref(replay->leases);
+    for (struct sorted_place at = sorted_first(&replay->leases); sorted_item(at); at = sorted_next(at)) {
+        replay_lease_free(sorted_item(at));
+    }
+    sorted_clear(&replay->leases);
     g_free(replay);
 }
 
@@ -85,7 +120,6 @@ static void replay_share_meta(struct local_replay *replay, GBytes **meta)
 static void replay_lease(struct local_replay *replay, struct local_reader *in)
 {
     struct kept_lease *kept = g_new0(struct kept_lease, 1);
-    uint64_t *replaces = &kept->lease.replaces;
     local_read_lease(in, &kept->lease);
     kept->lease.name = g_strdup(kept->lease.name);
     replay_share_meta(replay, &kept->lease.meta);
@@ -94,13 +128,14 @@ static void replay_lease(struct local_replay *replay, struct local_reader *in)
     } else {
         kept->session = replay->sessions->len - 1;
     }
-    if (*replaces) {
-        g_hash_table_remove(replay->leases, replaces);
+    if (kept->lease.replaces) {
+        replay_forget(replay, kept->lease.replaces);
     }
     if (kept->lease.flags & LOCAL_LEASE_TARGET) {
-        g_hash_table_remove(replay->leases, &kept->lease.target);
+        replay_forget(replay, kept->lease.target);
     }
-    g_hash_table_replace(replay->leases, &kept->lease.fence, kept);
+    replay_forget(replay, kept->lease.fence);
+    sorted_insert(&replay->leases, kept);
     replay->next = MAX(replay->next, kept->lease.fence + 1);
 }
 
@@ -109,7 +144,7 @@ static void replay_renewals(struct local_replay *replay, struct local_reader *in
     while (in->left && !in->bad) {
         uint64_t fence = local_read_u64(in);
         int64_t ttl = local_read_time(in), deadline = local_read_time(in);
-        struct kept_lease *kept = g_hash_table_lookup(replay->leases, &fence);
+        struct kept_lease *kept = replay_find(replay, fence);
         if (kept && !in->bad) {
             kept->lease.ttl = ttl;
             kept->lease.deadline = deadline;
@@ -133,7 +168,7 @@ static void replay_change(struct local_replay *replay, struct local_reader *in)
     uint64_t fence = local_read_u64(in);
     uint8_t set = local_read_u8(in);
     GBytes *meta = local_read_bytes(in), *content = local_read_bytes(in), *ignored = NULL;
-    struct kept_lease *kept = g_hash_table_lookup(replay->leases, &fence);
+    struct kept_lease *kept = replay_find(replay, fence);
     replay_set_bytes(kept ? &kept->lease.meta : &ignored, meta, kept && set & BACKEND_SET_META);
     replay_set_bytes(kept ? &kept->lease.content : &ignored, content, kept && set & BACKEND_SET_CONTENT);
 }
@@ -147,11 +182,9 @@ static void replay_directory(struct local_replay *replay, struct local_reader *i
 
 static void replay_untimed(struct local_replay *replay)
 {
-    GHashTableIter iter;
-    gpointer kept;
-    g_hash_table_iter_init(&iter, replay->leases);
-    while (g_hash_table_iter_next(&iter, NULL, &kept)) {
-        ((struct kept_lease *)kept)->untimed = true;
+    struct kept_lease *kept;
+    for (struct sorted_place at = sorted_first(&replay->leases); (kept = sorted_item(at)); at = sorted_next(at)) {
+        kept->untimed = true;
     }
 }
 
@@ -159,7 +192,7 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
 {
     struct local_replay *replay = arg;
     struct local_reader in = {.at = payload, .left = length};
-    uint64_t fence, before = replay->next;
+    uint64_t before = replay->next;
     replay->clean = false;
     switch ((enum local_record)type) {
     case LOCAL_SESSION:
@@ -173,8 +206,7 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
         replay_lease(replay, &in);
         break;
     case LOCAL_END:
-        fence = local_read_u64(&in);
-        g_hash_table_remove(replay->leases, &fence);
+        replay_forget(replay, local_read_u64(&in));
         break;
     case LOCAL_RENEWALS:
         replay_renewals(replay, &in);
@@ -240,7 +272,8 @@ static bool replay_is_same_boot(const struct local_session *a, const struct loca
 
 /* Puts one lease back; false if it has ended. */
 static bool replay_restore_lease(const struct kept_lease *kept, const struct local_session *then,
-                                 struct lockspace *space, const struct local_session *now, GPtrArray *granted)
+                                 struct lockspace *space, const struct local_session *now,
+                                 struct local_restored *restored)
 {
     const struct local_lease *lease = &kept->lease;
     bool same = replay_is_same_boot(then, now);
@@ -254,7 +287,7 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
         .wait = !(lease->flags & LOCAL_LEASE_HELD),
         .sequence = lease->flags & LOCAL_LEASE_SEQUENCE,
         .ttl = lease->ttl,
-        .due = 1,
+        .due = 1 + MIN((int64_t)restored->leases / REPLAY_DUE, MAX(deadline - now->boottime, 0) / 2),
         .meta = lease->meta,
         .content = lease->content,
     };
@@ -267,7 +300,7 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
     enum backend_result result =
         lockspace_restore(space, now->boottime, lease->name, &claim, lease->fence, acquired, deadline, &ticket);
     if (result == BACKEND_OK && claim.wait) {
-        g_ptr_array_add(granted, ticket);
+        g_ptr_array_add(restored->granted, ticket);
     }
     return result == BACKEND_OK || result == BACKEND_QUEUED;
 }
@@ -278,11 +311,26 @@ static uint64_t replay_lease_size(const struct local_lease *lease)
            (lease->content ? g_bytes_get_size(lease->content) : 0);
 }
 
-static int replay_compare_places(const void *a, const void *b)
+/* Those that held, or those that waited, in the order of their numbers. */
+static void replay_restore_leases(struct local_replay *replay, bool held, struct lockspace *space,
+                                  const struct local_session *now, struct local_restored *restored)
 {
-    const struct kept_lease *one = a, *other = b;
-    int held = (other->lease.flags & LOCAL_LEASE_HELD) - (one->lease.flags & LOCAL_LEASE_HELD);
-    return held ? held : (one->lease.fence > other->lease.fence) - (one->lease.fence < other->lease.fence);
+    const struct kept_lease *kept;
+    for (struct sorted_place at = sorted_first(&replay->leases); (kept = sorted_item(at)); at = sorted_next(at)) {
+        const struct local_session *then = &g_array_index(replay->sessions, struct local_session, kept->session);
+        if (!(kept->lease.flags & LOCAL_LEASE_HELD) == held) {
+            continue;
+        }
+        restored->untimed |= kept->untimed;
+        if (replay_restore_lease(kept, then, space, now, restored)) {
+            restored->leases++;
+            restored->bytes += replay_lease_size(&kept->lease);
+            restored->rebooted += !replay_is_same_boot(then, now);
+        } else {
+            g_array_append_val(restored->gone, kept->lease.fence);
+        }
+        restored->next = MAX(restored->next, kept->lease.fence + 1);
+    }
 }
 
 void local_replay_restore(struct local_replay *replay, struct lockspace *space, const struct local_session *now,
@@ -299,21 +347,8 @@ void local_replay_restore(struct local_replay *replay, struct lockspace *space, 
         replay_pass_lost_numbers(replay, space, now->boottime);
     }
 
-    /* who held first, then in the order of their numbers, so that queues come out as they were */
-    GList *leases = g_list_sort(g_hash_table_get_values(replay->leases), replay_compare_places);
-    for (GList *l = leases; l; l = l->next) {
-        const struct kept_lease *kept = l->data;
-        const struct local_session *then = &g_array_index(replay->sessions, struct local_session, kept->session);
-        ret_restored->untimed |= kept->untimed;
-        if (replay_restore_lease(kept, then, space, now, ret_restored->granted)) {
-            ret_restored->leases++;
-            ret_restored->bytes += replay_lease_size(&kept->lease);
-            ret_restored->rebooted += !replay_is_same_boot(then, now);
-        } else {
-            g_array_append_val(ret_restored->gone, kept->lease.fence);
-        }
-        ret_restored->next = MAX(ret_restored->next, kept->lease.fence + 1);
-    }
+    /* who held first, so that queues come out as they were */
+    replay_restore_leases(replay, true, space, now, ret_restored);
+    replay_restore_leases(replay, false, space, now, ret_restored);
     lockspace_raise_fence(space, ret_restored->next);
-    g_list_free(leases);
 }

@@ -26,7 +26,7 @@
 struct local_store; /* opaque */
 
 /* Opens the journal and restores directories and leases into `space`, `due` in
- * a millisecond.  0, or -errno with one line in `error`. */
+ * a millisecond, very many of them one after the other.  0, or -errno with one line in `error`. */
 int local_store_open(const struct local_options *options, struct lockspace *space, struct local_store **ret_store,
                      char *error, size_t error_size);
 

@@ -10,9 +10,16 @@
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
 
+/* Most leases are like the one before: of the same holder, and in the same directory. */
 struct recovery {
     struct fs *fs;
     GPtrArray *holds;
+    GBytes *bytes; /* the last meta, counted, */
+    struct meta meta;
+    bool known;          /* and what it says, if it is of our form */
+    struct owner *owner; /* whom it names, counted; NULL until asked for */
+    char *directory;
+    struct node *parent; /* counted */
 };
 
 /* The root's defaults; its mode and owner are the mount options'. */
@@ -26,17 +33,59 @@ static void recover_root(void *arg, enum backend_result result, const struct bac
     }
 }
 
-static struct node *recover_node(struct fs *fs, const char *name, mode_t type)
+static const struct meta *recover_meta(struct recovery *recovery, GBytes *bytes)
 {
-    g_auto(GStrv) parts = g_strsplit(name, "/", -1);
-    struct node *node = tree_ref(tree_root(fs->tree));
+    if (!bytes) {
+        return NULL;
+    }
+    if (bytes != recovery->bytes) {
+        g_clear_pointer(&recovery->bytes, g_bytes_unref);
+        g_clear_pointer(&recovery->owner, owner_unref);
+        recovery->bytes = g_bytes_ref(bytes);
+        recovery->known = meta_decode(bytes, &recovery->meta);
+    }
+    return recovery->known ? &recovery->meta : NULL;
+}
+
+/* Of the meta that recover_meta was asked for last. */
+static struct owner *recover_owner(struct recovery *recovery)
+{
+    const struct meta *meta = &recovery->meta;
+    if (!recovery->owner) {
+        recovery->owner = owner_restore(recovery->fs->owners, meta->pid, meta->start, meta->command);
+    }
+    return recovery->owner;
+}
+
+static struct node *recover_child(struct tree *tree, struct node *parent, const char *name, mode_t type)
+{
+    return tree_get(tree, tree_find(tree, parent, name), parent, name, type);
+}
+
+static void recover_enter(struct recovery *recovery, const char *path, size_t length)
+{
+    struct tree *tree = recovery->fs->tree;
+    struct node *node = tree_ref(tree_root(tree));
+    g_free(recovery->directory);
+    recovery->directory = g_strndup(path, length);
+    g_auto(GStrv) parts = g_strsplit(recovery->directory, "/", -1);
     for (size_t i = 0; parts[i]; i++) {
         struct node *parent = node;
-        node =
-            tree_get(fs->tree, tree_find(fs->tree, parent, parts[i]), parent, parts[i], parts[i + 1] ? S_IFDIR : type);
-        tree_unref(fs->tree, parent);
+        node = recover_child(tree, parent, parts[i], S_IFDIR);
+        tree_unref(tree, parent);
     }
-    return node;
+    tree_unref(tree, recovery->parent);
+    recovery->parent = node;
+}
+
+static struct node *recover_node(struct recovery *recovery, const char *name, mode_t type)
+{
+    const char *slash = strrchr(name, '/');
+    size_t length = slash ? (size_t)(slash - name) : 0;
+    if (!recovery->parent || strncmp(recovery->directory, name, length) != 0 || recovery->directory[length] != '\0') {
+        recover_enter(recovery, name, length);
+    }
+    return recover_child(recovery->fs->tree, recovery->parent, slash ? slash + 1 : name, type);
 }
 
 /* Was the owner final when the last daemon ended?  At the end of the first second
@@ -52,40 +101,38 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
 {
     struct recovery *recovery = arg;
     struct fs *fs = recovery->fs;
-    struct meta meta;
-    bool known = meta_decode(bytes, &meta);
+    static const struct meta nobodys = {.mode = S_IFREG | 0644};
+    const struct meta *meta = recover_meta(recovery, bytes);
     if (!ticket) {
-        quota_add_directory(fs->quota, name, known ? meta.uid : 0);
+        quota_add_directory(fs->quota, name, meta ? meta->uid : 0);
         return;
     }
-    if (!known || S_ISDIR(meta.mode)) {
-        memset(&meta, 0, sizeof meta);
-        meta.mode = S_IFREG | 0644;
+    if (!meta || S_ISDIR(meta->mode)) {
+        meta = &nobodys;
     }
     /* After a reboot the pids mean nothing: nobody renews, it runs out. */
-    bool here = meta.pid && strcmp(meta.boot, fs->boot_id) == 0 && strcmp(meta.host, fs->host) == 0;
-    struct node *node = recover_node(fs, name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
-    struct owner *owner = here ? owner_restore(fs->owners, meta.pid, meta.start, meta.command) : NULL;
-    struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta.uid, meta.gid, meta.mode);
+    bool here = meta->pid && strcmp(meta->boot, fs->boot_id) == 0 && strcmp(meta->host, fs->host) == 0;
+    struct node *node = recover_node(recovery, name, S_ISLNK(meta->mode) ? S_IFLNK : S_IFREG);
+    struct owner *owner = here ? recover_owner(recovery) : NULL;
+    struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta->uid, meta->gid, meta->mode);
     ticket->user = hold;
     hold_granted(fs, hold, ticket);
     hold->since = ticket->acquired;
-    hold->fixed = meta.fixed;
-    hold->sequence = meta.sequence;
+    hold->fixed = meta->fixed;
+    hold->sequence = meta->sequence;
     hold->closed = true;
-    hold->settled = !here || recover_settled(ticket, meta.fixed);
-    if (meta.has_times) {
-        hold->times = g_memdup2(meta.times, sizeof meta.times);
+    hold->settled = !here || recover_settled(ticket, meta->fixed);
+    if (meta->has_times) {
+        hold->times = g_memdup2(meta->times, sizeof meta->times);
     }
     if (!hold->settled) {
         hold->heirs = g_new0(struct hold_heirs, 1);
-        for (size_t i = 0; i < meta.heirs; i++) {
+        for (size_t i = 0; i < meta->heirs; i++) {
             hold->heirs->heir[hold->heirs->count++] =
-                owner_restore(fs->owners, meta.heir[i].pid, meta.heir[i].start, "?");
+                owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, "?");
         }
     }
     g_ptr_array_add(recovery->holds, hold);
-    owner_unref(owner);
     tree_unref(fs->tree, node);
 }
 
@@ -123,4 +170,8 @@ void recover_leases(struct fs *fs)
         }
     }
     g_ptr_array_free(recovery.holds, TRUE);
+    g_clear_pointer(&recovery.bytes, g_bytes_unref);
+    g_clear_pointer(&recovery.owner, owner_unref);
+    g_free(recovery.directory);
+    tree_unref(fs->tree, recovery.parent);
 }

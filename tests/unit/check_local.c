@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/local/replay.h"
 #include "tests/support/check_main.h"
 #include "tests/support/disk.h"
 #include "tests/support/scratch.h"
@@ -107,6 +108,51 @@ START_TEST(crash_while_the_journal_is_rewritten_after_a_reboot_loses_nothing)
     ck_assert_str_eq(contract_list("", 10), "a");
     scratch_free(local_directory);
     local_directory = copy;
+}
+END_TEST
+
+/* A replay of COUNT leases that all end `left` milliseconds after the start. */
+static struct lockspace *replayed(unsigned count, int64_t left)
+{
+    static const struct lockspace_listener nobody = {0};
+    struct lockspace *space = lockspace_new(&nobody, NULL, 1);
+    struct local_session session = {.boot_id = "here"};
+    struct local_replay *replay = local_replay_new();
+    struct local_restored restored;
+    GByteArray *record = g_byte_array_new();
+    local_record_session(record, &session);
+    ck_assert_int_eq(local_replay_record(replay, LOCAL_SESSION, record->data, record->len), 0);
+    for (unsigned i = 0; i < count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "lease%u", i);
+        g_byte_array_set_size(record, 0);
+        local_record_lease(
+            record,
+            &(struct local_lease){
+                .name = name, .fence = i + 1, .flags = LOCAL_LEASE_HELD, .ttl = CONTRACT_LONG, .deadline = left});
+        ck_assert_int_eq(local_replay_record(replay, LOCAL_LEASE, record->data, record->len), 0);
+    }
+    local_replay_restore(replay, space, &session, &restored);
+    ck_assert_uint_eq(restored.leases, count);
+    g_ptr_array_unref(restored.granted);
+    g_array_unref(restored.gone);
+    g_byte_array_unref(record);
+    local_replay_free(replay);
+    return space;
+}
+
+/* Else the loop would be told of all of them before it answers anybody. */
+START_TEST(very_many_leases_are_due_one_after_the_other_but_in_time)
+{
+    struct lockspace *space = replayed(1000, CONTRACT_LONG);
+    for (int ms = 1; ms <= 20; ms++) {
+        ck_assert_uint_eq(lockspace_tick(space, ms, SIZE_MAX), 50);
+    }
+    ck_assert_uint_eq(lockspace_tick(space, 21, SIZE_MAX), 0);
+    lockspace_free(space);
+    space = replayed(1000, 20); /* they are to be renewed before they end */
+    ck_assert_uint_eq(lockspace_tick(space, 11, SIZE_MAX), 1000);
+    lockspace_free(space);
 }
 END_TEST
 
@@ -423,6 +469,7 @@ static Suite *local_suite(void)
     tcase_add_test(boots, what_was_found_expired_does_not_come_back_after_a_reboot);
     tcase_add_test(boots, unknown_boot_counts_as_another);
     tcase_add_test(boots, crash_while_the_journal_is_rewritten_after_a_reboot_loses_nothing);
+    tcase_add_test(boots, very_many_leases_are_due_one_after_the_other_but_in_time);
     suite_add_tcase(suite, boots);
 
     tcase_add_checked_fixture(numbers, local_setup, contract_teardown);

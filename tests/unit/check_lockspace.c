@@ -1,6 +1,8 @@
 /* check_lockspace: who gets a lock when, told as scenarios. */
 #include "tests/unit/lock_world.h"
 
+#include <malloc.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct lock_world world;
@@ -411,6 +413,36 @@ START_TEST(tokens_grow_whatever_happens_to_the_name)
 }
 END_TEST
 
+#if defined(__SANITIZE_ADDRESS__)
+#define HEAP_IS_MEASURED 0 /* the sanitizer has a heap of its own */
+#else
+#define HEAP_IS_MEASURED 1
+#endif
+
+static size_t heap(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+/* Acquired in order, or scattered: 7919 has no divisor in common with MANY. */
+START_TEST(a_lease_among_very_many_takes_few_bytes)
+{
+    enum { MANY = 100000, BYTES = 172 };
+    size_t before = heap();
+    for (unsigned i = 0; i < MANY; i++) {
+        char name[32];
+        struct backend_claim claim = {.kind = BACKEND_LEASE, .ttl = 30000, .due = 10000};
+        struct backend_ticket *ticket = NULL;
+        snprintf(name, sizeof(name), "lease%07u", _i ? i * 7919u % MANY : i);
+        ck_assert_int_eq(lockspace_acquire(w->space, i / 100, name, &claim, &ticket, NULL), BACKEND_OK);
+    }
+    if (HEAP_IS_MEASURED) {
+        ck_assert_uint_le((heap() - before) / MANY, BYTES);
+    }
+}
+END_TEST
+
 #define SCENARIO(name) tcase_add_test(tcase, name)
 
 int main(void)
@@ -440,6 +472,7 @@ int main(void)
     SCENARIO(wanted_is_told_to_those_in_the_way_and_to_not_too_many);
     SCENARIO(a_revocation_needs_the_token_or_ends_all);
     SCENARIO(tokens_grow_whatever_happens_to_the_name);
+    tcase_add_loop_test(tcase, a_lease_among_very_many_takes_few_bytes, 0, 2);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
