@@ -9,6 +9,7 @@
  *
  *     request  on its way to its reply            tree     names and inodes
  *     notify   telling the kernel what changed    metrics  counters and histograms
+ *     nametable  finds the nodes of the tree by name
  *     observer  what control is told as it happens
  */
 #ifndef FS_KERNEL_REQUEST_H

@@ -9,18 +9,6 @@
 #include "fs/fs.h"
 #include "fs/kernel/notify.h"
 
-static guint tree_hash(gconstpointer pointer)
-{
-    const struct node *node = pointer;
-    return g_str_hash(node->name) * 31 + g_direct_hash((const char *)node->parent + ((uintptr_t)node->parent >> 7));
-}
-
-static gboolean tree_equal(gconstpointer a, gconstpointer b)
-{
-    const struct node *left = a, *right = b;
-    return left->parent == right->parent && strcmp(left->name, right->name) == 0;
-}
-
 static struct node *tree_node_new(struct tree *tree, struct node *parent, const char *name, mode_t type)
 {
     size_t length = strlen(name) + 1;
@@ -40,7 +28,7 @@ static struct node *tree_node_new(struct tree *tree, struct node *parent, const 
 struct tree *tree_new(void)
 {
     struct tree *tree = g_new0(struct tree, 1);
-    tree->names = g_hash_table_new(tree_hash, tree_equal);
+    nametable_init(&tree->names);
     tree->links = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     tree->unnamed = g_hash_table_new(g_direct_hash, g_direct_equal);
     tree->strays = g_ptr_array_new();
@@ -66,22 +54,27 @@ static void tree_node_free(struct node *node)
     g_free(node);
 }
 
+static void tree_free_one(void *arg, struct node *node)
+{
+    (void)arg;
+    tree_node_free(node);
+}
+
 void tree_free(struct tree *tree)
 {
     if (!tree) {
         return;
     }
-    GHashTable *sets[] = {tree->names, tree->unnamed};
-    for (size_t i = 0; i < G_N_ELEMENTS(sets); i++) {
-        GHashTableIter iter;
-        gpointer node;
-        g_hash_table_iter_init(&iter, sets[i]);
-        while (g_hash_table_iter_next(&iter, &node, NULL)) {
-            g_hash_table_iter_steal(&iter);
-            tree_node_free(node);
-        }
-        g_hash_table_destroy(sets[i]);
+    GHashTableIter iter;
+    gpointer node;
+    nametable_each(&tree->names, tree_free_one, NULL);
+    nametable_clear(&tree->names);
+    g_hash_table_iter_init(&iter, tree->unnamed);
+    while (g_hash_table_iter_next(&iter, &node, NULL)) {
+        g_hash_table_iter_steal(&iter);
+        tree_node_free(node);
     }
+    g_hash_table_destroy(tree->unnamed);
     while (!g_queue_is_empty(&tree->resting)) {
         tree_node_free(g_queue_pop_head(&tree->resting));
     }
@@ -121,8 +114,7 @@ struct node *tree_find_stray(struct tree *tree, const struct node *parent, const
 
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name)
 {
-    const struct node key = {.parent = (struct node *)parent, .name = (char *)name};
-    struct node *node = g_hash_table_lookup(tree->names, &key);
+    struct node *node = nametable_find(&tree->names, parent, name);
     if (!node && tree->strays->len) {
         node = tree_find_stray(tree, parent, name, NULL);
         if (node) {
@@ -177,7 +169,7 @@ struct node *tree_get(struct tree *tree, struct node *node, struct node *parent,
     }
     node = tree_node_new(tree, parent, name, type);
     node->hashed = true;
-    g_hash_table_add(tree->names, node);
+    nametable_add(&tree->names, node);
     return node;
 }
 
@@ -188,17 +180,20 @@ struct node *tree_make(struct tree *tree, struct node *parent, const char *name,
     return node;
 }
 
+static void tree_take_one(void *all, struct node *node)
+{
+    g_ptr_array_add(all, tree_ref(node));
+}
+
 GPtrArray *tree_all(struct tree *tree)
 {
     GPtrArray *all = g_ptr_array_new();
-    GHashTable *sets[] = {tree->names, tree->unnamed};
-    for (size_t i = 0; i < G_N_ELEMENTS(sets); i++) {
-        GHashTableIter iter;
-        gpointer node;
-        g_hash_table_iter_init(&iter, sets[i]);
-        while (g_hash_table_iter_next(&iter, &node, NULL)) {
-            g_ptr_array_add(all, tree_ref(node));
-        }
+    GHashTableIter iter;
+    gpointer node;
+    nametable_each(&tree->names, tree_take_one, all);
+    g_hash_table_iter_init(&iter, tree->unnamed);
+    while (g_hash_table_iter_next(&iter, &node, NULL)) {
+        tree_take_one(all, node);
     }
     return all;
 }
@@ -221,7 +216,11 @@ void tree_reap(struct tree *tree, struct node *node)
 {
     while (node->references == 0 && node->lookups == 0 && node != tree->root) {
         struct node *parent = node->parent;
-        g_hash_table_remove(node->hashed ? tree->names : tree->unnamed, node);
+        if (node->hashed) {
+            nametable_remove(&tree->names, node);
+        } else {
+            g_hash_table_remove(tree->unnamed, node);
+        }
         tree_set_stray(tree, node, false);
         tree_unlink(tree, node);
         tree_lay_to_rest(tree, node);
@@ -239,7 +238,7 @@ void tree_forget(struct tree *tree, struct node *node, uint64_t count)
 void tree_detach(struct tree *tree, struct node *node)
 {
     if (node->hashed) {
-        g_hash_table_remove(tree->names, node);
+        nametable_remove(&tree->names, node);
         g_hash_table_add(tree->unnamed, node);
         node->hashed = false;
         tree_set_stray(tree, node, tree_is_used(node));
@@ -248,8 +247,8 @@ void tree_detach(struct tree *tree, struct node *node)
 
 void tree_attach(struct tree *tree, struct node *node)
 {
-    if (!node->hashed && node->parent && !g_hash_table_contains(tree->names, node)) {
-        g_hash_table_add(tree->names, node);
+    if (!node->hashed && node->parent && !nametable_find(&tree->names, node->parent, node->name)) {
+        nametable_add(&tree->names, node);
         g_hash_table_remove(tree->unnamed, node);
         node->hashed = true;
         tree_set_stray(tree, node, false);

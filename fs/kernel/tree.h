@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include "backend/backend.h"
+#include "fs/kernel/nametable.h"
 #include "fs/options/options.h"
 
 struct fs;
@@ -36,6 +37,7 @@ struct node_directory {
 
 struct node {
     struct node *parent; /* counted; NULL for the root */
+    struct node *next;   /* in its bucket: nametable.h */
     LIST_HEAD(, handle) handles;
     LIST_HEAD(, hold) holds;          /* what is held, the latest first, and leases asked for */
     LIST_HEAD(, hold) waiting;        /* handle locks that are asked for or wait: there may be thousands */
@@ -65,7 +67,7 @@ struct node {
 
 /* The fields belong to tree.c. */
 struct tree {
-    GHashTable *names; /* a set of nodes, by parent and name */
+    struct nametable names;
     struct node *root;
     GHashTable *links; /* ino -> how many names share it, when more than one did */
     uint64_t next_ino;
