@@ -1,6 +1,6 @@
 /* lockspace_memory: prints what the lockspace costs.
  *
- * Bytes of heap for each of a million leases; time of acquire and release with a
+ * Bytes of heap for each of a million leases; processor time of acquire and release with a
  * thousand and with a million held; time of a hand-over with ten to ten thousand
  * that wait.  A measurement, not a test: it asserts nothing.
  */
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { HELD = 1000000, ROUNDS = 200000, TTL = 30000 };
+enum { HELD = 1000000, ROUNDS = 200000, TTL = 30000, TURN = 64 };
 
 static int64_t nanoseconds(void)
 {
@@ -97,9 +97,16 @@ static void measure_leases(void)
         lockspace_renew(space, 20000, tickets[i], TTL, TTL / 3);
     }
     printf("renew, of a million: %" PRId64 " ns each\n", (nanoseconds() - start) / HELD);
-    start = nanoseconds();
-    size_t ended = lockspace_tick(space, 1000000, SIZE_MAX);
-    printf("%zu expire at once: %" PRId64 " ns each\n", ended, (nanoseconds() - start) / (int64_t)MAX(ended, 1));
+    int64_t longest = 0, began = nanoseconds();
+    size_t ended = 0, part = TURN;
+    while (part == TURN) { /* as the local store does: its loop answers others between two turns */
+        start = nanoseconds();
+        part = lockspace_tick(space, 1000000, TURN);
+        longest = MAX(longest, nanoseconds() - start);
+        ended += part;
+    }
+    printf("%zu expire at once: %" PRId64 " ns each, the longest turn of %d: %.3f ms\n", ended,
+           (nanoseconds() - began) / (int64_t)MAX(ended, 1), TURN, (double)longest / 1e6);
     printf("heap left: %zu bytes\n", heap() - before);
     g_free(tickets);
     lockspace_free(space);

@@ -8,6 +8,8 @@
  *         another process goes on with cycles and notes how long its slowest
  *         request took, on any CPU.
  *
+ * Lines that begin with row= are for programs: words NAME=VALUE.
+ *
  * The mount's own TTL should be long, so that renewal does not get between.
  */
 #include <errno.h>
@@ -140,6 +142,8 @@ static void million_compare(const struct million *m, const char *where, int64_t 
 {
     printf("acquire %-18s %.2f us with %u held, %.2f us with %u: %.2f\n", where, (double)few / 1000, FEW,
            (double)many / 1000, m->count, (double)many / (double)few);
+    printf("row=acquire_%.5s leases=%u us=%.2f reference=%u reference_us=%.2f ratio=%.2f\n", where, m->count,
+           (double)many / 1000, FEW, (double)few / 1000, (double)many / (double)few);
 }
 
 /* --- how they end ---------------------------------------------------------------- */
@@ -187,6 +191,9 @@ static void million_tell(const char *when, struct samples *samples)
 {
     printf("%-24s %8zu requests, median %6.1f us, 99.9%% %8.1f us, longest %8.2f ms, over 10 ms: %zu\n", when,
            samples->count, (double)samples_quantile(samples, 500) / 1000, (double)samples_quantile(samples, 999) / 1000,
+           (double)samples_quantile(samples, 1000) / STRESS_MS, samples_above(samples, BEARABLE));
+    printf("row=wait leases_end=%s requests=%zu median_us=%.1f longest_ms=%.2f over_10_ms=%zu\n",
+           strstr(when, "none") ? "no" : "yes", samples->count, (double)samples_quantile(samples, 500) / 1000,
            (double)samples_quantile(samples, 1000) / STRESS_MS, samples_above(samples, BEARABLE));
     fflush(stdout);
 }
@@ -262,6 +269,7 @@ int main(int argc, char **argv)
     printf("%u acquired in %.1f s\n", m.count, (double)took / STRESS_SECOND);
     printf("daemon's memory for each: %.0f bytes (PSS), %.0f (anonymous)\n",
            (double)(many.pss - few.pss) / (m.count - FEW), (double)(many.anonymous - few.anonymous) / (m.count - FEW));
+    printf("row=bytes leases=%u bytes=%.0f\n", m.count, (double)(many.anonymous - few.anonymous) / (m.count - FEW));
     million_compare(&m, "among the others:", cost_few.among, cost_many.among);
     million_compare(&m, "after the others:", cost_few.after, cost_many.after);
     fflush(stdout);
