@@ -1,7 +1,7 @@
 /* check_lockspace: who gets a lock when, told as scenarios. */
+#include "tests/support/heap.h"
 #include "tests/unit/lock_world.h"
 
-#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -413,23 +413,11 @@ START_TEST(tokens_grow_whatever_happens_to_the_name)
 }
 END_TEST
 
-#if defined(__SANITIZE_ADDRESS__)
-#define HEAP_IS_MEASURED 0 /* the sanitizer has a heap of its own */
-#else
-#define HEAP_IS_MEASURED 1
-#endif
-
-static size_t heap(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
-}
-
 /* Acquired in order, or scattered: 7919 has no divisor in common with MANY. */
 START_TEST(a_lease_among_very_many_takes_few_bytes)
 {
     enum { MANY = 100000, BYTES = 172 };
-    size_t before = heap();
+    size_t before = heap_bytes();
     for (unsigned i = 0; i < MANY; i++) {
         char name[32];
         struct backend_claim claim = {.kind = BACKEND_LEASE, .ttl = 30000, .due = 10000};
@@ -438,7 +426,7 @@ START_TEST(a_lease_among_very_many_takes_few_bytes)
         ck_assert_int_eq(lockspace_acquire(w->space, i / 100, name, &claim, &ticket, NULL), BACKEND_OK);
     }
     if (HEAP_IS_MEASURED) {
-        ck_assert_uint_le((heap() - before) / MANY, BYTES);
+        ck_assert_uint_le((heap_bytes() - before) / MANY, BYTES);
     }
 }
 END_TEST

@@ -3,9 +3,9 @@
 #include "backend/sorted.h"
 
 #include "tests/support/check_main.h"
+#include "tests/support/heap.h"
 
 #include <glib.h>
-#include <malloc.h>
 #include <stdio.h>
 
 enum { ITEMS = 3000, STEPS = 40000, MANY = 200000 };
@@ -124,18 +124,6 @@ START_TEST(an_empty_set_has_nothing_and_owns_nothing)
 }
 END_TEST
 
-#if defined(__SANITIZE_ADDRESS__)
-#define HEAP_IS_MEASURED 0 /* the sanitizer has a heap of its own */
-#else
-#define HEAP_IS_MEASURED 1
-#endif
-
-static size_t heap(void)
-{
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
-}
-
 /* The nth of MANY numbers in order, or scattered: 7919 has no divisor in common with MANY. */
 static int nth(unsigned n, bool scattered)
 {
@@ -148,14 +136,14 @@ START_TEST(an_item_costs_few_comparisons_and_bytes)
     bool scattered = _i;
     int *numbers = g_new(int, MANY);
     struct sorted set;
-    size_t before = heap();
+    size_t before = heap_bytes();
     sorted_init(&set, compare_numbers, 42);
     for (int i = 0; i < MANY; i++) {
         numbers[nth((unsigned)i, scattered)] = 2 * nth((unsigned)i, scattered);
         sorted_insert(&set, &numbers[nth((unsigned)i, scattered)]);
     }
     if (HEAP_IS_MEASURED) {
-        ck_assert_uint_le((heap() - before) / MANY, scattered ? 13 : 11);
+        ck_assert_uint_le((heap_bytes() - before) / MANY, scattered ? 13 : 11);
     }
     comparisons = 0;
     for (int i = 0; i < MANY; i++) {

@@ -1,0 +1,24 @@
+/* heap: bytes that are allocated, for tests of what a structure costs. */
+#ifndef TESTS_SUPPORT_HEAP_H
+#define TESTS_SUPPORT_HEAP_H
+
+#include <malloc.h>
+#include <stddef.h>
+
+/* Not where a sanitizer has a heap of its own, nor with a C library that counts in int. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !__GLIBC_PREREQ(2, 33)
+#define HEAP_IS_MEASURED 0
+static inline size_t heap_bytes(void)
+{
+    return 0;
+}
+#else
+#define HEAP_IS_MEASURED 1
+static inline size_t heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+#endif
+
+#endif
