@@ -218,7 +218,7 @@ END_TEST
 START_TEST(script_that_the_server_lost_is_sent_with_its_text)
 {
     struct conn_answer answer = {0};
-    char *expected = g_strdup_printf("EVAL %s 1 a b", CONN_COUNT->text);
+    char *expected = g_strdup_printf("EVAL %s 1 a b ", CONN_COUNT->text);
 
     open_up();
     fake_redis_rule(fake, "EVALSHA", "-NOSCRIPT No matching script. Please use EVAL.\r\n", ALWAYS);

@@ -36,6 +36,7 @@ struct redis_conn;
 #define REDIS_CONNECT_TIMEOUT_DEFAULT 2000
 #define REDIS_RETRY_MIN 20 /* before the second connection attempt, doubled for each, ±50 % */
 #define REDIS_RETRY_MAX 2000
+#define REDIS_STAMP_MAX 31
 #define REDIS_STEADY 200 /* up for so long, the pauses begin anew */
 
 struct redis_conn_options {
@@ -45,17 +46,23 @@ struct redis_conn_options {
     int64_t timeout;      /* 0: the defaults above */
     int64_t command_timeout;
     int64_t connect_timeout;
-    int64_t retry_max;               /* between two attempts to connect; 0: REDIS_RETRY_MAX */
-    bool keepalive;                  /* TCP keepalive (15 s) */
-    const char *channel;             /* this mount's, subscribed; copied */
-    uint32_t seed;                   /* of the jitter */
-    const struct redis_script *mend; /* one of the table, or NULL; see redis_conn_call */
+    int64_t retry_max;                /* between two attempts to connect; 0: REDIS_RETRY_MAX */
+    bool keepalive;                   /* TCP keepalive (15 s) */
+    const char *channel;              /* this mount's, subscribed; copied */
+    uint32_t seed;                    /* of the jitter */
+    const struct redis_script *mend;  /* one of the table, or NULL; see redis_conn_call */
+    const struct redis_script *greet; /* the same: called on each new connection before it is up */
 };
 
 /* A script, as one of a static table. */
 struct redis_script {
     const char *name; /* for logs */
     const char *text;
+};
+
+struct redis_argument {
+    const char *data;
+    size_t length;
 };
 
 /* What is known with the outcome.  Valid during the callback only. */
@@ -71,6 +78,10 @@ struct redis_answer {
 typedef void redis_answered(void *arg, const struct redis_answer *answer);
 
 struct redis_conn_events {
+    /* Calls redis_conn_greet. */
+    void (*greet)(void *context);
+    /* The reply of the script `greet`, which is no error.  False: the connection is useless. */
+    bool (*greeted)(void *context, const redisReply *reply);
     /* It is up (again).  Called before requests that wait are sent, so that
      * requests made from inside it (to extend what is held) go first. */
     void (*up)(void *context);
@@ -118,14 +129,16 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
  * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, NOREPLICAS, CLUSTERDOWN,
  * MOVED, ASK, and READONLY (over a new connection: the name may lead to another
  * server by then) are tried again until the time is up.  After WRONGTYPE the script `mend` is called with the same
- * keys, and this one once more.  Returns an id for redis_conn_forget, never 0. */
-struct redis_argument {
-    const char *data;
-    size_t length;
-};
+ * keys, and this one once more.  VERSION, which scripts say, ends the connection, and they are called again on a new
+ * one.  Behind `arguments` stands, when it is sent, what redis_conn_stamp has said last.
+ * Returns an id for redis_conn_forget, never 0. */
 uint64_t redis_conn_call(struct redis_conn *conn, const struct redis_script *script, size_t keys,
                          const struct redis_argument *arguments, size_t count, int64_t timeout,
                          redis_answered *answered, void *arg);
+/* Only from `greet`: KEYS, so many, and then ARGV of that script, copied. */
+void redis_conn_greet(struct redis_conn *conn, size_t keys, const struct redis_argument *arguments, size_t count);
+/* At most REDIS_STAMP_MAX bytes; at first "". */
+void redis_conn_stamp(struct redis_conn *conn, const char *stamp);
 /* A plain command. */
 uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument *arguments, size_t count,
                             int64_t timeout, redis_answered *answered, void *arg);

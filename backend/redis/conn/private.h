@@ -42,6 +42,7 @@ enum redis_step {
     REDIS_STEP_SUBSCRIBE,
     REDIS_STEP_SUBSCRIBE_INVALIDATE,
     REDIS_STEP_TRACK,
+    REDIS_STEP_GREET,
 };
 
 struct redis_peer { /* one of the two connections */
@@ -63,6 +64,7 @@ struct redis_conn {
     const struct redis_script *scripts;
     size_t script_count;
     char **hashes; /* SHA-1 of each script */
+    char stamp[REDIS_STAMP_MAX + 1];
     GRand *random; /* jitter */
 
     struct ev_loop *loop; /* NULL until started */

@@ -107,10 +107,11 @@ static void request_answer(struct redis_conn *conn, struct redis_request *reques
 
 /* --- asking --- */
 
+/* With room for so many arguments more before and behind those. */
 static struct redis_request *request_new(struct redis_conn *conn, size_t head, const struct redis_argument *arguments,
-                                         size_t count, int64_t timeout)
+                                         size_t count, size_t tail, int64_t timeout)
 {
-    size_t total = head + count, bytes = 0;
+    size_t total = head + count + tail, bytes = 0;
     struct redis_request *request;
     for (size_t i = 0; i < count; i++) {
         bytes += arguments[i].length;
@@ -146,7 +147,7 @@ static uint64_t request_ask(struct redis_conn *conn, struct redis_request *reque
     return request->id;
 }
 
-static void request_set_head(struct redis_request *request, int i, const char *text)
+static void request_set(struct redis_request *request, int i, const char *text)
 {
     request->arguments[i] = text;
     request->lengths[i] = strlen(text);
@@ -156,27 +157,32 @@ uint64_t redis_conn_call(struct redis_conn *conn, const struct redis_script *scr
                          const struct redis_argument *arguments, size_t count, int64_t timeout,
                          redis_answered *answered, void *arg)
 {
-    struct redis_request *request = request_new(conn, HEAD, arguments, count, timeout);
+    struct redis_request *request = request_new(conn, HEAD, arguments, count, 1, timeout);
     request->script = script;
     g_snprintf(request->keys, sizeof(request->keys), "%zu", keys);
-    request_set_head(request, 0, "EVALSHA");
-    request_set_head(request, 1, conn->hashes[script - conn->scripts]);
-    request_set_head(request, 2, request->keys);
+    request_set(request, 0, "EVALSHA");
+    request_set(request, 1, conn->hashes[script - conn->scripts]);
+    request_set(request, 2, request->keys);
     return request_ask(conn, request, answered, arg);
 }
 
 uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument *arguments, size_t count,
                             int64_t timeout, redis_answered *answered, void *arg)
 {
-    return request_ask(conn, request_new(conn, 0, arguments, count, timeout), answered, arg);
+    return request_ask(conn, request_new(conn, 0, arguments, count, 0, timeout), answered, arg);
 }
 
 uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t length, redis_answered *answered, void *arg)
 {
     const struct redis_argument arguments[] = {{"EXISTS", 6}, {key, length}};
-    struct redis_request *request = request_new(conn, 0, arguments, 2, 0);
+    struct redis_request *request = request_new(conn, 0, arguments, 2, 0, 0);
     request->watch = true;
     return request_ask(conn, request, answered, arg);
+}
+
+void redis_conn_stamp(struct redis_conn *conn, const char *stamp)
+{
+    g_strlcpy(conn->stamp, stamp, sizeof conn->stamp);
 }
 
 bool redis_conn_forget(struct redis_conn *conn, uint64_t id)
@@ -207,6 +213,9 @@ static void request_send(struct redis_conn *conn, struct redis_request *request,
         redis_link_append(&conn->command.link, 3, caching, caching_lengths);
     }
     conn->watched = conn->watched || request->skip;
+    if (request->script) {
+        request_set(request, request->count - 1, conn->stamp);
+    }
     redis_link_append(&conn->command.link, request->count, request->arguments, request->lengths);
     request->sent = now;
     request_append(conn, request, SENT);
@@ -289,7 +298,7 @@ void redis_conn_request_resume(struct redis_conn *conn)
 static bool request_is_passing(const char *error)
 {
     static const char *const codes[] = {"LOADING ",    "BUSY ",        "MASTERDOWN ", "TRYAGAIN ", "READONLY ",
-                                        "NOREPLICAS ", "CLUSTERDOWN ", "MOVED ",      "ASK "};
+                                        "NOREPLICAS ", "CLUSTERDOWN ", "MOVED ",      "ASK ",      "VERSION "};
 
     for (size_t i = 0; i < G_N_ELEMENTS(codes); i++) {
         if (g_str_has_prefix(error, codes[i])) {
@@ -347,8 +356,8 @@ static bool request_try_again(struct redis_conn *conn, struct redis_request *req
 {
     if (request->script && !request->whole && g_str_has_prefix(reply->str, "NOSCRIPT")) {
         request->whole = true;
-        request_set_head(request, 0, "EVAL");
-        request_set_head(request, 1, request->script->text);
+        request_set(request, 0, "EVAL");
+        request_set(request, 1, request->script->text);
         freeReplyObject(reply);
         request_send_first(conn, request);
         return true;
@@ -375,7 +384,8 @@ static bool request_try_again(struct redis_conn *conn, struct redis_request *req
 bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char *error)
 {
     struct redis_request *request = TAILQ_FIRST(&conn->sent);
-    bool refused = reply->type == REDIS_REPLY_ERROR, replica = refused && g_str_has_prefix(reply->str, "READONLY");
+    bool refused = reply->type == REDIS_REPLY_ERROR;
+    bool elsewhere = refused && (g_str_has_prefix(reply->str, "READONLY") || g_str_has_prefix(reply->str, "VERSION"));
     if (!request) {
         g_strlcpy(error, refused ? reply->str : "a reply that nobody asked for", REDIS_ERROR_SIZE);
         freeReplyObject(reply);
@@ -388,10 +398,10 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
     }
     request_leave(conn, request);
     if (request->live && refused && request_try_again(conn, request, reply)) {
-        if (replica) { /* the name may lead to its master soon */
-            g_snprintf(error, REDIS_ERROR_SIZE, "the server is a replica: %s", request->refusal->str);
+        if (elsewhere) { /* the name may lead to its master soon, and the server says anew which version it has */
+            g_strlcpy(error, request->refusal->str, REDIS_ERROR_SIZE);
         }
-        return !replica;
+        return !elsewhere;
     }
     if (request->refusal) {
         conn->error[0] = '\0';

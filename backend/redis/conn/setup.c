@@ -37,6 +37,21 @@ static void setup_say_who(struct redis_peer *peer)
     SAY(peer, REDIS_STEP_NAME, "CLIENT", "SETNAME", "leasefs");
 }
 
+void redis_conn_greet(struct redis_conn *conn, size_t keys, const struct redis_argument *arguments, size_t count)
+{
+    const uint8_t byte = REDIS_STEP_GREET;
+    char number[32];
+    const char *words[8] = {"EVAL", conn->options.greet->text, number};
+    size_t lengths[G_N_ELEMENTS(words)];
+    g_snprintf(number, sizeof number, "%zu", keys);
+    for (size_t i = 0; i < 3 + count; i++) {
+        words[i] = i < 3 ? words[i] : arguments[i - 3].data;
+        lengths[i] = i < 3 ? strlen(words[i]) : arguments[i - 3].length;
+    }
+    redis_link_append(&conn->command.link, (int)(3 + count), words, lengths);
+    g_byte_array_append(conn->command.steps, &byte, 1);
+}
+
 static void setup_say_for_commands(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
@@ -51,6 +66,9 @@ static void setup_say_for_commands(struct redis_peer *peer)
     if (conn->may_track) {
         g_snprintf(number, sizeof(number), "%lld", conn->pubsub_id);
         SAY(peer, REDIS_STEP_TRACK, "CLIENT", "TRACKING", "ON", "REDIRECT", number, "OPTIN");
+    }
+    if (conn->options.greet) {
+        conn->events->greet(conn->context);
     }
 }
 
@@ -106,6 +124,7 @@ static void setup_refuse(const struct redis_peer *peer, enum redis_step step, co
         [REDIS_STEP_SUBSCRIBE] = "SUBSCRIBE",
         [REDIS_STEP_SCRIPT] = "SCRIPT LOAD",
         [REDIS_STEP_TRACK] = "CLIENT TRACKING",
+        [REDIS_STEP_GREET] = "EVAL",
     };
     const char *password = peer->conn->options.password;
 
@@ -154,6 +173,11 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
             setup_refuse_tracking(conn, refusal);
         }
         refusal = NULL;
+        break;
+    case REDIS_STEP_GREET:
+        if (!refusal && !conn->events->greeted(conn->context, reply)) {
+            refusal = "an answer that cannot be";
+        }
         break;
     default:
         break;
