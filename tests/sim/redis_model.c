@@ -732,6 +732,14 @@ static char *new_id(struct redis_model *m)
     return g_string_free(id, FALSE);
 }
 
+void redis_model_name_run(struct redis_model *m, const char *runid, const char *replid)
+{
+    g_free(m->runid);
+    g_free(m->replid);
+    m->runid = g_strdup(runid);
+    m->replid = g_strdup(replid);
+}
+
 /* What a new process does not know. */
 static void begin_run(struct redis_model *m)
 {

@@ -117,6 +117,9 @@ char **redis_model_keys(struct redis_model *model);
 /* All that is at its keys, a line each, the same for the same data: to be compared, and shown.  A new string. */
 char *redis_model_dump(struct redis_model *model);
 
+/* What INFO tells of this run of the server: 40 hexadecimal digits each. */
+void redis_model_name_run(struct redis_model *model, const char *runid, const char *replid);
+
 /* --- to be counted --- */
 
 struct redis_model_counts {

@@ -472,6 +472,21 @@ static void catch_up(void)
     freeReplyObject(reply);
 }
 
+/* What is said of the run of the server, by scripts too, is of one run. */
+static void be_the_same_run(void)
+{
+    redisReply *reply = redisCommand(admin, "INFO");
+    char ids[2][41] = {"", ""};
+    static const char *const fields[] = {"\nrun_id:", "\nmaster_replid:"};
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(reply->str, fields[i]);
+        ck_assert_ptr_nonnull(at);
+        g_strlcpy(ids[i], at + strlen(fields[i]), sizeof ids[i]);
+    }
+    redis_model_name_run(twin_model, ids[0], ids[1]);
+    freeReplyObject(reply);
+}
+
 void twin_begin(struct redis_server *of)
 {
     struct redis_model_options options = {.seed = 1, .now = read_now, .wall = EPOCH};
@@ -483,6 +498,7 @@ void twin_begin(struct redis_server *of)
     admin = redisConnectUnix(redis_server_socket(server));
     tell_server("DEBUG SET-ACTIVE-EXPIRE 0");
     catch_up();
+    be_the_same_run();
     control = twin_connect();
 }
 
