@@ -32,6 +32,7 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     redis_call_text(call, "mount", r->mount);
     redis_call_text(call, "path", t->place->name);
     redis_call_claim(call, t, &claim);
+    redis_call_term(call, t->head.ttl, t->due_after > 0 && !test);
     redis_call_flag(call, "wait", t->wait);
     redis_call_flag(call, "test", test);
     redis_call_bytes(call, "meta", t->meta);

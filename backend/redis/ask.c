@@ -3,6 +3,8 @@
 
 #include "backend/redis/private.h"
 
+#define ASK_DIRECTORIES_MAX 4096 /* whose attributes are remembered */
+
 /* Whether a ticket is on that name, or may be, after a rename that is not answered. */
 static bool ask_is_of(const struct remote_ticket *t, const char *name)
 {
@@ -47,6 +49,27 @@ void redis_info_clear(struct backend_info *info)
     g_clear_pointer(&info->meta, g_bytes_unref);
     g_clear_pointer(&info->content, g_bytes_unref);
     g_clear_pointer(&info->directory.meta, g_bytes_unref);
+}
+
+static void ask_directory_free(gpointer data)
+{
+    struct backend_directory *d = data;
+    g_clear_pointer(&d->meta, g_bytes_unref);
+    g_free(d);
+}
+
+static void ask_remember(struct redis *r, const char *name, const struct backend_directory *directory)
+{
+    if (!r->directories) {
+        r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, ask_directory_free);
+    }
+    if (g_hash_table_size(r->directories) >= ASK_DIRECTORIES_MAX) {
+        g_hash_table_remove_all(r->directories);
+    }
+    struct backend_directory *d = g_new(struct backend_directory, 1);
+    *d = *directory;
+    d->meta = d->meta ? g_bytes_ref(d->meta) : NULL;
+    g_hash_table_insert(r->directories, g_strdup(name), d);
 }
 
 static struct remote_op *ask_known_op(struct redis *r, backend_known *known, void *arg)
@@ -136,6 +159,7 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
         };
         redis_fence(reply, 4, &info.directory.sequence);
         info.waiters = redis_count(reply, 6);
+        ask_remember(r, op->name, &info.directory);
     } else if (result == BACKEND_OK && strcmp(word, "nothing") == 0) {
         info.waiters = redis_count(reply, 1);
     } else if (result == BACKEND_OK) {
@@ -239,6 +263,14 @@ static void ask_change_directory(struct backend *b, const char *what, const char
     op->name = g_strdup(name);
     op->why = strcmp(what, "remove") == 0 ? what : NULL;
     ask_send_directory(op, what, d);
+}
+
+void redis_restore_directory(struct redis *r, const char *name)
+{
+    const struct backend_directory *known = r->directories ? g_hash_table_lookup(r->directories, name) : NULL;
+    if (*name || known) {
+        ask_change_directory(&r->remote.backend, *name ? "make" : "set", name, known, NULL, NULL);
+    }
 }
 
 void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,

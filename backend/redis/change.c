@@ -54,6 +54,35 @@ static void change_fill_rename(struct redis_call *call, const struct remote_op *
     }
 }
 
+/* While the store is closed it is told all that there is to know of what this mount believes in. */
+static void change_fill_renew(struct redis_call *call, const struct remote_op *op, const struct remote_ticket *t)
+{
+    struct redis *r = redis_of(op);
+    bool reclaims = redis_is_closed(r) && t->head.deadline > clock_now();
+    redis_call_ticket(call, r, reclaims ? REDIS_RECLAIM : REDIS_RENEW, t);
+    redis_call_number(call, "ttl", op->ttl);
+    redis_call_number(call, "mode", (int64_t)op->claim.mode);
+    redis_call_term(call, op->ttl, t->due_after > 0);
+    if (op->segments || (reclaims && t->segments)) {
+        redis_call_segments(call, op->segments ? op->segments : t->segments);
+    }
+    if (!reclaims) {
+        return;
+    }
+    redis_call_text(call, "mount", r->mount);
+    redis_call_text(call, "path", t->place->name);
+    redis_call_number(call, "kind", t->head.kind);
+    redis_call_unsigned(call, "handle", t->handle);
+    redis_call_unsigned(call, "owner", t->lock_owner);
+    redis_call_flag(call, "kin", remote_ticket_has_kin(t, t->handle, t->lock_owner));
+    redis_call_unsigned(call, "number", t->head.fence);
+    redis_call_number(call, "age", clock_now() - t->head.acquired);
+    redis_call_bytes(call, "meta", t->meta);
+    if (t->content) {
+        redis_call_bytes(call, "content", t->content);
+    }
+}
+
 static void change_fill(struct redis_call *call, const struct remote_op *op, const struct remote_ticket *t)
 {
     struct redis *r = redis_of(op);
@@ -68,12 +97,7 @@ static void change_fill(struct redis_call *call, const struct remote_op *op, con
         change_fill_release_range(call, op);
         break;
     case REMOTE_RENEW:
-        redis_call_ticket(call, r, REDIS_RENEW, t);
-        redis_call_number(call, "ttl", op->ttl);
-        redis_call_number(call, "mode", (int64_t)op->claim.mode);
-        if (op->segments) {
-            redis_call_segments(call, op->segments);
-        }
+        change_fill_renew(call, op, t);
         break;
     case REMOTE_SET:
         redis_call_ticket(call, r, REDIS_SET, t);
@@ -85,6 +109,7 @@ static void change_fill(struct redis_call *call, const struct remote_op *op, con
     case REMOTE_CONVERT:
         redis_call_ticket(call, r, REDIS_CONVERT, t);
         redis_call_claim(call, t, &op->claim);
+        redis_call_term(call, op->claim.ttl, op->claim.due > 0);
         change_fill_change(call, &op->change);
         break;
     }
@@ -95,8 +120,11 @@ static void change_fill(struct redis_call *call, const struct remote_op *op, con
 static enum backend_result change_result(const struct remote_op *op, const struct redis_answer *given)
 {
     if (given->outcome == REMOTE_ANSWERED && op->procedure == REMOTE_RENEW) {
+        struct redis *r = redis_of(op);
         int64_t held = redis_number(given->reply, 0);
-        return held == 1 ? BACKEND_OK : held == 0 ? BACKEND_STALE : BACKEND_BUSY;
+        r->reclaimed += held == 3;
+        r->lost += held == 0 && redis_is_closed(r);
+        return held == 1 || held == 3 ? BACKEND_OK : held == 0 ? BACKEND_STALE : BACKEND_BUSY;
     }
     bool released = given->outcome == REMOTE_ANSWERED && op->procedure == REMOTE_RELEASE; /* or was gone already */
     return released ? BACKEND_OK : redis_result(redis_of(op), given);

@@ -196,6 +196,13 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
     g_free(directory);
 }
 
+void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable)
+{
+    if (renewable) {
+        redis_call_number(call, "term", MIN(ttl, call->r->grace));
+    }
+}
+
 void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
 {
     const char *leaf;
@@ -212,6 +219,33 @@ void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_scri
     redis_call_text(call, "ticket", t->token);
 }
 
+/* Whether it looks at the version: what changes nothing that is granted need not. */
+static bool key_is_of_version(enum redis_script_id script)
+{
+    static const bool without[REDIS_SCRIPTS] = {[REDIS_STAT] = true,   [REDIS_LIST] = true,  [REDIS_NAMES] = true,
+                                                [REDIS_LEASES] = true, [REDIS_ENTER] = true, [REDIS_MEND] = true};
+    return !without[script];
+}
+
+const struct redis_argument *redis_call_arguments(struct redis_call *call, size_t *ret_keys, size_t *ret_count)
+{
+    struct redis *r = call->r;
+    pack_count(r->packed, 0, call->fields);
+    *ret_keys = r->arguments->len;
+    struct redis_argument packed = {(const char *)r->packed->data, r->packed->len};
+    g_array_append_val(r->arguments, packed);
+    *ret_count = r->arguments->len;
+    return (const struct redis_argument *)r->arguments->data;
+}
+
+void redis_call_end(struct redis *r)
+{
+    g_array_set_size(r->arguments, 0);
+    g_byte_array_set_size(r->packed, 0);
+    pack_map(r->packed);
+    g_string_chunk_clear(r->arena);
+}
+
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
 {
     struct redis *r = call->r;
@@ -219,17 +253,15 @@ uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answere
     if (timeout == 0 && !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout) {
         timeout = MIN(r->timeout, REDIS_TIMEOUT_AWAY);
     }
-    pack_count(r->packed, 0, call->fields);
-    guint keys = r->arguments->len;
-    struct redis_argument packed = {(const char *)r->packed->data, r->packed->len};
-    g_array_append_val(r->arguments, packed);
+    if (key_is_of_version(call->script)) {
+        redis_call_key(call, 'r', "");
+        redis_call_key(call, 'v', "");
+    }
+    size_t keys, count;
+    const struct redis_argument *arguments = redis_call_arguments(call, &keys, &count);
     uint64_t id =
-        redis_conn_call(r->conn, &redis_scripts[call->script], keys, (const struct redis_argument *)r->arguments->data,
-                        r->arguments->len, timeout, answered, arg);
-    g_array_set_size(r->arguments, 0);
-    g_byte_array_set_size(r->packed, 0);
-    pack_map(r->packed);
-    g_string_chunk_clear(r->arena);
+        redis_conn_call(r->conn, &redis_scripts[call->script], keys, arguments, count, timeout, answered, arg);
+    redis_call_end(r);
     return id;
 }
 

@@ -3,6 +3,7 @@
  * From the top to the ground; none calls one above it.
  *
  * redis.c    the backend: start, connection up and down, messages
+ * version.c  whether the server has forgotten; reclaims, and the opening
  * recover.c  the leases of a mount that starts again
  * revoke.c   ending holders by name, on whichever mount
  * change.c   what is done to tickets
@@ -53,6 +54,16 @@ struct redis {
     bool told;           /* those of the first time were logged by whoever looked before the mount, or are logged */
     clock_ms complained; /* when the last error was logged */
     clock_ms complained_of_type;
+    char version[REDIS_STAMP_MAX + 1]; /* of the server's data, as this mount knows it; "": none yet */
+    char state;                        /* of that: 'f', 'c' or 'o', as enter.lua says */
+    bool renewed;                      /* it is another one than before, and what is held is to be put back */
+    int64_t longest;                   /* the longest renewable term in use, as far as it is known */
+    int64_t grace;                     /* the most of that */
+    bool strict;
+    clock_ms opens; /* while it is closed: when this mount may open it */
+    ev_timer opening;
+    uint64_t reclaimed, lost;
+    GHashTable *directories; /* name -> struct backend_directory: as they were last seen */
 };
 
 static inline struct redis *redis_of(const struct remote_op *op)
@@ -82,6 +93,8 @@ bool redis_is_path(const char *path);
 /* Whether it may be the name of a sequence ticket. */
 bool redis_is_numbered(const char *leaf);
 
+/* The longest term for which the store may be closed, if it is renewable. */
+void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable);
 /* A call with the keys that common.lua takes, for a lock or for a directory's
  * queue, and its first fields: leaf and sequence.  With `numbered` also those
  * of the directory's queue, when the leaf may be a name in it. */
@@ -105,6 +118,9 @@ void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, co
 /* Keys and first fields of a call about a ticket. */
 void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
                        const struct remote_ticket *t);
+/* What is to be sent, KEYS and then ARGV; until redis_call_end. */
+const struct redis_argument *redis_call_arguments(struct redis_call *call, size_t *ret_keys, size_t *ret_count);
+void redis_call_end(struct redis *r);
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg);
 
 /* --- replies --- */
@@ -128,6 +144,26 @@ void redis_disbelieve(struct redis *r, const struct redis_answer *answer);
 
 /* What an answer's first word says, or its failure. */
 enum backend_result redis_result(struct redis *r, const struct redis_answer *answer);
+
+/* --- version.c --- */
+
+/* As struct redis_conn_events says. */
+void redis_version_greet(void *context);
+bool redis_version_greeted(void *context, const redisReply *reply);
+/* It is up: what the server has forgotten is put back. */
+void redis_version_up(struct redis *r);
+/* Looks whether VERSION is what it was, and has every change of it told. */
+void redis_version_look(struct redis *r);
+/* Whether that is its key. */
+bool redis_version_is_key(struct redis *r, const char *key, size_t length);
+static inline bool redis_is_closed(const struct redis *r)
+{
+    return r->state == 'c';
+}
+void redis_version_init(struct redis *r);
+void redis_version_clear(struct redis *r);
+/* Lines of the status. */
+void redis_version_status(struct redis *r, GPtrArray *details);
 
 /* --- acquire.c --- */
 
@@ -177,6 +213,9 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
 /* It was ours, and has expired: the server did not know that yet when it answered. */
 bool redis_is_expired(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);
+
+/* Makes it as it was when it was last looked up; of the root sets that.  Nobody is told. */
+void redis_restore_directory(struct redis *r, const char *name);
 
 /* --- list.c --- */
 

@@ -54,7 +54,9 @@ static void redis_on_up(void *context)
         log_info("the Redis server is there again");
     }
     r->was_up = true;
+    redis_version_up(r);
     remote_up(&r->remote);
+    redis_version_look(r);
     redis_ask_info(r);
 }
 
@@ -96,6 +98,9 @@ static void redis_on_changed(void *context, const char *key, size_t length)
     if (!key) {
         redis_watch_changed(r, NULL);
         remote_changed(&r->remote, NULL);
+    }
+    if (!key || redis_version_is_key(r, key, length)) {
+        redis_version_look(r);
         return;
     }
     if (length < before + behind) {
@@ -127,7 +132,9 @@ static void redis_on_mended(void *context, const redisReply *reply)
     }
 }
 
-static const struct redis_conn_events conn_events = {.up = redis_on_up,
+static const struct redis_conn_events conn_events = {.greet = redis_version_greet,
+                                                     .greeted = redis_version_greeted,
+                                                     .up = redis_on_up,
                                                      .down = redis_on_down,
                                                      .message = redis_on_message,
                                                      .changed = redis_on_changed,
@@ -149,6 +156,8 @@ static void redis_free(struct backend *b)
     redis_revoke_end_all(r);
     redis_list_end_all(r);
     redis_watch_end_all(r);
+    redis_version_clear(r);
+    g_clear_pointer(&r->directories, g_hash_table_unref);
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
     g_string_chunk_free(r->arena);
@@ -178,6 +187,7 @@ static void redis_status(struct backend *b, struct backend_status *status)
         g_ptr_array_add(status->warnings, g_strdup(r->warnings->pdata[i]));
     }
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
+    redis_version_status(r, status->details);
 }
 
 static bool redis_is_up(struct remote *r)
@@ -280,6 +290,11 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->warnings = g_ptr_array_new_with_free_func(g_free);
     conn.channel = r->mount;
     conn.mend = &redis_scripts[REDIS_MEND];
+    conn.greet = &redis_scripts[REDIS_ENTER];
+    r->grace = options->grace ? options->grace : REDIS_GRACE_MOST;
+    r->strict = options->strict;
+    r->longest = options->strict ? MIN(options->term, r->grace) : 0;
+    redis_version_init(r);
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
     *ret = &r->remote.backend;
     return 0;

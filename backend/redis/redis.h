@@ -12,12 +12,16 @@
 #include "backend/redis/conn/conn.h"
 
 #define REDIS_KEY_DEFAULT "{n}"
+#define REDIS_GRACE_MOST 3600000 /* ms */
 
 struct redis_options {
     struct redis_conn_options conn; /* its `channel` is set by redis_new */
     const char *prefix;             /* before every key of a lock; NULL: "" */
     const char *key;                /* template of a lock's key, with {n} for its name; NULL: the default */
     uint32_t seed;
+    int64_t grace;        /* for how long, at most, nothing new is granted when the server has forgotten; 0: 1 h */
+    bool strict;          /* also if nobody is there who knows that it has, but it was started less than `term` ago */
+    int64_t term;         /* ms: that of most locks of this mount */
     bool checked;         /* redis_check_server has told its warnings */
     const char *identity; /* of the mount, the same when it starts again on the same host, and no other's: by
                              it leases are found again; NULL: they are not */

@@ -8,6 +8,7 @@
 const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/acquire_free.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
@@ -15,6 +16,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_BEAT] = {"beat",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/beat.inc"
@@ -22,12 +24,14 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_RELEASE] = {"release",
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/release_lone.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release.inc"
     },
     [REDIS_RELEASE_RANGE] = {"release_range",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release_range.inc"
@@ -35,11 +39,22 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_RENEW] = {"renew",
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/look.inc"
+#include "backend/redis/script/renew_lone.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/common.inc"
+#include "backend/redis/script/renew.inc"
+    },
+    [REDIS_RECLAIM] = {"reclaim",
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
+#include "backend/redis/script/look.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/reclaim.inc"
 #include "backend/redis/script/renew.inc"
     },
     [REDIS_CONVERT] = {"convert",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/convert.inc"
@@ -47,17 +62,21 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_SET] = {"set",
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/look.inc"
+#include "backend/redis/script/set_lone.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/set.inc"
     },
     [REDIS_REVOKE] = {"revoke",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/revoke.inc"
     },
     [REDIS_RENAME] = {"rename",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/rename.inc"
@@ -75,6 +94,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_DIRECTORY] = {"directory",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/directory.inc"
@@ -84,8 +104,12 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_RECOVER] = {"recover",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/recover.inc"
+    },
+    [REDIS_ENTER] = {"enter",
+#include "backend/redis/script/enter.inc"
     },
     [REDIS_MEND] = {"mend",
 #include "backend/redis/script/mend.inc"

@@ -13,6 +13,7 @@ enum redis_script_id {
     REDIS_RELEASE,
     REDIS_RELEASE_RANGE,
     REDIS_RENEW,
+    REDIS_RECLAIM,
     REDIS_CONVERT,
     REDIS_SET,
     REDIS_REVOKE,
@@ -23,6 +24,7 @@ enum redis_script_id {
     REDIS_DIRECTORY,
     REDIS_LEASES,
     REDIS_RECOVER,
+    REDIS_ENTER,
     REDIS_MEND,
     REDIS_SCRIPTS
 };

@@ -230,6 +230,9 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
                  .seed = g_random_int()},
         .prefix = given->prefix,
         .key = given->key,
+        .grace = given->grace,
+        .strict = given->strict,
+        .term = options->ttl,
         .seed = g_random_int(),
     };
     char *user = NULL, *password = NULL;

@@ -37,6 +37,8 @@ struct options_redis {
     int64_t timeout;   /* milliseconds, as the next two */
     int64_t command_timeout;
     int64_t connect_timeout;
+    int64_t grace; /* 0: the default */
+    bool strict;   /* grace=strict */
     bool keepalive;
     bool background; /* mount although the server is away */
 };

@@ -21,6 +21,7 @@
 
 enum option_kind {
     OPTION_TIME,   /* int64_t: milliseconds, from min to max */
+    OPTION_GRACE,  /* the same, or "strict", which leaves it as it is */
     OPTION_OCTAL,  /* mode_t: at most max */
     OPTION_NUMBER, /* uint32_t, uid_t or gid_t: at most max */
     OPTION_COUNT,  /* uint64_t, with K, M or G behind it: 2^10, 2^20, 2^30 */
@@ -94,6 +95,9 @@ static const struct option_word option_words[] = {
     {"connect_timeout=", OPTION_TIME, FOR_REDIS, FIELD(redis.connect_timeout), REDIS_TIME, "of a connection attempt"},
     {"keepalive", OPTION_SET, FOR_REDIS, FIELD(redis.keepalive), .help = "probe idle connections (default)"},
     {"nokeepalive", OPTION_CLEAR, FOR_REDIS, FIELD(redis.keepalive), .help = "do not"},
+    {"grace=", OPTION_GRACE, FOR_REDIS, FIELD(redis.grace), LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME|strict",
+     "strict, or a time from 100ms to 3650d, such as 30s or 5m",
+     "how long, at most, a server that has forgotten grants nothing new"},
     {"background", OPTION_SET, FOR_REDIS, FIELD(redis.background), .help = "mount although the Redis server is away"},
 
     /* libfuse's */
@@ -271,6 +275,10 @@ static bool word_take_value(struct options *o, const struct option_word *known, 
     switch (known->kind) {
     case OPTION_TIME:
         return options_duration_within(value, strlen(value), known->min, known->max, field) == 0;
+    case OPTION_GRACE:
+        o->redis.strict = o->redis.strict || strcmp(value, "strict") == 0;
+        return strcmp(value, "strict") == 0 ||
+               options_duration_within(value, strlen(value), known->min, known->max, field) == 0;
     case OPTION_OCTAL:
         return word_take_number(value, 8, known->max, field);
     case OPTION_NUMBER:

@@ -281,19 +281,44 @@ says A 'close(idle)' ok
 
 # --- restarted ---
 
-it "restarted without its data: every holder is told that it lost; tokens go on growing"
-says A 'f = op("empty", "RDWR|CREAT|EXCL")' ok
+held() { [ "$(ask "$1" "get($2, \"state\")")" = held ]; } # ACTOR HANDLE
+
+it "restarted without its data: every holder keeps its lock, nobody gets it meanwhile; tokens go on growing"
+says A 'f = op("empty", "RDWR|CREAT|EXCL"); write(f, "text")' ok
 says B 'g = op("empty-flock", "RDWR|CREAT"); flock(g, "EX")' ok
 token=$(ask A 'get("empty", "token")')
 redis_restart
-told_lost A f
-told_lost B g
-usable A
-expect eventually 5 answers B 'acquire("empty")' ok
+expect eventually 10 redis_key empty
+expect eventually 10 redis_key empty-flock
+says B 'acquire("empty")' EEXIST
+expect eventually 10 answers B 'acquire("not-empty")' ok # it grants again
+says B 'rm("not-empty")' ok
+expect constantly $TTL eval 'held A f && held B g'
+says B 'acquire("empty")' EEXIST
+expect_is "$(ask B 'get("empty", "token")')" "$token"
+says A 'read(f)' text
+says A 'rm("empty")' ok
+says B 'acquire("empty")' ok
 expect [ "$(ask B 'get("empty", "token")')" -gt "$token" ]
 says B 'rm("empty")' ok
 says A 'close(f)' ok
 says B 'close(g)' ok
+
+it "restarted without its data while a holder is cut off: nobody has its lock before it knows that it has lost it"
+says A 'f = op("cut", "RDWR|CREAT|EXCL")' ok
+proxy refuse on
+proxy drop
+redis_restart
+until [ "$(ask B 'acquire("cut")')" = ok ]; do
+    now
+    pause 0.002
+done
+expect lost A f
+proxy refuse off
+usable A
+says A 'close(f)' ok
+says A 'rm("cut")' EPERM
+says B 'rm("cut")' ok
 
 it "restarted with its data (appendonly), within the TTL: nothing is lost"
 redis_start --appendonly yes --appendfsync always
@@ -385,15 +410,25 @@ says A 'close(f)' ok
 says A 'rm("deleted")' EPERM
 says B 'rm("deleted")' ok
 
-it "FLUSHALL: every holder is told; who waited has its turn"
+it "FLUSHALL: every holder keeps its lock, in directories too, and who waited its place; the status tells of it"
 says A 'f = op("flushall", "RDWR|CREAT"); flock(f, "EX")' ok
+says A 'os.mkdir(path("dir")); g = op("dir/flushall", "RDWR|CREAT|EXCL")' ok
 says B 'f = op("flushall", "RDWR|CREAT")' ok
 tell B 'flock(f, "EX")'
 expect eventually 5 waiters flushall 1
 redis_cli FLUSHALL >/dev/null
-told_lost A f 3
+expect eventually 5 redis_key flushall
+expect eventually 5 redis_key dir/flushall
+expect eventually 5 grep -q '^closed: ' "$MNT/.leasefs/status"
+expect eventually 10 eval '! grep -q "^closed: " "$MNT/.leasefs/status"'
+expect constantly $TTL eval 'held A f && held A g'
+expect quiet B
+says A 'rm("dir/flushall")' ok
+says A 'os.rmdir(path("dir"))' ok
+says A 'flock(f, "UN")' ok
 expect_is "$(hear B)" ok
 says A 'close(f)' ok
+says A 'close(g)' ok
 says B 'close(f)' ok
 usable A
 

@@ -30,6 +30,8 @@ struct redis_request {
 struct redis_conn {
     const struct redis_conn_events *events;
     void *context;
+    const struct redis_script *greet;
+    char stamp[REDIS_STAMP_MAX + 1];
     GQueue requests;
     uint64_t ids;
 };
@@ -76,6 +78,7 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options, cons
 {
     (void)scripts, (void)script_count;
     conn = g_new0(struct redis_conn, 1);
+    conn->greet = options->greet;
     g_queue_init(&conn->requests);
     char *command =
         g_strdup_printf("*2\r\n$9\r\nSUBSCRIBE\r\n$%zu\r\n%s\r\n", strlen(options->channel), options->channel);
@@ -156,9 +159,9 @@ uint64_t redis_conn_call(struct redis_conn *c, const struct redis_script *script
                          const struct redis_argument *arguments, size_t count, int64_t timeout,
                          redis_answered *answered, void *arg)
 {
-    struct redis_request *request = new_request(count + 3, answered, arg);
+    struct redis_request *request = new_request(count + 4, answered, arg);
     char number[24];
-    (void)c, (void)timeout;
+    (void)timeout;
     add_word(request->command, "EVAL", 4);
     add_word(request->command, script->text, strlen(script->text));
     g_snprintf(number, sizeof number, "%zu", keys);
@@ -166,11 +169,17 @@ uint64_t redis_conn_call(struct redis_conn *c, const struct redis_script *script
     for (size_t i = 0; i < count; i++) {
         add_word(request->command, arguments[i].data, arguments[i].length);
     }
+    add_word(request->command, c->stamp, strlen(c->stamp));
     if (keys > 0) {
         request->key_length = arguments[0].length;
         request->key = g_strndup(arguments[0].data, arguments[0].length);
     }
     return request->id;
+}
+
+void redis_conn_stamp(struct redis_conn *c, const char *stamp)
+{
+    g_strlcpy(c->stamp, stamp, sizeof c->stamp);
 }
 
 uint64_t redis_conn_command(struct redis_conn *c, const struct redis_argument *arguments, size_t count, int64_t timeout,
@@ -356,6 +365,26 @@ static redisReply *parse(const GString *bytes)
     return reply;
 }
 
+/* Its answer is the server's own: a mount that does not come up asks nothing. */
+void redis_conn_greet(struct redis_conn *c, size_t keys, const struct redis_argument *arguments, size_t count)
+{
+    redis_conn_call(c, c->greet, keys, arguments, count, 0, NULL, NULL);
+    struct redis_request *request = g_queue_pop_tail(&c->requests);
+    redis_client_send(client, request->command->data, request->command->len);
+    GString *bytes = take(client);
+    redisReply *reply = parse(bytes);
+    FUZZ_MUST(reply && c->events->greeted(c->context, reply));
+    freeReplyObject(reply);
+    g_string_free(bytes, TRUE);
+    request_free(request);
+}
+
+static void come_up(void)
+{
+    conn->events->greet(conn->context);
+    conn->events->up(conn->context);
+}
+
 static void answer(struct redis_request *request)
 {
     redis_client_send(client, request->command->data, request->command->len);
@@ -373,11 +402,15 @@ static void answer(struct redis_request *request)
     if (request->answered && !request->forgotten) {
         request->answered(request->arg, &answer);
     }
+    bool forgotten = reply && reply->type == REDIS_REPLY_ERROR && g_str_has_prefix(reply->str, "VERSION");
     if (reply) {
         freeReplyObject(reply);
     }
     g_string_free(bytes, TRUE);
     request_free(request);
+    if (forgotten) {
+        come_up();
+    }
 }
 
 static void on_idle(struct ev_loop *of, ev_idle *watcher, int revents)
@@ -686,7 +719,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     begin();
     FUZZ_MUST(redis_new(&options, &backend, error, sizeof error) == 0);
     backend_start(backend, loop, &events, NULL);
-    conn->events->up(conn->context);
+    come_up();
     while (bytes.left > 0) {
         step(backend);
     }

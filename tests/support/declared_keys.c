@@ -7,7 +7,7 @@
 
 static const char prelude[] =
     "local redis = (function(real)\n"
-    "  local declared, without, all = {}, {TIME = 0, PUBLISH = 0}, {DEL = 1, EXISTS = 1}\n"
+    "  local declared, without, all = {}, {TIME = 0, PUBLISH = 0, INFO = 0}, {DEL = 1, EXISTS = 1, MGET = 1}\n"
     "  for _, key in ipairs(KEYS) do declared[key] = true end\n"
     "  local function check(command, ...)\n"
     "    for i = 1, all[command] and select('#', ...) or without[command] or 1 do\n"
@@ -41,6 +41,7 @@ struct redis_conn *__wrap_redis_conn_new(const struct redis_conn_options *option
         guarded[i] = (struct redis_script){scripts[i].name, g_strconcat(prelude, scripts[i].text, NULL)};
     }
     own.mend = guarded + (options->mend - scripts);
+    own.greet = guarded + (options->greet - scripts);
     return __real_redis_conn_new(&own, guarded, count);
 }
 

@@ -414,6 +414,8 @@ START_TEST(redis_is_a_backend_of_its_own)
         ck_assert_int_eq(options.redis.connect_timeout, 0);
         ck_assert(options.redis.keepalive);
         ck_assert(!options.redis.background);
+        ck_assert_int_eq(options.redis.grace, 0);
+        ck_assert(!options.redis.strict);
     }
     assert_fuse_arguments("leasefs -o fsname=redis:h -o subtype=leasefs");
     ck_assert_int_eq(PARSE("local:redis://host", mountpoint), 0);
@@ -425,7 +427,8 @@ START_TEST(redis_options_are_taken)
 {
     ck_assert_int_eq(g_chdir(workdir), 0);
     ck_assert_int_eq(PARSE("-o", "prefix=app:,key=lock:{n}:x,credentials=a/../secret,timeout=10m", "-o",
-                           "command_timeout=10ms,connect_timeout=1.5,nokeepalive,background", "redis://h", mountpoint),
+                           "command_timeout=10ms,connect_timeout=1.5,nokeepalive,background,grace=1m,grace=strict",
+                           "redis://h", mountpoint),
                      0);
     char *credentials = g_build_filename(workdir, "secret", NULL);
     ck_assert_str_eq(options.redis.prefix, "app:");
@@ -434,6 +437,8 @@ START_TEST(redis_options_are_taken)
     ck_assert_int_eq(options.redis.timeout, 600000);
     ck_assert_int_eq(options.redis.command_timeout, 10);
     ck_assert_int_eq(options.redis.connect_timeout, 1500);
+    ck_assert_int_eq(options.redis.grace, 60000);
+    ck_assert(options.redis.strict);
     ck_assert(!options.redis.keepalive);
     ck_assert(options.redis.background);
     g_free(credentials);

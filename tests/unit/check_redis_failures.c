@@ -521,6 +521,7 @@ START_TEST(server_that_became_a_replica_is_unreachable_until_it_is_none)
     ck_assert_int_eq(hosts_acquire(1, "M", &lease)->result, BACKEND_UNREACHABLE);
     redis_server_do(hosts_server, "REPLICAOF NO ONE");
     hosts_until_up(1);
+    hosts_until_open(1);
     hosts_release(hosts_get(1, "M", HOSTS_LONG));
     ck_assert_uint_eq(holder->ended, 0);
     hosts_until_up(0);

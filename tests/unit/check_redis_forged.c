@@ -568,6 +568,7 @@ START_TEST(forged_answers_harm_nobody)
     HOSTS_UNTIL(open_calls == 0);
     ck_assert_uint_eq(bystander->ended, 0);
     ck_assert_int_eq(hosts_release(bystander), BACKEND_OK);
+    hosts_until_open(0);                              /* a version that is forged is another one */
     hosts_release(hosts_get(0, "after", HOSTS_LONG)); /* it goes on */
     g_ptr_array_unref(seen);
 }

@@ -108,6 +108,7 @@ void hosts_setup_with(const char *const *arguments)
     hosts_server = redis_server_start(arguments);
     hosts_loop = ev_loop_new(EVFLAG_AUTO);
     hosts_options = (struct redis_options){.prefix = "h:",
+                                           .grace = HOSTS_GRACE,
                                            .seed = 1,
                                            .conn = {.timeout = HOSTS_TIMEOUT,
                                                     .command_timeout = HOSTS_COMMAND_TIMEOUT,
@@ -244,6 +245,17 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
         told->holder.meta = told->holder.content = NULL;
     }
     note(told);
+}
+
+void hosts_until_open(unsigned mount)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_GRACE);
+    struct told *told;
+    while ((told = hosts_acquire(mount, "open", &claim))->result == BACKEND_BUSY) {
+        hosts_pass(20);
+    }
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_release(told), BACKEND_OK);
 }
 
 struct backend_claim hosts_claim(enum backend_kind kind, int64_t ttl)

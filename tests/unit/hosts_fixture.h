@@ -21,6 +21,7 @@ enum { HOSTS = 6 };
 #define HOSTS_COMMAND_TIMEOUT 3000
 #define HOSTS_HURRY 800 /* the same after hosts_hurry */
 #define HOSTS_COMMAND_HURRY 300
+#define HOSTS_GRACE 1000 /* for which nothing is granted when the server has forgotten, or may have */
 
 extern struct ev_loop *hosts_loop;
 extern struct redis_server *hosts_server;
@@ -57,6 +58,8 @@ struct backend *hosts_mount(unsigned mount);
 /* Frees it; its tickets stay in the server unless they were released before. */
 void hosts_close(unsigned mount);
 void hosts_until_up(unsigned mount);
+/* It grants what is new again. */
+void hosts_until_open(unsigned mount);
 
 /* One turn of the loop; ends the check 20 s after the set-up, or after the last call of hosts_patience. */
 void hosts_turn(void);

@@ -101,6 +101,10 @@ end
 if not sequence and call('EXISTS', SELF) == 1 then return {'directory'} end
 expire()
 local t = tickets > 0 and call('ZSCORE', ORDER, id) and load(id)
+if t and closed and not waits(id) then -- the server may have given it since to one that it has forgotten
+  if drop(id, t) then vacate(0) end
+  t = nil
+end
 if t then return again(t) end
 
 local of_sequence = KEYS[13] and call('HGET', KEYS[15], 's:' .. leaf)

@@ -2,7 +2,7 @@
 --
 -- Fields, KEYS and results: see acquire.lua.
 local content_fits = not a.content or #a.content <= LONE_CONTENT
-if not (sequence or a.owner or a.number or a.test or a.mode ~= 0 or KEYS[13]) and content_fits then
+if not (closed or sequence or a.owner or a.number or a.test or a.mode ~= 0 or KEYS[13]) and content_fits then
   local of_directory = call('HMGET', DIR, 'made', 'delay')
   if (of_directory[1] or not a.needed) and call('EXISTS', L, ORDER, TERM, WAIT, INFO, SELF) == 0 then
     local clock = call('TIME')

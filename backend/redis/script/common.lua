@@ -22,7 +22,11 @@ local function forget_looks()
   if odd then call('HDEL', INFO, 'looked') end
 end
 
-local function tell(t, what, id, more) call('PUBLISH', t.m, what .. ' ' .. id .. (more or '')) end
+-- While the store is closed its mount knows better than the server whether a ticket has run out.
+local function tell(t, what, id, more)
+  if closed and (more == ' expired' or more == ' lost') then return end
+  call('PUBLISH', t.m, what .. ' ' .. id .. (more or ''))
+end
 
 -- --- segments: byte ranges, a flat list start, end, mode, … in order ---
 
@@ -445,6 +449,7 @@ end
 -- a ticket, '' for what is not ours, or nil.  Of one without kin that is to be
 -- appended, `seen` tells if everybody has been looked at.
 local function find_blocker(t, number, lone)
+  if closed then return '' end
   if sequence then return find_sequence_blocker(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
   if odd then
@@ -538,7 +543,7 @@ local function grant_odd(left)
 end
 
 local function grant()
-  if waiting == 0 or who == 'foreign' or who == 'delay' then return end
+  if closed or waiting == 0 or who == 'foreign' or who == 'delay' then return end
   if odd then return grant_odd(BUDGET) end
   local at, left = 0, BUDGET
   while waiting > at and left > 0 do

@@ -19,6 +19,10 @@ if not t or not call('ZSCORE', ORDER, id) then
 end
 local waited = waits(id)
 local was, kind_was = t.x, t.k
+if closed and not waited and a.mode == 0 and (was ~= 0 or partial(t)) then
+  finish()
+  return 'busy'
+end
 if t.p and t.c then call('HDEL', INFO, owner_key(t.m, t.p)) end
 t.k, t.x, t.l, t.h, t.p = a.kind, a.mode, a.ttl, a.handle, a.owner
 t.s = t.p and {a.start, a.finish, t.x}

@@ -36,16 +36,21 @@ local FIRST, LAST = '0000000000000000', 'ffffffffffffffff'
 
 local a = cmsgpack.unpack(ARGV[1]) -- what the script is to do: fields of these names; one that is not there is nil
 local leaf, sequence, id = a.leaf, a.sequence, a.ticket
+local closed          -- nothing new is granted: see version.lua
+local fence, fence_of -- what is at FENCE, if that is this key
 
 local function number_text(x) return string.format('%.0f', x) end
 
 -- Who was given the last number alone, and has not given it back, has lost it: L would be there.
 local function last_number()
-  local noted = call('GET', FENCE) or '0'
+  local noted = FENCE == fence_of and fence or call('GET', FENCE) or '0'
   local mount, ticket = noted:match('^%d+ (lfs:%x+) (%x+)$')
-  if ticket and ticket ~= id then call('PUBLISH', mount, 'e ' .. ticket .. ' lost') end
+  if ticket and ticket ~= id and not closed then call('PUBLISH', mount, 'e ' .. ticket .. ' lost') end
   return tonumber(noted:match('^%d+') or 0)
 end
 
-local function set_number(number) call('SET', FENCE, number, 'PX', FENCE_KEPT) end
+local function set_number(number)
+  fence_of = nil
+  call('SET', FENCE, number, 'PX', FENCE_KEPT)
+end
 

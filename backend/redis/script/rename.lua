@@ -32,7 +32,7 @@ turn(new, a.new_leaf)
 expire()
 grant()
 local over = who == 'ours' and tickets - waiting == 1 and a.replaced and call('ZSCORE', ORDER, a.replaced) and not waits(a.replaced)
-if not over and (tickets > 0 or who ~= 'free') then
+if not over and (closed or tickets > 0 or who ~= 'free') then
   finish()
   return {'busy'}
 end

@@ -1,4 +1,4 @@
--- renew: extends a ticket that holds.
+-- renew: extends a ticket that holds.  What stands before it has looked.
 --
 -- leaf, sequence, ticket, ttl; mode and segments (of a lock owner: start, end, mode, …) that its mount believes in
 -- → 1, or 0 if it does not hold (any more), or 2 if it holds in another mode, or not all of the segments: what was changed
@@ -18,15 +18,9 @@ local function covers(held, wanted)
   return true
 end
 
-look()
 if is_lone(id) then
   if a.mode ~= 0 then return 2 end
-  call('PEXPIRE', L, number_text(a.ttl + lone.d)) -- of a full server: a write that it permits goes first
-  if lone.k == 1 then call('PEXPIRE', MINE, FENCE_KEPT) end
-  if lone.l ~= a.ttl then
-    lone.l = a.ttl
-    keep_lone(a.ttl)
-  end
+  keep_lone(a.ttl)
   return 1
 end
 local t = load(id)

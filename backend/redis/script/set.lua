@@ -2,12 +2,6 @@
 --
 -- leaf, sequence, ticket; meta and content, where they are to be set
 -- → 'ok' | 'stale'
-look()
-if is_lone(id) and #(a.content or '') <= LONE_CONTENT then
-  lone.i, lone.y = a.meta or lone.i, a.content or lone.y
-  keep_lone(lone_left())
-  return 'ok'
-end
 expire()
 local t = tickets > 0 and load(id)
 if not t then

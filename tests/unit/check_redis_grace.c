@@ -1,0 +1,422 @@
+/* check_redis_grace: a Redis server that has forgotten, and what its mounts put back.
+ *
+ * Nothing new is granted for GRACE then, which is shorter than most terms here, and longer than a busy machine takes to
+ * put back what is held.
+ */
+#include <string.h>
+
+#include "tests/support/check_main.h"
+#include "tests/unit/hosts_fixture.h"
+#include "tests/unit/redis_proxy.h"
+
+enum { GRACE = 5000 };
+
+static void setup(void)
+{
+    hosts_setup();
+    hosts_options.grace = GRACE;
+    for (unsigned i = 0; i < 3; i++) {
+        hosts_until_up(i);
+    }
+}
+
+static void setup_debugged(void)
+{
+    static const char *const arguments[] = {"--enable-debug-command", "local", NULL};
+    hosts_setup_with(arguments);
+}
+
+/* --- how a server forgets --- */
+
+static void forget_by_flush(void)
+{
+    redis_server_do(hosts_server, "FLUSHALL");
+}
+
+static void forget_by_restart(void)
+{
+    redis_server_stop(hosts_server);
+    redis_server_again(hosts_server);
+}
+
+static void (*const ways[])(void) = {forget_by_flush, forget_by_restart};
+
+static enum backend_result result_of(unsigned mount, const char *name, enum backend_kind kind)
+{
+    struct backend_claim claim = hosts_claim(kind, HOSTS_LONG);
+    struct told *told = hosts_acquire(mount, name, &claim);
+    if (told->result == BACKEND_OK) {
+        hosts_release(told);
+    }
+    return told->result;
+}
+
+static bool is_closed(unsigned mount)
+{
+    struct backend_status status;
+    bool closed = false;
+    backend_status(hosts_mount(mount), &status);
+    for (guint i = 0; i < status.details->len; i++) {
+        closed = closed || g_str_has_prefix(status.details->pdata[i], "closed: ");
+    }
+    backend_status_clear(&status);
+    return closed;
+}
+
+/* Of a line of the status. */
+static uint64_t counted(unsigned mount, const char *what)
+{
+    struct backend_status status;
+    uint64_t count = UINT64_MAX;
+    backend_status(hosts_mount(mount), &status);
+    for (guint i = 0; i < status.details->len; i++) {
+        const char *line = status.details->pdata[i];
+        if (g_str_has_prefix(line, what)) {
+            count = g_ascii_strtoull(line + strlen(what), NULL, 10);
+        }
+    }
+    backend_status_clear(&status);
+    return count;
+}
+
+START_TEST(what_is_held_and_waited_for_is_put_back)
+{
+    struct backend_directory directory = {.width = 2};
+    struct backend_claim shared = hosts_claim(BACKEND_FLOCK, HOSTS_LONG),
+                         range = hosts_claim(BACKEND_FCNTL, HOSTS_LONG),
+                         ticket = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *held[8], *waiters[4], *before;
+    uint64_t fences[8];
+    unsigned count = 0;
+
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    hosts_stat(0, "d");
+    held[count++] = hosts_get(0, "L", HOSTS_LONG);
+    held[count++] = hosts_get(1, "d/M", HOSTS_LONG);
+    shared.mode = BACKEND_SHARED;
+    held[count++] = hosts_acquire(0, "S", &shared);
+    held[count++] = hosts_acquire(1, "S", &shared);
+    range.lock_owner = 1;
+    range.start = 10;
+    range.end = 19;
+    held[count++] = hosts_acquire(0, "R", &range);
+    range.lock_owner = 2;
+    range.start = 20;
+    range.end = 29;
+    held[count++] = hosts_acquire(1, "R", &range);
+    ticket.sequence = true;
+    held[count++] = hosts_acquire(0, "d/q-", &ticket);
+    held[count++] = hosts_acquire(1, "d/q-", &ticket);
+    for (unsigned i = 0; i < count; i++) {
+        ck_assert_int_eq(held[i]->result, BACKEND_OK);
+        fences[i] = held[i]->ticket->fence;
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiters); i++) {
+        waiters[i] = hosts_queue(2 - i % 3, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    }
+    ways[_i]();
+    HOSTS_UNTIL(is_closed(0) && is_closed(1) && is_closed(2) && hosts_exists("h:L") && hosts_exists("h:d/M") &&
+                hosts_exists("h:S") && hosts_exists("h:R"));
+    ck_assert_int_eq(result_of(2, "N", BACKEND_LEASE), BACKEND_BUSY);
+    ck_assert_int_eq(result_of(2, "L", BACKEND_LEASE), BACKEND_BUSY);
+    hosts_until_open(2);
+    ck_assert_int_eq(result_of(2, "d/M", BACKEND_LEASE), BACKEND_BUSY);
+    ck_assert_int_eq(result_of(2, "S", BACKEND_FLOCK), BACKEND_BUSY);
+    range.lock_owner = 3;
+    ck_assert_int_eq(hosts_acquire(2, "R", &range)->result, BACKEND_BUSY);
+    range.start = range.end = 30;
+    ck_assert_int_eq(hosts_acquire(2, "R", &range)->result, BACKEND_OK);
+    struct backend_claim third = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    third.sequence = third.wait = true;
+    ck_assert_int_eq(hosts_acquire(2, "d/q-", &third)->result, BACKEND_QUEUED); /* of width 2 again */
+    ck_assert_int_eq(hosts_stat(2, "d/q-0000000002").type, BACKEND_LOCK);
+    for (unsigned i = 0; i < count; i++) {
+        ck_assert_uint_eq(held[i]->ended, 0);
+        ck_assert_uint_eq(held[i]->ticket->fence, fences[i]);
+    }
+    ck_assert_uint_eq(counted(0, "reclaimed: ") + counted(1, "reclaimed: "), count);
+    ck_assert_uint_eq(counted(0, "lost: ") + counted(1, "lost: "), 0);
+    before = held[0];
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiters); i++) {
+        ck_assert_uint_eq(waiters[i]->granted + waiters[i]->ended, 0);
+        ck_assert_int_eq(hosts_release(before), BACKEND_OK);
+        HOSTS_UNTIL(waiters[i]->granted);
+        before = waiters[i];
+    }
+    ck_assert_uint_gt(before->ticket->fence, fences[0]);
+}
+END_TEST
+
+START_TEST(holder_that_is_away_keeps_its_lock_until_its_term_is_over)
+{
+    enum { TERM = 6000 };
+    for (unsigned i = 0; i < 3; i++) {
+        hosts_close(i);
+    }
+    hosts_options.grace = 0; /* the longest term */
+    struct told *away = hosts_get(3, "L", TERM);
+    struct told *here = hosts_get(4, "M", TERM);
+    clock_ms deadline = away->ticket->deadline;
+    hosts_close(3);
+    ways[_i]();
+    struct told *waiter = hosts_queue(4, "L", BACKEND_EXCLUSIVE, TERM);
+    HOSTS_UNTIL(waiter->granted);
+    ck_assert_int_gt(waiter->at, deadline);
+    ck_assert_uint_eq(here->ended, 0);
+}
+END_TEST
+
+START_TEST(fresh_server_costs_nobody_a_wait)
+{
+    hosts_close(0);
+    hosts_close(1);
+    hosts_close(2);
+    ways[_i]();
+    ck_assert_int_eq(result_of(3, "L", BACKEND_LEASE), BACKEND_OK);
+    ck_assert(!is_closed(3));
+    hosts_until_up(4);
+    ck_assert_int_eq(result_of(4, "L", BACKEND_LEASE), BACKEND_OK);
+}
+END_TEST
+
+static const char as_by_a_fresh_mount[] =
+    "local run, of = redis.call('INFO', 'server'), redis.call('INFO', 'replication')\n"
+    "redis.call('SET', KEYS[1], '0123456789abcdef ' .. run:match('run_id:(%x+)') .. ':' ..\n"
+    "  of:match('master_replid:(%x+)') .. ' f 0')\n";
+
+START_TEST(mount_that_begins_on_an_empty_server_before_the_others_notice_keeps_nothing_from_them)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    redis_server_stop(hosts_server);
+    redis_server_again(hosts_server);
+    redis_server_do(hosts_server, "EVAL %s 1 lfs:v:lfs:h:/", as_by_a_fresh_mount);
+    HOSTS_UNTIL(hosts_exists("h:L"));
+    hosts_until_open(1);
+    ck_assert_uint_eq(holder->ended, 0);
+    ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_BUSY);
+}
+END_TEST
+
+START_TEST(strict_mount_waits_on_a_server_that_was_started_a_moment_ago)
+{
+    hosts_close(0);
+    hosts_close(1);
+    hosts_close(2);
+    hosts_options.strict = _i == 0;
+    hosts_options.grace = hosts_options.term = HOSTS_LONG;
+    redis_server_do(hosts_server, "FLUSHALL");
+    hosts_until_up(3);
+    ck_assert_int_eq(is_closed(3), _i == 0);
+    ck_assert_int_eq(result_of(3, "L", BACKEND_LEASE), _i == 0 ? BACKEND_BUSY : BACKEND_OK);
+}
+END_TEST
+
+/* --- mounts that were away --- */
+
+/* Mounts 0 and 1 behind a proxy each. */
+static struct redis_proxy *proxies[2];
+
+static void setup_proxies(void)
+{
+    hosts_setup();
+    hosts_options.grace = GRACE;
+    for (unsigned i = 0; i < 2; i++) {
+        proxies[i] = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
+        hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxies[i]);
+        hosts_until_up(i);
+    }
+    hosts_options.conn.uri.path = (char *)redis_server_socket(hosts_server);
+    hosts_until_up(2);
+}
+
+static void teardown_proxies(void)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        hosts_close(i);
+        redis_proxy_free(proxies[i]);
+    }
+    hosts_teardown();
+}
+
+static void cut_off(unsigned mount)
+{
+    redis_proxy_lose(proxies[mount], "", UINT_MAX, true);
+}
+
+static void let_back(unsigned mount)
+{
+    redis_proxy_lose(proxies[mount], "", 0, false);
+}
+
+enum { AWAY_TERM = 24000 }; /* which is not over when the store is opened */
+
+/* Mount 0 believes in what mount 1 has been granted since. */
+static struct told *overtaken(struct told **ret_later)
+{
+    struct told *earlier = hosts_get(0, "L", AWAY_TERM);
+    cut_off(0);
+    forget_by_flush();
+    HOSTS_UNTIL(is_closed(1));
+    hosts_until_open(1);
+    *ret_later = hosts_get(1, "L", AWAY_TERM);
+    ck_assert_uint_eq(earlier->ended, 0);
+    return earlier;
+}
+
+START_TEST(mount_that_comes_back_after_the_opening_puts_nothing_back)
+{
+    struct told *later, *earlier = overtaken(&later);
+    let_back(0);
+    HOSTS_UNTIL(earlier->ended);
+    ck_assert_int_eq(earlier->why, BACKEND_LOST);
+    ck_assert_uint_eq(later->ended, 0);
+    ck_assert_int_eq(result_of(2, "L", BACKEND_LEASE), BACKEND_BUSY);
+    ck_assert_int_eq(hosts_release(later), BACKEND_OK);
+    ck_assert_int_eq(result_of(0, "L", BACKEND_LEASE), BACKEND_OK);
+}
+END_TEST
+
+START_TEST(of_two_that_put_back_the_same_lock_the_later_grant_holds_in_either_order)
+{
+    struct told *later, *earlier = overtaken(&later);
+    unsigned first = (unsigned)_i;
+    hosts_patience();
+    cut_off(1);
+    forget_by_flush();
+    HOSTS_UNTIL(is_closed(2));
+    let_back(first);
+    HOSTS_UNTIL(hosts_exists("h:L"));
+    let_back(1 - first);
+    HOSTS_UNTIL(earlier->ended);
+    ck_assert_int_eq(earlier->why, BACKEND_LOST);
+    hosts_patience();
+    hosts_until_up(1);
+    hosts_until_open(2);
+    ck_assert_uint_eq(later->ended, 0);
+    ck_assert_int_eq(result_of(2, "L", BACKEND_LEASE), BACKEND_BUSY);
+    ck_assert_int_eq(hosts_release(later), BACKEND_OK);
+    ck_assert_int_eq(result_of(2, "L", BACKEND_LEASE), BACKEND_OK);
+}
+END_TEST
+
+/* --- what is left of the data, or came meanwhile --- */
+
+START_TEST(lock_that_another_program_took_meanwhile_is_lost)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *other = hosts_get(0, "M", HOSTS_LONG);
+    redis_server_stop(hosts_server);
+    redis_server_again(hosts_server);
+    redis_server_do(hosts_server, "SET h:L theirs");
+    HOSTS_UNTIL(holder->ended);
+    ck_assert_int_eq(holder->why, BACKEND_LOST);
+    ck_assert_uint_eq(counted(0, "lost: "), 1);
+    hosts_until_open(0);
+    ck_assert_uint_eq(other->ended, 0);
+    ck_assert(hosts_is("h:L", "theirs"));
+}
+END_TEST
+
+START_TEST(server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believes_in_it)
+{
+    struct told *earlier = hosts_get(0, "L", HOSTS_LONG), *later;
+    redis_server_do(hosts_server, "SAVE");
+    ck_assert_int_eq(hosts_release(earlier), BACKEND_OK);
+    later = hosts_get(1, "L", HOSTS_LONG);
+    redis_server_stop(hosts_server); /* which writes nothing */
+    redis_server_again(hosts_server);
+    HOSTS_UNTIL(is_closed(0) && is_closed(1));
+    hosts_until_open(2);
+    ck_assert_uint_eq(later->ended, 0);
+    ck_assert_int_eq(result_of(0, "L", BACKEND_LEASE), BACKEND_BUSY);
+    ck_assert_int_eq(hosts_release(later), BACKEND_OK);
+    ck_assert_int_eq(result_of(0, "L", BACKEND_LEASE), BACKEND_OK);
+}
+END_TEST
+
+START_TEST(data_that_are_loaded_again_are_the_same_version)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    redis_server_do(hosts_server, "DEBUG RELOAD");
+    ck_assert_int_eq(result_of(1, "M", BACKEND_LEASE), BACKEND_OK);
+    ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_BUSY);
+    ck_assert_uint_eq(holder->ended, 0);
+    ck_assert(!is_closed(0) && !is_closed(1));
+}
+END_TEST
+
+START_TEST(version_that_is_deleted_or_overwritten_closes_and_opens_again)
+{
+    static const char *const commands[] = {"DEL lfs:v:lfs:h:/", "SET lfs:v:lfs:h:/ nonsense", "RPUSH lfs:v:lfs:h:/ x"};
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    if (_i == 2) {
+        redis_server_do(hosts_server, commands[0]);
+    }
+    redis_server_do(hosts_server, commands[_i]);
+    HOSTS_UNTIL(is_closed(0));
+    hosts_until_open(0);
+    ck_assert_uint_eq(holder->ended, 0);
+    ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_BUSY);
+}
+END_TEST
+
+/* Many locks of three mounts, and a server that forgets again and again: none is lost, none is granted twice. */
+START_TEST(nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets)
+{
+    enum { NAMES = 12, TIMES = 5 };
+    struct told *holders[NAMES];
+    char name[8];
+    for (unsigned i = 0; i < NAMES; i++) {
+        g_snprintf(name, sizeof name, "n%u", i);
+        holders[i] = hosts_get(i % 3, name, HOSTS_LONG);
+    }
+    for (unsigned time = 0; time < TIMES; time++) {
+        redis_server_do(hosts_server, "SCRIPT FLUSH");
+        ways[time % G_N_ELEMENTS(ways)]();
+        for (unsigned i = 0; i < NAMES; i++) {
+            g_snprintf(name, sizeof name, "n%u", i);
+            ck_assert_int_ne(result_of((i + 1) % 3, name, BACKEND_FLOCK), BACKEND_OK);
+        }
+        hosts_patience();
+        if (time == 2) {
+            hosts_until_open(time % 3);
+        }
+        for (unsigned i = 0; i < NAMES; i++) {
+            ck_assert_uint_eq(holders[i]->ended, 0);
+        }
+    }
+    hosts_patience();
+    hosts_until_open(0);
+    for (unsigned i = 0; i < NAMES; i++) {
+        ck_assert_int_eq(hosts_release(holders[i]), BACKEND_OK);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("redis_grace");
+    TCase *tcase = tcase_create("grace"), *debugged = tcase_create("debugged"), *away = tcase_create("away");
+
+    tcase_set_timeout(tcase, 120);
+    tcase_add_checked_fixture(tcase, setup, hosts_teardown);
+    tcase_add_loop_test(tcase, what_is_held_and_waited_for_is_put_back, 0, G_N_ELEMENTS(ways));
+    tcase_add_loop_test(tcase, holder_that_is_away_keeps_its_lock_until_its_term_is_over, 0, G_N_ELEMENTS(ways));
+    tcase_add_loop_test(tcase, fresh_server_costs_nobody_a_wait, 0, G_N_ELEMENTS(ways));
+    tcase_add_test(tcase, mount_that_begins_on_an_empty_server_before_the_others_notice_keeps_nothing_from_them);
+    tcase_add_loop_test(tcase, strict_mount_waits_on_a_server_that_was_started_a_moment_ago, 0, 2);
+    tcase_add_test(tcase, lock_that_another_program_took_meanwhile_is_lost);
+    tcase_add_test(tcase, server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believes_in_it);
+    tcase_add_loop_test(tcase, version_that_is_deleted_or_overwritten_closes_and_opens_again, 0, 3);
+    tcase_add_test(tcase, nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets);
+    suite_add_tcase(suite, tcase);
+    tcase_set_timeout(away, 120);
+    tcase_add_checked_fixture(away, setup_proxies, teardown_proxies);
+    tcase_add_test(away, mount_that_comes_back_after_the_opening_puts_nothing_back);
+    tcase_add_loop_test(away, of_two_that_put_back_the_same_lock_the_later_grant_holds_in_either_order, 0, 2);
+    suite_add_tcase(suite, away);
+    tcase_set_timeout(debugged, 60);
+    tcase_add_checked_fixture(debugged, setup_debugged, hosts_teardown);
+    tcase_add_test(debugged, data_that_are_loaded_again_are_the_same_version);
+    suite_add_tcase(suite, debugged);
+    return check_main(suite);
+}
