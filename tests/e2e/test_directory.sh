@@ -154,13 +154,15 @@ says A 'acquire("rewind/2"); rm("rewind/1")' ok
 says A 'os.listdir(d)' "[[]'2'[]]"
 says A 'os.close(d)' ok
 
-it "ls -la of 400 leases asks the kernel for less than one request in four names"
 requests() { awk '/^leasefs_requests_total/ { n += $2 } END { print n }' "$MNT/.leasefs/metrics"; }
 mkdir "$MNT/listed"
 says A '[acquire("listed/l%d" % i) for i in range(400)] and None' ok
-before=$(requests)
-expect_is "$(ls -la "$MNT/listed" | wc -l)" 403
-expect_between 1 $(($(requests) - before)) 100 # 1600 when each is looked up and asked for attributes, label and access list
+if [ "${E2E_STORE:-}" != redis ]; then # there another mount may have changed each of them
+    it "ls -la of 400 leases asks the kernel for less than one request in four names"
+    before=$(requests)
+    expect_is "$(ls -la "$MNT/listed" | wc -l)" 403
+    expect_between 1 $(($(requests) - before)) 100 # 1600 when each is looked up and asked for attributes, label and access list
+fi
 
 it "what ls -la has shown is shown no more when it has changed"
 expect_is "$(ls -la "$MNT/listed" | wc -l)" 403
