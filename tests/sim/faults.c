@@ -205,11 +205,11 @@ static void fault_disk_has_room(void *arg)
 static void fault_disk_mended(void *arg)
 {
     struct mount *mount = arg;
-    if (mount_is_busy(mount)) {
+    if (mount_is_busy(mount) || mount_is_stopped(mount)) {
         world_after(WORLD_MS, fault_disk_mended, mount);
         return;
     }
-    bool served = mount_state(mount) == MOUNT_SERVES && !mount_is_stopped(mount);
+    bool served = mount_state(mount) == MOUNT_SERVES;
     fault_disk_is_well(mount, JUDGE_FAILS);
     if (served) {
         fault_trouble(JUDGE_DEAD, mount_host(mount)->index, true);

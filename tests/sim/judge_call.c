@@ -351,6 +351,9 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     }
     for (guint i = 0; i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
+        if (asked->operation == JUDGE_OPEN && asked->flags & JUDGE_TRUNC && hold->content) { /* its owner's, perhaps */
+            g_byte_array_unref(g_steal_pointer(&hold->content));
+        }
         hold->writing += asked->operation == JUDGE_WRITE || asked->operation == JUDGE_TRUNCATE;
         bool fixes = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.ttl") == 0;
         if (fixes) {

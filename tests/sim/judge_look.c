@@ -171,7 +171,8 @@ static void look_told_held(struct judge *judge, const struct call *call)
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *other = call->name->holds->pdata[i];
         other_holds = other_holds ||
-                      (other != own && judge_hold_certain(judge, other, call->call.when) &&
+                      (other != own && other->claim.handle != own->claim.handle &&
+                       judge_hold_certain(judge, other, call->call.when) &&
                        judge_hold_excludes(other, &own->claim, true) && judge_hold_excludes(own, &other->claim, true));
     }
     if (judge_rule(judge, JUDGE_LOSS, other_holds)) {
