@@ -3,6 +3,9 @@
  *     redis_many mounts MS COUNT MOUNTPOINT…
  *         COUNT processes, spread over the mounts, each with
  *         open(O_CREAT|O_EXCL), close, unlink over and over.
+ *     redis_many apart MS COUNT MOUNTPOINT…
+ *         The same, each process in a directory of its own: the kernel makes and
+ *         removes one name at a time in a directory.
  *     redis_many server MS COUNT SOCKET
  *         COUNT connections to a Redis server, each with the requests of one cycle
  *         over and over: as MONITOR shows them, a line each, on standard input.
@@ -19,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/stress/stress.h"
@@ -30,10 +34,15 @@
 
 /* --- through mounts ----------------------------------------------------------------- */
 
-_Noreturn static void many_cycle(const char *mount, int number, const _Atomic bool *over, _Atomic uint64_t *cycles)
+_Noreturn static void many_cycle(const char *mount, int number, bool apart, const _Atomic bool *over,
+                                 _Atomic uint64_t *cycles)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s/many-%d", mount, number);
+    snprintf(path, sizeof path, "%s/apart-%d", mount, number);
+    if (apart && mkdir(path, 0777) != 0 && errno != EEXIST) {
+        stress_die("%s: %s", path, strerror(errno));
+    }
+    snprintf(path, sizeof path, apart ? "%s/apart-%d/lock" : "%s/many-%d", mount, number);
     while (!atomic_load(over)) {
         int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
         if (fd < 0 || close(fd) != 0 || unlink(path) != 0) {
@@ -44,7 +53,7 @@ _Noreturn static void many_cycle(const char *mount, int number, const _Atomic bo
     _exit(0);
 }
 
-static double many_through_mounts(int64_t ms, int count, char **mounts, int mount_count)
+static double many_through_mounts(int64_t ms, int count, bool apart, char **mounts, int mount_count)
 {
     struct {
         _Atomic bool over;
@@ -54,7 +63,7 @@ static double many_through_mounts(int64_t ms, int count, char **mounts, int moun
     for (int i = 0; children && i < count; i++) {
         children[i] = stress_fork();
         if (children[i] == 0) {
-            many_cycle(mounts[i % mount_count], i, &shared->over, &shared->cycles);
+            many_cycle(mounts[i % mount_count], i, apart, &shared->over, &shared->cycles);
         }
     }
     stress_sleep(100 * STRESS_MS);
@@ -248,16 +257,17 @@ static double many_on_server(int64_t ms, int count, const char *socket)
 
 int main(int argc, char **argv)
 {
-    bool mounts = argc > 4 && strcmp(argv[1], "mounts") == 0;
-    if (!mounts && (argc != 5 || strcmp(argv[1], "server") != 0)) {
-        stress_die("usage: redis_many mounts MS COUNT MOUNTPOINT… | server MS COUNT SOCKET");
+    bool apart = argc > 4 && strcmp(argv[1], "apart") == 0, mounts = argc > 4 && strcmp(argv[1], "mounts") == 0;
+    if (!mounts && !apart && (argc != 5 || strcmp(argv[1], "server") != 0)) {
+        stress_die("usage: redis_many mounts|apart MS COUNT MOUNTPOINT… | server MS COUNT SOCKET");
     }
     int64_t ms = atol(argv[2]);
     int count = atoi(argv[3]);
     if (ms < 1 || count < 1 || count > 9999) {
         stress_die("redis_many: MS from 1, COUNT from 1 to 9999");
     }
-    double rate = mounts ? many_through_mounts(ms, count, argv + 4, argc - 4) : many_on_server(ms, count, argv[4]);
+    double rate = mounts || apart ? many_through_mounts(ms, count, apart, argv + 4, argc - 4)
+                                  : many_on_server(ms, count, argv[4]);
     printf("%.0f\n", rate);
     return 0;
 }
