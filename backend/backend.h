@@ -442,7 +442,7 @@ static inline void backend_set_directory(struct backend *b, const char *name, co
 
 /* Somebody else holds this name, and `gone` shall tell when nobody does, by release, expiry or break, through another
  * mount or by another client.  For as long as `watched` says so; there may be a limit to how many are watched, the
- * last first.  Of a sequence ticket nothing is told. */
+ * last first.  A sequence ticket is there while it waits, too. */
 static inline void backend_watch(struct backend *b, const char *name)
 {
     if (b->operations->watch) {

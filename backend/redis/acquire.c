@@ -220,6 +220,6 @@ void redis_watch(struct remote *remote, struct remote_ticket *t)
 {
     struct redis *r = (struct redis *)remote;
     char *key = redis_key(r, t->place->name);
-    redis_conn_watch(r->conn, key, strlen(key), acquire_on_watched, remote_op_new(&r->remote, t));
+    redis_conn_watch(r->conn, key, strlen(key), NULL, acquire_on_watched, remote_op_new(&r->remote, t));
     g_free(key);
 }

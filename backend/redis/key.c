@@ -164,14 +164,20 @@ void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, co
     }
 }
 
+char *redis_side_key(struct redis *r, char letter, const char *name)
+{
+    char *key = letter == 'm' ? g_strdup(r->identity) : redis_key(r, name);
+    char *side = g_strdup_printf(SIDE "%c:%s", letter, key);
+    g_free(key);
+    return side;
+}
+
 void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
-    char *key = letter == 'm' ? g_strdup(call->r->identity) : redis_key(call->r, name);
-    char *side = letter ? g_strdup_printf(SIDE "%c:%s", letter, key) : g_strdup(key);
+    char *side = letter ? redis_side_key(call->r, letter, name) : redis_key(call->r, name);
     struct redis_argument argument = {g_string_chunk_insert(call->r->arena, side), strlen(side)};
     g_array_append_val(call->r->arguments, argument);
     g_free(side);
-    g_free(key);
 }
 
 void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script_id script, const char *name,

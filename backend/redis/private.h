@@ -31,6 +31,7 @@
 struct redis_watch {
     TAILQ_ENTRY(redis_watch) link;
     char *name;
+    char *names; /* the key of its directory's names, if it may be a ticket; else NULL */
 };
 
 struct redis {
@@ -87,6 +88,8 @@ bool redis_key_allowed(struct redis *r, const char *name);
 char *redis_identity(struct redis *r, const char *identity);
 /* The key of a lock, or what stands for that of the root; a new string. */
 char *redis_key(struct redis *r, const char *name);
+/* As redis_call_key names it; a new string. */
+char *redis_side_key(struct redis *r, char letter, const char *name);
 /* Whether a store may name this: a component, or a path of such. */
 bool redis_is_component(const char *name);
 bool redis_is_path(const char *path);
@@ -227,8 +230,10 @@ void redis_list_end_all(struct redis *r);
 /* --- watch.c --- */
 
 void redis_watch_name(struct backend *b, const char *name);
-/* The server has told that a key has changed (NULL: any may have). */
+/* The server has told that the lock of this name has changed (NULL: any may have). */
 void redis_watch_changed(struct redis *r, const char *name);
+/* That key has changed, which is no lock's. */
+void redis_watch_side_changed(struct redis *r, const char *key, size_t length);
 void redis_watch_end_all(struct redis *r);
 
 /* --- recover.c --- */

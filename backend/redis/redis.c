@@ -103,6 +103,7 @@ static void redis_on_changed(void *context, const char *key, size_t length)
         redis_version_look(r);
         return;
     }
+    redis_watch_side_changed(r, key, length);
     if (length < before + behind) {
         return;
     }

@@ -131,7 +131,7 @@ bool redis_version_is_key(struct redis *r, const char *key, size_t length)
 void redis_version_look(struct redis *r)
 {
     char *key = version_key(r);
-    redis_conn_watch(r->conn, key, strlen(key), NULL, NULL);
+    redis_conn_watch(r->conn, key, strlen(key), NULL, NULL, NULL);
     g_free(key);
     version_ask(r);
 }

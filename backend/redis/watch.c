@@ -3,6 +3,10 @@
  * The server tells once when a key has changed, by whomever (CLIENT TRACKING).  A renewal is such a change, too: if the
  * filesystem still wants to know, the key is looked at and watched again, which is one small request for a term.  So
  * that a listing of a large directory costs no more, the names looked up last are watched, REDIS_WATCH_MAX of them.
+ *
+ * A ticket has no key of its own.  It is among the names of its directory for as long as it is in the queue, so where
+ * there is no lock of a name that a ticket may have, those are watched: they change when one comes or goes, not when it
+ * is renewed.
  */
 #include <string.h>
 
@@ -15,10 +19,28 @@ static void watch_drop(struct redis *r, struct redis_watch *watch)
     TAILQ_REMOVE(&r->watched, watch, link);
     g_hash_table_remove(r->watches, watch->name);
     g_free(watch->name);
+    g_free(watch->names);
     g_free(watch);
     if (g_hash_table_size(r->watches) == 0) {
         redis_conn_keep(r->conn, -1);
     }
+}
+
+static void watch_is_gone(struct redis *r, struct redis_watch *watch, const char *name)
+{
+    watch_drop(r, watch);
+    r->remote.events->gone(r->remote.context, name);
+}
+
+static void watch_on_named(void *arg, const struct redis_answer *answer)
+{
+    struct remote_op *op = arg;
+    struct redis *r = redis_of(op);
+    struct redis_watch *watch = g_hash_table_lookup(r->watches, op->name);
+    if (watch && answer->outcome == REMOTE_ANSWERED && answer->reply->type == REDIS_REPLY_NIL) {
+        watch_is_gone(r, watch, op->name);
+    }
+    remote_op_free(op);
 }
 
 static void watch_on_looked(void *arg, const struct redis_answer *answer)
@@ -26,9 +48,15 @@ static void watch_on_looked(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
     struct redis_watch *watch = g_hash_table_lookup(r->watches, op->name);
-    if (watch && answer->outcome == REMOTE_ANSWERED && redis_number(answer->reply, 0) == 0) {
-        watch_drop(r, watch);
-        r->remote.events->gone(r->remote.context, op->name);
+    bool free = watch && answer->outcome == REMOTE_ANSWERED && redis_number(answer->reply, 0) == 0;
+    if (free && watch->names) {
+        const char *leaf;
+        g_free(remote_parent(watch->name, &leaf));
+        redis_conn_watch(r->conn, watch->names, strlen(watch->names), leaf, watch_on_named, op);
+        return;
+    }
+    if (free) {
+        watch_is_gone(r, watch, op->name);
     }
     remote_op_free(op);
 }
@@ -39,7 +67,7 @@ static void watch_look(struct redis *r, const struct redis_watch *watch)
     struct remote_op *op = remote_op_new(&r->remote, NULL);
     char *key = redis_key(r, watch->name);
     op->name = g_strdup(watch->name);
-    redis_conn_watch(r->conn, key, strlen(key), watch_on_looked, op);
+    redis_conn_watch(r->conn, key, strlen(key), NULL, watch_on_looked, op);
     g_free(key);
 }
 
@@ -54,6 +82,10 @@ void redis_watch_name(struct backend *b, const char *name)
     }
     watch = g_new0(struct redis_watch, 1);
     watch->name = g_strdup(name);
+    const char *leaf;
+    char *directory = remote_parent(name, &leaf);
+    watch->names = redis_is_numbered(leaf) ? redis_side_key(r, 'l', directory) : NULL;
+    g_free(directory);
     TAILQ_INSERT_HEAD(&r->watched, watch, link);
     g_hash_table_insert(r->watches, watch->name, watch);
     if (g_hash_table_size(r->watches) == 1) {
@@ -79,6 +111,17 @@ void redis_watch_changed(struct redis *r, const char *name)
     for (; watch; watch = next) {
         next = name ? NULL : TAILQ_NEXT(watch, link);
         watch_look_again(r, watch);
+    }
+}
+
+void redis_watch_side_changed(struct redis *r, const char *key, size_t length)
+{
+    struct redis_watch *watch, *next;
+    for (watch = TAILQ_FIRST(&r->watched); watch; watch = next) {
+        next = TAILQ_NEXT(watch, link);
+        if (watch->names && strlen(watch->names) == length && memcmp(watch->names, key, length) == 0) {
+            watch_look_again(r, watch);
+        }
     }
 }
 

@@ -75,6 +75,23 @@ T=$NOW
 says a 'put("broken", "break", "1")' ok
 heard broken 0 "$PROMPT"
 
+it "so is a ticket of a queue that is given back, or leaves it, not one that is let in"
+mkdir "$A/queue" "$TEST_DIR/queue"
+says a 'p = op("queue/job-"); q = op("queue/job-"); s = op("queue/job-")' ok
+for ticket in queue/job-000000000{1,2}; do expect [ -e "$B/$ticket" ]; done
+watch queue/job-0000000000
+now
+T=$NOW
+says a 'rm("queue/job-0000000000")' ok
+heard queue/job-0000000000 0 "$PROMPT"
+watch queue/job-0000000001
+says a 'rm("queue/job-0000000002")' ok
+expect constantly 1000 silent queue/job-0000000001 # renewed, and another has left
+now
+T=$NOW
+says a 'rm("queue/job-0000000001")' ok
+heard queue/job-0000000001 0 "$PROMPT"
+
 it "a lock that goes on to who waits for it here stays"
 says a 'f = op("next"); flock(f, "EX")' ok
 says b 'g = op("next", "RDONLY")' ok

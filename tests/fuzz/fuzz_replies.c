@@ -193,10 +193,12 @@ uint64_t redis_conn_command(struct redis_conn *c, const struct redis_argument *a
     return request->id;
 }
 
-uint64_t redis_conn_watch(struct redis_conn *c, const char *key, size_t length, redis_answered *answered, void *arg)
+uint64_t redis_conn_watch(struct redis_conn *c, const char *key, size_t length, const char *member,
+                          redis_answered *answered, void *arg)
 {
-    const struct redis_argument arguments[] = {{"EXISTS", 6}, {key, length}};
-    return redis_conn_command(c, arguments, G_N_ELEMENTS(arguments), 0, answered, arg);
+    const struct redis_argument arguments[] = {
+        {member ? "ZSCORE" : "EXISTS", 6}, {key, length}, {member, member ? strlen(member) : 0}};
+    return redis_conn_command(c, arguments, member ? 3 : 2, 0, answered, arg);
 }
 
 bool redis_conn_forget(struct redis_conn *c, uint64_t id)

@@ -177,7 +177,7 @@ uint64_t conn_call(struct conn_answer *answer, const struct redis_script *script
 
 uint64_t conn_watch(struct conn_answer *answer, const char *key)
 {
-    return redis_conn_watch(conn, key, strlen(key), on_answered, answer);
+    return redis_conn_watch(conn, key, strlen(key), NULL, on_answered, answer);
 }
 
 struct conn_answer conn_get(const char *words)

@@ -149,8 +149,10 @@ bool redis_conn_forget(struct redis_conn *conn, uint64_t id);
 
 /* Tells `changed` once when the key changes, expires or is deleted, by whomever
  * (CLIENT TRACKING with REDIRECT and OPTIN, so RESP2 and Redis >= 6); `answered`
- * gets the reply to EXISTS key, which was read after the watch began.  Where the
+ * gets the reply to EXISTS key, or with a member to ZSCORE key member, which was
+ * read after the watch began.  Where the
  * server has no tracking or does not permit it (logged once), only the reply. */
-uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t length, redis_answered *answered, void *arg);
+uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t length, const char *member,
+                          redis_answered *answered, void *arg);
 
 #endif

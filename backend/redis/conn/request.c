@@ -172,10 +172,12 @@ uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument
     return request_ask(conn, request_new(conn, 0, arguments, count, 0, timeout), answered, arg);
 }
 
-uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t length, redis_answered *answered, void *arg)
+uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t length, const char *member,
+                          redis_answered *answered, void *arg)
 {
-    const struct redis_argument arguments[] = {{"EXISTS", 6}, {key, length}};
-    struct redis_request *request = request_new(conn, 0, arguments, 2, 0, 0);
+    const struct redis_argument arguments[] = {
+        {member ? "ZSCORE" : "EXISTS", 6}, {key, length}, {member, member ? strlen(member) : 0}};
+    struct redis_request *request = request_new(conn, 0, arguments, member ? 3 : 2, 0, 0);
     request->watch = true;
     return request_ask(conn, request, answered, arg);
 }
