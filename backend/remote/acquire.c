@@ -84,7 +84,7 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     if (ttl != t->head.ttl) {
         remote_extend(r, t);
     }
-    if (first && !t->place->sequence) {
+    if (first && t->place->held > 1 && !t->place->sequence) {
         remote_doubt(r, t->place, t);
     }
     if (t->acquired) {
@@ -180,9 +180,12 @@ static void acquire_failed(struct remote *r, struct remote_ticket *t, const stru
 static bool acquire_is_outdated(const struct remote_op *asked, const struct remote_ticket *t)
 {
     const struct remote_op *op;
+    if (!t->lock_owner) {
+        return false;
+    }
     LIST_FOREACH(op, &asked->r->ops, link) {
         bool release = op->procedure == REMOTE_RELEASE || op->procedure == REMOTE_RELEASE_RANGE;
-        if (release && t->lock_owner && op->claim.lock_owner == t->lock_owner && op->serial > asked->serial &&
+        if (release && op->claim.lock_owner == t->lock_owner && op->serial > asked->serial &&
             strcmp(op->name, t->place->name) == 0) {
             return true;
         }
