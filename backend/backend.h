@@ -213,6 +213,7 @@ typedef void backend_listed(void *arg, enum backend_result result, const struct 
 enum backend_feature {
     BACKEND_CAN_RANGE = 1, /* byte ranges; without it FCNTL covers the whole lock */
     BACKEND_CAN_SEQUENCE = 2,
+    BACKEND_CAN_RENAME = 8,
     BACKEND_SOLE_AUTHORITY = 4 /* no other mount changes this store: look-ups may be cached */
 };
 

@@ -269,7 +269,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->remote.backend = (struct backend){
         .operations = &operations,
         .name = "redis",
-        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE,
+        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME,
         .safety = BACKEND_SINGLE,
     };
     r->before = before;

@@ -25,6 +25,11 @@ void contract_use(const struct contract *of)
     subject = of;
 }
 
+unsigned contract_many(unsigned many)
+{
+    return many / MAX(subject->pace, 1);
+}
+
 /* Of a ticket without a log (one that was read back) nothing is noted. */
 static void note(struct backend_ticket *ticket, size_t count)
 {

@@ -17,10 +17,14 @@ struct contract {
     const char *name;
     struct backend *(*open)(void); /* an empty store, not started; NULL: the scenario opens one itself */
     void (*clean)(void);           /* after the backend was freed; may be NULL */
+    unsigned pace;                 /* what it has in a term is so many times less than others have; 0: once */
 };
 
 /* All scenarios, for this backend.  One backend for one program. */
 Suite *contract_suite(const struct contract *subject);
+
+/* So many of what is made one after the other, or as many as this store makes in the time of these. */
+unsigned contract_many(unsigned many);
 
 /* What the fixtures open, for checks that are not of the list. */
 void contract_use(const struct contract *subject);

@@ -96,6 +96,8 @@ START_TEST(renamed_lease_keeps_content_and_frees_its_name)
     uint64_t fence;
     struct backend_info info;
 
+    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+        return;
     claim.meta = contract_bytes("me");
     claim.content = contract_bytes("text");
     ticket = contract_acquire("a", &claim).ticket;
@@ -121,6 +123,8 @@ START_TEST(rename_to_a_held_name_is_busy_and_changes_nothing)
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
     uint64_t fence = ticket->fence;
 
+    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+        return;
     contract_get("b", BACKEND_FLOCK, &other);
     ck_assert_int_eq(contract_rename(ticket, "b"), BACKEND_BUSY);
     ck_assert_int_eq(contract_rename(ticket, "no/b"), BACKEND_MISSING);
@@ -136,6 +140,8 @@ START_TEST(rename_replaces_a_ticket_that_is_named_and_no_other)
     struct backend_ticket *ticket, *replaced, *waiter;
     uint64_t seen;
 
+    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+        return;
     claim.content = contract_bytes("text");
     ticket = contract_acquire("a", &claim).ticket;
     replaced = contract_get("b", BACKEND_LEASE, &mine);
@@ -171,6 +177,8 @@ START_TEST(release_of_a_replaced_ticket_silences_its_end)
     struct backend_ticket *replaced = contract_get("b", BACKEND_LEASE, &mine);
     struct backend_info info;
 
+    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+        return;
     ck_assert_int_eq(contract_rename_over(ticket, "b", replaced), BACKEND_OK);
     if (!mine.ended)
         ck_assert_int_eq(contract_release(replaced), BACKEND_OK);
@@ -187,6 +195,8 @@ START_TEST(rename_over_one_of_several_holders_is_busy)
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
     struct backend_ticket *shared = contract_get_shared("b", BACKEND_FLOCK, &log[1]);
 
+    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+        return;
     contract_get_shared("b", BACKEND_FLOCK, &log[2]);
     ck_assert_int_eq(contract_rename_over(ticket, "b", shared), BACKEND_BUSY);
     ck_assert_uint_eq(contract_stat("b").holders, 2);
@@ -203,6 +213,8 @@ START_TEST(rename_over_a_ticket_that_is_elsewhere_takes_nothing)
     struct backend_ticket *elsewhere = contract_get("c", BACKEND_LEASE, &log[1]);
     struct backend_ticket *holder = contract_get("b", BACKEND_LEASE, &log[2]);
 
+    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+        return;
     ck_assert_int_eq(contract_rename_over(ticket, "b", elsewhere), BACKEND_BUSY);
     ck_assert_int_eq(contract_rename_over(ticket, "d", elsewhere), BACKEND_OK);
     ck_assert_ptr_eq(contract_stat("b").ticket, holder);
@@ -226,6 +238,8 @@ START_TEST(change_that_crosses_a_rename_is_not_lost)
                           after = {.set = BACKEND_SET_CONTENT, .content = contract_bytes("content")};
     unsigned done = 0;
 
+    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+        return;
     backend_set(contract_backend, ticket, &before, count_done, &done);
     backend_rename(contract_backend, ticket, "b", NULL, count_done, &done);
     backend_set(contract_backend, ticket, &after, count_done, &done);
@@ -241,6 +255,8 @@ START_TEST(token_of_a_renamed_lease_is_not_behind_what_its_name_has_seen)
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]), *other;
     uint64_t seen;
 
+    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+        return;
     other = contract_get("b", BACKEND_LEASE, &log[1]);
     seen = other->fence;
     ck_assert_int_eq(contract_release(other), BACKEND_OK);

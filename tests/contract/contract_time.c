@@ -84,31 +84,31 @@ END_TEST
 
 START_TEST(many_are_renewed_in_one_call)
 {
-    enum { MANY = 600 };
-    static struct contract_log log[MANY];
-    struct backend_renewal *renewals = g_new0(struct backend_renewal, MANY);
+    const unsigned many = contract_many(600);
+    static struct contract_log log[600];
+    struct backend_renewal *renewals = g_new0(struct backend_renewal, many);
     struct contract_log marker = {0};
     struct backend_claim last = contract_claim(BACKEND_LEASE, &marker);
     char name[16];
 
     last.ttl = 5 * CONTRACT_SHORT;
-    for (int i = 0; i < MANY; i++) {
+    for (unsigned i = 0; i < many; i++) {
         struct backend_claim claim = contract_claim(i % 2 ? BACKEND_LEASE : BACKEND_FLOCK, &log[i]);
 
         claim.ttl = 5 * CONTRACT_SHORT;
-        g_snprintf(name, sizeof(name), "m%d", i);
+        g_snprintf(name, sizeof(name), "m%u", i);
         renewals[i] = (struct backend_renewal){.ticket = contract_acquire(name, &claim).ticket, .ttl = CONTRACT_LONG};
         ck_assert_ptr_nonnull(renewals[i].ticket);
     }
-    backend_renew(contract_backend, renewals, MANY);
-    for (int i = 0; i < MANY; i++)
+    backend_renew(contract_backend, renewals, many);
+    for (unsigned i = 0; i < many; i++)
         ck_assert_uint_eq(log[i].ended, 0);
     g_free(renewals);
     ck_assert_int_eq(contract_acquire("marker", &last).result, BACKEND_OK);
     CONTRACT_UNTIL(marker.ended);
-    for (int i = 0; i < MANY; i++)
+    for (unsigned i = 0; i < many; i++)
         ck_assert_uint_eq(log[i].ended, 0);
-    ck_assert_uint_eq(backend_counts(contract_backend).locks, MANY);
+    ck_assert_uint_eq(backend_counts(contract_backend).locks, many);
 }
 END_TEST
 
@@ -193,23 +193,23 @@ END_TEST
 
 START_TEST(many_that_expire_together_are_all_told)
 {
-    enum { MANY = 2000 };
-    static struct contract_log log[MANY];
+    const unsigned many = contract_many(2000);
+    static struct contract_log log[2000];
     struct contract_log waiting = {0};
     char name[16];
 
-    for (int i = 0; i < MANY; i++) {
+    for (unsigned i = 0; i < many; i++) {
         struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[i]);
 
         claim.ttl = 3 * CONTRACT_SHORT;
-        g_snprintf(name, sizeof(name), "m%d", i);
+        g_snprintf(name, sizeof(name), "m%u", i);
         ck_assert_int_eq(contract_acquire(name, &claim).result, BACKEND_OK);
     }
-    contract_queue("m1999", BACKEND_EXCLUSIVE, &waiting);
-    for (int i = 0; i < MANY; i++)
+    contract_queue(name, BACKEND_EXCLUSIVE, &waiting);
+    for (unsigned i = 0; i < many; i++)
         CONTRACT_UNTIL(log[i].ended);
     CONTRACT_UNTIL(waiting.granted);
-    for (int i = 0; i < MANY; i++)
+    for (unsigned i = 0; i < many; i++)
         ck_assert_uint_eq(log[i].ended, 1);
     ck_assert_uint_eq(backend_counts(contract_backend).locks, 1);
 }
