@@ -25,6 +25,7 @@
 #include "backend/log.h"
 #include "backend/redis/check.h"
 #include "backend/redis/redis.h"
+#include "backend/zookeeper/zookeeper.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/sdnotify.h"
 #include "fs/daemon/session.h"
@@ -44,6 +45,8 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  local:DIR             the same, kept in DIR\n"
                            "  redis://HOST[:PORT][/DB], rediss://..., redis+unix:///PATH\n"
                            "                        locks of all hosts that mount this Redis server\n"
+                           "  zookeeper://HOST[:PORT][,HOST...][/CHROOT]\n"
+                           "                        the same of a ZooKeeper ensemble\n"
                            "\n"
                            "Options:\n"
                            "  -f                    stay in the foreground and log to stderr\n"
@@ -237,8 +240,8 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
     };
     char *user = NULL, *password = NULL;
     int result = redis_uri_parse(&server.conn.uri, options->backend, error, error_size);
-    if (result == 0 && given->credentials) {
-        result = redis_credentials_read(given->credentials, &user, &password, error, error_size);
+    if (result == 0 && options->credentials) {
+        result = redis_credentials_read(options->credentials, &user, &password, error, error_size);
     }
     if (result == 0) {
         server.conn.user = user;
@@ -259,12 +262,54 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
     return result;
 }
 
+static int main_open_zookeeper(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                               char *error, size_t error_size)
+{
+    struct zookeeper_options server = {.kazoo = options->layout_kazoo, .ttl = options->ttl, .seed = g_random_int()};
+    struct zookeeper_uri uri;
+    char *user = NULL, *password = NULL, *digest = NULL;
+    int result = zookeeper_uri_parse(&uri, options->backend, error, error_size);
+    if (result < 0) {
+        return result;
+    }
+    if (options->credentials) {
+        result = redis_credentials_read(options->credentials, &user, &password, error, error_size);
+    }
+    if (result == 0) {
+        digest = password ? g_strdup_printf("%s:%s", user ? user : "", password) : NULL;
+        server.uri = &uri;
+        server.digest = digest;
+        result = zookeeper_new(&server, ret, error, error_size);
+        ret_policy->servers = SANDBOX_NETWORK_SERVERS;
+        for (size_t i = 0; uri.hosts[i] && i < SANDBOX_PORTS_MAX; i++) {
+            ret_policy->ports[ret_policy->port_count++] = uri.ports[i];
+        }
+    }
+    if (password) {
+        explicit_bzero(password, strlen(password));
+    }
+    if (digest) {
+        explicit_bzero(digest, strlen(digest));
+    }
+    g_free(digest);
+    g_free(password);
+    g_free(user);
+    zookeeper_uri_clear(&uri);
+    return result;
+}
+
 static int main_open_backend(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
                              char *error, size_t error_size)
 {
     *ret_policy = (struct sandbox_policy){.directory = options->directory};
-    return options->kind == OPTIONS_REDIS ? main_open_redis(options, ret, ret_policy, error, error_size)
-                                          : main_open_local(options, ret, error, error_size);
+    switch (options->kind) {
+    case OPTIONS_REDIS:
+        return main_open_redis(options, ret, ret_policy, error, error_size);
+    case OPTIONS_ZOOKEEPER:
+        return main_open_zookeeper(options, ret, ret_policy, error, error_size);
+    default:
+        return main_open_local(options, ret, error, error_size);
+    }
 }
 
 static int main_serve_confined(const struct options *options, int waiting, struct unmounter *unmounter)

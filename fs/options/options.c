@@ -80,7 +80,7 @@ static char *options_state_home(void)
     return g_build_filename(home, ".local", "state", NULL);
 }
 
-/* What the store is.  Of redis:// only that it is meant: redis/conn/uri.h reads it. */
+/* What the store is.  Of a server only that it is meant: its own room reads the rest. */
 static int options_find_store(struct options_parse *p)
 {
     struct options *o = p->options;
@@ -106,15 +106,29 @@ static int options_find_store(struct options_parse *p)
         o->kind = OPTIONS_REDIS;
         return 0;
     }
-    return options_fail(p, "unknown backend '%s': use memory, local, local:DIR or redis://HOST", o->backend);
+    if (g_ascii_strncasecmp(o->backend, "zookeeper:", strlen("zookeeper:")) == 0) {
+        o->kind = OPTIONS_ZOOKEEPER;
+        return 0;
+    }
+    return options_fail(p, "unknown backend '%s': use memory, local, local:DIR, redis://HOST or zookeeper://HOST",
+                        o->backend);
 }
 
 static int options_refuse_of_others(struct options_parse *p)
 {
-    bool redis = p->options->kind == OPTIONS_REDIS;
-    const char *word = redis ? p->only_local : p->only_redis;
-    if (word) {
-        return options_fail(p, "option %s is only for %s", word, redis ? "memory and local stores" : "redis://");
+    static const char *const stores[] = {"memory and local stores", "redis://", "zookeeper://"};
+    for (unsigned scope = 1; scope < G_N_ELEMENTS(p->only); scope++) {
+        if (p->only[scope] && !(scope & 1u << p->options->kind)) {
+            GString *list = g_string_new(NULL);
+            for (unsigned kind = 0; kind < OPTIONS_KINDS; kind++) {
+                if (scope & 1u << kind) {
+                    g_string_append_printf(list, "%s%s", list->len ? " and " : "", stores[kind]);
+                }
+            }
+            int result = options_fail(p, "option %s is only for %s", p->only[scope], list->str);
+            g_string_free(list, TRUE);
+            return result;
+        }
     }
     return 0;
 }
@@ -280,7 +294,7 @@ void options_clear(struct options *options)
     g_free(options->mountpoint);
     g_free(options->redis.prefix);
     g_free(options->redis.key);
-    g_free(options->redis.credentials);
+    g_free(options->credentials);
     fuse_opt_free_args(&options->fuse);
     *options = (struct options){0};
 }

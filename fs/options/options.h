@@ -27,14 +27,13 @@
 #define REDIS_TIME_MIN 10LL /* of the options timeout= and the like */
 #define REDIS_TIME_MAX (10LL * 60 * 1000)
 
-enum options_kind { OPTIONS_LOCAL, OPTIONS_REDIS };
+enum options_kind { OPTIONS_LOCAL, OPTIONS_REDIS, OPTIONS_ZOOKEEPER, OPTIONS_KINDS };
 
 /* What only a mount of redis:// has.  NULL, 0: not given. */
 struct options_redis {
-    char *prefix;      /* before every key */
-    char *key;         /* template of a lock's key, with {n} once */
-    char *credentials; /* a file, absolute */
-    int64_t timeout;   /* milliseconds, as the next two */
+    char *prefix;    /* before every key */
+    char *key;       /* template of a lock's key, with {n} once */
+    int64_t timeout; /* milliseconds, as the next two */
     int64_t command_timeout;
     int64_t connect_timeout;
     int64_t grace; /* 0: the default */
@@ -50,15 +49,17 @@ struct options {
     bool verbose;    /* -v */
     bool remount;    /* change the ttl of the mount that is there */
     bool show_help, show_version;
-    char *backend;   /* "memory", "local", "local:DIR", "redis://HOST" and its like, as given */
-    char *directory; /* of the local store, absolute; NULL for memory */
+    char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */
+    char *directory;   /* of the local store, absolute; NULL for memory */
+    char *credentials; /* for a server: a file, absolute; or NULL */
     struct options_redis redis;
-    char *mountpoint; /* absolute */
-    int64_t ttl;      /* milliseconds (default LEASE_TTL_DEFAULT) */
-    bool owner_user;  /* owner=user */
-    mode_t mode;      /* of the root directory, permission bits (default 0777 for root with allow_other, else 0755) */
-    mode_t lock_mode; /* of every new lock, whatever the umask; 0: as its maker's umask leaves it */
-    uid_t uid;        /* of the root directory (default: the daemon's) */
+    bool layout_kazoo; /* of zookeeper:// */
+    char *mountpoint;  /* absolute */
+    int64_t ttl;       /* milliseconds (default LEASE_TTL_DEFAULT) */
+    bool owner_user;   /* owner=user */
+    mode_t mode;       /* of the root directory, permission bits (default 0777 for root with allow_other, else 0755) */
+    mode_t lock_mode;  /* of every new lock, whatever the umask; 0: as its maker's umask leaves it */
+    uid_t uid;         /* of the root directory (default: the daemon's) */
     gid_t gid;
     bool sync_always;
     bool sandbox;  /* sandbox=yes, the default */

@@ -6,10 +6,9 @@
 
 struct options_parse {
     struct options *options;
-    bool is_helper;         /* called as mount.leasefs, by mount(8) */
-    bool sloppy;            /* -s: unknown options are dropped */
-    const char *only_redis; /* the first option that only redis:// has; or NULL */
-    const char *only_local; /* the first that only a local store has */
+    bool is_helper;                       /* called as mount.leasefs, by mount(8) */
+    bool sloppy;                          /* -s: unknown options are dropped */
+    const char *only[1 << OPTIONS_KINDS]; /* for each set of kinds the first option that only they have; or NULL */
     char *error;
     size_t error_size;
 };

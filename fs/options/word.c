@@ -39,13 +39,19 @@ enum option_kind {
 };
 
 /* Backends that have a use for it. */
-enum option_scope { FOR_ALL, FOR_LOCAL, FOR_REDIS };
+enum option_scope {
+    FOR_ALL = 0,
+    FOR_LOCAL = 1 << OPTIONS_LOCAL,
+    FOR_REDIS = 1 << OPTIONS_REDIS,
+    FOR_ZOOKEEPER = 1 << OPTIONS_ZOOKEEPER
+};
+#define FOR_SERVERS (FOR_REDIS | FOR_ZOOKEEPER)
 
 struct option_word {
     const char *name; /* all of the word, or with '=' or '-' at its end, how it begins */
     enum option_kind kind;
-    enum option_scope scope;
-    size_t offset; /* of its field in struct options; 0 (which is `kind`): none */
+    unsigned scope; /* of enum option_scope */
+    size_t offset;  /* of its field in struct options; 0 (which is `kind`): none */
     int64_t min, max;
     const char *argument; /* as --help shows it */
     const char *takes;    /* as an error tells it */
@@ -84,8 +90,8 @@ static const struct option_word option_words[] = {
      "error, warning, notice, info (default) or debug"},
     {"remount", OPTION_SET, FOR_ALL, FIELD(remount), .help = "with ttl=: change that of the mount that is there"},
 
-    {"credentials=", OPTION_PATH, FOR_REDIS, FIELD(redis.credentials), 0, 0, "FILE", "the name of a file",
-     "password, or USER:PASSWORD, for Redis"},
+    {"credentials=", OPTION_PATH, FOR_SERVERS, FIELD(credentials), 0, 0, "FILE", "the name of a file",
+     "password, or USER:PASSWORD, for the server"},
     {"prefix=", OPTION_TEXT, FOR_REDIS, FIELD(redis.prefix), 0, 0, "TEXT", "", "before every key in Redis"},
     {"key=", OPTION_KEY, FOR_REDIS, FIELD(redis.key), 0, 0, "TEMPLATE",
      "the key of a lock, with {n} once, where its name is to stand", "the key of a lock (default {n})"},
@@ -99,6 +105,9 @@ static const struct option_word option_words[] = {
      "strict, or a time from 100ms to 3650d, such as 30s or 5m",
      "how long, at most, a server that has forgotten grants nothing new"},
     {"background", OPTION_SET, FOR_REDIS, FIELD(redis.background), .help = "mount although the Redis server is away"},
+
+    {"layout=", OPTION_CHOICE, FOR_ZOOKEEPER, FIELD(layout_kazoo), 0, 0, "curator|kazoo", "curator or kazoo",
+     "whose locks ours exclude in ZooKeeper (default curator)"},
 
     /* libfuse's */
     {"allow_other", OPTION_PASS, FOR_ALL, FIELD(allow_other), .help = "other users may use the mount"},
@@ -338,10 +347,8 @@ static int word_take_word(struct options_parse *p, const struct option_word *kno
 /* Which backend it is for, is known only after the last word. */
 static void word_note_scope(struct options_parse *p, const struct option_word *known)
 {
-    if (known->scope == FOR_REDIS && !p->only_redis) {
-        p->only_redis = known->name;
-    } else if (known->scope == FOR_LOCAL && !p->only_local) {
-        p->only_local = known->name;
+    if (!p->only[known->scope]) {
+        p->only[known->scope] = known->name;
     }
 }
 
@@ -393,7 +400,7 @@ char *options_help(void)
         if (known->help) {
             g_autofree char *word = g_strconcat(known->name, known->argument, NULL);
             g_string_append_printf(text, "  %-*s%s%s%s\n", HELP_COLUMN - 2, word, known->help,
-                                   known->scope == FOR_LOCAL ? "; not Redis" : "",
+                                   known->scope == FOR_LOCAL ? "; not on a server" : "",
                                    known->scope == FOR_REDIS && !strstr(known->help, "Redis") ? "; Redis only" : "");
         }
     }

@@ -16,7 +16,7 @@ static void check(const struct options *o)
     FUZZ_MUST((o->mode & ~(mode_t)07777) == 0 && (o->lock_mode & ~(mode_t)0777) == 0);
     FUZZ_MUST(!o->mountpoint || *o->mountpoint == '/');
     FUZZ_MUST(!o->directory || *o->directory == '/');
-    FUZZ_MUST(!o->redis.credentials || *o->redis.credentials == '/');
+    FUZZ_MUST(!o->credentials || *o->credentials == '/');
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

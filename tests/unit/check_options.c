@@ -361,7 +361,7 @@ START_TEST(refusal_is_one_line_whatever_was_said)
     assert_refused(PARSE("-o", "tll=5s\nand\033[2J", "memory", mountpoint),
                    "unknown option 'tll=5s?and?[2J': see OPTIONS in leasefs(8)");
     assert_refused(PARSE("no\nstore", mountpoint),
-                   "unknown backend 'no?store': use memory, local, local:DIR or redis://HOST");
+                   "unknown backend 'no?store': use memory, local, local:DIR, redis://HOST or zookeeper://HOST");
 }
 END_TEST
 
@@ -387,8 +387,8 @@ START_TEST(unknown_backend_is_told_with_those_there_are)
 {
     static const char *const unknown[] = {"", "memory:x", "redis", "postgres://host"};
     for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
-        char *expected =
-            g_strdup_printf("unknown backend '%s': use memory, local, local:DIR or redis://HOST", unknown[i]);
+        char *expected = g_strdup_printf(
+            "unknown backend '%s': use memory, local, local:DIR, redis://HOST or zookeeper://HOST", unknown[i]);
         assert_refused(PARSE(unknown[i], mountpoint), expected);
         g_free(expected);
     }
@@ -408,7 +408,7 @@ START_TEST(redis_is_a_backend_of_its_own)
         ck_assert_ptr_null(options.directory);
         ck_assert_ptr_null(options.redis.prefix);
         ck_assert_ptr_null(options.redis.key);
-        ck_assert_ptr_null(options.redis.credentials);
+        ck_assert_ptr_null(options.credentials);
         ck_assert_int_eq(options.redis.timeout, 0);
         ck_assert_int_eq(options.redis.command_timeout, 0);
         ck_assert_int_eq(options.redis.connect_timeout, 0);
@@ -433,7 +433,7 @@ START_TEST(redis_options_are_taken)
     char *credentials = g_build_filename(workdir, "secret", NULL);
     ck_assert_str_eq(options.redis.prefix, "app:");
     ck_assert_str_eq(options.redis.key, "lock:{n}:x");
-    ck_assert_str_eq(options.redis.credentials, credentials);
+    ck_assert_str_eq(options.credentials, credentials);
     ck_assert_int_eq(options.redis.timeout, 600000);
     ck_assert_int_eq(options.redis.command_timeout, 10);
     ck_assert_int_eq(options.redis.connect_timeout, 1500);
@@ -449,7 +449,7 @@ START_TEST(redis_options_are_taken)
                      0);
     ck_assert_str_eq(options.redis.prefix, "");
     ck_assert_str_eq(options.redis.key, "{{n}}");
-    ck_assert_str_eq(options.redis.credentials, "/b");
+    ck_assert_str_eq(options.credentials, "/b");
     ck_assert(options.redis.keepalive);
 }
 END_TEST
@@ -459,7 +459,7 @@ START_TEST(comma_after_a_backslash_belongs_to_the_text)
     ck_assert_int_eq(PARSE("-o", "prefix=a\\,b\\\\,key=x\\,{n},credentials=/c\\,d", "redis://h", mountpoint), 0);
     ck_assert_str_eq(options.redis.prefix, "a,b\\");
     ck_assert_str_eq(options.redis.key, "x,{n}");
-    ck_assert_str_eq(options.redis.credentials, "/c,d");
+    ck_assert_str_eq(options.credentials, "/c,d");
 }
 END_TEST
 
@@ -471,7 +471,9 @@ START_TEST(option_of_another_backend_is_refused)
     for (size_t i = 0; i < G_N_ELEMENTS(redis_words); i++) {
         const char *equals = strchr(redis_words[i], '=');
         int length = equals ? (int)(equals + 1 - redis_words[i]) : (int)strlen(redis_words[i]);
-        char *expected = g_strdup_printf("option %.*s is only for redis://", length, redis_words[i]);
+        bool of_all_servers = strcmp(redis_words[i], "credentials=/a") == 0;
+        char *expected = g_strdup_printf("option %.*s is only for redis://%s", length, redis_words[i],
+                                         of_all_servers ? " and zookeeper://" : "");
         assert_refused(PARSE("-o", redis_words[i], "memory", mountpoint), expected);
         assert_refused(PARSE("local:/x", mountpoint, "-o", redis_words[i]), expected);
         ck_assert_int_eq(PARSE("-o", redis_words[i], "redis://h", mountpoint), 0);
@@ -479,6 +481,11 @@ START_TEST(option_of_another_backend_is_refused)
     }
     assert_refused(PARSE("-o", "sync=always", "redis://h", mountpoint),
                    "option sync= is only for memory and local stores");
+    assert_refused(PARSE("-o", "sync=always", "zookeeper://h", mountpoint),
+                   "option sync= is only for memory and local stores");
+    assert_refused(PARSE("-o", "prefix=a", "zookeeper://h", mountpoint), "option prefix= is only for redis://");
+    assert_refused(PARSE("-o", "layout=kazoo", "redis://h", mountpoint), "option layout= is only for zookeeper://");
+    ck_assert_int_eq(PARSE("-o", "layout=kazoo,credentials=/a", "zookeeper://h", mountpoint), 0);
 }
 END_TEST
 

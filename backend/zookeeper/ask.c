@@ -1,0 +1,333 @@
+/* ask: questions: who holds, and what is in a directory. */
+#include <string.h>
+
+#include "backend/zookeeper/private.h"
+
+#define ASK_PART 64 /* names of a directory that are looked at together */
+
+static void ask_tell(struct zk_call *call, enum backend_result result, const struct backend_info *info)
+{
+    struct remote_op *op = call->op;
+    call->op = NULL;
+    op->known(op->arg, result, result == BACKEND_OK ? info : NULL);
+    remote_op_free(op);
+    call_end(call);
+}
+
+static void ask_failed(struct zk_call *call, enum remote_outcome outcome)
+{
+    struct remote_op *op = call->op;
+    (void)outcome;
+    if (op->known) {
+        op->known(op->arg, BACKEND_UNREACHABLE, NULL);
+    } else {
+        op->listed(op->arg, BACKEND_UNREACHABLE, NULL, 0);
+    }
+    remote_op_free(op);
+}
+
+void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, struct backend_info *info)
+{
+    clock_ms now = clock_now(), made = stat->ctime - z->server_time;
+    struct remote_ticket *t = data->ours ? remote_ticket_find(&z->remote, data->token) : NULL;
+    info->type = BACKEND_LOCK;
+    info->kind = data->kind;
+    info->mode = data->mode;
+    info->acquired = MIN(made, now);
+    info->deadline = CLOCK_NEVER;
+    info->end = BACKEND_RANGE_MAX;
+    if (data->ours) {
+        info->fence = (uint64_t)stat->czxid;
+        info->meta = data->meta;
+        info->content = data->content;
+        info->ttl = data->ttl;
+        info->deadline = now + data->ttl; /* while its session lives it is renewed */
+    }
+    if (t && t->state != REMOTE_ASKED) {
+        info->ticket = &t->head;
+        info->acquired = t->head.acquired;
+        info->deadline = t->head.deadline;
+        info->ttl = t->head.ttl;
+    }
+}
+
+/* --- a lock --- */
+
+/* Whether the caller of backend_test would not be excluded by that ticket. */
+static bool ask_is_kin(const struct zookeeper *z, const struct backend_claim *claim, const struct zk_data *data)
+{
+    const struct remote_ticket *t = data->ours ? remote_ticket_find((struct remote *)&z->remote, data->token) : NULL;
+    if (!t || (claim->kind == BACKEND_FCNTL && claim->lock_owner && t->lock_owner)) {
+        return t && t->lock_owner == claim->lock_owner;
+    }
+    return claim->handle && t->handle == claim->handle;
+}
+
+/* Who holds: the first and, if that is shared, those next to it that are. */
+static void ask_on_queue(struct zk_call *call)
+{
+    struct backend_info info = {.type = BACKEND_NOTHING};
+    const struct backend_claim *claim = &call->op->claim;
+    struct zk_data first = {0};
+    bool holds = true, shared = true;
+    for (guint i = 0; i < call->replies->len; i++) {
+        const struct zk_reply *get = call_reply(call, i);
+        struct zk_data data;
+        if (get->rc != ZOK) {
+            continue;
+        }
+        node_decode(get->data, &data);
+        shared = shared && data.ours && data.mode == BACKEND_SHARED;
+        holds = holds && (shared || info.holders == 0);
+        bool counts = !call->flag ||
+                      (holds && !ask_is_kin(call->z, claim, &data) && (claim->mode == BACKEND_EXCLUSIVE || !shared));
+        if (counts && info.type == BACKEND_NOTHING) {
+            ask_describe(call->z, &data, &get->stat, &info);
+            first = data;
+            data = (struct zk_data){0};
+        }
+        info.holders += holds;
+        info.waiters += !holds;
+        node_data_clear(&data);
+    }
+    ask_tell(call, BACKEND_OK, &info);
+    node_data_clear(&first);
+}
+
+/* --- a ticket in its directory --- */
+
+static void ask_on_place(struct zk_call *call)
+{
+    const struct zk_reply *list = call_reply(call, 0), *get = call_reply(call, 1);
+    struct backend_info info = {.type = BACKEND_NOTHING};
+    struct zk_data data, directory;
+    GPtrArray *queue = node_queue(list->children);
+    node_decode(get->data, &directory);
+    node_decode(call->kept, &data);
+    ask_describe(call->z, &data, &call->stat, &info);
+    for (info.position = 0; info.position < queue->len; info.position++) {
+        if (strcmp(queue->pdata[info.position], strrchr(call->path, '/') + 1) == 0) {
+            break;
+        }
+    }
+    bool holds = info.ticket ? info.ticket->held : info.position < directory.attributes.width;
+    info.holders = holds;
+    info.waiters = queue->len > info.position ? queue->len - info.position - 1 : 0;
+    g_ptr_array_unref(queue);
+    ask_tell(call, BACKEND_OK, &info);
+    node_data_clear(&data);
+    node_data_clear(&directory);
+}
+
+static void ask_about_ticket(struct zk_call *call, const struct zk_reply *get)
+{
+    call->kept = g_bytes_ref(get->data);
+    call->stat = get->stat;
+    call_children(call, call->after);
+    call_get(call, call->after);
+    call_then(call, ask_on_place);
+}
+
+static void ask_tell_directory(struct zk_call *call, const struct zk_data *data, guint queued)
+{
+    struct backend_info info = {.type = BACKEND_DIRECTORY, .directory = data->attributes};
+    info.directory.width = MAX(info.directory.width, 1);
+    info.waiters = queued > info.directory.width ? queued - info.directory.width : 0;
+    ask_tell(call, BACKEND_OK, &info);
+}
+
+static void ask_on_node(struct zk_call *call)
+{
+    const struct zk_reply *get = call_reply(call, 0);
+    GPtrArray *queue = node_queue(call_reply(call, 1)->children);
+    struct zk_data data;
+    node_decode(get->data, &data);
+    if (get->rc != ZOK && get->rc != ZNONODE) {
+        ask_tell(call, call_result(call, get->rc), NULL);
+    } else if (!*call->name || data.directory) {
+        ask_tell_directory(call, &data, queue->len);
+    } else if (get->rc == ZOK && get->stat.ephemeralOwner) {
+        ask_about_ticket(call, get);
+    } else if (queue->len == 0) {
+        ask_tell(call, BACKEND_OK, &(struct backend_info){.type = BACKEND_NOTHING});
+    } else {
+        for (guint i = 0; i < queue->len; i++) {
+            char *path = g_strconcat(call->path, "/", (char *)queue->pdata[i], NULL);
+            call_get(call, path);
+            g_free(path);
+        }
+        call_then(call, ask_on_queue);
+    }
+    node_data_clear(&data);
+    g_ptr_array_unref(queue);
+}
+
+static void ask_begin(struct zk_call *call)
+{
+    call_get(call, call->path);
+    call_children(call, call->path);
+    call_then(call, ask_on_node);
+}
+
+static void ask_about(struct zookeeper *z, const char *name, const struct backend_claim *claim, backend_known *done,
+                      void *arg)
+{
+    const char *leaf;
+    if (!node_is_name(name)) {
+        done(arg, BACKEND_OK, &(struct backend_info){.type = BACKEND_NOTHING});
+        return;
+    }
+    remote_tell_expired(&z->remote, name);
+    struct remote_op *op = remote_op_new(&z->remote, NULL);
+    op->known = done;
+    op->arg = arg;
+    struct zk_call *call = call_new(z, op, ask_begin, ask_failed);
+    char *parent = remote_parent(name, &leaf);
+    call->name = g_strdup(name);
+    call->path = node_path(z, name);
+    call->after = node_path(z, parent);
+    g_free(parent);
+    if (claim) {
+        call->flag = true;
+        op->claim = *claim;
+        op->claim.meta = op->claim.content = NULL;
+    }
+    call_start(call, 0);
+}
+
+void zk_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+{
+    ask_about((struct zookeeper *)b, name, NULL, done, arg);
+}
+
+void zk_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg)
+{
+    ask_about((struct zookeeper *)b, name, claim, done, arg);
+}
+
+/* --- a directory's names --- */
+
+static void ask_entry_free(gpointer data)
+{
+    struct backend_entry *entry = data;
+    g_free((char *)entry->name);
+    g_free(entry);
+}
+
+static void ask_tell_listed(struct zk_call *call, enum backend_result result)
+{
+    struct remote_op *op = call->op;
+    GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
+    for (guint i = 0; i < call->entries->len; i++) {
+        g_array_append_val(entries, *(struct backend_entry *)call->entries->pdata[i]);
+    }
+    call->op = NULL;
+    op->listed(op->arg, result, (struct backend_entry *)entries->data, entries->len);
+    g_array_unref(entries);
+    remote_op_free(op);
+    call_end(call);
+}
+
+static void ask_on_part(struct zk_call *call);
+
+/* The names that are left, some at a time, until there are as many as were asked for. */
+static void ask_next_part(struct zk_call *call)
+{
+    if (call->number >= call->children->len || call->entries->len >= call->max) {
+        ask_tell_listed(call, BACKEND_OK);
+        return;
+    }
+    for (guint i = 0; i < ASK_PART && call->number + i < call->children->len; i++) {
+        const char *leaf = call->children->pdata[call->number + i];
+        char *path = g_strconcat(strcmp(call->path, "/") == 0 ? "" : call->path, "/", leaf, NULL);
+        int32_t number;
+        if (node_number(leaf, &number)) {
+            call_exists(call, path);
+        } else {
+            call_get(call, path);
+        }
+        g_free(path);
+    }
+    call_then(call, ask_on_part);
+}
+
+static void ask_on_part(struct zk_call *call)
+{
+    for (guint i = 0; i < call->replies->len && call->entries->len < call->max; i++) {
+        const struct zk_reply *reply = call_reply(call, i);
+        const char *leaf = call->children->pdata[call->number + i];
+        struct zk_data data;
+        node_decode(reply->data, &data);
+        bool is_there =
+            reply->rc == ZOK && (data.directory || reply->stat.ephemeralOwner || reply->stat.numChildren > 0);
+        if (is_there) {
+            struct backend_entry *entry = g_new(struct backend_entry, 1);
+            *entry = (struct backend_entry){.name = g_strdup(leaf),
+                                            .type = data.directory ? BACKEND_DIRECTORY : BACKEND_LOCK};
+            g_ptr_array_add(call->entries, entry);
+        }
+        node_data_clear(&data);
+    }
+    call->number += call->replies->len;
+    ask_next_part(call);
+}
+
+static int ask_compare(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void ask_on_children(struct zk_call *call)
+{
+    const struct zk_reply *list = call_reply(call, 0), *get = call_reply(call, 1);
+    struct zk_data data;
+    node_decode(get->data, &data);
+    bool directory = data.directory || !*call->name;
+    node_data_clear(&data);
+    g_clear_pointer(&call->children, g_ptr_array_unref);
+    g_clear_pointer(&call->entries, g_ptr_array_unref);
+    call->children = g_ptr_array_new_with_free_func(g_free);
+    call->entries = g_ptr_array_new_with_free_func(ask_entry_free);
+    call->number = 0;
+    if (list->rc != ZOK || !directory) {
+        bool held = list->rc == ZOK && (list->stat.numChildren > 0 || list->stat.ephemeralOwner);
+        ask_tell_listed(call, list->rc != ZOK ? call_result(call, list->rc)
+                              : held          ? BACKEND_NOT_DIRECTORY
+                                              : BACKEND_MISSING);
+        return;
+    }
+    for (guint i = 0; list->children[i]; i++) {
+        bool hidden = !*call->name && (strcmp(list->children[i], ZOOKEEPER_HIDDEN) == 0 ||
+                                       (!*call->z->chroot && strcmp(list->children[i], "zookeeper") == 0));
+        if (!hidden && strcmp(list->children[i], call->after) > 0) {
+            g_ptr_array_add(call->children, g_strdup(list->children[i]));
+        }
+    }
+    g_ptr_array_sort(call->children, ask_compare);
+    ask_next_part(call);
+}
+
+static void ask_begin_list(struct zk_call *call)
+{
+    call_children(call, call->path);
+    call_get(call, call->path);
+    call_then(call, ask_on_children);
+}
+
+void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done, void *arg)
+{
+    struct zookeeper *z = (struct zookeeper *)b;
+    if (!node_is_name(directory)) {
+        done(arg, BACKEND_MISSING, NULL, 0);
+        return;
+    }
+    struct remote_op *op = remote_op_new(&z->remote, NULL);
+    op->listed = done;
+    op->arg = arg;
+    struct zk_call *call = call_new(z, op, ask_begin_list, ask_failed);
+    call->name = g_strdup(directory);
+    call->path = node_path(z, directory);
+    call->after = g_strdup(after);
+    call->max = max;
+    call_start(call, 0);
+}

@@ -1,0 +1,346 @@
+/* call: requests that go together, and are repeated when the connection was lost.
+ *
+ * The library answers each request once, with ZCONNECTIONLOSS if nobody knows what has come of it.  A call with such
+ * an answer waits until the session is there again, and begins anew: so what it does must find out what an earlier
+ * try has done.  When its time is up its caller is told; answers that come later are let go.
+ */
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/zookeeper/private.h"
+
+static void call_reply_free(gpointer data)
+{
+    struct zk_reply *reply = data;
+    g_free(reply->name);
+    g_strfreev(reply->children);
+    g_clear_pointer(&reply->data, g_bytes_unref);
+    g_free(reply);
+}
+
+static void call_free(struct zk_call *call)
+{
+    g_ptr_array_unref(call->replies);
+    g_ptr_array_unref(call->before);
+    g_free(call->path);
+    g_free(call->name);
+    g_free(call->after);
+    g_free(call->match);
+    g_clear_pointer(&call->children, g_ptr_array_unref);
+    g_clear_pointer(&call->entries, g_ptr_array_unref);
+    g_clear_pointer(&call->kept, g_bytes_unref);
+    g_free(call);
+}
+
+void call_end(struct zk_call *call)
+{
+    if (!call->ended) {
+        call->ended = true;
+        TAILQ_REMOVE(&call->z->calls, call, link);
+        ev_timer_stop(call->z->remote.loop, &call->limit);
+        ev_timer_stop(call->z->remote.loop, &call->soon);
+    }
+    if (call->open == 0 && !call->sending) {
+        call_free(call);
+    }
+}
+
+static void call_begin(struct zk_call *call)
+{
+    call->parked = call->urgent ? !call->z->connected : !call->z->ready;
+    if (!call->parked) {
+        call->begin(call);
+    }
+}
+
+/* All is answered. */
+static void call_go_on(struct zk_call *call)
+{
+    if (call->ended) {
+        call_free(call);
+    } else if (call->lost) {
+        call->was_sent = true;
+        call_begin(call);
+    } else {
+        call->next(call);
+    }
+}
+
+static void call_on_limit(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct zk_call *call = timer->data;
+    (void)loop, (void)events;
+    enum remote_outcome outcome = call->was_sent || !call->parked ? REMOTE_UNKNOWN : REMOTE_NOT_SENT;
+    if (call->op) {
+        call->failed(call, outcome);
+        call->op = NULL;
+    }
+    if (!call->stubborn) {
+        call_end(call);
+    }
+}
+
+static void call_on_soon(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop, (void)events;
+    call_go_on(timer->data);
+}
+
+struct zk_call *call_new(struct zookeeper *z, struct remote_op *op, zk_step *begin,
+                         void (*failed)(struct zk_call *call, enum remote_outcome outcome))
+{
+    struct zk_call *call = g_new0(struct zk_call, 1);
+    call->z = z;
+    call->op = op;
+    call->begin = begin;
+    call->failed = failed;
+    call->replies = g_ptr_array_new_with_free_func(call_reply_free);
+    call->before = g_ptr_array_new_with_free_func(call_reply_free);
+    ev_init(&call->limit, call_on_limit);
+    ev_init(&call->soon, call_on_soon);
+    call->limit.data = call->soon.data = call;
+    TAILQ_INSERT_TAIL(&z->calls, call, link);
+    return call;
+}
+
+void call_start(struct zk_call *call, int64_t timeout)
+{
+    ev_timer_set(&call->limit, (double)(timeout ? timeout : ZOOKEEPER_TIMEOUT) / 1000, 0);
+    ev_timer_start(call->z->remote.loop, &call->limit);
+    call_begin(call);
+}
+
+void call_resume_all(struct zookeeper *z)
+{
+    for (struct zk_call *call = TAILQ_FIRST(&z->calls), *next; call && z->ready; call = next) {
+        next = TAILQ_NEXT(call, link);
+        if (call->parked) {
+            call_begin(call);
+        }
+    }
+}
+
+void call_end_all(struct zookeeper *z)
+{
+    while (!TAILQ_EMPTY(&z->calls)) {
+        call_end(TAILQ_FIRST(&z->calls));
+    }
+}
+
+/* --- answers --- */
+
+static bool call_is_lost(int rc)
+{
+    return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZSESSIONEXPIRED || rc == ZCLOSING ||
+           rc == ZINVALIDSTATE || rc == ZSESSIONMOVED;
+}
+
+static void call_answered(const struct zk_reply *constant, int rc, const struct Stat *stat)
+{
+    struct zk_reply *reply = (struct zk_reply *)constant;
+    struct zk_call *call = reply->call;
+    reply->rc = rc;
+    if (stat) {
+        reply->stat = *stat;
+    }
+    call->lost = call->lost || call_is_lost(rc);
+    if (--call->open == 0) {
+        call_go_on(call);
+    }
+}
+
+static void call_on_void(int rc, const void *reply)
+{
+    call_answered(reply, rc, NULL);
+}
+
+static void call_on_stat(int rc, const struct Stat *stat, const void *reply)
+{
+    call_answered(reply, rc, rc == ZOK ? stat : NULL);
+}
+
+static void call_on_data(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+    struct zk_reply *reply = (struct zk_reply *)data;
+    if (rc == ZOK) {
+        reply->data = g_bytes_new(value, length > 0 ? (gsize)length : 0);
+    }
+    call_answered(reply, rc, rc == ZOK ? stat : NULL);
+}
+
+static void call_on_children(int rc, const struct String_vector *strings, const struct Stat *stat, const void *data)
+{
+    struct zk_reply *reply = (struct zk_reply *)data;
+    if (rc == ZOK) {
+        reply->children = g_new0(char *, (gsize)strings->count + 1);
+        for (int i = 0; i < strings->count; i++) {
+            reply->children[i] = g_strdup(strings->data[i]);
+        }
+    }
+    call_answered(reply, rc, rc == ZOK ? stat : NULL);
+}
+
+static void call_on_created(int rc, const char *name, const struct Stat *stat, const void *data)
+{
+    struct zk_reply *reply = (struct zk_reply *)data;
+    reply->name = rc == ZOK ? g_strdup(name) : NULL;
+    call_answered(reply, rc, rc == ZOK ? stat : NULL);
+}
+
+static void call_on_string(int rc, const char *name, const void *reply)
+{
+    (void)name;
+    call_answered(reply, rc, NULL);
+}
+
+/* --- requests --- */
+
+static struct zk_reply *call_ask(struct zk_call *call)
+{
+    struct zk_reply *reply = g_new0(struct zk_reply, 1);
+    if (!call->sending) { /* the first of this step; the answers before are still looked at */
+        g_ptr_array_unref(call->before);
+        call->before = call->replies;
+        call->replies = g_ptr_array_new_with_free_func(call_reply_free);
+        call->sending = true;
+        call->lost = false;
+        call->sent = clock_now();
+    }
+    reply->call = call;
+    g_ptr_array_add(call->replies, reply);
+    call->open++;
+    call->z->requests++;
+    return reply;
+}
+
+/* One that the library did not take is not answered either. */
+static void call_asked(struct zk_reply *reply, int rc)
+{
+    if (rc != ZOK) {
+        reply->rc = rc;
+        reply->call->open--;
+        reply->call->lost = reply->call->lost || call_is_lost(rc);
+    }
+}
+
+static struct ACL_vector *call_acl(const struct zookeeper *z)
+{
+    return z->digest ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+}
+
+static const char *call_bytes(GBytes *data, int *ret_length)
+{
+    gsize length = 0;
+    const char *bytes = data ? g_bytes_get_data(data, &length) : NULL;
+    *ret_length = (int)length;
+    return bytes ? bytes : "";
+}
+
+void call_create(struct zk_call *call, const char *path, GBytes *data, int mode)
+{
+    struct zk_reply *reply = call_ask(call);
+    int length;
+    const char *bytes = call_bytes(data, &length);
+    call_asked(reply,
+               zoo_acreate2(call->z->handle, path, bytes, length, call_acl(call->z), mode, call_on_created, reply));
+}
+
+void call_delete(struct zk_call *call, const char *path, int version)
+{
+    struct zk_reply *reply = call_ask(call);
+    call_asked(reply, zoo_adelete(call->z->handle, path, version, call_on_void, reply));
+}
+
+void call_set(struct zk_call *call, const char *path, GBytes *data)
+{
+    struct zk_reply *reply = call_ask(call);
+    int length;
+    const char *bytes = call_bytes(data, &length);
+    call_asked(reply, zoo_aset(call->z->handle, path, bytes, length, -1, call_on_stat, reply));
+}
+
+void call_get(struct zk_call *call, const char *path)
+{
+    struct zk_reply *reply = call_ask(call);
+    call_asked(reply, zoo_aget(call->z->handle, path, 0, call_on_data, reply));
+}
+
+void call_watch(struct zk_call *call, const char *path)
+{
+    struct zk_reply *reply = call_ask(call);
+    call_asked(reply, zoo_aexists(call->z->handle, path, 1, call_on_stat, reply));
+}
+
+void call_watch_children(struct zk_call *call, const char *path)
+{
+    struct zk_reply *reply = call_ask(call);
+    call_asked(reply, zoo_aget_children2(call->z->handle, path, 1, call_on_children, reply));
+}
+
+void call_exists(struct zk_call *call, const char *path)
+{
+    struct zk_reply *reply = call_ask(call);
+    call_asked(reply, zoo_aexists(call->z->handle, path, 0, call_on_stat, reply));
+}
+
+void call_children(struct zk_call *call, const char *path)
+{
+    struct zk_reply *reply = call_ask(call);
+    call_asked(reply, zoo_aget_children2(call->z->handle, path, 0, call_on_children, reply));
+}
+
+void call_sync(struct zk_call *call, const char *path)
+{
+    struct zk_reply *reply = call_ask(call);
+    call_asked(reply, zoo_async(call->z->handle, path, call_on_string, reply));
+}
+
+void call_make(struct zk_call *call, const char *path, GBytes *data, bool replace)
+{
+    struct zk_reply *reply = call_ask(call);
+    int length, count = 0;
+    const char *bytes = call_bytes(data, &length);
+    if (replace) {
+        zoo_delete_op_init(&reply->operations[count++], path, 0);
+    }
+    zoo_create_op_init(&reply->operations[count++], path, "", 0, call_acl(call->z), ZOO_PERSISTENT, reply->buffer,
+                       sizeof reply->buffer);
+    zoo_set_op_init(&reply->operations[count++], path, bytes, length, 0, &reply->stat);
+    call_asked(reply, zoo_amulti(call->z->handle, count, reply->operations, reply->results, call_on_void, reply));
+}
+
+void call_then(struct zk_call *call, zk_step *next)
+{
+    call->lost = call->sending && call->lost;
+    call->sending = false;
+    call->next = next;
+    if (call->open == 0) { /* nothing left here: as if it were answered */
+        ev_timer_set(&call->soon, 0, 0);
+        ev_timer_start(call->z->remote.loop, &call->soon);
+    }
+}
+
+const struct zk_reply *call_reply(const struct zk_call *call, guint index)
+{
+    return call->replies->pdata[index];
+}
+
+enum backend_result call_result(struct zk_call *call, int rc)
+{
+    switch (rc) {
+    case ZOK:
+        return BACKEND_OK;
+    case ZNONODE:
+        return BACKEND_MISSING;
+    case ZNODEEXISTS:
+        return BACKEND_EXISTS;
+    case ZNOTEMPTY:
+        return BACKEND_NOT_EMPTY;
+    case ZBADARGUMENTS:
+    case ZMARSHALLINGERROR:
+        return BACKEND_INVALID;
+    default:
+        log_error("the ZooKeeper server refuses a request in %s: %s", call->z->address, zerror(rc));
+        return BACKEND_UNREACHABLE;
+    }
+}

@@ -1,0 +1,268 @@
+/* node: names and data of nodes.
+ *
+ * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH", and then meta and content; a directory's
+ * "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What has other data is another client's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/zookeeper/private.h"
+
+#define NODE_DIGITS 10
+
+char *node_path(const struct zookeeper *z, const char *name)
+{
+    return *name ? g_strconcat(z->chroot, "/", name, NULL) : g_strdup(*z->chroot ? z->chroot : "/");
+}
+
+char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t)
+{
+    const char *k = t->token;
+    if (t->place->sequence) {
+        const char *leaf;
+        char *directory = remote_parent(t->name, &leaf), *base = node_path(z, directory);
+        gsize length = strlen(leaf);
+        int32_t number;
+        length -= node_number(leaf, &number) ? NODE_DIGITS : 0; /* it was given one before */
+        char *path = g_strdup_printf("%s/%.*s", *directory ? base : z->chroot, (int)length, leaf);
+        g_free(base);
+        g_free(directory);
+        return path;
+    }
+    if (z->kazoo) {
+        return g_strdup_printf("%s/%s/%s__lock__", z->chroot, t->place->name, k);
+    }
+    return g_strdup_printf("%s/%s/_c_%.8s-%.4s-%.4s-%.4s-%s-lock-", z->chroot, t->place->name, k, k + 8, k + 12, k + 16,
+                           k + 20);
+}
+
+/* What the server would refuse, or take for another name: it keeps names as UTF-16. */
+bool node_is_name(const char *name)
+{
+    if (strcmp(name, ZOOKEEPER_HIDDEN) == 0 || g_str_has_prefix(name, ZOOKEEPER_HIDDEN "/")) {
+        return false;
+    }
+    if (!g_utf8_validate(name, -1, NULL)) {
+        return false;
+    }
+    for (const char *at = name; *at; at = g_utf8_next_char(at)) {
+        gunichar c = g_utf8_get_char(at);
+        if (c < 0x20 || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) || c >= 0xfff0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool node_number(const char *leaf, int32_t *ret_number)
+{
+    size_t length = strlen(leaf);
+    if (length < NODE_DIGITS || strspn(leaf + length - NODE_DIGITS, "0123456789") != NODE_DIGITS) {
+        return false;
+    }
+    gint64 number = g_ascii_strtoll(leaf + length - NODE_DIGITS, NULL, 10);
+    *ret_number = (int32_t)number;
+    return number <= INT32_MAX;
+}
+
+bool node_is_of(const char *leaf, const char *token)
+{
+    size_t found = 0;
+    if (g_str_has_prefix(leaf, "_c_")) {
+        leaf += strlen("_c_");
+    }
+    for (; *leaf && found < REMOTE_TOKEN_SIZE - 1; leaf++) {
+        if (*leaf == '-') {
+            continue;
+        }
+        if (*leaf != token[found]) {
+            return false;
+        }
+        found++;
+    }
+    return found == REMOTE_TOKEN_SIZE - 1;
+}
+
+static int node_compare(gconstpointer a, gconstpointer b)
+{
+    int32_t x = 0, y = 0;
+    node_number(*(const char *const *)a, &x);
+    node_number(*(const char *const *)b, &y);
+    return (x > y) - (x < y);
+}
+
+GPtrArray *node_queue(char *const *children)
+{
+    GPtrArray *queue = g_ptr_array_new();
+    int32_t number;
+    for (; children && *children; children++) {
+        if (node_number(*children, &number)) {
+            g_ptr_array_add(queue, *children);
+        }
+    }
+    g_ptr_array_sort(queue, node_compare);
+    return queue;
+}
+
+/* --- data --- */
+
+static void node_append(GByteArray *to, GBytes *bytes)
+{
+    gsize size = 0;
+    const void *data = bytes ? g_bytes_get_data(bytes, &size) : NULL;
+    g_byte_array_append(to, data, (guint)size);
+}
+
+static GBytes *node_join(char *head, GBytes *meta, GBytes *content)
+{
+    GByteArray *bytes = g_byte_array_new();
+    g_byte_array_append(bytes, (const guint8 *)head, (guint)strlen(head));
+    node_append(bytes, meta);
+    node_append(bytes, content);
+    g_free(head);
+    return g_byte_array_free_to_bytes(bytes);
+}
+
+GBytes *node_encode(const struct zk_node *node, const char *token)
+{
+    char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u\n", node->kind, node->mode, node->ttl,
+                                 token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0);
+    return node_join(head, node->meta, node->content);
+}
+
+GBytes *node_encode_directory(const struct backend_directory *d, uint64_t nonce)
+{
+    char *head =
+        g_strdup_printf("leasefs1 directory %" G_GINT64_FORMAT " %u %" G_GINT64_FORMAT " %" G_GUINT64_FORMAT "\n",
+                        d->ttl, d->width, d->delay, nonce);
+    return node_join(head, d->meta, NULL);
+}
+
+void node_decode(GBytes *bytes, struct zk_data *data)
+{
+    gsize size = 0;
+    const char *text = bytes ? g_bytes_get_data(bytes, &size) : NULL, *end = text ? memchr(text, '\n', size) : NULL;
+    unsigned kind, mode, length, width;
+    int64_t ttl, delay;
+    *data = (struct zk_data){.kind = BACKEND_LEASE, .attributes = {.width = 1}};
+    if (!end || end - text > 200) {
+        return;
+    }
+    char *head = g_strndup(text, (gsize)(end - text));
+    gsize at = (gsize)(end + 1 - text), rest = size - at;
+    if (sscanf(head, "leasefs1 directory %" G_GINT64_FORMAT " %u %" G_GINT64_FORMAT " %" G_GUINT64_FORMAT, &ttl, &width,
+               &delay, &data->nonce) == 4) {
+        data->ours = data->directory = true;
+        data->attributes = (struct backend_directory){
+            .ttl = CLAMP(ttl, 0, INT64_MAX / 4), .width = MAX(width, 1), .delay = CLAMP(delay, 0, INT64_MAX / 4)};
+        data->attributes.meta = rest ? g_bytes_new_from_bytes(bytes, at, MIN(rest, ZOOKEEPER_META_MAX)) : NULL;
+    } else if (sscanf(head, "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u", &kind, &mode, &ttl, data->token, &length) ==
+                   5 &&
+               kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl > 0 &&
+               remote_is_token(data->token)) {
+        data->ours = true;
+        data->kind = (enum backend_kind)kind;
+        data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        data->ttl = MIN(ttl, INT64_MAX / 4);
+        data->meta = g_bytes_new_from_bytes(bytes, at, length);
+        data->content = g_bytes_new_from_bytes(bytes, at + length, MIN(rest - length, ZOOKEEPER_CONTENT_MAX));
+    }
+    g_free(head);
+}
+
+void node_data_clear(struct zk_data *data)
+{
+    g_clear_pointer(&data->meta, g_bytes_unref);
+    g_clear_pointer(&data->content, g_bytes_unref);
+    g_clear_pointer(&data->attributes.meta, g_bytes_unref);
+}
+
+/* --- of this mount --- */
+
+struct zk_node *node_of(struct zookeeper *z, const char *token)
+{
+    return g_hash_table_lookup(z->nodes, token);
+}
+
+void node_free(gpointer data)
+{
+    struct zk_node *node = data;
+    g_free(node->path);
+    g_free(node->place);
+    g_clear_pointer(&node->meta, g_bytes_unref);
+    g_clear_pointer(&node->content, g_bytes_unref);
+    g_free(node);
+}
+
+struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence)
+{
+    struct zk_node *node = g_new0(struct zk_node, 1);
+    node->path = g_strdup(path);
+    node->leaf = path ? strrchr(node->path, '/') + 1 : "";
+    node_number(node->leaf, &node->sequence);
+    node->fence = fence;
+    node->kind = t->head.kind;
+    node->mode = t->head.mode;
+    node->ttl = t->head.ttl;
+    node->meta = t->meta ? g_bytes_ref(t->meta) : NULL;
+    node->content = t->content ? g_bytes_ref(t->content) : NULL;
+    node->place = g_strdup(t->place->name);
+    node->lock_owner = t->lock_owner;
+    if (path) {
+        g_hash_table_replace(z->nodes, g_strdup(t->token), node);
+    }
+    return node;
+}
+
+void node_change(struct zk_node *node, const struct backend_change *change)
+{
+    if (change->set & BACKEND_SET_META) {
+        g_clear_pointer(&node->meta, g_bytes_unref);
+        node->meta = change->meta ? g_bytes_ref(change->meta) : NULL;
+    }
+    if (change->set & BACKEND_SET_CONTENT) {
+        g_clear_pointer(&node->content, g_bytes_unref);
+        node->content = change->content ? g_bytes_ref(change->content) : NULL;
+    }
+}
+
+void node_note_watch(struct zookeeper *z, const char *path, const char *token)
+{
+    GPtrArray *tokens = g_hash_table_lookup(z->watches, path);
+    if (!tokens) {
+        tokens = g_ptr_array_new_with_free_func(g_free);
+        g_hash_table_insert(z->watches, g_strdup(path), tokens);
+    }
+    if (!g_ptr_array_find_with_equal_func(tokens, token, g_str_equal, NULL)) {
+        g_ptr_array_add(tokens, g_strdup(token));
+    }
+}
+
+/* It was gone before it could be watched. */
+static void node_on_watched(struct zk_call *call)
+{
+    struct zookeeper *z = call->z;
+    struct zk_node *node = node_of(z, call->name);
+    if (call_reply(call, 0)->rc == ZNONODE && node && strcmp(node->path, call->path) == 0) {
+        char *token = g_strdup(call->name);
+        g_hash_table_remove(z->nodes, token);
+        remote_told(&z->remote, token, REMOTE_ENDED, BACKEND_LOST);
+        g_free(token);
+    }
+    call_end(call);
+}
+
+static void node_send_watch(struct zk_call *call)
+{
+    call_watch(call, call->path);
+    call_then(call, node_on_watched);
+}
+
+void node_watch(struct zookeeper *z, const char *path, const char *token)
+{
+    struct zk_call *call = call_new(z, NULL, node_send_watch, NULL);
+    call->path = g_strdup(path);
+    call->name = g_strdup(token);
+    node_note_watch(z, path, token);
+    call_start(call, 0);
+}

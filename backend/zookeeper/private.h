@@ -1,0 +1,237 @@
+/* private: what the files of the ZooKeeper backend share.
+ *
+ * From the top to the ground; none calls one above it.
+ *
+ * zookeeper.c  the backend: its beginning and end, status
+ * revoke.c     ending holders by name
+ * change.c     what is done to tickets
+ * acquire.c    taking and waiting
+ * ask.c        questions: who holds, and what is in a directory
+ * directory.c  directories
+ * session.c    the session: connection, belief, heartbeat
+ * node.c       names and data of nodes
+ * call.c       requests that go together, and are repeated when the connection was lost
+ * uri.c        the address
+ */
+#ifndef BACKEND_ZOOKEEPER_PRIVATE_H
+#define BACKEND_ZOOKEEPER_PRIVATE_H
+
+#include <zookeeper/zookeeper.h>
+
+#include "backend/remote/remote.h"
+#include "backend/zookeeper/zookeeper.h"
+
+#define ZOOKEEPER_TIMEOUT 5000      /* ms of a call, all tries */
+#define ZOOKEEPER_HIDDEN ".leasefs" /* in the root: what mounts keep for themselves */
+#define ZOOKEEPER_CONTENT_MAX 65536
+#define ZOOKEEPER_META_MAX 4096
+
+struct zookeeper {
+    struct remote remote;
+    /* the session */
+    zhandle_t *handle;
+    char *hosts;  /* numeric, as the library wants them */
+    char *chroot; /* "" or "/a/b" */
+    char *digest; /* or NULL */
+    char *own;    /* the node that heartbeats write to */
+    bool kazoo, was_up;
+    bool connected;      /* as its watcher has told */
+    bool expired;        /* the same */
+    bool ready;          /* and the session's own node is there: calls are sent */
+    int64_t asked;       /* ms for a session */
+    int64_t belief;      /* ms for which an acknowledged write is believed in */
+    clock_ms acked;      /* before the last acknowledged write was sent */
+    clock_ms beaten;     /* when the last heartbeat was sent */
+    clock_ms changed;    /* when it came up or went down */
+    int64_t server_time; /* the server's clock less ours, as of the last heartbeat */
+    int64_t latency;     /* ms of that */
+    int64_t zxid;
+    uint64_t requests, reconnects;
+    char *why; /* it is away; or NULL */
+    ev_prepare prepare;
+    ev_io io;
+    ev_timer timer, beat;
+    ev_io alarm; /* a timerfd on CLOCK_BOOTTIME: belief ends */
+    /* what is under way, and known */
+    TAILQ_HEAD(, zk_call) calls;
+    GHashTable *nodes;   /* token -> struct zk_node */
+    GHashTable *watches; /* path -> GPtrArray of tokens */
+    char *address;       /* to show */
+    bool told_of_ranges;
+};
+
+/* --- call.c --- */
+
+struct zk_call;
+typedef void zk_step(struct zk_call *call);
+
+/* What one request was answered. */
+struct zk_reply {
+    struct zk_call *call;
+    int rc;
+    struct Stat stat;
+    char *name;
+    char **children;
+    GBytes *data;
+    zoo_op_t operations[3];
+    zoo_op_result_t results[3];
+    char buffer[8];
+};
+
+/* Steps of requests that are sent together.  When an answer is lost with the connection it begins anew. */
+struct zk_call {
+    TAILQ_ENTRY(zk_call) link;
+    struct zookeeper *z;
+    struct remote_op *op; /* NULL: nobody waits for it any more */
+    zk_step *begin, *next;
+    void (*failed)(struct zk_call *call, enum remote_outcome outcome);
+    GPtrArray *replies; /* struct zk_reply, in the order of the requests */
+    GPtrArray *before;  /* those of the step before */
+    unsigned open;
+    bool parked;   /* until the session is there */
+    bool was_sent; /* some of it, in an earlier try */
+    bool urgent;   /* the session needs it to be there */
+    bool stubborn; /* it goes on when its caller has been told that it is unknown */
+    bool revokes;  /* what holds `path` */
+    bool sending, lost, ended;
+    clock_ms sent;
+    ev_timer limit, soon;
+    /* of the steps */
+    char *path, *name;
+    GPtrArray *children, *entries;
+    uint64_t number;
+    char *after;
+    size_t max;
+    GBytes *kept;
+    struct backend_match *match;
+    struct Stat stat;
+    bool flag;
+};
+
+/* Begins it, now or when the session is there.  `timeout` 0: ZOOKEEPER_TIMEOUT. */
+struct zk_call *call_new(struct zookeeper *z, struct remote_op *op, zk_step *begin,
+                         void (*failed)(struct zk_call *call, enum remote_outcome outcome));
+void call_start(struct zk_call *call, int64_t timeout);
+/* No step is called any more; it is freed when nothing of it is under way. */
+void call_end(struct zk_call *call);
+void call_resume_all(struct zookeeper *z);
+/* At the end: nobody is told. */
+void call_end_all(struct zookeeper *z);
+
+/* Requests; the answers are those of the next step. */
+void call_create(struct zk_call *call, const char *path, GBytes *data, int mode);
+void call_delete(struct zk_call *call, const char *path, int version);
+void call_set(struct zk_call *call, const char *path, GBytes *data);
+void call_get(struct zk_call *call, const char *path);
+void call_watch(struct zk_call *call, const char *path); /* as exists, and a change is told */
+void call_watch_children(struct zk_call *call, const char *path);
+void call_exists(struct zk_call *call, const char *path);
+void call_children(struct zk_call *call, const char *path);
+void call_sync(struct zk_call *call, const char *path);
+/* A node that is version 1 and says `data`, where `replace` in place of an empty one; in one step. */
+void call_make(struct zk_call *call, const char *path, GBytes *data, bool replace);
+/* They are sent, and this is done when all are answered. */
+void call_then(struct zk_call *call, zk_step *next);
+const struct zk_reply *call_reply(const struct zk_call *call, guint index);
+/* What an error means to a user; logs those that are worth it. */
+enum backend_result call_result(struct zk_call *call, int rc);
+
+/* --- node.c --- */
+
+/* The node of a ticket of this mount. */
+struct zk_node {
+    char *path;
+    const char *leaf; /* in it */
+    int32_t sequence;
+    uint64_t fence;
+    uint8_t kind, mode; /* as the store was told, with these: */
+    int64_t ttl;
+    GBytes *meta, *content;
+    char *place;         /* the name of the lock */
+    uint64_t lock_owner; /* or 0 */
+    bool again;          /* what it waits for has changed since it was looked at */
+};
+
+/* What is read of a node. */
+struct zk_data {
+    bool ours;      /* else the rest is not known */
+    bool directory; /* then: */
+    struct backend_directory attributes;
+    uint64_t nonce; /* of whoever made it */
+    enum backend_kind kind;
+    enum backend_mode mode;
+    int64_t ttl;
+    char token[REMOTE_TOKEN_SIZE];
+    GBytes *meta, *content;
+};
+
+char *node_path(const struct zookeeper *z, const char *name);
+/* Where a ticket's node is made: the server adds the number. */
+char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t);
+/* Whether a name can be that of a lock or a directory. */
+bool node_is_name(const char *name);
+/* Whether the server has numbered it, and how. */
+bool node_number(const char *leaf, int32_t *ret_number);
+/* Whether this is the node of that ticket in a lock. */
+bool node_is_of(const char *leaf, const char *token);
+/* The numbered of them in order: new, of borrowed strings. */
+GPtrArray *node_queue(char *const *children);
+GBytes *node_encode(const struct zk_node *node, const char *token);
+GBytes *node_encode_directory(const struct backend_directory *directory, uint64_t nonce);
+/* Clear with node_data_clear. */
+void node_decode(GBytes *bytes, struct zk_data *data);
+void node_data_clear(struct zk_data *data);
+struct zk_node *node_of(struct zookeeper *z, const char *token);
+struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence);
+void node_free(gpointer node);
+void node_change(struct zk_node *node, const struct backend_change *change);
+/* The ticket wants to hear of a change of that node, which a request watches. */
+void node_note_watch(struct zookeeper *z, const char *path, const char *token);
+/* The same with the request, for its own node. */
+void node_watch(struct zookeeper *z, const char *path, const char *token);
+
+/* --- session.c --- */
+
+int session_init(struct zookeeper *z);
+void session_start(struct zookeeper *z);
+/* `keep`: the servers are to find out by themselves that it is over. */
+void session_close(struct zookeeper *z, bool keep);
+void session_beat(struct zookeeper *z);
+bool session_is_up(struct remote *r);
+
+/* --- directory.c --- */
+
+void zk_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
+              void *arg);
+void zk_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
+void zk_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
+                      backend_done *done, void *arg);
+
+/* --- ask.c --- */
+
+void zk_stat(struct backend *b, const char *name, backend_known *done, void *arg);
+void zk_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg);
+void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done, void *arg);
+/* One ticket, of what is read of its node; `info` borrows of `data`. */
+void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, struct backend_info *info);
+
+/* --- acquire.c --- */
+
+struct backend_ticket *zk_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
+                                  backend_acquired *done, void *arg);
+void acquire_begin(struct zk_call *call);
+
+/* --- change.c --- */
+
+/* As struct remote_store says. */
+uint64_t change_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
+void change_forget(struct remote *r, uint64_t request);
+void zk_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+               backend_done *done, void *arg);
+
+/* --- revoke.c --- */
+
+void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+               backend_done *done, void *arg);
+
+#endif

@@ -1,0 +1,146 @@
+/* revoke: ending holders by name, whosever they are: their nodes are removed.
+ *
+ * Who holds on another mount hears of it from the server at once, as of something lost.
+ */
+#include <string.h>
+
+#include "backend/zookeeper/private.h"
+
+static void revoke_tell(struct zk_call *call, enum backend_result result)
+{
+    struct zookeeper *z = call->z;
+    struct remote_op *op = call->op;
+    call->op = NULL;
+    call_end(call);
+    call_resume_all(z);
+    if (op) {
+        remote_op_finish(op, result);
+    }
+}
+
+static void revoke_failed(struct zk_call *call, enum remote_outcome outcome)
+{
+    (void)outcome;
+    call->revokes = false;
+    remote_op_finish(call->op, BACKEND_UNREACHABLE);
+    call_resume_all(call->z);
+}
+
+static void revoke_on_deleted(struct zk_call *call)
+{
+    struct remote *r = &call->z->remote;
+    GPtrArray *tokens = g_ptr_array_ref(call->entries);
+    enum backend_end why = call->number ? BACKEND_RELEASED : BACKEND_BROKEN;
+    enum backend_result result = BACKEND_OK;
+    for (guint i = 0; i < call->replies->len; i++) {
+        int rc = call_reply(call, i)->rc;
+        result = rc == ZOK || rc == ZNONODE ? result : call_result(call, rc);
+    }
+    for (guint i = 0; i < tokens->len; i++) {
+        remote_told(r, tokens->pdata[i], REMOTE_ENDED, why);
+    }
+    g_ptr_array_unref(tokens);
+    revoke_tell(call, result);
+}
+
+/* One that is to end, unless it does not match.  Its node is not known here any more, so that why it has ended is told
+ * by this call. */
+static bool revoke_take(struct zk_call *call, const struct zk_data *data)
+{
+    if (call->match && !backend_matches(call->match, data->meta)) {
+        return false;
+    }
+    if (data->ours && remote_ticket_find(&call->z->remote, data->token)) {
+        g_ptr_array_add(call->entries, g_strdup(data->token));
+    }
+    return true;
+}
+
+static void revoke_on_data(struct zk_call *call)
+{
+    GPtrArray *paths = g_ptr_array_new();
+    bool shared = true, matches = true, any = false;
+    g_ptr_array_set_size(call->entries, 0);
+    for (guint i = 0; i < call->replies->len; i++) {
+        const struct zk_reply *get = call_reply(call, i);
+        struct zk_data data;
+        if (get->rc != ZOK) {
+            continue;
+        }
+        node_decode(get->data, &data);
+        shared = shared && data.ours && data.mode == BACKEND_SHARED;
+        bool holds = !any || shared;
+        any = true;
+        if (holds && (!call->number || call->number == (uint64_t)get->stat.czxid)) {
+            g_ptr_array_add(paths, call->children->pdata[i]);
+            matches = revoke_take(call, &data) && matches;
+        }
+        node_data_clear(&data);
+    }
+    if (paths->len == 0 || !matches) {
+        revoke_tell(call, !any ? BACKEND_MISSING : matches ? BACKEND_STALE : BACKEND_BUSY);
+    } else {
+        for (guint i = 0; i < call->entries->len; i++) {
+            g_hash_table_remove(call->z->nodes, call->entries->pdata[i]);
+        }
+        for (guint i = 0; i < paths->len; i++) {
+            call_delete(call, paths->pdata[i], -1);
+        }
+        call_then(call, revoke_on_deleted);
+    }
+    g_ptr_array_unref(paths);
+}
+
+static void revoke_on_node(struct zk_call *call)
+{
+    const struct zk_reply *get = call_reply(call, 0), *list = call_reply(call, 1);
+    GPtrArray *queue = node_queue(list->children);
+    struct zk_data data;
+    node_decode(get->data, &data);
+    bool directory = data.directory;
+    node_data_clear(&data);
+    g_clear_pointer(&call->children, g_ptr_array_unref);
+    call->children = g_ptr_array_new_with_free_func(g_free);
+    if (get->rc == ZOK && get->stat.ephemeralOwner) {
+        g_ptr_array_add(call->children, g_strdup(call->path));
+    }
+    for (guint i = 0; i < queue->len; i++) {
+        g_ptr_array_add(call->children, g_strconcat(call->path, "/", (char *)queue->pdata[i], NULL));
+    }
+    g_ptr_array_unref(queue);
+    if (directory || call->children->len == 0) {
+        revoke_tell(call, directory                                  ? BACKEND_IS_DIRECTORY
+                          : call->was_sent && call->entries->len > 0 ? BACKEND_OK
+                          : get->rc == ZOK || get->rc == ZNONODE     ? BACKEND_MISSING
+                                                                     : call_result(call, get->rc));
+        return;
+    }
+    for (guint i = 0; i < call->children->len; i++) {
+        call_get(call, call->children->pdata[i]);
+    }
+    call_then(call, revoke_on_data);
+}
+
+static void revoke_begin(struct zk_call *call)
+{
+    call_get(call, call->path);
+    call_children(call, call->path);
+    call_then(call, revoke_on_node);
+}
+
+void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+               backend_done *done, void *arg)
+{
+    struct zookeeper *z = (struct zookeeper *)b;
+    if (!*name || !node_is_name(name)) {
+        done(arg, *name ? BACKEND_MISSING : BACKEND_IS_DIRECTORY);
+        return;
+    }
+    struct zk_call *call = call_new(z, remote_op_done(&z->remote, NULL, done, arg), revoke_begin, revoke_failed);
+    call->path = node_path(z, name);
+    call->number = fence;
+    call->revokes = true;
+    call->match = match ? g_memdup2(match, sizeof *match) : NULL;
+    call->entries = g_ptr_array_new_with_free_func(g_free);
+    call_start(call, 0);
+}

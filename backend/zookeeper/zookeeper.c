@@ -1,0 +1,205 @@
+/* zookeeper: the backend: its beginning and end, status. */
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/log.h"
+#include "backend/zookeeper/private.h"
+
+static void zookeeper_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
+{
+    struct zookeeper *z = (struct zookeeper *)b;
+    remote_start(&z->remote, loop, events, context);
+    session_start(z);
+}
+
+/* Whoever holds may believe in it for its term, daemon or not. */
+static bool zookeeper_holds(struct zookeeper *z)
+{
+    GHashTableIter each;
+    const struct remote_ticket *t;
+    g_hash_table_iter_init(&each, z->remote.tickets);
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
+        if (t->state == REMOTE_HELD) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void zookeeper_free(struct backend *b)
+{
+    struct zookeeper *z = (struct zookeeper *)b;
+    struct ev_loop *loop = z->remote.loop;
+    session_close(z, zookeeper_holds(z));
+    call_end_all(z);
+    if (loop) {
+        ev_io_stop(loop, &z->alarm);
+        ev_prepare_stop(loop, &z->prepare);
+    }
+    close(z->alarm.fd);
+    remote_clear(&z->remote);
+    g_hash_table_unref(z->nodes);
+    g_hash_table_unref(z->watches);
+    g_free(z->hosts);
+    g_free(z->chroot);
+    g_free(z->digest);
+    g_free(z->own);
+    g_free(z->address);
+    g_free(z->why);
+    g_free(z);
+}
+
+static void zookeeper_status(struct backend *b, struct backend_status *status)
+{
+    struct zookeeper *z = (struct zookeeper *)b;
+    status->away = !z->ready;
+    status->since = z->changed;
+    status->why = z->ready ? NULL : g_strdup(z->why ? z->why : "not connected yet");
+    status->address = g_strdup(z->address);
+    status->has_connections = true;
+    status->round_trips = z->requests;
+    status->reconnects = z->reconnects;
+    if (z->ready) {
+        const char *server = zoo_get_current_server(z->handle);
+        g_ptr_array_add(status->details, g_strdup_printf("session: %s", strrchr(z->own, '/') + 1));
+        g_ptr_array_add(status->details, g_strdup_printf("session-timeout: %d ms", zoo_recv_timeout(z->handle)));
+        g_ptr_array_add(status->details, g_strdup_printf("belief: %" G_GINT64_FORMAT " ms", z->belief));
+        g_ptr_array_add(status->details, g_strdup_printf("server: %s", server ? server : "unknown"));
+        g_ptr_array_add(status->details, g_strdup_printf("zxid: %" G_GINT64_FORMAT, z->zxid));
+        g_ptr_array_add(status->details, g_strdup_printf("latency: %" G_GINT64_FORMAT " ms", z->latency));
+    }
+    g_ptr_array_add(status->details, g_strdup_printf("layout: %s", z->kazoo ? "kazoo" : "curator"));
+}
+
+/* Nodes end with their session, so nothing is left of a mount that has ended. */
+static void zookeeper_recover(struct backend *b,
+                              void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
+                              void *arg)
+{
+    (void)b, (void)found, (void)arg;
+}
+
+static void zookeeper_beat(struct remote *r, struct remote_ticket *const *tickets, size_t count)
+{
+    (void)r, (void)tickets, (void)count; /* the session speaks for all that wait */
+}
+
+static void zookeeper_keep(struct remote *r, int more)
+{
+    (void)r, (void)more;
+}
+
+static void zookeeper_watch_place(struct remote *r, struct remote_ticket *t)
+{
+    (void)r, (void)t; /* strangers stand in the same queue */
+}
+
+static const struct remote_store store = {
+    .is_up = session_is_up,
+    .call = change_call,
+    .forget = change_forget,
+    .beat = zookeeper_beat,
+    .keep = zookeeper_keep,
+    .watch = zookeeper_watch_place,
+};
+
+static const struct backend_operations operations = {
+    .start = zookeeper_start,
+    .free = zookeeper_free,
+    .acquire = zk_acquire,
+    .release = remote_release,
+    .release_range = remote_release_range,
+    .convert = remote_convert,
+    .renew = remote_renew,
+    .set = remote_set,
+    .revoke = zk_revoke,
+    .rename = zk_rename,
+    .test = zk_test,
+    .stat = zk_stat,
+    .list = zk_list,
+    .mkdir = zk_mkdir,
+    .rmdir = zk_rmdir,
+    .set_directory = zk_set_directory,
+    .recover = zookeeper_recover,
+    .counts = remote_counts,
+    .status = zookeeper_status,
+    .name = remote_name,
+};
+
+/* All addresses of all hosts, as the library wants them: it would look up names in the loop. */
+static char *zookeeper_resolve(const struct zookeeper_uri *uri, char *error, size_t error_size)
+{
+    GString *list = g_string_new(NULL);
+    for (guint i = 0; uri->hosts[i]; i++) {
+        const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+        struct addrinfo *found = NULL;
+        int result = getaddrinfo(uri->hosts[i], NULL, &hints, &found);
+        if (result != 0) {
+            snprintf(error, error_size, "zookeeper server %s: %s", uri->hosts[i], gai_strerror(result));
+        }
+        for (struct addrinfo *at = result == 0 ? found : NULL; at; at = at->ai_next) {
+            char host[NI_MAXHOST];
+            if (getnameinfo(at->ai_addr, at->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST) == 0) {
+                g_string_append_printf(list, at->ai_family == AF_INET6 ? "%s[%s]:%u" : "%s%s:%u", list->len ? "," : "",
+                                       host, uri->ports[i]);
+            }
+        }
+        if (result == 0) {
+            freeaddrinfo(found);
+        }
+    }
+    if (list->len == 0) {
+        g_string_free(list, TRUE);
+        return NULL;
+    }
+    return g_string_free(list, FALSE);
+}
+
+static char *zookeeper_show(const struct zookeeper_uri *uri)
+{
+    GString *text = g_string_new("zookeeper://");
+    for (guint i = 0; uri->hosts[i]; i++) {
+        g_string_append_printf(text, strchr(uri->hosts[i], ':') ? "%s[%s]:%u" : "%s%s:%u", i ? "," : "", uri->hosts[i],
+                               uri->ports[i]);
+    }
+    return g_string_free(g_string_append(text, uri->chroot), FALSE);
+}
+
+int zookeeper_new(const struct zookeeper_options *options, struct backend **ret, char *error, size_t error_size)
+{
+    char *hosts = zookeeper_resolve(options->uri, error, error_size);
+    if (!hosts) {
+        return -EHOSTUNREACH;
+    }
+    struct zookeeper *z = g_new0(struct zookeeper, 1);
+    int result = remote_init(&z->remote, &store, options->seed);
+    if (result == 0) {
+        result = session_init(z);
+    }
+    if (result < 0) {
+        snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-result));
+        g_free(hosts);
+        g_free(z);
+        return result;
+    }
+    z->remote.backend = (struct backend){
+        .operations = &operations,
+        .name = "zookeeper",
+        .features = BACKEND_CAN_SEQUENCE,
+        .safety = BACKEND_QUORUM,
+    };
+    z->hosts = hosts;
+    z->chroot = g_strdup(options->uri->chroot);
+    z->digest = g_strdup(options->digest);
+    z->kazoo = options->kazoo;
+    z->asked = CLAMP(2 * options->ttl + 2000, 4000, 120000);
+    z->address = zookeeper_show(options->uri);
+    z->nodes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, node_free);
+    z->watches = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
+    TAILQ_INIT(&z->calls);
+    *ret = &z->remote.backend;
+    return 0;
+}

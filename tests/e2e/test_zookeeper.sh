@@ -1,0 +1,163 @@
+#!/bin/bash
+# A ZooKeeper server as the store: two mounts, and kazoo beside them; what ends with a session, and what belief does
+# before the servers give it up.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=zookeeper.sh
+. "$(dirname "$0")/zookeeper.sh"
+
+waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
+logged() { grep -q -- "$2" "$1"; }
+quiet() { # NAME: it has not answered
+    local id rest
+    ! read -r -t 0.01 id rest <&"${actor_out[$1]}"
+}
+
+zookeeper_start
+zookeeper_root locks
+mount_two ttl=10
+on "$MOUNT_B" actor B
+actor A
+
+it "a lease is refused on the other mount, shown there, and free after rm"
+expect touch "$MOUNT_A/lease"
+expect_not touch "$MOUNT_B/lease"
+expect_not rm "$MOUNT_B/lease"
+expect_is "$(ls "$MOUNT_B")" lease
+expect_re "$(on "$MOUNT_B" attribute lease token)" '^[1-9][0-9]*$'
+expect_is "$(on "$MOUNT_B" attribute lease guarantee)" quorum
+says A 'acquire("text", "some content")' ok
+expect_is "$(cat "$MOUNT_B/text")" "some content"
+expect rm "$MOUNT_A/lease"
+expect_not test -e "$MOUNT_B/lease"
+expect touch "$MOUNT_B/lease"
+expect rm "$MOUNT_B/lease"
+
+it "flock waits for the other mount, and has a greater token then"
+says A 'f = op("handle", "RDWR|CREAT"); flock(f, "EX")' ok
+before=$(attribute handle token)
+says B 'f = op("handle", "RDWR|CREAT"); flock(f, "EX|NB")' EAGAIN
+tell B 'flock(f, "EX")'
+expect eventually 10 waiters handle 1
+says A 'flock(f, "UN")' ok
+expect_is "$(hear B)" ok
+expect test "$(attribute handle token)" -gt "$before"
+says A 'flock(f, "SH|NB")' EAGAIN
+says B 'flock(f, "SH")' ok
+says A 'flock(f, "SH|NB")' ok
+says B 'flock(f, "EX|NB")' EAGAIN
+says A 'flock(f, "UN")' ok
+says B 'flock(f, "UN")' ok
+
+it "a range of bytes covers the whole lock, and the log says so"
+says A 'record(f, "SETLK", "WRLCK", 0, 10)' ok
+says B 'record(f, "SETLK", "WRLCK", 20, 10)' '@(EAGAIN|EACCES)'
+expect logged "$LOG_A" "a range of bytes covers the whole lock"
+says A 'record(f, "SETLK", "UNLCK", 0, 10)' ok
+says B 'record(f, "SETLK", "WRLCK", 20, 10)' ok
+says B 'record(f, "SETLK", "UNLCK", 20, 10)' ok
+
+it "sequence files are ZooKeeper's, over both mounts, as many holding as the directory is wide"
+expect mkdir "$MOUNT_A/queue"
+expect setfattr -n user.lease.width -v 2 "$MOUNT_B/queue"
+says A 't = op("queue/job-", "RDWR|CREAT"); flock(t, "EX")' ok
+says A 'u = op("queue/job-", "RDWR|CREAT"); flock(u, "EX")' ok
+says B 't = op("queue/job-", "RDWR|CREAT"); flock(t, "EX|NB")' EAGAIN
+expect_is "$(ls "$MOUNT_B/queue" | tr '\n' ' ')" 'job-0000000000 job-0000000001 job-0000000002 '
+tell B 'flock(t, "EX")'
+says A 'close(t)' ok
+expect_is "$(hear B)" ok
+says A 'close(u)' ok
+says B 'close(t)' ok
+expect_not rmdir "$MOUNT_A/queue/"none
+expect eventually 10 rmdir "$MOUNT_A/queue"
+
+it "what it cannot do it refuses: renaming, and names that would be tickets"
+says A 'acquire("named")' ok
+says A 'os.rename(path("named"), path("other"))' EOPNOTSUPP
+expect logged "$LOG_A" "cannot be renamed"
+says A 'acquire("x-1234567890")' EINVAL
+says A 'rm("named")' ok
+
+it "kazoo's Lock and a mount exclude each other and wait for each other"
+kazoo_start K
+says K "lock both -lock-" held
+expect_is "$(cat "$MOUNT_A/both")" ""
+expect_not touch "$MOUNT_A/both"
+says A 'g = op("both", "RDONLY"); flock(g, "EX|NB")' EAGAIN
+tell A 'flock(g, "EX")'
+expect eventually 10 waiters both 1
+says K release ok
+expect_is "$(hear A)" ok
+says K "try both -lock-" refused
+tell K "lock both -lock-"
+expect constantly 150 quiet K
+says A 'flock(g, "UN")' ok
+expect_is "$(hear K)" held
+expect exists both
+
+it "the lock of a client that was killed is free after its session"
+tell A 'flock(g, "EX")'
+expect eventually 10 waiters both 1
+end_actor K
+expect_is "$(hear A)" ok
+says A 'flock(g, "UN")' ok
+
+it "with layout=kazoo its default Lock obeys, too"
+mount_backend "$ZOOKEEPER_URI" ttl=10,layout=kazoo
+kazoo_start K
+expect touch "$MNT/plain"
+says K "try plain" refused
+expect rm "$MNT/plain"
+says K "try plain" held
+expect_not touch "$MNT/plain"
+says K release ok
+
+it "nodes of a mount with credentials are closed to others"
+(umask 077 && echo user:secret >"$TEST_DIR/credentials")
+mount_backend "$ZOOKEEPER_URI" "ttl=10,credentials=$TEST_DIR/credentials"
+expect touch "$MNT/closed"
+says K "nodes closed" refused
+says K "auth user:secret" ok
+node=$(ask K "nodes closed")
+says K "data closed/$node" 'leasefs1 *'
+end_actor K
+
+it "what a mount held is free when its daemon was killed, after its session and not before"
+mount_backend "$ZOOKEEPER_URI" ttl=2
+cut=$MNT cut_daemon=$DAEMON
+expect touch "$MNT/killed"
+kill -9 "$DAEMON"
+expect_not touch "$MOUNT_A/killed"
+expect flock -w 30 "$MOUNT_A/killed" true
+umount -l "$cut"
+
+it "a mount that is stopped for longer than its session has lost what it held when it goes on"
+mount_backend "$ZOOKEEPER_URI" ttl=2
+actor C
+says C 's = op("stopped", "RDWR|CREAT"); flock(s, "EX")' ok
+kill -STOP "$DAEMON"
+expect flock -w 30 "$MOUNT_A/stopped" true
+kill -CONT "$DAEMON"
+says C 'read(s, 1)' ESTALE
+says C 'flock(s, "UN")' ok
+says C 'flock(s, "EX")' ok
+
+it "belief ends when no write is acknowledged, before a server could give the session up"
+kill -STOP "$ZOOKEEPER_PID"
+expect eventually 20 logged "$LOG" "no write was acknowledged"
+says C 'read(s, 1)' ESTALE
+kill -CONT "$ZOOKEEPER_PID"
+says C 'flock(s, "UN")' ok
+says C 'flock(s, "EX")' ok
+end_actor C
+
+it "a server that is killed and comes again has the session and its locks"
+expect eventually 10 touch "$MOUNT_A/kept"
+token=$(attribute kept token)
+end_process "$ZOOKEEPER_PID"
+expect zookeeper_launch
+expect eventually 10 logged "$LOG_A" "is there again"
+expect_is "$(on "$MOUNT_A" attribute kept token)" "$token"
+expect_not touch "$MOUNT_B/kept"
+finish

@@ -1,0 +1,140 @@
+/* zookeeper_server: a ZooKeeper server of a check's own. */
+#include "tests/support/zookeeper_server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define JAR "/usr/share/java/zookeeper.jar"
+#define PATIENCE 60 /* s */
+
+struct zookeeper_server {
+    char *directory;
+    uint16_t port;
+    pid_t pid;
+};
+
+/* It runs beside all checks of a program, not in one. */
+static void give_up(const char *why)
+{
+    fprintf(stderr, "the ZooKeeper server: %s\n", why);
+    exit(EXIT_FAILURE);
+}
+
+bool zookeeper_server_exists(void)
+{
+    char *java = g_find_program_in_path("java");
+    bool exists = java && access(JAR, R_OK) == 0;
+
+    g_free(java);
+    return exists;
+}
+
+static void write_configuration(const struct zookeeper_server *server, const char *file)
+{
+    char *text = g_strdup_printf("tickTime=500\ndataDir=%s\nclientPort=%u\nclientPortAddress=127.0.0.1\n"
+                                 "maxClientCnxns=0\nmaxSessionTimeout=200000\nadmin.enableServer=false\n"
+                                 "4lw.commands.whitelist=isro\n",
+                                 server->directory, server->port);
+
+    if (!g_file_set_contents(file, text, -1, NULL))
+        give_up("cannot write its configuration");
+    g_free(text);
+}
+
+static void launch(struct zookeeper_server *server)
+{
+    char *file = g_build_filename(server->directory, "zoo.cfg", NULL);
+    pid_t parent = getpid();
+
+    write_configuration(server, file);
+    server->pid = fork();
+    if (server->pid < 0)
+        give_up("cannot fork");
+    if (server->pid == 0) {
+        int null = open("/dev/null", O_RDWR);
+
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        dup2(null, 0);
+        dup2(null, 1);
+        dup2(null, 2);
+        execlp("java", "java", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
+               "-cp", JAR, "org.apache.zookeeper.server.ZooKeeperServerMain", file, NULL);
+        _exit(127);
+    }
+    g_free(file);
+}
+
+static bool answers(const struct zookeeper_server *server)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(server->port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char answer[3] = "";
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    bool well = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && write(fd, "isro", 4) == 4 &&
+                recv(fd, answer, 2, MSG_WAITALL) == 2 && strcmp(answer, "rw") == 0;
+    close(fd);
+    return well;
+}
+
+/* False: it has ended instead. */
+static bool await(struct zookeeper_server *server)
+{
+    for (int i = 0; i < PATIENCE * 20; i++) {
+        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) {
+            server->pid = 0;
+            return false;
+        }
+        if (answers(server))
+            return true;
+        g_usleep(50000);
+    }
+    give_up("it does not answer");
+    return false;
+}
+
+struct zookeeper_server *zookeeper_server_start(void)
+{
+    for (int i = 0; i < 20; i++) {
+        struct zookeeper_server *server = g_new0(struct zookeeper_server, 1);
+
+        server->directory = g_dir_make_tmp("leasefs-zookeeper-XXXXXX", NULL);
+        if (!server->directory)
+            give_up("cannot make its directory");
+        server->port = (uint16_t)g_random_int_range(20000, 32000); /* below those that the kernel gives to clients */
+        launch(server);
+        if (await(server))
+            return server;
+        zookeeper_server_free(server); /* the port was taken */
+    }
+    give_up("it does not start");
+    return NULL;
+}
+
+uint16_t zookeeper_server_port(const struct zookeeper_server *server)
+{
+    return server->port;
+}
+
+void zookeeper_server_free(struct zookeeper_server *server)
+{
+    if (server->pid) {
+        kill(server->pid, SIGKILL);
+        waitpid(server->pid, NULL, 0);
+    }
+    const char *const remove[] = {"rm", "-rf", server->directory, NULL};
+    g_spawn_sync(NULL, (char **)remove, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, NULL, NULL, NULL);
+    g_free(server->directory);
+    g_free(server);
+}
