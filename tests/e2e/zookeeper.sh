@@ -9,7 +9,7 @@
 
 zookeeper_jar=/usr/share/java/zookeeper.jar
 command -v java >/dev/null || skip_all "no java (package default-jre-headless)"
-[ -r "$zookeeper_jar" ] || skip_all "no $zookeeper_jar (package zookeeper)"
+[ -r "$zookeeper_jar" ] || skip_all "no $zookeeper_jar (package libzookeeper-java)"
 "$PYTHON" -c 'import kazoo' 2>/dev/null || skip_all "no kazoo (package python3-kazoo)"
 
 zookeeper_says() { # WORD

@@ -19,7 +19,7 @@ E2E_LIMIT=$((MINUTES * 60 + 300))
 . "$(dirname "$0")/../e2e/lib.sh"
 
 jar=/usr/share/java/zookeeper.jar
-[ -r "$jar" ] || skip_all "no $jar (package zookeeper)"
+[ -r "$jar" ] || skip_all "no $jar (package libzookeeper-java)"
 SEED=${ZOOKEEPER_SEED:-$((SRANDOM % 30000))}
 RANDOM=$SEED
 PROGRAM=${STRESS_PROGRAMS:-${top_builddir:-.}/tests/stress}/faults
