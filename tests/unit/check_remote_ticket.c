@@ -151,6 +151,7 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
     struct remote_answer last = outcomes[_i].answer;
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
     struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
+    g_autofree char *token = g_strdup(held->token); /* `held` goes when t takes its place */
 
     backend_start(&r->backend, loop, &events, NULL);
     told = BACKEND_DAMAGED;
@@ -163,7 +164,7 @@ START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
     ck_assert(!backend_cancel(&r->backend, &t->head));
     last.sent = clock_now();
     last.leaf = "";
-    last.token = held->token;
+    last.token = token;
     last.segments = "0 9 1 a ffffffffffffffff 0";
     answer(t, &last);
     ck_assert_uint_eq(granted, outcomes[_i].granted);
