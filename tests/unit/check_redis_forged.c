@@ -336,7 +336,7 @@ static void change_value(GString *piece)
 
 static void change_bytes(GString *piece)
 {
-    gsize at = dice((unsigned)piece->len);
+    gsize at = dice((unsigned)piece->len), length = dice(8) + 1u;
 
     switch (dice(5)) {
     case 0:
@@ -346,7 +346,7 @@ static void change_bytes(GString *piece)
         g_string_truncate(piece, at);
         break;
     case 2:
-        g_string_erase(piece, (gssize)at, (gssize)MIN(piece->len - at, dice(8) + 1u));
+        g_string_erase(piece, (gssize)at, (gssize)MIN(piece->len - at, length));
         break;
     case 3:
         g_string_insert(piece, (gssize)at, monsters[dice(G_N_ELEMENTS(monsters))]);
@@ -541,6 +541,11 @@ static uint64_t wanted(void)
     return count ? g_ascii_strtoull(count, NULL, 10) : 400;
 }
 
+static void free_seen(gpointer piece)
+{
+    g_string_free(piece, TRUE);
+}
+
 START_TEST(forged_answers_harm_nobody)
 {
     const char *seed = g_getenv("FORGED_SEED");
@@ -549,7 +554,7 @@ START_TEST(forged_answers_harm_nobody)
     clock_ms said = clock_now();
 
     g_rand_set_seed(source, seed ? (guint32)g_ascii_strtoull(seed, NULL, 10) : 1);
-    seen = g_ptr_array_new_with_free_func((GDestroyNotify)(void (*)(void))g_string_free);
+    seen = g_ptr_array_new_with_free_func(free_seen);
     ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
     bystander = hosts_get(1, "bystander", HOSTS_LONG);
     redis_proxy_forge(proxy, change, NULL);
