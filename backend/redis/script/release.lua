@@ -37,7 +37,8 @@ end
 call('ZREM', WAITERS, id) -- a write that a full server permits, before those it would refuse
 expire()
 local t, found = load(id), 0
-if call('ZSCORE', ORDER, id) then
+local delays = sequence and t and not t.n and not waits(id) -- it has ended already: its place is kept for the lock-delay
+if call('ZSCORE', ORDER, id) and not delays then
   found = 1
   if not t or waits(id) or not a.why then
     if drop(id, t) then vacate(0) end
