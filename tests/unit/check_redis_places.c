@@ -328,6 +328,30 @@ START_TEST(lock_delay_keeps_others_off_after_an_end_against_the_holders_will)
 }
 END_TEST
 
+/* The server ends it in the script of another; its own mount gives it up a moment later. */
+START_TEST(lock_delay_of_a_ticket_outlives_what_its_mount_gives_up)
+{
+    struct backend_directory directory = {.width = 1, .delay = 500};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 600), next = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *holder, *waiter;
+    clock_ms asked;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    claim.sequence = next.sequence = true;
+    next.wait = true;
+    asked = clock_now();
+    holder = hosts_acquire(0, "d/s-", &claim);
+    ck_assert_int_eq(holder->result, BACKEND_OK);
+    holder->renews = false;
+    waiter = hosts_acquire(1, "d/s-", &next);
+    ck_assert_int_eq(waiter->result, BACKEND_QUEUED);
+    g_usleep((gulong)MAX(asked + 650 - clock_now(), 1) * 1000); /* now neither has looked at the time */
+    hosts_ask(1, "d/s-", &next);
+    HOSTS_UNTIL(holder->ended && waiter->granted);
+    ck_assert_int_ge(waiter->at - asked, 600 + 500);
+}
+END_TEST
+
 /* _i: what comes too late, with the lock-delay: a renewal, a change, a conversion, a mount that starts again. */
 START_TEST(lease_whose_term_is_over_is_not_revived_in_its_delay)
 {
@@ -591,6 +615,7 @@ int main(void)
     tcase_add_test(tcase, template_makes_the_keys_of_another_client);
     tcase_add_test(tcase, fencing_tokens_are_whole_numbers_to_the_last_digit);
     tcase_add_loop_test(tcase, lock_delay_keeps_others_off_after_an_end_against_the_holders_will, 0, 2 * WAYS);
+    tcase_add_test(tcase, lock_delay_of_a_ticket_outlives_what_its_mount_gives_up);
     tcase_add_loop_test(tcase, lease_whose_term_is_over_is_not_revived_in_its_delay, 0, 4);
     tcase_add_test(tcase, ticket_whose_name_is_asked_for_stays_in_the_list);
     tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
