@@ -115,10 +115,20 @@ static void check_persistence(GHashTable *fields, GPtrArray *warnings)
     }
 }
 
-static void check_replicas(GHashTable *fields, GPtrArray *warnings)
+/* Of n data nodes, half of n rounded down and the master are more than half. */
+static void check_replicas(GHashTable *fields, unsigned wait, GPtrArray *warnings)
 {
-    int64_t replicas = check_number(fields, "connected_slaves");
-    if (replicas > 0 && !g_hash_table_contains(fields, "min_slaves_good_slaves")) {
+    int64_t replicas = check_number(fields, "connected_slaves"), enough = (replicas + 1) / 2;
+    if (wait > 0 && replicas < wait) {
+        check_add(warnings,
+                  "it has %" G_GINT64_FORMAT " %s, fewer than wait=%u asks for: nothing is granted until it has them",
+                  replicas, replicas == 1 ? "replica" : "replicas", wait);
+    } else if (wait > 0 && wait < enough) {
+        check_add(warnings,
+                  "it has %" G_GINT64_FORMAT " replicas, too many for wait=%u: a failover to one that has not heard of "
+                  "a lock may give it to another holder: mount with wait=%" G_GINT64_FORMAT,
+                  replicas, wait, enough);
+    } else if (wait == 0 && replicas > 0 && !g_hash_table_contains(fields, "min_slaves_good_slaves")) {
         check_add(warnings,
                   "it has %" G_GINT64_FORMAT
                   " %s but grants locks also when cut off from them, which another holder can get "
@@ -127,13 +137,13 @@ static void check_replicas(GHashTable *fields, GPtrArray *warnings)
     }
 }
 
-void redis_check_info(const char *info, GPtrArray *errors, GPtrArray *warnings)
+void redis_check_info(const char *info, unsigned wait, GPtrArray *errors, GPtrArray *warnings)
 {
     GHashTable *fields = check_read_fields(info);
     check_kind(fields, errors);
     check_role(fields, errors);
     check_eviction(fields, warnings);
     check_persistence(fields, warnings);
-    check_replicas(fields, warnings);
+    check_replicas(fields, wait, warnings);
     g_hash_table_unref(fields);
 }

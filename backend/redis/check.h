@@ -12,9 +12,9 @@
 
 #include "backend/redis/redis.h"
 
-/* Reads the text of INFO; what it does not tell is not judged.  Appends lines to
- * both arrays. */
-void redis_check_info(const char *info, GPtrArray *errors, GPtrArray *warnings);
+/* Reads the text of INFO; what it does not tell is not judged.  `wait`: as of struct redis_conn_options.  Appends lines
+ * to both arrays. */
+void redis_check_info(const char *info, unsigned wait, GPtrArray *errors, GPtrArray *warnings);
 
 /* Connects and tries, without changing anything, all that a mount needs, so that
  * what is wrong (the host, the port, the password, the database, permissions, the

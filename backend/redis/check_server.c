@@ -243,7 +243,7 @@ static int check_take_info(struct probe *p, const redisReply *reply)
         return 0;
     }
     GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);
-    redis_check_info(reply->str, errors, p->warnings);
+    redis_check_info(reply->str, p->options->conn.wait, errors, p->warnings);
     /* the first is the one to begin with */
     int result = errors->len > 0 ? check_fail(p, -EOPNOTSUPP, "%s", (const char *)errors->pdata[0]) : 0;
     g_ptr_array_unref(errors);
@@ -304,6 +304,7 @@ static int check_say_all(struct probe *p)
         {p->needed, "+evalsha", NULL, false, NULL, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
         {p->needed, "+exists", pattern->str, false, NULL, {"EXISTS", key}},
         {p->needed, "+publish", "&lfs:*", false, NULL, {"PUBLISH", PROBE, ""}},
+        {p->needed, "+wait", NULL, false, NULL, {"WAIT", "0", "1"}},
         {p->wanted, "+client|id", NULL, false, NULL, {"CLIENT", "ID"}},
         {p->wanted, "+client|tracking", NULL, false, NULL, {"CLIENT", "TRACKING", "OFF"}},
         {p->wanted, "+client|caching", NULL, false, NULL, {"CLIENT", "CACHING", "NO"}},
@@ -312,7 +313,8 @@ static int check_say_all(struct probe *p)
     };
     int result = 0;
     for (size_t i = 0; result == 0 && i < G_N_ELEMENTS(steps); i++) {
-        bool skipped = (i == 0 && !user && !o->password) || (i == 2 && !o->uri.database);
+        bool skipped = (i == 0 && !user && !o->password) || (i == 2 && !o->uri.database) ||
+                       (strcmp(steps[i].words[0], "WAIT") == 0 && o->wait == 0);
         result = skipped ? 0 : check_say(p, &steps[i]);
     }
     g_string_free(scripts, TRUE);

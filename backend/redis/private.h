@@ -60,8 +60,9 @@ struct redis {
     bool renewed;                      /* it is another one than before, and what is held is to be put back */
     int64_t longest;                   /* the longest renewable term in use, as far as it is known */
     int64_t grace;                     /* the most of that */
+    unsigned wait;                     /* replicas that must have what is believed */
     bool strict;
-    clock_ms opens; /* while it is closed: when this mount may open it */
+    clock_ms closed; /* since when it is known to be closed, and will be after a failover; 0: it is not (yet) */
     ev_timer opening;
     uint64_t reclaimed, lost;
     GHashTable *directories; /* name -> struct backend_directory: as they were last seen */

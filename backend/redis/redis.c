@@ -28,7 +28,7 @@ static void redis_on_info(void *arg, const struct redis_answer *answer)
     }
     problems = g_ptr_array_new_with_free_func(g_free);
     warnings = g_ptr_array_new_with_free_func(g_free);
-    redis_check_info(answer->reply->str, problems, warnings);
+    redis_check_info(answer->reply->str, r->wait, problems, warnings);
     g_ptr_array_extend_and_steal(problems, warnings);
     for (guint i = 0; r->told && i < problems->len; i++) {
         if (!g_ptr_array_find_with_equal_func(r->warnings, problems->pdata[i], g_str_equal, NULL)) {
@@ -188,6 +188,11 @@ static void redis_status(struct backend *b, struct backend_status *status)
         g_ptr_array_add(status->warnings, g_strdup(r->warnings->pdata[i]));
     }
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
+    if (r->wait > 0) {
+        g_ptr_array_add(status->details, g_strdup_printf("wait: %u replicas (asked %" G_GUINT64_FORMAT
+                                                         " times, %" G_GUINT64_FORMAT " not met)",
+                                                         r->wait, counts.waits, counts.shortfalls));
+    }
     redis_version_status(r, status->details);
 }
 
@@ -270,7 +275,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
         .operations = &operations,
         .name = "redis",
         .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME,
-        .safety = BACKEND_SINGLE,
+        .safety = conn.wait > 0 ? BACKEND_REPLICATED : BACKEND_SINGLE,
     };
     r->before = before;
     r->behind = g_strdup(at + strlen("{n}"));
@@ -294,6 +299,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     conn.greet = &redis_scripts[REDIS_ENTER];
     r->grace = options->grace ? options->grace : REDIS_GRACE_MOST;
     r->strict = options->strict;
+    r->wait = conn.wait;
     r->longest = options->strict ? MIN(options->term, r->grace) : 0;
     redis_version_init(r);
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);

@@ -3,7 +3,8 @@
  */
 #include "backend/redis/script.h"
 
-/* The order of the parts is theirs, not the alphabet's. */
+/* The order of the parts is theirs, not the alphabet's.  With `true` what it answers is believed: that a ticket holds,
+ * or that the store is closed, from when on it is counted for how long. */
 /* clang-format off */
 const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
@@ -13,6 +14,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/acquire.inc"
+        , true
     },
     [REDIS_BEAT] = {"beat",
 #include "backend/redis/script/head.inc"
@@ -43,6 +45,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/renew.inc"
+        , true
     },
     [REDIS_RECLAIM] = {"reclaim",
 #include "backend/redis/script/head.inc"
@@ -51,6 +54,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/reclaim.inc"
 #include "backend/redis/script/renew.inc"
+        , true
     },
     [REDIS_CONVERT] = {"convert",
 #include "backend/redis/script/head.inc"
@@ -58,6 +62,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/convert.inc"
+        , true
     },
     [REDIS_SET] = {"set",
 #include "backend/redis/script/head.inc"
@@ -66,6 +71,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/set.inc"
+        , true
     },
     [REDIS_REVOKE] = {"revoke",
 #include "backend/redis/script/head.inc"
@@ -80,6 +86,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/rename.inc"
+        , true
     },
     [REDIS_STAT] = {"stat",
 #include "backend/redis/script/head.inc"
@@ -107,9 +114,11 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/recover.inc"
+        , true
     },
     [REDIS_ENTER] = {"enter",
 #include "backend/redis/script/enter.inc"
+        , true
     },
     [REDIS_MEND] = {"mend",
 #include "backend/redis/script/mend.inc"

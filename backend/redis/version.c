@@ -6,6 +6,10 @@
  * and number.  Who has known it to be closed for as long as the longest renewable term opens it: no holder that was
  * away all that time believes in its own any more.  That time is counted by this host's clock, from when the closed
  * version was heard of, so steps of the server's do not matter.
+ *
+ * With `wait` of n data nodes, half of n rounded down, it is counted from when so many replicas were known to have the
+ * closed version.  Any term that was believed in on an older master was known to as many nodes, so to one of those;
+ * that one had heard of the term before it followed the new master.  So the term had begun before the count.
  */
 #include <errno.h>
 #include <string.h>
@@ -27,7 +31,7 @@ static void version_fill(struct redis_call *call, struct redis *r)
     redis_call_number(call, "longest", r->longest);
     redis_call_number(call, "most", r->grace);
     redis_call_text(call, "fresh", fresh);
-    redis_call_flag(call, "ripe", redis_is_closed(r) && clock_now() >= r->opens);
+    redis_call_number(call, "closed", r->closed ? clock_now() - r->closed : 0);
     redis_call_flag(call, "strict", r->strict);
 }
 
@@ -42,52 +46,71 @@ void redis_version_greet(void *context)
     redis_call_end(r);
 }
 
-/* Until when it is closed is counted from here: the reply has come, so what was granted before it was closed was
- * granted earlier. */
-static void version_set(struct redis *r, const char *version, char state, int64_t longest)
+/* As enter.lua says. */
+static int64_t version_left(const struct redis *r)
+{
+    int64_t closed = r->longest + r->longest / 100 + 2;
+    return r->closed ? MAX(r->closed + closed - clock_now(), 0) : closed;
+}
+
+/* How long it is closed is counted from here: the reply has come, so what was granted before it was closed was
+ * granted earlier.  If replicas have to have it, they do if it is `confirmed`. */
+static void version_set(struct redis *r, const char *version, char state, int64_t longest, bool confirmed)
 {
     bool changed = strcmp(version, r->version) != 0, forgotten = changed && *r->version;
-    if (state == 'c' && (changed || !redis_is_closed(r))) {
-        r->opens = clock_now() + longest + longest / 100 + 2;
+    bool was_closed = redis_is_closed(r), closes = state == 'c' && (changed || !was_closed);
+    r->longest = longest;
+    if (closes || state != 'c') {
+        r->closed = 0;
+    }
+    if (state == 'c' && !r->closed && confirmed) {
+        r->closed = clock_now();
+    }
+    if (closes) {
         log_warning(
             "the Redis server has forgotten, or may have: nothing new is granted for %.1f s, while what is held is "
             "put back",
-            (double)(r->opens - clock_now()) / 1000);
-    } else if (state != 'c' && redis_is_closed(r)) {
+            (double)version_left(r) / 1000);
+    } else if (state != 'c' && was_closed) {
         log_info("the Redis server grants locks again");
     }
     g_strlcpy(r->version, version, sizeof r->version);
     redis_conn_stamp(r->conn, version);
     r->state = state;
-    r->longest = longest;
     r->renewed = r->renewed || forgotten;
     ev_timer_stop(r->remote.loop, &r->opening);
-    if (redis_is_closed(r)) {
-        ev_timer_set(&r->opening, (double)MAX(r->opens - clock_now(), 1) / 1000, 0);
+    if (r->closed) {
+        ev_timer_set(&r->opening, (double)MAX(version_left(r), 1) / 1000, 0);
         ev_timer_start(r->remote.loop, &r->opening);
     }
 }
 
-bool redis_version_greeted(void *context, const redisReply *reply)
+static bool version_take(struct redis *r, const redisReply *reply, bool confirmed)
 {
-    struct redis *r = context;
     const char *version = redis_text(reply, 0), *state = redis_text(reply, 1);
     int64_t longest = redis_time(reply, 2);
     if (strlen(version) != 16 || strspn(version, "0123456789abcdef") != 16 || strlen(state) != 1 ||
         !strchr("fco", *state) || longest < 0) {
         return false;
     }
-    version_set(r, version, *state, MIN(longest, r->grace));
+    version_set(r, version, *state, MIN(longest, r->grace), confirmed);
     return true;
+}
+
+bool redis_version_greeted(void *context, const redisReply *reply)
+{
+    struct redis *r = context;
+    return version_take(r, reply, r->wait == 0);
 }
 
 static void version_on_looked(void *arg, const struct redis_answer *answer)
 {
     struct redis *r = arg;
     bool was_closed = redis_is_closed(r);
-    if (answer->outcome != REMOTE_ANSWERED || !redis_version_greeted(r, answer->reply)) {
+    if (answer->outcome != REMOTE_ANSWERED || !version_take(r, answer->reply, true)) {
         redis_failure(r, answer);
         if (was_closed) {
+            ev_timer_stop(r->remote.loop, &r->opening);
             ev_timer_set(&r->opening, (double)REMOTE_RENEW_RETRY / 1000, 0);
             ev_timer_start(r->remote.loop, &r->opening);
         }
@@ -193,7 +216,7 @@ void redis_version_status(struct redis *r, GPtrArray *details)
 {
     g_ptr_array_add(details, g_strdup_printf("version: %s", *r->version ? r->version : "not known"));
     if (redis_is_closed(r)) {
-        g_ptr_array_add(details, g_strdup_printf("closed: %.1f s more", (double)MAX(r->opens - clock_now(), 0) / 1000));
+        g_ptr_array_add(details, g_strdup_printf("closed: %.1f s more", (double)version_left(r) / 1000));
     }
     g_ptr_array_add(details, g_strdup_printf("reclaimed: %" G_GUINT64_FORMAT, r->reclaimed));
     g_ptr_array_add(details, g_strdup_printf("lost: %" G_GUINT64_FORMAT, r->lost));

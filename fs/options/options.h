@@ -24,6 +24,7 @@
 #define USER_LOCKS_DEFAULT 100000
 #define USER_CONTENT_DEFAULT (64 << 20)
 
+#define REDIS_WAIT_MAX 100
 #define REDIS_TIME_MIN 10LL /* of the options timeout= and the like */
 #define REDIS_TIME_MAX (10LL * 60 * 1000)
 
@@ -38,6 +39,7 @@ struct options_redis {
     int64_t connect_timeout;
     int64_t grace; /* 0: the default */
     bool strict;   /* grace=strict */
+    uint32_t wait; /* replicas that must have what is granted */
     bool keepalive;
     bool background; /* mount although the server is away */
 };

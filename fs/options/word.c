@@ -104,6 +104,8 @@ static const struct option_word option_words[] = {
     {"grace=", OPTION_GRACE, FOR_REDIS, FIELD(redis.grace), LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME|strict",
      "strict, or a time from 100ms to 3650d, such as 30s or 5m",
      "how long, at most, a server that has forgotten grants nothing new"},
+    {"wait=", OPTION_NUMBER, FOR_REDIS, FIELD(redis.wait), 0, REDIS_WAIT_MAX, "NUMBER", "a number from 0 to 100",
+     "how many replicas must have what is granted (default 0)"},
     {"background", OPTION_SET, FOR_REDIS, FIELD(redis.background), .help = "mount although the Redis server is away"},
 
     {"layout=", OPTION_CHOICE, FOR_ZOOKEEPER, FIELD(layout_kazoo), 0, 0, "curator|kazoo", "curator or kazoo",

@@ -38,7 +38,8 @@ struct redis_conn *__wrap_redis_conn_new(const struct redis_conn_options *option
 {
     struct redis_conn_options own = *options;
     for (size_t i = 0; i < count && !guarded[count - 1].text; i++) {
-        guarded[i] = (struct redis_script){scripts[i].name, g_strconcat(prelude, scripts[i].text, NULL)};
+        guarded[i] = scripts[i];
+        guarded[i].text = g_strconcat(prelude, scripts[i].text, NULL);
     }
     own.mend = guarded + (options->mend - scripts);
     own.greet = guarded + (options->greet - scripts);

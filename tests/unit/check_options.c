@@ -416,6 +416,7 @@ START_TEST(redis_is_a_backend_of_its_own)
         ck_assert(!options.redis.background);
         ck_assert_int_eq(options.redis.grace, 0);
         ck_assert(!options.redis.strict);
+        ck_assert_uint_eq(options.redis.wait, 0);
     }
     assert_fuse_arguments("leasefs -o fsname=redis:h -o subtype=leasefs");
     ck_assert_int_eq(PARSE("local:redis://host", mountpoint), 0);
@@ -426,10 +427,11 @@ END_TEST
 START_TEST(redis_options_are_taken)
 {
     ck_assert_int_eq(g_chdir(workdir), 0);
-    ck_assert_int_eq(PARSE("-o", "prefix=app:,key=lock:{n}:x,credentials=a/../secret,timeout=10m", "-o",
-                           "command_timeout=10ms,connect_timeout=1.5,nokeepalive,background,grace=1m,grace=strict",
-                           "redis://h", mountpoint),
-                     0);
+    ck_assert_int_eq(
+        PARSE("-o", "prefix=app:,key=lock:{n}:x,credentials=a/../secret,timeout=10m", "-o",
+              "command_timeout=10ms,connect_timeout=1.5,nokeepalive,background,grace=1m,grace=strict,wait=2",
+              "redis://h", mountpoint),
+        0);
     char *credentials = g_build_filename(workdir, "secret", NULL);
     ck_assert_str_eq(options.redis.prefix, "app:");
     ck_assert_str_eq(options.redis.key, "lock:{n}:x");
@@ -439,6 +441,7 @@ START_TEST(redis_options_are_taken)
     ck_assert_int_eq(options.redis.connect_timeout, 1500);
     ck_assert_int_eq(options.redis.grace, 60000);
     ck_assert(options.redis.strict);
+    ck_assert_uint_eq(options.redis.wait, 2);
     ck_assert(!options.redis.keepalive);
     ck_assert(options.redis.background);
     g_free(credentials);
@@ -451,6 +454,7 @@ START_TEST(redis_options_are_taken)
     ck_assert_str_eq(options.redis.key, "{{n}}");
     ck_assert_str_eq(options.credentials, "/b");
     ck_assert(options.redis.keepalive);
+    assert_refused(PARSE("-o", "wait=101", "redis://h", mountpoint), "wait=101: wait= takes a number from 0 to 100");
 }
 END_TEST
 
@@ -465,9 +469,9 @@ END_TEST
 
 START_TEST(option_of_another_backend_is_refused)
 {
-    static const char *const redis_words[] = {"prefix=a",   "key={n}",    "credentials=/a",     "timeout=1",
-                                              "keepalive",  "background", "command_timeout=1s", "connect_timeout=1s",
-                                              "nokeepalive"};
+    static const char *const redis_words[] = {"prefix=a",    "key={n}",    "credentials=/a",     "timeout=1",
+                                              "keepalive",   "background", "command_timeout=1s", "connect_timeout=1s",
+                                              "nokeepalive", "wait=1"};
     for (size_t i = 0; i < G_N_ELEMENTS(redis_words); i++) {
         const char *equals = strchr(redis_words[i], '=');
         int length = equals ? (int)(equals + 1 - redis_words[i]) : (int)strlen(redis_words[i]);

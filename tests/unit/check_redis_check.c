@@ -47,7 +47,7 @@ static void assert_info(const char *more, const char *expected_error, const char
 {
     char *info = g_strconcat(GOOD, more, NULL);
     begin_lines();
-    redis_check_info(info, errors, warnings);
+    redis_check_info(info, 0, errors, warnings);
     ck_assert_uint_eq(errors->len, expected_error ? 1 : 0);
     ck_assert_uint_eq(warnings->len, expected_warning ? 1 : 0);
     if (expected_error) {
@@ -59,6 +59,35 @@ static void assert_info(const char *more, const char *expected_error, const char
     end_lines();
     g_free(info);
 }
+
+START_TEST(replicas_that_are_too_few_or_too_many_are_a_warning)
+{
+    static const struct {
+        const char *replicas;
+        unsigned wait;
+        const char *begin, *end; /* of the line; NULL: there is none */
+    } cases[] = {
+        {"0", 1, "it has 0 replicas, fewer than wait=1 asks for", "nothing is granted until it has them"},
+        {"1", 2, "it has 1 replica, fewer than wait=2 asks for", "nothing is granted until it has them"},
+        {"1", 1, NULL, NULL},
+        {"2", 1, NULL, NULL},
+        {"3", 1, "it has 3 replicas, too many for wait=1", "mount with wait=2"},
+        {"4", 2, NULL, NULL},
+        {"5", 2, "it has 5 replicas, too many for wait=2", "mount with wait=3"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        char *info = g_strconcat(GOOD, "connected_slaves:", cases[i].replicas, "\r\n", NULL);
+        begin_lines();
+        redis_check_info(info, cases[i].wait, errors, warnings);
+        ck_assert_uint_eq(errors->len, 0);
+        ck_assert_uint_eq(warnings->len, cases[i].begin ? 1 : 0);
+        ck_assert(!cases[i].begin || g_str_has_prefix(warnings->pdata[0], cases[i].begin));
+        ck_assert(!cases[i].end || g_str_has_suffix(warnings->pdata[0], cases[i].end));
+        end_lines();
+        g_free(info);
+    }
+}
+END_TEST
 
 START_TEST(good_server_gives_no_lines)
 {
@@ -73,7 +102,7 @@ START_TEST(what_is_not_told_is_not_judged)
     static const char *const cases[] = {"", "\r\n", "nonsense", "# Server\r\n", ":\r\n:::\r\n", "role\r\nrole"};
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         begin_lines();
-        redis_check_info(cases[i], errors, warnings);
+        redis_check_info(cases[i], 0, errors, warnings);
         ck_assert_uint_eq(errors->len, 0);
         ck_assert_uint_eq(warnings->len, 0);
         end_lines();
@@ -285,6 +314,8 @@ START_TEST(user_of_the_manual_is_accepted)
     make_user(acl, NULL);
     options.prefix = "app:";
     assert_accepted();
+    options.conn.wait = 1;
+    assert_refused("the user ann lacks permissions: run there ACL SETUSER ann +wait (see");
     g_strfreev(acl);
 }
 END_TEST
@@ -531,6 +562,7 @@ int main(void)
     TCase *real = tcase_create("servers");
     TCase *other = tcase_create("no servers");
     tcase_add_test(info, good_server_gives_no_lines);
+    tcase_add_test(info, replicas_that_are_too_few_or_too_many_are_a_warning);
     tcase_add_test(info, what_is_not_told_is_not_judged);
     tcase_add_test(info, server_that_cannot_keep_leases_is_an_error);
     tcase_add_test(info, eviction_is_a_warning_only_when_memory_is_limited);

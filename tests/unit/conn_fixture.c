@@ -12,8 +12,8 @@ struct redis_conn_options conn_options;
 struct conn_told conn_told;
 
 const struct redis_script conn_scripts[] = {
-    {"count", "return redis.call('INCR', KEYS[1])"},
-    {"echo", "return ARGV[1]"},
+    {"count", "return redis.call('INCR', KEYS[1])", true},
+    {"echo", "return ARGV[1]", false},
 };
 
 static unsigned answers;

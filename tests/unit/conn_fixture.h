@@ -15,7 +15,7 @@ extern struct redis_conn_options conn_options;
 
 /* The scripts of `conn`. */
 extern const struct redis_script conn_scripts[];
-#define CONN_COUNT (&conn_scripts[0]) /* KEYS[1] is counted up, and told */
+#define CONN_COUNT (&conn_scripts[0]) /* KEYS[1] is counted up, and told; it is believed */
 #define CONN_ECHO (&conn_scripts[1])  /* ARGV[1] is told */
 
 extern struct conn_told {

@@ -237,14 +237,24 @@ void fake_redis_clear(struct fake_redis *fake)
     g_string_truncate(fake->commands, 0);
 }
 
-void fake_redis_push(struct fake_redis *fake, const char *bytes)
+static void write_to(struct fake_redis *fake, bool subscribed, const char *bytes)
 {
     for (guint i = 0; i < fake->clients->len; i++) {
         struct client *client = g_ptr_array_index(fake->clients, i);
 
-        if (client->subscribed)
+        if (client->subscribed == subscribed)
             send_bytes(client, bytes);
     }
+}
+
+void fake_redis_push(struct fake_redis *fake, const char *bytes)
+{
+    write_to(fake, true, bytes);
+}
+
+void fake_redis_say(struct fake_redis *fake, const char *bytes)
+{
+    write_to(fake, false, bytes);
 }
 
 unsigned fake_redis_connections(const struct fake_redis *fake)

@@ -38,6 +38,8 @@ void fake_redis_clear(struct fake_redis *fake);
 
 /* Writes to the connections that have subscribed. */
 void fake_redis_push(struct fake_redis *fake, const char *bytes);
+/* Writes to the others: what was FAKE_REDIS_LATE. */
+void fake_redis_say(struct fake_redis *fake, const char *bytes);
 
 /* How many connections were made, and how many reads brought something. */
 unsigned fake_redis_connections(const struct fake_redis *fake);

@@ -47,6 +47,7 @@ struct redis_conn_options {
     int64_t command_timeout;
     int64_t connect_timeout;
     int64_t retry_max;                /* between two attempts to connect; 0: REDIS_RETRY_MAX */
+    unsigned wait;                    /* how many replicas must have what is to be believed; 0: it is not asked */
     bool keepalive;                   /* TCP keepalive (15 s) */
     const char *channel;              /* this mount's, subscribed; copied */
     uint32_t seed;                    /* of the jitter */
@@ -58,6 +59,7 @@ struct redis_conn_options {
 struct redis_script {
     const char *name; /* for logs */
     const char *text;
+    bool believed; /* what it answers is believed in, so that `wait` replicas must have it before it is told */
 };
 
 struct redis_argument {
@@ -119,6 +121,8 @@ const char *redis_conn_error(const struct redis_conn *conn);
 struct redis_conn_counts {
     uint64_t requests;   /* sent, repetitions included */
     uint64_t reconnects; /* times it came up after the first */
+    uint64_t waits;      /* times that replicas were asked whether they have what was written */
+    uint64_t shortfalls; /* of these, how often too few had it in time */
     clock_ms since;      /* 0: it is down */
     clock_ms refused;    /* of redis_conn_error, while it is up: since when */
 };
@@ -131,6 +135,8 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
  * server by then) are tried again until the time is up.  After WRONGTYPE the script `mend` is called with the same
  * keys, and this one once more.  VERSION, which scripts say, ends the connection, and they are called again on a new
  * one.  Behind `arguments` stands, when it is sent, what redis_conn_stamp has said last.
+ * With the option `wait` one WAIT closes all scripts that are `believed` and leave in one turn: their replies are told
+ * when it was met, and when it was not, in half of `command_timeout`, the outcome is UNKNOWN.
  * Returns an id for redis_conn_forget, never 0. */
 uint64_t redis_conn_call(struct redis_conn *conn, const struct redis_script *script, size_t keys,
                          const struct redis_argument *arguments, size_t count, int64_t timeout,

@@ -94,12 +94,15 @@ struct redis_conn {
     struct redis_conn_counts counts;
     bool was_up; /* ever */
 
-    GHashTable *requests;          /* by id: those whose callback is still to be called */
-    struct redis_requests live;    /* the same, oldest first */
-    struct redis_requests waiting; /* to be sent, in order */
-    struct redis_requests held;    /* behind those, for a moment */
-    struct redis_requests sent;    /* to be answered, in order; also forgotten ones */
-    struct redis_requests delayed; /* refused for the time being, in order */
+    GHashTable *requests;              /* by id: those whose callback is still to be called */
+    struct redis_requests live;        /* the same, oldest first */
+    struct redis_requests waiting;     /* to be sent, in order */
+    struct redis_requests held;        /* behind those, for a moment */
+    struct redis_requests sent;        /* to be answered, in order; also forgotten ones */
+    struct redis_requests delayed;     /* refused for the time being, in order */
+    struct redis_requests unconfirmed; /* answered, in order; told when it is known whether the replicas have it */
+    bool confirming;                   /* a WAIT is under way: nothing is sent before its answer */
+    bool short_of_replicas;            /* the last one was not met */
     uint64_t last_id;
     clock_ms expire_at; /* no request's time is up before */
 };

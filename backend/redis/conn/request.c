@@ -1,9 +1,12 @@
 /* request: requests, from the call to the answer.
  *
  * A request is in `requests` and `live` until its callback was called or it was
- * forgotten, and on one of the lists waiting, held, sent and delayed until it needs no
+ * forgotten, and on one of the lists waiting, held, sent, unconfirmed and delayed until it needs no
  * reply any more.  Replies come in the order of `sent`, so what was forgotten
  * stays there, to be passed over.
+ *
+ * WAIT speaks of the writes of its own connection, and holds up what is behind it there.  So it goes behind all that
+ * leave in one turn, and what comes meanwhile leaves with the next.
  */
 #include <string.h>
 
@@ -14,7 +17,7 @@
 
 #define HEAD 3 /* EVALSHA, hash, number of keys */
 
-enum place { WAITING, HELD, SENT, DELAYED };
+enum place { WAITING, HELD, SENT, UNCONFIRMED, DELAYED };
 
 struct redis_request {
     TAILQ_ENTRY(redis_request) place_link;
@@ -26,11 +29,13 @@ struct redis_request {
     bool whole;    /* sends the script's text: the server has lost it */
     bool repeated; /* a try before the present one may have been carried out */
     bool mended;   /* it met a key of the wrong type, and is tried once more */
+    bool is_wait;  /* WAIT, which nobody asked for; not live */
     uint64_t id;
     redis_answered *answered;
     void *arg;
     const struct redis_script *script; /* NULL: a plain command */
     redisReply *refusal;               /* the last one, while it is tried again */
+    redisReply *reply;                 /* while it is unconfirmed */
     clock_ms deadline;
     clock_ms sent;
     clock_ms again_at; /* while delayed */
@@ -47,6 +52,8 @@ static struct redis_requests *request_list_of(struct redis_conn *conn, enum plac
         return &conn->held;
     case SENT:
         return &conn->sent;
+    case UNCONFIRMED:
+        return &conn->unconfirmed;
     case DELAYED:
         return &conn->delayed;
     default:
@@ -69,6 +76,9 @@ static void request_free(struct redis_request *request)
 {
     if (request->refusal) {
         freeReplyObject(request->refusal);
+    }
+    if (request->reply) {
+        freeReplyObject(request->reply);
     }
     g_free(request);
 }
@@ -197,7 +207,7 @@ bool redis_conn_forget(struct redis_conn *conn, uint64_t id)
     if (request->place == SENT) {
         return false;
     }
-    bool never_sent = !request->repeated;
+    bool never_sent = request->place != UNCONFIRMED && !request->repeated;
     request_leave(conn, request);
     request_free(request);
     return never_sent;
@@ -224,13 +234,37 @@ static void request_send(struct redis_conn *conn, struct redis_request *request,
     conn->counts.requests++;
 }
 
+static bool request_is_to_be_confirmed(const struct redis_conn *conn, const struct redis_request *request)
+{
+    return conn->options.wait > 0 && request->script && request->script->believed;
+}
+
+/* Asks whether the replicas have what was sent before it. */
+static void request_send_wait(struct redis_conn *conn, clock_ms now)
+{
+    char replicas[16], time[24];
+    g_snprintf(replicas, sizeof replicas, "%u", conn->options.wait);
+    g_snprintf(time, sizeof time, "%lld", (long long)MAX(conn->options.command_timeout / 2, 1));
+    const struct redis_argument words[] = {{"WAIT", 4}, {replicas, strlen(replicas)}, {time, strlen(time)}};
+    struct redis_request *request = request_new(conn, 0, words, G_N_ELEMENTS(words), 0, 0);
+    request->is_wait = true;
+    request_append(conn, request, WAITING);
+    request_send(conn, request, now);
+    conn->confirming = true;
+    conn->counts.waits++;
+}
+
 static void request_send_waiting(struct redis_conn *conn, clock_ms now)
 {
     struct redis_request *request;
-    bool any = false;
+    bool any = false, believed = false;
     while ((request = TAILQ_FIRST(&conn->waiting))) {
+        believed = believed || request_is_to_be_confirmed(conn, request);
         request_send(conn, request, now);
         any = true;
+    }
+    if (believed) {
+        request_send_wait(conn, now);
     }
     if (any) {
         redis_link_flush(&conn->command.link);
@@ -269,6 +303,13 @@ static void request_end_delays(struct redis_conn *conn, clock_ms now)
 void redis_conn_request_lost(struct redis_conn *conn)
 {
     struct redis_request *sent, *delayed;
+    conn->confirming = false;
+    while ((sent = TAILQ_LAST(&conn->unconfirmed, redis_requests))) { /* they were sent before the others */
+        g_clear_pointer(&sent->reply, freeReplyObject);
+        request_leave(conn, sent);
+        sent->place = SENT;
+        TAILQ_INSERT_HEAD(&conn->sent, sent, place_link);
+    }
     request_move_all(conn, WAITING, HELD);
     while ((sent = TAILQ_FIRST(&conn->sent))) {
         delayed = TAILQ_FIRST(&conn->delayed);
@@ -383,6 +424,44 @@ static bool request_try_again(struct redis_conn *conn, struct redis_request *req
     return true;
 }
 
+static void request_note_shortfall(struct redis_conn *conn, const redisReply *reply)
+{
+    char why[REDIS_ERROR_SIZE];
+    if (reply->type == REDIS_REPLY_INTEGER) {
+        g_snprintf(why, sizeof why, "%lld replicas have what was written, but wait=%u asks for more", reply->integer,
+                   conn->options.wait);
+    } else {
+        g_snprintf(why, sizeof why, "WAIT: %s", reply->type == REDIS_REPLY_ERROR ? reply->str : "no number");
+    }
+    request_note_refusal(conn, why);
+    conn->counts.shortfalls++;
+    if (!conn->short_of_replicas) {
+        log_warning("%s: %s: nothing is granted until they have", conn->where, conn->error);
+    }
+    conn->short_of_replicas = true;
+}
+
+/* The answer to WAIT: those before it are told. */
+static void request_waited(struct redis_conn *conn, const redisReply *reply)
+{
+    struct redis_request *request;
+    bool met = reply->type == REDIS_REPLY_INTEGER && reply->integer >= conn->options.wait;
+    if (!met) {
+        request_note_shortfall(conn, reply);
+    } else if (conn->short_of_replicas) {
+        conn->short_of_replicas = false;
+        conn->error[0] = '\0';
+        log_info("%s: the replicas have what is written again", conn->where);
+    }
+    conn->confirming = false;
+    while ((request = TAILQ_FIRST(&conn->unconfirmed))) {
+        request_leave(conn, request);
+        request_answer(conn, request, met ? REMOTE_ANSWERED : REMOTE_UNKNOWN, met ? request->reply : NULL);
+        request_free(request);
+    }
+    redis_conn_wake(conn);
+}
+
 bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char *error)
 {
     struct redis_request *request = TAILQ_FIRST(&conn->sent);
@@ -399,6 +478,12 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
         return true;
     }
     request_leave(conn, request);
+    if (request->is_wait) {
+        request_free(request);
+        request_waited(conn, reply);
+        freeReplyObject(reply);
+        return true;
+    }
     if (request->live && refused && request_try_again(conn, request, reply)) {
         if (elsewhere) { /* the name may lead to its master soon, and the server says anew which version it has */
             g_strlcpy(error, request->refusal->str, REDIS_ERROR_SIZE);
@@ -407,6 +492,11 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
     }
     if (request->refusal) {
         conn->error[0] = '\0';
+    }
+    if (request->live && !refused && request_is_to_be_confirmed(conn, request)) {
+        request->reply = reply;
+        request_append(conn, request, UNCONFIRMED);
+        return true;
     }
     request_answer(conn, request, refused ? REMOTE_REFUSED : REMOTE_ANSWERED, reply);
     request_free(request);
@@ -423,7 +513,7 @@ static void request_abandon(struct redis_conn *conn, struct redis_request *reque
         return; /* its reply may still come, and is passed over */
     }
     request_leave(conn, request);
-    if (request->repeated) {
+    if (request->repeated || request->place == UNCONFIRMED) {
         request_answer(conn, request, REMOTE_UNKNOWN, NULL);
     } else if (request->refusal) {
         request_answer(conn, request, REMOTE_REFUSED, request->refusal);
@@ -455,7 +545,7 @@ void redis_conn_request_work(struct redis_conn *conn, clock_ms now)
         request_abandon(conn, request);
     }
     request_end_delays(conn, now);
-    if (conn->state == REDIS_CONN_UP) {
+    if (conn->state == REDIS_CONN_UP && !conn->confirming) {
         request_send_waiting(conn, clock_now());
     }
 }
@@ -481,13 +571,14 @@ void redis_conn_request_init(struct redis_conn *conn)
     TAILQ_INIT(&conn->waiting);
     TAILQ_INIT(&conn->held);
     TAILQ_INIT(&conn->sent);
+    TAILQ_INIT(&conn->unconfirmed);
     TAILQ_INIT(&conn->delayed);
     conn->expire_at = CLOCK_NEVER;
 }
 
 void redis_conn_request_free(struct redis_conn *conn)
 {
-    static const enum place places[] = {WAITING, HELD, SENT, DELAYED};
+    static const enum place places[] = {WAITING, HELD, SENT, UNCONFIRMED, DELAYED};
     struct redis_request *request;
     for (size_t i = 0; i < G_N_ELEMENTS(places); i++) {
         while ((request = TAILQ_FIRST(request_list_of(conn, places[i])))) {

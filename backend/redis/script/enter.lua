@@ -4,11 +4,12 @@
 -- begin another); the state, f (fresh: nothing was known before), c (closed) or o (open again); and the longest
 -- renewable term in use, ms.  A server that has forgotten has no VERSION, or an old one.  Who knows better closes: then
 -- nothing new is granted while any holder that was there before may still believe in its term, and mounts put back what
--- they believe in (reclaim.lua; RECLAIMED is the set of those tickets).  Who has seen it closed for that term opens it.
+-- they believe in (reclaim.lua; RECLAIMED is the set of those tickets).  Who has known it closed for that term, and a
+-- hundredth of it, opens it.
 --
 -- KEYS: VERSION, RECLAIMED
 -- version: the one that the mount knows ('': none); longest: the longest term that it knows of; most: for how long it
--- closes at most; fresh: a random number; ripe: it has seen that version closed for long enough; strict: a server that
+-- closes at most; fresh: a random number; closed: for so long it has known that version to be; strict: a server that
 -- was started less than the longest term ago may have been there before, too
 -- → {version, state, longest, how many tickets were reclaimed}
 local VERSION, RECLAIMED = unpack(KEYS)
@@ -40,7 +41,7 @@ if closes then
   version, state = a.fresh, 'c'
 elseif not version then
   version, state = a.fresh, 'f'
-elseif state == 'c' and a.ripe and a.version == version then
+elseif state == 'c' and a.version == version and a.closed >= longest + math.floor(longest / 100) + 2 then
   state = 'o'
 end
 local marker = version .. ' ' .. life .. ' ' .. state .. ' ' .. string.format('%.0f', longest)
