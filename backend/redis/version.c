@@ -109,7 +109,7 @@ static void version_on_looked(void *arg, const struct redis_answer *answer)
     bool was_closed = redis_is_closed(r);
     if (answer->outcome != REMOTE_ANSWERED || !version_take(r, answer->reply, true)) {
         redis_failure(r, answer);
-        if (was_closed) {
+        if (was_closed || answer->outcome == REMOTE_UNKNOWN) {
             ev_timer_stop(r->remote.loop, &r->opening);
             ev_timer_set(&r->opening, (double)REMOTE_RENEW_RETRY / 1000, 0);
             ev_timer_start(r->remote.loop, &r->opening);
