@@ -28,7 +28,7 @@ static void ask_failed(struct zk_call *call, enum remote_outcome outcome)
 
 void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, struct backend_info *info)
 {
-    clock_ms now = clock_now(), made = stat->ctime - z->server_time;
+    clock_ms now = clock_now(), made = stat->ctime - z->server_time, written = MIN(stat->mtime - z->server_time, now);
     struct remote_ticket *t = data->ours ? remote_ticket_find(&z->remote, data->token) : NULL;
     info->type = BACKEND_LOCK;
     info->kind = data->kind;
@@ -41,7 +41,7 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
         info->meta = data->meta;
         info->content = data->content;
         info->ttl = data->ttl;
-        info->deadline = now + data->ttl; /* while its session lives it is renewed */
+        info->deadline = MAX((data->automatic ? now : written) + data->ttl, now);
     }
     if (t && t->state != REMOTE_ASKED) {
         info->ticket = &t->head;
@@ -297,8 +297,7 @@ static void ask_on_children(struct zk_call *call)
         return;
     }
     for (guint i = 0; list->children[i]; i++) {
-        bool hidden = !*call->name && (strcmp(list->children[i], ZOOKEEPER_HIDDEN) == 0 ||
-                                       (!*call->z->chroot && strcmp(list->children[i], "zookeeper") == 0));
+        bool hidden = !*call->name && node_is_hidden(call->z, list->children[i]);
         if (!hidden && strcmp(list->children[i], call->after) > 0) {
             g_ptr_array_add(call->children, g_strdup(list->children[i]));
         }

@@ -157,16 +157,25 @@ static void change_on_looked(struct zk_call *call)
                                                                               : call_result(call, exists->rc));
 }
 
-/* The session is believed in because of its heartbeat; this one sees that the node is there. */
+/* The session is believed in because of its heartbeat; this one sees that the node is there.  Only another term, and
+ * that it is renewed at all, are written. */
 static void change_renew(struct zk_call *call)
 {
-    const struct zk_node *node = node_of(call->z, call->name);
-    if (!node) {
+    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
+    struct zk_node *node = node_of(call->z, call->name);
+    if (!node || !t || !call->op) {
         change_settle(call, BACKEND_STALE);
         return;
     }
-    call_exists(call, node->path);
-    call_then(call, change_on_looked);
+    bool automatic = node->ttl == call->op->ttl && t->due_after > 0;
+    if (automatic && node->automatic) {
+        call_exists(call, node->path);
+        call_then(call, change_on_looked);
+        return;
+    }
+    node->automatic = automatic;
+    node->ttl = call->op->ttl;
+    change_write(call, node, change_on_looked);
 }
 
 /* A lock owner has given back bytes: of what it still holds the strongest mode counts. */
@@ -212,6 +221,7 @@ static void change_into(struct zk_call *call)
     node->kind = (uint8_t)claim->kind;
     node->mode = (uint8_t)claim->mode;
     node->ttl = claim->ttl;
+    node->automatic = false;
     node->lock_owner = claim->lock_owner;
     node_change(node, &call->op->change);
     change_write(call, node, change_on_written);

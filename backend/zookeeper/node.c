@@ -1,7 +1,8 @@
 /* node: names and data of nodes.
  *
- * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH", and then meta and content; a directory's
- * "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What has other data is another client's.
+ * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH", and then meta and content (its term counts
+ * from when it was written, or is negative: renewed for as long as the session lives, without a word here); a
+ * directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What has other data is another client's.
  */
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +53,11 @@ bool node_is_name(const char *name)
         }
     }
     return true;
+}
+
+bool node_is_hidden(const struct zookeeper *z, const char *leaf)
+{
+    return strcmp(leaf, ZOOKEEPER_HIDDEN) == 0 || (!*z->chroot && strcmp(leaf, "zookeeper") == 0);
 }
 
 bool node_number(const char *leaf, int32_t *ret_number)
@@ -125,8 +131,9 @@ static GBytes *node_join(char *head, GBytes *meta, GBytes *content)
 
 GBytes *node_encode(const struct zk_node *node, const char *token)
 {
-    char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u\n", node->kind, node->mode, node->ttl,
-                                 token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0);
+    char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u\n", node->kind, node->mode,
+                                 node->automatic ? -node->ttl : node->ttl, token,
+                                 node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0);
     return node_join(head, node->meta, node->content);
 }
 
@@ -158,12 +165,13 @@ void node_decode(GBytes *bytes, struct zk_data *data)
         data->attributes.meta = rest ? g_bytes_new_from_bytes(bytes, at, MIN(rest, ZOOKEEPER_META_MAX)) : NULL;
     } else if (sscanf(head, "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u", &kind, &mode, &ttl, data->token, &length) ==
                    5 &&
-               kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl > 0 &&
+               kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl != 0 &&
                remote_is_token(data->token)) {
         data->ours = true;
         data->kind = (enum backend_kind)kind;
         data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
-        data->ttl = MIN(ttl, INT64_MAX / 4);
+        data->automatic = ttl < 0;
+        data->ttl = ABS(CLAMP(ttl, -INT64_MAX / 4, INT64_MAX / 4));
         data->meta = g_bytes_new_from_bytes(bytes, at, length);
         data->content = g_bytes_new_from_bytes(bytes, at + length, MIN(rest - length, ZOOKEEPER_CONTENT_MAX));
     }

@@ -3,12 +3,14 @@
  * From the top to the ground; none calls one above it.
  *
  * zookeeper.c  the backend: its beginning and end, status
+ * recover.c    the leases of a mount that starts again
  * revoke.c     ending holders by name
  * change.c     what is done to tickets
  * acquire.c    taking and waiting
  * ask.c        questions: who holds, and what is in a directory
  * directory.c  directories
  * session.c    the session: connection, belief, heartbeat
+ * state.c      the session in a file, for the next daemon
  * node.c       names and data of nodes
  * call.c       requests that go together, and are repeated when the connection was lost
  * uri.c        the address
@@ -58,6 +60,11 @@ struct zookeeper {
     GHashTable *watches; /* path -> GPtrArray of tokens */
     char *address;       /* to show */
     bool told_of_ranges;
+    /* from one daemon to the next */
+    struct journal *state; /* or NULL */
+    char *identity;        /* of the mount, its ensemble and its chroot */
+    clientid_t saved;      /* as it is noted; 0: none */
+    bool resumes;          /* the session of the daemon before, of which not all is known yet */
 };
 
 /* --- call.c --- */
@@ -145,6 +152,7 @@ struct zk_node {
     int32_t sequence;
     uint64_t fence;
     uint8_t kind, mode; /* as the store was told, with these: */
+    bool automatic;
     int64_t ttl;
     GBytes *meta, *content;
     char *place;         /* the name of the lock */
@@ -160,7 +168,8 @@ struct zk_data {
     uint64_t nonce; /* of whoever made it */
     enum backend_kind kind;
     enum backend_mode mode;
-    int64_t ttl;
+    int64_t ttl;    /* from when the node was written or, */
+    bool automatic; /* where it is renewed with the session, from now */
     char token[REMOTE_TOKEN_SIZE];
     GBytes *meta, *content;
 };
@@ -170,6 +179,8 @@ char *node_path(const struct zookeeper *z, const char *name);
 char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t);
 /* Whether a name can be that of a lock or a directory. */
 bool node_is_name(const char *name);
+/* Whether what has this name in the root is none. */
+bool node_is_hidden(const struct zookeeper *z, const char *leaf);
 /* Whether the server has numbered it, and how. */
 bool node_number(const char *leaf, int32_t *ret_number);
 /* Whether this is the node of that ticket in a lock. */
@@ -190,12 +201,21 @@ void node_note_watch(struct zookeeper *z, const char *path, const char *token);
 /* The same with the request, for its own node. */
 void node_watch(struct zookeeper *z, const char *path, const char *token);
 
+/* --- state.c --- */
+
+/* What the last daemon has noted there, and a place to note.  `directory` NULL: nothing is kept. */
+void state_open(struct zookeeper *z, const char *directory);
+/* NULL: it was closed. */
+void state_keep(struct zookeeper *z, const clientid_t *id);
+
 /* --- session.c --- */
 
 int session_init(struct zookeeper *z);
 void session_start(struct zookeeper *z);
 /* `keep`: the servers are to find out by themselves that it is over. */
 void session_close(struct zookeeper *z, bool keep);
+/* It ends by itself; a new one is made. */
+void session_abandon(struct zookeeper *z, const char *why);
 void session_beat(struct zookeeper *z);
 bool session_is_up(struct remote *r);
 
@@ -233,5 +253,10 @@ void zk_rename(struct backend *b, struct backend_ticket *ticket, const char *nam
 
 void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
                backend_done *done, void *arg);
+
+/* --- recover.c --- */
+
+void zk_recover(struct backend *b,
+                void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg);
 
 #endif

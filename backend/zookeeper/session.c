@@ -120,12 +120,15 @@ static void session_greet(struct zk_call *call)
 static void session_connected(struct zookeeper *z)
 {
     int timeout = zoo_recv_timeout(z->handle);
+    const clientid_t *id = zoo_client_id(z->handle);
     z->connected = true;
+    if (id->client_id != z->saved.client_id) {
+        state_keep(z, id);
+    }
     z->belief = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);
     z->beat.repeat = (double)z->belief / 3000;
     g_free(z->own);
-    z->own = g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/%016" G_GINT64_MODIFIER "x", z->chroot,
-                             (guint64)zoo_client_id(z->handle)->client_id);
+    z->own = g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/%016" G_GINT64_MODIFIER "x", z->chroot, (guint64)id->client_id);
     struct zk_call *call = call_new(z, NULL, session_greet, NULL);
     call->urgent = true;
     call_start(call, timeout);
@@ -195,8 +198,8 @@ static void session_on_log(const char *message)
 static void session_open(struct zookeeper *z)
 {
     z->expired = false;
-    z->handle =
-        zookeeper_init2(z->hosts, session_on_event, (int)z->asked, NULL, z, ZOO_NO_LOG_CLIENTENV, session_on_log);
+    z->handle = zookeeper_init2(z->hosts, session_on_event, (int)z->asked, z->saved.client_id ? &z->saved : NULL, z,
+                                ZOO_NO_LOG_CLIENTENV, session_on_log);
     if (!z->handle) {
         session_away(z, g_strerror(errno));
         return;
@@ -222,6 +225,9 @@ void session_close(struct zookeeper *z, bool keep)
         }
         zookeeper_close(z->handle);
     }
+    if (!keep) {
+        state_keep(z, NULL);
+    }
     z->handle = NULL;
     g_hash_table_remove_all(z->nodes);
     g_hash_table_remove_all(z->watches);
@@ -235,6 +241,7 @@ static void session_lost(struct zookeeper *z, const char *why)
     struct remote_ticket *t;
     session_away(z, why);
     session_close(z, false);
+    z->resumes = false;
     g_hash_table_iter_init(&each, z->remote.tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
         if (t->state == REMOTE_HELD) {
@@ -248,6 +255,14 @@ static void session_lost(struct zookeeper *z, const char *why)
     session_open(z);
 }
 
+void session_abandon(struct zookeeper *z, const char *why)
+{
+    session_away(z, why);
+    session_close(z, true);
+    z->saved = (clientid_t){0};
+    session_open(z);
+}
+
 /* --- the loop --- */
 
 static void session_process(struct zookeeper *z, int events)
@@ -256,7 +271,8 @@ static void session_process(struct zookeeper *z, int events)
         zookeeper_process(z->handle, events);
     }
     if (z->expired) {
-        session_lost(z, "the session has expired");
+        session_lost(z, z->resumes ? "the session of the daemon before has expired, and what it held is free"
+                                   : "the session has expired");
     }
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/journal/journal.h"
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
@@ -48,7 +49,9 @@ static void zookeeper_free(struct backend *b)
     g_free(z->digest);
     g_free(z->own);
     g_free(z->address);
+    g_free(z->identity);
     g_free(z->why);
+    journal_close(z->state);
     g_free(z);
 }
 
@@ -72,14 +75,6 @@ static void zookeeper_status(struct backend *b, struct backend_status *status)
         g_ptr_array_add(status->details, g_strdup_printf("latency: %" G_GINT64_FORMAT " ms", z->latency));
     }
     g_ptr_array_add(status->details, g_strdup_printf("layout: %s", z->kazoo ? "kazoo" : "curator"));
-}
-
-/* Nodes end with their session, so nothing is left of a mount that has ended. */
-static void zookeeper_recover(struct backend *b,
-                              void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
-                              void *arg)
-{
-    (void)b, (void)found, (void)arg;
 }
 
 static void zookeeper_beat(struct remote *r, struct remote_ticket *const *tickets, size_t count)
@@ -123,7 +118,7 @@ static const struct backend_operations operations = {
     .mkdir = zk_mkdir,
     .rmdir = zk_rmdir,
     .set_directory = zk_set_directory,
-    .recover = zookeeper_recover,
+    .recover = zk_recover,
     .counts = remote_counts,
     .status = zookeeper_status,
     .name = remote_name,
@@ -200,6 +195,9 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->nodes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, node_free);
     z->watches = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
     TAILQ_INIT(&z->calls);
+    z->identity = g_strdup_printf("%s %s", options->identity ? options->identity : "", z->address);
+    state_open(z, options->state);
+    z->resumes = z->saved.client_id != 0;
     *ret = &z->remote.backend;
     return 0;
 }

@@ -25,9 +25,11 @@ void zookeeper_uri_clear(struct zookeeper_uri *uri);
 
 struct zookeeper_options {
     const struct zookeeper_uri *uri;
-    const char *digest; /* "user:password"; NULL: nodes are open to all */
-    bool kazoo;         /* names of nodes as kazoo's Lock makes them, else as Curator's mutex does */
-    int64_t ttl;        /* of most leases: the session is made to fit it */
+    const char *digest;   /* "user:password"; NULL: nodes are open to all */
+    bool kazoo;           /* names of nodes as kazoo's Lock makes them, else as Curator's mutex does */
+    const char *identity; /* tells this mount from all others, also when it starts again; NULL: none does */
+    const char *state;    /* a directory of its own for what the next daemon is to know; NULL: nothing is kept */
+    int64_t ttl;          /* of most leases: the session is made to fit it */
     uint32_t seed;
 };
 

@@ -278,9 +278,14 @@ static int main_open_zookeeper(const struct options *options, struct backend **r
     }
     if (result == 0) {
         digest = password ? g_strdup_printf("%s:%s", user ? user : "", password) : NULL;
+        char *identity = main_mount_identity(options);
         server.uri = &uri;
         server.digest = digest;
+        server.identity = identity;
+        server.state = identity ? options->directory : NULL;
         result = zookeeper_new(&server, ret, error, error_size);
+        g_free(identity);
+        ret_policy->directory = NULL; /* what is kept is open */
         ret_policy->servers = SANDBOX_NETWORK_SERVERS;
         for (size_t i = 0; uri.hosts[i] && i < SANDBOX_PORTS_MAX; i++) {
             ret_policy->ports[ret_policy->port_count++] = uri.ports[i];

@@ -80,6 +80,16 @@ static char *options_state_home(void)
     return g_build_filename(home, ".local", "state", NULL);
 }
 
+/* One for each mount point. */
+static char *options_state_directory(const struct options *o)
+{
+    char *home = o->state ? g_strdup(o->state) : options_state_home(), *name = options_escape_path(o->mountpoint);
+    char *directory = g_build_filename(home, o->state ? "" : "leasefs", name, NULL);
+    g_free(home);
+    g_free(name);
+    return directory;
+}
+
 /* What the store is.  Of a server only that it is meant: its own room reads the rest. */
 static int options_find_store(struct options_parse *p)
 {
@@ -88,10 +98,7 @@ static int options_find_store(struct options_parse *p)
         return 0;
     }
     if (strcmp(o->backend, "local") == 0) {
-        char *home = options_state_home(), *name = options_escape_path(o->mountpoint);
-        o->directory = g_build_filename(home, "leasefs", name, NULL);
-        g_free(home);
-        g_free(name);
+        o->directory = options_state_directory(o);
         return 0;
     }
     if (g_str_has_prefix(o->backend, "local:")) {
@@ -107,7 +114,10 @@ static int options_find_store(struct options_parse *p)
         return 0;
     }
     if (g_ascii_strncasecmp(o->backend, "zookeeper:", strlen("zookeeper:")) == 0) {
+        char *directory = options_state_directory(o);
         o->kind = OPTIONS_ZOOKEEPER;
+        o->directory = g_build_filename(directory, "zookeeper", NULL); /* beside what `local` keeps there */
+        g_free(directory);
         return 0;
     }
     return options_fail(p, "unknown backend '%s': use memory, local, local:DIR, redis://HOST or zookeeper://HOST",
@@ -295,6 +305,7 @@ void options_clear(struct options *options)
     g_free(options->redis.prefix);
     g_free(options->redis.key);
     g_free(options->credentials);
+    g_free(options->state);
     fuse_opt_free_args(&options->fuse);
     *options = (struct options){0};
 }

@@ -52,9 +52,10 @@ struct options {
     bool remount;    /* change the ttl of the mount that is there */
     bool show_help, show_version;
     char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */
-    char *directory;   /* of the local store, absolute; NULL for memory */
+    char *directory;   /* of the local store, or of what a ZooKeeper mount keeps, absolute; else NULL */
     char *credentials; /* for a server: a file, absolute; or NULL */
     struct options_redis redis;
+    char *state;       /* of zookeeper://: a directory, absolute; NULL: the default one */
     bool layout_kazoo; /* of zookeeper:// */
     char *mountpoint;  /* absolute */
     int64_t ttl;       /* milliseconds (default LEASE_TTL_DEFAULT) */

@@ -110,6 +110,8 @@ static const struct option_word option_words[] = {
 
     {"layout=", OPTION_CHOICE, FOR_ZOOKEEPER, FIELD(layout_kazoo), 0, 0, "curator|kazoo", "curator or kazoo",
      "whose locks ours exclude in ZooKeeper (default curator)"},
+    {"state=", OPTION_PATH, FOR_ZOOKEEPER, FIELD(state), 0, 0, "DIR", "the name of a directory",
+     "where the mount's session is kept for its next daemon"},
 
     /* libfuse's */
     {"allow_other", OPTION_PASS, FOR_ALL, FIELD(allow_other), .help = "other users may use the mount"},

@@ -365,6 +365,7 @@ mount_at() { # MOUNTPOINT BACKEND OPTIONS [PREFIX COMMAND…]
     local backend=$2 options=$3
     MNT=$1
     shift 3
+    [[ $backend != zookeeper:* || $options == *state=* ]] || options=${options:+$options,}state=$TEST_DIR/state
     LOG=$TEST_DIR/log.${#mount_points[@]}
     "$@" "$LEASEFS" -f ${options:+-o "$options"} "$backend" "$MNT" >"$LOG" 2>&1 &
     DAEMON=$!

@@ -8,6 +8,8 @@
 
 waiters() { [ "$(attribute "$1" waiters)" = "$2" ]; }
 logged() { grep -q -- "$2" "$1"; }
+attribute_is() { [ "$(attribute "$1" "$2")" = "$3" ]; } # NAME ATTRIBUTE VALUE
+gone_from() { [ ! -e "$1/$2" ]; }
 quiet() { # NAME: it has not answered
     local id rest
     ! read -r -t 0.01 id rest <&"${actor_out[$1]}"
@@ -122,6 +124,100 @@ says K "auth user:secret" ok
 node=$(ask K "nodes closed")
 says K "data closed/$node" 'leasefs1 *'
 end_actor K
+
+it "a daemon that is killed and starts again has its leases and places, and handle locks have ended"
+mount_backend "$ZOOKEEPER_URI" ttl=10
+again=$MNT
+expect mkdir "$MNT/places"
+actor D
+says D 'acquire("places/lease", "text")' ok
+says D 'h = op("handle", "RDWR|CREAT"); flock(h, "EX")' ok
+says D 'close(op("places/job-"))' ok
+says D 'close(op("places/job-"))' ok
+pause 1.2 # who owns them is settled, and that is written
+says D 'acquire("young")' ok
+token=$(attribute places/lease token)
+session=$(sed -n 's/^session: //p' "$MNT/.leasefs/status")
+expect_not touch "$MOUNT_A/places/lease"
+expect_not touch "$MOUNT_A/handle"
+crash "$MNT"
+expect_not touch "$MOUNT_A/places/lease"
+mount_at "$again" "$ZOOKEEPER_URI" ttl=10
+expect logged "$LOG" "goes on with its session, and with 4 leases in it"
+expect_is "$(sed -n 's/^session: //p' "$MNT/.leasefs/status")" "$session"
+expect touch "$MOUNT_A/handle"
+expect rm "$MOUNT_A/handle"
+expect_not touch "$MOUNT_A/places/lease"
+expect_not touch "$MOUNT_A/young"
+expect_is "$(attribute places/lease token)" "$token"
+expect_is "$(cat "$MNT/places/lease")" text
+places=("$MNT"/places/job-*)
+expect_is "${#places[@]}" 2
+first=places/${places[0]##*/} second=places/${places[1]##*/}
+expect_is "$(attribute "$first" position) $(attribute "$second" position)" "0 1"
+expect_is "$(attribute "$first" owner)" "$(attribute places/lease owner)"
+expect_not rm "$MOUNT_A/places/lease"
+says D "rm('$first')" ok
+expect eventually 10 attribute_is "$second" position 0
+says D 'rm("places/lease")' ok
+expect touch "$MOUNT_A/places/lease"
+expect rm "$MOUNT_A/places/lease"
+
+it "its leases are renewed on, one whose owner has ended runs out, and one of a fixed term ends with that"
+says D 'acquire("long")' ok
+says D 'acquire("fixed"); os.setxattr(path("fixed"), "user.lease.ttl", b"4")' ok
+pause 1.2
+crash "$MNT"
+mount_at "$again" "$ZOOKEEPER_URI" ttl=10
+left=$(attribute fixed remaining)
+expect_re "$left" '^[0-3]\.'
+expect eventually 10 gone_from "$MOUNT_A" fixed
+pause 7 # more than the term of the other since it was taken
+expect_not touch "$MOUNT_A/long"
+end_actor D
+expect eventually 20 gone_from "$MOUNT_A" long
+
+it "a session that expired while no daemon was there is told, and a new one is made"
+mount_backend "$ZOOKEEPER_URI" ttl=1
+again=$MNT
+expect touch "$MNT/expired"
+crash "$MNT"
+expect flock -w 30 "$MOUNT_A/expired" true
+mount_at "$again" "$ZOOKEEPER_URI" ttl=1
+expect logged "$LOG" "session of the daemon before has expired"
+expect touch "$MNT/expired"
+expect rm "$MNT/expired"
+
+it "a state that is torn is mended; one that is damaged, of others or in use is left, and said to be"
+state_of() { echo "$TEST_DIR/state/$(systemd-escape --path "$1")/zookeeper"; }
+expect touch "$MNT/torn"
+crash "$MNT"
+printf 'half a rec' >>"$(state_of "$again")/journal"
+mount_at "$again" "$ZOOKEEPER_URI" ttl=1
+expect logged "$LOG" "torn end of 10 bytes was cut off"
+expect logged "$LOG" "goes on with its session, and with 1 leases in it"
+expect_is "$(stat -c %a "$(state_of "$again")" "$(state_of "$again")/journal" | xargs)" "700 600"
+crash "$MNT"
+chmod 777 "$(state_of "$again")"
+mount_at "$again" "$ZOOKEEPER_URI" ttl=1
+expect logged "$LOG" "the next one will not find its leases: .* can be written by other users"
+expect touch "$MNT/works"
+crash "$MNT"
+chmod 700 "$(state_of "$again")"
+printf 'not a journal at all, and long enough to be one' >"$(state_of "$again")/journal"
+mount_at "$again" "$ZOOKEEPER_URI" ttl=1
+expect logged "$LOG" "the next one will not find its leases: "
+expect touch "$MNT/works-on"
+expect unmount "$MNT"
+rm "$(state_of "$again")/journal"
+flock "$(state_of "$again")/lock" sleep 60 &
+started+=("$!")
+held_by_flock() { ! flock -n "$(state_of "$again")/lock" true; }
+expect eventually 5 held_by_flock
+mount_at "$again" "$ZOOKEEPER_URI" ttl=1
+expect logged "$LOG" "the next one will not find its leases: .* is in use by another leasefs"
+expect touch "$MNT/works-still"
+expect rm "$MNT/works-still"
 
 it "what a mount held is free when its daemon was killed, after its session and not before"
 mount_backend "$ZOOKEEPER_URI" ttl=2

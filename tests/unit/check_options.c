@@ -489,7 +489,10 @@ START_TEST(option_of_another_backend_is_refused)
                    "option sync= is only for memory and local stores");
     assert_refused(PARSE("-o", "prefix=a", "zookeeper://h", mountpoint), "option prefix= is only for redis://");
     assert_refused(PARSE("-o", "layout=kazoo", "redis://h", mountpoint), "option layout= is only for zookeeper://");
-    ck_assert_int_eq(PARSE("-o", "layout=kazoo,credentials=/a", "zookeeper://h", mountpoint), 0);
+    ck_assert_int_eq(PARSE("-o", "layout=kazoo,credentials=/a,state=/b", "zookeeper://h", mountpoint), 0);
+    ck_assert(g_str_has_prefix(options.directory, "/b/"));
+    ck_assert(g_str_has_suffix(options.directory, "/zookeeper"));
+    assert_refused(PARSE("-o", "state=/b", "local", mountpoint), "option state= is only for zookeeper://");
 }
 END_TEST
 

@@ -1,0 +1,228 @@
+/* recover: the leases that the daemon before this one held in the session that it left.
+ *
+ * The servers do not tell what belongs to a session, so all nodes are looked at once, many at a time, before the mount
+ * is there.  Handle locks have ended with their handles: their nodes are removed.  A session of which not all is known
+ * is given up: it ends by itself, and what it holds with it.
+ */
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/zookeeper/private.h"
+
+#define RECOVER_TIMEOUT 30000 /* ms, for all of it */
+#define RECOVER_PART 64       /* nodes that are looked at together */
+
+struct recovery {
+    bool ended, complete;
+    guint before; /* of the queue that is looked at: so many stand in it already */
+    guint found;
+    void (*tell)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta);
+    void *arg;
+};
+
+/* One that is to be looked at. */
+struct recover_entry {
+    char *path;
+    bool ticket, first; /* of its queue, */
+    bool sequence;      /* which is that of a directory */
+    uint32_t width;     /* of that */
+};
+
+static void recover_entry_free(gpointer data)
+{
+    struct recover_entry *entry = data;
+    g_free(entry->path);
+    g_free(entry);
+}
+
+static void recover_add(struct zk_call *call, const char *leaf, struct recover_entry entry)
+{
+    entry.path = g_strconcat(strcmp(call->path, "/") == 0 ? "" : call->path, "/", leaf, NULL);
+    g_ptr_array_add(call->entries, g_memdup2(&entry, sizeof entry));
+}
+
+static void recover_end(struct zk_call *call, bool complete)
+{
+    struct recovery *recovery = call->op->arg;
+    recovery->ended = true;
+    recovery->complete = complete;
+    remote_op_free(call->op);
+    call->op = NULL;
+    if (complete) {
+        call_end(call);
+    }
+}
+
+static void recover_failed(struct zk_call *call, enum remote_outcome outcome)
+{
+    (void)outcome;
+    recover_end(call, false);
+}
+
+/* False: it has ended meanwhile. */
+static bool recover_restore(struct zk_call *call, const struct recover_entry *entry, const struct zk_data *data,
+                            const struct Stat *stat)
+{
+    struct zookeeper *z = call->z;
+    struct recovery *recovery = call->op->arg;
+    clock_ms now = clock_now(), written = MIN(stat->mtime - z->server_time, now);
+    int64_t left = data->ttl - (data->automatic ? 0 : now - written);
+    if (remote_ticket_find(&z->remote, data->token)) {
+        return true; /* told before the connection was lost */
+    }
+    if (left <= 0) {
+        return false;
+    }
+    const char *leaf;
+    char *path = g_strdup(entry->path + strlen(z->chroot) + 1), *place = remote_parent(path, &leaf);
+    struct backend_claim claim = {.kind = BACKEND_LEASE,
+                                  .mode = data->mode,
+                                  .sequence = entry->sequence,
+                                  .ttl = data->ttl,
+                                  .meta = data->meta,
+                                  .content = data->content};
+    const char *name = entry->sequence ? path : place;
+    struct remote_ticket *t = remote_ticket_new(&z->remote, name, &claim);
+    bool holds = recovery->before < entry->width;
+    remote_ticket_adopt(&z->remote, t, data->token);
+    remote_ticket_turn(&z->remote, t, holds ? REMOTE_HELD : REMOTE_WAITING);
+    t->wait = true;
+    t->refresh = holds ? CLOCK_NEVER : now + REMOTE_REFRESH_MIN;
+    t->head.fence = (uint64_t)stat->czxid;
+    t->head.acquired = MIN(stat->ctime - z->server_time, now);
+    t->head.deadline = now + left - (data->ttl / 100 + 2);
+    t->due = now; /* so that it is renewed, if it is to be */
+    remote_ticket_schedule(&z->remote, t);
+    node_note(z, t, entry->path, t->head.fence)->automatic = data->automatic;
+    node_watch(z, entry->path, t->token);
+    recovery->found++;
+    recovery->tell(recovery->arg, name, &t->head, data->meta);
+    g_free(place);
+    g_free(path);
+    return true;
+}
+
+static void recover_ticket(struct zk_call *call, const struct recover_entry *entry, const struct zk_reply *get)
+{
+    struct recovery *recovery = call->op->arg;
+    struct zk_data data;
+    recovery->before = entry->first ? 0 : recovery->before;
+    if (get->rc != ZOK) {
+        return;
+    }
+    node_decode(get->data, &data);
+    bool ours = get->stat.ephemeralOwner == zoo_client_id(call->z->handle)->client_id;
+    bool stays = !ours || (data.ours && data.kind == BACKEND_LEASE && (entry->sequence || recovery->before == 0) &&
+                           recover_restore(call, entry, &data, &get->stat));
+    if (stays) {
+        recovery->before++;
+    } else {
+        g_ptr_array_add(call->children, g_strdup(entry->path));
+    }
+    node_data_clear(&data);
+}
+
+/* A lock, or a directory: what stands in its queue, in order, and the directory's other names. */
+static void recover_node(struct zk_call *call, const struct recover_entry *entry, const struct zk_reply *get,
+                         const struct zk_reply *list)
+{
+    GPtrArray *queue = node_queue(list->children);
+    struct zk_data data;
+    node_decode(get->data, &data);
+    bool root = call->entries->pdata[0] == entry, directory = data.directory || root;
+    uint32_t width = directory ? data.attributes.width : 1;
+    int32_t number;
+    g_free(call->path);
+    call->path = g_strdup(entry->path);
+    for (guint i = 0; i < queue->len; i++) {
+        recover_add(call, queue->pdata[i],
+                    (struct recover_entry){.ticket = true, .first = i == 0, .sequence = directory, .width = width});
+    }
+    for (char **child = list->children; directory && child && *child; child++) {
+        if (!node_number(*child, &number) && !(root && node_is_hidden(call->z, *child))) {
+            recover_add(call, *child, (struct recover_entry){0});
+        }
+    }
+    g_ptr_array_unref(queue);
+    node_data_clear(&data);
+}
+
+static void recover_next(struct zk_call *call);
+
+static void recover_on_part(struct zk_call *call)
+{
+    guint answer = 0, first = (guint)call->number, end = MIN(first + RECOVER_PART, call->entries->len);
+    g_ptr_array_set_size(call->children, 0);
+    for (guint i = first; i < end; i++) {
+        const struct recover_entry *entry = call->entries->pdata[i];
+        if (entry->ticket) {
+            recover_ticket(call, entry, call_reply(call, answer));
+        } else {
+            recover_node(call, entry, call_reply(call, answer), call_reply(call, answer + 1));
+        }
+        answer += entry->ticket ? 1 : 2;
+    }
+    call->number = end;
+    recover_next(call);
+}
+
+static void recover_next(struct zk_call *call)
+{
+    guint first = (guint)call->number, end = MIN(first + RECOVER_PART, call->entries->len);
+    if (first == end && call->children->len == 0) {
+        recover_end(call, true);
+        return;
+    }
+    for (guint i = first; i < end; i++) {
+        const struct recover_entry *entry = call->entries->pdata[i];
+        call_get(call, entry->path);
+        if (!entry->ticket) {
+            call_children(call, entry->path);
+        }
+    }
+    for (guint i = 0; i < call->children->len; i++) {
+        call_delete(call, call->children->pdata[i], -1);
+    }
+    call_then(call, recover_on_part);
+}
+
+static void recover_begin(struct zk_call *call)
+{
+    struct zookeeper *z = call->z;
+    g_clear_pointer(&call->entries, g_ptr_array_unref);
+    g_clear_pointer(&call->children, g_ptr_array_unref);
+    if (!z->resumes) { /* the session has ended before */
+        recover_end(call, true);
+        return;
+    }
+    g_free(call->path);
+    call->path = node_path(z, "");
+    call->entries = g_ptr_array_new_with_free_func(recover_entry_free);
+    call->children = g_ptr_array_new_with_free_func(g_free);
+    call->number = 0;
+    struct recover_entry root = {.path = g_strdup(call->path)};
+    g_ptr_array_add(call->entries, g_memdup2(&root, sizeof root));
+    call_sync(call, call->path);
+    call_then(call, recover_next);
+}
+
+void zk_recover(struct backend *b,
+                void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg)
+{
+    struct zookeeper *z = (struct zookeeper *)b;
+    struct recovery recovery = {.tell = found, .arg = arg};
+    if (!z->resumes) {
+        return;
+    }
+    call_start(call_new(z, remote_op_done(&z->remote, NULL, NULL, &recovery), recover_begin, recover_failed),
+               RECOVER_TIMEOUT);
+    while (!recovery.ended) {
+        ev_run(z->remote.loop, EVRUN_ONCE);
+    }
+    if (z->resumes && recovery.complete) {
+        log_info("this mount goes on with its session, and with %u leases in it", recovery.found);
+    } else if (z->resumes) {
+        session_abandon(z, "the servers do not tell in time which leases this mount held before: they will run out");
+    }
+    z->resumes = false;
+}
