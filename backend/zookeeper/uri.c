@@ -39,6 +39,13 @@ int zookeeper_uri_parse(struct zookeeper_uri *uri, const char *text, char *error
 {
     static const char scheme[] = "zookeeper://";
     *uri = (struct zookeeper_uri){0};
+    if (g_ascii_strncasecmp(text, "zookeepers:", strlen("zookeepers:")) == 0 ||
+        g_ascii_strncasecmp(text, "zookeeper+", strlen("zookeeper+")) == 0) {
+        return uri_fail(
+            error, error_size,
+            "is for TLS, and the ZooKeeper library with an event loop of its user's (libzookeeper-st) has no "
+            "TLS; in a network that is trusted, or through a tunnel");
+    }
     if (g_ascii_strncasecmp(text, scheme, strlen(scheme)) != 0) {
         return uri_fail(error, error_size, "does not begin with zookeeper://");
     }

@@ -113,7 +113,7 @@ static int options_find_store(struct options_parse *p)
         o->kind = OPTIONS_REDIS;
         return 0;
     }
-    if (g_ascii_strncasecmp(o->backend, "zookeeper:", strlen("zookeeper:")) == 0) {
+    if (g_ascii_strncasecmp(o->backend, "zookeeper", strlen("zookeeper")) == 0 && strchr(o->backend, ':')) {
         char *directory = options_state_directory(o);
         o->kind = OPTIONS_ZOOKEEPER;
         o->directory = g_build_filename(directory, "zookeeper", NULL); /* beside what `local` keeps there */

@@ -115,6 +115,11 @@ says K "try plain" held
 expect_not touch "$MNT/plain"
 says K release ok
 
+it "TLS, which the library does not have, is refused with that reason"
+for scheme in zookeepers zookeeper+tls; do
+    expect_re "$("$LEASEFS" -f "$scheme://127.0.0.1:$ZOOKEEPER_PORT/locks" "$TEST_DIR" 2>&1)" 'library .* has no TLS'
+done
+
 it "nodes of a mount with credentials are closed to others"
 (umask 077 && echo user:secret >"$TEST_DIR/credentials")
 mount_backend "$ZOOKEEPER_URI" "ttl=10,credentials=$TEST_DIR/credentials"
