@@ -40,13 +40,13 @@ struct told *hosts_of_lock_owner(unsigned mount, const char *name, uint64_t lock
     return NULL;
 }
 
-/* What its lock owner held before is this one's now. */
+/* What its lock owner held before is this one's now.  After a forged answer there may be several, whose ends are still
+ * to be told: which of them it is does not show, so none is used any more. */
 static void take_over(struct told *told, struct backend_ticket *ticket)
 {
+    struct told *before;
     told->ticket = NULL;
-    struct told *before = ticket->joined ? hosts_of_lock_owner(told->mount, told->name, told->lock_owner) : NULL;
-
-    if (before)
+    while (ticket->joined && (before = hosts_of_lock_owner(told->mount, told->name, told->lock_owner)))
         before->ticket = NULL;
     told->ticket = ticket;
 }
