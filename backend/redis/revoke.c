@@ -107,9 +107,6 @@ static void revoke_on_revoked(void *arg, const struct redis_answer *answer)
     struct redis *r = v->r;
     v->result = redis_result(r, answer);
     v->answered = true;
-    if (answer->repeated && (v->result == BACKEND_STALE || v->result == BACKEND_MISSING)) {
-        v->result = BACKEND_OK; /* the first try, whose answer was lost, has done it */
-    }
     if (answer->outcome == REMOTE_ANSWERED && answer->reply->type == REDIS_REPLY_ARRAY) {
         v->unheard += redis_number(answer->reply, 1);
         for (size_t i = 2; i < answer->reply->elements; i++) {
@@ -143,10 +140,12 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
     v->limit.data = v;
     LIST_INSERT_HEAD(&r->revocations, v, link);
     redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiwf");
+    redis_call_key(&call, 'e', name);
     redis_call_leaf(&call, name, false);
     redis_call_unsigned(&call, "fence", fence);
     redis_call_text(&call, "mount", r->mount);
     redis_call_unsigned(&call, "request", v->number);
+    redis_call_number(&call, "keep", r->timeout);
     if (match) {
         redis_call_number(&call, "word", match->word);
         redis_call_text(&call, "text", match->text);

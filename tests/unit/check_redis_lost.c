@@ -279,6 +279,50 @@ START_TEST(change_whose_answer_is_lost_succeeds)
 }
 END_TEST
 
+START_TEST(revocation_whose_answer_is_lost_is_told_as_it_was_done)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG), *next;
+    uint64_t fence = holder->ticket->fence;
+
+    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    ck_assert_int_eq(hosts_revoke(0, "L", fence + 1), BACKEND_STALE); /* a wrong token, however often it is sent */
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    ck_assert_int_eq(hosts_revoke(0, "M", 0), BACKEND_MISSING);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 2);
+    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    ck_assert_int_eq(hosts_revoke(0, "M", fence), BACKEND_MISSING);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 3);
+    ck_assert_uint_eq(holder->ended, 0);
+
+    next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    ck_assert_int_eq(hosts_revoke(0, "L", _i ? fence : 0), BACKEND_OK);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 4);
+    ck_assert_uint_eq(holder->ended, 1);
+    ck_assert_int_eq(holder->why, _i ? BACKEND_RELEASED : BACKEND_BROKEN);
+    HOSTS_UNTIL(next->granted);
+    hosts_stat(2, "L");
+    ck_assert_uint_eq(next->ended, 0); /* who came after it */
+    if (_i) {
+        ck_assert_int_eq(hosts_revoke(0, "L", fence), BACKEND_STALE); /* once more, by another call */
+    }
+    hosts_release(next);
+}
+END_TEST
+
+/* A key of another type costs a revocation nothing. */
+START_TEST(revocation_is_noted_in_spite_of_a_key_of_another_type)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG);
+
+    redis_server_do(hosts_server, "SET lfs:e:h:L x");
+    ck_assert_int_eq(hosts_revoke(0, "L", holder->ticket->fence), BACKEND_OK);
+    ck_assert_uint_eq(holder->ended, 1);
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:e:h:L"), 0);
+}
+END_TEST
+
 START_TEST(rename_over_a_lease_whose_answer_is_lost_is_done_once)
 {
     struct told *told = hosts_get(0, "L", HOSTS_LONG), *replaced = hosts_get(0, "M", HOSTS_LONG);
@@ -511,6 +555,8 @@ int main(void)
     tcase_add_test(tcase, queued_claim_whose_answer_is_lost_stands_in_the_queue_once);
     tcase_add_test(tcase, sequence_ticket_whose_answer_is_lost_has_one_name);
     tcase_add_loop_test(tcase, change_whose_answer_is_lost_succeeds, 0, G_N_ELEMENTS(changes));
+    tcase_add_loop_test(tcase, revocation_whose_answer_is_lost_is_told_as_it_was_done, 0, 2);
+    tcase_add_test(tcase, revocation_is_noted_in_spite_of_a_key_of_another_type);
     tcase_add_test(tcase, rename_over_a_lease_whose_answer_is_lost_is_done_once);
     tcase_add_test(tcase, acquire_that_is_never_answered_leaves_nothing);
     tcase_add_loop_test(tcase, range_whose_asker_was_not_told_is_given_back_alone, 0, G_N_ELEMENTS(taken_in));

@@ -1,10 +1,21 @@
 -- revoke: ends holders, whoever they are.
 --
--- leaf, mount, request: its number; fence (none: all); word: of the meta, that is to be text
--- KEYS 12..16: ORDER, TERM, INFO, WAIT, FENCE of the directory's queue, where the leaf may be one of its names
+-- leaf, mount, request: its number; keep: ms for which it may come again; fence (none: all); word: of the meta, that is to
+-- be text
+-- KEYS, the last: ENDED, a hash: mount request -> what it has ended.  Whose answer was lost asks again, and must neither be
+-- refused for what it has done itself nor end who came after that.  12..16: ORDER, TERM, INFO, WAIT, FENCE of the directory's
+-- queue, where the leaf may be one of its names
 -- → {'ok', how many other mounts will say that they have heard, tickets of this mount that ended…}
 --   | 'stale' | 'missing' | 'directory' | 'busy': not all that would end are so
+local ENDED = table.remove(KEYS)
+local request = a.mount .. ' ' .. a.request
 local only
+
+local function answer(mine, others)
+  local result = {'ok', 0, unpack(mine)}
+  for _, other in ipairs(others) do result[2] = result[2] + call('PUBLISH', other, 's ' .. request) end
+  return result
+end
 
 local function matches(t)
   local at = 0
@@ -15,6 +26,8 @@ local function matches(t)
   return not a.word
 end
 
+local done = call('HGET', ENDED, request)
+if done then return answer(unpack(cmsgpack.unpack(done))) end
 if call('EXISTS', SELF) == 1 then return 'directory' end
 if KEYS[12] then
   only = call('HGET', KEYS[14], 's:' .. leaf)
@@ -27,7 +40,7 @@ call('ZREM', WAITERS, '') -- a write that a full server permits, before those it
 expire()
 local found, held, delay = false, false, 0
 local denied = a.word and who == 'foreign' and not a.fence
-local result, others = {'ok', 0}, {}
+local mine, others, told = {}, {}, {}
 local ends = {}
 local function consider(id, at)
   held = true
@@ -46,7 +59,12 @@ end
 for _, e in ipairs(denied and {} or ends) do
   local id, t = unpack(e)
   found = true
-  if t.m == a.mount then result[#result + 1] = id else others[t.m] = true end
+  if t.m == a.mount then
+    mine[#mine + 1] = id
+  elseif not told[t.m] then
+    told[t.m] = true
+    others[#others + 1] = t.m
+  end
   if not a.fence then
     delay = math.max(delay, lose(id, t, 'broken', now))
   else
@@ -64,6 +82,8 @@ elseif who == 'foreign' and not a.fence and not denied then
 end
 grant()
 finish()
-for other in pairs(others) do result[2] = result[2] + call('PUBLISH', other, 's ' .. a.mount .. ' ' .. a.request) end
 if denied then return 'busy' end
-return found and result or (held or who == 'foreign') and 'stale' or 'missing'
+if not found then return (held or who == 'foreign') and 'stale' or 'missing' end
+call('HSET', ENDED, request, cmsgpack.pack({mine, others}))
+call('PEXPIRE', ENDED, a.keep)
+return answer(mine, others)
