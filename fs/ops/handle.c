@@ -142,6 +142,13 @@ static bool handle_opener_exits(struct request *r)
     return unknown || (tid && handle_is_opener(h, r) && owner_thread_exiting(r->fs->owners, tid));
 }
 
+/* Its provisional second has run out, though that is not told yet: this process stood still. */
+static bool handle_has_lapsed(const struct handle *h)
+{
+    const struct hold *hold = h->hold;
+    return hold && hold->kind == BACKEND_PROVISIONAL && !hold->converting && hold->ticket->deadline <= clock_now();
+}
+
 /* An explicit close by the process that opened it. */
 static void handle_flush_of_close(struct request *r)
 {
@@ -152,6 +159,10 @@ static void handle_flush_of_close(struct request *r)
         return;
     }
     h->closing = !h->locking && !h->refused;
+    if (h->closing && handle_has_lapsed(h)) {
+        hold_release(r->fs, hold, NULL, NULL);
+        hold = NULL;
+    }
     if (!hold) {
         handle_flush_idle(r);
     } else if (hold->kind == BACKEND_LEASE) {

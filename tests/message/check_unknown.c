@@ -209,6 +209,37 @@ START_TEST(release_that_lapses_in_the_backend_is_answered)
 }
 END_TEST
 
+START_TEST(close_after_the_daemon_stood_still_takes_a_free_name_anew)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    fake_backend_hold_events(w->fake, true);
+    wire_advance(w, 2 * SECOND); /* what was due, and that it has ended, is told behind the FLUSH */
+    uint64_t flush = wire_flush(w, file, 1);
+    wire_take(w);
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, flush), 0);
+    ck_assert(held_as("L", BACKEND_PROVISIONAL));
+    ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0);
+    ck_assert(held_as("L", BACKEND_LEASE));
+}
+END_TEST
+
+START_TEST(close_after_the_daemon_stood_still_is_busy_when_another_holds)
+{
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    fake_backend_hold_events(w->fake, true);
+    wire_advance(w, 2 * SECOND);
+    fake_backend_occupy(w->fake, "L", BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    uint64_t flush = wire_flush(w, file, 1);
+    wire_take(w);
+    fake_backend_hold_events(w->fake, false);
+    ck_assert_int_eq(wire_result(w, flush), EBUSY);
+    ck_assert_int_eq(wire_result(w, wire_release(w, file)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_PROVISIONAL), 0);
+}
+END_TEST
+
 START_TEST(write_decides_while_the_second_lapses)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
@@ -319,6 +350,8 @@ int main(void)
     tcase_add_test(cases, open_meets_one_that_is_not_answered);
     tcase_add_test(cases, open_whose_caller_is_gone_holds_nothing);
     tcase_add_test(cases, release_that_lapses_in_the_backend_is_answered);
+    tcase_add_test(cases, close_after_the_daemon_stood_still_takes_a_free_name_anew);
+    tcase_add_test(cases, close_after_the_daemon_stood_still_is_busy_when_another_holds);
     tcase_add_test(cases, write_decides_while_the_second_lapses);
     tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
     tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
