@@ -5,6 +5,7 @@
 #include <setjmp.h>
 
 #include "tests/sim/descriptor.h"
+#include "tests/sim/task.h"
 
 #define LOOP_PRIORITIES (EV_MAXPRI - EV_MINPRI + 1)
 
@@ -16,8 +17,6 @@ struct loop_pending {
 struct ev_loop {
     struct host *host;
     const bool *halted;
-    void (*entered)(void *arg);
-    void *arg;
     GPtrArray *ios, *timers, *idles, *prepares, *asyncs;
     GArray *pending[LOOP_PRIORITIES]; /* of struct loop_pending */
     int64_t now;                      /* CLOCK_MONOTONIC, as of the last look */
@@ -68,12 +67,10 @@ void ev_loop_destroy(struct ev_loop *loop)
     g_free(loop);
 }
 
-void loop_belongs_to(struct ev_loop *loop, struct host *host, const bool *halted, void (*entered)(void *arg), void *arg)
+void loop_belongs_to(struct ev_loop *loop, struct host *host, const bool *halted)
 {
     loop->host = host;
     loop->halted = halted;
-    loop->entered = entered;
-    loop->arg = arg;
     loop_look_at_clock(loop);
 }
 
@@ -393,12 +390,13 @@ int ev_run(struct ev_loop *loop, int flags)
 void loop_turn(struct ev_loop *loop)
 {
     struct host *former = world_enter(loop->host);
+    struct task_maker maker = task_set_maker((struct task_maker){loop->host, loop->halted});
     if (setjmp(loop->escape) == 0) {
         loop->turning = true;
-        loop->entered(loop->arg);
         ev_run(loop, EVRUN_NOWAIT);
     }
     loop->turning = false;
+    task_set_maker(maker);
     world_enter(former);
 }
 

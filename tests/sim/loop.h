@@ -19,9 +19,8 @@ int64_t loop_next(const struct ev_loop *loop);
 /* One turn. */
 void loop_turn(struct ev_loop *loop);
 
-/* Whose it is; it does not run while *halted is true, and `entered` is called before each turn. */
-void loop_belongs_to(struct ev_loop *loop, struct host *host, const bool *halted, void (*entered)(void *arg),
-                     void *arg);
+/* Whose it is; it does not run while *halted is true. */
+void loop_belongs_to(struct ev_loop *loop, struct host *host, const bool *halted);
 /* Is one of its callbacks on the stack? */
 bool loop_is_running(const struct ev_loop *loop);
 /* From inside of a turn: ends it, without return. Otherwise nothing. */

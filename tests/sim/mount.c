@@ -170,19 +170,13 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
     return redis_new(&options, ret, error, error_size);
 }
 
-static void mount_entered(void *arg)
-{
-    struct mount *mount = arg;
-    task_set_maker(&mount->host, &mount->daemon->halted);
-}
-
 static bool mount_begin(struct mount *mount, struct daemon *daemon)
 {
     static const struct fuse_custom_io io = {.writev = mount_session_writev, .read = mount_session_read};
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
     char error[1024] = "";
     daemon->loop = ev_loop_new(EVFLAG_AUTO);
-    loop_belongs_to(daemon->loop, &mount->host, &daemon->halted, mount_entered, mount);
+    loop_belongs_to(daemon->loop, &mount->host, &daemon->halted);
     if (mount_open_store(mount, &daemon->backend, error, sizeof error) < 0) {
         world_trace("m%u does not start: %s", mount->host.index, error);
         loop_abandon(daemon->loop);
@@ -210,7 +204,7 @@ bool mount_start(struct mount *mount)
     mount->daemon = daemon;
     mount->kernel = kernel_new(&mount->host, &mount->given.kernel);
     mount->state = MOUNT_SERVES;
-    task_set_maker(&mount->host, &daemon->halted);
+    struct task_maker maker = task_set_maker((struct task_maker){&mount->host, &daemon->halted});
     mount->inside = &killed;
     if (setjmp(killed) == 0) {
         serves = mount_begin(mount, daemon);
@@ -225,6 +219,7 @@ bool mount_start(struct mount *mount)
         }
     }
     mount->inside = outer;
+    task_set_maker(maker);
     world_enter(former);
     return serves && mount->state == MOUNT_SERVES;
 }
@@ -279,7 +274,7 @@ void mount_end(struct mount *mount)
     jmp_buf killed, *outer = mount->inside;
     world_trace("m%u ends", mount->host.index);
     mount->inside = &killed;
-    task_set_maker(&mount->host, &daemon->halted);
+    struct task_maker maker = task_set_maker((struct task_maker){&mount->host, &daemon->halted});
     if (setjmp(killed) == 0) {
         fs_stop(daemon->fs);
         ev_io_stop(daemon->loop, &daemon->io);
@@ -294,6 +289,7 @@ void mount_end(struct mount *mount)
         mount->daemon = NULL;
     }
     mount->inside = outer;
+    task_set_maker(maker);
     world_enter(former);
 }
 

@@ -24,8 +24,7 @@ static struct {
     GPtrArray *all, *ready, *stacks;
     struct task *current;
     ucontext_t world;
-    struct host *maker;
-    const bool *maker_halted;
+    struct task_maker maker;
     const void *world_awaits; /* the condition variable that a loop's own thread waits for */
 } tasks;
 
@@ -147,10 +146,11 @@ void task_run_ready(size_t which)
 
 /* --- threads of a daemon ----------------------------------------------------------- */
 
-void task_set_maker(struct host *host, const bool *halted)
+struct task_maker task_set_maker(struct task_maker maker)
 {
-    tasks.maker = host;
-    tasks.maker_halted = halted;
+    struct task_maker former = tasks.maker;
+    tasks.maker = maker;
+    return former;
 }
 
 /* In place of pthread_ and g_thread_. */
@@ -171,7 +171,7 @@ gpointer __wrap_g_thread_join(GThread *thread);
 
 static struct task *task_of_thread(void *(*run)(void *), void *arg)
 {
-    return task_new(tasks.maker, tasks.maker_halted, (void (*)(void *))(void (*)(void))run, arg);
+    return task_new(tasks.maker.host, tasks.maker.halted, (void (*)(void *))(void (*)(void))run, arg);
 }
 
 /* The caller may be the loop's own thread: then the world goes on meanwhile. */

@@ -33,7 +33,12 @@ void task_wake(struct task *task);
 size_t task_ready_count(void);
 void task_run_ready(size_t which);
 
-/* The threads that are made from now on belong to that. */
-void task_set_maker(struct host *host, const bool *halted);
+/* The threads that are made from now on belong to that.  Returns what was before, for when the caller has done: the
+ * world may go on inside of it, and daemons take turns. */
+struct task_maker {
+    struct host *host;
+    const bool *halted;
+};
+struct task_maker task_set_maker(struct task_maker maker);
 
 #endif

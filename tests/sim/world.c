@@ -261,7 +261,11 @@ bool world_step(int64_t until)
     }
     int64_t next = first ? first->when : WORLD_NEVER;
     for (guint i = 0; i < world.loops->len; i++) {
-        next = MIN(next, loop_next(g_ptr_array_index(world.loops, i)));
+        const struct ev_loop *loop = g_ptr_array_index(world.loops, i);
+        int64_t at = loop_next(loop);
+        if (at > world.now || !loop_is_running(loop)) { /* else it has work, but another daemon began inside of it */
+            next = MIN(next, at);
+        }
     }
     if (next > until) {
         return false;
