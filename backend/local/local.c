@@ -561,7 +561,8 @@ int local_new(const struct local_options *options, struct backend **ret_backend,
     l->head = (struct backend){
         .operations = &operations,
         .name = options->directory ? "local" : "memory",
-        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_SOLE_AUTHORITY,
+        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE |
+                    BACKEND_SOLE_AUTHORITY,
         .safety = BACKEND_SINGLE,
     };
     l->space = lockspace_new(&local_listener, l, options->seed);

@@ -274,7 +274,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->remote.backend = (struct backend){
         .operations = &operations,
         .name = "redis",
-        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME,
+        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE,
         .safety = conn.wait > 0 ? BACKEND_REPLICATED : BACKEND_SINGLE,
     };
     r->before = before;

@@ -73,7 +73,7 @@ void remote_told(struct remote *r, const char *token, enum remote_news news, enu
         }
     } else if (news == REMOTE_MAY_BE_FREE && t->state == REMOTE_WAITING) {
         remote_refresh(r, t);
-    } else if (news == REMOTE_WANTED && t->state == REMOTE_HELD) {
+    } else if (news == REMOTE_WANTED && t->state == REMOTE_HELD && t->head.user) {
         r->events->wanted(r->context, &t->head);
     } else if (news == REMOTE_ENDED && (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name))) {
         remote_end(r, t, why, false); /* one that waits asks again, if it was not meant by its name */

@@ -309,6 +309,16 @@ void call_make(struct zk_call *call, const char *path, GBytes *data, bool replac
     call_asked(reply, zoo_amulti(call->z->handle, count, reply->operations, reply->results, call_on_void, reply));
 }
 
+void call_move(struct zk_call *call, const char *from, const char *to, GBytes *data)
+{
+    struct zk_reply *reply = call_ask(call);
+    int length;
+    const char *bytes = call_bytes(data, &length);
+    zoo_delete_op_init(&reply->operations[0], from, -1);
+    zoo_set_op_init(&reply->operations[1], to, bytes, length, -1, &reply->stat);
+    call_asked(reply, zoo_amulti(call->z->handle, 2, reply->operations, reply->results, call_on_void, reply));
+}
+
 void call_then(struct zk_call *call, zk_step *next)
 {
     call->lost = call->sending && call->lost;

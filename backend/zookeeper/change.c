@@ -313,6 +313,101 @@ static void change_convert(struct zk_call *call)
     call_then(call, change_on_raised);
 }
 
+/* --- rename: the new name is taken provisionally; then in one step the old node goes and that one says what it said.
+ * Who takes the leases over if this daemon is killed finds either the one or the other. --- */
+
+static void change_is_renamed(struct zk_call *call, struct zk_node *node, const struct zk_node *to)
+{
+    struct remote_op *op = call->op;
+    struct remote_answer answer = {
+        .outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = call->sent, .fence = to->fence};
+    node_move(node, to);
+    node_watch(call->z, node->path, call->name);
+    g_hash_table_remove(call->z->nodes, op->replaced);
+    call->op = NULL;
+    op->answered(op, &answer);
+    call_end(call);
+}
+
+static void change_rename(struct zk_call *call);
+
+static void change_on_renamed(struct zk_call *call)
+{
+    struct zk_node *node = node_of(call->z, call->name);
+    const struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
+    int rc = call_reply(call, 0)->rc;
+    if (node) {
+        node->moves = false;
+    }
+    if (rc == ZOK && node && to) {
+        change_is_renamed(call, node, to);
+    } else {
+        change_answer(call, rc == ZOK || rc == ZNONODE ? BACKEND_STALE : call_result(call, rc));
+    }
+}
+
+/* Whether an earlier try has done it. */
+static void change_on_found(struct zk_call *call)
+{
+    struct zk_node *node = node_of(call->z, call->name);
+    const struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
+    struct zk_data data;
+    node_decode(call_reply(call, 0)->data, &data);
+    bool done = node && to && strcmp(data.token, call->name) == 0;
+    node_data_clear(&data);
+    if (done) {
+        change_is_renamed(call, node, to);
+    } else {
+        call->was_sent = false;
+        change_rename(call);
+    }
+}
+
+static void change_rename(struct zk_call *call)
+{
+    struct zk_node *node = node_of(call->z, call->name);
+    const struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
+    if (!node || !to) {
+        change_settle(call, BACKEND_STALE);
+    } else if (call->was_sent) {
+        call_get(call, to->path);
+        call_then(call, change_on_found);
+    } else {
+        GBytes *bytes = node_encode(node, call->name);
+        node->moves = true;
+        call_move(call, node->path, to->path, bytes);
+        call_then(call, change_on_renamed);
+        g_bytes_unref(bytes);
+    }
+}
+
+static void change_on_moved(void *arg, enum backend_result result)
+{
+    struct remote_op *op = arg;
+    struct remote_ticket *reserved = remote_ticket_find(op->r, op->replaced);
+    if (result != BACKEND_OK && reserved) {
+        remote_release(&op->r->backend, &reserved->head, NULL, NULL);
+    }
+    remote_op_finish(op, result);
+}
+
+static void change_on_reserved(void *arg, enum backend_result result, struct backend_ticket *reserved,
+                               const struct backend_info *holder)
+{
+    struct remote_op *op = arg;
+    struct remote_ticket *t = remote_ticket_find(op->r, op->token);
+    (void)holder;
+    if (result != BACKEND_OK) {
+        remote_op_finish(op, result);
+    } else if (!t) {
+        remote_release(&op->r->backend, reserved, NULL, NULL);
+        remote_op_finish(op, BACKEND_STALE);
+    } else {
+        op->replaced = g_strdup(((struct remote_ticket *)reserved)->token);
+        remote_rename(&op->r->backend, &t->head, op->name, reserved, change_on_moved, op);
+    }
+}
+
 /* --- the call tier --- */
 
 uint64_t change_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
@@ -324,6 +419,7 @@ uint64_t change_call(struct remote_op *op, struct remote_ticket *t, int64_t time
         [REMOTE_RENEW] = change_renew,
         [REMOTE_SET] = change_set,
         [REMOTE_CONVERT] = change_convert,
+        [REMOTE_RENAME] = change_rename,
     };
     struct zookeeper *z = (struct zookeeper *)op->r;
     struct zk_call *call = call_new(z, op, steps[op->procedure], change_failed);
@@ -349,7 +445,15 @@ void change_forget(struct remote *r, uint64_t request)
 void zk_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
                backend_done *done, void *arg)
 {
-    (void)b, (void)ticket, (void)name, (void)replaced;
-    log_notice("a lock cannot be renamed on ZooKeeper");
-    done(arg, BACKEND_UNSUPPORTED);
+    struct remote *r = (struct remote *)b;
+    const struct remote_ticket *t = (struct remote_ticket *)ticket, *target = (struct remote_ticket *)replaced;
+    if (target && strcmp(target->place->name, name) == 0) {
+        log_notice("on ZooKeeper a lock can be renamed to a name that is free, not over another lock");
+        done(arg, BACKEND_UNSUPPORTED);
+        return;
+    }
+    struct remote_op *op = remote_op_done(r, t, done, arg);
+    op->name = g_strdup(name);
+    zk_acquire(b, name, &(struct backend_claim){.kind = BACKEND_PROVISIONAL, .ttl = t->head.ttl, .meta = t->meta},
+               change_on_reserved, op);
 }

@@ -222,6 +222,17 @@ struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, co
     return node;
 }
 
+void node_move(struct zk_node *node, const struct zk_node *to)
+{
+    g_free(node->path);
+    g_free(node->place);
+    node->path = g_strdup(to->path);
+    node->leaf = strrchr(node->path, '/') + 1;
+    node->place = g_strdup(to->place);
+    node->sequence = to->sequence;
+    node->fence = to->fence;
+}
+
 void node_change(struct zk_node *node, const struct backend_change *change)
 {
     if (change->set & BACKEND_SET_META) {

@@ -137,6 +137,8 @@ void call_children(struct zk_call *call, const char *path);
 void call_sync(struct zk_call *call, const char *path);
 /* A node that is version 1 and says `data`, where `replace` in place of an empty one; in one step. */
 void call_make(struct zk_call *call, const char *path, GBytes *data, bool replace);
+/* In one step `from` is removed, and `to` says `data`. */
+void call_move(struct zk_call *call, const char *from, const char *to, GBytes *data);
 /* They are sent, and this is done when all are answered. */
 void call_then(struct zk_call *call, zk_step *next);
 const struct zk_reply *call_reply(const struct zk_call *call, guint index);
@@ -157,6 +159,7 @@ struct zk_node {
     GBytes *meta, *content;
     char *place;         /* the name of the lock */
     uint64_t lock_owner; /* or 0 */
+    bool moves;          /* a rename is under way, which removes it */
     bool again;          /* what it waits for has changed since it was looked at */
 };
 
@@ -195,6 +198,8 @@ void node_data_clear(struct zk_data *data);
 struct zk_node *node_of(struct zookeeper *z, const char *token);
 struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence);
 void node_free(gpointer node);
+/* It is the other one from now on. */
+void node_move(struct zk_node *node, const struct zk_node *to);
 void node_change(struct zk_node *node, const struct backend_change *change);
 /* The ticket wants to hear of a change of that node, which a request watches. */
 void node_note_watch(struct zookeeper *z, const char *path, const char *token);

@@ -183,7 +183,7 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->remote.backend = (struct backend){
         .operations = &operations,
         .name = "zookeeper",
-        .features = BACKEND_CAN_SEQUENCE,
+        .features = BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME,
         .safety = BACKEND_QUORUM,
     };
     z->hosts = hosts;

@@ -140,7 +140,7 @@ START_TEST(rename_replaces_a_ticket_that_is_named_and_no_other)
     struct backend_ticket *ticket, *replaced, *waiter;
     uint64_t seen;
 
-    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+    if (!(contract_backend->features & BACKEND_CAN_REPLACE))
         return;
     claim.content = contract_bytes("text");
     ticket = contract_acquire("a", &claim).ticket;
@@ -177,7 +177,7 @@ START_TEST(release_of_a_replaced_ticket_silences_its_end)
     struct backend_ticket *replaced = contract_get("b", BACKEND_LEASE, &mine);
     struct backend_info info;
 
-    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+    if (!(contract_backend->features & BACKEND_CAN_REPLACE))
         return;
     ck_assert_int_eq(contract_rename_over(ticket, "b", replaced), BACKEND_OK);
     if (!mine.ended)
@@ -195,7 +195,7 @@ START_TEST(rename_over_one_of_several_holders_is_busy)
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
     struct backend_ticket *shared = contract_get_shared("b", BACKEND_FLOCK, &log[1]);
 
-    if (!(contract_backend->features & BACKEND_CAN_RENAME))
+    if (!(contract_backend->features & BACKEND_CAN_REPLACE))
         return;
     contract_get_shared("b", BACKEND_FLOCK, &log[2]);
     ck_assert_int_eq(contract_rename_over(ticket, "b", shared), BACKEND_BUSY);

@@ -74,12 +74,32 @@ says B 'close(t)' ok
 expect_not rmdir "$MOUNT_A/queue/"none
 expect eventually 10 rmdir "$MOUNT_A/queue"
 
-it "what it cannot do it refuses: renaming, and names that would be tickets"
-says A 'acquire("named")' ok
-says A 'os.rename(path("named"), path("other"))' EOPNOTSUPP
-expect logged "$LOG_A" "cannot be renamed"
+it "a lease moves to a name that is free, with its content and a greater token"
+says A 'acquire("named", "text")' ok
+token=$(attribute named token)
+says B 'acquire("taken")' ok
+says A 'os.rename(path("named"), path("taken"))' EBUSY
+says A 'os.rename(path("named"), path("nowhere/x"))' ENOENT
+says B 'w = op("named", "RDONLY"); flock(w, "EX|NB")' EAGAIN
+tell B 'flock(w, "EX")'
+expect eventually 10 waiters named 1
+says A 'os.rename(path("named"), path("other"))' '@(None|ok)'
+expect_is "$(hear B)" ok
+expect_is "$(cat "$MOUNT_B/other")" text
+expect_not touch "$MOUNT_B/other"
+expect test "$(attribute other token)" -gt "$token"
+says B 'flock(w, "UN")' ok
+says A 'acquire("second")' ok
+says A 'os.rename(path("other"), path("second"))' EOPNOTSUPP
+expect logged "$LOG_A" "renamed to a name that is free, not over another lock"
+expect_is "$(on "$MOUNT_B" attribute other kind)" lease
+says A 'rm("second")' ok
+says A 'rm("other")' ok
+expect_not test -e "$MOUNT_B/other"
+says B 'rm("taken")' ok
+
+it "a name that would be a ticket is refused"
 says A 'acquire("x-1234567890")' EINVAL
-says A 'rm("named")' ok
 
 it "kazoo's Lock and a mount exclude each other and wait for each other"
 kazoo_start K
