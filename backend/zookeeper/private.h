@@ -10,6 +10,7 @@
  * ask.c        questions: who holds, and what is in a directory
  * directory.c  directories
  * session.c    the session: connection, belief, heartbeat
+ * watch.c      names that others hold
  * state.c      the session in a file, for the next daemon
  * node.c       names and data of nodes
  * call.c       requests that go together, and are repeated when the connection was lost
@@ -58,6 +59,8 @@ struct zookeeper {
     TAILQ_HEAD(, zk_call) calls;
     GHashTable *nodes;   /* token -> struct zk_node */
     GHashTable *watches; /* path -> GPtrArray of tokens */
+    GHashTable *named;   /* name that is watched for the filesystem -> its link in */
+    GQueue recent;       /* the same, the last looked up first */
     char *address;       /* to show */
     bool told_of_ranges;
     /* from one daemon to the next */
@@ -205,6 +208,14 @@ void node_change(struct zk_node *node, const struct backend_change *change);
 void node_note_watch(struct zookeeper *z, const char *path, const char *token);
 /* The same with the request, for its own node. */
 void node_watch(struct zookeeper *z, const char *path, const char *token);
+
+/* --- watch.c --- */
+
+void zk_watch(struct backend *b, const char *name);
+/* Something at that path has. */
+void watch_changed(struct zookeeper *z, const char *path);
+/* What has changed meanwhile was not told. */
+void watch_look_all(struct zookeeper *z);
 
 /* --- state.c --- */
 

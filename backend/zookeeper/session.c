@@ -101,6 +101,7 @@ static void session_is_there(struct zk_call *call)
     call_end(call);
     call_resume_all(z);
     remote_up(&z->remote);
+    watch_look_all(z);
 }
 
 /* The chroot, what is hidden in it, and in that the session's own node. */
@@ -180,6 +181,7 @@ static void session_on_event(zhandle_t *handle, int type, int state, const char 
     struct zookeeper *z = context;
     if (type != ZOO_SESSION_EVENT) {
         session_changed(z, type, path);
+        watch_changed(z, path);
     } else if (state == ZOO_CONNECTED_STATE) {
         z->handle = handle; /* it may come before its maker has returned */
         session_connected(z);

@@ -44,6 +44,8 @@ static void zookeeper_free(struct backend *b)
     remote_clear(&z->remote);
     g_hash_table_unref(z->nodes);
     g_hash_table_unref(z->watches);
+    g_hash_table_unref(z->named);
+    g_queue_clear_full(&z->recent, g_free);
     g_free(z->hosts);
     g_free(z->chroot);
     g_free(z->digest);
@@ -118,6 +120,7 @@ static const struct backend_operations operations = {
     .mkdir = zk_mkdir,
     .rmdir = zk_rmdir,
     .set_directory = zk_set_directory,
+    .watch = zk_watch,
     .recover = zk_recover,
     .counts = remote_counts,
     .status = zookeeper_status,
@@ -194,6 +197,8 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->address = zookeeper_show(options->uri);
     z->nodes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, node_free);
     z->watches = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
+    z->named = g_hash_table_new(g_str_hash, g_str_equal);
+    g_queue_init(&z->recent);
     TAILQ_INIT(&z->calls);
     z->identity = g_strdup_printf("%s %s", options->identity ? options->identity : "", z->address);
     state_open(z, options->state);

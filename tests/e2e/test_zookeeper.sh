@@ -101,6 +101,43 @@ says B 'rm("taken")' ok
 it "a name that would be a ticket is refused"
 says A 'acquire("x-1234567890")' EINVAL
 
+it "inotify tells of the release, the break and the end of what another mount or kazoo held, not of another waiter"
+kazoo_start K
+watch() { # NAME: on A
+    : >"$TEST_DIR/watch.err"
+    inotifywait -e delete_self -t 30 "$MOUNT_A/$1" >"$TEST_DIR/watch.out" 2>"$TEST_DIR/watch.err" &
+    watcher=$!
+    started+=("$watcher")
+    expect eventually 10 logged "$TEST_DIR/watch.err" established
+}
+heard() { # NAME
+    wait "$watcher" || fail "inotifywait $1: status $?"
+    expect logged "$TEST_DIR/watch.out" DELETE_SELF
+    expect_not [ -e "$MOUNT_A/$1" ]
+}
+silent() { ! logged "$TEST_DIR/watch.out" DELETE_SELF; }
+says B 'acquire("seen")' ok
+watch seen
+says K "try seen -lock-" refused
+expect constantly 300 silent
+says B 'rm("seen")' ok
+heard seen
+says B 'acquire("seen")' ok
+watch seen
+says B 'put("seen", "break", "1")' ok
+heard seen
+expect mkdir "$MOUNT_B/seen-queue"
+says B 'p = op("seen-queue/job-"); q = op("seen-queue/job-")' ok
+watch seen-queue/job-0000000000
+says B 'close(q)' ok
+expect constantly 300 silent
+says B 'rm("seen-queue/job-0000000000")' ok
+heard seen-queue/job-0000000000
+says K "lock seen -lock-" held
+watch seen
+end_actor K
+heard seen
+
 it "kazoo's Lock and a mount exclude each other and wait for each other"
 kazoo_start K
 says K "lock both -lock-" held

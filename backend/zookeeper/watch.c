@@ -1,0 +1,96 @@
+/* watch: names that others hold, and that the filesystem wants to hear of when nobody does any more.
+ *
+ * The servers tell once that a queue has changed, or that the node of a ticket has gone.  If the filesystem still wants
+ * to know, it is looked at and watched again.  So that a listing of a large directory costs no more, the names looked
+ * up last are watched, WATCH_MAX of them.
+ */
+#include <string.h>
+
+#include "backend/zookeeper/private.h"
+
+#define WATCH_MAX 1024
+
+static void watch_drop(struct zookeeper *z, GList *link)
+{
+    char *name = link->data;
+    g_hash_table_remove(z->named, name);
+    g_queue_delete_link(&z->recent, link);
+    g_free(name);
+}
+
+static void watch_on_looked(struct zk_call *call)
+{
+    struct zookeeper *z = call->z;
+    const struct zk_reply *reply = call_reply(call, 0);
+    GPtrArray *queue = node_queue(reply->children);
+    GList *link = g_hash_table_lookup(z->named, call->name);
+    if (link && (reply->rc == ZNONODE || (reply->rc == ZOK && !call->flag && queue->len == 0))) {
+        watch_drop(z, link);
+        z->remote.events->gone(z->remote.context, call->name);
+    }
+    g_ptr_array_unref(queue);
+    call_end(call);
+}
+
+static void watch_begin(struct zk_call *call)
+{
+    if (call->flag) { /* it is a ticket */
+        call_watch(call, call->path);
+    } else {
+        call_watch_children(call, call->path);
+    }
+    call_then(call, watch_on_looked);
+}
+
+static void watch_look(struct zookeeper *z, const char *name)
+{
+    struct zk_call *call = call_new(z, NULL, watch_begin, NULL);
+    int32_t number;
+    call->name = g_strdup(name);
+    call->path = node_path(z, name);
+    call->flag = node_number(name, &number);
+    call_start(call, 0);
+}
+
+void zk_watch(struct backend *b, const char *name)
+{
+    struct zookeeper *z = (struct zookeeper *)b;
+    GList *link = g_hash_table_lookup(z->named, name);
+    if (link) {
+        g_queue_unlink(&z->recent, link);
+        g_queue_push_head_link(&z->recent, link);
+        return;
+    }
+    g_queue_push_head(&z->recent, g_strdup(name));
+    g_hash_table_insert(z->named, z->recent.head->data, z->recent.head);
+    if (z->recent.length > WATCH_MAX) {
+        watch_drop(z, z->recent.tail);
+    }
+    watch_look(z, name);
+}
+
+static void watch_look_again(struct zookeeper *z, GList *link)
+{
+    if (z->remote.events->watched(z->remote.context, link->data)) {
+        watch_look(z, link->data);
+    } else {
+        watch_drop(z, link);
+    }
+}
+
+void watch_changed(struct zookeeper *z, const char *path)
+{
+    size_t chroot = strlen(z->chroot);
+    GList *link = strlen(path) > chroot ? g_hash_table_lookup(z->named, path + chroot + 1) : NULL;
+    if (link) {
+        watch_look_again(z, link);
+    }
+}
+
+void watch_look_all(struct zookeeper *z)
+{
+    for (GList *link = z->recent.head, *next; link; link = next) {
+        next = link->next;
+        watch_look_again(z, link);
+    }
+}
