@@ -301,6 +301,46 @@ says C 'read(s, 1)' ESTALE
 says C 'flock(s, "UN")' ok
 says C 'flock(s, "EX")' ok
 
+it "who waits when the session expires queues anew, and is granted when the holder lets go, not before"
+says A 'w = op("awaited", "RDWR|CREAT"); flock(w, "EX")' ok
+says C 'w = op("awaited", "RDONLY")' ok
+tell C 'flock(w, "EX")'
+expect eventually 10 on "$MOUNT_A" waiters awaited 1
+kill -STOP "$DAEMON"
+expect eventually 30 on "$MOUNT_A" waiters awaited 0
+kill -CONT "$DAEMON"
+expect eventually 10 on "$MOUNT_A" waiters awaited 1
+expect constantly 300 quiet C
+says B 'w = op("awaited", "RDONLY"); flock(w, "EX|NB")' EAGAIN
+says A 'flock(w, "UN")' ok
+expect_is "$(hear C)" ok
+says B 'flock(w, "EX|NB")' EAGAIN
+says C 'flock(w, "UN")' ok
+says B 'flock(w, "EX|NB"); flock(w, "UN")' ok
+
+it "while the server does not answer, each call ends in its errno, and what was unknown is not held afterwards"
+says A 'acquire("rest")' ok
+says B 'x = op("away", "RDWR|CREAT"); flock(x, "EX")' ok
+says A 'x = op("away", "RDONLY")' ok
+says C 'x = op("away", "RDONLY")' ok
+kill -STOP "$ZOOKEEPER_PID"
+says A 'acquire("unknown")' '@(EIO|ENOLCK)'
+says A 'os.stat(path("never"))' EIO
+says A 'ls()' EIO
+says A 'os.mkdir(path("made"))' '@(EIO|ENOLCK)'
+says A 'flock(x, "EX|NB")' ENOLCK
+says A 'rm("rest")' '@(EIO|ENOLCK)'
+tell C 'flock(x, "EX")'
+pause 1
+kill -USR1 "${actor_pid[C]}"
+expect_is "$(hear C)" '@(EINTR|ENOLCK)'
+kill -CONT "$ZOOKEEPER_PID"
+expect eventually 20 gone_from "$MOUNT_B" unknown
+expect eventually 20 gone_from "$MOUNT_B" rest
+expect eventually 10 touch "$MOUNT_B/unknown"
+says C 'flock(x, "EX|NB"); flock(x, "UN")' '@(ok|EAGAIN)'
+expect rm "$MOUNT_B/unknown"
+
 it "belief ends when no write is acknowledged, before a server could give the session up"
 kill -STOP "$ZOOKEEPER_PID"
 expect eventually 20 logged "$LOG" "no write was acknowledged"
