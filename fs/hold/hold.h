@@ -70,6 +70,7 @@ struct hold {
     bool settled : 1;    /* the owner is final */
     bool inherited : 1;  /* the owner is another than the acquirer */
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
+    bool moving : 1;     /* the store is asked to rename it: by which name it has it is not known */
     bool counted : 1;    /* among what is held below its directories */
     bool charged : 1;    /* to its account */
     bool ended : 1;      /* it was taken: observer->ended */

@@ -108,6 +108,17 @@ static void lock_flock_converted(struct request *r)
 
 static void lock_resumed(struct request *r);
 
+/* It would be asked for by a name that the store may have for another by then. */
+static bool lock_awaits_name(struct request *r, request_step *answer)
+{
+    struct hold *lease = hold_lease_of_path(r->fs, r->node);
+    if (!lease || !lease->moving) {
+        return false;
+    }
+    hold_await(r, lease, answer);
+    return true;
+}
+
 /* A provisional second of another handle: who does not want to wait for the
  * lock waits for its outcome all the same. */
 static bool lock_awaits_outcome(struct request *r)
@@ -163,7 +174,7 @@ static void lock_flock_go(struct request *r)
         hold_await(r, hold, lock_resumed);
     } else if (hold) {
         lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
-    } else if (!lock_awaits_outcome(r)) {
+    } else if (!lock_awaits_name(r, lock_resumed) && !lock_awaits_outcome(r)) {
         lock_flock_new(r);
     }
 }
@@ -313,7 +324,7 @@ static void lock_set_go(struct request *r)
         hold_await(r, hold, lock_resumed);
     } else if (hold && hold->kind != BACKEND_FLOCK && !hold_of_lock_owner(r->fs, r->node, r->lock.owner)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
-    } else if (!lock_awaits_outcome(r)) {
+    } else if (!lock_awaits_name(r, lock_resumed) && !lock_awaits_outcome(r)) {
         lock_set_new(r);
     }
 }
@@ -401,20 +412,20 @@ static void lock_get_turn(struct request *r, const struct hold *ticket)
     }
 }
 
-void lock_get(struct request *r, const struct flock *lock)
+static void lock_get_go(struct request *r)
 {
     char path[TREE_PATH_MAX];
     struct backend_claim claim = {.kind = BACKEND_FCNTL, .handle = r->handle->id};
     const struct hold *ticket = sequence_ticket(r), *hold = lock_convertible(r);
-    r->handle->locking = true;
-    r->handle->closing = false;
-    lock_range(r, lock);
     if (ticket) {
         lock_get_turn(r, ticket);
         return;
     }
     if (hold && hold->kind != BACKEND_FLOCK) {
         lock_get_unheld(r); /* F_SETLK would turn it into the lock asked for; and it is exclusive */
+        return;
+    }
+    if (lock_awaits_name(r, lock_get_go)) {
         return;
     }
     claim.mode = r->lock.mode;
@@ -424,4 +435,12 @@ void lock_get(struct request *r, const struct flock *lock)
     if (request_path(r, path)) {
         backend_test(r->fs->backend, path, &claim, lock_got, r);
     }
+}
+
+void lock_get(struct request *r, const struct flock *lock)
+{
+    r->handle->locking = true;
+    r->handle->closing = false;
+    lock_range(r, lock);
+    lock_get_go(r);
 }

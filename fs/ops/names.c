@@ -391,6 +391,7 @@ static void names_renamed(void *arg, enum backend_result result)
         hold_release(fs, replaced, NULL, NULL);
     }
     request_reply(r, taken ? -EEXIST : fs_error(result));
+    hold->moving = false;
     names_let_go(fs, hold);
     names_let_go(fs, replaced);
 }
@@ -435,6 +436,7 @@ static void names_rename_go(struct request *r)
         hold_await(r, replaced, names_rename_go);
     } else if (request_path_in(r, path)) {
         r->hold = names_hold_still(hold);
+        hold->moving = true;
         r->replaced = names_hold_still(replaced);
         backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
     }

@@ -875,6 +875,40 @@ START_TEST(late_release_leaves_what_its_lock_owner_has_taken_since)
 }
 END_TEST
 
+START_TEST(lock_asked_for_while_the_name_moves_is_of_the_new_name)
+{
+    bool record = _i == 1;
+    w->pid = alice;
+    struct wire_file moved = wire_created(w, "M", O_RDWR | O_EXCL);
+    wire_advance(w, 2 * SECOND);
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    uint64_t rename = wire_rename(w, "M", "N", 0);
+    ck_assert(wire_waits(w, rename));
+    w->pid = bob;
+    struct wire_file his = wire_opened(w, moved.node, O_RDWR);
+    uint64_t lock = record ? wire_setlk(w, his, 7, F_WRLCK, 0, INT64_MAX, true) : wire_flock(w, his, LOCK_EX);
+    ck_assert(wire_waits(w, lock));
+    uint64_t at_once = record ? wire_getlk(w, his, 7, F_WRLCK, 0, INT64_MAX) : wire_flock(w, his, LOCK_SH | LOCK_NB);
+    ck_assert(wire_waits(w, at_once));
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, rename), 0);
+    ck_assert_int_eq(wire_result(w, at_once), record ? 0 : EAGAIN);
+    if (record) {
+        const struct fuse_lk_out *found = wire_data(w, at_once, NULL);
+        ck_assert_uint_eq(found->lk.type, F_WRLCK);
+    }
+    ck_assert(wire_waits(w, lock));
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "M"), 0);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "N"), 1);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "N")), 0);
+    ck_assert_int_eq(wire_result(w, lock), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "N"), 1);
+}
+END_TEST
+
 START_TEST(lock_asked_for_while_the_name_moves_is_answered_and_given_back)
 {
     w->pid = alice;
@@ -923,6 +957,7 @@ int main(void)
     tcase_add_loop_test(cases, lost_record_locks_are_lost_to_each_handle_of_their_lock_owner, 0, 4);
     tcase_add_loop_test(cases, late_release_leaves_what_its_lock_owner_has_taken_since, 0, 4);
     tcase_add_test(cases, lock_asked_for_while_the_name_moves_is_answered_and_given_back);
+    tcase_add_loop_test(cases, lock_asked_for_while_the_name_moves_is_of_the_new_name, 0, 2);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
     tcase_add_test(cases, getlk_tells_the_lowest_range);
     tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
