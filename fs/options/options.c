@@ -282,6 +282,10 @@ int options_parse(struct options *options, int argc, char **argv, char *error, s
     if (argc - optind > 2) {
         return options_fail(&p, "'%s' is one argument too many: " USAGE, argv[optind + 2]);
     }
+    /* Not before all is read: some versions of mount(8) put what is mounted before "remount", others after it. */
+    if (p.shown && !options->remount && !p.sloppy) {
+        return options_fail(&p, "option %s is the kernel's, not yours to set", p.shown);
+    }
     if (options->remount && !options->ttl) {
         return options_fail(&p,
                             "remount changes ttl= and nothing else: say remount,ttl=TIME, or unmount and mount anew");

@@ -9,6 +9,7 @@ struct options_parse {
     bool is_helper;                       /* called as mount.leasefs, by mount(8) */
     bool sloppy;                          /* -s: unknown options are dropped */
     const char *only[1 << OPTIONS_KINDS]; /* for each set of kinds the first option that only they have; or NULL */
+    const char *shown;                    /* an option of mount tables, which a remount may repeat; or NULL */
     char *error;
     size_t error_size;
 };

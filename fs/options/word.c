@@ -337,8 +337,8 @@ static int word_take_word(struct options_parse *p, const struct option_word *kno
     case OPTION_DROP:
         return 0;
     case OPTION_SHOWN:
-        return p->options->remount || p->sloppy ? 0
-                                                : options_fail(p, "%s: this is the kernel's, not yours to set", word);
+        p->shown = known->name;
+        return 0;
     case OPTION_REFUSED:
         return options_fail(p, "%s: %s", word, known->takes);
     default:

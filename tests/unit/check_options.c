@@ -350,9 +350,11 @@ START_TEST(remount_takes_a_ttl_and_what_mount_tables_show)
     ck_assert_int_eq(PARSE("memory", mountpoint, "-o", "rw,relatime,remount,user_id=0,group_id=0,ttl=5s"), 0);
     ck_assert(options.remount);
     ck_assert_int_eq(options.ttl, 5000);
+    ck_assert_int_eq(PARSE("memory", mountpoint, "-o", "rw,relatime,user_id=0,group_id=0,remount,ttl=5s"), 0);
+    ck_assert(options.remount);
     assert_refused(PARSE("memory", mountpoint, "-o", "remount,noatime"),
                    "remount changes ttl= and nothing else: say remount,ttl=TIME, or unmount and mount anew");
-    assert_refused(PARSE("memory", mountpoint, "-o", "user_id=0"), "user_id=0: this is the kernel's, not yours to set");
+    assert_refused(PARSE("memory", mountpoint, "-o", "user_id=0"), "option user_id= is the kernel's, not yours to set");
 }
 END_TEST
 
