@@ -34,7 +34,8 @@ static void processes_visit_child(struct processes *p, pid_t child, int depth)
     p->count++;
     /* Its children first: when it is dead they are no longer its children. */
     processes_visit(p, child, depth + 1);
-    if (p->signal && getpgid(child) != p->group) {
+    /* Its group may be 0, too: one whose leader another pid namespace has. */
+    if (p->signal && (p->group == 0 || getpgid(child) != p->group)) {
         kill(child, p->signal);
     }
 }

@@ -111,6 +111,15 @@ ended 137
 expect eventually 5 gone "$(pid_of child.pid)"
 expect eventually 5 grep -q 'lock is lost' "$OUT.bg"
 
+it "-F: so it does in a pid namespace that does not know their process group"
+start unshare --mount --pid --fork --kill-child --mount-proc \
+    sh -c "'$LEASERUN' -F '$MNT/f' -- sh -c 'sleep 60 & flock 9; wait' 9>'$TEST_DIR/running'; sleep 60" 2>/dev/null
+running() { ! flock -n "$TEST_DIR/running" true; }
+expect eventually 5 running
+setfattr -n user.lease.break -v 1 "$MNT/f"
+expect timeout 5 flock "$TEST_DIR/running" true
+end_process "$STARTED"
+
 it "-F: a command that is killed since the process that watches cannot act is said to have lost the lock"
 begin -F "$MNT/k" -- sleep 60
 expect eventually 5 grep -qs sleep "/proc/$RUNNER/comm"
