@@ -6,7 +6,8 @@
 # shellcheck source=../e2e/redis.sh
 . "$(dirname "$0")/../e2e/redis.sh"
 
-LEASERUN=$(dirname "$LEASEFS")/leaserun
+install -m 755 "$(dirname "$LEASEFS")/leaserun" "$TEST_DIR/leaserun" # others cannot run what is in every checkout
+LEASERUN=$TEST_DIR/leaserun
 alice=$(id -u "$ALICE") mallory=$(id -u "$MALLORY")
 
 # Both ask for modes that their umask leaves alone, but where a case says so.

@@ -12,6 +12,7 @@ import os
 import pty
 import re
 import select
+import signal
 import sys
 import time
 
@@ -21,6 +22,8 @@ LIMIT = 20  # seconds to wait for one match
 def main():
     pid, fd = pty.fork()
     if pid == 0:
+        for number in (signal.SIGINT, signal.SIGQUIT):  # which a shell in the background ignores
+            signal.signal(number, signal.SIG_DFL)
         os.execvp(sys.argv[1], sys.argv[1:])
     seen = ""
     for line in sys.stdin:

@@ -154,7 +154,8 @@ says A 'acquire("rewind/2"); rm("rewind/1")' ok
 says A 'os.listdir(d)' "[[]'2'[]]"
 says A 'os.close(d)' ok
 
-requests() { awk '/^leasefs_requests_total/ { n += $2 } END { print n }' "$MNT/.leasefs/metrics"; }
+# But for lists of attributes, which newer versions of ls ask for of each file.
+requests() { awk '/^leasefs_requests_total/ && !/"listxattr"/ { n += $2 } END { print n }' "$MNT/.leasefs/metrics"; }
 mkdir "$MNT/listed"
 says A '[acquire("listed/l%d" % i) for i in range(400)] and None' ok
 if [ "${E2E_STORE:-}" != redis ]; then # there another mount may have changed each of them
