@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <glib.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/queue.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -397,7 +398,7 @@ enum owner_end owner_end(struct owner *owner)
     if (owner->pidfd >= 0) {
         return OWNER_UNREAPED;
     }
-    return owner->failed ? OWNER_FAILED : OWNER_EXITED;
+    return owner->failed && !owner->is_part ? OWNER_FAILED : OWNER_EXITED;
 }
 
 /* The process that is its parent now; borrowed.  NULL: none that can be seen. */
@@ -440,14 +441,23 @@ static bool owner_may_inherit(struct owner *heir, pid_t session, bool is_first, 
     return !parent || parent->pid != 1 || getsid(heir->pid) == session;
 }
 
+/* The process with which sudo(8) watches a command on a terminal of its own always ends with status 1 (exec_monitor of
+ * its sources): a leader of a session that bears its parent's name. */
+static void owner_note_part(struct owner *owner, const struct owner *parent)
+{
+    owner->is_part = parent && strcmp(owner->command, parent->command) == 0 && getsid(owner->pid) == owner->pid;
+}
+
 /* How many of the chain that begins with this one inherit. */
 static uint32_t owner_count_heirs(struct owner *heir, int64_t now)
 {
     uint32_t count = 0;
     pid_t session = getsid(heir->pid);
     while (heir && count < OWNER_CHAIN_MAX && owner_may_inherit(heir, session, count == 0, now)) {
+        struct owner *parent = owner_parent(heir, now);
+        owner_note_part(heir, parent);
+        heir = parent;
         count++;
-        heir = owner_parent(heir, now);
     }
     return count;
 }

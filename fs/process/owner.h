@@ -44,7 +44,8 @@ struct owner {
     uint8_t asked;      /* how often for being on its way out */
     bool rootless;      /* its parent is in another pid namespace */
     bool dead;
-    bool failed; /* it ended by a signal, or with another status than 0 */
+    bool failed;  /* it ended by a signal, or with another status than 0 */
+    bool is_part; /* of its parent, whose end counts instead: see owner_note_part */
     char command[OWNER_COMMAND_MAX];
 };
 
@@ -114,7 +115,7 @@ bool owner_alive(struct owner *owner);
 enum owner_end {
     OWNER_LIVES,
     OWNER_UNREAPED, /* it has ended, and how is told once its parent has waited for it */
-    OWNER_EXITED,   /* with status 0, or the kernel does not tell (before Linux 6.15) */
+    OWNER_EXITED,   /* with status 0, or the kernel does not tell (before Linux 6.15); or a part of its parent */
     OWNER_FAILED,   /* with another status, or by a signal */
 };
 

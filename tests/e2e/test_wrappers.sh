@@ -84,7 +84,8 @@ it "at a prompt, with job control, the shell keeps what each wrapper took, and t
     printf 'send echo $$ >%s\\n\n' "$TEST_DIR/prompt"
     printf 'send cat %s\\n\nawait no such text\n' "$TEST_DIR/never"
 } >"$TEST_DIR/typed"
-"$PYTHON" "$E2E_DIR/terminal.py" bash --norc --noprofile -i <"$TEST_DIR/typed" >"$TEST_DIR/terminal" 2>&1 &
+# tini reaps at once what is left behind, as a machine's init does: only then the kernel tells how it ended.
+"$PYTHON" "$E2E_DIR/terminal.py" tini -s -- bash --norc --noprofile -i <"$TEST_DIR/typed" >"$TEST_DIR/terminal" 2>&1 &
 terminal=$!
 started+=("$terminal")
 expect eventually 15 [ -s "$TEST_DIR/prompt" ]

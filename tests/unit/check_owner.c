@@ -727,6 +727,40 @@ START_TEST(how_it_ended_is_known_once_it_was_reaped)
 }
 END_TEST
 
+START_TEST(a_session_that_bears_its_parents_name_ends_as_that_does)
+{
+    static const struct {
+        bool leads, has_own_name, tells;
+    } parts[] = {{true, false, false}, {false, false, true}, {true, true, true}};
+    begin(_i);
+    for (size_t i = 0; i < G_N_ELEMENTS(parts); i++) {
+        volatile pid_t *helper = mmap(NULL, sizeof *helper, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        pid_t part = spawn();
+        if (part == 0) {
+            if (parts[i].leads) {
+                setsid();
+            }
+            if (parts[i].has_own_name) {
+                prctl(PR_SET_NAME, "own");
+            }
+            *helper = spawn_idle();
+            rest();
+        }
+        AWAIT(*helper);
+        struct owner *owner = get(*helper), *heir;
+        ck_assert_uint_eq(owner_heirs(owner, &heir, 1), 1);
+        ck_assert_int_eq(owner_pid(heir), part);
+        end_child(part);
+        reap(part);
+        bool tells = _i < 2 && kernel_tells_ends();
+        ck_assert_int_eq(owner_end(heir), tells && parts[i].tells ? OWNER_FAILED : OWNER_EXITED);
+        owner_unref(heir);
+        owner_unref(owner);
+    }
+    end();
+}
+END_TEST
+
 START_TEST(a_parent_that_is_in_execve_inherits)
 {
     begin(_i);
@@ -962,6 +996,7 @@ int main(void)
     tcase_add_loop_test(cases, a_child_of_the_first_process_inherits_in_its_session_only, 0, KINDS);
     tcase_add_loop_test(cases, the_first_process_inherits_where_it_is_not_the_init_of_the_machine, 0, KINDS);
     tcase_add_loop_test(cases, how_it_ended_is_known_once_it_was_reaped, 0, KINDS);
+    tcase_add_loop_test(cases, a_session_that_bears_its_parents_name_ends_as_that_does, 0, KINDS);
     tcase_add_loop_test(cases, a_parent_that_is_in_execve_inherits, 0, KINDS);
     tcase_add_loop_test(cases, who_adopts_an_orphan_is_its_parent, 0, KINDS);
     tcase_add_loop_test(cases, descent_follows_the_parents, 0, KINDS);
