@@ -2,7 +2,8 @@
  *
  * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH", and then meta and content (its term counts
  * from when it was written, or is negative: renewed for as long as the session lives, without a word here); a
- * directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What has other data is another client's.
+ * directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What has other data is another client's: a
+ * handle lock, since it can be waited for, and is free when its session ends.
  */
 #include <stdio.h>
 #include <string.h>
@@ -151,7 +152,7 @@ void node_decode(GBytes *bytes, struct zk_data *data)
     const char *text = bytes ? g_bytes_get_data(bytes, &size) : NULL, *end = text ? memchr(text, '\n', size) : NULL;
     unsigned kind, mode, length, width;
     int64_t ttl, delay;
-    *data = (struct zk_data){.kind = BACKEND_LEASE, .attributes = {.width = 1}};
+    *data = (struct zk_data){.kind = BACKEND_FLOCK, .attributes = {.width = 1}};
     if (!end || end - text > 200) {
         return;
     }
