@@ -3,8 +3,8 @@
 
 Arguments: HOST:PORT and the chroot.  Each line of its input is `ID REQUEST`, of its output `ID ANSWER`:
 
-    lock PATH [PATTERN]   takes it: held
-    try PATH [PATTERN]    held or refused
+    lock PATH [PATTERN]   takes it: held; `write` and `read` are WriteLock and ReadLock
+    try PATH [PATTERN]    held or refused; `trywrite`, `tryread`
     release               ok
     nodes PATH            the names of the nodes below it
     data PATH             of a node, as text; refused, without the rights to it
@@ -22,19 +22,20 @@ client.start(timeout=30)
 held = []
 
 
-def lock(path, *patterns, blocking=True):
-    recipe = client.Lock("/" + path, "kazoo", extra_lock_patterns=patterns)
-    if not recipe.acquire(blocking=blocking):
+RECIPES = {"": client.Lock, "lock": client.Lock, "write": client.WriteLock, "read": client.ReadLock}
+
+
+def lock(word, path, *patterns):
+    recipe = RECIPES[word.removeprefix("try")]("/" + path, "kazoo", extra_lock_patterns=patterns)
+    if not recipe.acquire(blocking=not word.startswith("try")):
         return "refused"
     held.append(recipe)
     return "held"
 
 
 def answer(word, *rest):
-    if word == "lock":
-        return lock(*rest)
-    if word == "try":
-        return lock(*rest, blocking=False)
+    if word.removeprefix("try") in RECIPES:
+        return lock(word, *rest)
     if word == "release":
         held.pop().release()
         return "ok"

@@ -68,3 +68,17 @@ on() {
 kazoo_start() {
     partner "$1" "$PYTHON" "$E2E_DIR/kazoo_client.py" "127.0.0.1:$ZOOKEEPER_PORT" "$ZOOKEEPER_ROOT"
 }
+
+# Without a JDK: a JRE has the compiler's classes, only not the command javac.
+curator_compile() {
+    curator_jar=/usr/share/java/curator-recipes.jar
+    [ -r "$curator_jar" ] || skip_all "no $curator_jar (package libcurator-recipes-java)"
+    java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -m jdk.compiler/com.sun.tools.javac.Main -cp "$curator_jar" -d "$TEST_DIR" \
+        "$E2E_DIR/CuratorClient.java" || skip_all "no Java compiler"
+}
+
+# curator_start NAME: a partner, see CuratorClient.java.
+curator_start() {
+    partner "$1" java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$curator_jar:$TEST_DIR" CuratorClient \
+        "127.0.0.1:$ZOOKEEPER_PORT$ZOOKEEPER_ROOT"
+}
