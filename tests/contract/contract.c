@@ -6,7 +6,7 @@
 
 #define PATIENCE 20.0 /* seconds from the start of a backend */
 
-struct backend *contract_backend;
+struct backend *contract_backend, *contract_one, *contract_other;
 
 static const struct contract *subject;
 static struct ev_loop *loop;
@@ -109,6 +109,22 @@ void contract_teardown(void)
     g_string_free(listing, TRUE);
     if (subject->clean)
         subject->clean();
+}
+
+void contract_setup_two(void)
+{
+    contract_setup();
+    contract_one = contract_backend;
+    contract_other = subject->open_other();
+    contract_start(contract_other);
+    contract_backend = contract_one;
+}
+
+void contract_teardown_two(void)
+{
+    backend_free(contract_other);
+    contract_backend = contract_one;
+    contract_teardown();
 }
 
 void contract_turn(void)

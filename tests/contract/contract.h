@@ -15,9 +15,10 @@
 
 struct contract {
     const char *name;
-    struct backend *(*open)(void); /* an empty store, not started; NULL: the scenario opens one itself */
-    void (*clean)(void);           /* after the backend was freed; may be NULL */
-    unsigned pace;                 /* what it has in a term is so many times less than others have; 0: once */
+    struct backend *(*open)(void);       /* an empty store, not started; NULL: the scenario opens one itself */
+    void (*clean)(void);                 /* after the backend was freed; may be NULL */
+    struct backend *(*open_other)(void); /* another mount of the same store; NULL: there is none */
+    unsigned pace;                       /* what it has in a term is so many times less than others have; 0: once */
 };
 
 /* All scenarios, for this backend.  One backend for one program. */
@@ -36,6 +37,7 @@ TCase *contract_time_case(void);
 TCase *contract_name_case(void);
 TCase *contract_range_case(void);
 TCase *contract_sequence_case(void);
+TCase *contract_mounts_case(void); /* where there is another mount */
 
 /* --- for scenarios --- */
 
@@ -48,6 +50,12 @@ extern struct backend *contract_backend;
 void contract_start(struct backend *b);
 void contract_setup(void);
 void contract_teardown(void);
+
+/* Fixtures of two mounts; calls go to contract_backend, which is one of them.  A scenario may free contract_one and
+ * open it anew. */
+extern struct backend *contract_one, *contract_other;
+void contract_setup_two(void);
+void contract_teardown_two(void);
 
 /* One turn of the loop; ends the check 20 s after the start of a backend. */
 void contract_turn(void);

@@ -26,79 +26,25 @@ static struct backend *open_redis(void)
     return open_mount(1);
 }
 
+static struct backend *open_other(void)
+{
+    return open_mount(2);
+}
+
 static void end_server(void)
 {
     redis_server_free(server);
 }
 
-/* --- two mounts --- */
-
-static struct backend *one, *other; /* `one` is what the fixture opened */
-
-static void two_setup(void)
-{
-    contract_setup();
-    one = contract_backend;
-    other = open_mount(2);
-    contract_start(other);
-    contract_backend = one;
-}
-
-static void two_teardown(void)
-{
-    backend_free(other);
-    contract_backend = one;
-    contract_teardown();
-}
-
-START_TEST(lock_of_another_mount_is_busy_and_shown)
+START_TEST(lock_that_another_mount_releases_by_its_token_ends_as_released)
 {
     struct contract_log log = {0};
-    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
-    struct backend_info info;
-    uint64_t fence;
+    uint64_t fence = contract_get("a", BACKEND_LEASE, &log)->fence;
 
-    claim.content = contract_bytes("text");
-    claim.meta = contract_bytes("me");
-    fence = contract_acquire("a", &claim).ticket->fence;
-    contract_backend = other;
-    ck_assert(contract_is_busy("a"));
-    ck_assert_ptr_null(contract_acquire("a", &claim).holding);
-    info = contract_stat("a");
-    ck_assert_int_eq(info.type, BACKEND_LOCK);
-    ck_assert_ptr_null(info.ticket);
-    ck_assert_uint_eq(info.fence, fence);
-    ck_assert(contract_equal(info.content, "text"));
-    ck_assert(contract_equal(info.meta, "me"));
-    ck_assert_str_eq(contract_list("", 10), "a");
+    contract_backend = contract_other;
     ck_assert_int_eq(contract_revoke("a", fence), BACKEND_OK);
     CONTRACT_UNTIL(log.ended);
     ck_assert_int_eq(log.why, BACKEND_RELEASED);
-    ck_assert(!contract_is_busy("a"));
-}
-END_TEST
-
-START_TEST(waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came)
-{
-    enum { WAITERS = 10 };
-    struct contract_log first = {0}, log[WAITERS] = {{0}};
-    struct backend_ticket *before = contract_get("a", BACKEND_FLOCK, &first), *waiter[WAITERS];
-
-    for (int i = 0; i < WAITERS; i++) {
-        contract_backend = i % 2 ? one : other;
-        waiter[i] = contract_queue("a", BACKEND_EXCLUSIVE, &log[i]);
-    }
-    for (int i = 0; i < WAITERS; i++) {
-        uint64_t fence = before->fence;
-
-        contract_backend = i % 2 ? other : one; /* of the one before */
-        ck_assert_int_eq(contract_release(before), BACKEND_OK);
-        CONTRACT_UNTIL(log[i].granted);
-        ck_assert_uint_gt(waiter[i]->fence, fence);
-        for (int later = i + 1; later < WAITERS; later++)
-            ck_assert_uint_eq(log[later].granted, 0);
-        before = waiter[i];
-    }
 }
 END_TEST
 
@@ -146,14 +92,13 @@ START_TEST(key_that_is_taken_away_ends_its_lock_as_lost_when_it_is_renewed)
 }
 END_TEST
 
-static TCase *two_case(void)
+static TCase *redis_case(void)
 {
-    TCase *tcase = tcase_create("two mounts");
+    TCase *tcase = tcase_create("redis");
 
     tcase_set_timeout(tcase, 30);
-    tcase_add_checked_fixture(tcase, two_setup, two_teardown);
-    tcase_add_test(tcase, lock_of_another_mount_is_busy_and_shown);
-    tcase_add_test(tcase, waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came);
+    tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
+    tcase_add_test(tcase, lock_that_another_mount_releases_by_its_token_ends_as_released);
     tcase_add_test(tcase, exclusive_lock_is_the_plain_key_of_other_clients);
     tcase_add_test(tcase, key_of_another_client_is_a_lock_and_its_end_lets_a_waiter_in);
     tcase_add_test(tcase, key_that_is_taken_away_ends_its_lock_as_lost_when_it_is_renewed);
@@ -162,9 +107,10 @@ static TCase *two_case(void)
 
 int main(void)
 {
-    static const struct contract redis = {.name = "redis", .open = open_redis, .clean = end_server};
+    static const struct contract redis = {
+        .name = "redis", .open = open_redis, .clean = end_server, .open_other = open_other};
     Suite *suite = contract_suite(&redis);
 
-    suite_add_tcase(suite, two_case());
+    suite_add_tcase(suite, redis_case());
     return check_main(suite);
 }

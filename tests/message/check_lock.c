@@ -845,12 +845,18 @@ START_TEST(lease_is_turned_through_an_older_handle_of_its_name)
 }
 END_TEST
 
+/* One lock owner reads through both. */
+static void lock_two_nodes(struct wire_file *first, struct wire_file *second, int variant)
+{
+    open_two_nodes(first, second, variant & 1, variant & 2);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, *first, 7, F_RDLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, *second, 7, F_RDLCK, 20, 29, false)), 0);
+}
+
 START_TEST(lost_record_locks_are_lost_to_each_handle_of_their_lock_owner)
 {
     struct wire_file first, second;
-    open_two_nodes(&first, &second, _i & 1, _i & 2);
-    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 7, F_RDLCK, 0, 9, false)), 0);
-    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 7, F_RDLCK, 20, 29, false)), 0);
+    lock_two_nodes(&first, &second, _i);
     fake_backend_end(w->fake, name_of_two(), BACKEND_BROKEN);
     wire_turn(w);
     ck_assert_int_eq(wire_result(w, wire_fsync(w, first)), ESTALE);
@@ -862,9 +868,7 @@ END_TEST
 START_TEST(late_release_leaves_what_its_lock_owner_has_taken_since)
 {
     struct wire_file first, second;
-    open_two_nodes(&first, &second, _i & 1, _i & 2);
-    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 7, F_RDLCK, 0, 9, false)), 0);
-    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 7, F_RDLCK, 20, 29, false)), 0);
+    lock_two_nodes(&first, &second, _i);
     ck_assert_int_eq(wire_result(w, wire_flush(w, first, 7)), 0);
     assert_gone();
     ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 7, F_RDLCK, 0, 9, false)), 0);

@@ -2,15 +2,14 @@
 #include "tests/support/redis_server.h"
 
 #include <check.h>
-#include <fcntl.h>
 #include <glib.h>
 #include <hiredis/hiredis.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/child.h"
 #include "tests/support/scratch.h"
 
 #define PATIENCE 20 /* s */
@@ -63,22 +62,13 @@ static void run(const struct redis_server *server, const char *port)
 static void launch(struct redis_server *server)
 {
     char port[8];
-    pid_t parent = getpid();
 
     g_snprintf(port, sizeof(port), "%u", server->port);
-    server->pid = fork();
-    if (server->pid < 0) /* and no assertion of the child: it would write among our messages */
+    server->pid = child_fork();
+    if (server->pid < 0)
         ck_abort_msg("cannot fork");
-    if (server->pid == 0) {
-        int null = open("/dev/null", O_RDWR);
-
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            _exit(1);
-        dup2(null, 0);
-        dup2(null, 1);
+    if (server->pid == 0)
         run(server, port);
-    }
 }
 
 /* Connected and, if need be, authenticated; NULL if it does not answer. */

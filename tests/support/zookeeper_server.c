@@ -2,16 +2,16 @@
 #include "tests/support/zookeeper_server.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <glib.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/support/child.h"
 
 #define JAR "/usr/share/java/zookeeper.jar"
 #define PATIENCE 60 /* s */
@@ -53,21 +53,12 @@ static void write_configuration(const struct zookeeper_server *server, const cha
 static void launch(struct zookeeper_server *server)
 {
     char *file = g_build_filename(server->directory, "zoo.cfg", NULL);
-    pid_t parent = getpid();
 
     write_configuration(server, file);
-    server->pid = fork();
+    server->pid = child_fork();
     if (server->pid < 0)
         give_up("cannot fork");
     if (server->pid == 0) {
-        int null = open("/dev/null", O_RDWR);
-
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            _exit(1);
-        dup2(null, 0);
-        dup2(null, 1);
-        dup2(null, 2);
         execlp("java", "java", "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
                "-cp", JAR, "org.apache.zookeeper.server.ZooKeeperServerMain", file, NULL);
         _exit(127);

@@ -51,6 +51,15 @@ static enum backend_result result_of(unsigned mount, const char *name, enum back
     return told->result;
 }
 
+/* Holder of "L", as that mount sees it. */
+static void assert_holds_until_released(struct told *holder, unsigned mount)
+{
+    ck_assert_uint_eq(holder->ended, 0);
+    ck_assert_int_eq(result_of(mount, "L", BACKEND_LEASE), BACKEND_BUSY);
+    ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
+    ck_assert_int_eq(result_of(mount, "L", BACKEND_LEASE), BACKEND_OK);
+}
+
 static bool is_closed(unsigned mount)
 {
     struct backend_status status;
@@ -269,10 +278,7 @@ START_TEST(mount_that_comes_back_after_the_opening_puts_nothing_back)
     let_back(0);
     HOSTS_UNTIL(earlier->ended);
     ck_assert_int_eq(earlier->why, BACKEND_LOST);
-    ck_assert_uint_eq(later->ended, 0);
-    ck_assert_int_eq(result_of(2, "L", BACKEND_LEASE), BACKEND_BUSY);
-    ck_assert_int_eq(hosts_release(later), BACKEND_OK);
-    ck_assert_int_eq(result_of(0, "L", BACKEND_LEASE), BACKEND_OK);
+    assert_holds_until_released(later, 2);
 }
 END_TEST
 
@@ -292,10 +298,7 @@ START_TEST(of_two_that_put_back_the_same_lock_the_later_grant_holds_in_either_or
     hosts_patience();
     hosts_until_up(1);
     hosts_until_open(2);
-    ck_assert_uint_eq(later->ended, 0);
-    ck_assert_int_eq(result_of(2, "L", BACKEND_LEASE), BACKEND_BUSY);
-    ck_assert_int_eq(hosts_release(later), BACKEND_OK);
-    ck_assert_int_eq(result_of(2, "L", BACKEND_LEASE), BACKEND_OK);
+    assert_holds_until_released(later, 2);
 }
 END_TEST
 
@@ -326,10 +329,7 @@ START_TEST(server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believe
     redis_server_again(hosts_server);
     HOSTS_UNTIL(is_closed(0) && is_closed(1));
     hosts_until_open(2);
-    ck_assert_uint_eq(later->ended, 0);
-    ck_assert_int_eq(result_of(0, "L", BACKEND_LEASE), BACKEND_BUSY);
-    ck_assert_int_eq(hosts_release(later), BACKEND_OK);
-    ck_assert_int_eq(result_of(0, "L", BACKEND_LEASE), BACKEND_OK);
+    assert_holds_until_released(later, 0);
 }
 END_TEST
 

@@ -1,0 +1,85 @@
+/* What two mounts of one store are to each other. */
+#include "tests/contract/contract.h"
+
+START_TEST(lock_of_another_mount_is_busy_and_shown)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct backend_info info;
+    uint64_t fence;
+
+    claim.content = contract_bytes("text");
+    claim.meta = contract_bytes("me");
+    fence = contract_acquire("a", &claim).ticket->fence;
+    contract_backend = contract_other;
+    ck_assert(contract_is_busy("a"));
+    ck_assert_ptr_null(contract_acquire("a", &claim).holding);
+    info = contract_stat("a");
+    ck_assert_int_eq(info.type, BACKEND_LOCK);
+    ck_assert_ptr_null(info.ticket);
+    ck_assert_uint_eq(info.fence, fence);
+    ck_assert(contract_equal(info.content, "text"));
+    ck_assert(contract_equal(info.meta, "me"));
+    ck_assert_str_eq(contract_list("", 10), "a");
+    ck_assert_int_eq(contract_revoke("a", fence), BACKEND_OK);
+    CONTRACT_UNTIL(log.ended);
+    ck_assert(!contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came)
+{
+    enum { WAITERS = 10 };
+    struct contract_log first = {0}, log[WAITERS] = {{0}};
+    struct backend_ticket *before = contract_get("a", BACKEND_FLOCK, &first), *waiter[WAITERS];
+
+    for (int i = 0; i < WAITERS; i++) {
+        contract_backend = i % 2 ? contract_one : contract_other;
+        waiter[i] = contract_queue("a", BACKEND_EXCLUSIVE, &log[i]);
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        uint64_t fence = before->fence;
+
+        contract_backend = i % 2 ? contract_other : contract_one; /* of the one before */
+        ck_assert_int_eq(contract_release(before), BACKEND_OK);
+        CONTRACT_UNTIL(log[i].granted);
+        ck_assert_uint_gt(waiter[i]->fence, fence);
+        for (int later = i + 1; later < WAITERS; later++)
+            ck_assert_uint_eq(log[later].granted, 0);
+        before = waiter[i];
+    }
+}
+END_TEST
+
+START_TEST(upgrade_is_busy_while_another_mount_shares)
+{
+    struct contract_log log = {0}, sharing = {0};
+    struct backend_ticket *ticket = contract_get_shared("a", BACKEND_FLOCK, &log), *its;
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+
+    contract_backend = contract_other;
+    its = contract_get_shared("a", BACKEND_FLOCK, &sharing);
+    contract_backend = contract_one;
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_BUSY);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_convert(its, &claim), BACKEND_BUSY);
+    ck_assert_int_eq(contract_release(its), BACKEND_OK);
+    contract_backend = contract_one;
+    ck_assert_int_eq(contract_convert(ticket, &claim), BACKEND_OK);
+    contract_backend = contract_other;
+    claim.mode = BACKEND_SHARED;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_BUSY);
+}
+END_TEST
+
+TCase *contract_mounts_case(void)
+{
+    TCase *tcase = tcase_create("two mounts");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
+    tcase_add_test(tcase, lock_of_another_mount_is_busy_and_shown);
+    tcase_add_test(tcase, waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came);
+    tcase_add_test(tcase, upgrade_is_busy_while_another_mount_shares);
+    return tcase;
+}
