@@ -45,7 +45,7 @@ static int64_t check_number(GHashTable *fields, const char *name)
     return value ? g_ascii_strtoll(value, NULL, 10) : 0;
 }
 
-static void check_kind(GHashTable *fields, GPtrArray *errors)
+static void check_kind(GHashTable *fields, enum redis_kind kind, GPtrArray *errors)
 {
     const char *version = g_hash_table_lookup(fields, "redis_version");
     char text[64];
@@ -54,10 +54,11 @@ static void check_kind(GHashTable *fields, GPtrArray *errors)
                   log_escape(text, sizeof text, version), VERSION_MIN);
     }
     if (check_is(fields, "redis_mode", "sentinel")) {
-        check_add(errors, "it is a Sentinel, which keeps no keys: mount the server that it watches");
+        check_add(errors, "it is a Sentinel, which keeps no keys: mount redis+sentinel://HOST,HOST,HOST/NAME");
     }
-    if (check_is(fields, "cluster_enabled", "1") || check_is(fields, "redis_mode", "cluster")) {
-        check_add(errors, "it belongs to a Redis Cluster, which is not supported: mount a server of its own");
+    if (kind != REDIS_CLUSTER &&
+        (check_is(fields, "cluster_enabled", "1") || check_is(fields, "redis_mode", "cluster"))) {
+        check_add(errors, REDIS_CHECK_IS_CLUSTER);
     }
 }
 
@@ -137,13 +138,27 @@ static void check_replicas(GHashTable *fields, unsigned wait, GPtrArray *warning
     }
 }
 
-void redis_check_info(const char *info, unsigned wait, GPtrArray *errors, GPtrArray *warnings)
+/* Replicas are told behind the answer. */
+static void check_failover(GHashTable *fields, enum redis_kind kind, unsigned wait, GPtrArray *warnings)
+{
+    int64_t enough = MAX((check_number(fields, "connected_slaves") + 1) / 2, 1);
+    if (kind != REDIS_SERVER && wait == 0) {
+        check_add(
+            warnings,
+            "a failover may lose locks that were granted just before it, or by a master that was cut off, so that "
+            "another holder can get them: mount with wait=%" G_GINT64_FORMAT,
+            enough);
+    }
+}
+
+void redis_check_info(const char *info, enum redis_kind kind, unsigned wait, GPtrArray *errors, GPtrArray *warnings)
 {
     GHashTable *fields = check_read_fields(info);
-    check_kind(fields, errors);
+    check_kind(fields, kind, errors);
     check_role(fields, errors);
     check_eviction(fields, warnings);
     check_persistence(fields, warnings);
     check_replicas(fields, wait, warnings);
+    check_failover(fields, kind, wait, warnings);
     g_hash_table_unref(fields);
 }

@@ -12,9 +12,12 @@
 
 #include "backend/redis/redis.h"
 
-/* Reads the text of INFO; what it does not tell is not judged.  `wait`: as of struct redis_conn_options.  Appends lines
- * to both arrays. */
-void redis_check_info(const char *info, unsigned wait, GPtrArray *errors, GPtrArray *warnings);
+#define REDIS_CHECK_IS_CLUSTER                                                                                         \
+    "it belongs to a Redis Cluster: mount redis+cluster://HOST,HOST,HOST/?prefix={TAG}, or a server of its own"
+
+/* Reads the text of INFO of a server that was found in this way; what it does not
+ * tell is not judged.  `wait`: as of struct redis_conn_options.  Appends lines to both arrays. */
+void redis_check_info(const char *info, enum redis_kind kind, unsigned wait, GPtrArray *errors, GPtrArray *warnings);
 
 /* Connects and tries, without changing anything, all that a mount needs, so that
  * what is wrong (the host, the port, the password, the database, permissions, the

@@ -5,12 +5,14 @@
  * The keys are those of a lock that cannot be: names that begin with .leasefs/ are the daemon's own.
  */
 #include <errno.h>
+#include <ev.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "backend/log.h"
 #include "backend/redis/check.h"
 #include "backend/redis/conn/link.h"
+#include "backend/redis/conn/locate.h"
 #include "backend/redis/conn/tls.h"
 #include "backend/redis/script.h"
 
@@ -41,6 +43,12 @@ struct probe {
     const struct redis_options *options;
     redisContext *context;
     struct redis_cap cap;
+    struct ev_loop *loop; /* on which it is asked where the server is */
+    struct redis_locate *locate;
+    char *host; /* there it is; NULL: nobody tells, or in a path */
+    uint16_t port;
+    char *silence;    /* why nobody tells */
+    char *before;     /* what keys begin with */
     const char *user; /* as the server knows it */
     char *where;      /* for messages */
     GString *needed;  /* words of ACL SETUSER without which nothing works */
@@ -72,13 +80,54 @@ static int64_t check_command_timeout(const struct probe *p)
     return given ? given : REDIS_COMMAND_TIMEOUT_DEFAULT;
 }
 
+static int64_t check_connect_timeout(const struct probe *p)
+{
+    int64_t given = p->options->conn.connect_timeout;
+    return given ? given : REDIS_CONNECT_TIMEOUT_DEFAULT;
+}
+
+static void check_on_located(void *arg, const char *host, uint16_t port, const char *error)
+{
+    struct probe *p = arg;
+    g_clear_pointer(&p->host, g_free);
+    p->host = g_strdup(host);
+    p->port = port;
+    p->silence = g_strdup(error);
+    ev_break(p->loop, EVBREAK_ONE);
+}
+
+/* Asks Sentinels, or nodes of a Cluster: others than the last time first. */
+static int check_find(struct probe *p)
+{
+    const struct redis_conn_options *o = &p->options->conn;
+    if (o->uri.path) {
+        return 0;
+    }
+    g_clear_pointer(&p->host, g_free);
+    redis_locate_ask(p->locate);
+    while (!p->host && !p->silence) {
+        ev_run(p->loop, 0);
+    }
+    if (p->silence) {
+        return check_fail(p, -EHOSTUNREACH, "%s; or mount with the option background, which waits", p->silence);
+    }
+    if (o->uri.kind != REDIS_SERVER) {
+        char *uri = redis_uri_show(&o->uri), *place = redis_uri_show_host(p->host, p->port);
+        g_free(p->where);
+        p->where = g_strdup_printf("%s: the master at %s", uri, place);
+        g_free(place);
+        g_free(uri);
+    }
+    return 0;
+}
+
 static int check_connect_to(struct probe *p)
 {
     const struct redis_uri *uri = &p->options->conn.uri;
-    int64_t given = p->options->conn.connect_timeout;
-    struct timeval limit = check_duration(given ? given : REDIS_CONNECT_TIMEOUT_DEFAULT);
-    p->context = uri->path ? redisConnectUnixWithTimeout(uri->path, limit)
-                           : redisConnectWithTimeout(uri->host, uri->port, limit);
+    struct timeval limit = check_duration(check_connect_timeout(p));
+    g_clear_pointer(&p->context, redisFree);
+    p->context =
+        uri->path ? redisConnectUnixWithTimeout(uri->path, limit) : redisConnectWithTimeout(p->host, p->port, limit);
     if (!p->context) {
         return check_fail(p, -ENOMEM, "out of memory");
     }
@@ -97,7 +146,7 @@ static int check_connect_to(struct probe *p)
         return check_fail(p, -EIO, "cannot set a timeout: %s", p->context->errstr);
     }
     struct ssl_st *tls; /* of the context, which frees it */
-    if (uri->tls && redis_tls_start(p->context, uri->host, &tls) < 0) {
+    if (uri->tls && redis_tls_start(p->context, p->host, &tls) < 0) {
         return check_fail(
             p, -EPROTO,
             "no connection with TLS: %s: see that the server speaks it, and for which name and by whom its "
@@ -145,10 +194,11 @@ static int check_complain_of(struct probe *p, const char *command, const char *a
         {"READONLY", "it is a read-only replica: mount its master"},
         {"MISCONF", "it refuses to write because it cannot save to its disk: see its log"},
         {"NOREPLICAS", "it refuses to write while it has too few replicas (min-replicas-to-write)"},
-        {"CLUSTERDOWN", "it belongs to a Redis Cluster, which is not supported: mount a server of its own"},
-        {"MOVED", "it belongs to a Redis Cluster, which is not supported: mount a server of its own"},
-        {"ERR SELECT is not allowed in cluster mode",
-         "it belongs to a Redis Cluster, which is not supported: mount a server of its own"},
+        {"CLUSTERDOWN", "its Cluster is down: see redis-cli CLUSTER INFO"},
+        {"TRYAGAIN", "the slot of the prefix is being moved: try again when it is, or use the option background"},
+        {"ASK ", "the slot of the prefix is being moved: try again when it is, or use the option background"},
+        {"MOVED", REDIS_CHECK_IS_CLUSTER},
+        {"ERR SELECT is not allowed in cluster mode", REDIS_CHECK_IS_CLUSTER},
         {"ERR DB index is out of range", "it has no database of this number: see its setting databases"},
         {"ERR invalid DB index", "it has no database of this number: see its setting databases"},
         {"ERR max number of clients", "it has as many clients as it allows: raise its setting maxclients"},
@@ -157,6 +207,9 @@ static int check_complain_of(struct probe *p, const char *command, const char *a
     if (g_str_has_prefix(answer, "DISABLED ")) {
         return check_fail(p, -EACCES, "it has no command %s: see its setting rename-command",
                           answer + strlen("DISABLED "));
+    }
+    if (g_str_has_prefix(answer, "MOVED ") && p->options->conn.uri.kind == REDIS_CLUSTER) {
+        return check_fail(p, -ESTALE, "it has not the slot of the prefix any more: try again");
     }
     if (g_str_has_prefix(answer, "WRONGPASS") && !p->options->conn.password) {
         return check_fail(p, -EACCES,
@@ -243,11 +296,19 @@ static int check_take_info(struct probe *p, const redisReply *reply)
         return 0;
     }
     GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);
-    redis_check_info(reply->str, p->options->conn.wait, errors, p->warnings);
+    redis_check_info(reply->str, p->options->conn.uri.kind, p->options->conn.wait, errors, p->warnings);
     /* the first is the one to begin with */
     int result = errors->len > 0 ? check_fail(p, -EOPNOTSUPP, "%s", (const char *)errors->pdata[0]) : 0;
     g_ptr_array_unref(errors);
     return result;
+}
+
+static int check_take_role(struct probe *p, const redisReply *reply)
+{
+    return redis_locate_is_master(reply)
+               ? 0
+               : check_fail(p, -ESTALE,
+                            "it is not the master (any more, or yet): try again, or use the option background");
 }
 
 static int check_take_refused(struct probe *p, const redisReply *reply)
@@ -277,11 +338,8 @@ static int check_say_all(struct probe *p)
     const char *user = o->user ? o->user : o->uri.user, *password = o->password ? o->password : "";
     const char *prefix = p->options->prefix ? p->options->prefix : "";
     const char *template = p->options->key ? p->options->key : REDIS_KEY_DEFAULT, *name = strstr(template, "{n}");
-    if (!name) {
-        return check_fail(p, -EINVAL, "the template of keys has no {n}");
-    }
     const char *rest = name + strlen("{n}");
-    char *key = g_strdup_printf("%s%.*s" PROBE_NAME "%s", prefix, (int)(name - template), template, rest);
+    char *key = g_strconcat(p->before, PROBE_NAME, rest, NULL);
     char *side = g_strconcat("lfs:f:", key, NULL), database[16];
     g_snprintf(database, sizeof database, "%d", o->uri.database);
     GString *pattern = g_string_new("~"), *scripts = g_string_new(NULL);
@@ -295,6 +353,7 @@ static int check_say_all(struct probe *p)
     }
     const struct check_step steps[] = {
         {p->needed, "+auth", NULL, true, NULL, {"AUTH", user ? user : password, user ? password : NULL}},
+        {p->needed, "+role", NULL, true, check_take_role, {"ROLE"}},
         {p->needed, "+ping", NULL, true, NULL, {"PING"}},
         {p->needed, "+select", NULL, true, NULL, {"SELECT", database}},
         {NULL, NULL, NULL, false, check_take_info, {"INFO"}},
@@ -313,8 +372,8 @@ static int check_say_all(struct probe *p)
     };
     int result = 0;
     for (size_t i = 0; result == 0 && i < G_N_ELEMENTS(steps); i++) {
-        bool skipped = (i == 0 && !user && !o->password) || (i == 2 && !o->uri.database) ||
-                       (strcmp(steps[i].words[0], "WAIT") == 0 && o->wait == 0);
+        bool skipped = (i == 0 && !user && !o->password) || (i == 1 && o->uri.kind != REDIS_SENTINEL) ||
+                       (i == 3 && !o->uri.database) || (strcmp(steps[i].words[0], "WAIT") == 0 && o->wait == 0);
         result = skipped ? 0 : check_say(p, &steps[i]);
     }
     g_string_free(scripts, TRUE);
@@ -338,31 +397,66 @@ static int check_tell_permissions(struct probe *p)
     return 0;
 }
 
+/* One attempt.  -ESTALE: who was asked where the server is may not know. */
+static int check_once(struct probe *p)
+{
+    g_string_truncate(p->needed, 0);
+    g_string_truncate(p->wanted, 0);
+    int result = check_find(p);
+    if (result == 0) {
+        result = check_connect_to(p);
+        if (result < 0 && p->options->conn.uri.kind != REDIS_SERVER) {
+            return -ESTALE;
+        }
+    }
+    if (result == 0) {
+        result = check_say_all(p);
+    }
+    return result == 0 ? check_tell_permissions(p) : result;
+}
+
 int redis_check_server(const struct redis_options *options, GPtrArray *warnings, char *error, size_t error_size)
 {
-    const char *user = options->conn.user ? options->conn.user : options->conn.uri.user;
+    const struct redis_conn_options *o = &options->conn;
+    const char *user = o->user ? o->user : o->uri.user, *template = options->key ? options->key : REDIS_KEY_DEFAULT;
+    const char *name = strstr(template, "{n}");
     struct probe p = {
         .options = options,
+        .loop = ev_loop_new(EVFLAG_AUTO),
+        .before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", name ? (int)(name - template) : 0,
+                                  template),
         .user = user ? user : "default",
-        .where = redis_uri_show(&options->conn.uri),
+        .where = redis_uri_show(&o->uri),
         .needed = g_string_new(NULL),
         .wanted = g_string_new(NULL),
         .warnings = warnings,
         .error = error,
         .error_size = error_size,
     };
-    int result = check_connect_to(&p);
-    if (result == 0) {
-        result = check_say_all(&p);
+    const struct redis_locate_options ask = {
+        .uri = &o->uri,
+        .user = o->uri.kind == REDIS_SENTINEL ? o->sentinel_user : user,
+        .password = o->uri.kind == REDIS_SENTINEL ? o->sentinel_password : o->password,
+        .prefix = p.before,
+        .resolve_timeout = check_connect_timeout(&p),
+    };
+    p.locate = redis_locate_new(&ask, p.loop, check_on_located, &p);
+    int result = name ? -ESTALE : check_fail(&p, -EINVAL, "the template of keys has no {n}");
+    guint tries = o->uri.hosts ? g_strv_length(o->uri.hosts) : 1, told = warnings->len;
+    while (result == -ESTALE && tries-- > 0) {
+        g_ptr_array_set_size(warnings, (gint)told);
+        result = check_once(&p);
     }
-    if (result == 0) {
-        result = check_tell_permissions(&p);
-    }
+    redis_locate_free(p.locate);
+    ev_loop_destroy(p.loop);
     if (p.context) {
         redisFree(p.context);
     }
     g_string_free(p.needed, TRUE);
     g_string_free(p.wanted, TRUE);
+    g_free(p.silence);
+    g_free(p.host);
+    g_free(p.before);
     g_free(p.where);
     return result;
 }

@@ -41,6 +41,13 @@ bool redis_key_is_side(const char *key)
     return g_str_has_prefix(key, SIDE);
 }
 
+/* What stands between the first { and the next } counts, if anything does. */
+bool redis_key_has_tag(const char *key)
+{
+    const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
+    return close && close > open + 1;
+}
+
 bool redis_key_allowed(struct redis *r, const char *name)
 {
     char *key = redis_key(r, name);

@@ -48,6 +48,7 @@ struct redis {
     GByteArray *packed;  /* and its argument */
     char *identity;      /* see redis_identity */
     char *address;       /* to show */
+    enum redis_kind kind;
     bool was_up;
     clock_ms down_since;
     int64_t timeout;     /* of a request */
@@ -83,6 +84,8 @@ struct redis_call {
 
 /* Whether it may be a side key, so that no lock can have it. */
 bool redis_key_is_side(const char *key);
+/* Whether it has a {tag}, by which all that begins with it is in one hash slot of a Cluster. */
+bool redis_key_has_tag(const char *key);
 /* Whether a name may be a key; the root may always. */
 bool redis_key_allowed(struct redis *r, const char *name);
 /* Digested, as it stands in the key of the mount's leases: behind the prefix.  A new string. */

@@ -28,7 +28,7 @@ static void redis_on_info(void *arg, const struct redis_answer *answer)
     }
     problems = g_ptr_array_new_with_free_func(g_free);
     warnings = g_ptr_array_new_with_free_func(g_free);
-    redis_check_info(answer->reply->str, r->wait, problems, warnings);
+    redis_check_info(answer->reply->str, r->kind, r->wait, problems, warnings);
     g_ptr_array_extend_and_steal(problems, warnings);
     for (guint i = 0; r->told && i < problems->len; i++) {
         if (!g_ptr_array_find_with_equal_func(r->warnings, problems->pdata[i], g_str_equal, NULL)) {
@@ -187,6 +187,9 @@ static void redis_status(struct backend *b, struct backend_status *status)
     for (guint i = 0; i < r->warnings->len; i++) {
         g_ptr_array_add(status->warnings, g_strdup(r->warnings->pdata[i]));
     }
+    if (redis_conn_place(r->conn)) {
+        g_ptr_array_add(status->details, g_strdup_printf("master: %s", redis_conn_place(r->conn)));
+    }
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
     if (r->wait > 0) {
         g_ptr_array_add(status->details, g_strdup_printf("wait: %u replicas (asked %" G_GUINT64_FORMAT
@@ -261,6 +264,16 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
         g_free(before);
         return -EINVAL;
     }
+    if (conn.uri.kind == REDIS_CLUSTER && !redis_key_has_tag(before)) {
+        snprintf(
+            error, error_size,
+            "prefix=%s has no {TAG}: all locks of a mount of a Redis Cluster are kept in one hash slot, on one "
+            "master, which is chosen by what stands in braces: write redis+cluster://HOST,HOST,HOST/?prefix={TAG}; "
+            "where one master is not enough, make several mounts with tags of their own",
+            options->prefix ? options->prefix : "");
+        g_free(before);
+        return -EINVAL;
+    }
     struct redis *r = g_new0(struct redis, 1);
     int result = remote_init(&r->remote, &store, options->seed);
     if (result < 0) {
@@ -290,11 +303,13 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     LIST_INIT(&r->listings);
     r->identity = redis_identity(r, options->identity ? options->identity : r->mount);
     r->address = redis_uri_show(&conn.uri);
+    r->kind = conn.uri.kind;
     r->down_since = clock_now();
     r->told = !options->checked;
     r->timeout = conn.timeout ? conn.timeout : REDIS_TIMEOUT_DEFAULT;
     r->warnings = g_ptr_array_new_with_free_func(g_free);
     conn.channel = r->mount;
+    conn.prefix = r->before;
     conn.mend = &redis_scripts[REDIS_MEND];
     conn.greet = &redis_scripts[REDIS_ENTER];
     r->grace = options->grace ? options->grace : REDIS_GRACE_MOST;

@@ -45,6 +45,8 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "  local:DIR             the same, kept in DIR\n"
                            "  redis://HOST[:PORT][/DB], rediss://..., redis+unix:///PATH\n"
                            "                        locks of all hosts that mount this Redis server\n"
+                           "  redis+sentinel://HOST[:PORT][,HOST...]/NAME[?db=DB]\n"
+                           "                        of the master that these Sentinels call NAME\n"
                            "  zookeeper://HOST[:PORT][,HOST...][/CHROOT]\n"
                            "                        the same of a ZooKeeper ensemble\n"
                            "\n"
@@ -190,15 +192,23 @@ static int main_open_local(const struct options *options, struct backend **ret, 
 static int main_open_server(const struct redis_options *server, bool background, struct backend **ret, char *error,
                             size_t error_size)
 {
+    struct redis_options checked = *server;
+    checked.checked = !background;
+    int result = redis_new(&checked, ret, error, error_size); /* refuses what no server could do */
+    if (result < 0 || background) {
+        return result;
+    }
     GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
-    int result = background ? 0 : redis_check_server(server, warnings, error, error_size);
+    result = redis_check_server(server, warnings, error, error_size);
     for (guint i = 0; result == 0 && i < warnings->len; i++) {
         log_warning("the Redis server: %s", (const char *)warnings->pdata[i]);
     }
     g_ptr_array_unref(warnings);
-    struct redis_options checked = *server;
-    checked.checked = !background;
-    return result == 0 ? redis_new(&checked, ret, error, error_size) : result;
+    if (result < 0) {
+        backend_free(*ret);
+        *ret = NULL;
+    }
+    return result;
 }
 
 /* What tells this mount from all others, and is the same when it starts again: a
@@ -212,6 +222,14 @@ static char *main_mount_identity(const struct options *options)
     g_free(pids);
     g_free(boot);
     return identity;
+}
+
+static void main_forget_password(char *password)
+{
+    if (password) {
+        explicit_bzero(password, strlen(password));
+    }
+    g_free(password);
 }
 
 /* Which servers are used is known here only, so what the sandbox leaves open to
@@ -239,27 +257,35 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
         .term = options->ttl,
         .seed = g_random_int(),
     };
-    char *user = NULL, *password = NULL;
-    int result = redis_uri_parse(&server.conn.uri, options->backend, error, error_size);
+    char *user = NULL, *password = NULL, *sentinel_user = NULL, *sentinel_password = NULL;
+    struct redis_uri *uri = &server.conn.uri;
+    int result = redis_uri_parse(uri, options->backend, error, error_size);
     if (result == 0 && options->credentials) {
         result = redis_credentials_read(options->credentials, &user, &password, error, error_size);
+    }
+    if (result == 0 && given->sentinel_credentials) {
+        result =
+            redis_credentials_read(given->sentinel_credentials, &sentinel_user, &sentinel_password, error, error_size);
     }
     if (result == 0) {
         server.conn.user = user;
         server.conn.password = password;
+        server.conn.sentinel_user = sentinel_user;
+        server.conn.sentinel_password = sentinel_password;
         char *identity = main_mount_identity(options);
         server.identity = identity;
         result = main_open_server(&server, given->background, ret, error, error_size);
         g_free(identity);
-        ret_policy->servers = server.conn.uri.path ? SANDBOX_UNIX_SERVERS : SANDBOX_NETWORK_SERVERS;
-        ret_policy->ports[ret_policy->port_count++] = server.conn.uri.port;
+        ret_policy->servers = uri->path ? SANDBOX_UNIX_SERVERS : SANDBOX_NETWORK_SERVERS;
+        if (uri->kind == REDIS_SERVER) { /* else others say on which port it is */
+            ret_policy->ports[ret_policy->port_count++] = uri->port;
+        }
     }
-    if (password) {
-        explicit_bzero(password, strlen(password));
-    }
-    g_free(password);
+    main_forget_password(password);
+    main_forget_password(sentinel_password);
     g_free(user);
-    redis_uri_clear(&server.conn.uri);
+    g_free(sentinel_user);
+    redis_uri_clear(uri);
     return result;
 }
 
@@ -291,14 +317,8 @@ static int main_open_zookeeper(const struct options *options, struct backend **r
             ret_policy->ports[ret_policy->port_count++] = uri.ports[i];
         }
     }
-    if (password) {
-        explicit_bzero(password, strlen(password));
-    }
-    if (digest) {
-        explicit_bzero(digest, strlen(digest));
-    }
-    g_free(digest);
-    g_free(password);
+    main_forget_password(digest);
+    main_forget_password(password);
     g_free(user);
     zookeeper_uri_clear(&uri);
     return result;

@@ -308,6 +308,7 @@ void options_clear(struct options *options)
     g_free(options->mountpoint);
     g_free(options->redis.prefix);
     g_free(options->redis.key);
+    g_free(options->redis.sentinel_credentials);
     g_free(options->credentials);
     g_free(options->state);
     fuse_opt_free_args(&options->fuse);

@@ -32,9 +32,10 @@ enum options_kind { OPTIONS_LOCAL, OPTIONS_REDIS, OPTIONS_ZOOKEEPER, OPTIONS_KIN
 
 /* What only a mount of redis:// has.  NULL, 0: not given. */
 struct options_redis {
-    char *prefix;    /* before every key */
-    char *key;       /* template of a lock's key, with {n} once */
-    int64_t timeout; /* milliseconds, as the next two */
+    char *prefix;               /* before every key */
+    char *key;                  /* template of a lock's key, with {n} once */
+    char *sentinel_credentials; /* a file, absolute */
+    int64_t timeout;            /* milliseconds, as the next two */
     int64_t command_timeout;
     int64_t connect_timeout;
     int64_t grace; /* 0: the default */

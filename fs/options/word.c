@@ -92,6 +92,8 @@ static const struct option_word option_words[] = {
 
     {"credentials=", OPTION_PATH, FOR_SERVERS, FIELD(credentials), 0, 0, "FILE", "the name of a file",
      "password, or USER:PASSWORD, for the server"},
+    {"sentinel_credentials=", OPTION_PATH, FOR_REDIS, FIELD(redis.sentinel_credentials), 0, 0, "FILE",
+     "the name of a file", "the same for Redis' Sentinels"},
     {"prefix=", OPTION_TEXT, FOR_REDIS, FIELD(redis.prefix), 0, 0, "TEXT", "", "before every key in Redis"},
     {"key=", OPTION_KEY, FOR_REDIS, FIELD(redis.key), 0, 0, "TEMPLATE",
      "the key of a lock, with {n} once, where its name is to stand", "the key of a lock (default {n})"},

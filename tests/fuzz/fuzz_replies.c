@@ -128,6 +128,12 @@ const char *redis_conn_error(const struct redis_conn *c)
     return "";
 }
 
+const char *redis_conn_place(const struct redis_conn *c)
+{
+    (void)c;
+    return NULL;
+}
+
 struct redis_conn_counts redis_conn_counts(const struct redis_conn *c)
 {
     (void)c;

@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int result = redis_uri_parse(&uri, text, error, sizeof error);
     if (result == 0) {
         char *shown = redis_uri_show(&uri), *twice;
-        FUZZ_MUST(!!uri.host != !!uri.path);
+        FUZZ_MUST(!!uri.host + !!uri.path + !!uri.hosts == 1);
+        FUZZ_MUST(!!uri.hosts == (uri.kind != REDIS_SERVER) && !!uri.name == (uri.kind == REDIS_SENTINEL));
         FUZZ_MUST(uri.database >= 0 && uri.database <= 65535);
         FUZZ_MUST(redis_uri_is(text) && redis_uri_is(shown));
         FUZZ_MUST(redis_uri_parse(&again, shown, error, sizeof error) == 0);
@@ -20,6 +21,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_MUST(strcmp(shown, twice) == 0);
         FUZZ_MUST(g_strcmp0(uri.host, again.host) == 0 && g_strcmp0(uri.path, again.path) == 0);
         FUZZ_MUST(uri.port == again.port && uri.database == again.database && uri.tls == again.tls);
+        FUZZ_MUST(uri.kind == again.kind && g_strcmp0(uri.name, again.name) == 0);
+        FUZZ_MUST(g_strcmp0(uri.prefix, again.prefix) == 0);
+        for (size_t i = 0; uri.hosts && uri.hosts[i]; i++) {
+            FUZZ_MUST(g_strcmp0(uri.hosts[i], again.hosts[i]) == 0 && uri.ports[i] == again.ports[i]);
+        }
         g_free(shown);
         g_free(twice);
         redis_uri_clear(&again);

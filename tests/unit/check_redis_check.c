@@ -47,7 +47,7 @@ static void assert_info(const char *more, const char *expected_error, const char
 {
     char *info = g_strconcat(GOOD, more, NULL);
     begin_lines();
-    redis_check_info(info, 0, errors, warnings);
+    redis_check_info(info, REDIS_SERVER, 0, errors, warnings);
     ck_assert_uint_eq(errors->len, expected_error ? 1 : 0);
     ck_assert_uint_eq(warnings->len, expected_warning ? 1 : 0);
     if (expected_error) {
@@ -78,7 +78,7 @@ START_TEST(replicas_that_are_too_few_or_too_many_are_a_warning)
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         char *info = g_strconcat(GOOD, "connected_slaves:", cases[i].replicas, "\r\n", NULL);
         begin_lines();
-        redis_check_info(info, cases[i].wait, errors, warnings);
+        redis_check_info(info, REDIS_SERVER, cases[i].wait, errors, warnings);
         ck_assert_uint_eq(errors->len, 0);
         ck_assert_uint_eq(warnings->len, cases[i].begin ? 1 : 0);
         ck_assert(!cases[i].begin || g_str_has_prefix(warnings->pdata[0], cases[i].begin));
@@ -102,7 +102,7 @@ START_TEST(what_is_not_told_is_not_judged)
     static const char *const cases[] = {"", "\r\n", "nonsense", "# Server\r\n", ":\r\n:::\r\n", "role\r\nrole"};
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         begin_lines();
-        redis_check_info(cases[i], 0, errors, warnings);
+        redis_check_info(cases[i], REDIS_SERVER, 0, errors, warnings);
         ck_assert_uint_eq(errors->len, 0);
         ck_assert_uint_eq(warnings->len, 0);
         end_lines();
@@ -120,10 +120,12 @@ START_TEST(server_that_cannot_keep_leases_is_an_error)
                 "it is a KeyDB with active-replica, where two masters can give the same lock to two holders: mount a "
                 "server with one master",
                 NULL);
-    assert_info("cluster_enabled:1\r\n",
-                "it belongs to a Redis Cluster, which is not supported: mount a server of its own", NULL);
-    assert_info("redis_mode:sentinel\r\n", "it is a Sentinel, which keeps no keys: mount the server that it watches",
-                NULL);
+    assert_info(
+        "cluster_enabled:1\r\n",
+        "it belongs to a Redis Cluster: mount redis+cluster://HOST,HOST,HOST/?prefix={TAG}, or a server of its own",
+        NULL);
+    assert_info("redis_mode:sentinel\r\n",
+                "it is a Sentinel, which keeps no keys: mount redis+sentinel://HOST,HOST,HOST/NAME", NULL);
 }
 END_TEST
 

@@ -94,7 +94,9 @@ START_TEST(good_forms_are_read_and_shown)
 }
 END_TEST
 
-#define BAD_SCHEME "the scheme of the redis URI is not known: write redis://, rediss:// or redis+unix://"
+#define BAD_SCHEME                                                                                                     \
+    "the scheme of the redis URI is not known: write redis://, rediss://, redis+unix://, "                             \
+    "redis+sentinel:// or redis+cluster://"
 #define NO_HOST "the redis URI names no host: write redis://HOST, or redis+unix:///PATH"
 #define BAD_HOST                                                                                                       \
     "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, as in "                  \
@@ -185,6 +187,103 @@ START_TEST(bad_forms_are_refused_with_what_to_write)
 }
 END_TEST
 
+START_TEST(lists_of_hosts_are_read_and_shown)
+{
+    static const struct {
+        const char *text, *user, *hosts, *name, *prefix;
+        int database;
+        const char *shown;
+    } cases[] = {
+        {"redis+sentinel://h1,h2,h3/locks", NULL, "h1:26379 h2:26379 h3:26379", "locks", NULL, 0,
+         "redis+sentinel://h1:26379,h2:26379,h3:26379/locks?db=0"},
+        {"Redis+Sentinel://ann@h1:1,[::1]:2,[2001:db8::7]/a.b-C_9?db=7", "ann", "h1:1 [::1]:2 [2001:db8::7]:26379",
+         "a.b-C_9", NULL, 7, "redis+sentinel://h1:1,[::1]:2,[2001:db8::7]:26379/a.b-C_9?db=7"},
+        {"redis+sentinel://a%40b@10.0.0.1/x", "a@b", "10.0.0.1:26379", "x", NULL, 0,
+         "redis+sentinel://10.0.0.1:26379/x?db=0"},
+        {"redis+cluster://h1,h2:7000", NULL, "h1:6379 h2:7000", NULL, NULL, 0, "redis+cluster://h1:6379,h2:7000"},
+        {"redis+cluster://ann@h1/?prefix={app}", "ann", "h1:6379", NULL, "{app}", 0,
+         "redis+cluster://h1:6379/?prefix={app}"},
+        {"redis+cluster://h1?prefix=%7Bapp%7D:a%20b%2Fc%40d%23", NULL, "h1:6379", NULL, "{app}:a b/c@d#", 0,
+         "redis+cluster://h1:6379/?prefix={app}:a%20b/c%40d%23"},
+        {"redis+cluster://h1/?prefix=", NULL, "h1:6379", NULL, "", 0, "redis+cluster://h1:6379/?prefix="},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        struct redis_uri uri;
+        ck_assert_msg(redis_uri_parse(&uri, cases[i].text, error, sizeof error) == 0, "%s: %s", cases[i].text, error);
+        GString *hosts = g_string_new(NULL);
+        for (size_t j = 0; uri.hosts[j]; j++) {
+            char *host = redis_uri_show_host(uri.hosts[j], uri.ports[j]);
+            g_string_append_printf(hosts, "%s%s", j > 0 ? " " : "", host);
+            g_free(host);
+        }
+        ck_assert_str_eq(hosts->str, cases[i].hosts);
+        g_string_free(hosts, TRUE);
+        ck_assert_int_eq(uri.kind, cases[i].name ? REDIS_SENTINEL : REDIS_CLUSTER);
+        ck_assert_pstr_eq(uri.user, cases[i].user);
+        ck_assert_pstr_eq(uri.name, cases[i].name);
+        ck_assert_pstr_eq(uri.prefix, cases[i].prefix);
+        ck_assert_int_eq(uri.database, cases[i].database);
+        ck_assert_ptr_null(uri.host);
+        ck_assert_ptr_null(uri.path);
+        struct redis_uri copy = redis_uri_copy(&uri);
+        redis_uri_clear(&uri);
+        char *shown = redis_uri_show(&copy);
+        ck_assert_str_eq(shown, cases[i].shown);
+        g_free(shown);
+        redis_uri_clear(&copy);
+    }
+}
+END_TEST
+
+#define NO_NAME                                                                                                        \
+    "the redis URI names no master as its Sentinels know it, with letters, digits and '.-_': write "                   \
+    "redis+sentinel://HOST,HOST,HOST/NAME"
+#define NO_HOSTS "the redis URI names no host: write HOST,HOST,HOST behind the //"
+#define BAD_LIST_QUERY "what follows '?' in the redis URI is not a database: write ?db=NUMBER, 0 to 65535"
+#define BAD_CLUSTER_PATH                                                                                               \
+    "what follows the hosts in the redis URI is not possible there, as a Cluster has one database: write "             \
+    "redis+cluster://HOST,HOST,HOST/?prefix={TAG}"
+#define BAD_CLUSTER_QUERY                                                                                              \
+    "what follows '?' in the redis URI is not a prefix: write ?prefix={TAG}, and settings as options"
+
+START_TEST(bad_lists_of_hosts_are_refused)
+{
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"redis+sentinel://h1,h2", NO_NAME},
+        {"redis+sentinel://h1,h2/", NO_NAME},
+        {"redis+sentinel://h1/a/0", NO_NAME},
+        {"redis+sentinel://h1/a%20b", NO_NAME},
+        {"redis+sentinel:///a", NO_HOSTS},
+        {"redis+sentinel://?db=1", NO_HOSTS},
+        {"redis+sentinel://h1,/a", NO_HOST},
+        {"redis+sentinel://,h1/a", NO_HOST},
+        {"redis+sentinel://h1,:5/a", NO_HOST},
+        {"redis+sentinel://h1,h 2/a", BAD_HOST},
+        {"redis+sentinel://h1,::1/a", BAD_PORT},
+        {"redis+sentinel://h1,h2:0/a", BAD_PORT},
+        {"redis+sentinel://h1:65536,h2/a", BAD_PORT},
+        {"redis+sentinel://h1/a?db=x", BAD_LIST_QUERY},
+        {"redis+sentinel://h1/a?prefix={a}", BAD_LIST_QUERY},
+        {"redis+sentinel://h1/a#b", BAD_FRAGMENT},
+        {"redis+sentinel:h1/a", MALFORMED},
+        {"redis+cluster://h1,h2/1", BAD_CLUSTER_PATH},
+        {"redis+cluster://h1,h2/?db=1", BAD_CLUSTER_QUERY},
+        {"redis+cluster://", NO_HOSTS},
+        {"redis+sentinel://ann:" SECRET "@h1,h2/a",
+         "a password in a URI can be seen by others: write it to a file of mode 0600, and use the option "
+         "credentials=FILE"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        struct redis_uri uri;
+        ck_assert_int_eq(redis_uri_parse(&uri, cases[i].text, error, sizeof error), -EINVAL);
+        ck_assert_msg(strcmp(error, cases[i].error) == 0, "%s: %s", cases[i].text, error);
+        redis_uri_clear(&uri);
+    }
+}
+END_TEST
+
 START_TEST(password_is_refused_and_never_repeated)
 {
     static const char *const cases[] = {
@@ -229,6 +328,8 @@ START_TEST(tls_needs_a_build_with_it)
 #else
     ck_assert_int_eq(result, -EOPNOTSUPP);
     ck_assert_ptr_nonnull(strstr(error, "hiredis_ssl"));
+    ck_assert_int_eq(redis_uri_parse(&uri, "rediss+sentinel://h/a", error, sizeof error), -EOPNOTSUPP);
+    ck_assert_ptr_nonnull(strstr(error, "use a tunnel, and redis+sentinel:// to its end"));
 #endif
     redis_uri_clear(&uri);
 }
@@ -398,6 +499,8 @@ int main(void)
     tcase_add_test(uris, schemes_are_known);
     tcase_add_test(uris, good_forms_are_read_and_shown);
     tcase_add_test(uris, bad_forms_are_refused_with_what_to_write);
+    tcase_add_test(uris, lists_of_hosts_are_read_and_shown);
+    tcase_add_test(uris, bad_lists_of_hosts_are_refused);
     tcase_add_test(uris, password_is_refused_and_never_repeated);
     tcase_add_test(uris, nothing_of_a_malformed_uri_is_repeated);
     tcase_add_test(uris, tls_needs_a_build_with_it);

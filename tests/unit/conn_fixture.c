@@ -76,7 +76,7 @@ void conn_teardown(void)
     ev_loop_destroy(conn_loop);
 }
 
-static void open_given(void)
+void conn_open_given(void)
 {
     conn = redis_conn_new(&conn_options, conn_scripts, 2);
     ck_assert(!redis_conn_is_up(conn));
@@ -87,14 +87,14 @@ static void open_given(void)
 void conn_open(const char *socket)
 {
     conn_options.uri.path = (char *)socket;
-    open_given();
+    conn_open_given();
 }
 
 void conn_open_host(const char *host, uint16_t port)
 {
     conn_options.uri.host = (char *)host;
     conn_options.uri.port = port;
-    open_given();
+    conn_open_given();
 }
 
 static void on_turn_ends(struct ev_loop *loop, struct ev_timer *timer, int happened)

@@ -44,6 +44,9 @@ void conn_open(const char *socket);
 /* The same by a host. */
 void conn_open_host(const char *host, uint16_t port);
 
+/* The same as conn_options.uri says. */
+void conn_open_given(void);
+
 /* One turn of the loop; ends the check after 20 s. */
 void conn_turn(void);
 

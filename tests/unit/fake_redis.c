@@ -86,6 +86,8 @@ static char *set_up_answer(struct client *client, const redisReply *command, con
     }
     if (strcmp(words, "CLIENT ID") == 0)
         return g_strdup(":7\r\n");
+    if (strcmp(words, "ROLE") == 0)
+        return g_strdup("*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n");
     if (strcmp(words, "PING") == 0)
         return g_strdup(client->subscribed ? "*2\r\n$4\r\npong\r\n$0\r\n\r\n" : "+PONG\r\n");
     for (size_t i = 0; i < G_N_ELEMENTS(plain); i++)

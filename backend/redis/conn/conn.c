@@ -7,7 +7,7 @@
  * The connection for Pub/Sub is made first; SUBSCRIBE ends when its set-up was
  * answered, PREPARE when that of the connection for commands was.  Whatever fails
  * ends both.  An attempt is made on each address of the host, then there is a
- * pause, then the host is looked up again.
+ * pause, then it is asked where the server is (locate.h), and the host looked up again.
  *
  * What is to be done is done in `conn_on_work`, which is fed to the loop so that it
  * runs behind all other events of a turn: there requests are sent, timeouts found
@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "backend/log.h"
+#include "backend/redis/conn/locate.h"
 #include "backend/redis/conn/private.h"
 #include "backend/redis/conn/resolve.h"
 
@@ -76,7 +77,10 @@ static void __attribute__((format(printf, 2, 3))) conn_fail(struct redis_conn *c
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    log_escape(conn->error, sizeof(conn->error), text);
+    int length = conn->place ? g_snprintf(conn->error, sizeof(conn->error), "%s: ", conn->place) : 0;
+    log_escape(conn->error + length, sizeof(conn->error) - (size_t)length, text);
+    redis_resolve_cancel(conn->resolve);
+    conn->resolve = NULL;
     redis_link_abandon(&conn->pubsub.link);
     redis_link_abandon(&conn->command.link);
     redis_conn_request_lost(conn);
@@ -97,9 +101,8 @@ static void __attribute__((format(printf, 2, 3))) conn_fail(struct redis_conn *c
 static void connect_peer(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
-    const struct redis_uri *uri = &conn->options.uri;
     const struct redis_address *address = &g_array_index(conn->addresses, struct redis_address, conn->address);
-    int r = redis_link_open(&peer->link, address, uri->tls ? uri->host : NULL, conn->options.keepalive);
+    int r = redis_link_open(&peer->link, address, conn->options.uri.tls ? conn->host : NULL, conn->options.keepalive);
     conn->state = peer == &conn->pubsub ? REDIS_CONN_SUBSCRIBE : REDIS_CONN_PREPARE;
     peer->heard = 0;
     peer->connect_by = clock_now() + conn->options.connect_timeout;
@@ -129,22 +132,56 @@ static void conn_on_resolved(void *arg, GArray *addresses, const char *error)
 
 static void conn_resolve(struct redis_conn *conn)
 {
-    const struct redis_uri *uri = &conn->options.uri;
-    GArray *addresses;
-    conn->state = REDIS_CONN_RESOLVE;
-    if (uri->path) {
-        addresses = redis_resolve_path(uri->path);
-        conn_on_resolved(conn, addresses, "the path of a socket is too long");
-        return;
-    }
-    addresses = redis_resolve_numeric(uri->host, uri->port);
+    GArray *addresses = redis_resolve_numeric(conn->host, conn->port);
     if (addresses) {
         conn_on_resolved(conn, addresses, NULL);
         return;
     }
-    conn->resolve = redis_resolve_start(conn->loop, uri->host, uri->port, conn_on_resolved, conn);
+    conn->resolve = redis_resolve_start(conn->loop, conn->host, conn->port, conn_on_resolved, conn);
     if (!conn->resolve) {
         conn_fail(conn, "cannot start a thread to look up the host");
+    }
+}
+
+static bool conn_is_at(const struct redis_conn *conn, const char *host, uint16_t port)
+{
+    return conn->host && strcmp(conn->host, host) == 0 && conn->port == port;
+}
+
+/* Whether it was asked for or not. */
+static void conn_on_located(void *arg, const char *host, uint16_t port, const char *error)
+{
+    struct redis_conn *conn = arg;
+    if (conn->state == REDIS_CONN_PAUSE && host) {
+        conn->retry_at = clock_now();
+        redis_conn_wake(conn);
+    }
+    if (conn->state != REDIS_CONN_RESOLVE || conn->resolve) {
+        if (conn->state != REDIS_CONN_PAUSE && host && !conn_is_at(conn, host, port)) {
+            conn_fail(conn, "the master is %s port %u now", host, port);
+        }
+        return;
+    }
+    g_free(conn->host);
+    conn->host = g_strdup(host);
+    conn->port = port;
+    g_clear_pointer(&conn->place, g_free);
+    if (!host) {
+        conn_fail(conn, "%s", error);
+        return;
+    }
+    conn->place = conn->options.uri.kind == REDIS_SERVER ? NULL : redis_uri_show_host(host, port);
+    conn_resolve(conn);
+}
+
+static void conn_locate(struct redis_conn *conn)
+{
+    conn->state = REDIS_CONN_RESOLVE;
+    if (conn->options.uri.path) {
+        GArray *addresses = redis_resolve_path(conn->options.uri.path);
+        conn_on_resolved(conn, addresses, "the path of a socket is too long");
+    } else {
+        redis_locate_ask(conn->locate);
     }
 }
 
@@ -153,7 +190,7 @@ static void conn_attempt(struct redis_conn *conn)
     if (conn->addresses) {
         connect_peer(&conn->pubsub);
     } else {
-        conn_resolve(conn);
+        conn_locate(conn);
     }
 }
 
@@ -163,8 +200,8 @@ static void conn_come_up(struct redis_conn *conn)
     if (conn->was_up) {
         conn->counts.reconnects++;
     }
-    if (conn->was_up || conn->logged[0]) {
-        log_info("%s: connected", conn->where);
+    if (conn->was_up || conn->logged[0] || conn->place) {
+        log_info("%s: connected%s%s", conn->where, conn->place ? " to " : "", conn->place ? conn->place : "");
     }
     conn->was_up = true;
     conn->watched = false;
@@ -360,9 +397,10 @@ static void conn_on_alarm(struct ev_loop *loop, struct ev_timer *watcher, int ev
 static struct redis_conn_options conn_copy_options(const struct redis_conn_options *given)
 {
     struct redis_conn_options options = *given;
-    options.uri.user = NULL;
-    options.uri.host = g_strdup(given->uri.host);
-    options.uri.path = g_strdup(given->uri.path);
+    options.uri = redis_uri_copy(&given->uri);
+    options.sentinel_user = g_strdup(given->sentinel_user);
+    options.sentinel_password = g_strdup(given->sentinel_password);
+    options.prefix = g_strdup(given->prefix);
     options.user = g_strdup(given->user ? given->user : given->uri.user);
     options.password = g_strdup(given->password);
     options.channel = g_strdup(given->channel);
@@ -405,6 +443,16 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
     conn->loop = loop;
     conn->events = events;
     conn->context = context;
+    const struct redis_conn_options *o = &conn->options;
+    bool by_sentinels = o->uri.kind == REDIS_SENTINEL;
+    const struct redis_locate_options ask = {
+        .uri = &o->uri,
+        .user = by_sentinels ? o->sentinel_user : o->user,
+        .password = by_sentinels ? o->sentinel_password : o->password,
+        .prefix = o->prefix,
+        .resolve_timeout = o->connect_timeout,
+    };
+    conn->locate = redis_locate_new(&ask, loop, conn_on_located, conn);
     redis_link_init(&conn->pubsub.link, loop, &link_events, &conn->pubsub);
     redis_link_init(&conn->command.link, loop, &link_events, &conn->command);
     ev_timer_init(&conn->alarm, conn_on_alarm, 0, 0);
@@ -413,6 +461,14 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
     conn->alarm.data = conn->work.data = conn;
     conn->state = REDIS_CONN_PAUSE;
     redis_conn_wake(conn);
+}
+
+static void conn_forget_password(char *password)
+{
+    if (password) {
+        explicit_bzero(password, strlen(password));
+    }
+    g_free(password);
 }
 
 void redis_conn_free(struct redis_conn *conn)
@@ -424,6 +480,7 @@ void redis_conn_free(struct redis_conn *conn)
         redis_link_close(&conn->pubsub.link);
         redis_link_close(&conn->command.link);
         redis_resolve_cancel(conn->resolve);
+        redis_locate_free(conn->locate);
         ev_timer_stop(conn->loop, &conn->alarm);
         ev_clear_pending(conn->loop, &conn->work);
     }
@@ -436,13 +493,14 @@ void redis_conn_free(struct redis_conn *conn)
     g_rand_free(conn->random);
     g_free(conn->where);
     g_strfreev(conn->hashes);
-    g_free(conn->options.uri.host);
-    g_free(conn->options.uri.path);
+    g_free(conn->host);
+    g_free(conn->place);
+    redis_uri_clear(&conn->options.uri);
     g_free((char *)conn->options.user);
-    if (conn->options.password) {
-        explicit_bzero((char *)conn->options.password, strlen(conn->options.password));
-    }
-    g_free((char *)conn->options.password);
+    g_free((char *)conn->options.sentinel_user);
+    g_free((char *)conn->options.prefix);
+    conn_forget_password((char *)conn->options.password);
+    conn_forget_password((char *)conn->options.sentinel_password);
     g_free((char *)conn->options.channel);
     g_free(conn);
 }
@@ -455,6 +513,11 @@ bool redis_conn_is_up(const struct redis_conn *conn)
 const char *redis_conn_error(const struct redis_conn *conn)
 {
     return redis_conn_is_away(conn) ? conn->error : "";
+}
+
+const char *redis_conn_place(const struct redis_conn *conn)
+{
+    return conn->place;
 }
 
 struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn)

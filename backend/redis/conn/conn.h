@@ -40,10 +40,12 @@ struct redis_conn;
 #define REDIS_STEADY 200 /* up for so long, the pauses begin anew */
 
 struct redis_conn_options {
-    struct redis_uri uri; /* copied */
-    const char *user;     /* overrides the URI's; NULL: that */
-    const char *password; /* NULL: none; copied, never logged */
-    int64_t timeout;      /* 0: the defaults above */
+    struct redis_uri uri;                          /* copied */
+    const char *user;                              /* overrides the URI's; NULL: that */
+    const char *password;                          /* NULL: none; copied, never logged */
+    const char *sentinel_user, *sentinel_password; /* the same, for the Sentinels */
+    const char *prefix;                            /* what every key begins with, in a Cluster; copied */
+    int64_t timeout;                               /* 0: the defaults above */
     int64_t command_timeout;
     int64_t connect_timeout;
     int64_t retry_max;                /* between two attempts to connect; 0: REDIS_RETRY_MAX */
@@ -117,6 +119,9 @@ bool redis_conn_is_up(const struct redis_conn *conn);
 /* Why it is not up, or what it has lately refused for the time being, one line; "" if it answers. */
 const char *redis_conn_error(const struct redis_conn *conn);
 
+/* Where Sentinels or a Cluster say that it is, "host:port"; NULL: nobody has said so, or the URI does. */
+const char *redis_conn_place(const struct redis_conn *conn);
+
 /* Counters since the start, and since when it is up. */
 struct redis_conn_counts {
     uint64_t requests;   /* sent, repetitions included */
@@ -131,8 +136,8 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
 /* A call of a script: EVALSHA, and EVAL when the server has lost it (NOSCRIPT).
  * `arguments` are KEYS then ARGV, by length, copied.  `timeout` in ms, all tries;
  * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, NOREPLICAS, CLUSTERDOWN,
- * MOVED, ASK, and READONLY (over a new connection: the name may lead to another
- * server by then) are tried again until the time is up.  After WRONGTYPE the script `mend` is called with the same
+ * ASK, and READONLY and MOVED (over a new connection: another server may have the
+ * data by then) are tried again until the time is up.  After WRONGTYPE the script `mend` is called with the same
  * keys, and this one once more.  VERSION, which scripts say, ends the connection, and they are called again on a new
  * one.  Behind `arguments` stands, when it is sent, what redis_conn_stamp has said last.
  * With the option `wait` one WAIT closes all scripts that are `believed` and leave in one turn: their replies are told

@@ -123,6 +123,7 @@ static void link_on_readable(struct ev_loop *loop, struct ev_io *watcher, int ev
 {
     struct redis_link *link = watcher->data;
     redisContext *context = link->context;
+    const unsigned opened = link->opened;
     int status = redisBufferRead(context);
     void *reply = NULL;
     (void)loop, (void)events;
@@ -139,8 +140,8 @@ static void link_on_readable(struct ev_loop *loop, struct ev_io *watcher, int ev
             redis_cap_renew(&link->cap);
             link->events->replied(link->arg, reply);
         }
-    } while (reply && link->context == context);
-    if (link->context != context) {
+    } while (reply && link->context && link->opened == opened);
+    if (!link->context || link->opened != opened) {
         return; /* closed by the callee */
     }
     if (status != REDIS_OK) {
@@ -190,6 +191,7 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
     }
     link->context->flags &= ~REDIS_BLOCK;
     redis_cap(&link->cap, link->context);
+    link->opened++;
     link->tls_name = tls_name;
     link->state = REDIS_LINK_CONNECTING;
     ev_io_init(&link->reading, link_on_readable, fd, EV_READ);

@@ -61,6 +61,7 @@ struct redis_link {
     void *arg;
     enum redis_link_state state;
     redisContext *context; /* NULL: closed */
+    unsigned opened;       /* times: a new context may have the address of the old one */
     struct redis_cap cap;
     const char *tls_name; /* NULL: plain */
     struct ssl_st *tls;   /* NULL: plain, or not connected yet; belongs to the context */

@@ -26,7 +26,7 @@
 enum redis_conn_state {
     REDIS_CONN_NEW,       /* not started */
     REDIS_CONN_PAUSE,     /* nothing is tried before `retry_at` */
-    REDIS_CONN_RESOLVE,   /* the host's addresses are looked up */
+    REDIS_CONN_RESOLVE,   /* it is asked where the server is, and its addresses are looked up */
     REDIS_CONN_SUBSCRIBE, /* the Pub/Sub connection is being made and set up */
     REDIS_CONN_PREPARE,   /* then the one for commands */
     REDIS_CONN_UP,
@@ -35,6 +35,7 @@ enum redis_conn_state {
 /* One thing that is said on a new connection. */
 enum redis_step {
     REDIS_STEP_AUTH,
+    REDIS_STEP_ROLE,
     REDIS_STEP_SELECT,
     REDIS_STEP_NAME,
     REDIS_STEP_SCRIPT,
@@ -76,8 +77,12 @@ struct redis_conn {
     enum redis_conn_state state;
     char error[REDIS_ERROR_SIZE];  /* why it is not up, or what it refused at `refused_at` */
     char logged[REDIS_ERROR_SIZE]; /* what was logged last of that */
+    struct redis_locate *locate;
+    char *host;  /* where the server is, by a name or an address; NULL: not known, or a path */
+    char *place; /* the same with its port, to be shown; NULL: the URI tells it */
+    uint16_t port;
     struct redis_resolve *resolve;
-    GArray *addresses; /* struct redis_address; NULL: to be looked up */
+    GArray *addresses; /* struct redis_address; NULL: to be asked for, and looked up */
     guint address;     /* the one that is tried */
     unsigned attempts; /* rounds over all addresses that failed */
     clock_ms retry_at;

@@ -351,6 +351,14 @@ static bool request_is_passing(const char *error)
     return false;
 }
 
+/* Whether another server has the data, or may have soon; or this one says anew which version of them it has.
+ * Not ASK: while a slot is moved no server runs what names several keys, unless it has all of them. */
+static bool request_is_elsewhere(const char *error)
+{
+    return g_str_has_prefix(error, "READONLY ") || g_str_has_prefix(error, "MOVED ") ||
+           g_str_has_prefix(error, "VERSION ");
+}
+
 static void request_note_refusal(struct redis_conn *conn, const char *why)
 {
     clock_ms now = clock_now();
@@ -466,7 +474,7 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
 {
     struct redis_request *request = TAILQ_FIRST(&conn->sent);
     bool refused = reply->type == REDIS_REPLY_ERROR;
-    bool elsewhere = refused && (g_str_has_prefix(reply->str, "READONLY") || g_str_has_prefix(reply->str, "VERSION"));
+    bool elsewhere = refused && request_is_elsewhere(reply->str);
     if (!request) {
         g_strlcpy(error, refused ? reply->str : "a reply that nobody asked for", REDIS_ERROR_SIZE);
         freeReplyObject(reply);
@@ -485,7 +493,7 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
         return true;
     }
     if (request->live && refused && request_try_again(conn, request, reply)) {
-        if (elsewhere) { /* the name may lead to its master soon, and the server says anew which version it has */
+        if (elsewhere) {
             g_strlcpy(error, request->refusal->str, REDIS_ERROR_SIZE);
         }
         return !elsewhere;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/log.h"
+#include "backend/redis/conn/locate.h"
 #include "backend/redis/conn/private.h"
 
 static void setup_say(struct redis_peer *peer, enum redis_step step, int count, const char **words)
@@ -33,6 +34,9 @@ static void setup_say_who(struct redis_peer *peer)
         SAY(peer, REDIS_STEP_AUTH, "AUTH", options->user, options->password ? options->password : "");
     } else if (options->password) {
         SAY(peer, REDIS_STEP_AUTH, "AUTH", options->password);
+    }
+    if (options->uri.kind == REDIS_SENTINEL) {
+        SAY(peer, REDIS_STEP_ROLE, "ROLE");
     }
     SAY(peer, REDIS_STEP_NAME, "CLIENT", "SETNAME", "leasefs");
 }
@@ -117,13 +121,10 @@ static void setup_refuse_tracking(struct redis_conn *conn, const char *why)
 static void setup_refuse(const struct redis_peer *peer, enum redis_step step, const char *why, char *error)
 {
     static const char *const names[] = {
-        [REDIS_STEP_AUTH] = "AUTH",
-        [REDIS_STEP_SELECT] = "SELECT",
-        [REDIS_STEP_NAME] = "CLIENT SETNAME",
-        [REDIS_STEP_ID] = "CLIENT ID",
-        [REDIS_STEP_SUBSCRIBE] = "SUBSCRIBE",
-        [REDIS_STEP_SCRIPT] = "SCRIPT LOAD",
-        [REDIS_STEP_TRACK] = "CLIENT TRACKING",
+        [REDIS_STEP_AUTH] = "AUTH",          [REDIS_STEP_ROLE] = "ROLE",
+        [REDIS_STEP_SELECT] = "SELECT",      [REDIS_STEP_NAME] = "CLIENT SETNAME",
+        [REDIS_STEP_ID] = "CLIENT ID",       [REDIS_STEP_SUBSCRIBE] = "SUBSCRIBE",
+        [REDIS_STEP_SCRIPT] = "SCRIPT LOAD", [REDIS_STEP_TRACK] = "CLIENT TRACKING",
         [REDIS_STEP_GREET] = "EVAL",
     };
     const char *password = peer->conn->options.password;
@@ -147,6 +148,11 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
     enum redis_step step = (enum redis_step)peer->steps->data[peer->answered++];
     const char *refusal = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;
     switch (step) {
+    case REDIS_STEP_ROLE: /* what Sentinels say may be old */
+        if (!refusal && !redis_locate_is_master(reply)) {
+            refusal = "it is not the master (any more, or yet)";
+        }
+        break;
     case REDIS_STEP_NAME:
         if (refusal && !setup_is_final(refusal)) {
             refusal = NULL;

@@ -21,10 +21,23 @@
 #define HOST_BYTES_MAX 253
 #define SOCKET_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
 #define CREDENTIALS_BYTES_MAX 4096
+#define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_"
 
-#define SCHEME_TCP "redis:"
-#define SCHEME_TLS "rediss:"
 #define SCHEME_UNIX "redis+unix:"
+
+static const struct uri_scheme {
+    const char *text;
+    enum redis_kind kind;
+    bool tls;
+} schemes[] = {
+    {"redis:", REDIS_SERVER, false},
+    {"rediss:", REDIS_SERVER, true},
+    {SCHEME_UNIX, REDIS_SERVER, false},
+    {"redis+sentinel:", REDIS_SENTINEL, false},
+    {"rediss+sentinel:", REDIS_SENTINEL, true},
+    {"redis+cluster:", REDIS_CLUSTER, false},
+    {"rediss+cluster:", REDIS_CLUSTER, true},
+};
 
 /* What a message needs to be written. */
 struct complaint {
@@ -47,9 +60,19 @@ static bool uri_has_scheme(const char *text, const char *scheme)
     return g_ascii_strncasecmp(text, scheme, strlen(scheme)) == 0;
 }
 
+static const struct uri_scheme *uri_find_scheme(const char *text)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(schemes); i++) {
+        if (uri_has_scheme(text, schemes[i].text)) {
+            return &schemes[i];
+        }
+    }
+    return NULL;
+}
+
 bool redis_uri_is(const char *text)
 {
-    return uri_has_scheme(text, SCHEME_TCP) || uri_has_scheme(text, SCHEME_TLS) || uri_has_scheme(text, SCHEME_UNIX);
+    return uri_find_scheme(text);
 }
 
 /* USER:PASSWORD@, before anything else is judged.  A password may have any
@@ -77,28 +100,40 @@ static bool uri_parse_database(const char *text, int *ret_database)
     return true;
 }
 
-static bool uri_is_host(const char *host)
+bool redis_uri_is_host(const char *host)
 {
     return g_hostname_is_ip_address(host) ||
-           (strlen(host) <= HOST_BYTES_MAX &&
-            host[strspn(host, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")] == '\0');
+           (strlen(host) <= HOST_BYTES_MAX && host[strspn(host, NAME_CHARACTERS)] == '\0');
 }
 
-/* redis://[USER@]HOST[:PORT][/DB] */
-static int uri_take_network(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
+static int uri_take_host(GUri *parts, uint16_t usual, char **ret_host, uint16_t *ret_port,
+                         const struct complaint *complaint)
 {
-    const char *host = g_uri_get_host(parts), *path = g_uri_get_path(parts);
+    const char *host = g_uri_get_host(parts);
     int port = g_uri_get_port(parts);
     if (!host || !*host) {
         return complain(complaint, -EINVAL, "the redis URI names no host: write redis://HOST, or redis+unix:///PATH");
     }
-    if (!uri_is_host(host)) {
+    if (!redis_uri_is_host(host)) {
         return complain(complaint, -EINVAL,
                         "the host of the redis URI is neither a name nor an address; IPv6 is written in brackets, "
                         "as in redis://[::1]:6379");
     }
     if (port == 0) {
         return complain(complaint, -EINVAL, "the port of the redis URI is not a number from 1 to 65535");
+    }
+    *ret_host = g_strdup(host);
+    *ret_port = port > 0 ? (uint16_t)port : usual;
+    return 0;
+}
+
+/* redis://[USER@]HOST[:PORT][/DB] */
+static int uri_take_network(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
+{
+    const char *path = g_uri_get_path(parts);
+    int result = uri_take_host(parts, REDIS_PORT_DEFAULT, &uri->host, &uri->port, complaint);
+    if (result < 0) {
+        return result;
     }
     if (g_uri_get_query(parts)) {
         return complain(complaint, -EINVAL,
@@ -109,8 +144,6 @@ static int uri_take_network(struct redis_uri *uri, GUri *parts, const struct com
                         "what follows the host in the redis URI is not a database: write /NUMBER, 0 to %d",
                         DATABASE_MAX);
     }
-    uri->host = g_strdup(host);
-    uri->port = port > 0 ? (uint16_t)port : REDIS_PORT_DEFAULT;
     return 0;
 }
 
@@ -136,6 +169,41 @@ static int uri_take_socket(struct redis_uri *uri, GUri *parts, const struct comp
     return 0;
 }
 
+/* What follows the hosts: /NAME[?db=DB] */
+static int uri_take_master(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
+{
+    const char *path = g_uri_get_path(parts), *query = g_uri_get_query(parts);
+    if (path[0] != '/' || path[1] == '\0' || path[1 + strspn(path + 1, NAME_CHARACTERS)] != '\0') {
+        return complain(complaint, -EINVAL,
+                        "the redis URI names no master as its Sentinels know it, with letters, digits and '.-_': write "
+                        "redis+sentinel://HOST,HOST,HOST/NAME");
+    }
+    if (query && (!g_str_has_prefix(query, "db=") || !uri_parse_database(query + strlen("db="), &uri->database))) {
+        return complain(complaint, -EINVAL,
+                        "what follows '?' in the redis URI is not a database: write ?db=NUMBER, 0 to %d", DATABASE_MAX);
+    }
+    uri->name = g_strdup(path + 1);
+    return 0;
+}
+
+/* [/][?prefix=PREFIX] */
+static int uri_take_prefix(struct redis_uri *uri, GUri *parts, const struct complaint *complaint)
+{
+    const char *path = g_uri_get_path(parts), *query = g_uri_get_query(parts);
+    if (*path && strcmp(path, "/") != 0) {
+        return complain(complaint, -EINVAL,
+                        "what follows the hosts in the redis URI is not possible there, as a Cluster has one database: "
+                        "write redis+cluster://HOST,HOST,HOST/?prefix={TAG}");
+    }
+    if (query && !g_str_has_prefix(query, "prefix=")) {
+        return complain(complaint, -EINVAL,
+                        "what follows '?' in the redis URI is not a prefix: write ?prefix={TAG}, and settings as "
+                        "options");
+    }
+    uri->prefix = query ? g_strdup(query + strlen("prefix=")) : NULL;
+    return 0;
+}
+
 /* GUri's own messages repeat what they could not read. */
 static int uri_complain_of_syntax(int code, const struct complaint *complaint)
 {
@@ -155,20 +223,103 @@ static int uri_complain_of_syntax(int code, const struct complaint *complaint)
     }
 }
 
+static int uri_split(const char *text, GUri **ret_parts, const struct complaint *complaint)
+{
+    GError *syntax = NULL;
+    *ret_parts = g_uri_parse(text, G_URI_FLAGS_NONE, &syntax);
+    if (!*ret_parts) {
+        int code = syntax->code;
+        g_error_free(syntax);
+        return uri_complain_of_syntax(code, complaint);
+    }
+    return 0;
+}
+
+/* HOST[:PORT],HOST[:PORT]: each is read as if it stood alone. */
+static int uri_take_hosts(struct redis_uri *uri, const char *text, const struct complaint *complaint)
+{
+    uint16_t usual = uri->kind == REDIS_SENTINEL ? REDIS_SENTINEL_PORT_DEFAULT : REDIS_PORT_DEFAULT;
+    char **list = g_strsplit(text, ",", -1);
+    guint count = g_strv_length(list);
+    int result = 0;
+    uri->hosts = g_new0(char *, count + 1);
+    uri->ports = g_new0(uint16_t, count + 1);
+    if (count == 0) {
+        result = complain(complaint, -EINVAL, "the redis URI names no host: write HOST,HOST,HOST behind the //");
+    }
+    for (guint i = 0; result == 0 && i < count; i++) {
+        char *alone = g_strconcat("redis://", list[i], NULL);
+        GUri *parts;
+        result = uri_split(alone, &parts, complaint);
+        if (result == 0) {
+            result = uri_take_host(parts, usual, &uri->hosts[i], &uri->ports[i], complaint);
+            g_uri_unref(parts);
+        }
+        g_free(alone);
+    }
+    g_strfreev(list);
+    return result;
+}
+
+/* Takes the list of hosts out of the text, and puts one in its place that GUri can read. */
+static int uri_take_list(struct redis_uri *uri, const char *text, char **ret_rest, const struct complaint *complaint)
+{
+    const char *begin = strstr(text, "//");
+    if (!begin) {
+        return uri_complain_of_syntax(G_URI_ERROR_FAILED, complaint);
+    }
+    begin += strlen("//");
+    size_t length = strcspn(begin, "/?#");
+    const char *at = memrchr(begin, '@', length), *hosts = at ? at + 1 : begin;
+    char *list = g_strndup(hosts, (gsize)(begin + length - hosts));
+    int result = uri_take_hosts(uri, list, complaint);
+    g_free(list);
+    *ret_rest = g_strdup_printf("redis://%.*slist%s", (int)(hosts - begin), begin, begin + length);
+    return result;
+}
+
+static int uri_take(struct redis_uri *uri, const char *text, const struct complaint *complaint)
+{
+    GUri *parts;
+    int result = uri_split(text, &parts, complaint);
+    if (result < 0) {
+        return result;
+    }
+    const char *user = g_uri_get_user(parts);
+    if (g_uri_get_fragment(parts)) {
+        result = complain(complaint, -EINVAL, "the redis URI has a '#', which is written %%23 where it is meant");
+    } else if (uri->kind == REDIS_SENTINEL) {
+        result = uri_take_master(uri, parts, complaint);
+    } else if (uri->kind == REDIS_CLUSTER) {
+        result = uri_take_prefix(uri, parts, complaint);
+    } else if (uri_has_scheme(text, SCHEME_UNIX)) {
+        result = uri_take_socket(uri, parts, complaint);
+    } else {
+        result = uri_take_network(uri, parts, complaint);
+    }
+    uri->user = user && *user ? g_strdup(user) : NULL;
+    g_uri_unref(parts);
+    return result;
+}
+
 int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t error_size)
 {
     const struct complaint complaint = {error, error_size};
-    GError *syntax = NULL;
-    *uri = (struct redis_uri){.tls = uri_has_scheme(text, SCHEME_TLS)};
-    if (!redis_uri_is(text)) {
+    const struct uri_scheme *scheme = uri_find_scheme(text);
+    *uri = (struct redis_uri){0};
+    if (!scheme) {
         return complain(&complaint, -EINVAL,
-                        "the scheme of the redis URI is not known: write redis://, rediss:// or redis+unix://");
+                        "the scheme of the redis URI is not known: write redis://, rediss://, redis+unix://, "
+                        "redis+sentinel:// or redis+cluster://");
     }
+    uri->kind = scheme->kind;
+    uri->tls = scheme->tls;
 #ifndef HAVE_HIREDIS_SSL
     if (uri->tls) {
         return complain(&complaint, -EOPNOTSUPP,
-                        "rediss:// needs a leasefs that was built with hiredis 1.0 or newer and its hiredis_ssl, which "
-                        "this one was not: use a tunnel, and redis:// to its end");
+                        "%s// needs a leasefs that was built with hiredis 1.0 or newer and its hiredis_ssl, which this "
+                        "one was not: use a tunnel, and %s// to its end",
+                        scheme->text, scheme[-1].text);
     }
 #endif
     if (uri_has_password(text)) {
@@ -176,25 +327,15 @@ int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t
                         "a password in a URI can be seen by others: write it to a file of mode 0600, and use the "
                         "option credentials=FILE");
     }
-    GUri *parts = g_uri_parse(text, G_URI_FLAGS_NONE, &syntax);
-    if (!parts) {
-        int code = syntax->code;
-        g_error_free(syntax);
-        return uri_complain_of_syntax(code, &complaint);
+    if (uri->kind == REDIS_SERVER) {
+        return uri_take(uri, text, &complaint);
     }
-    int result;
-    if (g_uri_get_fragment(parts)) {
-        result = complain(&complaint, -EINVAL, "the redis URI has a '#', which is written %%23 where it is meant");
-    } else if (uri_has_scheme(text, SCHEME_UNIX)) {
-        result = uri_take_socket(uri, parts, &complaint);
-    } else {
-        result = uri_take_network(uri, parts, &complaint);
+    char *rest = NULL;
+    int result = uri_take_list(uri, text, &rest, &complaint);
+    if (result == 0) {
+        result = uri_take(uri, rest, &complaint);
     }
-    const char *user = g_uri_get_user(parts);
-    if (result == 0 && user && *user) {
-        uri->user = g_strdup(user);
-    }
-    g_uri_unref(parts);
+    g_free(rest);
     return result;
 }
 
@@ -203,20 +344,65 @@ void redis_uri_clear(struct redis_uri *uri)
     g_free(uri->user);
     g_free(uri->host);
     g_free(uri->path);
+    g_strfreev(uri->hosts);
+    g_free(uri->ports);
+    g_free(uri->name);
+    g_free(uri->prefix);
     *uri = (struct redis_uri){0};
+}
+
+struct redis_uri redis_uri_copy(const struct redis_uri *uri)
+{
+    struct redis_uri copy = *uri;
+    copy.user = NULL;
+    copy.host = g_strdup(uri->host);
+    copy.path = g_strdup(uri->path);
+    copy.hosts = g_strdupv(uri->hosts);
+    if (uri->hosts) {
+        copy.ports = g_new(uint16_t, g_strv_length(uri->hosts));
+        memcpy(copy.ports, uri->ports, g_strv_length(uri->hosts) * sizeof *copy.ports);
+    }
+    copy.name = g_strdup(uri->name);
+    copy.prefix = g_strdup(uri->prefix);
+    return copy;
+}
+
+char *redis_uri_show_host(const char *host, uint16_t port)
+{
+    bool brackets = strchr(host, ':') != NULL;
+    return g_strdup_printf("%s%s%s:%u", brackets ? "[" : "", host, brackets ? "]" : "", port);
 }
 
 char *redis_uri_show(const struct redis_uri *uri)
 {
+    const char *secure = uri->tls ? "s" : "";
+    char *text;
     if (uri->path) {
         char *path = g_uri_escape_string(uri->path, G_URI_RESERVED_CHARS_ALLOWED_IN_PATH, FALSE);
-        char *text = g_strdup_printf(SCHEME_UNIX "//%s?db=%d", path, uri->database);
+        text = g_strdup_printf(SCHEME_UNIX "//%s?db=%d", path, uri->database);
         g_free(path);
         return text;
     }
-    bool brackets = strchr(uri->host, ':') != NULL;
-    return g_strdup_printf("%s//%s%s%s:%u/%d", uri->tls ? SCHEME_TLS : SCHEME_TCP, brackets ? "[" : "", uri->host,
-                           brackets ? "]" : "", uri->port, uri->database);
+    if (uri->host) {
+        char *host = redis_uri_show_host(uri->host, uri->port);
+        text = g_strdup_printf("redis%s://%s/%d", secure, host, uri->database);
+        g_free(host);
+        return text;
+    }
+    GString *list = g_string_new(NULL);
+    g_string_printf(list, "redis%s+%s://", secure, uri->kind == REDIS_SENTINEL ? "sentinel" : "cluster");
+    for (size_t i = 0; uri->hosts[i]; i++) {
+        char *host = redis_uri_show_host(uri->hosts[i], uri->ports[i]);
+        g_string_append_printf(list, "%s%s", i > 0 ? "," : "", host);
+        g_free(host);
+    }
+    if (uri->kind == REDIS_SENTINEL) {
+        g_string_append_printf(list, "/%s?db=%d", uri->name, uri->database);
+    } else if (uri->prefix) {
+        g_string_append(list, "/?prefix=");
+        g_string_append_uri_escaped(list, uri->prefix, "{}:/", FALSE);
+    }
+    return g_string_free(list, FALSE);
 }
 
 /* Opens it without waiting for anybody (a FIFO) and without following a symbolic

@@ -4,8 +4,13 @@
  *
  *     redis://[USER@]HOST[:PORT][/DB]     rediss:// the same with TLS
  *     redis+unix://[USER@]/PATH[?db=DB]
+ *     redis+sentinel://[USER@]HOST[:PORT][,HOST[:PORT]...]/NAME[?db=DB]
+ *     redis+cluster://[USER@]HOST[:PORT][,HOST[:PORT]...][/][?prefix=PREFIX]
  *
- * USER and PATH are percent-encoded.  HOST may be an IPv6 address in brackets.
+ * and rediss+sentinel://, rediss+cluster://.  The hosts are Sentinels, which know the
+ * master of that NAME, or some nodes of the Cluster.
+ *
+ * USER, PATH and PREFIX are percent-encoded.  HOST may be an IPv6 address in brackets.
  * A password in a URI is refused: it would be seen in argv, /proc/mounts and
  * logs; it comes from a file.
  */
@@ -17,20 +22,33 @@
 #include <stdint.h>
 
 #define REDIS_PORT_DEFAULT 6379
+#define REDIS_SENTINEL_PORT_DEFAULT 26379
+
+/* Who knows where the data are. */
+enum redis_kind {
+    REDIS_SERVER, /* the URI names the server */
+    REDIS_SENTINEL,
+    REDIS_CLUSTER
+};
 
 struct redis_uri {
+    enum redis_kind kind;
     bool tls;
-    char *user; /* percent-decoded; NULL: none */
-    char *host; /* name or address without brackets; NULL with `path` */
+    char *user; /* of the server; percent-decoded; NULL: none */
+    char *host; /* name or address without brackets; NULL with `path` or `hosts` */
     char *path; /* of a Unix-domain socket; else NULL */
     uint16_t port;
-    int database; /* 0..65535 */
+    int database;    /* 0..65535 */
+    char **hosts;    /* Sentinels or nodes, at least one, NULL behind the last; else NULL */
+    uint16_t *ports; /* theirs */
+    char *name;      /* of the master that the Sentinels watch; else NULL */
+    char *prefix;    /* of keys in a Cluster; NULL: none */
 };
 
 /* True for what begins with one of the schemes above and a colon. */
 bool redis_uri_is(const char *text);
 
-/* 0, or -EINVAL (-EOPNOTSUPP for rediss:// in a build without TLS) with one line
+/* 0, or -EINVAL (-EOPNOTSUPP for rediss:// and its like in a build without TLS) with one line
  * in `error` that says what is wrong and what to write instead.  Free with
  * redis_uri_clear in both cases. */
 int redis_uri_parse(struct redis_uri *uri, const char *text, char *error, size_t error_size);
@@ -39,6 +57,12 @@ void redis_uri_clear(struct redis_uri *uri);
 /* "redis://host:port/db" or the like, without the user: for logs and status.  A
  * new string. */
 char *redis_uri_show(const struct redis_uri *uri);
+/* "host:port", with brackets around an IPv6 address.  A new string. */
+char *redis_uri_show_host(const char *host, uint16_t port);
+/* A name or an address, as far as its characters tell. */
+bool redis_uri_is_host(const char *host);
+/* A deep copy without the user. */
+struct redis_uri redis_uri_copy(const struct redis_uri *uri);
 
 /* Reads a file with a password (the first line), or USER:PASSWORD (then *ret_user
  * is set, else NULL).  So a password with a colon in it is written USER:PASSWORD,
