@@ -47,6 +47,8 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "                        locks of all hosts that mount this Redis server\n"
                            "  redis+sentinel://HOST[:PORT][,HOST...]/NAME[?db=DB]\n"
                            "                        of the master that these Sentinels call NAME\n"
+                           "  redis+cluster://HOST[:PORT][,HOST...]/?prefix={TAG}\n"
+                           "                        of the slot of that TAG in a Redis Cluster\n"
                            "  zookeeper://HOST[:PORT][,HOST...][/CHROOT]\n"
                            "                        the same of a ZooKeeper ensemble\n"
                            "\n"
@@ -250,7 +252,6 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
                  .keepalive = given->keepalive,
                  .wait = given->wait,
                  .seed = g_random_int()},
-        .prefix = given->prefix,
         .key = given->key,
         .grace = given->grace,
         .strict = given->strict,
@@ -260,6 +261,10 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
     char *user = NULL, *password = NULL, *sentinel_user = NULL, *sentinel_password = NULL;
     struct redis_uri *uri = &server.conn.uri;
     int result = redis_uri_parse(uri, options->backend, error, error_size);
+    if (result == 0 && uri->prefix && given->prefix) {
+        g_snprintf(error, error_size, "the prefix is in the URI and among the options: give it once");
+        result = -EINVAL;
+    }
     if (result == 0 && options->credentials) {
         result = redis_credentials_read(options->credentials, &user, &password, error, error_size);
     }
@@ -268,6 +273,7 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
             redis_credentials_read(given->sentinel_credentials, &sentinel_user, &sentinel_password, error, error_size);
     }
     if (result == 0) {
+        server.prefix = uri->prefix ? uri->prefix : given->prefix;
         server.conn.user = user;
         server.conn.password = password;
         server.conn.sentinel_user = sentinel_user;

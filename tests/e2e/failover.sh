@@ -9,6 +9,11 @@
 # The servers are those of redis.sh, with their numbers: replicas_start turns to the master.  The Sentinels are known by
 # their numbers, 0 to 2; each has a port of 127.0.0.1 and ends with the test.  Known of them:
 #   SENTINEL_URI (of all three)  sentinel_ports  sentinel_pids
+#
+# A Cluster is made of servers of redis.sh, too:
+#
+#     cluster_start 3 1          # three masters, and a replica of the one that has the slot of CLUSTER_TAG
+#     node 4 redis_cli CLUSTER MYID
 
 SENTINEL_NAME=locks
 SENTINEL_URI=
@@ -92,5 +97,93 @@ sentinels_replaced() {
         named=$(sentinel_master "$i")
         [ -n "$named" ] && [ "$named" != "$1" ] || return
         [[ $(redis-cli -p "${redis_ports[named]}" ROLE | head -n 1) == master ]] || return
+    done
+}
+
+# --- a Cluster ---
+
+CLUSTER_TAG={locks}
+declare -a cluster_buses=()
+
+# cluster_start MASTERS REPLICAS: the masters have equal parts of the slots.  NODES has the numbers of all, masters first, and
+# the first is the one with the slot of CLUSTER_TAG; it is turned to.  CLUSTER_URI names all of them.
+cluster_start() {
+    local masters=$1 replicas=$2 list='' owner id i
+    NODES=()
+    for ((i = 0; i < masters + replicas; i++)); do
+        cluster_buses[${#redis_ports[@]}]=$((20000 + SRANDOM % 12000))
+        redis_start --cluster-enabled yes --cluster-port "${cluster_buses[-1]}" --cluster-node-timeout 1000 \
+            --cluster-config-file nodes.conf --repl-diskless-sync-delay 0 --repl-ping-replica-period 1
+        NODES+=("$REDIS")
+        list+=,127.0.0.1:$REDIS_PORT
+    done
+    # shellcheck disable=SC2034 # for the tests
+    CLUSTER_URI=redis+cluster://${list#,}/?prefix=$CLUSTER_TAG
+    for ((i = 0; i < masters; i++)); do
+        node "${NODES[i]}" redis_cli CLUSTER ADDSLOTSRANGE $((16384 * i / masters)) $((16384 * (i + 1) / masters - 1)) >/dev/null
+        node "${NODES[i]}" redis_cli CLUSTER SET-CONFIG-EPOCH $((i + 1)) >/dev/null
+    done
+    for i in "${NODES[@]:1}"; do
+        node "${NODES[0]}" redis_cli CLUSTER MEET 127.0.0.1 "${redis_ports[i]}" "${cluster_buses[i]}" >/dev/null
+    done
+    eventually 20 cluster_is_whole || { say "the nodes do not find each other"; exit 1; }
+    owner=$(cluster_owner)
+    id=$(node "$owner" redis_cli CLUSTER MYID)
+    for i in "${!NODES[@]}"; do
+        [ "${NODES[i]}" != "$owner" ] || NODES[i]=${NODES[0]}
+    done
+    NODES[0]=$owner
+    for i in "${NODES[@]:masters}"; do
+        eventually 20 node_replicates "$i" "$id" || { say "no replica"; exit 1; }
+        eventually 20 node "$i" replica_follows || { say "the replica does not follow"; exit 1; }
+    done
+    redis_use "${NODES[0]}"
+}
+node_replicates() { [ "$(node "$1" redis_cli CLUSTER REPLICATE "$2" 2>&1)" = OK ]; }
+
+# node NUMBER COMMAND…: turned to that server.
+node() {
+    local before=$REDIS status=0
+    redis_use "$1"
+    "${@:2}" || status=$?
+    redis_use "$before"
+    return "$status"
+}
+
+# Each knows all others, and who has each slot.
+cluster_is_whole() {
+    local i info
+    for i in "${NODES[@]}"; do
+        info=$(node "$i" redis_cli CLUSTER INFO)
+        [[ $info == *cluster_state:ok* && $info == *cluster_known_nodes:${#NODES[@]}[[:space:]]* ]] || return
+    done
+}
+
+# Which node takes what has CLUSTER_TAG.
+cluster_owner() {
+    local i
+    for i in "${NODES[@]}"; do
+        [[ $(node "$i" redis_cli SET "${CLUSTER_TAG}probe" 1 PX 1 2>&1) == OK ]] && echo "$i" && return
+    done
+}
+
+# cluster_move NUMBER COMMAND…: moves the slot of CLUSTER_TAG from its owner to that node, as an administrator does; the
+# command runs in the midst of it.
+cluster_move() {
+    local to=$1 from slot from_id to_id i keys
+    shift
+    from=$(cluster_owner)
+    slot=$(redis_cli CLUSTER KEYSLOT "$CLUSTER_TAG")
+    from_id=$(node "$from" redis_cli CLUSTER MYID) to_id=$(node "$to" redis_cli CLUSTER MYID)
+    node "$to" redis_cli CLUSTER SETSLOT "$slot" IMPORTING "$from_id" >/dev/null
+    node "$from" redis_cli CLUSTER SETSLOT "$slot" MIGRATING "$to_id" >/dev/null
+    mapfile -t keys < <(node "$from" redis_cli CLUSTER GETKEYSINSLOT "$slot" 1)
+    node "$from" redis_cli MIGRATE 127.0.0.1 "${redis_ports[to]}" "${keys[0]}" 0 5000 >/dev/null
+    "$@"
+    while mapfile -t keys < <(node "$from" redis_cli CLUSTER GETKEYSINSLOT "$slot" 100) && [ -n "${keys[0]:-}" ]; do
+        node "$from" redis_cli MIGRATE 127.0.0.1 "${redis_ports[to]}" "" 0 5000 KEYS "${keys[@]}" >/dev/null
+    done
+    for i in "$to" "$from" "${NODES[@]}"; do
+        node "$i" redis_cli CLUSTER SETSLOT "$slot" NODE "$to_id" >/dev/null 2>&1
     done
 }

@@ -167,7 +167,60 @@ says C 'acquire("early")' '@(ENOLCK|EIO)'
 for i in 0 1 2; do expect sentinel_launch "$i"; done
 expect eventually 15 answers C 'acquire("early")' ok
 says C 'rm("early")' ok
-end_actor C
-MNT=$MOUNT_A
+for name in C A B B2; do end_actor $name; done
+
+# --- a Cluster ---
+
+TTL=6000 # its failover takes longer
+OPTIONS=${OPTIONS/#ttl=*ms,timeout/ttl=${TTL}ms,timeout}
+cluster_start 3 1
+LIST=${CLUSTER_URI%%/\?*}
+
+it "what cannot be in a Cluster is refused, with what to do: no tag, a server that is in none, redis:// to a node"
+leasefs_fails "*has no {TAG}: *one hash slot*write redis+cluster://HOST,HOST,HOST/[?]prefix={TAG}; *several mounts*" "$LIST"
+leasefs_fails "*has no {TAG}: *" "$LIST/?prefix=a{}b"
+leasefs_fails "*has no {TAG}: *" "$LIST" "prefix=a}{b,background"
+leasefs_fails "*give it once*" "$CLUSTER_URI" "prefix={a}"
+leasefs_fails "*it belongs to no Cluster: mount redis://HOST*" "redis+cluster://127.0.0.1:${redis_ports[third]}/?prefix={a}"
+leasefs_fails "*it belongs to a Redis Cluster: mount redis+cluster://*" "redis://127.0.0.1:$REDIS_PORT"
+
+it "a mount finds the node of its slot whichever it is told of, and all of its keys are there"
+mount_backend "redis+cluster://127.0.0.1:1,127.0.0.1:${redis_ports[${NODES[2]}]}" "$OPTIONS,prefix=$CLUSTER_TAG"
+expect uses "$MNT" "${NODES[0]}"
+expect touch "$MNT/somewhere"
+expect redis_key "${CLUSTER_TAG}somewhere"
+expect unmount "$MNT"
+mount_both "$CLUSTER_URI"
+expect uses "$MNT" "${NODES[0]}"
+expect grep -q 'a failover may lose locks ' "$LOG_A"
+expect mkdir -p "$MNT/queue" "$MNT/dir/dir"
+expect touch "$MNT/dir/a"
+expect mv -n "$MNT/dir/a" "$MNT/dir/b"
+expect_is "$(on "$MOUNT_B" ls "$MOUNT_B/dir" | paste -sd ' ')" 'b dir'
+expect rm "$MNT/dir/b"
+expect rmdir "$MNT/dir/dir"
+take_all
+give_all
+slot=$(redis_cli CLUSTER KEYSLOT "$CLUSTER_TAG")
+expect_is "$(redis_cli CLUSTER COUNTKEYSINSLOT "$slot")" "$(redis_cli DBSIZE)"
+
+it "the master of the slot is killed: all is carried over to its replica, and nobody gets any of it"
+take_all
+redis_kill
+expect eventually 20 both_left "${NODES[0]}"
+expect uses "$MNT" "${NODES[3]}"
+expect constantly $((TTL + 2000)) none_for_others
+give_all
+
+it "the slot is moved to another master: requests wait meanwhile, and all is carried over"
+take_all
+NODES=("${NODES[@]:1}")
+redis_use "${NODES[2]}"
+asks_meanwhile() { expect_not on "$MOUNT_B" timeout -s KILL 20 touch "$MOUNT_B/lease" 2>/dev/null; }
+cluster_move "${NODES[0]}" asks_meanwhile
+expect eventually 10 both_left "${NODES[2]}"
+expect uses "$MNT" "${NODES[0]}"
+expect constantly $((TTL + 2000)) none_for_others
+give_all
 
 finish

@@ -364,6 +364,111 @@ START_TEST(who_is_not_told_asks_all_the_same)
 }
 END_TEST
 
+/* --- a Cluster --- */
+
+static void cluster_setup(void)
+{
+    setup();
+    conn_options.uri.kind = REDIS_CLUSTER;
+    conn_options.prefix = "{locks}";
+    for (int i = 0; i < 3; i++) {
+        fake_redis_rule(tellers[i], "CLUSTER KEYSLOT {locks}", ":7\r\n", ALWAYS);
+    }
+}
+
+/* Slots 0 to 6 are another's, 7 and more of that host and port; replicas stand behind. */
+static const char *slots_text(const char *host, uint16_t port)
+{
+    return text(g_strdup_printf("*3\r\n"
+                                "*3\r\n:0\r\n:6\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n"
+                                "*4\r\n:7\r\n:9000\r\n*4\r\n%s:%u\r\n$1\r\nx\r\n*0\r\n*2\r\n$9\r\n127.0.0.1\r\n:2\r\n"
+                                "*3\r\n:9001\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:3\r\n",
+                                host, port));
+}
+
+START_TEST(node_with_the_slot_of_the_prefix_is_used)
+{
+    fake_redis_rule(tellers[0], "CLUSTER SLOTS", slots_text("$9\r\n127.0.0.1\r\n", fake_redis_port(servers[1])),
+                    ALWAYS);
+    conn_open_given();
+    conn_until_up();
+    ck_assert(is_at(1));
+    ck_assert_str_eq(fake_redis_commands(tellers[0]), "CLUSTER KEYSLOT {locks};CLUSTER SLOTS");
+    ck_assert_uint_eq(fake_redis_connections(tellers[1]), 0);
+}
+END_TEST
+
+static const char *const same[] = {"$0\r\n\r\n", "$-1\r\n"};
+
+START_TEST(node_without_an_address_is_at_the_one_that_was_asked)
+{
+    hosts[0] = (char *)"localhost";
+    fake_redis_rule(tellers[0], "CLUSTER SLOTS", slots_text(same[_i], fake_redis_port(servers[0])), ALWAYS);
+    conn_open_given();
+    conn_until_up();
+    ck_assert(g_str_has_prefix(redis_conn_place(conn), "localhost:"));
+    ck_assert_uint_gt(fake_redis_connections(servers[0]), 0);
+}
+END_TEST
+
+static const char *const useless_slots[] = {FAKE_REDIS_SILENT,
+                                            FAKE_REDIS_CLOSE,
+                                            "*0\r\n",
+                                            "*1\r\n*0\r\n",
+                                            "*1\r\n*3\r\n:0\r\n:6\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n",
+                                            "*1\r\n*2\r\n:0\r\n:16383\r\n",
+                                            "*1\r\n*3\r\n:0\r\n:16383\r\n:1\r\n",
+                                            "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\n?\r\n:6379\r\n",
+                                            "*1\r\n*3\r\n$1\r\n0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n",
+                                            "*1\r\n:7\r\n",
+                                            "+OK\r\n",
+                                            "-NOPERM this user has no permissions\r\n",
+                                            "-ERR This instance has cluster support disabled\r\n"};
+
+START_TEST(others_are_asked_where_a_node_does_not_know)
+{
+    fake_redis_rule(tellers[0], "CLUSTER SLOTS", useless_slots[_i], ALWAYS);
+    fake_redis_rule(tellers[1], "CLUSTER SLOTS", slots_text("$9\r\n127.0.0.1\r\n", fake_redis_port(servers[0])),
+                    ALWAYS);
+    conn_open_given();
+    conn_until_up();
+    ck_assert(is_at(0));
+}
+END_TEST
+
+START_TEST(server_that_is_in_no_cluster_is_told_of)
+{
+    for (int i = 0; i < 3; i++) {
+        fake_redis_behave(tellers[i]);
+        fake_redis_rule(tellers[i], "CLUSTER", "-ERR This instance has cluster support disabled\r\n", ALWAYS);
+    }
+    conn_open_given();
+    CONN_UNTIL(strstr(redis_conn_error(conn), "it belongs to no Cluster: mount redis://HOST"));
+}
+END_TEST
+
+START_TEST(slot_that_has_moved_is_followed_and_the_request_repeated)
+{
+    struct conn_answer answer = {0};
+    fake_redis_rule(tellers[0], "CLUSTER SLOTS", slots_text("$9\r\n127.0.0.1\r\n", fake_redis_port(servers[0])),
+                    ALWAYS);
+    fake_redis_rule(tellers[1], "CLUSTER SLOTS", slots_text("$9\r\n127.0.0.1\r\n", fake_redis_port(servers[1])),
+                    ALWAYS);
+    conn_open_given();
+    conn_until_up();
+    fake_redis_rule(servers[0], "INCR", "-ASK 7 127.0.0.1:1\r\n", 1);
+    fake_redis_rule(servers[0], "INCR", "-TRYAGAIN Multiple keys request during rehashing of slot\r\n", 1);
+    fake_redis_rule(servers[0], "INCR", "-MOVED 7 127.0.0.1:1\r\n", ALWAYS);
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED);
+    ck_assert(!answer.repeated); /* nobody has carried it out before */
+    ck_assert(is_at(1));
+    ck_assert_str_eq(fake_redis_commands(servers[0]), "INCR a;INCR a;INCR a");
+    ck_assert_uint_eq(conn_told.downs, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_locate");
@@ -389,7 +494,16 @@ int main(void)
     tcase_add_test(later, another_sentinel_tells_when_that_one_is_gone);
     tcase_add_test(later, none_of_them_is_needed_once_it_is_up);
     tcase_add_test(later, who_is_not_told_asks_all_the_same);
+    TCase *cluster = tcase_create("Cluster");
+    tcase_add_checked_fixture(cluster, cluster_setup, teardown);
+    tcase_set_timeout(cluster, 30);
+    tcase_add_test(cluster, node_with_the_slot_of_the_prefix_is_used);
+    tcase_add_loop_test(cluster, node_without_an_address_is_at_the_one_that_was_asked, 0, G_N_ELEMENTS(same));
+    tcase_add_loop_test(cluster, others_are_asked_where_a_node_does_not_know, 0, G_N_ELEMENTS(useless_slots));
+    tcase_add_test(cluster, server_that_is_in_no_cluster_is_told_of);
+    tcase_add_test(cluster, slot_that_has_moved_is_followed_and_the_request_repeated);
     suite_add_tcase(suite, asking);
     suite_add_tcase(suite, later);
+    suite_add_tcase(suite, cluster);
     return check_main(suite);
 }
