@@ -1,9 +1,10 @@
 /* ask: questions: who holds, and what is in a directory. */
+#include <limits.h>
 #include <string.h>
 
 #include "backend/zookeeper/private.h"
 
-#define ASK_PART 64 /* names of a directory that are looked at together */
+#define ASK_PART 64 /* nodes that are looked at together */
 
 static void ask_tell(struct zk_call *call, enum backend_result result, const struct backend_info *info)
 {
@@ -29,7 +30,7 @@ static void ask_failed(struct zk_call *call, enum remote_outcome outcome)
 void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, struct backend_info *info)
 {
     clock_ms now = clock_now(), made = stat->ctime - z->server_time, written = MIN(stat->mtime - z->server_time, now);
-    struct remote_ticket *t = data->ours ? remote_ticket_find(&z->remote, data->token) : NULL;
+    struct remote_ticket *t = node_ticket(z, data, stat);
     info->type = BACKEND_LOCK;
     info->kind = data->kind;
     info->mode = data->mode;
@@ -54,16 +55,16 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
 /* --- a lock --- */
 
 /* Whether the caller of backend_test would not be excluded by that ticket. */
-static bool ask_is_kin(const struct zookeeper *z, const struct backend_claim *claim, const struct zk_data *data)
+static bool ask_is_kin(const struct backend_claim *claim, const struct remote_ticket *t)
 {
-    const struct remote_ticket *t = data->ours ? remote_ticket_find((struct remote *)&z->remote, data->token) : NULL;
     if (!t || (claim->kind == BACKEND_FCNTL && claim->lock_owner && t->lock_owner)) {
         return t && t->lock_owner == claim->lock_owner;
     }
     return claim->handle && t->handle == claim->handle;
 }
 
-/* Who holds: the first and, if that is shared, those next to it that are. */
+/* Who holds: the first and, if that is shared, those next to it that are.  Behind ASK_PART that are, all are taken for
+ * holders. */
 static void ask_on_queue(struct zk_call *call)
 {
     struct backend_info info = {.type = BACKEND_NOTHING};
@@ -79,8 +80,8 @@ static void ask_on_queue(struct zk_call *call)
         node_decode(get->data, &data);
         shared = shared && data.ours && data.mode == BACKEND_SHARED;
         holds = holds && (shared || info.holders == 0);
-        bool counts = !call->flag ||
-                      (holds && !ask_is_kin(call->z, claim, &data) && (claim->mode == BACKEND_EXCLUSIVE || !shared));
+        bool counts = !call->flag || (holds && !ask_is_kin(claim, node_ticket(call->z, &data, &get->stat)) &&
+                                      (claim->mode == BACKEND_EXCLUSIVE || !shared));
         if (counts && info.type == BACKEND_NOTHING) {
             ask_describe(call->z, &data, &get->stat, &info);
             first = data;
@@ -90,6 +91,7 @@ static void ask_on_queue(struct zk_call *call)
         info.waiters += !holds;
         node_data_clear(&data);
     }
+    *(holds && shared ? &info.holders : &info.waiters) += (guint)call->number - call->replies->len;
     ask_tell(call, BACKEND_OK, &info);
     node_data_clear(&first);
 }
@@ -151,7 +153,8 @@ static void ask_on_node(struct zk_call *call)
     } else if (queue->len == 0) {
         ask_tell(call, BACKEND_OK, &(struct backend_info){.type = BACKEND_NOTHING});
     } else {
-        for (guint i = 0; i < queue->len; i++) {
+        call->number = queue->len;
+        for (guint i = 0; i < MIN(queue->len, ASK_PART); i++) {
             char *path = g_strconcat(call->path, "/", (char *)queue->pdata[i], NULL);
             call_get(call, path);
             g_free(path);
@@ -245,21 +248,33 @@ static void ask_next_part(struct zk_call *call)
             call_exists(call, path);
         } else {
             call_get(call, path);
+            call_children(call, path);
         }
         g_free(path);
     }
     call_then(call, ask_on_part);
 }
 
+/* Whether tickets stand there. */
+static bool ask_is_lock(const struct zk_reply *list)
+{
+    GPtrArray *queue = node_queue(list->children);
+    bool is = queue->len > 0;
+    g_ptr_array_unref(queue);
+    return is;
+}
+
 static void ask_on_part(struct zk_call *call)
 {
-    for (guint i = 0; i < call->replies->len && call->entries->len < call->max; i++) {
-        const struct zk_reply *reply = call_reply(call, i);
-        const char *leaf = call->children->pdata[call->number + i];
+    guint answer = 0;
+    while (answer < call->replies->len && call->entries->len < call->max) {
+        const struct zk_reply *reply = call_reply(call, answer++);
+        const char *leaf = call->children->pdata[call->number++];
         struct zk_data data;
+        int32_t number;
+        bool queues = !node_number(leaf, &number) && ask_is_lock(call_reply(call, answer++));
         node_decode(reply->data, &data);
-        bool is_there =
-            reply->rc == ZOK && (data.directory || reply->stat.ephemeralOwner || reply->stat.numChildren > 0);
+        bool is_there = reply->rc == ZOK && (data.directory || reply->stat.ephemeralOwner || queues);
         if (is_there) {
             struct backend_entry *entry = g_new(struct backend_entry, 1);
             *entry = (struct backend_entry){.name = g_strdup(leaf),
@@ -268,7 +283,6 @@ static void ask_on_part(struct zk_call *call)
         }
         node_data_clear(&data);
     }
-    call->number += call->replies->len;
     ask_next_part(call);
 }
 
@@ -298,7 +312,8 @@ static void ask_on_children(struct zk_call *call)
     }
     for (guint i = 0; list->children[i]; i++) {
         bool hidden = !*call->name && node_is_hidden(call->z, list->children[i]);
-        if (!hidden && strcmp(list->children[i], call->after) > 0) {
+        bool nameable = strlen(list->children[i]) <= NAME_MAX && node_is_name(list->children[i]);
+        if (!hidden && nameable && strcmp(list->children[i], call->after) > 0) {
             g_ptr_array_add(call->children, g_strdup(list->children[i]));
         }
     }

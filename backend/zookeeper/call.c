@@ -9,6 +9,9 @@
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
+#define CALL_QUOTA_EXCEEDED (-125) /* ZQUOTAEXCEEDED, which 3.8's header does not have */
+#define CALL_COMPLAIN_EVERY 1000   /* ms between logged errors */
+
 static void call_reply_free(gpointer data)
 {
     struct zk_reply *reply = data;
@@ -349,8 +352,13 @@ enum backend_result call_result(struct zk_call *call, int rc)
     case ZBADARGUMENTS:
     case ZMARSHALLINGERROR:
         return BACKEND_INVALID;
+    case CALL_QUOTA_EXCEEDED:
+        return BACKEND_FULL;
     default:
-        log_error("the ZooKeeper server refuses a request in %s: %s", call->z->address, zerror(rc));
+        if (clock_now() - call->z->complained >= CALL_COMPLAIN_EVERY) {
+            call->z->complained = clock_now();
+            log_error("the ZooKeeper server refuses a request in %s: %s", call->z->address, zerror(rc));
+        }
         return BACKEND_UNREACHABLE;
     }
 }

@@ -193,6 +193,12 @@ struct zk_node *node_of(struct zookeeper *z, const char *token)
     return g_hash_table_lookup(z->nodes, token);
 }
 
+struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat)
+{
+    const struct zk_node *node = data->ours ? node_of(z, data->token) : NULL;
+    return node && node->fence == (uint64_t)stat->czxid ? remote_ticket_find(&z->remote, data->token) : NULL;
+}
+
 void node_free(gpointer data)
 {
     struct zk_node *node = data;

@@ -50,7 +50,8 @@ struct zookeeper {
     int64_t latency;     /* ms of that */
     int64_t zxid;
     uint64_t requests, reconnects;
-    char *why; /* it is away; or NULL */
+    char *why;           /* it is away; or NULL */
+    clock_ms complained; /* when the last refusal was logged */
     ev_prepare prepare;
     ev_io io;
     ev_timer timer, beat;
@@ -199,6 +200,8 @@ GBytes *node_encode_directory(const struct backend_directory *directory, uint64_
 void node_decode(GBytes *bytes, struct zk_data *data);
 void node_data_clear(struct zk_data *data);
 struct zk_node *node_of(struct zookeeper *z, const char *token);
+/* The ticket of this mount whose node that is, or NULL: what others write into theirs is not believed. */
+struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat);
 struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence);
 void node_free(gpointer node);
 /* It is the other one from now on. */

@@ -45,12 +45,12 @@ static void revoke_on_deleted(struct zk_call *call)
 
 /* One that is to end, unless it does not match.  Its node is not known here any more, so that why it has ended is told
  * by this call. */
-static bool revoke_take(struct zk_call *call, const struct zk_data *data)
+static bool revoke_take(struct zk_call *call, const struct zk_data *data, const struct Stat *stat)
 {
     if (call->match && !backend_matches(call->match, data->meta)) {
         return false;
     }
-    if (data->ours && remote_ticket_find(&call->z->remote, data->token)) {
+    if (node_ticket(call->z, data, stat)) {
         g_ptr_array_add(call->entries, g_strdup(data->token));
     }
     return true;
@@ -73,7 +73,7 @@ static void revoke_on_data(struct zk_call *call)
         any = true;
         if (holds && (!call->number || call->number == (uint64_t)get->stat.czxid)) {
             g_ptr_array_add(paths, call->children->pdata[i]);
-            matches = revoke_take(call, &data) && matches;
+            matches = revoke_take(call, &data, &get->stat) && matches;
         }
         node_data_clear(&data);
     }

@@ -244,7 +244,6 @@ static void session_lost(struct zookeeper *z, const char *why)
     GHashTableIter each;
     struct remote_ticket *t;
     session_away(z, why);
-    session_close(z, false);
     z->resumes = false;
     g_hash_table_iter_init(&each, z->remote.tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
@@ -256,6 +255,7 @@ static void session_lost(struct zookeeper *z, const char *why)
         remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);
     }
     g_ptr_array_unref(held);
+    session_close(z, false); /* which may take its time */
     session_open(z);
 }
 

@@ -172,6 +172,71 @@ says K "try plain" held
 expect_not touch "$MNT/plain"
 says K release ok
 
+it "nodes of other clients are not shown unless tickets stand in them, and cannot be taken or removed as directories"
+zookeeper_does 'c.create("/app/config/deep", b"x", makepath=True); c.create("/app2", b"leasefs1 directory nonsense")'
+zookeeper_does 'c.create("/" + "n" * 300 + "/x-0000000000", makepath=True)'
+expect_not test -e "$MOUNT_A/app"
+expect_re " $(ls "$MOUNT_A" | tr '\n' ' ')" '^[^/]* $'
+expect_not grep -qx 'app\|app2\|nn*' <<<"$(ls "$MOUNT_A" | sed 's/^nn*$/n/')"
+expect_not rmdir "$MOUNT_A/app"
+says A 'acquire("app/config/deep/x")' '@(ENOENT|ENOTDIR)'
+says A 'acquire("app")' ok
+expect_is "$(ls "$MOUNT_B" | grep -x app)" app
+says A 'rm("app")' ok
+expect_is "$(zookeeper_does 'print(c.get("/app/config/deep")[0])')" "b'x'"
+
+it "what others write into nodes is not believed: not whose they are, nor that they are larger than may be"
+says A 'acquire("mine")' ok
+zookeeper_does '
+ours = c.get("/mine/" + c.get_children("/mine")[0])[0]
+c.create("/forged")
+c.create("/forged/x-lock-", ours, sequence=True)
+c.create("/huge/x-lock-", b"leasefs1 1 0 30000 " + b"0" * 32 + b" 4096\n" + b"y" * 900000, sequence=True, makepath=True)
+c.create("/cut/x-lock-", b"leasefs1 1 0 -9223372036854775808 " + b"a" * 32 + b" 4294967295\n", sequence=True, makepath=True)
+for i in range(200): c.create("/many/x-lock-", b"z" * 5000, sequence=True, makepath=True)'
+says A 'rm("forged")' EPERM
+says A 'get("forged", "state")' held
+says B 'acquire("forged")' EEXIST
+expect test "$(stat -c %s "$MOUNT_A/huge")" -le 65536
+expect test -e "$MOUNT_A/cut"
+expect_is "$(attribute many waiters)" 199
+says A 'put("forged", "break", "1")' ok
+says A 'get("mine", "state")' held
+says A 'rm("mine")' ok
+expect_not test -e "$MOUNT_A/forged"
+
+it "nodes that it has no rights to give ENOLCK and EIO, are said in the log once a second, and stop nothing else"
+zookeeper_does '
+closed = [make_acl("digest", "someone:x", all=True)]
+c.create("/closed", acl=closed)
+c.create("/shut", b"", acl=[make_acl("world", "anyone", read=True)])'
+says A 'acquire("closed")' '@(EIO|ENOLCK)'
+says A 'acquire("shut")' ENOLCK
+for i in {1..30}; do says A 'os.stat(path("closed"))' EIO; done
+expect_is "$(grep -c 'refuses a request' "$LOG_A")" '[1-9]'
+says A 'ls()' '*cut*'
+says A 'acquire("open")' ok
+says A 'rm("open")' ok
+
+it "a quota of the servers is told as ENOSPC, what is there can be given back, and then it goes on"
+zookeeper_does 'c.create("/limited", b"leasefs1 directory 0 1 0 1\n")'
+"$PYTHON" - "127.0.0.1:$ZOOKEEPER_PORT" "$ZOOKEEPER_ROOT" <<'END'
+import sys
+from kazoo.client import KazooClient
+c = KazooClient(hosts=sys.argv[1]); c.start()
+at = "/zookeeper/quota" + sys.argv[2] + "/limited"
+c.create(at + "/zookeeper_limits", b"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=5", makepath=True)
+c.create(at + "/zookeeper_stats", b"count=1,bytes=26")
+c.stop()
+END
+says A 'acquire("limited/1")' ok
+says A 'acquire("limited/2")' ok
+says A 'acquire("limited/3")' ENOSPC
+says A 'rm("limited/1")' ok
+says A 'acquire("limited/1")' ok
+says A 'rm("limited/1")' ok
+says A 'rm("limited/2")' ok
+
 it "TLS, which the library does not have, is refused with that reason"
 for scheme in zookeepers zookeeper+tls; do
     expect_re "$("$LEASEFS" -f "$scheme://127.0.0.1:$ZOOKEEPER_PORT/locks" "$TEST_DIR" 2>&1)" 'library .* has no TLS'

@@ -38,7 +38,7 @@ zookeeper_start() {
     for tries in {1..20}; do
         ZOOKEEPER_PORT=$((20000 + SRANDOM % 12000)) # below those that the kernel gives to clients
         printf '%s\n' tickTime=500 "dataDir=$TEST_DIR/zookeeper" "clientPort=$ZOOKEEPER_PORT" \
-            clientPortAddress=127.0.0.1 maxClientCnxns=0 maxSessionTimeout=120000 admin.enableServer=false \
+            clientPortAddress=127.0.0.1 maxClientCnxns=0 maxSessionTimeout=120000 admin.enableServer=false enforceQuota=true \
             4lw.commands.whitelist=isro >"$TEST_DIR/zookeeper.cfg"
         zookeeper_launch && return
     done
@@ -62,6 +62,20 @@ on() {
     local MNT=$1
     shift
     "$@"
+}
+
+# zookeeper_does PYTHON: with a client `c`, whose root is that of the mounts; what it prints.
+zookeeper_does() {
+    "$PYTHON" - "127.0.0.1:$ZOOKEEPER_PORT$ZOOKEEPER_ROOT" "$1" <<'END'
+import logging, sys
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
+logging.disable(logging.CRITICAL)
+c = KazooClient(hosts=sys.argv[1], timeout=10)
+c.start(timeout=30)
+exec(sys.argv[2])
+c.stop()
+END
 }
 
 # kazoo_start NAME: a partner, see kazoo_client.py.
