@@ -179,6 +179,7 @@ static void acquire_tell_granted(struct zk_call *call, const char *token)
     const struct remote_ticket *t = acquire_ticket(call), *was = acquire_joins(t);
     const struct zk_node *node = node_of(z, token);
     GString *text = g_string_new(NULL);
+    watch_node(z, node->path, token);
     if (t->lock_owner) {
         GArray *segments = acquire_segments(t, was);
         for (guint i = 0; i < segments->len; i++) {
@@ -194,7 +195,6 @@ static void acquire_tell_granted(struct zk_call *call, const char *token)
                                    .token = token,
                                    .segments = text->str,
                                    .leaf = t->place->sequence ? node->leaf : ""};
-    node_watch(z, node->path, token);
     acquire_answer(call, &answer);
     g_string_free(text, TRUE);
 }
@@ -229,6 +229,13 @@ static void acquire_join(struct zk_call *call, const struct remote_ticket *was, 
     g_bytes_unref(bytes);
 }
 
+static void acquire_on_marked(struct zk_call *call)
+{
+    char *token = g_strdup(call->op->token);
+    acquire_tell_granted(call, token);
+    g_free(token);
+}
+
 static void acquire_granted(struct zk_call *call)
 {
     const struct remote_ticket *t = acquire_ticket(call), *was = acquire_joins(t);
@@ -236,9 +243,46 @@ static void acquire_granted(struct zk_call *call)
         acquire_join(call, was, node_of(call->z, t->token));
         return;
     }
-    char *token = g_strdup(t->token);
-    acquire_tell_granted(call, token);
-    g_free(token);
+    const struct zk_node *node = node_of(call->z, t->token);
+    if (node->delay > 0 && node->kind != BACKEND_PROVISIONAL) {
+        call_mark(call, node, CALL_MARK_HELD);
+        call_then(call, acquire_on_marked);
+    } else {
+        acquire_on_marked(call);
+    }
+}
+
+/* --- delayed: nobody holds it, but who did was lost --- */
+
+static void acquire_on_delayed(struct zk_call *call)
+{
+    struct backend_info holder = {.type = BACKEND_LOCK,
+                                  .kind = BACKEND_LEASE,
+                                  .acquired = call->since,
+                                  .deadline = (clock_ms)call->number,
+                                  .end = BACKEND_RANGE_MAX};
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
+    g_hash_table_remove(call->z->nodes, call->op->token);
+    acquire_answer(call, &answer);
+}
+
+static void acquire_delay(struct zk_call *call, const struct remote_ticket *t, struct zk_node *node, clock_ms since,
+                          clock_ms until)
+{
+    if (t->wait) {
+        struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
+                                       .result = BACKEND_QUEUED,
+                                       .fence = node->fence,
+                                       .leaf = "",
+                                       .wait = MAX(until - clock_now(), 0)};
+        node->delayed = until;
+        acquire_answer(call, &answer);
+    } else {
+        call->number = (uint64_t)until;
+        call->since = since;
+        call_delete(call, node->path, -1);
+        call_then(call, acquire_on_delayed);
+    }
 }
 
 /* --- looking --- */
@@ -284,10 +328,22 @@ static bool acquire_is_of_kin(const struct zk_call *call, const struct remote_ti
     return false;
 }
 
-static void acquire_judge(struct zk_call *call, const struct zk_reply *list)
+/* The lock-delay of the directory. */
+static int64_t acquire_delay_of(const struct zk_reply *directory)
+{
+    struct zk_data data;
+    node_decode(directory->data, &data);
+    node_data_clear(&data);
+    return data.attributes.delay;
+}
+
+static void acquire_judge(struct zk_call *call, const struct zk_reply *list, const struct zk_reply *get,
+                          const struct zk_reply *directory)
 {
     const struct remote_ticket *t = acquire_ticket(call);
     struct zk_node *node = node_of(call->z, t->token);
+    node->delay = t->place->sequence ? 0 : acquire_delay_of(directory);
+    clock_ms until = t->place->sequence ? 0 : node_delay(call->z, get->data, &get->stat, list->children);
     GPtrArray *queue = node_queue(list->children);
     bool there = false;
     g_clear_pointer(&call->children, g_ptr_array_unref);
@@ -303,6 +359,8 @@ static void acquire_judge(struct zk_call *call, const struct zk_reply *list)
     if (!there) { /* another client has removed it */
         g_hash_table_remove(call->z->nodes, t->token);
         acquire_create(call);
+    } else if (before == 0 && until > 0) {
+        acquire_delay(call, t, node, get->stat.mtime - call->z->server_time, until);
     } else if (before == 0 || (t->place->sequence && before < call->number)) {
         acquire_granted(call);
     } else if (t->head.mode == BACKEND_EXCLUSIVE) {
@@ -343,20 +401,33 @@ static bool acquire_is_misplaced(struct zk_call *call, const struct zk_reply *ge
 
 static void acquire_on_looked(struct zk_call *call)
 {
-    const struct zk_reply *list = call_reply(call, 0), *get = call_reply(call, 1);
+    const struct zk_reply *list = call_reply(call, 0), *get = call_reply(call, 1), *directory = call_reply(call, 2);
     if (list->rc != ZOK) {
         g_hash_table_remove(call->z->nodes, call->op->token);
         acquire_create(call);
     } else if (!acquire_is_misplaced(call, get)) {
-        acquire_judge(call, list);
+        acquire_judge(call, list, get, directory);
     }
+}
+
+/* Of the directory that the lock is in. */
+static void acquire_get_directory(struct zk_call *call)
+{
+    const char *leaf;
+    char *parent = remote_parent(acquire_ticket(call)->place->name, &leaf), *path = node_path(call->z, parent);
+    call_get(call, path);
+    g_free(path);
+    g_free(parent);
 }
 
 static void acquire_look(struct zk_call *call)
 {
-    node_of(call->z, call->op->token)->again = false;
+    struct zk_node *node = node_of(call->z, call->op->token);
+    node->again = false;
+    node->delayed = 0;
     call_children(call, call->path);
     call_get(call, call->path);
+    acquire_get_directory(call);
     call_then(call, acquire_on_looked);
 }
 
@@ -402,6 +473,7 @@ static void acquire_send_create(struct zk_call *call)
     call_create(call, prefix, bytes, ZOO_EPHEMERAL_SEQUENTIAL);
     call_children(call, call->path);
     call_get(call, call->path);
+    acquire_get_directory(call);
     g_bytes_unref(bytes);
     node_free(node);
     g_free(prefix);
@@ -412,22 +484,21 @@ static void acquire_make_lock(struct zk_call *call)
     const struct remote_ticket *t = acquire_ticket(call);
     const char *leaf;
     int32_t number;
-    char *parent = remote_parent(t->place->name, &leaf), *path = node_path(call->z, parent);
+    g_free(remote_parent(t->place->name, &leaf));
     if (t->place->sequence || node_number(leaf, &number)) { /* which would be a ticket of the directory */
         acquire_tell(call, t->place->sequence ? BACKEND_MISSING : BACKEND_INVALID);
     } else {
-        call_get(call, path);
+        acquire_get_directory(call);
         call_create(call, call->path, NULL, ZOO_CONTAINER);
         acquire_send_create(call);
         call_then(call, acquire_on_parent);
     }
-    g_free(path);
-    g_free(parent);
 }
 
 static void acquire_on_created(struct zk_call *call)
 {
-    const struct zk_reply *create = call_reply(call, 0), *list = call_reply(call, 1), *get = call_reply(call, 2);
+    const struct zk_reply *create = call_reply(call, 0), *list = call_reply(call, 1), *get = call_reply(call, 2),
+                          *directory = call_reply(call, 3);
     const struct remote_ticket *t = acquire_ticket(call);
     if (create->rc == ZNONODE) {
         acquire_make_lock(call);
@@ -440,7 +511,7 @@ static void acquire_on_created(struct zk_call *call)
         if (list->rc != ZOK) {
             acquire_look(call);
         } else if (!acquire_is_misplaced(call, get)) {
-            acquire_judge(call, list);
+            acquire_judge(call, list, get, directory);
         }
     }
 }

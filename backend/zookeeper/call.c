@@ -298,13 +298,13 @@ void call_sync(struct zk_call *call, const char *path)
     call_asked(reply, zoo_async(call->z->handle, path, call_on_string, reply));
 }
 
-void call_make(struct zk_call *call, const char *path, GBytes *data, bool replace)
+void call_make(struct zk_call *call, const char *path, GBytes *data, int replace)
 {
     struct zk_reply *reply = call_ask(call);
     int length, count = 0;
     const char *bytes = call_bytes(data, &length);
-    if (replace) {
-        zoo_delete_op_init(&reply->operations[count++], path, 0);
+    if (replace >= 0) {
+        zoo_delete_op_init(&reply->operations[count++], path, replace);
     }
     zoo_create_op_init(&reply->operations[count++], path, "", 0, call_acl(call->z), ZOO_PERSISTENT, reply->buffer,
                        sizeof reply->buffer);
@@ -320,6 +320,19 @@ void call_move(struct zk_call *call, const char *from, const char *to, GBytes *d
     zoo_delete_op_init(&reply->operations[0], from, -1);
     zoo_set_op_init(&reply->operations[1], to, bytes, length, -1, &reply->stat);
     call_asked(reply, zoo_amulti(call->z->handle, 2, reply->operations, reply->results, call_on_void, reply));
+}
+
+void call_mark(struct zk_call *call, const struct zk_node *node, enum call_mark mark)
+{
+    if (node->delay > 0) {
+        char *path = g_strndup(node->path, (gsize)(node->leaf - node->path - 1));
+        bool held = mark == CALL_MARK_HELD;
+        int64_t bound = held ? zoo_recv_timeout(call->z->handle) + node->ttl / 3 : 0;
+        GBytes *bytes = node_encode_mark(held ? node->leaf : NULL, bound, mark == CALL_MARK_FREE ? 0 : node->delay);
+        call_set(call, path, bytes);
+        g_bytes_unref(bytes);
+        g_free(path);
+    }
 }
 
 void call_then(struct zk_call *call, zk_step *next)

@@ -95,6 +95,7 @@ static void change_release(struct zk_call *call)
 {
     const struct zk_node *node = node_of(call->z, call->name);
     if (node) {
+        call_mark(call, node, call->against && node->kind != BACKEND_PROVISIONAL ? CALL_MARK_LOST : CALL_MARK_FREE);
         call_delete(call, node->path, -1);
         call_then(call, change_on_released);
     } else {
@@ -170,12 +171,15 @@ static void change_renew(struct zk_call *call)
     bool automatic = node->ttl == call->op->ttl && t->due_after > 0;
     if (automatic && node->automatic) {
         call_exists(call, node->path);
-        call_then(call, change_on_looked);
-        return;
+    } else {
+        node->automatic = automatic;
+        node->ttl = call->op->ttl;
+        change_write(call, node, NULL);
     }
-    node->automatic = automatic;
-    node->ttl = call->op->ttl;
-    change_write(call, node, change_on_looked);
+    if (node->kind != BACKEND_PROVISIONAL) {
+        call_mark(call, node, CALL_MARK_HELD);
+    }
+    call_then(call, change_on_looked);
 }
 
 /* A lock owner has given back bytes: of what it still holds the strongest mode counts. */
@@ -224,7 +228,9 @@ static void change_into(struct zk_call *call)
     node->automatic = false;
     node->lock_owner = claim->lock_owner;
     node_change(node, &call->op->change);
-    change_write(call, node, change_on_written);
+    change_write(call, node, NULL);
+    call_mark(call, node, CALL_MARK_HELD);
+    call_then(call, change_on_written);
 }
 
 static void change_on_reverted(struct zk_call *call)
@@ -322,7 +328,7 @@ static void change_is_renamed(struct zk_call *call, struct zk_node *node, const 
     struct remote_answer answer = {
         .outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = call->sent, .fence = to->fence};
     node_move(node, to);
-    node_watch(call->z, node->path, call->name);
+    watch_node(call->z, node->path, call->name);
     g_hash_table_remove(call->z->nodes, op->replaced);
     call->op = NULL;
     op->answered(op, &answer);
@@ -376,6 +382,8 @@ static void change_rename(struct zk_call *call)
         GBytes *bytes = node_encode(node, call->name);
         node->moves = true;
         call_move(call, node->path, to->path, bytes);
+        call_mark(call, node, CALL_MARK_FREE);
+        call_mark(call, to, CALL_MARK_HELD);
         call_then(call, change_on_renamed);
         g_bytes_unref(bytes);
     }
@@ -430,6 +438,7 @@ uint64_t change_call(struct remote_op *op, struct remote_ticket *t, int64_t time
     call->path = node_path(z, place);
     call->stubborn = op->procedure == REMOTE_RELEASE || op->procedure == REMOTE_RELEASE_RANGE;
     call->flag = call->stubborn && op->claim.sequence;
+    call->against = op->procedure == REMOTE_RELEASE && *op->why;
     call_start(call, timeout);
     return (uint64_t)(uintptr_t)call;
 }

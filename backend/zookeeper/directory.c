@@ -1,7 +1,7 @@
 /* directory: nodes that carry our mark.
  *
- * A directory is made empty and is marked in the same step, so its version is 1 and more, and that of a lock's node 0:
- * what is to remove nodes that locks have left behind never removes a directory that was made meanwhile.
+ * A directory is made empty and is marked in the same step, so what removes nodes that locks have left behind, by their
+ * version, does not remove a directory that was made meanwhile.
  */
 #include <string.h>
 
@@ -57,7 +57,7 @@ static void directory_make(struct zk_call *call)
     } else if (get->rc == ZOK && (get->stat.numChildren > 0 || get->stat.ephemeralOwner)) {
         directory_tell(call, BACKEND_EXISTS);
     } else {
-        call_make(call, call->path, call->kept, get->rc == ZOK);
+        call_make(call, call->path, call->kept, get->rc == ZOK ? get->stat.version : -1);
         call_then(call, directory_on_made);
     }
 }
@@ -115,16 +115,21 @@ static void directory_on_removed_at_last(struct zk_call *call)
 static void directory_on_children(struct zk_call *call)
 {
     for (guint i = 0; i < call->children->len; i++) {
-        const struct zk_reply *exists = call_reply(call, i);
-        const struct Stat *stat = &exists->stat;
-        if (exists->rc == ZOK && (stat->numChildren || stat->dataLength || stat->version || stat->ephemeralOwner)) {
+        const struct zk_reply *get = call_reply(call, i);
+        struct zk_data data;
+        node_decode(get->data, &data);
+        node_data_clear(&data);
+        bool left = (get->stat.version == 0 && get->stat.dataLength == 0) || *data.held;
+        if (get->rc == ZOK && (get->stat.numChildren || get->stat.ephemeralOwner || !left)) {
             directory_tell(call, BACKEND_NOT_EMPTY);
             return;
         }
     }
+    GPtrArray *gets = g_ptr_array_ref(call->replies);
     for (guint i = 0; i < call->children->len; i++) {
-        call_delete(call, call->children->pdata[i], 0);
+        call_delete(call, call->children->pdata[i], ((const struct zk_reply *)gets->pdata[i])->stat.version);
     }
+    g_ptr_array_unref(gets);
     call_delete(call, call->path, -1);
     call_then(call, directory_on_removed_at_last);
 }
@@ -138,7 +143,7 @@ static void directory_on_listed(struct zk_call *call)
         g_ptr_array_add(call->children, g_strconcat(call->path, "/", children[i], NULL));
     }
     for (guint i = 0; i < call->children->len; i++) {
-        call_exists(call, call->children->pdata[i]);
+        call_get(call, call->children->pdata[i]);
     }
     call_then(call, directory_on_children);
 }

@@ -11,6 +11,7 @@
 #include "backend/zookeeper/private.h"
 
 #define NODE_DIGITS 10
+#define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: no session is believed to be longer */
 
 char *node_path(const struct zookeeper *z, const char *name)
 {
@@ -146,6 +147,25 @@ GBytes *node_encode_directory(const struct backend_directory *d, uint64_t nonce)
     return node_join(head, d->meta, NULL);
 }
 
+GBytes *node_encode_mark(const char *leaf, int64_t bound, int64_t delay)
+{
+    char *text = g_strdup_printf("leasefs1 held %s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT "\n", leaf ? leaf : "-",
+                                 bound, delay);
+    return g_bytes_new_take(text, strlen(text));
+}
+
+clock_ms node_delay(const struct zookeeper *z, GBytes *bytes, const struct Stat *stat, char *const *children)
+{
+    struct zk_data data;
+    node_decode(bytes, &data);
+    node_data_clear(&data);
+    if (!*data.held || g_strv_contains((const char *const *)children, data.held)) {
+        return 0;
+    }
+    clock_ms end = MIN(stat->mtime - z->server_time, clock_now()) + data.bound + data.delay;
+    return end > clock_now() ? end : 0;
+}
+
 void node_decode(GBytes *bytes, struct zk_data *data)
 {
     gsize size = 0;
@@ -153,7 +173,7 @@ void node_decode(GBytes *bytes, struct zk_data *data)
     unsigned kind, mode, length, width;
     int64_t ttl, delay;
     *data = (struct zk_data){.kind = BACKEND_FLOCK, .attributes = {.width = 1}};
-    if (!end || end - text > 200) {
+    if (!end || end - text > 400) {
         return;
     }
     char *head = g_strndup(text, (gsize)(end - text));
@@ -164,10 +184,14 @@ void node_decode(GBytes *bytes, struct zk_data *data)
         data->attributes = (struct backend_directory){
             .ttl = CLAMP(ttl, 0, INT64_MAX / 4), .width = MAX(width, 1), .delay = CLAMP(delay, 0, INT64_MAX / 4)};
         data->attributes.meta = rest ? g_bytes_new_from_bytes(bytes, at, MIN(rest, ZOOKEEPER_META_MAX)) : NULL;
-    } else if (sscanf(head, "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u", &kind, &mode, &ttl, data->token, &length) ==
-                   5 &&
-               kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl != 0 &&
-               remote_is_token(data->token)) {
+    } else if (sscanf(head, "leasefs1 held %255s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, data->held, &data->bound,
+                      &data->delay) == 3) {
+        data->bound = CLAMP(data->bound, 0, NODE_BOUND_MAX);
+        data->delay = CLAMP(data->delay, 0, INT64_MAX / 4);
+    } else if (data->held[0] = '\0', sscanf(head, "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u", &kind, &mode, &ttl,
+                                            data->token, &length) == 5 &&
+                                         kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl != 0 &&
+                                         remote_is_token(data->token)) {
         data->ours = true;
         data->kind = (enum backend_kind)kind;
         data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
@@ -238,6 +262,7 @@ void node_move(struct zk_node *node, const struct zk_node *to)
     node->place = g_strdup(to->place);
     node->sequence = to->sequence;
     node->fence = to->fence;
+    node->delay = to->delay;
 }
 
 void node_change(struct zk_node *node, const struct backend_change *change)
@@ -262,33 +287,4 @@ void node_note_watch(struct zookeeper *z, const char *path, const char *token)
     if (!g_ptr_array_find_with_equal_func(tokens, token, g_str_equal, NULL)) {
         g_ptr_array_add(tokens, g_strdup(token));
     }
-}
-
-/* It was gone before it could be watched. */
-static void node_on_watched(struct zk_call *call)
-{
-    struct zookeeper *z = call->z;
-    struct zk_node *node = node_of(z, call->name);
-    if (call_reply(call, 0)->rc == ZNONODE && node && strcmp(node->path, call->path) == 0) {
-        char *token = g_strdup(call->name);
-        g_hash_table_remove(z->nodes, token);
-        remote_told(&z->remote, token, REMOTE_ENDED, BACKEND_LOST);
-        g_free(token);
-    }
-    call_end(call);
-}
-
-static void node_send_watch(struct zk_call *call)
-{
-    call_watch(call, call->path);
-    call_then(call, node_on_watched);
-}
-
-void node_watch(struct zookeeper *z, const char *path, const char *token)
-{
-    struct zk_call *call = call_new(z, NULL, node_send_watch, NULL);
-    call->path = g_strdup(path);
-    call->name = g_strdup(token);
-    node_note_watch(z, path, token);
-    call_start(call, 0);
 }

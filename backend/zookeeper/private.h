@@ -10,10 +10,10 @@
  * ask.c        questions: who holds, and what is in a directory
  * directory.c  directories
  * session.c    the session: connection, belief, heartbeat
- * watch.c      names that others hold
+ * watch.c      nodes of this mount, and names that others hold
  * state.c      the session in a file, for the next daemon
- * node.c       names and data of nodes
  * call.c       requests that go together, and are repeated when the connection was lost
+ * node.c       names and data of nodes
  * uri.c        the address
  */
 #ifndef BACKEND_ZOOKEEPER_PRIVATE_H
@@ -74,6 +74,7 @@ struct zookeeper {
 /* --- call.c --- */
 
 struct zk_call;
+struct zk_node;
 typedef void zk_step(struct zk_call *call);
 
 /* What one request was answered. */
@@ -102,6 +103,7 @@ struct zk_call {
     bool parked;   /* until the session is there */
     bool was_sent; /* some of it, in an earlier try */
     bool urgent;   /* the session needs it to be there */
+    bool against;  /* a release against its holder's will */
     bool stubborn; /* it goes on when its caller has been told that it is unknown */
     bool revokes;  /* what holds `path` */
     bool sending, lost, ended;
@@ -116,6 +118,7 @@ struct zk_call {
     GBytes *kept;
     struct backend_match *match;
     struct Stat stat;
+    clock_ms since;
     bool flag;
 };
 
@@ -139,10 +142,13 @@ void call_watch_children(struct zk_call *call, const char *path);
 void call_exists(struct zk_call *call, const char *path);
 void call_children(struct zk_call *call, const char *path);
 void call_sync(struct zk_call *call, const char *path);
-/* A node that is version 1 and says `data`, where `replace` in place of an empty one; in one step. */
-void call_make(struct zk_call *call, const char *path, GBytes *data, bool replace);
+/* A node that is version 1 and says `data`, in place of one of version `replace` (-1: of none); in one step. */
+void call_make(struct zk_call *call, const char *path, GBytes *data, int replace);
 /* In one step `from` is removed, and `to` says `data`. */
 void call_move(struct zk_call *call, const char *from, const char *to, GBytes *data);
+/* Where there is a lock-delay, the node's lock says that it holds, was lost or was given back. */
+enum call_mark { CALL_MARK_HELD, CALL_MARK_LOST, CALL_MARK_FREE };
+void call_mark(struct zk_call *call, const struct zk_node *node, enum call_mark mark);
 /* They are sent, and this is done when all are answered. */
 void call_then(struct zk_call *call, zk_step *next);
 const struct zk_reply *call_reply(const struct zk_call *call, guint index);
@@ -163,6 +169,8 @@ struct zk_node {
     GBytes *meta, *content;
     char *place;         /* the name of the lock */
     uint64_t lock_owner; /* or 0 */
+    int64_t delay;       /* lock-delay of its directory */
+    clock_ms delayed;    /* while that of another runs: its end; else 0 */
     bool moves;          /* a rename is under way, which removes it */
     bool again;          /* what it waits for has changed since it was looked at */
 };
@@ -173,6 +181,9 @@ struct zk_data {
     bool directory; /* then: */
     struct backend_directory attributes;
     uint64_t nonce; /* of whoever made it */
+    char held[256]; /* of a lock: the node that holds it, or "-"; "": it has never had a lock-delay */
+    int64_t bound;  /* if that is gone, it was lost this long after this was written, at the latest, */
+    int64_t delay;  /* and this is the lock-delay from then on */
     enum backend_kind kind;
     enum backend_mode mode;
     int64_t ttl;    /* from when the node was written or, */
@@ -196,6 +207,11 @@ bool node_is_of(const char *leaf, const char *token);
 GPtrArray *node_queue(char *const *children);
 GBytes *node_encode(const struct zk_node *node, const char *token);
 GBytes *node_encode_directory(const struct backend_directory *directory, uint64_t nonce);
+/* What a lock says of its holder, so that whoever comes next knows of the lock-delay if that is lost.  `leaf` NULL: it
+ * is lost now. */
+GBytes *node_encode_mark(const char *leaf, int64_t bound, int64_t delay);
+/* When the lock-delay ends that runs now, by the lock's data and children; 0: none does. */
+clock_ms node_delay(const struct zookeeper *z, GBytes *data, const struct Stat *stat, char *const *children);
 /* Clear with node_data_clear. */
 void node_decode(GBytes *bytes, struct zk_data *data);
 void node_data_clear(struct zk_data *data);
@@ -209,11 +225,11 @@ void node_move(struct zk_node *node, const struct zk_node *to);
 void node_change(struct zk_node *node, const struct backend_change *change);
 /* The ticket wants to hear of a change of that node, which a request watches. */
 void node_note_watch(struct zookeeper *z, const char *path, const char *token);
-/* The same with the request, for its own node. */
-void node_watch(struct zookeeper *z, const char *path, const char *token);
 
 /* --- watch.c --- */
 
+/* The ticket wants to hear of the end of its own node. */
+void watch_node(struct zookeeper *z, const char *path, const char *token);
 void zk_watch(struct backend *b, const char *name);
 /* Something at that path has. */
 void watch_changed(struct zookeeper *z, const char *path);

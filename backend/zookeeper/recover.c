@@ -26,6 +26,7 @@ struct recover_entry {
     bool ticket, first; /* of its queue, */
     bool sequence;      /* which is that of a directory */
     uint32_t width;     /* of that */
+    int64_t delay;      /* of the lock */
 };
 
 static void recover_entry_free(gpointer data)
@@ -93,8 +94,10 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
     t->head.deadline = now + left - (data->ttl / 100 + 2);
     t->due = now; /* so that it is renewed, if it is to be */
     remote_ticket_schedule(&z->remote, t);
-    node_note(z, t, entry->path, t->head.fence)->automatic = data->automatic;
-    node_watch(z, entry->path, t->token);
+    struct zk_node *node = node_note(z, t, entry->path, t->head.fence);
+    node->automatic = data->automatic;
+    node->delay = entry->delay;
+    watch_node(z, entry->path, t->token);
     recovery->found++;
     recovery->tell(recovery->arg, name, &t->head, data->meta);
     g_free(place);
@@ -136,7 +139,8 @@ static void recover_node(struct zk_call *call, const struct recover_entry *entry
     call->path = g_strdup(entry->path);
     for (guint i = 0; i < queue->len; i++) {
         recover_add(call, queue->pdata[i],
-                    (struct recover_entry){.ticket = true, .first = i == 0, .sequence = directory, .width = width});
+                    (struct recover_entry){
+                        .ticket = true, .first = i == 0, .sequence = directory, .width = width, .delay = data.delay});
     }
     for (char **child = list->children; directory && child && *child; child++) {
         if (!node_number(*child, &number) && !(root && node_is_hidden(call->z, *child))) {

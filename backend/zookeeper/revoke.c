@@ -80,6 +80,11 @@ static void revoke_on_data(struct zk_call *call)
     if (paths->len == 0 || !matches) {
         revoke_tell(call, !any ? BACKEND_MISSING : matches ? BACKEND_STALE : BACKEND_BUSY);
     } else {
+        if (call->max > 0) {
+            GBytes *mark = node_encode_mark(NULL, 0, call->number ? 0 : (int64_t)call->max);
+            call_set(call, call->path, mark);
+            g_bytes_unref(mark);
+        }
         for (guint i = 0; i < call->entries->len; i++) {
             g_hash_table_remove(call->z->nodes, call->entries->pdata[i]);
         }
@@ -98,6 +103,7 @@ static void revoke_on_node(struct zk_call *call)
     struct zk_data data;
     node_decode(get->data, &data);
     bool directory = data.directory;
+    call->max = (size_t)data.delay; /* 0: the lock has none */
     node_data_clear(&data);
     g_clear_pointer(&call->children, g_ptr_array_unref);
     call->children = g_ptr_array_new_with_free_func(g_free);

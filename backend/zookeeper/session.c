@@ -169,7 +169,7 @@ static void session_changed(struct zookeeper *z, int type, const char *path)
             g_hash_table_remove(z->nodes, token);
             remote_told(&z->remote, token, REMOTE_ENDED, BACKEND_LOST);
         } else {
-            node_watch(z, path, token);
+            watch_node(z, path, token);
         }
     }
     g_ptr_array_unref(tokens);

@@ -1,4 +1,5 @@
-/* watch: names that others hold, and that the filesystem wants to hear of when nobody does any more.
+/* watch: nodes of this mount, and names that others hold and that the filesystem wants to hear of when nobody does any
+ * more.
  *
  * The servers tell once that a queue has changed, or that the node of a ticket has gone.  If the filesystem still wants
  * to know, it is looked at and watched again.  So that a listing of a large directory costs no more, the names looked
@@ -9,6 +10,39 @@
 #include "backend/zookeeper/private.h"
 
 #define WATCH_MAX 1024
+
+/* --- what this mount holds --- */
+
+/* It was gone before it could be watched. */
+static void watch_on_node(struct zk_call *call)
+{
+    struct zookeeper *z = call->z;
+    struct zk_node *node = node_of(z, call->name);
+    if (call_reply(call, 0)->rc == ZNONODE && node && strcmp(node->path, call->path) == 0) {
+        char *token = g_strdup(call->name);
+        g_hash_table_remove(z->nodes, token);
+        remote_told(&z->remote, token, REMOTE_ENDED, BACKEND_LOST);
+        g_free(token);
+    }
+    call_end(call);
+}
+
+static void watch_begin_node(struct zk_call *call)
+{
+    call_watch(call, call->path);
+    call_then(call, watch_on_node);
+}
+
+void watch_node(struct zookeeper *z, const char *path, const char *token)
+{
+    struct zk_call *call = call_new(z, NULL, watch_begin_node, NULL);
+    call->path = g_strdup(path);
+    call->name = g_strdup(token);
+    node_note_watch(z, path, token);
+    call_start(call, 0);
+}
+
+/* --- what others hold --- */
 
 static void watch_drop(struct zookeeper *z, GList *link)
 {

@@ -81,7 +81,15 @@ static void zookeeper_status(struct backend *b, struct backend_status *status)
 
 static void zookeeper_beat(struct remote *r, struct remote_ticket *const *tickets, size_t count)
 {
-    (void)r, (void)tickets, (void)count; /* the session speaks for all that wait */
+    for (size_t i = 0; i < count; i++) { /* the session speaks for all that wait; but a lock-delay ends by itself */
+        const struct zk_node *node = node_of((struct zookeeper *)r, tickets[i]->token);
+        if (node && node->delayed) {
+            remote_beaten(r, tickets[i]->token,
+                          &(struct remote_answer){.outcome = REMOTE_ANSWERED,
+                                                  .result = BACKEND_QUEUED,
+                                                  .wait = MAX(node->delayed - clock_now(), 0)});
+        }
+    }
 }
 
 static void zookeeper_keep(struct remote *r, int more)

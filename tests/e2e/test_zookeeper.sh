@@ -237,6 +237,48 @@ says A 'acquire("limited/1")' ok
 says A 'rm("limited/1")' ok
 says A 'rm("limited/2")' ok
 
+it "a lock that is lost stays refused for the lock-delay of its directory, one that is given back does not"
+expect mkdir "$MOUNT_A/slow"
+expect setfattr -n user.lease.delay -v 3s "$MOUNT_A/slow"
+says A 'acquire("slow/lock")' ok
+says A 'rm("slow/lock")' ok
+says B 'acquire("slow/lock")' ok
+says A 'put("slow/lock", "break", "1")' ok
+now
+T=$NOW
+expect_not test -e "$MOUNT_A/slow/lock"
+says A 'acquire("slow/lock")' EEXIST
+pause 1.1 # a refusal in the first second is for who raced for it
+says A 'y = op("slow/lock", "RDWR|CREAT"); flock(y, "EX|NB")' EAGAIN
+says A 'flock(y, "EX")' ok
+now
+expect_between 2900 $((NOW - T)) $((6000 + SLACK)) "milliseconds until the lock-delay was over"
+says A 'flock(y, "UN"); close(y)' ok
+says B 'acquire("slow/lock"); put("slow/lock", "ttl", "1")' ok
+expect eventually 10 gone_from "$MOUNT_A" slow/lock
+now
+T=$NOW
+says A 'acquire("slow/lock")' EEXIST
+expect eventually 10 answers A 'acquire("slow/lock")' ok
+now
+expect_between 2500 $((NOW - T)) $((6000 + SLACK)) "milliseconds until the lock-delay was over"
+says A 'os.rename(path("slow/lock"), path("slow/other"))' '@(None|ok)'
+says B 'acquire("slow/lock")' ok
+says B 'rm("slow/lock")' ok
+mount_backend "$ZOOKEEPER_URI" ttl=1
+dead=$MNT
+actor E
+says E 'acquire("slow/dead")' ok
+pause 1.2
+crash "$MNT"
+expect eventually 20 gone_from "$MOUNT_A" slow/dead
+says A 'acquire("slow/dead")' EEXIST
+expect eventually 20 answers A 'acquire("slow/dead")' ok
+end_actor E
+says A 'rm("slow/dead")' ok
+says A 'rm("slow/other")' ok
+expect rmdir "$MOUNT_B/slow"
+
 it "TLS, which the library does not have, is refused with that reason"
 for scheme in zookeepers zookeeper+tls; do
     expect_re "$("$LEASEFS" -f "$scheme://127.0.0.1:$ZOOKEEPER_PORT/locks" "$TEST_DIR" 2>&1)" 'library .* has no TLS'
