@@ -220,7 +220,9 @@ struct zk_node *node_of(struct zookeeper *z, const char *token)
 struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat)
 {
     const struct zk_node *node = data->ours ? node_of(z, data->token) : NULL;
-    return node && node->fence == (uint64_t)stat->czxid ? remote_ticket_find(&z->remote, data->token) : NULL;
+    bool ours = node && node->fence == (uint64_t)stat->czxid;
+    struct remote_ticket *t = ours ? remote_ticket_find(&z->remote, data->token) : NULL;
+    return t && t->head.user ? t : NULL;
 }
 
 void node_free(gpointer data)

@@ -216,7 +216,7 @@ clock_ms node_delay(const struct zookeeper *z, GBytes *data, const struct Stat *
 void node_decode(GBytes *bytes, struct zk_data *data);
 void node_data_clear(struct zk_data *data);
 struct zk_node *node_of(struct zookeeper *z, const char *token);
-/* The ticket of this mount whose node that is, or NULL: what others write into theirs is not believed. */
+/* The ticket of a user of this mount whose node that is, or NULL: what others write into theirs is not believed. */
 struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat);
 struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence);
 void node_free(gpointer node);

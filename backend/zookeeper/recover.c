@@ -1,8 +1,9 @@
 /* recover: the leases that the daemon before this one held in the session that it left.
  *
  * The servers do not tell what belongs to a session, so all nodes are looked at once, many at a time, before the mount
- * is there.  Handle locks have ended with their handles: their nodes are removed.  A session of which not all is known
- * is given up: it ends by itself, and what it holds with it.
+ * is there.  Handle locks have no handles any more, but who has looked at what remained of their term may believe in
+ * them until then: their nodes stay for as long, as tickets without a user.  A session of which not all is known is
+ * given up: it ends by itself, and what it holds with it.
  */
 #include <string.h>
 
@@ -60,7 +61,7 @@ static void recover_failed(struct zk_call *call, enum remote_outcome outcome)
     recover_end(call, false);
 }
 
-/* False: it has ended meanwhile. */
+/* False: it has ended meanwhile, or has not held and cannot any more. */
 static bool recover_restore(struct zk_call *call, const struct recover_entry *entry, const struct zk_data *data,
                             const struct Stat *stat)
 {
@@ -71,12 +72,14 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
     if (remote_ticket_find(&z->remote, data->token)) {
         return true; /* told before the connection was lost */
     }
-    if (left <= 0) {
+    bool lease = data->kind == BACKEND_LEASE, holds = recovery->before < entry->width;
+    bool may_hold = holds || (!lease && data->mode == BACKEND_SHARED);
+    if (left <= 0 || !(may_hold || (lease && entry->sequence))) {
         return false;
     }
     const char *leaf;
     char *path = g_strdup(entry->path + strlen(z->chroot) + 1), *place = remote_parent(path, &leaf);
-    struct backend_claim claim = {.kind = BACKEND_LEASE,
+    struct backend_claim claim = {.kind = data->kind,
                                   .mode = data->mode,
                                   .sequence = entry->sequence,
                                   .ttl = data->ttl,
@@ -84,22 +87,23 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
                                   .content = data->content};
     const char *name = entry->sequence ? path : place;
     struct remote_ticket *t = remote_ticket_new(&z->remote, name, &claim);
-    bool holds = recovery->before < entry->width;
     remote_ticket_adopt(&z->remote, t, data->token);
-    remote_ticket_turn(&z->remote, t, holds ? REMOTE_HELD : REMOTE_WAITING);
+    remote_ticket_turn(&z->remote, t, may_hold ? REMOTE_HELD : REMOTE_WAITING);
     t->wait = true;
-    t->refresh = holds ? CLOCK_NEVER : now + REMOTE_REFRESH_MIN;
+    t->refresh = may_hold ? CLOCK_NEVER : now + REMOTE_REFRESH_MIN;
     t->head.fence = (uint64_t)stat->czxid;
     t->head.acquired = MIN(stat->ctime - z->server_time, now);
     t->head.deadline = now + left - (data->ttl / 100 + 2);
-    t->due = now; /* so that it is renewed, if it is to be */
+    t->due = lease ? now : CLOCK_NEVER; /* so that it is renewed, if it is to be */
     remote_ticket_schedule(&z->remote, t);
     struct zk_node *node = node_note(z, t, entry->path, t->head.fence);
     node->automatic = data->automatic;
     node->delay = entry->delay;
     watch_node(z, entry->path, t->token);
-    recovery->found++;
-    recovery->tell(recovery->arg, name, &t->head, data->meta);
+    if (lease) {
+        recovery->found++;
+        recovery->tell(recovery->arg, name, &t->head, data->meta);
+    }
     g_free(place);
     g_free(path);
     return true;
@@ -115,8 +119,7 @@ static void recover_ticket(struct zk_call *call, const struct recover_entry *ent
     }
     node_decode(get->data, &data);
     bool ours = get->stat.ephemeralOwner == zoo_client_id(call->z->handle)->client_id;
-    bool stays = !ours || (data.ours && data.kind == BACKEND_LEASE && (entry->sequence || recovery->before == 0) &&
-                           recover_restore(call, entry, &data, &get->stat));
+    bool stays = !ours || (data.ours && recover_restore(call, entry, &data, &get->stat));
     if (stays) {
         recovery->before++;
     } else {

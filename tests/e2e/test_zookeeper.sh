@@ -294,7 +294,7 @@ node=$(ask K "nodes closed")
 says K "data closed/$node" 'leasefs1 *'
 end_actor K
 
-it "a daemon that is killed and starts again has its leases and places, and handle locks have ended"
+it "a daemon that is killed and starts again has its leases and places, and handle locks end with their term"
 mount_backend "$ZOOKEEPER_URI" ttl=10
 again=$MNT
 expect mkdir "$MNT/places"
@@ -314,8 +314,9 @@ expect_not touch "$MOUNT_A/places/lease"
 mount_at "$again" "$ZOOKEEPER_URI" ttl=10
 expect logged "$LOG" "goes on with its session, and with 4 leases in it"
 expect_is "$(sed -n 's/^session: //p' "$MNT/.leasefs/status")" "$session"
-expect touch "$MOUNT_A/handle"
-expect rm "$MOUNT_A/handle"
+expect_not touch "$MOUNT_A/handle"
+expect_not touch "$MNT/handle"
+expect_is "$(attribute handle kind)" flock
 expect_not touch "$MOUNT_A/places/lease"
 expect_not touch "$MOUNT_A/young"
 expect_is "$(attribute places/lease token)" "$token"
@@ -331,6 +332,8 @@ expect eventually 10 attribute_is "$second" position 0
 says D 'rm("places/lease")' ok
 expect touch "$MOUNT_A/places/lease"
 expect rm "$MOUNT_A/places/lease"
+expect eventually 12 answers A 'acquire("handle")' ok
+says A 'rm("handle")' ok
 
 it "its leases are renewed on, one whose owner has ended runs out, and one of a fixed term ends with that"
 says D 'acquire("long")' ok

@@ -143,6 +143,54 @@ for width in 1 2; do
     expect setfattr -n user.lease.width -v "$width" "${at[A]}/q$width"
 done
 
+MNT=${at[A]} actor A
+MNT=${at[B]} actor B
+quiet() { # NAME: it has not answered
+    local id rest
+    ! read -r -t 0.01 id rest <&"${actor_out[$1]}"
+}
+waiters() { [ "$(MNT=${at[A]} attribute "$1" waiters)" = "$2" ]; } # NAME COUNT
+
+it "a leader that is killed takes no lock with it, and who waits goes on waiting"
+expect eventually 20 answers A 'f = op("led", "RDWR|CREAT"); flock(f, "EX")' ok
+token=$(MNT=${at[A]} attribute led token)
+says B 'g = op("led", "RDONLY")' ok
+tell B 'flock(g, "EX")'
+expect eventually 10 waiters led 1
+n=$(leader)
+end_process "${server[$n]}"
+expect eventually 60 leader >/dev/null
+expect constantly 1000 quiet B
+says A 'read(f, 1)' '@(|ok|ESTALE)'
+says A 'flock(f, "UN")' ok
+expect_is "$(hear B)" ok
+expect eventually 10 eval '[ "$(MNT=${at[B]} attribute led token)" -gt "$token" ]'
+says B 'flock(g, "UN")' ok
+launch "$n"
+
+it "a mount at a follower that is cut off has lost its lock before another mount is granted it, and goes on afterwards"
+expect eventually 60 eval '[ -n "$(mode 1)" ] && [ -n "$(mode 2)" ] && [ -n "$(mode 3)" ]'
+n=$(follower)
+mount_backend "zookeeper://127.0.0.1:$((21000 + n))/release" ttl=1s
+actor F
+expect eventually 20 answers F 'h = op("cut", "RDWR|CREAT"); flock(h, "EX")' ok
+says A 'h = op("cut", "RDONLY")' ok
+tell F 'flock(op("wanted", "RDWR|CREAT"), "EX") or flock(h, "EX")'
+expect_is "$(hear F)" ok
+cut "$n"
+tell A 'flock(h, "EX")'
+expect_is "$(hear A 60)" ok
+says F 'read(h, 1)' ESTALE
+says F 'flock(h, "EX|NB")' '@(ENOLCK|EAGAIN)'
+mend
+says A 'flock(h, "UN")' ok
+says F 'flock(h, "UN")' ok
+expect eventually 60 answers F 'flock(h, "EX|NB")' ok
+end_actor F
+expect unmount "$MNT"
+end_actor A
+end_actor B
+
 it "$MINUTES minutes of faults of an ensemble (seed $SEED): no validity overlaps, no token goes back, guarded files lose nothing"
 mkdir "$TEST_DIR/files"
 start "$PROGRAM" --clients "${ZOOKEEPER_CLIENTS:-12}" --names 6 --seed "$SEED" --ttl 1000 "$TEST_DIR/files" "${at[A]}" \
