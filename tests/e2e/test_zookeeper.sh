@@ -208,11 +208,11 @@ expect_not test -e "$MOUNT_A/forged"
 it "nodes that it has no rights to give ENOLCK and EIO, are said in the log once a second, and stop nothing else"
 zookeeper_does '
 closed = [make_acl("digest", "someone:x", all=True)]
-c.create("/closed", acl=closed)
+c.create("/barred", acl=closed)
 c.create("/shut", b"", acl=[make_acl("world", "anyone", read=True)])'
-says A 'acquire("closed")' '@(EIO|ENOLCK)'
+says A 'acquire("barred")' '@(EIO|ENOLCK)'
 says A 'acquire("shut")' ENOLCK
-for i in {1..30}; do says A 'os.stat(path("closed"))' EIO; done
+for i in {1..30}; do says A 'os.stat(path("barred"))' EIO; done
 expect_is "$(grep -c 'refuses a request' "$LOG_A")" '[1-9]'
 says A 'ls()' '*cut*'
 says A 'acquire("open")' ok
