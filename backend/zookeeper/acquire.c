@@ -33,11 +33,6 @@ static void acquire_tell(struct zk_call *call, enum backend_result result)
     acquire_answer(call, &answer);
 }
 
-static char *acquire_child(const struct zk_call *call, const char *leaf)
-{
-    return g_strconcat(strcmp(call->path, "/") == 0 ? "" : call->path, "/", leaf, NULL);
-}
-
 static const char *acquire_before(const struct zk_call *call, guint index)
 {
     return call->children->pdata[index];
@@ -67,7 +62,7 @@ static void acquire_on_refused(struct zk_call *call)
 
 static void acquire_refuse(struct zk_call *call, const struct zk_node *node)
 {
-    char *holder = acquire_child(call, acquire_before(call, 0));
+    char *holder = node_child(call->path, acquire_before(call, 0));
     call_get(call, holder);
     call_delete(call, node->path, -1);
     call_then(call, acquire_on_refused);
@@ -125,17 +120,17 @@ static void acquire_on_watched(struct zk_call *call)
 
 static void acquire_wait(struct zk_call *call, const struct remote_ticket *t, const char *blocker)
 {
-    char *path = acquire_child(call, blocker);
+    char *path = node_child(call->path, blocker);
     if (t->place->sequence && call->number > 1) { /* any of those before may make room */
         node_note_watch(call->z, call->path, t->token);
-        call_watch_children(call, call->path);
+        call_children(call, call->path, true);
     } else {
         node_note_watch(call->z, path, t->token);
-        call_watch(call, path);
+        call_exists(call, path, true);
     }
     if (t->place->sequence) { /* its width may change */
         node_note_watch(call->z, call->path, t->token);
-        call_watch(call, call->path);
+        call_exists(call, call->path, true);
     }
     call_then(call, acquire_on_watched);
     g_free(path);
@@ -367,7 +362,7 @@ static void acquire_judge(struct zk_call *call, const struct zk_reply *list, con
         acquire_blocked(call, acquire_before(call, before - 1));
     } else {
         for (guint i = 0; i < before; i++) {
-            char *path = acquire_child(call, acquire_before(call, i));
+            char *path = node_child(call->path, acquire_before(call, i));
             call_get(call, path);
             g_free(path);
         }
@@ -425,7 +420,7 @@ static void acquire_look(struct zk_call *call)
     struct zk_node *node = node_of(call->z, call->op->token);
     node->again = false;
     node->delayed = 0;
-    call_children(call, call->path);
+    call_children(call, call->path, false);
     call_get(call, call->path);
     acquire_get_directory(call);
     call_then(call, acquire_on_looked);
@@ -471,7 +466,7 @@ static void acquire_send_create(struct zk_call *call)
     struct zk_node *node = node_note(call->z, t, NULL, 0);
     GBytes *bytes = node_encode(node, t->token);
     call_create(call, prefix, bytes, ZOO_EPHEMERAL_SEQUENTIAL);
-    call_children(call, call->path);
+    call_children(call, call->path, false);
     call_get(call, call->path);
     acquire_get_directory(call);
     g_bytes_unref(bytes);
@@ -522,53 +517,51 @@ static void acquire_create(struct zk_call *call)
     call_then(call, acquire_on_created);
 }
 
-/* What an earlier try has made, of which the answer was lost, or its session is over: it is removed. */
+/* --- what an earlier try has made, of which the answer was lost, or its session is over --- */
+
 static void acquire_on_removed(struct zk_call *call)
 {
-    acquire_create(call);
+    call->found(call);
 }
 
-static void acquire_on_searched_data(struct zk_call *call)
+static void acquire_on_data(struct zk_call *call)
 {
-    guint count = call->replies->len;
-    GPtrArray *found = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; i < count; i++) {
+    for (guint i = 0, answers = call->replies->len; i < answers; i++) {
         struct zk_data data;
         node_decode(call_reply(call, i)->data, &data);
-        if (strcmp(data.token, call->op->token) == 0) {
-            g_ptr_array_add(found, acquire_child(call, acquire_before(call, i)));
+        if (strcmp(data.token, call->name) != 0) {
+            g_clear_pointer(&call->children->pdata[i], g_free);
         }
         node_data_clear(&data);
     }
-    for (guint i = 0; i < found->len; i++) {
-        call_delete(call, found->pdata[i], -1);
+    for (guint i = 0; i < call->children->len; i++) {
+        if (call->children->pdata[i]) {
+            call_delete(call, call->children->pdata[i], -1);
+        }
     }
-    g_ptr_array_unref(found);
     call_then(call, acquire_on_removed);
 }
 
 static void acquire_on_searched(struct zk_call *call)
 {
-    const struct remote_ticket *t = acquire_ticket(call);
-    GPtrArray *queue = node_queue(call_reply(call, 1)->children);
-    g_clear_pointer(&call->children, g_ptr_array_unref);
-    call->children = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; i < queue->len; i++) {
-        if (t->place->sequence || node_is_of(queue->pdata[i], t->token)) {
-            g_ptr_array_add(call->children, g_strdup(queue->pdata[i]));
+    node_take_queue(&call->children, call->path, call_reply(call, 1)->children);
+    for (guint i = call->children->len; i-- > 0;) {
+        if (!call->flag && !node_is_of(strrchr(call->children->pdata[i], '/') + 1, call->name)) {
+            g_ptr_array_remove_index(call->children, i);
         }
     }
-    g_ptr_array_unref(queue);
     for (guint i = 0; i < call->children->len; i++) {
-        char *path = acquire_child(call, acquire_before(call, i));
-        call_get(call, path);
-        g_free(path);
+        call_get(call, call->children->pdata[i]);
     }
-    if (call->children->len == 0) {
-        acquire_create(call);
-    } else {
-        call_then(call, acquire_on_searched_data);
-    }
+    call_then(call, call->children->len > 0 ? acquire_on_data : acquire_on_removed);
+}
+
+void acquire_remove(struct zk_call *call, zk_step *next)
+{
+    call->found = next;
+    call_sync(call, call->path);
+    call_children(call, call->path, false);
+    call_then(call, acquire_on_searched);
 }
 
 void acquire_begin(struct zk_call *call)
@@ -583,9 +576,7 @@ void acquire_begin(struct zk_call *call)
     } else if (node_of(call->z, t->token)) {
         acquire_look(call);
     } else if (call->was_sent) {
-        call_sync(call, call->path);
-        call_children(call, call->path);
-        call_then(call, acquire_on_searched);
+        acquire_remove(call, acquire_create);
     } else {
         acquire_create(call);
     }

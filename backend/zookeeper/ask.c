@@ -125,7 +125,7 @@ static void ask_about_ticket(struct zk_call *call, const struct zk_reply *get)
 {
     call->kept = g_bytes_ref(get->data);
     call->stat = get->stat;
-    call_children(call, call->after);
+    call_children(call, call->after, false);
     call_get(call, call->after);
     call_then(call, ask_on_place);
 }
@@ -155,7 +155,7 @@ static void ask_on_node(struct zk_call *call)
     } else {
         call->number = queue->len;
         for (guint i = 0; i < MIN(queue->len, ASK_PART); i++) {
-            char *path = g_strconcat(call->path, "/", (char *)queue->pdata[i], NULL);
+            char *path = node_child(call->path, queue->pdata[i]);
             call_get(call, path);
             g_free(path);
         }
@@ -168,7 +168,7 @@ static void ask_on_node(struct zk_call *call)
 static void ask_begin(struct zk_call *call)
 {
     call_get(call, call->path);
-    call_children(call, call->path);
+    call_children(call, call->path, false);
     call_then(call, ask_on_node);
 }
 
@@ -242,13 +242,13 @@ static void ask_next_part(struct zk_call *call)
     }
     for (guint i = 0; i < ASK_PART && call->number + i < call->children->len; i++) {
         const char *leaf = call->children->pdata[call->number + i];
-        char *path = g_strconcat(strcmp(call->path, "/") == 0 ? "" : call->path, "/", leaf, NULL);
+        char *path = node_child(call->path, leaf);
         int32_t number;
         if (node_number(leaf, &number)) {
-            call_exists(call, path);
+            call_exists(call, path, false);
         } else {
             call_get(call, path);
-            call_children(call, path);
+            call_children(call, path, false);
         }
         g_free(path);
     }
@@ -323,7 +323,7 @@ static void ask_on_children(struct zk_call *call)
 
 static void ask_begin_list(struct zk_call *call)
 {
-    call_children(call, call->path);
+    call_children(call, call->path, false);
     call_get(call, call->path);
     call_then(call, ask_on_children);
 }

@@ -268,28 +268,16 @@ void call_get(struct zk_call *call, const char *path)
     call_asked(reply, zoo_aget(call->z->handle, path, 0, call_on_data, reply));
 }
 
-void call_watch(struct zk_call *call, const char *path)
+void call_exists(struct zk_call *call, const char *path, bool watch)
 {
     struct zk_reply *reply = call_ask(call);
-    call_asked(reply, zoo_aexists(call->z->handle, path, 1, call_on_stat, reply));
+    call_asked(reply, zoo_aexists(call->z->handle, path, watch, call_on_stat, reply));
 }
 
-void call_watch_children(struct zk_call *call, const char *path)
+void call_children(struct zk_call *call, const char *path, bool watch)
 {
     struct zk_reply *reply = call_ask(call);
-    call_asked(reply, zoo_aget_children2(call->z->handle, path, 1, call_on_children, reply));
-}
-
-void call_exists(struct zk_call *call, const char *path)
-{
-    struct zk_reply *reply = call_ask(call);
-    call_asked(reply, zoo_aexists(call->z->handle, path, 0, call_on_stat, reply));
-}
-
-void call_children(struct zk_call *call, const char *path)
-{
-    struct zk_reply *reply = call_ask(call);
-    call_asked(reply, zoo_aget_children2(call->z->handle, path, 0, call_on_children, reply));
+    call_asked(reply, zoo_aget_children2(call->z->handle, path, watch, call_on_children, reply));
 }
 
 void call_sync(struct zk_call *call, const char *path)

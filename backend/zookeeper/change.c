@@ -44,53 +44,6 @@ static void change_on_released(struct zk_call *call)
     change_answer(call, BACKEND_OK);
 }
 
-static void change_delete_found(struct zk_call *call)
-{
-    bool any = false;
-    for (guint i = 0; i < call->children->len; i++) {
-        struct zk_data data;
-        node_decode(call_reply(call, i)->data, &data);
-        any = any || strcmp(data.token, call->name) == 0;
-        call->flag = call->flag || strcmp(data.token, call->name) == 0;
-        if (strcmp(data.token, call->name) != 0) {
-            g_clear_pointer(&call->children->pdata[i], g_free);
-        }
-        node_data_clear(&data);
-    }
-    for (guint i = 0; i < call->children->len; i++) {
-        if (call->children->pdata[i]) {
-            call_delete(call, call->children->pdata[i], -1);
-        }
-    }
-    if (any) {
-        call_then(call, change_on_released);
-    } else {
-        change_on_released(call);
-    }
-}
-
-static void change_on_listed(struct zk_call *call)
-{
-    GPtrArray *queue = node_queue(call_reply(call, 1)->children);
-    g_clear_pointer(&call->children, g_ptr_array_unref);
-    call->children = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; i < queue->len; i++) {
-        if (call->flag || node_is_of(queue->pdata[i], call->name)) {
-            g_ptr_array_add(call->children, g_strconcat(strcmp(call->path, "/") == 0 ? "" : call->path, "/",
-                                                        (char *)queue->pdata[i], NULL));
-        }
-    }
-    g_ptr_array_unref(queue);
-    if (call->children->len == 0) {
-        change_on_released(call);
-        return;
-    }
-    for (guint i = 0; i < call->children->len; i++) {
-        call_get(call, call->children->pdata[i]);
-    }
-    call_then(call, change_delete_found);
-}
-
 static void change_release(struct zk_call *call)
 {
     const struct zk_node *node = node_of(call->z, call->name);
@@ -99,9 +52,7 @@ static void change_release(struct zk_call *call)
         call_delete(call, node->path, -1);
         call_then(call, change_on_released);
     } else {
-        call_sync(call, call->path);
-        call_children(call, call->path);
-        call_then(call, change_on_listed);
+        acquire_remove(call, change_on_released);
     }
 }
 
@@ -170,7 +121,7 @@ static void change_renew(struct zk_call *call)
     }
     bool automatic = node->ttl == call->op->ttl && t->due_after > 0;
     if (automatic && node->automatic) {
-        call_exists(call, node->path);
+        call_exists(call, node->path, false);
     } else {
         node->automatic = automatic;
         node->ttl = call->op->ttl;
@@ -315,7 +266,7 @@ static void change_convert(struct zk_call *call)
     }
     node->mode = BACKEND_EXCLUSIVE;
     change_write(call, node, NULL);
-    call_children(call, call->path);
+    call_children(call, call->path, false);
     call_then(call, change_on_raised);
 }
 
@@ -437,7 +388,7 @@ uint64_t change_call(struct remote_op *op, struct remote_ticket *t, int64_t time
     call->number = op->claim.lock_owner;
     call->path = node_path(z, place);
     call->stubborn = op->procedure == REMOTE_RELEASE || op->procedure == REMOTE_RELEASE_RANGE;
-    call->flag = call->stubborn && op->claim.sequence;
+    call->flag = t ? t->place->sequence : op->claim.sequence;
     call->against = op->procedure == REMOTE_RELEASE && *op->why;
     call_start(call, timeout);
     return (uint64_t)(uintptr_t)call;

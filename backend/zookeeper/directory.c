@@ -140,7 +140,7 @@ static void directory_on_listed(struct zk_call *call)
     g_clear_pointer(&call->children, g_ptr_array_unref);
     call->children = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; children && children[i]; i++) {
-        g_ptr_array_add(call->children, g_strconcat(call->path, "/", children[i], NULL));
+        g_ptr_array_add(call->children, node_child(call->path, children[i]));
     }
     for (guint i = 0; i < call->children->len; i++) {
         call_get(call, call->children->pdata[i]);
@@ -152,7 +152,7 @@ static void directory_on_removed(struct zk_call *call)
 {
     int rc = call_reply(call, 0)->rc;
     if (rc == ZNOTEMPTY) {
-        call_children(call, call->path);
+        call_children(call, call->path, false);
         call_then(call, directory_on_listed);
     } else {
         directory_tell(call, call_result(call, rc));

@@ -18,6 +18,11 @@ char *node_path(const struct zookeeper *z, const char *name)
     return *name ? g_strconcat(z->chroot, "/", name, NULL) : g_strdup(*z->chroot ? z->chroot : "/");
 }
 
+char *node_child(const char *path, const char *leaf)
+{
+    return g_strconcat(strcmp(path, "/") == 0 ? "" : path, "/", leaf, NULL);
+}
+
 char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t)
 {
     const char *k = t->token;
@@ -110,6 +115,17 @@ GPtrArray *node_queue(char *const *children)
     }
     g_ptr_array_sort(queue, node_compare);
     return queue;
+}
+
+void node_take_queue(GPtrArray **paths, const char *path, char *const *children)
+{
+    GPtrArray *queue = node_queue(children);
+    g_clear_pointer(paths, g_ptr_array_unref);
+    *paths = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < queue->len; i++) {
+        g_ptr_array_add(*paths, node_child(path, queue->pdata[i]));
+    }
+    g_ptr_array_unref(queue);
 }
 
 /* --- data --- */

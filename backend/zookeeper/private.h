@@ -95,7 +95,7 @@ struct zk_call {
     TAILQ_ENTRY(zk_call) link;
     struct zookeeper *z;
     struct remote_op *op; /* NULL: nobody waits for it any more */
-    zk_step *begin, *next;
+    zk_step *begin, *next, *found;
     void (*failed)(struct zk_call *call, enum remote_outcome outcome);
     GPtrArray *replies; /* struct zk_reply, in the order of the requests */
     GPtrArray *before;  /* those of the step before */
@@ -137,10 +137,9 @@ void call_create(struct zk_call *call, const char *path, GBytes *data, int mode)
 void call_delete(struct zk_call *call, const char *path, int version);
 void call_set(struct zk_call *call, const char *path, GBytes *data);
 void call_get(struct zk_call *call, const char *path);
-void call_watch(struct zk_call *call, const char *path); /* as exists, and a change is told */
-void call_watch_children(struct zk_call *call, const char *path);
-void call_exists(struct zk_call *call, const char *path);
-void call_children(struct zk_call *call, const char *path);
+/* `watch`: a change is told, once. */
+void call_exists(struct zk_call *call, const char *path, bool watch);
+void call_children(struct zk_call *call, const char *path, bool watch);
 void call_sync(struct zk_call *call, const char *path);
 /* A node that is version 1 and says `data`, in place of one of version `replace` (-1: of none); in one step. */
 void call_make(struct zk_call *call, const char *path, GBytes *data, int replace);
@@ -193,6 +192,7 @@ struct zk_data {
 };
 
 char *node_path(const struct zookeeper *z, const char *name);
+char *node_child(const char *path, const char *leaf);
 /* Where a ticket's node is made: the server adds the number. */
 char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t);
 /* Whether a name can be that of a lock or a directory. */
@@ -205,6 +205,8 @@ bool node_number(const char *leaf, int32_t *ret_number);
 bool node_is_of(const char *leaf, const char *token);
 /* The numbered of them in order: new, of borrowed strings. */
 GPtrArray *node_queue(char *const *children);
+/* The same as paths; what it was before is freed. */
+void node_take_queue(GPtrArray **paths, const char *path, char *const *children);
 GBytes *node_encode(const struct zk_node *node, const char *token);
 GBytes *node_encode_directory(const struct backend_directory *directory, uint64_t nonce);
 /* What a lock says of its holder, so that whoever comes next knows of the lock-delay if that is lost.  `leaf` NULL: it
@@ -275,6 +277,8 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
 struct backend_ticket *zk_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
                                   backend_acquired *done, void *arg);
 void acquire_begin(struct zk_call *call);
+/* Nodes in the place at `path` that say the token `name` are removed; `flag`: it is a sequence. */
+void acquire_remove(struct zk_call *call, zk_step *next);
 
 /* --- change.c --- */
 

@@ -39,7 +39,7 @@ static void recover_entry_free(gpointer data)
 
 static void recover_add(struct zk_call *call, const char *leaf, struct recover_entry entry)
 {
-    entry.path = g_strconcat(strcmp(call->path, "/") == 0 ? "" : call->path, "/", leaf, NULL);
+    entry.path = node_child(call->path, leaf);
     g_ptr_array_add(call->entries, g_memdup2(&entry, sizeof entry));
 }
 
@@ -184,7 +184,7 @@ static void recover_next(struct zk_call *call)
         const struct recover_entry *entry = call->entries->pdata[i];
         call_get(call, entry->path);
         if (!entry->ticket) {
-            call_children(call, entry->path);
+            call_children(call, entry->path, false);
         }
     }
     for (guint i = 0; i < call->children->len; i++) {

@@ -99,21 +99,15 @@ static void revoke_on_data(struct zk_call *call)
 static void revoke_on_node(struct zk_call *call)
 {
     const struct zk_reply *get = call_reply(call, 0), *list = call_reply(call, 1);
-    GPtrArray *queue = node_queue(list->children);
     struct zk_data data;
     node_decode(get->data, &data);
     bool directory = data.directory;
     call->max = (size_t)data.delay; /* 0: the lock has none */
     node_data_clear(&data);
-    g_clear_pointer(&call->children, g_ptr_array_unref);
-    call->children = g_ptr_array_new_with_free_func(g_free);
+    node_take_queue(&call->children, call->path, list->children);
     if (get->rc == ZOK && get->stat.ephemeralOwner) {
         g_ptr_array_add(call->children, g_strdup(call->path));
     }
-    for (guint i = 0; i < queue->len; i++) {
-        g_ptr_array_add(call->children, g_strconcat(call->path, "/", (char *)queue->pdata[i], NULL));
-    }
-    g_ptr_array_unref(queue);
     if (directory || call->children->len == 0) {
         revoke_tell(call, directory                                  ? BACKEND_IS_DIRECTORY
                           : call->was_sent && call->entries->len > 0 ? BACKEND_OK
@@ -130,7 +124,7 @@ static void revoke_on_node(struct zk_call *call)
 static void revoke_begin(struct zk_call *call)
 {
     call_get(call, call->path);
-    call_children(call, call->path);
+    call_children(call, call->path, false);
     call_then(call, revoke_on_node);
 }
 

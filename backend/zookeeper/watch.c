@@ -29,7 +29,7 @@ static void watch_on_node(struct zk_call *call)
 
 static void watch_begin_node(struct zk_call *call)
 {
-    call_watch(call, call->path);
+    call_exists(call, call->path, true);
     call_then(call, watch_on_node);
 }
 
@@ -69,9 +69,9 @@ static void watch_on_looked(struct zk_call *call)
 static void watch_begin(struct zk_call *call)
 {
     if (call->flag) { /* it is a ticket */
-        call_watch(call, call->path);
+        call_exists(call, call->path, true);
     } else {
-        call_watch_children(call, call->path);
+        call_children(call, call->path, true);
     }
     call_then(call, watch_on_looked);
 }
