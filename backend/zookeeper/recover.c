@@ -10,8 +10,9 @@
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
-#define RECOVER_TIMEOUT 30000 /* ms, for all of it */
-#define RECOVER_PART 64       /* nodes that are looked at together */
+#define RECOVER_CONNECT 5000 /* ms, for the session to be there */
+#define RECOVER_TIMEOUT 30.0 /* s, for all nodes then */
+#define RECOVER_PART 64      /* nodes that are looked at together */
 
 struct recovery {
     bool ended, complete;
@@ -207,6 +208,9 @@ static void recover_begin(struct zk_call *call)
     call->entries = g_ptr_array_new_with_free_func(recover_entry_free);
     call->children = g_ptr_array_new_with_free_func(g_free);
     call->number = 0;
+    ev_timer_stop(z->remote.loop, &call->limit);
+    ev_timer_set(&call->limit, RECOVER_TIMEOUT, 0);
+    ev_timer_start(z->remote.loop, &call->limit);
     struct recover_entry root = {.path = g_strdup(call->path)};
     g_ptr_array_add(call->entries, g_memdup2(&root, sizeof root));
     call_sync(call, call->path);
@@ -222,7 +226,7 @@ void zk_recover(struct backend *b,
         return;
     }
     call_start(call_new(z, remote_op_done(&z->remote, NULL, NULL, &recovery), recover_begin, recover_failed),
-               RECOVER_TIMEOUT);
+               RECOVER_CONNECT);
     while (!recovery.ended) {
         ev_run(z->remote.loop, EVRUN_ONCE);
     }

@@ -349,6 +349,13 @@ expect_not touch "$MOUNT_A/long"
 end_actor D
 expect eventually 20 gone_from "$MOUNT_A" long
 
+it "so has one that was unmounted"
+expect touch "$MNT/unmounted"
+expect unmount "$MNT"
+expect_not touch "$MOUNT_A/unmounted"
+mount_at "$again" "$ZOOKEEPER_URI" ttl=10
+expect logged "$LOG" "goes on with its session"
+
 it "a session that expired while no daemon was there is told, and a new one is made"
 mount_backend "$ZOOKEEPER_URI" ttl=1
 again=$MNT
@@ -427,6 +434,7 @@ expect_is "$(hear C)" ok
 says B 'flock(w, "EX|NB")' EAGAIN
 says C 'flock(w, "UN")' ok
 says B 'flock(w, "EX|NB"); flock(w, "UN")' ok
+expect_not logged "$LOG" "cannot be noted" # the new session, from within the sandbox
 
 it "while the server does not answer, each call ends in its errno, and what was unknown is not held afterwards"
 says A 'acquire("rest")' ok
