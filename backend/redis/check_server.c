@@ -45,6 +45,7 @@ struct probe {
     struct redis_cap cap;
     struct ev_loop *loop; /* on which it is asked where the server is */
     struct redis_locate *locate;
+    struct ssl_ctx_st *tls_trust;
     char *host; /* there it is; NULL: nobody tells, or in a path */
     uint16_t port;
     char *silence;    /* why nobody tells */
@@ -146,7 +147,7 @@ static int check_connect_to(struct probe *p)
         return check_fail(p, -EIO, "cannot set a timeout: %s", p->context->errstr);
     }
     struct ssl_st *tls; /* of the context, which frees it */
-    if (uri->tls && redis_tls_start(p->context, p->host, &tls) < 0) {
+    if (uri->tls && redis_tls_start(p->context, p->tls_trust, p->host, &tls) < 0) {
         return check_fail(
             p, -EPROTO,
             "no connection with TLS: %s: see that the server speaks it, and for which name and by whom its "
@@ -433,12 +434,14 @@ int redis_check_server(const struct redis_options *options, GPtrArray *warnings,
         .error = error,
         .error_size = error_size,
     };
+    p.tls_trust = o->uri.tls ? redis_tls_trust_new() : NULL;
     const struct redis_locate_options ask = {
         .uri = &o->uri,
         .user = o->uri.kind == REDIS_SENTINEL ? o->sentinel_user : user,
         .password = o->uri.kind == REDIS_SENTINEL ? o->sentinel_password : o->password,
         .prefix = p.before,
         .resolve_timeout = check_connect_timeout(&p),
+        .tls_trust = p.tls_trust,
     };
     p.locate = redis_locate_new(&ask, p.loop, check_on_located, &p);
     int result = name ? -ESTALE : check_fail(&p, -EINVAL, "the template of keys has no {n}");
@@ -452,6 +455,7 @@ int redis_check_server(const struct redis_options *options, GPtrArray *warnings,
     if (p.context) {
         redisFree(p.context);
     }
+    redis_tls_trust_free(p.tls_trust);
     g_string_free(p.needed, TRUE);
     g_string_free(p.wanted, TRUE);
     g_free(p.silence);

@@ -23,6 +23,7 @@
 #include "backend/redis/conn/locate.h"
 #include "backend/redis/conn/private.h"
 #include "backend/redis/conn/resolve.h"
+#include "backend/redis/conn/tls.h"
 
 /* --- failing --- */
 
@@ -102,7 +103,8 @@ static void connect_peer(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
     const struct redis_address *address = &g_array_index(conn->addresses, struct redis_address, conn->address);
-    int r = redis_link_open(&peer->link, address, conn->options.uri.tls ? conn->host : NULL, conn->options.keepalive);
+    const char *tls_name = conn->options.uri.tls ? conn->host : NULL;
+    int r = redis_link_open(&peer->link, address, conn->tls_trust, tls_name, conn->options.keepalive);
     conn->state = peer == &conn->pubsub ? REDIS_CONN_SUBSCRIBE : REDIS_CONN_PREPARE;
     peer->heard = 0;
     peer->connect_by = clock_now() + conn->options.connect_timeout;
@@ -422,6 +424,7 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options, cons
     struct redis_conn *conn = g_new0(struct redis_conn, 1);
     conn->options = conn_copy_options(options);
     conn->where = redis_uri_show(&options->uri);
+    conn->tls_trust = options->uri.tls ? redis_tls_trust_new() : NULL;
     conn->scripts = scripts;
     conn->script_count = script_count;
     conn->hashes = g_new0(char *, script_count + 1);
@@ -451,6 +454,7 @@ void redis_conn_start(struct redis_conn *conn, struct ev_loop *loop, const struc
         .password = by_sentinels ? o->sentinel_password : o->password,
         .prefix = o->prefix,
         .resolve_timeout = o->connect_timeout,
+        .tls_trust = conn->tls_trust,
     };
     conn->locate = redis_locate_new(&ask, loop, conn_on_located, conn);
     redis_link_init(&conn->pubsub.link, loop, &link_events, &conn->pubsub);
@@ -492,6 +496,7 @@ void redis_conn_free(struct redis_conn *conn)
     g_byte_array_unref(conn->command.steps);
     g_rand_free(conn->random);
     g_free(conn->where);
+    redis_tls_trust_free(conn->tls_trust);
     g_strfreev(conn->hashes);
     g_free(conn->host);
     g_free(conn->place);

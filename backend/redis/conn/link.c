@@ -94,7 +94,7 @@ static void link_on_connected(struct redis_link *link)
         error = errno;
     }
     if (!error && link->tls_name) {
-        error = -redis_tls_start(link->context, link->tls_name, &link->tls);
+        error = -redis_tls_start(link->context, link->tls_trust, link->tls_name, &link->tls);
     }
     if (error) {
         link_fail(link, link->context->err ? link->context->errstr : g_strerror(error));
@@ -169,7 +169,8 @@ static void link_set_options(int fd, bool keepalive)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
 }
 
-int redis_link_open(struct redis_link *link, const struct redis_address *address, const char *tls_name, bool keepalive)
+int redis_link_open(struct redis_link *link, const struct redis_address *address, struct ssl_ctx_st *tls_trust,
+                    const char *tls_name, bool keepalive)
 {
     const struct sockaddr *to = (const struct sockaddr *)&address->address;
     int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), r;
@@ -192,6 +193,7 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
     link->context->flags &= ~REDIS_BLOCK;
     redis_cap(&link->cap, link->context);
     link->opened++;
+    link->tls_trust = tls_trust;
     link->tls_name = tls_name;
     link->state = REDIS_LINK_CONNECTING;
     ev_io_init(&link->reading, link_on_readable, fd, EV_READ);

@@ -63,6 +63,7 @@ struct redis_link {
     redisContext *context; /* NULL: closed */
     unsigned opened;       /* times: a new context may have the address of the old one */
     struct redis_cap cap;
+    struct ssl_ctx_st *tls_trust;
     const char *tls_name; /* NULL: plain */
     struct ssl_st *tls;   /* NULL: plain, or not connected yet; belongs to the context */
     struct ev_io reading;
@@ -72,10 +73,11 @@ struct redis_link {
 void redis_link_init(struct redis_link *link, struct ev_loop *loop, const struct redis_link_events *events, void *arg);
 
 /* Begins to connect a link that is closed; 0 or -errno.  `tls_name`: speak TLS,
- * and the server's certificate must be for this name (borrowed while it is open);
- * NULL: plain.  `keepalive` sets TCP keepalive: a peer that is gone is noticed
- * within 30 s. */
-int redis_link_open(struct redis_link *link, const struct redis_address *address, const char *tls_name, bool keepalive);
+ * and the server's certificate must be for this name and signed by one of
+ * `tls_trust` (both borrowed while it is open); NULL: plain.  `keepalive` sets TCP
+ * keepalive: a peer that is gone is noticed within 30 s. */
+int redis_link_open(struct redis_link *link, const struct redis_address *address, struct ssl_ctx_st *tls_trust,
+                    const char *tls_name, bool keepalive);
 
 /* Silently; also when it is closed.  What is not written yet is dropped. */
 void redis_link_close(struct redis_link *link);

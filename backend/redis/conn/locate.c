@@ -134,7 +134,7 @@ static void locate_connect(struct redis_locate *l)
     const struct redis_uri *uri = l->options.uri;
     const struct redis_address *address = &g_array_index(l->addresses, struct redis_address, l->address);
     locate_set_timer(l, REDIS_LOCATE_TIMEOUT);
-    int r = redis_link_open(&l->link, address, uri->tls ? uri->hosts[l->host] : NULL, true);
+    int r = redis_link_open(&l->link, address, l->options.tls_trust, uri->tls ? uri->hosts[l->host] : NULL, true);
     if (r < 0) {
         locate_pass_over(l, g_strerror(-r));
     }

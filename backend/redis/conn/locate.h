@@ -18,13 +18,15 @@
 
 struct ev_loop;
 struct redis_locate;
+struct ssl_ctx_st;
 
 /* What does not change while there is one; all borrowed. */
 struct redis_locate_options {
-    const struct redis_uri *uri; /* without a path */
-    const char *user, *password; /* for whom is asked; or NULL */
-    const char *prefix;          /* what every key begins with, in a Cluster */
-    int64_t resolve_timeout;     /* ms, of looking up one name */
+    const struct redis_uri *uri;  /* without a path */
+    const char *user, *password;  /* for whom is asked; or NULL */
+    const char *prefix;           /* what every key begins with, in a Cluster */
+    int64_t resolve_timeout;      /* ms, of looking up one name */
+    struct ssl_ctx_st *tls_trust; /* of tls.h, where the URI wants TLS */
 };
 
 /* It is HOST:PORT (borrowed), or NULL and why nobody tells: once for each redis_locate_ask, perhaps from inside it.

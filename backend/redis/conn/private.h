@@ -62,6 +62,7 @@ TAILQ_HEAD(redis_requests, redis_request);
 struct redis_conn {
     struct redis_conn_options options;
     char *where; /* the server, for logs */
+    struct ssl_ctx_st *tls_trust;
     const struct redis_script *scripts;
     size_t script_count;
     char **hashes; /* SHA-1 of each script */

@@ -10,9 +10,65 @@
 #ifdef HAVE_HIREDIS_SSL
 
 #include <arpa/inet.h>
+#include <glib.h>
 #include <hiredis/hiredis_ssl.h>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *tls_place(const char *variable, const char *usual)
+{
+    const char *given = secure_getenv(variable);
+    return given ? given : usual;
+}
+
+/* As c_rehash(1) names what counts in a directory: XXXXXXXX.N. */
+static bool tls_is_hash(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == 8 && name[8] == '.';
+}
+
+static void tls_trust_directory(SSL_CTX *trust, const char *path)
+{
+    GDir *directory = g_dir_open(path, 0, NULL);
+    const char *name;
+    while (directory && (name = g_dir_read_name(directory))) {
+        if (tls_is_hash(name)) {
+            g_autofree char *file = g_build_filename(path, name, NULL);
+            SSL_CTX_load_verify_locations(trust, file, NULL);
+        }
+    }
+    if (directory) {
+        g_dir_close(directory);
+    }
+}
+
+SSL_CTX *redis_tls_trust_new(void)
+{
+    SSL_CTX *trust = SSL_CTX_new(TLS_client_method());
+    if (!trust) {
+        return NULL;
+    }
+    SSL_CTX_set_min_proto_version(trust, TLS1_2_VERSION);
+    SSL_CTX_set_verify(trust, SSL_VERIFY_PEER, NULL);
+    /* OpenSSL's own way is to look into the directory when a certificate comes, which the sandbox forbids. */
+    SSL_CTX_load_verify_locations(trust, tls_place(X509_get_default_cert_file_env(), X509_get_default_cert_file()),
+                                  NULL);
+    g_auto(GStrv) directories =
+        g_strsplit(tls_place(X509_get_default_cert_dir_env(), X509_get_default_cert_dir()), ":", -1);
+    for (char **directory = directories; *directory; directory++) {
+        tls_trust_directory(trust, *directory);
+    }
+    ERR_clear_error(); /* of what is not there */
+    return trust;
+}
+
+void redis_tls_trust_free(SSL_CTX *trust)
+{
+    SSL_CTX_free(trust);
+}
 
 static bool tls_expect_name(SSL *ssl, const char *name)
 {
@@ -23,21 +79,20 @@ static bool tls_expect_name(SSL *ssl, const char *name)
     return SSL_set1_host(ssl, name) && SSL_set_tlsext_host_name(ssl, name);
 }
 
-int redis_tls_start(redisContext *context, const char *name, struct ssl_st **ret_tls)
+int redis_tls_start(redisContext *context, SSL_CTX *trust, const char *name, struct ssl_st **ret_tls)
 {
-    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
-    if (!ctx) {
-        return -ENOMEM;
-    }
-    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-    SSL_CTX_set_default_verify_paths(ctx);
-    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-    SSL *ssl = SSL_new(ctx);
-    SSL_CTX_free(ctx); /* `ssl` has a reference */
+    SSL *ssl = trust ? SSL_new(trust) : NULL;
     if (!ssl) {
         return -ENOMEM;
     }
     if (!tls_expect_name(ssl, name) || redisInitiateSSL(context, ssl) != REDIS_OK) {
+        const char *reason = redis_tls_error(ssl);
+        if (!reason && strstr(context->errstr, "(null)")) { /* hiredis, where OpenSSL has no error of its own */
+            reason = "the server ended the connection";
+        }
+        if (reason) {
+            g_strlcpy(context->errstr, reason, sizeof context->errstr);
+        }
         SSL_free(ssl);
         return -EPROTO;
     }
@@ -58,9 +113,19 @@ const char *redis_tls_error(struct ssl_st *tls)
 
 #else
 
-int redis_tls_start(redisContext *context, const char *name, struct ssl_st **ret_tls)
+struct ssl_ctx_st *redis_tls_trust_new(void)
 {
-    (void)context, (void)name, (void)ret_tls;
+    return NULL;
+}
+
+void redis_tls_trust_free(struct ssl_ctx_st *trust)
+{
+    (void)trust;
+}
+
+int redis_tls_start(redisContext *context, struct ssl_ctx_st *trust, const char *name, struct ssl_st **ret_tls)
+{
+    (void)context, (void)trust, (void)name, (void)ret_tls;
     return -EOPNOTSUPP;
 }
 

@@ -8,12 +8,19 @@
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 
-struct ssl_st; /* OpenSSL's SSL; belongs to the context */
+struct ssl_st;     /* OpenSSL's SSL; belongs to the context */
+struct ssl_ctx_st; /* OpenSSL's SSL_CTX */
+
+/* Whom the system trusts now, or SSL_CERT_FILE and SSL_CERT_DIR: read here, as later the sandbox does not let us. NULL:
+ * no memory. */
+struct ssl_ctx_st *redis_tls_trust_new(void);
+/* Connections that have it keep it.  NULL is allowed. */
+void redis_tls_trust_free(struct ssl_ctx_st *trust);
 
 /* Puts TLS on a connection that was just made.  The server's certificate must be
- * for `name` (a host name or address) and signed by one that the system trusts, or
- * that SSL_CERT_FILE or SSL_CERT_DIR names.  0 or -errno. */
-int redis_tls_start(redisContext *context, const char *name, struct ssl_st **ret_tls);
+ * for `name` (a host name or address) and signed by one of `trust`.  0 or -errno;
+ * then the reason may be the context's errstr. */
+int redis_tls_start(redisContext *context, struct ssl_ctx_st *trust, const char *name, struct ssl_st **ret_tls);
 
 /* Output waits for input, as in a handshake: to wait for writing would spin. */
 bool redis_tls_wants_input(struct ssl_st *tls);
