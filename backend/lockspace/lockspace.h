@@ -116,8 +116,8 @@ void lockspace_stat(struct lockspace *space, const char *name, struct backend_in
 int lockspace_list(struct lockspace *space, const char *directory, const char *after, size_t max,
                    struct backend_entry *ret_entries);
 
-/* A name that is only refused for its directory's `delay` is not listed, and
- * does not keep its directory from being removed. */
+/* A name that is only refused for its directory's `delay` is not listed, but
+ * keeps its directory from being removed. */
 enum backend_result lockspace_mkdir(struct lockspace *space, const char *name,
                                     const struct backend_directory *directory);
 enum backend_result lockspace_rmdir(struct lockspace *space, const char *name);

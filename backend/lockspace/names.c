@@ -73,14 +73,6 @@ static const struct entry *names_next_visible(struct sorted_place *place)
     return entry;
 }
 
-static void names_free_delay(struct lockspace *space, struct entry *place)
-{
-    struct queue *q = lockspace_queue(place);
-    struct ticket *t = q ? lockspace_ticket(skiplist_first(&q->holders)) : place->ticket;
-    lockspace_finish(space, t);
-    lockspace_settle(space, place);
-}
-
 enum backend_result lockspace_rmdir(struct lockspace *space, const char *name)
 {
     struct directory *directory = NULL;
@@ -91,15 +83,8 @@ enum backend_result lockspace_rmdir(struct lockspace *space, const char *name)
     if (directory == space->root) {
         return BACKEND_INVALID;
     }
-    struct sorted_place place = sorted_first(&directory->entries);
-    if (names_next_visible(&place)) {
+    if (!sorted_is_empty(&directory->entries) || directory->queue) { /* perhaps of what is only refused for a delay */
         return BACKEND_NOT_EMPTY;
-    }
-    while (!sorted_is_empty(&directory->entries)) {
-        names_free_delay(space, sorted_last(&directory->entries));
-    }
-    while (directory->queue) {
-        names_free_delay(space, directory->entry);
     }
     lockspace_directory_free(space, directory);
     return BACKEND_OK;

@@ -29,6 +29,23 @@ START_TEST(directory_with_a_lock_in_it_stays)
 }
 END_TEST
 
+START_TEST(directory_stays_while_a_name_in_it_is_refused_for_a_delay)
+{
+    struct backend_directory delayed = {.width = 1, .delay = 4 * CONTRACT_SHORT};
+    struct contract_log log = {0}, waits = {0};
+
+    ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
+    contract_get("d/a", BACKEND_LEASE, &log);
+    struct backend_ticket *waiter = contract_queue("d/a", BACKEND_EXCLUSIVE, &waits);
+    ck_assert_int_eq(contract_revoke("d/a", 0), BACKEND_OK);
+    CONTRACT_UNTIL(log.ended > 0);
+    ck_assert_int_eq(contract_rmdir("d"), BACKEND_NOT_EMPTY);
+    CONTRACT_UNTIL(waits.granted > 0);
+    ck_assert_int_eq(contract_release(waiter), BACKEND_OK);
+    ck_assert_int_eq(contract_rmdir("d"), BACKEND_OK);
+}
+END_TEST
+
 START_TEST(lock_is_no_directory)
 {
     struct contract_log log = {0}, other = {0};
@@ -306,6 +323,7 @@ TCase *contract_name_case(void)
     tcase_add_checked_fixture(tcase, contract_setup, contract_teardown);
     tcase_add_test(tcase, directories_are_made_and_removed);
     tcase_add_test(tcase, directory_with_a_lock_in_it_stays);
+    tcase_add_test(tcase, directory_stays_while_a_name_in_it_is_refused_for_a_delay);
     tcase_add_test(tcase, lock_is_no_directory);
     tcase_add_test(tcase, attributes_of_directories_are_kept);
     tcase_add_test(tcase, listing_tells_what_is_held_in_order_and_in_parts);
