@@ -106,6 +106,7 @@ struct request {
         } read;
         struct backend_directory directory; /* to be made */
         struct hold *replaced;              /* of a rename: what the caller has by the new name; counted */
+        unsigned releases;                  /* of an unlink: so many are not answered yet */
         struct {
             const struct xattr *attribute;
             size_t size;

@@ -131,43 +131,58 @@ void names_lookup(struct request *r)
 
 /* --- removing ------------------------------------------------------------------- */
 
-/* The first hold on the node that this caller may release, or NULL. */
-static struct hold *names_releasable(struct request *r, const struct node *node)
+static void names_add_releasable(struct request *r, const struct node *node, GPtrArray *holds)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
         if (hold_makes_name(hold) && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
-            return hold;
+            g_ptr_array_add(holds, hold_ref(hold));
         }
     }
-    return NULL;
 }
 
-static struct hold *names_find_releasable(struct request *r)
+static void names_released(void *arg, enum backend_result result)
 {
-    struct node *node = tree_find(r->fs->tree, r->other, r->name);
-    struct hold *hold = node ? names_releasable(r, node) : NULL;
-    for (node = NULL; !hold && (node = tree_find_stray(r->fs->tree, r->other, r->name, node));) {
-        hold = names_releasable(r, node);
+    struct request *r = arg;
+    r->result = r->result == BACKEND_OK ? result : r->result;
+    if (--r->releases == 0) {
+        request_done(r, r->result);
     }
-    return hold;
 }
 
-static void names_release(struct request *r, struct hold *hold)
+/* All that this caller may release of the name; who asks for it meanwhile keeps what it gets.  False: there is nothing. */
+static bool names_release(struct request *r)
 {
-    r->node = tree_ref(hold->node);
-    r->node->visible = false; /* the kernel drops the name itself */
-    hold_spend(hold, false);
-    hold_release(r->fs, hold, request_done, r);
+    struct fs *fs = r->fs;
+    struct node *node = tree_find(fs->tree, r->other, r->name);
+    GPtrArray *holds = g_ptr_array_new();
+    if (node) {
+        names_add_releasable(r, node, holds);
+    }
+    for (node = NULL; (node = tree_find_stray(fs->tree, r->other, r->name, node));) {
+        names_add_releasable(r, node, holds);
+    }
+    guint count = holds->len;
+    r->result = BACKEND_OK;
+    r->releases = count;
+    for (guint i = 0; i < count; i++) { /* the last one may answer the request */
+        struct hold *hold = holds->pdata[i];
+        hold->node->visible = false; /* the kernel drops the name itself */
+        hold_spend(hold, false);
+        hold_release(fs, hold, names_released, r);
+        hold_unref(fs, hold);
+    }
+    g_ptr_array_free(holds, TRUE);
+    return count > 0;
 }
 
 static void names_unlink_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    struct hold *hold = names_find_releasable(r); /* granted meanwhile? */
-    if (hold) {
-        names_release(r, hold);
-    } else if (result != BACKEND_OK) {
+    if (names_release(r)) { /* granted meanwhile */
+        return;
+    }
+    if (result != BACKEND_OK) {
         request_reply(r, -ENOLCK);
     } else if (info->type == BACKEND_NOTHING) {
         names_forget(r, tree_find(r->fs->tree, r->other, r->name));
@@ -179,10 +194,7 @@ static void names_unlink_known(void *arg, enum backend_result result, const stru
 
 void names_unlink(struct request *r)
 {
-    struct hold *hold = names_find_releasable(r);
-    if (hold) {
-        names_release(r, hold);
-    } else {
+    if (!names_release(r)) {
         request_stat_in(r, names_unlink_known);
     }
 }

@@ -178,6 +178,23 @@ START_TEST(flock_waits_for_the_end_of_anothers_lease)
 }
 END_TEST
 
+START_TEST(unlink_releases_all_that_its_caller_has_by_the_name_and_nothing_else)
+{
+    w->pid = alice;
+    struct wire_file second = wire_opened(w, a.node, O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, second, LOCK_SH)), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1); /* bob's */
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 0);
+}
+END_TEST
+
 START_TEST(unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name)
 {
     w->pid = alice;
@@ -952,6 +969,7 @@ int main(void)
     tcase_add_test(cases, conversion_whose_outcome_comes_after_the_loss_waits_anew);
     tcase_add_test(cases, owner_turns_its_lease_into_a_flock);
     tcase_add_test(cases, flock_waits_for_the_end_of_anothers_lease);
+    tcase_add_test(cases, unlink_releases_all_that_its_caller_has_by_the_name_and_nothing_else);
     tcase_add_test(cases, unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name);
     tcase_add_test(cases, two_flocks_at_once_on_one_handle_are_one_lock);
     tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
