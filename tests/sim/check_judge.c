@@ -378,6 +378,17 @@ static void bad_width(struct world *w)
     }
 }
 
+static void bad_delay(struct world *w)
+{
+    does(w, ON(SHELL, "d", MKDIR), 0);
+    does(w, ON(SHELL, "d", SETXATTR, .target = "user.lease.delay", .value = "2", .size = 1), 0);
+    opens(w, SHELL, "d/x", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+    passes(w, 2 * JUDGE_SECOND);
+    does(w, ON(SHELL, "d/x", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1), 0);
+    passes(w, JUDGE_SECOND);
+    opens(w, OTHER, "d/x", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+}
+
 static void bad_token_grows(struct world *w)
 {
     attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
@@ -758,6 +769,7 @@ static const struct {
     {bad_range, JUDGE_RANGE},
     {bad_range_rest, JUDGE_RANGE},
     {bad_width, JUDGE_WIDTH},
+    {bad_delay, JUDGE_DELAY},
     {bad_token_grows, JUDGE_TOKEN_GROWS},
     {bad_token_reused, JUDGE_TOKEN_REUSED},
     {bad_token_check, JUDGE_TOKEN_CHECK},

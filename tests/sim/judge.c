@@ -11,6 +11,7 @@ static const char *const rule_names[JUDGE_RULES] = {
     [JUDGE_SHARED] = "shared",
     [JUDGE_RANGE] = "range",
     [JUDGE_WIDTH] = "width",
+    [JUDGE_DELAY] = "delay",
     [JUDGE_TOKEN_GROWS] = "token-grows",
     [JUDGE_TOKEN_REUSED] = "token-reused",
     [JUDGE_TOKEN_CHECK] = "token-check",

@@ -61,6 +61,7 @@ enum judge_rule {
     JUDGE_SHARED,    /* an exclusive beside a shared one */
     JUDGE_RANGE,     /* byte ranges that meet, one of them for writing */
     JUDGE_WIDTH,     /* more tickets hold than their queue is wide */
+    JUDGE_DELAY,     /* somebody got it while its lock-delay ran */
     /* fencing tokens */
     JUDGE_TOKEN_GROWS,  /* a later grant's token is not larger */
     JUDGE_TOKEN_REUSED, /* two grants have one token */

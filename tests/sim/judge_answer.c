@@ -17,13 +17,12 @@ static enum outcome call_outcome(int error)
                : REFUSED;
 }
 
-static int64_t call_duration(const struct judge *judge, const char *text, size_t size)
+int64_t judge_duration(const char *text, size_t size)
 {
     g_autofree char *copy = g_strndup(text ? text : "", size);
     char *unit;
     double value = g_ascii_strtod(copy, &unit);
     double scale = strcmp(unit, "ms") == 0 ? 1e6 : *unit == 'm' ? 60e9 : *unit == 'h' ? 3600e9 : 1e9;
-    (void)judge;
     return (int64_t)(value * scale);
 }
 
@@ -63,8 +62,17 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             }
             continue;
         }
+        for (guint k = 0; asked->operation == JUDGE_RENAME && hold->name == call->name && k < hold->name->watches->len;
+             k++) { /* inotify watches the file, which has another name now */
+            ((struct watch *)hold->name->watches->pdata[k])->since = -1;
+        }
         if (outcome == DONE && breaks) {
             judge_hold_tell(judge, hold);
+            hold->broken = true;
+            if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending &&
+                (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
+                name_begin_delay(judge, hold->name, asked->when);
+            }
         }
         if (outcome == DONE && converts && call->attempt) {
             call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
@@ -75,6 +83,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             call_spends(hold, asked->operation);
         } else if (outcome == UNKNOWN || converts) {
             hold->may_end = MIN(hold->may_end, asked->when);
+            hold->released = hold->released || converts; /* perhaps: flock(2) gives it back before it asks anew */
         }
     }
     g_ptr_array_set_size(call->ending, 0);
@@ -166,6 +175,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
             call->handle->opener != call->process) {
             hold->may_end = answer->when; /* perhaps it has only renewed another */
             hold->begun = answer->when;
+            hold->origin = own ? own->origin : hold->origin;
             call_decides(judge, call);
             return;
         }
@@ -237,7 +247,7 @@ static void call_check_break(struct judge *judge, const struct call *call)
     for (guint i = 0; call->process->uid != 0 && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         bool others = hold->claim.process->uid != call->process->uid && hold->begun != JUDGE_NEVER &&
-                      hold->begun <= call->call.when && hold->may_end >= call->call.when && hold->ended >= judge->now &&
+                      hold->begun <= call->call.when && hold->may_end >= judge->now && hold->ended >= judge->now &&
                       !hold->doubt && !hold->pending;
         if (judge_rule(judge, JUDGE_BREAK_RIGHT, others)) {
             judge_break(judge, JUDGE_BREAK_RIGHT, call->name, "uid %u broke a lock of uid %u", call->process->uid,
@@ -249,8 +259,8 @@ static void call_check_break(struct judge *judge, const struct call *call)
 static void call_check_refusal(struct judge *judge, const struct call *call, const struct name *name)
 {
     const struct hold *only = name_only(judge, name, call->call.when);
-    bool must = only && only->begun <= call->call.when && !call->changed && !only->pending && !only->doubt &&
-                judge_hold_must_end(judge, only, call->process, call->call.mount) &&
+    bool must = only && only->begun <= call->call.when && only->may_end > judge->now && !call->changed &&
+                !only->pending && !only->doubt && judge_hold_must_end(judge, only, call->process, call->call.mount) &&
                 (call->call.operation != JUDGE_RENAME || only->claim.kind == KIND_LEASE); /* only leases are moved */
     if (judge_rule(judge, JUDGE_OWNER_REFUSED, must && only->claim.kind != KIND_TICKET)) {
         judge_break(judge, JUDGE_OWNER_REFUSED, name, "process %u may end it, and was refused", call->process->id);
@@ -280,7 +290,7 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
     const struct judge_call *asked = &call->call;
     struct name *name = call->name;
     const char *what = asked->target;
-    int64_t duration = call_duration(judge, asked->value, asked->size);
+    int64_t duration = judge_duration(asked->value, asked->size);
     g_autofree char *text = g_strndup(asked->value ? asked->value : "", asked->size);
     if (strcmp(what, "user.lease.check") == 0 || strcmp(what, "user.lease.release") == 0) {
         if (outcome == DONE) {
@@ -303,7 +313,10 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
         name->width_unknown = outcome == UNKNOWN;
     } else if (name->directory) {
         name->ttl = strcmp(what, "user.lease.ttl") == 0 ? duration : name->ttl;
-        name->delay = strcmp(what, "user.lease.delay") == 0 ? MAX(duration, name->delay) : name->delay;
+        if (strcmp(what, "user.lease.delay") == 0) {
+            name->delay = MAX(duration, name->delay);
+            name->delay_since = outcome == DONE ? judge->now : JUDGE_NEVER;
+        }
     } else if (strcmp(what, "user.lease.ttl") == 0) {
         if (outcome == DONE) {
             call_check_right(judge, call, name, JUDGE_CHANGE_RIGHT);
@@ -318,7 +331,7 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
                                 ? hold->may_end
                                 : asked->when + duration - duration / 50 - 2 * JUDGE_MS;
             hold->ended = automatic && !hold->fixed ? hold->ended : judge->now + duration + judge->options.margin;
-            if (automatic && hold->begun != JUDGE_NEVER && outcome == DONE && hold->owner &&
+            if (automatic && hold->begun != JUDGE_NEVER && outcome == DONE && hold->owner && !hold->released &&
                 strcmp(text, "auto") == 0) {
                 hold->may_end = hold->ended = JUDGE_NEVER;
                 judge_hold_steady(hold, judge->now);

@@ -349,6 +349,10 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     if (asked->operation == JUDGE_SETXATTR && call->name->directory && strcmp(asked->target, "user.lease.width") == 0) {
         call->name->width_unknown = true;
     }
+    if (asked->operation == JUDGE_SETXATTR && call->name->directory && strcmp(asked->target, "user.lease.delay") == 0) {
+        call->name->delay_least = MIN(call->name->delay_least, judge_duration(asked->value, asked->size));
+        call->name->delay_since = JUDGE_NEVER;
+    }
     for (guint i = 0; i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
         if (asked->operation == JUDGE_OPEN && asked->flags & JUDGE_TRUNC && hold->content) { /* its owner's, perhaps */

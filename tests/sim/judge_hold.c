@@ -196,8 +196,7 @@ void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int
     for (guint i = 0; told && i < name->watches->len; i++) {
         struct watch *watch = name->watches->pdata[i];
         if (!watch->handle && watch->mount == hold->claim.mount && watch->since >= hold->begun &&
-            name->holds->len == 1 &&
-            !(released && name->handles->len)) { /* what is open is deleted when it is closed */
+            name->holds->len == 1 && !name->handles->len) { /* what is open is deleted when it is closed */
             watch->due = MIN(watch->due, MAX(hold->ended, judge->now) + judge->options.settle);
         }
     }
@@ -211,6 +210,45 @@ void judge_hold_tell(struct judge *judge, const struct hold *hold)
         if (watch->handle && watch->handle == hold->claim.handle && !hold->name->foreign) {
             watch->due = MIN(watch->due, judge->now + judge->options.settle);
         }
+    }
+}
+
+/* --- lock-delay --------------------------------------------------------------------------- */
+
+bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from)
+{
+    int64_t delay = judge_parent((struct judge *)judge, name)->delay;
+    bool delayed =
+        name->last_ended >= 0 && (!name->last_released || name->last_broken) && name->last_ended + delay >= from;
+    for (guint i = 0; delay && !delayed && i < name->holds->len; i++) {
+        const struct hold *hold = name->holds->pdata[i];
+        int64_t over = judge_hold_over(judge, hold);
+        delayed = over == JUDGE_NEVER ? !judge_hold_certain(judge, hold, judge->now)
+                                      : (!hold->released || hold->broken) && over + delay >= from;
+    }
+    return delay && delayed;
+}
+
+void name_begin_delay(struct judge *judge, struct name *name, int64_t when)
+{
+    const struct name *parent = judge_parent(judge, name);
+    if (parent->delay_since <= when && !name->foreign) {
+        name->delayed_from = when;
+        name->delayed_until = when + parent->delay_least - JUDGE_CLOCKS;
+    }
+}
+
+static void hold_check_delay(struct judge *judge, const struct hold *hold)
+{
+    const struct name *name = hold->name;
+    if (name->delayed_until < 0 || hold->converted ||
+        (hold->may_begin < name->delayed_from && (hold->claim.shared || hold->claim.kind == KIND_RECORD))) {
+        return;
+    }
+    bool calm = judge_calm(judge, judge_parent(judge, name)->delay_since) && !name->foreign;
+    if (judge_rule(judge, JUDGE_DELAY, calm && judge->now < name->delayed_until)) {
+        judge_break(judge, JUDGE_DELAY, name, "process %u got it, which is refused until %.6f", hold->claim.process->id,
+                    (double)name->delayed_until / JUDGE_SECOND);
     }
 }
 
@@ -230,6 +268,7 @@ static void hold_is_over(struct judge *judge, struct name *name, const struct ho
     if (hold->begun != JUDGE_NEVER && over >= name->last_ended) {
         name->last_ended = over;
         name->last_released = hold->released;
+        name->last_broken = hold->broken;
     }
     (void)judge;
 }
@@ -472,5 +511,6 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
         }
     }
     hold_check_order(judge, hold);
+    hold_check_delay(judge, hold);
     hold->claim.creates = false;
 }

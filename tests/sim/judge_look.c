@@ -39,8 +39,10 @@ static bool look_is_young(const struct judge *judge, const struct call *call)
 {
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        bool young = hold->begun == JUDGE_NEVER || hold->timeless ||
-                     hold->begun + JUDGE_SECOND + judge->options.settle >= call->call.when;
+        bool young =
+            hold->begun == JUDGE_NEVER || hold->timeless ||
+            hold->begun + JUDGE_SECOND + judge->options.settle >= call->call.when ||
+            !mount_calm(judge, hold->claim.mount, hold->begun); /* its close was heard of late, or it begins anew */
         if (hold != call->attempt && hold->claim.kind == KIND_LEASE && young) {
             return true;
         }
@@ -74,7 +76,8 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return !(asked->flags & JUDGE_TRY) && !(asked->flags & JUDGE_OFD);
     case EBUSY:
         return asked->operation != JUDGE_OPEN ||
-               ((asked->flags & JUDGE_WRITES) && !(asked->flags & JUDGE_EXCL) && look_is_young(judge, call));
+               (asked->flags & JUDGE_WRITES && !(asked->flags & JUDGE_EXCL) &&
+                (look_is_young(judge, call) || name_is_delayed(judge, call->name, asked->when)));
     default:
         return true;
     }
@@ -115,7 +118,6 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
     const struct judge_options *o = &judge->options;
     int64_t from = call->call.when;
     bool possible = name->foreign || name->directory || (call->blocked && call->blocked_until >= from), lapsed = false;
-    int64_t delay = judge_parent(judge, name)->delay;
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
         if (hold != call->attempt && (!claim || judge_hold_excludes(hold, claim, false))) {
@@ -125,7 +127,8 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
         }
     }
     possible = possible || (judge->forgot >= 0 && from <= judge->forgot + o->ttl + o->margin);
-    possible = possible || (delay && !name->last_released && name->last_ended + delay >= from);
+    possible = possible || (o->remote && !judge_calm(judge, from - JUDGE_GRACE - o->margin));
+    possible = possible || name_is_delayed(judge, name, from);
     enum judge_rule rule = lapsed                 ? JUDGE_REASON
                            : name->last_ended < 0 ? JUDGE_GHOST
                            : name->last_released  ? JUDGE_EFFECT
@@ -155,7 +158,13 @@ static void look_told_lost(struct judge *judge, const struct call *call)
     if (!own || own->claim.kind == KIND_TICKET) {
         return;
     }
-    if (judge_rule(judge, JUDGE_KEPT, judge_hold_certain(judge, own, call->call.when) && !own->name->foreign)) {
+    bool another = false; /* of the process, which has lost that one: the kernel does not tell which is asked about */
+    for (guint i = 0; i < call->name->handles->len; i++) {
+        const struct handle *handle = call->name->handles->pdata[i];
+        another = another || (handle != call->handle && g_hash_table_lookup(call->process->descriptors, handle));
+    }
+    if (judge_rule(judge, JUDGE_KEPT,
+                   judge_hold_certain(judge, own, call->call.when) && !own->name->foreign && !another)) {
         judge_break(judge, JUDGE_KEPT, call->name, "process %u was told that it holds no more", call->process->id);
     }
     judge_hold_end(judge, own, call->call.when, judge->now, false);
@@ -209,7 +218,7 @@ static bool look_waiters_wrong(const struct judge *judge, const struct call *cal
     int64_t least = 0, most = 0;
     for (guint i = 0; i < call->name->calls->len; i++) {
         const struct call *other = call->name->calls->pdata[i];
-        bool certain = other->call.when + 2 * judge->options.settle < call->call.when;
+        bool certain = other->attempt && other->call.when + 2 * judge->options.settle < call->call.when;
         for (guint k = 0; certain && k < call->name->holds->len; k++) {
             const struct hold *hold = call->name->holds->pdata[k];
             certain = judge_hold_certain(judge, hold, call->call.when) &&
@@ -305,7 +314,8 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
                           .handle = call->handle,
                           .process = call->process,
                           .mount = asked->mount};
-    bool found = answer->conflict.found, possible = call->changed, wrong = false;
+    bool found = answer->conflict.found, wrong = false;
+    bool possible = call->changed || name_is_delayed(judge, call->name, asked->when);
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         const struct claim *its = &hold->claim;

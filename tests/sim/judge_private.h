@@ -22,6 +22,9 @@
 /* How long the mount goes on with what an open began. */
 #define JUDGE_PROVISIONAL (JUDGE_SECOND * 5 / 4)
 
+/* A server that begins anew grants nothing for as long as what was there before may last: the longest term in use. */
+#define JUDGE_GRACE (30 * JUDGE_SECOND)
+
 /* How long a call may take that waits for what others have begun. */
 #define JUDGE_PATIENCE (5 * JUDGE_SECOND)
 
@@ -76,6 +79,7 @@ struct hold {
     bool timeless;         /* no limit of time can be told */
     bool fixed;            /* its term */
     bool released;         /* by a call; else by a limit of time */
+    bool broken;           /* that call took it away from whoever held it */
     bool holding;          /* a ticket that has been told that it is its turn */
     uint64_t origin;       /* the first of those that were converted into one another */
     bool converted;        /* it was another hold before, or may have been */
@@ -98,13 +102,15 @@ struct name {
     GPtrArray *handles; /* open */
     GPtrArray *watches;
     int64_t last_ended; /* of a hold that is over; -1: there was none */
-    bool last_released;
+    bool last_released, last_broken;
+    int64_t delayed_from, delayed_until; /* its lock-delay certainly runs; -1: never */
     bool foreign; /* somebody else has meddled with its key */
     bool directory;
     bool queue;     /* a directory in which there was a ticket */
     GArray *tokens; /* of grants, the last ones: struct grant */
     int64_t ttl;    /* of a directory, if set */
-    int64_t delay;
+    int64_t delay, delay_least; /* the longest and the shortest that it may have */
+    int64_t delay_since;        /* it has one; JUDGE_NEVER: perhaps not */
     int64_t width, width_before, width_changed;
     bool width_unknown;
     int64_t number; /* the largest of a ticket that is over */
@@ -175,6 +181,8 @@ void wait_ended(struct judge *judge, struct call *call);
 struct hold *name_ticket(struct judge *judge, const struct name *name);
 
 /* judge_answer */
+/* "500ms", "2s", "30". */
+int64_t judge_duration(const char *text, size_t size);
 /* A wait is over, or the world is: was it stuck before? */
 void call_check_wait(struct judge *judge, const struct call *call, int error);
 void call_check_time(struct judge *judge, const struct call *call, const struct judge_answer *answer);
@@ -227,6 +235,10 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
 void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token);
 /* The only hold that was possible since `from`, or NULL. */
 struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from);
+/* May it be refused, since `from`, as it was lost less than its directory's delay ago? */
+bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from);
+/* A certain hold of it is broken, by a call that began then. */
+void name_begin_delay(struct judge *judge, struct name *name, int64_t when);
 /* What is over is forgotten. */
 void name_prune(struct judge *judge, struct name *name);
 

@@ -17,6 +17,8 @@ struct name *judge_name(struct judge *judge, const char *path)
         name->watches = g_ptr_array_new_with_free_func(g_free);
         name->tokens = g_array_new(FALSE, FALSE, sizeof(struct grant));
         name->last_ended = -1;
+        name->delay_least = name->delay_since = JUDGE_NEVER;
+        name->delayed_until = -1;
         name->width = 1;
         name->width_before = 1;
         name->number = -1;
@@ -35,6 +37,7 @@ void judge_name_removed(const struct judge *judge, struct name *name)
     name->width = 1;
     name->width_changed = judge->now;
     name->ttl = 0;
+    name->delay_since = JUDGE_NEVER;
     name->number = -1;
     for (guint i = 0; i < name->holds->len; i++) {
         ((struct hold *)name->holds->pdata[i])->token = 0;

@@ -45,11 +45,17 @@ enum plan_idiom {
 
 struct plan_habits {
     unsigned weight[IDIOMS], total;
-    unsigned names;       /* so many are used */
-    int64_t pause;        /* usual, ns */
-    unsigned long_pauses; /* per mille */
+    unsigned first, names; /* so many are used, from that one on */
+    int64_t pause;         /* usual, ns */
+    unsigned long_pauses;  /* per mille */
+    unsigned looks;        /* at what was just taken, per mille */
     unsigned programs, fault_weight[FAULTS], fault_total;
 };
+
+static unsigned plan_draw_name(const struct plan_habits *habits)
+{
+    return (habits->first + world_below(habits->names)) % PLAN_TICKET;
+}
 
 static struct act *plan_add(struct plan *plan, const struct plan_habits *habits, enum act_kind kind, unsigned mount,
                             unsigned program)
@@ -61,7 +67,7 @@ static struct act *plan_add(struct plan *plan, const struct plan_habits *habits,
     struct act act = {.kind = kind, .mount = mount, .program = program, .delay = pause};
     act.slot = world_below(3);
     act.other = world_below(PLAN_PROGRAMS);
-    act.name = world_below(habits->names);
+    act.name = plan_draw_name(habits);
     act.target = (act.name + 1 + world_below(4)) % 5; /* another, and no ticket */
     act.value = (uint32_t)world_random();
     act.duration = world_between(1, 2 * plan->options.ttl) * WORLD_MS;
@@ -174,6 +180,18 @@ static void plan_look(const struct plan_subject *s)
     act->flags = plan_flock();
 }
 
+/* Who has just asked for a lock looks at what it got: what is never looked at cannot be seen to be wrong. */
+static void plan_look_at_own(const struct plan_subject *s, unsigned slot)
+{
+    static const enum plan_attribute attributes[] = {PLAN_TOKEN, PLAN_TOKEN, PLAN_TOKEN,  PLAN_STATE,
+                                                     PLAN_KIND,  PLAN_MODE,  PLAN_WAITERS};
+    if (world_chance(s->habits->looks)) {
+        struct act *act = plan_with(s, world_chance(700) ? ACT_GETXATTR : ACT_READ);
+        act->attribute = attributes[world_below(G_N_ELEMENTS(attributes))];
+        act->slot = slot;
+    }
+}
+
 static void plan_fault(struct plan *plan, const struct plan_habits *habits, unsigned mount)
 {
     struct act *act = plan_add(plan, habits, ACT_FAULT, mount, 0);
@@ -186,7 +204,7 @@ static void plan_fault(struct plan *plan, const struct plan_habits *habits, unsi
 static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
 {
     unsigned mount = world_below(plan->mounts), program = world_below(habits->programs);
-    struct plan_subject s = {plan, habits, mount, program, world_below(3), world_below(habits->names)};
+    struct plan_subject s = {plan, habits, mount, program, world_below(3), plan_draw_name(habits)};
     unsigned idiom = 0;
     for (unsigned drawn = world_below(habits->total); drawn >= habits->weight[idiom]; idiom++) {
         drawn -= habits->weight[idiom];
@@ -195,12 +213,14 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
     switch ((enum plan_idiom)idiom) {
     case IDIOM_TOUCH:
         plan_touch(&s);
+        plan_look_at_own(&s, s.slot);
         break;
     case IDIOM_EXCLUSIVE:
         plan_open(&s, O_CREAT | O_EXCL | (world_chance(500) ? O_RDWR : O_WRONLY));
         if (world_chance(600)) {
             plan_with(&s, ACT_CLOSE);
         }
+        plan_look_at_own(&s, s.slot);
         break;
     case IDIOM_EXECUTE:
         plan_open(&s, O_WRONLY | O_CREAT | O_TRUNC);
@@ -209,10 +229,12 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
         act = plan_with(&s, ACT_FLOCK);
         act->slot = 4;
         act->flags = plan_flock();
+        plan_look_at_own(&s, 4);
         break;
     case IDIOM_FLOCK:
         plan_open(&s, O_RDONLY | O_CREAT);
         plan_with(&s, ACT_FLOCK)->flags = plan_flock();
+        plan_look_at_own(&s, s.slot);
         if (world_chance(500)) {
             plan_with(&s, world_chance(500) ? ACT_FUNLOCK : ACT_CLOSE);
         }
@@ -222,6 +244,7 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
             plan_open(&s, O_RDWR | O_CREAT);
         }
         plan_with(&s, world_chance(700) ? ACT_SETLK : ACT_UNLCK)->flags = plan_flock();
+        plan_look_at_own(&s, s.slot);
         break;
     case IDIOM_TICKET:
         s.name = 5;
@@ -303,10 +326,12 @@ static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
     for (unsigned i = 0; i < IDIOMS; i++) {
         habits->total += habits->weight[i];
     }
+    habits->first = world_chance(300) ? 3 : 0;
     habits->names = 1 + world_below(world_chance(600) ? 2 : PLAN_NAMES - 1);
     habits->programs = 2 + world_below(PLAN_PROGRAMS - 1);
     habits->pause = (int64_t[]){20, 200, 1000, 5000, 20000}[world_below(5)] * WORLD_US;
     habits->long_pauses = (unsigned[]){0, 2, 10, 40}[world_below(4)];
+    habits->looks = world_below(3) * 400;
 }
 
 struct plan *plan_new(const struct plan_request *request)
@@ -338,6 +363,12 @@ struct plan *plan_new(const struct plan_request *request)
     act->name = 1;
     act = plan_add(plan, &habits, ACT_MKDIR, 0, 0);
     act->name = 2;
+    for (unsigned i = world_below(3); i > 0; i--) { /* of the directories: term, width, lock-delay */
+        act = plan_add(plan, &habits, ACT_SETXATTR, 0, 0);
+        act->attribute = PLAN_TTL + world_below(PLAN_CHECK - PLAN_TTL);
+        act->value &= ~1u; /* by name */
+        act->name = world_below(PLAN_DIRECTORIES);
+    }
     while (plan->acts->len < request->operations) {
         plan_idiom(plan, &habits);
     }

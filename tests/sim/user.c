@@ -166,6 +166,10 @@ static void user_answer(struct program *p, const struct judge_call *call, struct
     } else if (answer->value) {
         user_tell("  program %u: %s is answered \"%.*s\"", call->process, user_operations[call->operation],
                   (int)answer->size, (const char *)answer->value);
+    } else if (answer->conflict.found) {
+        user_tell("  program %u: %s tells a %s lock of process %d, %ld to %ld", call->process,
+                  user_operations[call->operation], answer->conflict.shared ? "shared" : "exclusive",
+                  answer->conflict.pid, (long)answer->conflict.start, (long)answer->conflict.end);
     } else if (answer->handle) {
         user_tell("  program %u: %s is answered file %lu", call->process, user_operations[call->operation],
                   (unsigned long)answer->handle);
@@ -357,7 +361,8 @@ static void user_setxattr(struct program *p, const struct act *act)
     } else if (act->attribute == PLAN_TTL) {
         g_strlcpy(value, terms[act->value / 2 % G_N_ELEMENTS(terms)], sizeof value);
     } else if (act->attribute == PLAN_CHECK || act->attribute == PLAN_RELEASE) {
-        g_snprintf(value, sizeof value, "%lu", (unsigned long)p->token + (act->value / 2 % 8 == 0));
+        unsigned wrong = act->value / 2 % 16; /* by one, sometimes */
+        g_snprintf(value, sizeof value, "%lu", (unsigned long)p->token + (wrong == 0) - (wrong == 1 && p->token));
     }
     if (!file && !*call.name) {
         return;
@@ -793,6 +798,8 @@ void user_act(const struct act *act)
         if (g_queue_get_length(p->acts) < USER_QUEUE) {
             g_queue_push_tail(p->acts, g_memdup2(act, sizeof *act));
             task_wake(p->thread.task);
+        } else if (act->value % 4) { /* as timeout(1) does */
+            user_signal(p);
         }
     } else if (act->kind == ACT_SIGNAL) {
         user_signal(p);
