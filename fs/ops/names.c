@@ -150,7 +150,8 @@ static void names_released(void *arg, enum backend_result result)
     }
 }
 
-/* All that this caller may release of the name; who asks for it meanwhile keeps what it gets.  False: there is nothing. */
+/* All that this caller may release of the name; who asks for it meanwhile keeps what it gets.  False: there is nothing.
+ */
 static bool names_release(struct request *r)
 {
     struct fs *fs = r->fs;

@@ -104,11 +104,11 @@ struct name {
     int64_t last_ended; /* of a hold that is over; -1: there was none */
     bool last_released, last_broken;
     int64_t delayed_from, delayed_until; /* its lock-delay certainly runs; -1: never */
-    bool foreign; /* somebody else has meddled with its key */
+    bool foreign;                        /* somebody else has meddled with its key */
     bool directory;
-    bool queue;     /* a directory in which there was a ticket */
-    GArray *tokens; /* of grants, the last ones: struct grant */
-    int64_t ttl;    /* of a directory, if set */
+    bool queue;                 /* a directory in which there was a ticket */
+    GArray *tokens;             /* of grants, the last ones: struct grant */
+    int64_t ttl;                /* of a directory, if set */
     int64_t delay, delay_least; /* the longest and the shortest that it may have */
     int64_t delay_since;        /* it has one; JUDGE_NEVER: perhaps not */
     int64_t width, width_before, width_changed;
