@@ -1,5 +1,6 @@
 /* contract_redis: the contract, kept by a Redis server; and what two mounts of
- * one server, and other clients of it, are to each other. */
+ * one server, and other clients of it, are to each other.  CONTRACT_WAIT: by one with
+ * a replica, which must have what is believed. */
 #include <stdio.h>
 
 #include "backend/redis/redis.h"
@@ -7,7 +8,11 @@
 #include "tests/support/check_main.h"
 #include "tests/support/redis_server.h"
 
-static struct redis_server *server;
+#ifndef CONTRACT_WAIT
+#define CONTRACT_WAIT 0
+#endif
+
+static struct redis_server *server, *replica;
 
 static struct backend *open_mount(uint32_t seed)
 {
@@ -15,6 +20,7 @@ static struct backend *open_mount(uint32_t seed)
     struct redis_options options = {.prefix = "t:", .seed = seed};
     struct backend *b = NULL;
 
+    options.conn.wait = CONTRACT_WAIT;
     options.conn.uri.path = (char *)redis_server_socket(server);
     ck_assert_msg(redis_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
     return b;
@@ -22,7 +28,14 @@ static struct backend *open_mount(uint32_t seed)
 
 static struct backend *open_redis(void)
 {
-    server = redis_server_start(NULL);
+    char port[8];
+    const char *const arguments[] = {"--replicaof", "127.0.0.1", port, NULL};
+    static const char *const at_once[] = {"--repl-diskless-sync-delay", "0", NULL};
+    server = redis_server_start(at_once);
+    g_snprintf(port, sizeof port, "%u", redis_server_port(server));
+    replica = CONTRACT_WAIT ? redis_server_start(arguments) : NULL;
+    while (replica && redis_server_do(server, "WAIT 1 1000") < 1) {
+    }
     return open_mount(1);
 }
 
@@ -33,6 +46,9 @@ static struct backend *open_other(void)
 
 static void end_server(void)
 {
+    if (replica) {
+        redis_server_free(replica);
+    }
     redis_server_free(server);
 }
 

@@ -11,8 +11,9 @@ static struct redis_server *replica;
 static void setup(void)
 {
     char port[8];
-    const char *const arguments[] = {"--replicaof", "127.0.0.1", port, "--repl-diskless-sync-delay", "0", NULL};
-    hosts_setup();
+    const char *const arguments[] = {"--replicaof", "127.0.0.1", port, NULL};
+    static const char *const at_once[] = {"--repl-diskless-sync-delay", "0", NULL};
+    hosts_setup_with(at_once);
     g_snprintf(port, sizeof port, "%u", redis_server_port(hosts_server));
     replica = redis_server_start(arguments);
     while (redis_server_do(hosts_server, "WAIT 1 1000") < 1) {
