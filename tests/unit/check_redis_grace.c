@@ -220,6 +220,25 @@ START_TEST(strict_mount_waits_on_a_server_that_was_started_a_moment_ago)
 }
 END_TEST
 
+static const char as_by_a_mount_with_a_longer_term[] =
+    "redis.call('SET', KEYS[1], (redis.call('GET', KEYS[1]):gsub('%d+$', '4000')))";
+
+START_TEST(longer_term_that_is_heard_of_while_it_is_closed_counts)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        hosts_close(i);
+    }
+    hosts_options.grace = 0; /* the longest term */
+    hosts_get(3, "L", 1000);
+    ways[_i]();
+    HOSTS_UNTIL(is_closed(3));
+    clock_ms closed = clock_now();
+    redis_server_do(hosts_server, "EVAL %s 1 lfs:v:lfs:h:/", as_by_a_mount_with_a_longer_term);
+    HOSTS_UNTIL(!is_closed(3));
+    ck_assert_int_ge(clock_now(), closed + 4000);
+}
+END_TEST
+
 /* --- mounts that were away --- */
 
 /* Mounts 0 and 1 behind a proxy each. */
@@ -404,6 +423,7 @@ int main(void)
     tcase_add_loop_test(tcase, fresh_server_costs_nobody_a_wait, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, mount_that_begins_on_an_empty_server_before_the_others_notice_keeps_nothing_from_them);
     tcase_add_loop_test(tcase, strict_mount_waits_on_a_server_that_was_started_a_moment_ago, 0, 2);
+    tcase_add_loop_test(tcase, longer_term_that_is_heard_of_while_it_is_closed_counts, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, lock_that_another_program_took_meanwhile_is_lost);
     tcase_add_test(tcase, server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believes_in_it);
     tcase_add_loop_test(tcase, version_that_is_deleted_or_overwritten_closes_and_opens_again, 0, 3);

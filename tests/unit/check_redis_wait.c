@@ -227,6 +227,31 @@ START_TEST(pause_begins_when_the_replica_has_heard_of_it)
 }
 END_TEST
 
+static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
+{
+    (void)name, (void)ticket, (void)meta;
+    ++*(unsigned *)arg;
+}
+
+/* What its predecessor was granted it may not have believed in. */
+START_TEST(mount_that_starts_again_believes_what_the_replica_has)
+{
+    unsigned found = 0;
+    hosts_options.identity = "host";
+    hosts_get(2, "L", HOSTS_LONG);
+    hosts_close(2);
+    hosts_mount(2);
+    redis_server_pause(replica);
+    backend_recover(hosts_mount(2), on_found, &found);
+    ck_assert_uint_eq(found, 0);
+    hosts_close(2);
+    redis_server_resume(replica);
+    hosts_mount(2);
+    backend_recover(hosts_mount(2), on_found, &found);
+    ck_assert_uint_eq(found, 1);
+}
+END_TEST
+
 static Suite *wait_suite(void)
 {
     const struct {
@@ -242,6 +267,7 @@ static Suite *wait_suite(void)
         {content_that_the_replica_has_not_is_not_set, 1},
         {rename_that_the_replica_has_not_heard_of_leaves_neither_name, 1},
         {pause_begins_when_the_replica_has_heard_of_it, 1},
+        {mount_that_starts_again_believes_what_the_replica_has, 1},
     };
     Suite *suite = suite_create("redis_wait");
     TCase *tcase = tcase_create("wait");
