@@ -1,5 +1,8 @@
 /* check_redis_conn_random: what is promised of every request, whatever the server
- * does to it: one answer, which is true.  The seed is printed. */
+ * does to it: one answer, which is true.  The seed is printed.
+ *
+ * Or all are scripts that are believed when a replica has them: what is answered
+ * was followed by a WAIT that was met. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,11 +32,20 @@ struct request {
     bool forgotten, unsent;
     unsigned refused; /* how many times it may be */
     unsigned arrived; /* times the server saw it */
+    bool asked;       /* a WAIT came after the last time */
+    bool confirmed;   /* the first of those was met */
 };
 
 static struct request requests[COUNT];
 static struct fake_redis *fake;
 static GRand *chance;
+static GPtrArray *prefixes; /* of rules */
+
+/* What is answered to WAIT, the first ones; then it is met. */
+static const char *const waits[] = {":1\r\n",         ":2\r\n",          ":0\r\n",        "-UNBLOCKED\r\n",
+                                    FAKE_REDIS_CLOSE, FAKE_REDIS_SILENT, FAKE_REDIS_RESET};
+#define MET 2 /* of these, the first ones */
+static int waited[COUNT];
 
 static void setup(void)
 {
@@ -43,13 +55,27 @@ static void setup(void)
     memset(requests, 0, sizeof(requests));
     conn_options.command_timeout = 100;
     conn_options.timeout = 2000;
+    prefixes = g_ptr_array_new_with_free_func(g_free);
 }
 
 static void teardown(void)
 {
+    g_ptr_array_unref(prefixes);
     g_rand_free(chance);
     fake_redis_free(fake);
     conn_teardown();
+}
+
+/* As it begins on its way to the server. */
+static const char *prefix_of(const struct request *request)
+{
+    char *hash = g_compute_checksum_for_string(G_CHECKSUM_SHA1, CONN_COUNT->text, -1);
+    char *prefix =
+        conn_options.wait ? g_strdup_printf("EVALSHA %s 1 %s", hash, request->name) : g_strdup(request->name);
+
+    g_ptr_array_add(prefixes, prefix);
+    g_free(hash);
+    return prefix;
 }
 
 /* Lets some requests meet a fault, or several. */
@@ -63,10 +89,17 @@ static void plan_faults(void)
             int fault = g_rand_int_range(chance, 0, (gint32)G_N_ELEMENTS(faults));
             unsigned times = (unsigned)g_rand_int_range(chance, 1, 3);
 
-            fake_redis_rule(fake, request->name, faults[fault], times);
+            fake_redis_rule(fake, prefix_of(request), faults[fault], times);
             request->refused += fault >= REFUSALS ? times : 0;
         }
     }
+    for (int i = 0; i < COUNT; i++) {
+        bool bad = g_rand_int_range(chance, 0, 8) == 0;
+
+        waited[i] = g_rand_int_range(chance, bad ? MET : 0, bad ? (gint32)G_N_ELEMENTS(waits) : MET);
+        fake_redis_rule(fake, "WAIT", waits[waited[i]], 1);
+    }
+    fake_redis_rule(fake, "WAIT", waits[0], FAKE_REDIS_ALWAYS);
     fake_redis_rule(fake, "SCRIPT LOAD", faults[REFUSALS], 2);
     fake_redis_rule(fake, "CLIENT ID", FAKE_REDIS_CLOSE, 2);
 }
@@ -89,7 +122,9 @@ static void ask_all(void)
         int burst = g_rand_int_range(chance, 1, 6), pause = g_rand_int_range(chance, 0, 30);
 
         for (; burst && asked < COUNT; burst--, asked++)
-            requests[asked].id = conn_command(&requests[asked].answer, requests[asked].name);
+            requests[asked].id = conn_options.wait
+                                     ? conn_call(&requests[asked].answer, CONN_COUNT, requests[asked].name, "")
+                                     : conn_command(&requests[asked].answer, requests[asked].name);
         if (g_rand_int_range(chance, 0, 4) == 0)
             forget_one(asked);
         conn_pass(pause);
@@ -108,16 +143,27 @@ static bool is_done(void)
 static void count_arrivals(void)
 {
     char **seen = g_strsplit(fake_redis_commands(fake), ";", -1);
-    int last = -1;
+    int last = -1, asked = 0;
 
-    for (char **name = seen; *name; name++) {
+    for (char **command = seen; *command; command++) {
+        const char *name = strchr(*command, 'R');
         int i;
 
-        if (**name != 'R')
+        if (g_str_has_prefix(*command, "WAIT")) {
+            bool met = asked >= COUNT || waited[asked] < MET;
+
+            asked++;
+            for (i = 0; i < COUNT; i++)
+                if (requests[i].arrived && !requests[i].asked) {
+                    requests[i].asked = true;
+                    requests[i].confirmed = met;
+                }
+        }
+        if (!name || sscanf(name, "R%d", &i) != 1)
             continue;
-        ck_assert_int_eq(sscanf(*name, "R%d", &i), 1);
+        requests[i].asked = requests[i].confirmed = false;
         if (requests[i].arrived++ == 0) {
-            ck_assert_msg(i > last, "%s came first after R%04d did", *name, last);
+            ck_assert_msg(i > last, "R%04d came first after R%04d did", i, last);
             last = i;
         }
     }
@@ -137,6 +183,7 @@ static void judge(const struct request *request)
     switch (answer->outcome) {
     case REMOTE_ANSWERED:
         ck_assert_uint_ge(request->arrived, 1);
+        ck_assert(!conn_options.wait || request->confirmed);
         if (!answer->repeated)
             ck_assert_uint_le(request->arrived, request->refused + 1);
         break;
@@ -156,6 +203,8 @@ START_TEST(every_request_is_answered_once_and_truly)
 {
     unsigned outcomes[4] = {0};
 
+    conn_options.wait = (unsigned)_i % 2;
+    conn_options.timeout *= conn_options.wait ? 4 : 1; /* one fault undoes all that left with it */
     plan_faults();
     conn_open_host("127.0.0.1", fake_redis_port(fake));
     ask_all();
@@ -180,7 +229,7 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, every_request_is_answered_once_and_truly, 0, 3);
+    tcase_add_loop_test(tcase, every_request_is_answered_once_and_truly, 0, 6);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
