@@ -27,7 +27,7 @@ redis_start --appendonly yes --appendfsync always --repl-diskless-sync-delay 0
 replica
 replica
 redis_use 0
-mount_two wait=1,ttl=6s,command_timeout=1s
+mount_two wait=1,ttl=6s,command_timeout=2s
 MNT=$MOUNT_A
 actor A
 on "$MOUNT_B" actor B
@@ -99,13 +99,13 @@ says A 'close(f)' ok
 
 it "a mount of a server with fewer replicas than wait= asks for says so, and locks when they are there"
 redis_use 0
-mount_redis wait=2,ttl=6s,command_timeout=1s
+mount_redis wait=2,ttl=6s,command_timeout=2s
 expect_not status '^warning: .*wait'
 redis_use 2
 redis_kill
 redis_use 0
 expect eventually 20 eval '[[ $(redis_cli INFO replication) == *connected_slaves:1* ]]'
-mount_redis wait=2,ttl=6s,command_timeout=1s
+mount_redis wait=2,ttl=6s,command_timeout=2s
 expect grep -q 'it has 1 replica, fewer than wait=2 asks for: nothing is granted until it has them' "$LOG"
 expect status '^warning: it has 1 replica, fewer than wait=2 asks for'
 expect_not timeout 20 touch "$MNT/L"

@@ -4,7 +4,7 @@
 #include "tests/support/check_main.h"
 #include "tests/unit/hosts_fixture.h"
 
-enum { GRACE = 1500, COMMAND_TIMEOUT = 1500 }; /* so WAIT takes half of that at most */
+enum { GRACE = 1500, COMMAND_TIMEOUT = 3000 }; /* so WAIT takes half of that at most */
 
 static struct redis_server *replica;
 
@@ -149,7 +149,7 @@ START_TEST(who_is_handed_a_lock_has_it_when_the_replica_knows)
     struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     redis_server_pause(replica);
     ck_assert_int_eq(hosts_release(holder), BACKEND_OK); /* needs nobody's consent */
-    hosts_pass(2 * COMMAND_TIMEOUT);
+    hosts_pass(COMMAND_TIMEOUT);
     ck_assert_uint_eq(waiter->granted + waiter->ended, 0);
     redis_server_resume(replica);
     HOSTS_UNTIL(waiter->granted);
