@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """clients.py: a lock taken and given back by the clients of others, as they come, from Python.
 
-    clients.py redis-py PORT COUNT       redis-py's Lock
-    clients.py filelock FILE COUNT       python3-filelock's FileLock
-    clients.py lease FILE COUNT          open(FILE, 'x') and unlink, on a mount
+    clients.py redis-py PORT COUNT          redis-py's Lock
+    clients.py kazoo HOST:PORT/ROOT COUNT   kazoo's Lock
+    clients.py filelock FILE COUNT          python3-filelock's FileLock
+    clients.py lease FILE COUNT             open(FILE, 'x') and unlink, on a mount
 
 Prints the median, 90 and 99 percent in nanoseconds.  clients.js is the same for node.
 """
@@ -21,6 +22,14 @@ def redis_lock():
     return lock.acquire, lock.release
 
 
+def kazoo_lock():
+    from kazoo.client import KazooClient
+    client = KazooClient(hosts=where)
+    client.start()
+    lock = client.Lock("/clients")
+    return lock.acquire, lock.release
+
+
 def file_lock():
     import filelock
     lock = filelock.FileLock(where)
@@ -31,7 +40,7 @@ def lease():
     return lambda: open(where, "x").close(), lambda: os.unlink(where)
 
 
-acquire, release = {"redis-py": redis_lock, "filelock": file_lock, "lease": lease}[kind]()
+acquire, release = {"redis-py": redis_lock, "kazoo": kazoo_lock, "filelock": file_lock, "lease": lease}[kind]()
 took = []
 for _ in range(WARM_UP + count):
     began = time.monotonic_ns()

@@ -1,4 +1,4 @@
-// redis_handover PORT COUNT MODULES [hold]: as redis_handover.py, for node-redlock 5 as it is by default, but that it
+// redis_handover PORT COUNT MODULES [hold]: as handover.py, for node-redlock 5 as it is by default, but that it
 // does not give up.  MODULES is a directory with the node_modules of tests/e2e/interop/package.json.
 "use strict";
 const [port, count, modules, hold] = process.argv.slice(2);

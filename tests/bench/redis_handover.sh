@@ -46,7 +46,7 @@ find_clients() {
 # begin NUMBER WHO MOUNTPOINT COUNT [hold]: half of the waiters, in a process.
 begin() {
     local who=$2 mnt=$3 count=$4
-    local -a run=(/usr/bin/python3 "$SOURCE/redis_handover.py")
+    local -a run=(/usr/bin/python3 "$SOURCE/handover.py")
     case $who in
     leasefs) run+=(flock "$mnt/lock" "$count" "${@:5}") ;;
     redis-py) run+=(redis-py "$REDIS_PORT" "$count" "${@:5}") ;;

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
-"""redis_handover.py: some that wait for a lock, in one process, a thread each.
+"""handover.py: some that wait for a lock, in one process, a thread each.
 
-    redis_handover.py flock FILE COUNT [hold]         on a mount
-    redis_handover.py redis-py PORT COUNT [hold]      redis-py's Lock, as it is by default; the key is `lock`
+    handover.py flock FILE COUNT [hold]            on a mount
+    handover.py redis-py PORT COUNT [hold]         redis-py's Lock, as it is by default; the key is `lock`
+    handover.py kazoo HOST:PORT/ROOT COUNT [hold]  kazoo's Lock, the same; its path is `/lock`
 
 With `hold` it takes the lock first.  Talks by lines: says `ready`, and on the
 line `wait` begins to wait, on `release` lets go of what it holds; when all have
 had the lock it prints for each when it was granted and when its release was
 sent, in nanoseconds of CLOCK_MONOTONIC, and for the holder only the latter.
-redis_handover.js is the same for node-redlock.
+redis_handover.js is the same for node-redlock, and CuratorLocks.java for Curator.
 """
 import fcntl
 import os
@@ -36,7 +37,15 @@ def redis_lock():
     return Lock(redis.Redis(host="127.0.0.1", port=int(where)), "lock", timeout=60, thread_local=False)
 
 
-new = Flock if kind == "flock" else redis_lock
+def kazoo_lock():
+    return zookeeper.Lock("/lock")
+
+
+if kind == "kazoo":
+    from kazoo.client import KazooClient
+    zookeeper = KazooClient(hosts=where)
+    zookeeper.start()
+new = {"flock": Flock, "redis-py": redis_lock, "kazoo": kazoo_lock}[kind]
 times = []
 
 
