@@ -490,6 +490,13 @@ static void acquire_make_lock(struct zk_call *call)
     }
 }
 
+/* The servers count in 32 bits, and then go on giving the last number. */
+static bool acquire_is_in_order(const char *path)
+{
+    int32_t number;
+    return node_number(path, &number) && number < INT32_MAX;
+}
+
 static void acquire_on_created(struct zk_call *call)
 {
     const struct zk_reply *create = call_reply(call, 0), *list = call_reply(call, 1), *get = call_reply(call, 2),
@@ -501,6 +508,10 @@ static void acquire_on_created(struct zk_call *call)
         acquire_busy_with_ticket(call);
     } else if (create->rc != ZOK) {
         acquire_tell(call, call_result(call, create->rc));
+    } else if (!acquire_is_in_order(create->name)) {
+        call->max = BACKEND_FULL;
+        call_delete(call, create->name, -1);
+        call_then(call, acquire_on_undone);
     } else {
         node_note(call->z, t, create->name, (uint64_t)create->stat.czxid);
         if (list->rc != ZOK) {
