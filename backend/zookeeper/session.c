@@ -292,7 +292,8 @@ static void session_on_timer(struct ev_loop *loop, ev_timer *timer, int events)
     session_process(timer->data, 0);
 }
 
-/* What the library waits for, before the loop does. */
+/* What the library waits for, before the loop does.  Until it is connected each socket may be another one of the same
+ * number, which the loop would not see. */
 static void session_on_prepare(struct ev_loop *loop, ev_prepare *prepare, int revents)
 {
     struct zookeeper *z = prepare->data;
@@ -304,7 +305,8 @@ static void session_on_prepare(struct ev_loop *loop, ev_prepare *prepare, int re
     }
     int rc = z->handle ? zookeeper_interest(z->handle, &fd, &interest, &in) : ZSYSTEMERROR;
     int events = (interest & ZOOKEEPER_READ ? EV_READ : 0) | (interest & ZOOKEEPER_WRITE ? EV_WRITE : 0);
-    if (z->io.fd != fd || (z->io.events & (EV_READ | EV_WRITE)) != events || !ev_is_active(&z->io)) {
+    bool settled = z->handle && zoo_state(z->handle) == ZOO_CONNECTED_STATE;
+    if (!settled || z->io.fd != fd || (z->io.events & (EV_READ | EV_WRITE)) != events || !ev_is_active(&z->io)) {
         ev_io_stop(loop, &z->io);
         ev_io_set(&z->io, fd, events);
         if (fd >= 0 && events) {
