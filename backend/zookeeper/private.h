@@ -3,6 +3,7 @@
  * From the top to the ground; none calls one above it.
  *
  * zookeeper.c  the backend: its beginning and end, status
+ * check.c      what is asked of the servers before a mount
  * recover.c    the leases of a mount that starts again
  * revoke.c     ending holders by name
  * change.c     what is done to tickets
@@ -255,6 +256,12 @@ void session_close(struct zookeeper *z, bool keep);
 void session_abandon(struct zookeeper *z, const char *why);
 void session_beat(struct zookeeper *z);
 bool session_is_up(struct remote *r);
+void session_on_log(const char *message);
+
+/* --- check.c --- */
+
+/* 0, or -errno with one line in `error`.  It blocks, for ten seconds at most. */
+int check_servers(const struct zookeeper *z, char *error, size_t error_size);
 
 /* --- directory.c --- */
 

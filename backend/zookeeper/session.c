@@ -81,9 +81,11 @@ static void session_is_there(struct zk_call *call)
     struct zookeeper *z = call->z;
     const struct zk_reply *last = call_reply(call, call->replies->len - 1);
     if (last->rc != ZOK) {
-        log_error("the ZooKeeper server refuses the node %s: %s", z->own, zerror(last->rc));
+        const struct zk_reply *made = call_reply(call, call->replies->len - 2);
+        const char *why = zerror(made->rc == ZOK || made->rc == ZNODEEXISTS ? last->rc : made->rc);
+        log_error("the ZooKeeper server refuses the node %s: %s", z->own, why);
         g_free(z->why);
-        z->why = g_strdup(zerror(last->rc));
+        z->why = g_strdup(why);
         call_end(call);
         return;
     }
@@ -194,7 +196,7 @@ static void session_on_event(zhandle_t *handle, int type, int state, const char 
     }
 }
 
-static void session_on_log(const char *message)
+void session_on_log(const char *message)
 {
     log_debug("libzookeeper: %s", message);
 }

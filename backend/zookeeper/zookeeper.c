@@ -208,6 +208,11 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->named = g_hash_table_new(g_str_hash, g_str_equal);
     g_queue_init(&z->recent);
     TAILQ_INIT(&z->calls);
+    result = options->background ? 0 : check_servers(z, error, error_size);
+    if (result < 0) {
+        zookeeper_free(&z->remote.backend);
+        return result;
+    }
     z->identity = g_strdup_printf("%s %s", options->identity ? options->identity : "", z->address);
     state_open(z, options->state);
     z->resumes = z->saved.client_id != 0;

@@ -30,11 +30,12 @@ struct zookeeper_options {
     const char *identity; /* tells this mount from all others, also when it starts again; NULL: none does */
     const char *state;    /* a directory of its own for what the next daemon is to know; NULL: nothing is kept */
     int64_t ttl;          /* of most leases: the session is made to fit it */
+    bool background;      /* the servers may be away, else they are looked at first */
     uint32_t seed;
 };
 
-/* Looks the hosts up, and so may block.  0, or -errno with one line in `error`; -ENOSYS: this build has no ZooKeeper.
- * Connects when started. */
+/* Looks the hosts up and, unless in the background, asks the servers whether a mount can do with them, and so may
+ * block.  0, or -errno with one line in `error`; -ENOSYS: this build has no ZooKeeper. Connects when started. */
 int zookeeper_new(const struct zookeeper_options *options, struct backend **ret, char *error, size_t error_size);
 
 #endif

@@ -314,6 +314,7 @@ static int main_open_zookeeper(const struct options *options, struct backend **r
         server.uri = &uri;
         server.digest = digest;
         server.identity = identity;
+        server.background = options->redis.background;
         server.state = identity ? options->directory : NULL;
         result = zookeeper_new(&server, ret, error, error_size);
         g_free(identity);

@@ -477,7 +477,8 @@ START_TEST(option_of_another_backend_is_refused)
     for (size_t i = 0; i < G_N_ELEMENTS(redis_words); i++) {
         const char *equals = strchr(redis_words[i], '=');
         int length = equals ? (int)(equals + 1 - redis_words[i]) : (int)strlen(redis_words[i]);
-        bool of_all_servers = strcmp(redis_words[i], "credentials=/a") == 0;
+        bool of_all_servers =
+            strcmp(redis_words[i], "credentials=/a") == 0 || strcmp(redis_words[i], "background") == 0;
         char *expected = g_strdup_printf("option %.*s is only for redis://%s", length, redis_words[i],
                                          of_all_servers ? " and zookeeper://" : "");
         assert_refused(PARSE("-o", redis_words[i], "memory", mountpoint), expected);
@@ -491,7 +492,7 @@ START_TEST(option_of_another_backend_is_refused)
                    "option sync= is only for memory and local stores");
     assert_refused(PARSE("-o", "prefix=a", "zookeeper://h", mountpoint), "option prefix= is only for redis://");
     assert_refused(PARSE("-o", "layout=kazoo", "redis://h", mountpoint), "option layout= is only for zookeeper://");
-    ck_assert_int_eq(PARSE("-o", "layout=kazoo,credentials=/a,state=/b", "zookeeper://h", mountpoint), 0);
+    ck_assert_int_eq(PARSE("-o", "layout=kazoo,credentials=/a,state=/b,background", "zookeeper://h", mountpoint), 0);
     ck_assert(g_str_has_prefix(options.directory, "/b/"));
     ck_assert(g_str_has_suffix(options.directory, "/zookeeper"));
     assert_refused(PARSE("-o", "state=/b", "local", mountpoint), "option state= is only for zookeeper://");

@@ -1,0 +1,116 @@
+/* check: whether the servers give a session that may make nodes: asked once before a mount, so that what is wrong is
+ * told in one line.  It waits for them itself, as there is no loop yet. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/zookeeper/private.h"
+
+#define CHECK_TIME 10000   /* ms */
+#define CHECK_SESSION 6000 /* ms: an address that does not answer is given up after a third */
+#define CHECK_RETRY 100    /* ms, when no server can be reached */
+
+struct check {
+    bool connected;
+    unsigned open; /* requests */
+    int refusal;   /* the first answer that is one */
+    int last;
+};
+
+static void check_on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+    struct check *check = context;
+    (void)handle, (void)path;
+    if (type == ZOO_SESSION_EVENT) {
+        check->connected = state == ZOO_CONNECTED_STATE;
+    }
+}
+
+static void check_on_created(int rc, const char *path, const void *data)
+{
+    struct check *check = (struct check *)data;
+    (void)path;
+    check->open--;
+    check->last = rc;
+    if (rc != ZOK && rc != ZNODEEXISTS && check->refusal == ZOK) {
+        check->refusal = rc;
+    }
+}
+
+static void check_turn(zhandle_t *handle, clock_ms end)
+{
+    struct timeval in = {0};
+    int fd = -1, interest = 0, left = (int)MAX(end - clock_now(), 0);
+    if (zookeeper_interest(handle, &fd, &interest, &in) != ZOK) {
+        poll(NULL, 0, MIN(CHECK_RETRY, left));
+        return;
+    }
+    short wanted = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) | (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
+    struct pollfd server = {.fd = fd, .events = wanted};
+    poll(&server, 1, (int)MIN(in.tv_sec * 1000 + in.tv_usec / 1000 + 1, left));
+    zookeeper_process(handle, (server.revents & ~POLLOUT ? ZOOKEEPER_READ : 0) |
+                                  (server.revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
+}
+
+/* What a mount makes when its session begins. */
+static void check_ask(struct check *check, zhandle_t *handle, const struct zookeeper *z)
+{
+    const struct ACL_vector *rights = z->digest ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+    char *own = g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/check-%016" G_GINT64_MODIFIER "x", z->chroot,
+                                (guint64)zoo_client_id(handle)->client_id);
+    for (char *slash = own; (slash = strchr(slash + 1, '/'));) {
+        char *path = g_strndup(own, (gsize)(slash - own));
+        check->open += zoo_acreate(handle, path, NULL, -1, rights, 0, check_on_created, check) == ZOK;
+        g_free(path);
+    }
+    check->open += zoo_acreate(handle, own, NULL, -1, rights, ZOO_EPHEMERAL, check_on_created, check) == ZOK;
+    g_free(own);
+}
+
+int check_servers(const struct zookeeper *z, char *error, size_t error_size)
+{
+    struct check check = {.last = ZCONNECTIONLOSS};
+    clock_ms end = clock_now() + CHECK_TIME;
+    zhandle_t *handle =
+        zookeeper_init2(z->hosts, check_on_event, CHECK_SESSION, NULL, &check, ZOO_NO_LOG_CLIENTENV, session_on_log);
+    if (!handle) {
+        int result = -errno;
+        snprintf(error, error_size, "%s: %s", z->address, g_strerror(errno));
+        return result;
+    }
+    zoo_set_servers_resolution_delay(handle, -1);
+    if (z->digest) {
+        zoo_add_auth(handle, "digest", z->digest, (int)strlen(z->digest), NULL, NULL);
+    }
+    while (!check.connected && clock_now() < end) {
+        check_turn(handle, end);
+    }
+    if (check.connected) {
+        check_ask(&check, handle, z);
+    }
+    while (check.open > 0 && clock_now() < end) {
+        check_turn(handle, end);
+    }
+    int last = check.last, refusal = check.refusal;
+    zookeeper_close(handle);
+    if (last == ZOK) {
+        return 0;
+    }
+    if (refusal == ZNOAUTH) {
+        snprintf(error, error_size,
+                 "%s: no right to make nodes in it: they belong to a user whose password is to be in credentials=FILE",
+                 z->address);
+        return -EACCES;
+    }
+    if (refusal != ZOK && refusal != ZCONNECTIONLOSS) {
+        snprintf(error, error_size, "%s: its nodes cannot be made: %s", z->address, zerror(refusal));
+        return -EIO;
+    }
+    snprintf(
+        error, error_size,
+        "%s: no ZooKeeper server gave a session within %d seconds: are the ports right, do the servers run, and most "
+        "of them? (With the option background the mount waits for them.)",
+        z->address, CHECK_TIME / 1000);
+    return -EHOSTUNREACH;
+}

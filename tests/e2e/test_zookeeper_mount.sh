@@ -1,0 +1,45 @@
+#!/bin/bash
+# Mounts of ZooKeeper servers that cannot work are refused in a line that says what to do.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=zookeeper.sh
+. "$(dirname "$0")/zookeeper.sh"
+
+refused() { # WHY [OPTIONS [URI]]: as a regular expression
+    local said status=0
+    said=$(timeout -s KILL 60 "$LEASEFS" -f -o "state=$TEST_DIR/state${2:+,$2}" "${3:-$ZOOKEEPER_URI}" "$TEST_DIR/refused" 2>&1) || status=$?
+    expect_is "$status" 1 "exit status"
+    expect_re "$said" "$1" "the error"
+    expect_is "$(wc -l <<<"$said")" 1 "lines"
+}
+connected() { grep -q '^state: connected$' "$MNT/.leasefs/status"; }
+credentials() { (umask 077 && echo "$1" >"$TEST_DIR/$2"); }
+
+zookeeper_start
+zookeeper_root locks
+mkdir "$TEST_DIR/refused"
+credentials user:secret right
+credentials user:guess wrong
+
+it "nodes of a user are refused to who is not that user"
+mount_backend "$ZOOKEEPER_URI" "credentials=$TEST_DIR/right"
+expect touch "$MNT/his"
+refused 'no right to make nodes in it: .*credentials=FILE'
+refused 'no right to make nodes in it: .*credentials=FILE' "credentials=$TEST_DIR/wrong"
+expect exists his
+
+it "a host that has no name, and an address that is none, are refused"
+refused 'nosuchhost.invalid: ' '' zookeeper://nosuchhost.invalid/locks
+refused 'names no host' '' zookeeper:///locks
+refused 'has no path of names' '' zookeeper://127.0.0.1/a/../b
+refused 'option prefix= is only for redis://' prefix=a:
+
+it "servers that give no session are refused, unless in the background: then it is there when they are"
+end_process "$ZOOKEEPER_PID"
+refused 'no ZooKeeper server gave a session within 10 seconds: .*background'
+mount_backend "$ZOOKEEPER_URI" "background,credentials=$TEST_DIR/right"
+expect_not connected
+expect zookeeper_launch
+expect eventually 20 connected
+expect touch "$MNT/later"
+finish
