@@ -1,5 +1,6 @@
 #!/bin/bash
-# Mounts of ZooKeeper servers that cannot work are refused in a line that says what to do.
+# Mounts of ZooKeeper servers that cannot work are refused in a line that says what to do; so are tickets of a directory
+# whose server has no more numbers.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=zookeeper.sh
@@ -42,4 +43,18 @@ expect_not connected
 expect zookeeper_launch
 expect eventually 20 connected
 expect touch "$MNT/later"
+
+it "a directory that has given all of its numbers takes no tickets until it is made anew"
+ticket() { (exec 9<>"$MNT/full/job-") 2>&1; }
+end_process "$ZOOKEEPER_PID"
+expect java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$zookeeper_jar" "$E2E_DIR/FullDirectory.java" \
+    "$TEST_DIR/zookeeper" "$ZOOKEEPER_ROOT/full" 2>/dev/null
+expect zookeeper_launch
+expect eventually 20 connected
+expect_re "$(ticket)" 'No space left on device'
+expect_re "$(ticket)" 'No space left on device'
+expect_is "$(ls "$MNT/full")" ""
+expect rmdir "$MNT/full"
+expect mkdir "$MNT/full"
+expect ticket
 finish
