@@ -111,6 +111,20 @@ kill -CONT "${sentinel_pids[0]}"
 expect uses "$MNT" "$first"
 expect unmount "$MNT"
 
+it "a Sentinel that asks for a password gets its own, of a user who may no more than the manual says"
+sentinel_cli 0 ACL SETUSER watcher on '>low' '+sentinel|get-master-addr-by-name' +subscribe '&+switch-master' >/dev/null
+sentinel_cli 0 ACL SETUSER default resetpass '>high' >/dev/null
+alone=redis+sentinel://${LIST%%,*}/$SENTINEL_NAME credentials=$TEST_DIR/credentials
+leasefs_fails "*it asks for a password: use the option sentinel_credentials=FILE;*" "$alone"
+install -m 600 /dev/stdin "$credentials" <<<watcher:wrong
+leasefs_fails "*it refuses this password: correct or leave out sentinel_credentials=;*" "$alone" "sentinel_credentials=$credentials"
+install -m 600 /dev/stdin "$credentials" <<<watcher:low
+mount_backend "$alone" "$OPTIONS,sentinel_credentials=$credentials"
+expect uses "$MNT" "$first"
+expect_re "$(REDISCLI_AUTH=high sentinel_cli 0 CLIENT LIST)" ' sub=1 [^[:cntrl:]]* user=watcher '
+expect unmount "$MNT"
+REDISCLI_AUTH=high sentinel_cli 0 ACL SETUSER default nopass >/dev/null
+
 it "the mount names the master, and says at once and in its status what a failover may lose; with wait= it does not"
 mount_both "$SENTINEL_URI"
 expect uses "$MOUNT_A" "$first"
