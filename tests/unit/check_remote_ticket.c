@@ -144,8 +144,13 @@ static const struct {
 START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
 {
     static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
-    struct backend_claim claim = {
-        .kind = BACKEND_FCNTL, .mode = BACKEND_SHARED, .lock_owner = 7, .end = 9, .ttl = 60000, .wait = true};
+    struct backend_claim claim = {.kind = BACKEND_FCNTL,
+                                  .mode = BACKEND_SHARED,
+                                  .lock_owner = 7,
+                                  .end = 9,
+                                  .ttl = 60000,
+                                  .wait = true,
+                                  .user = &told};
     struct remote_answer queued = {
         .outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .leaf = "", .sent = clock_now()};
     struct remote_answer last = outcomes[_i].answer;
