@@ -4,6 +4,8 @@
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=redis.sh
 . "$(dirname "$0")/redis.sh"
+# shellcheck source=failover.sh
+. "$(dirname "$0")/failover.sh"
 
 follows() { redis_cli INFO replication | grep -q '^master_link_status:up'; }
 replica() { # ARGUMENT…: of a new server
@@ -21,6 +23,8 @@ left() { redis_cli --scan | grep -vE '^lfs:[fdlvrm]:'; }
 nothing_left() { [ -z "$(left)" ]; }
 # Who asked for it is told that it waits.
 waits_for() { grep -qw "$1" "$MOUNT_B/.leasefs/waiters"; }
+# It is connected again, and grants what is new.
+opened() { status '^state: connected$' && ! grep -q '^closed' "$MOUNT_A/.leasefs/status" "$MOUNT_B/.leasefs/status"; }
 gets_lock() { touch "$MNT/L" 2>/dev/null; }
 
 redis_start --appendonly yes --appendfsync always --repl-diskless-sync-delay 0
@@ -119,5 +123,29 @@ redis_cli ACL SETUSER ann on nopass '~*' '&*' +@all -wait >/dev/null
 new_mountpoint
 expect_not timeout 20 "$LEASEFS" -o wait=1 "redis://ann@127.0.0.1:$REDIS_PORT" "$MNT" 2>"$TEST_DIR/refused"
 expect grep -qF 'run there ACL SETUSER ann +wait (see leasefs(8))' "$TEST_DIR/refused"
+
+it "a holder and who waits for it are carried over a failover"
+replicas_start 2
+sentinels_start
+mount_backend "$SENTINEL_URI" wait=1,ttl=15s
+MOUNT_A=$MNT
+mount_backend "$SENTINEL_URI" wait=1,ttl=15s
+MOUNT_B=$MNT
+end_actor A
+end_actor B
+on "$MOUNT_A" actor A
+on "$MOUNT_B" actor B
+says A 'f = op("carried"); flock(f, "EX")' ok
+says B 'g = op("carried")' ok
+tell B 'flock(g, "EX")'
+expect eventually 10 waits_for carried
+was=$REDIS
+redis_kill
+expect eventually 30 sentinels_replaced "$was"
+MNT=$MOUNT_A
+expect eventually 30 opened
+says A 'get(f, "state")' held
+says A 'flock(f, "UN")' ok
+expect_is "$(hear B 20)" ok
 
 finish
