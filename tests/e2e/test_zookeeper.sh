@@ -349,12 +349,20 @@ expect_not touch "$MOUNT_A/long"
 end_actor D
 expect eventually 20 gone_from "$MOUNT_A" long
 
-it "so has one that was unmounted"
+it "so has one that was unmounted, and one that starts while the server is away does not wait for its session for long"
 expect touch "$MNT/unmounted"
 expect unmount "$MNT"
 expect_not touch "$MOUNT_A/unmounted"
 mount_at "$again" "$ZOOKEEPER_URI" ttl=10
 expect logged "$LOG" "goes on with its session"
+crash "$MNT"
+kill -STOP "$ZOOKEEPER_PID"
+mount_at "$again" "$ZOOKEEPER_URI" ttl=10,background
+expect logged "$LOG" "which leases this mount held before: they will run out"
+kill -CONT "$ZOOKEEPER_PID"
+expect eventually 20 touch "$MNT/begun"
+expect_not touch "$MOUNT_A/unmounted"
+expect rm "$MNT/begun"
 
 it "a session that expired while no daemon was there is told, and a new one is made"
 mount_backend "$ZOOKEEPER_URI" ttl=1
