@@ -69,11 +69,13 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
     struct zookeeper *z = call->z;
     struct recovery *recovery = call->op->arg;
     clock_ms now = clock_now(), written = MIN(stat->mtime - z->server_time, now);
-    int64_t left = data->ttl - (data->automatic ? 0 : now - written);
     if (remote_ticket_find(&z->remote, data->token)) {
         return true; /* told before the connection was lost */
     }
-    bool lease = data->kind == BACKEND_LEASE, holds = recovery->before < entry->width;
+    /* a handle lock may have waited since it was written, and been granted just now */
+    bool lease = data->kind == BACKEND_LEASE;
+    int64_t left = data->ttl - (lease && !data->automatic ? now - written : 0);
+    bool holds = recovery->before < entry->width;
     bool may_hold = holds || (!lease && data->mode == BACKEND_SHARED);
     if (left <= 0 || !(may_hold || (lease && entry->sequence))) {
         return false;

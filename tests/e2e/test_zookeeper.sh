@@ -364,6 +364,24 @@ expect eventually 20 touch "$MNT/begun"
 expect_not touch "$MOUNT_A/unmounted"
 expect rm "$MNT/begun"
 
+it "a handle lock that was waited for has its whole term when the daemon is killed right after the grant"
+mount_backend "$ZOOKEEPER_URI" ttl=4
+again=$MNT
+actor W
+says A 'v = op("long-awaited", "RDWR|CREAT"); flock(v, "EX")' ok
+says W 'v = op("long-awaited", "RDONLY")' ok
+tell W 'flock(v, "EX")'
+expect eventually 10 on "$MOUNT_A" waiters long-awaited 1
+pause 4.5
+says A 'flock(v, "UN")' ok
+expect_is "$(hear W)" ok
+crash "$MNT"
+mount_at "$again" "$ZOOKEEPER_URI" ttl=4
+says A 'flock(v, "EX|NB")' EAGAIN
+says A 'flock(v, "EX")' ok
+says A 'flock(v, "UN"); close(v)' ok
+end_actor W
+
 it "a session that expired while no daemon was there is told, and a new one is made"
 mount_backend "$ZOOKEEPER_URI" ttl=1
 again=$MNT
