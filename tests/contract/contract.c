@@ -222,6 +222,26 @@ struct backend_ticket *contract_get(const char *name, enum backend_kind kind, st
     return get(name, &claim, BACKEND_OK);
 }
 
+struct backend_ticket *contract_get_soon(const char *name, const struct backend_claim *claim)
+{
+    struct contract_acquired acquired;
+
+    while ((acquired = contract_acquire(name, claim)).result == BACKEND_UNREACHABLE)
+        ck_assert_int_lt(claim->ttl, CONTRACT_LONG);
+    ck_assert_msg(acquired.result == BACKEND_OK, "%s: %s", name, backend_result_name(acquired.result));
+    return acquired.ticket;
+}
+
+void contract_pass(int64_t ttl)
+{
+    struct contract_log marker = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &marker);
+
+    claim.ttl = ttl;
+    contract_get_soon("time passes", &claim);
+    CONTRACT_UNTIL(marker.ended);
+}
+
 struct backend_ticket *contract_get_shared(const char *name, enum backend_kind kind, struct contract_log *log)
 {
     struct backend_claim claim = contract_claim(kind, log);

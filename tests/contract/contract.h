@@ -42,7 +42,8 @@ TCase *contract_mounts_case(void); /* where there is another mount */
 /* --- for scenarios --- */
 
 #define CONTRACT_LONG 60000 /* a term that does not end during a scenario */
-#define CONTRACT_SHORT 200  /* one that does */
+#define CONTRACT_SHORT 200  /* one that does, perhaps before the store has answered: see contract_get_soon */
+#define CONTRACT_TERM 3000  /* one that does, but in which a busy machine answers, too */
 
 extern struct backend *contract_backend;
 
@@ -94,6 +95,10 @@ struct contract_acquired contract_acquire(const char *name, const struct backend
 struct backend_ticket *contract_get(const char *name, enum backend_kind kind, struct contract_log *log);
 struct backend_ticket *contract_get_shared(const char *name, enum backend_kind kind, struct contract_log *log);
 struct backend_ticket *contract_queue(const char *name, enum backend_mode mode, struct contract_log *log);
+/* The same of a claim of a short term: it is made again if the answer came too late to be believed in. */
+struct backend_ticket *contract_get_soon(const char *name, const struct backend_claim *claim);
+/* Waits until a lease of that term has ended that is taken now, of a name of its own. */
+void contract_pass(int64_t ttl);
 /* Whether a lease would be refused now as BUSY; if not it is released again. */
 bool contract_is_busy(const char *name);
 

@@ -1,15 +1,18 @@
 /* contract_time: terms, renewals, and what happens at their end. */
 #include "tests/contract/contract.h"
 
-static struct backend_ticket *get_short(const char *name, struct contract_log *log)
+static struct backend_ticket *get_for(const char *name, int64_t ttl, int64_t due, struct contract_log *log)
 {
     struct backend_claim claim = contract_claim(BACKEND_LEASE, log);
-    struct contract_acquired acquired;
 
-    claim.ttl = CONTRACT_SHORT;
-    acquired = contract_acquire(name, &claim);
-    ck_assert_int_eq(acquired.result, BACKEND_OK);
-    return acquired.ticket;
+    claim.ttl = ttl;
+    claim.due = due;
+    return contract_get_soon(name, &claim);
+}
+
+static struct backend_ticket *get_short(const char *name, struct contract_log *log)
+{
+    return get_for(name, CONTRACT_SHORT, 0, log);
 }
 
 static void renew(struct backend_ticket *ticket, int64_t ttl, int64_t due)
@@ -53,13 +56,12 @@ END_TEST
 
 START_TEST(renewed_lease_outlives_its_first_deadline)
 {
-    struct contract_log log = {0}, marker = {0};
-    struct backend_ticket *ticket = get_short("a", &log);
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = get_for("a", CONTRACT_TERM, 0, &log);
     clock_ms first = ticket->deadline, acquired = ticket->acquired;
 
     renew(ticket, CONTRACT_LONG, 0);
-    get_short("b", &marker);
-    CONTRACT_UNTIL(marker.ended);
+    contract_pass(CONTRACT_TERM);
     ck_assert_int_ge(clock_now(), first);
     ck_assert(contract_is_busy("a"));
     ck_assert_uint_eq(log.ended, 0);
@@ -75,7 +77,7 @@ START_TEST(renewal_may_shorten_a_term)
     struct contract_log log = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
 
-    renew(ticket, CONTRACT_SHORT, 0);
+    renew(ticket, CONTRACT_TERM, 0);
     CONTRACT_UNTIL(log.ended);
     ck_assert_int_eq(log.why, BACKEND_EXPIRED);
     ck_assert(!contract_is_busy("a"));
@@ -88,29 +90,25 @@ START_TEST(many_are_renewed_in_one_call)
     const unsigned many = contract_many(600);
     static struct contract_log log[600];
     struct backend_renewal *renewals = g_new0(struct backend_renewal, many);
-    struct contract_log marker = {0};
-    struct backend_claim last = contract_claim(BACKEND_LEASE, &marker);
     char name[16];
 
-    last.ttl = 10 * CONTRACT_SHORT;
     for (unsigned i = 0; i < many; i++) {
         struct backend_claim claim = contract_claim(i % 2 ? BACKEND_LEASE : BACKEND_FLOCK, &log[i]);
 
         g_snprintf(name, sizeof(name), "m%u", i);
-        renewals[i] = (struct backend_renewal){.ticket = contract_acquire(name, &claim).ticket, .ttl = last.ttl};
+        renewals[i] = (struct backend_renewal){.ticket = contract_acquire(name, &claim).ticket, .ttl = CONTRACT_TERM};
         ck_assert_ptr_nonnull(renewals[i].ticket);
     }
     backend_renew(contract_backend, renewals, many);
     for (unsigned i = 0; i < many; i++) {
-        ck_assert_int_le(renewals[i].ticket->deadline, clock_now() + last.ttl);
+        ck_assert_int_le(renewals[i].ticket->deadline, clock_now() + CONTRACT_TERM);
         renewals[i].ttl = CONTRACT_LONG;
     }
     backend_renew(contract_backend, renewals, many);
     for (unsigned i = 0; i < many; i++)
         ck_assert_uint_eq(log[i].ended, 0);
     g_free(renewals);
-    ck_assert_int_eq(contract_acquire("marker", &last).result, BACKEND_OK);
-    CONTRACT_UNTIL(marker.ended);
+    contract_pass(CONTRACT_TERM);
     for (unsigned i = 0; i < many; i++)
         ck_assert_uint_eq(log[i].ended, 0);
     ck_assert_uint_eq(backend_counts(contract_backend).locks, many);
@@ -120,11 +118,8 @@ END_TEST
 START_TEST(due_is_told_once_and_before_the_deadline)
 {
     struct contract_log log = {0};
-    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
 
-    claim.ttl = 3 * CONTRACT_SHORT;
-    claim.due = CONTRACT_SHORT / 2;
-    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    get_for("a", CONTRACT_TERM, CONTRACT_SHORT / 2, &log);
     CONTRACT_UNTIL(log.due);
     ck_assert_uint_eq(log.ended, 0);
     CONTRACT_UNTIL(log.ended);
@@ -151,14 +146,10 @@ END_TEST
 
 START_TEST(released_lease_tells_nothing_any_more)
 {
-    struct contract_log log = {0}, marker = {0};
-    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct contract_log log = {0};
 
-    claim.ttl = CONTRACT_SHORT;
-    claim.due = CONTRACT_SHORT / 2;
-    ck_assert_int_eq(contract_release(contract_acquire("a", &claim).ticket), BACKEND_OK);
-    get_short("b", &marker);
-    CONTRACT_UNTIL(marker.ended);
+    ck_assert_int_eq(contract_release(get_for("a", CONTRACT_TERM, CONTRACT_TERM / 2, &log)), BACKEND_OK);
+    contract_pass(CONTRACT_TERM);
     ck_assert_uint_eq(log.due + log.ended, 0);
 }
 END_TEST
@@ -204,11 +195,8 @@ START_TEST(many_that_expire_together_are_all_told)
     char name[16];
 
     for (unsigned i = 0; i < many; i++) {
-        struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[i]);
-
-        claim.ttl = 3 * CONTRACT_SHORT;
         g_snprintf(name, sizeof(name), "m%u", i);
-        ck_assert_int_eq(contract_acquire(name, &claim).result, BACKEND_OK);
+        get_for(name, CONTRACT_TERM, 0, &log[i]);
     }
     contract_queue(name, BACKEND_EXCLUSIVE, &waiting);
     for (unsigned i = 0; i < many; i++)
