@@ -563,6 +563,27 @@ START_TEST(flush_while_held_and_while_waiting_costs_nobody_a_lock_or_a_place)
 }
 END_TEST
 
+/* The server takes no term of 0 ms, but has one to tell. */
+START_TEST(lock_in_its_last_millisecond_is_held_or_free)
+{
+    for (unsigned i = 0; i < 100; i++) {
+        struct told *holder = hosts_get(0, "L", HOSTS_LONG), *other;
+        struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+
+        redis_server_do(hosts_server, "PEXPIRE h:L 1");
+        g_usleep(20 * i);
+        other = hosts_acquire(1, "L", &claim);
+        ck_assert_msg(other->result == BACKEND_BUSY || other->result == BACKEND_OK, "%s",
+                      backend_result_name(other->result));
+        if (other->ticket)
+            hosts_release(other);
+        if (holder->ticket)
+            hosts_release(holder);
+        HOSTS_UNTIL(!hosts_exists("h:L"));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_foreign");
@@ -601,6 +622,7 @@ int main(void)
     tcase_add_test(administrator, lock_whose_end_is_put_off_by_another_client_is_still_its_holders);
     tcase_add_test(administrator, ticket_whose_queue_was_deleted_is_lost_for_who_asks);
     tcase_add_test(administrator, grant_to_another_of_the_mount_finds_out_that_the_first_has_lost_it);
+    tcase_add_test(administrator, lock_in_its_last_millisecond_is_held_or_free);
     suite_add_tcase(suite, administrator);
     return check_main(suite);
 }

@@ -251,7 +251,7 @@ local function unfold()
   call('HSET', INFO, value, cmsgpack.pack(t))
   if content then call('HSET', INFO, 'c:' .. value, content) end
   set_number(number)
-  call('SET', L, value, 'PX', number_text(left_of_key < 0 and t.l + t.d or left_of_key))
+  call('SET', L, value, 'PX', number_text(left_of_key < 0 and t.l + t.d or math.max(left_of_key, 1)))
   look()
 end
 
