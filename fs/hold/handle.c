@@ -52,18 +52,21 @@ struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind 
     return hold_new(fs, h->node, kind, h->opener, h->uid, h->gid, S_IFREG | handle_mode(h));
 }
 
-struct hold *handle_own_hold(const struct handle *h)
+static struct hold *handle_own_hold_of(const struct node *node, const struct handle *h)
 {
     struct hold *hold;
-    if (h->hold) {
-        return h->hold;
-    }
-    LIST_FOREACH(hold, &h->node->holds, link) {
+    LIST_FOREACH(hold, &node->holds, link) {
         if (hold_holds(hold) && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener))) {
             return hold;
         }
     }
     return NULL;
+}
+
+struct hold *handle_own_hold(struct fs *fs, const struct handle *h)
+{
+    struct hold *own = h->hold ? h->hold : handle_own_hold_of(h->node, h);
+    return own ? own : handle_own_hold_of(tree_present(fs->tree, h->node), h);
 }
 
 bool handle_shares_hold(const struct handle *h)

@@ -192,7 +192,7 @@ static void content_change(struct request *r, struct hold *hold)
 
 static void content_acquired(struct request *r)
 {
-    if (r->result == BACKEND_OK && r->handle) {
+    if (r->result == BACKEND_OK && r->handle && r->handle->node == r->hold->node) {
         r->handle->hold = r->hold;
     }
     content_end(r, r->result);
@@ -219,7 +219,7 @@ static void content_acquire(struct request *r, struct hold *provisional)
 static void content_change_through(struct request *r)
 {
     struct handle *h = r->handle;
-    struct hold *own = handle_own_hold(h);
+    struct hold *own = handle_own_hold(r->fs, h);
     bool nothing = !r->content.bytes && r->content.offset == 0;
     if (h->spent) {
         request_reply(r, -ESTALE);
@@ -342,11 +342,10 @@ static struct handle *content_handle_of(struct request *r)
     return found;
 }
 
-/* What this process has there: it holds, or waits in its directory's queue. */
-static struct hold *content_hold_of(struct request *r)
+static struct hold *content_hold_of_node(struct request *r, const struct node *node)
 {
     struct hold *hold;
-    LIST_FOREACH(hold, &r->node->holds, link) {
+    LIST_FOREACH(hold, &node->holds, link) {
         bool has = hold_makes_name(hold);
         bool undecided = hold->kind == BACKEND_PROVISIONAL && !hold->owner && request_is_foreign(r);
         if (has && (hold_is_owner(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
@@ -354,6 +353,13 @@ static struct hold *content_hold_of(struct request *r)
         }
     }
     return NULL;
+}
+
+/* What this process has there: it holds, or waits in its directory's queue.  The name may have another node by now. */
+static struct hold *content_hold_of(struct request *r)
+{
+    struct hold *own = content_hold_of_node(r, r->node);
+    return own ? own : content_hold_of_node(r, tree_present(r->fs->tree, r->node));
 }
 
 /* Utimes by path does not keep the handle open: look again. */

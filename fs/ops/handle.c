@@ -46,7 +46,8 @@ static void handle_open_provisionally(struct request *r)
 /* The owner itself opens what it holds: a renewal, and O_TRUNC is its own. */
 static void handle_open_own(struct request *r, struct hold *hold)
 {
-    if (hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE) {
+    bool lease = hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE;
+    if (lease && hold->node == r->handle->node) {
         r->handle->hold = hold;
     }
     if (hold->kind == BACKEND_LEASE) {
@@ -65,7 +66,7 @@ void handle_open(struct request *r)
 {
     struct handle *h = r->handle;
     struct hold *lease = hold_lease(r->node);
-    struct hold *own = h->writable ? handle_own_hold(h) : NULL;
+    struct hold *own = h->writable ? handle_own_hold(r->fs, h) : NULL;
     if (lease && !own && h->opener && hold_owner(lease)) {
         h->kin = owner_descends(h->opener, hold_owner(lease));
     }
@@ -116,7 +117,7 @@ static int handle_refusal(const struct handle *h)
 static void handle_flush_idle(struct request *r)
 {
     struct handle *h = r->handle;
-    if (handle_own_hold(h)) {
+    if (handle_own_hold(r->fs, h)) {
         request_reply(r, 0);
     } else if (h->refused) {
         request_reply(r, handle_refusal(h));

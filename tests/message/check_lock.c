@@ -896,6 +896,32 @@ START_TEST(late_release_leaves_what_its_lock_owner_has_taken_since)
 }
 END_TEST
 
+START_TEST(owner_changes_its_lease_through_a_handle_of_before)
+{
+    w->pid = alice;
+    struct wire_file before = wire_created(w, "N", O_RDWR), idle = wire_opened(w, before.node, O_RDWR);
+    wire_advance(w, 2 * SECOND);
+    struct wire_file now = wire_created(w, "M", O_RDWR | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "M", "N", 0)), 0);
+    ck_assert_uint_ne(before.node, now.node);
+    ck_assert_int_eq(wire_result(w, wire_write(w, before, 0, "written", 7)), 0);
+    struct fuse_setattr_in cut = {.valid = FATTR_SIZE | FATTR_FH, .fh = before.fh, .size = 4};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, before.node, &before, cut)), 0);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, before.node, &before)), 0);
+    size_t size;
+    uint64_t read = wire_read(w, now, 0, 100);
+    ck_assert_int_eq(wire_result(w, read), 0);
+    const void *content = wire_data(w, read, &size);
+    ck_assert_uint_eq(size, 4);
+    ck_assert_mem_eq(content, "writ", 4);
+    ck_assert_int_eq(wire_close(w, before), 0);
+    ck_assert_int_eq(wire_close(w, idle), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "N"), 1);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "N")), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "N"), 0);
+}
+END_TEST
+
 START_TEST(lock_asked_for_while_the_name_moves_is_of_the_new_name)
 {
     bool record = _i == 1;
@@ -980,6 +1006,7 @@ int main(void)
     tcase_add_loop_test(cases, late_release_leaves_what_its_lock_owner_has_taken_since, 0, 4);
     tcase_add_test(cases, lock_asked_for_while_the_name_moves_is_answered_and_given_back);
     tcase_add_loop_test(cases, lock_asked_for_while_the_name_moves_is_of_the_new_name, 0, 2);
+    tcase_add_test(cases, owner_changes_its_lease_through_a_handle_of_before);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
     tcase_add_test(cases, getlk_tells_the_lowest_range);
     tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
