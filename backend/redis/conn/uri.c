@@ -70,11 +70,6 @@ static const struct uri_scheme *uri_find_scheme(const char *text)
     return NULL;
 }
 
-bool redis_uri_is(const char *text)
-{
-    return uri_find_scheme(text);
-}
-
 /* USER:PASSWORD@, before anything else is judged.  A password may have any
  * character unescaped by mistake, so all up to the last @ counts; but in a path
  * of a socket @ and : are common. */

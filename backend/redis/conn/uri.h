@@ -45,9 +45,6 @@ struct redis_uri {
     char *prefix;    /* of keys in a Cluster; NULL: none */
 };
 
-/* True for what begins with one of the schemes above and a colon. */
-bool redis_uri_is(const char *text);
-
 /* 0, or -EINVAL (-EOPNOTSUPP for rediss:// and its like in a build without TLS) with one line
  * in `error` that says what is wrong and what to write instead.  Free with
  * redis_uri_clear in both cases. */
