@@ -78,7 +78,7 @@ boot() {
 inside() {
     build_package
     make_root systemd-sysv udev dbus kmod cron openssh-server openssh-client redis-server redis-tools fuse3 attr sudo procps \
-        python3 tini inotify-tools iproute2 busybox rust-coreutils linux-image-amd64
+        python3 tini inotify-tools iproute2 busybox make rust-coreutils linux-image-amd64
     say "the system: $(basename "$ROOT"/boot/vmlinuz-*), systemd $(in_root systemctl --version | sed -n '1s/.*(\(.*\))/\1/p')"
     prepare_system
     make_disk
