@@ -5,6 +5,7 @@
 # The contenders wait at a gate (a FIFO) so that they start together.  A winner is
 # one that ends without a word; every loser complains, as these tools do when
 # they fail, and xargs tells that some failed.
+E2E_LIMIT=${E2E_LIMIT:-600} # some of the tools start slowly, and there are eight thousand starts
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -34,6 +35,7 @@ race() {
     done >"$TEST_DIR/list"
     xargs -P "$RACERS" -L 1 sh -c 'exec "$RACER" "$1" "$2" "$READY" "$GATE" >"$3" 2>&1' sh <"$TEST_DIR/list" &
     xargs=$!
+    started+=("$xargs")
     for ((i = 0; i < RACERS; i++)); do
         read -r -t 30 _ <&"$ready" || { say "only $i contenders came to the gate"; break; }
     done
