@@ -7,7 +7,7 @@ cd "${top_srcdir:-$(dirname "$0")/..}"
 
 # From the top of the house to its ground.
 rooms='fs/daemon fs/ops fs/control fs/hold fs/kernel fs/sandbox fs/process fs/options fs
-backend/zookeeper backend/redis backend/redis/conn backend/remote backend/local backend/lockspace backend/journal backend'
+backend/zookeeper backend/redlock backend/redis backend/redis/conn backend/remote backend/local backend/lockspace backend/journal backend'
 
 failed=0
 number=0
@@ -43,7 +43,7 @@ tell "$(includes | awk -v list="$rooms" '
         }
         if (!(from in depth) || !(to in depth)) { print $1 " includes " $2 ": a room that is not in the list"; next }
         if (from ~ /^fs/ && to ~ /^backend/) {
-            opens = from == "fs/daemon" && $2 ~ /^backend\/(local\/local|redis\/(redis|check)|zookeeper\/zookeeper)[.]h$/
+            opens = from == "fs/daemon" && $2 ~ /^backend\/(local\/local|redis\/(redis|check)|redlock\/redlock|zookeeper\/zookeeper)[.]h$/
             if ($2 !~ /^backend\/(backend|clock|log)[.]h$/ && !opens) print $1 " includes " $2
             next
         }

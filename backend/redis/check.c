@@ -151,14 +151,29 @@ static void check_failover(GHashTable *fields, enum redis_kind kind, unsigned wa
     }
 }
 
-void redis_check_info(const char *info, enum redis_kind kind, unsigned wait, GPtrArray *errors, GPtrArray *warnings)
+void redis_check_master(const char *info, enum redis_kind kind, GPtrArray *errors, GPtrArray *warnings)
 {
     GHashTable *fields = check_read_fields(info);
     check_kind(fields, kind, errors);
     check_role(fields, errors);
     check_eviction(fields, warnings);
+    g_hash_table_unref(fields);
+}
+
+void redis_check_info(const char *info, enum redis_kind kind, unsigned wait, GPtrArray *errors, GPtrArray *warnings)
+{
+    GHashTable *fields = check_read_fields(info);
+    redis_check_master(info, kind, errors, warnings);
     check_persistence(fields, warnings);
     check_replicas(fields, wait, warnings);
     check_failover(fields, kind, wait, warnings);
     g_hash_table_unref(fields);
+}
+
+char *redis_check_field(const char *info, const char *name)
+{
+    GHashTable *fields = check_read_fields(info);
+    char *value = g_strdup(g_hash_table_lookup(fields, name));
+    g_hash_table_unref(fields);
+    return value;
 }

@@ -41,6 +41,8 @@ static const char check_script[] =
 
 struct probe {
     const struct redis_options *options;
+    const struct redis_check_needs *needs; /* or NULL */
+    char **info;
     redisContext *context;
     struct redis_cap cap;
     struct ev_loop *loop; /* on which it is asked where the server is */
@@ -297,7 +299,14 @@ static int check_take_info(struct probe *p, const redisReply *reply)
         return 0;
     }
     GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);
-    redis_check_info(reply->str, p->options->conn.uri.kind, p->options->conn.wait, errors, p->warnings);
+    if (p->needs) {
+        redis_check_master(reply->str, p->options->conn.uri.kind, errors, p->warnings);
+    } else {
+        redis_check_info(reply->str, p->options->conn.uri.kind, p->options->conn.wait, errors, p->warnings);
+    }
+    if (p->info) {
+        *p->info = g_strdup(reply->str);
+    }
     /* the first is the one to begin with */
     int result = errors->len > 0 ? check_fail(p, -EOPNOTSUPP, "%s", (const char *)errors->pdata[0]) : 0;
     g_ptr_array_unref(errors);
@@ -349,8 +358,8 @@ static int check_say_all(struct probe *p)
     g_string_append_c(pattern, '*');
     check_append_pattern(pattern, rest, strlen(rest));
     const char *sides = strcmp(pattern->str, "~*") == 0 ? "~*" : "~lfs:*"; /* ACL SETUSER takes none after ~* */
-    for (size_t i = 0; i < REDIS_SCRIPTS; i++) {
-        g_string_append(scripts, redis_scripts[i].text);
+    for (size_t i = 0; i < (p->needs ? p->needs->script_count : REDIS_SCRIPTS); i++) {
+        g_string_append(scripts, (p->needs ? p->needs->scripts : redis_scripts)[i].text);
     }
     const struct check_step steps[] = {
         {p->needed, "+auth", NULL, true, NULL, {"AUTH", user ? user : password, user ? password : NULL}},
@@ -416,7 +425,8 @@ static int check_once(struct probe *p)
     return result == 0 ? check_tell_permissions(p) : result;
 }
 
-int redis_check_server(const struct redis_options *options, GPtrArray *warnings, char *error, size_t error_size)
+int redis_check_server(const struct redis_options *options, const struct redis_check_needs *needs, char **ret_info,
+                       GPtrArray *warnings, char *error, size_t error_size)
 {
     const struct redis_conn_options *o = &options->conn;
     const char *user = o->user ? o->user : o->uri.user, *template = options->key ? options->key : REDIS_KEY_DEFAULT;
@@ -426,6 +436,8 @@ int redis_check_server(const struct redis_options *options, GPtrArray *warnings,
         .loop = ev_loop_new(EVFLAG_AUTO),
         .before = g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", name ? (int)(name - template) : 0,
                                   template),
+        .needs = needs,
+        .info = ret_info,
         .user = user ? user : "default",
         .where = redis_uri_show(&o->uri),
         .needed = g_string_new(NULL),

@@ -287,7 +287,8 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->remote.backend = (struct backend){
         .operations = &operations,
         .name = "redis",
-        .features = BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE,
+        .features =
+            BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_REPLACE | BACKEND_CAN_SHARE,
         .safety = conn.wait > 0 ? BACKEND_REPLICATED : BACKEND_SINGLE,
     };
     r->before = before;

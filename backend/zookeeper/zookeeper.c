@@ -194,7 +194,7 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->remote.backend = (struct backend){
         .operations = &operations,
         .name = "zookeeper",
-        .features = BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME,
+        .features = BACKEND_CAN_SEQUENCE | BACKEND_CAN_RENAME | BACKEND_CAN_SHARE,
         .safety = BACKEND_QUORUM,
     };
     z->hosts = hosts;

@@ -25,6 +25,7 @@
 #include "backend/log.h"
 #include "backend/redis/check.h"
 #include "backend/redis/redis.h"
+#include "backend/redlock/redlock.h"
 #include "backend/zookeeper/zookeeper.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/sdnotify.h"
@@ -49,6 +50,8 @@ static const char help[] = "Usage: leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT\
                            "                        of the master that these Sentinels call NAME\n"
                            "  redis+cluster://HOST[:PORT][,HOST...]/?prefix={TAG}\n"
                            "                        of the slot of that TAG in a Redis Cluster\n"
+                           "  redlock://HOST[:PORT],HOST[:PORT],HOST[:PORT][,...][/DB]\n"
+                           "                        the same of a majority of independent Redis servers\n"
                            "  zookeeper://HOST[:PORT][,HOST...][/CHROOT]\n"
                            "                        the same of a ZooKeeper ensemble\n"
                            "\n"
@@ -201,7 +204,7 @@ static int main_open_server(const struct redis_options *server, bool background,
         return result;
     }
     GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
-    result = redis_check_server(server, warnings, error, error_size);
+    result = redis_check_server(server, NULL, NULL, warnings, error, error_size);
     for (guint i = 0; result == 0 && i < warnings->len; i++) {
         log_warning("the Redis server: %s", (const char *)warnings->pdata[i]);
     }
@@ -234,24 +237,30 @@ static void main_forget_password(char *password)
     g_free(password);
 }
 
+static struct redis_conn_options main_conn_options(const struct options *options)
+{
+    const struct options_redis *given = &options->redis;
+    /* a connection that went silent must be given up, and made again, while leases can still be renewed */
+    int64_t third = MAX(options->ttl / 3, REDIS_TIME_MIN);
+    return (struct redis_conn_options){
+        .timeout = given->timeout,
+        .command_timeout = given->command_timeout ? given->command_timeout : MIN(third, REDIS_COMMAND_TIMEOUT_DEFAULT),
+        .connect_timeout = given->connect_timeout,
+        .retry_max = MIN(MAX(third / 2, REDIS_RETRY_MIN), REDIS_RETRY_MAX),
+        .keepalive = given->keepalive,
+        .wait = given->wait,
+        .seed = g_random_int(),
+    };
+}
+
 /* Which servers are used is known here only, so what the sandbox leaves open to
  * them is noted here. */
 static int main_open_redis(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
                            char *error, size_t error_size)
 {
     const struct options_redis *given = &options->redis;
-    /* a connection that went silent must be given up, and made again, while leases can still be renewed */
-    int64_t third = MAX(options->ttl / 3, REDIS_TIME_MIN);
-    int64_t command_timeout =
-        given->command_timeout ? given->command_timeout : MIN(third, REDIS_COMMAND_TIMEOUT_DEFAULT);
     struct redis_options server = {
-        .conn = {.timeout = given->timeout,
-                 .command_timeout = command_timeout,
-                 .connect_timeout = given->connect_timeout,
-                 .retry_max = MIN(MAX(third / 2, REDIS_RETRY_MIN), REDIS_RETRY_MAX),
-                 .keepalive = given->keepalive,
-                 .wait = given->wait,
-                 .seed = g_random_int()},
+        .conn = main_conn_options(options),
         .key = given->key,
         .grace = given->grace,
         .strict = given->strict,
@@ -292,6 +301,53 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
     g_free(user);
     g_free(sentinel_user);
     redis_uri_clear(uri);
+    return result;
+}
+
+/* Looks at the servers first, unless they may be away. */
+static int main_open_masters(const struct redlock_options *servers, bool background, struct backend **ret, char *error,
+                             size_t error_size)
+{
+    GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
+    int result = background ? 0 : redlock_check(servers, warnings, error, error_size);
+    for (guint i = 0; result == 0 && i < warnings->len; i++) {
+        log_warning("the Redis server %s", (const char *)warnings->pdata[i]);
+    }
+    g_ptr_array_unref(warnings);
+    return result == 0 ? redlock_new(servers, ret, error, error_size) : result;
+}
+
+static int main_open_redlock(const struct options *options, struct backend **ret, struct sandbox_policy *ret_policy,
+                             char *error, size_t error_size)
+{
+    struct redlock_uri uri;
+    struct redlock_options servers = {.uri = &uri,
+                                      .conn = main_conn_options(options),
+                                      .prefix = options->redis.prefix,
+                                      .key = options->redis.key,
+                                      .ttl = options->ttl,
+                                      .grace = options->redis.grace,
+                                      .seed = g_random_int()};
+    char *user = NULL, *password = NULL;
+    int result = redlock_uri_parse(&uri, options->backend, error, error_size);
+    if (result < 0) {
+        return result;
+    }
+    if (options->credentials) {
+        result = redis_credentials_read(options->credentials, &user, &password, error, error_size);
+    }
+    if (result == 0) {
+        servers.conn.user = user;
+        servers.conn.password = password;
+        result = main_open_masters(&servers, options->redis.background, ret, error, error_size);
+        ret_policy->servers = SANDBOX_NETWORK_SERVERS;
+        for (unsigned i = 0; i < uri.count; i++) {
+            ret_policy->ports[ret_policy->port_count++] = uri.servers[i].port;
+        }
+    }
+    main_forget_password(password);
+    g_free(user);
+    redlock_uri_clear(&uri);
     return result;
 }
 
@@ -338,6 +394,8 @@ static int main_open_backend(const struct options *options, struct backend **ret
     switch (options->kind) {
     case OPTIONS_REDIS:
         return main_open_redis(options, ret, ret_policy, error, error_size);
+    case OPTIONS_REDLOCK:
+        return main_open_redlock(options, ret, ret_policy, error, error_size);
     case OPTIONS_ZOOKEEPER:
         return main_open_zookeeper(options, ret, ret_policy, error, error_size);
     default:

@@ -113,6 +113,10 @@ static int options_find_store(struct options_parse *p)
         o->kind = OPTIONS_REDIS;
         return 0;
     }
+    if (g_ascii_strncasecmp(o->backend, "redlock:", strlen("redlock:")) == 0) {
+        o->kind = OPTIONS_REDLOCK;
+        return o->redis.strict ? options_fail(p, "grace=strict is how redlock:// always is: leave it out") : 0;
+    }
     if (g_ascii_strncasecmp(o->backend, "zookeeper", strlen("zookeeper")) == 0 && strchr(o->backend, ':')) {
         char *directory = options_state_directory(o);
         o->kind = OPTIONS_ZOOKEEPER;
@@ -120,19 +124,22 @@ static int options_find_store(struct options_parse *p)
         g_free(directory);
         return 0;
     }
-    return options_fail(p, "unknown backend '%s': use memory, local, local:DIR, redis://HOST or zookeeper://HOST",
+    return options_fail(p,
+                        "unknown backend '%s': use memory, local, local:DIR, redis://HOST, redlock://HOST,HOST,HOST or "
+                        "zookeeper://HOST",
                         o->backend);
 }
 
 static int options_refuse_of_others(struct options_parse *p)
 {
-    static const char *const stores[] = {"memory and local stores", "redis://", "zookeeper://"};
+    static const char *const stores[] = {"memory and local stores", "redis://", "redlock://", "zookeeper://"};
     for (unsigned scope = 1; scope < G_N_ELEMENTS(p->only); scope++) {
         if (p->only[scope] && !(scope & 1u << p->options->kind)) {
             GString *list = g_string_new(NULL);
             for (unsigned kind = 0; kind < OPTIONS_KINDS; kind++) {
                 if (scope & 1u << kind) {
-                    g_string_append_printf(list, "%s%s", list->len ? " and " : "", stores[kind]);
+                    bool last = scope >> (kind + 1) == 0;
+                    g_string_append_printf(list, "%s%s", !list->len ? "" : last ? " and " : ", ", stores[kind]);
                 }
             }
             int result = options_fail(p, "option %s is only for %s", p->only[scope], list->str);

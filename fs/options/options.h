@@ -28,9 +28,9 @@
 #define REDIS_TIME_MIN 10LL /* of the options timeout= and the like */
 #define REDIS_TIME_MAX (10LL * 60 * 1000)
 
-enum options_kind { OPTIONS_LOCAL, OPTIONS_REDIS, OPTIONS_ZOOKEEPER, OPTIONS_KINDS };
+enum options_kind { OPTIONS_LOCAL, OPTIONS_REDIS, OPTIONS_REDLOCK, OPTIONS_ZOOKEEPER, OPTIONS_KINDS };
 
-/* What only a mount of redis:// has.  NULL, 0: not given. */
+/* What only a mount of redis:// or redlock:// has.  NULL, 0: not given. */
 struct options_redis {
     char *prefix;               /* before every key */
     char *key;                  /* template of a lock's key, with {n} once */

@@ -43,9 +43,11 @@ enum option_scope {
     FOR_ALL = 0,
     FOR_LOCAL = 1 << OPTIONS_LOCAL,
     FOR_REDIS = 1 << OPTIONS_REDIS,
+    FOR_REDLOCK = 1 << OPTIONS_REDLOCK,
     FOR_ZOOKEEPER = 1 << OPTIONS_ZOOKEEPER
 };
-#define FOR_SERVERS (FOR_REDIS | FOR_ZOOKEEPER)
+#define FOR_BOTH_REDIS (FOR_REDIS | FOR_REDLOCK)
+#define FOR_SERVERS (FOR_BOTH_REDIS | FOR_ZOOKEEPER)
 
 struct option_word {
     const char *name; /* all of the word, or with '=' or '-' at its end, how it begins */
@@ -94,16 +96,16 @@ static const struct option_word option_words[] = {
      "password, or USER:PASSWORD, for the server"},
     {"sentinel_credentials=", OPTION_PATH, FOR_REDIS, FIELD(redis.sentinel_credentials), 0, 0, "FILE",
      "the name of a file", "the same for Redis' Sentinels"},
-    {"prefix=", OPTION_TEXT, FOR_REDIS, FIELD(redis.prefix), 0, 0, "TEXT", "", "before every key in Redis"},
-    {"key=", OPTION_KEY, FOR_REDIS, FIELD(redis.key), 0, 0, "TEMPLATE",
+    {"prefix=", OPTION_TEXT, FOR_BOTH_REDIS, FIELD(redis.prefix), 0, 0, "TEXT", "", "before every key in Redis"},
+    {"key=", OPTION_KEY, FOR_BOTH_REDIS, FIELD(redis.key), 0, 0, "TEMPLATE",
      "the key of a lock, with {n} once, where its name is to stand", "the key of a lock (default {n})"},
-    {"timeout=", OPTION_TIME, FOR_REDIS, FIELD(redis.timeout), REDIS_TIME, "of a request to Redis (default 5s)"},
-    {"command_timeout=", OPTION_TIME, FOR_REDIS, FIELD(redis.command_timeout), REDIS_TIME,
+    {"timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(redis.timeout), REDIS_TIME, "of a request to Redis (default 5s)"},
+    {"command_timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(redis.command_timeout), REDIS_TIME,
      "of one command, before it is sent again"},
-    {"connect_timeout=", OPTION_TIME, FOR_REDIS, FIELD(redis.connect_timeout), REDIS_TIME, "of a connection attempt"},
-    {"keepalive", OPTION_SET, FOR_REDIS, FIELD(redis.keepalive), .help = "probe idle connections (default)"},
-    {"nokeepalive", OPTION_CLEAR, FOR_REDIS, FIELD(redis.keepalive), .help = "do not"},
-    {"grace=", OPTION_GRACE, FOR_REDIS, FIELD(redis.grace), LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME|strict",
+    {"connect_timeout=", OPTION_TIME, FOR_BOTH_REDIS, FIELD(redis.connect_timeout), REDIS_TIME, "of a connection attempt"},
+    {"keepalive", OPTION_SET, FOR_BOTH_REDIS, FIELD(redis.keepalive), .help = "probe idle connections (default)"},
+    {"nokeepalive", OPTION_CLEAR, FOR_BOTH_REDIS, FIELD(redis.keepalive), .help = "do not"},
+    {"grace=", OPTION_GRACE, FOR_BOTH_REDIS, FIELD(redis.grace), LEASE_TTL_MIN, LEASE_TTL_MAX, "TIME|strict",
      "strict, or a time from 100ms to 3650d, such as 30s or 5m",
      "how long, at most, a server that has forgotten grants nothing new"},
     {"wait=", OPTION_NUMBER, FOR_REDIS, FIELD(redis.wait), 0, REDIS_WAIT_MAX, "NUMBER", "a number from 0 to 100",
@@ -407,7 +409,10 @@ char *options_help(void)
             g_autofree char *word = g_strconcat(known->name, known->argument, NULL);
             g_string_append_printf(text, "  %-*s%s%s%s\n", HELP_COLUMN - 2, word, known->help,
                                    known->scope == FOR_LOCAL ? "; not on a server" : "",
-                                   known->scope == FOR_REDIS && !strstr(known->help, "Redis") ? "; Redis only" : "");
+                                   known->scope & FOR_REDIS && !(known->scope & FOR_ZOOKEEPER) &&
+                                           !strstr(known->help, "Redis")
+                                       ? "; Redis only"
+                                       : "");
         }
     }
     word_list_names(text, "  of mount(8):", OPTION_PASS);

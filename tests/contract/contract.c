@@ -30,6 +30,11 @@ unsigned contract_many(unsigned many)
     return many / MAX(subject->pace, 1);
 }
 
+bool contract_can(enum backend_feature feature)
+{
+    return contract_backend->features & (unsigned)feature;
+}
+
 /* Of a ticket without a log (one that was read back) nothing is noted. */
 static void note(struct backend_ticket *ticket, size_t count)
 {

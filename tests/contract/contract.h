@@ -27,6 +27,9 @@ Suite *contract_suite(const struct contract *subject);
 /* So many of what is made one after the other, or as many as this store makes in the time of these. */
 unsigned contract_many(unsigned many);
 
+/* Whether the store of the scenario can. */
+bool contract_can(enum backend_feature feature);
+
 /* What the fixtures open, for checks that are not of the list. */
 void contract_use(const struct contract *subject);
 

@@ -5,11 +5,6 @@
 
 /* --- byte ranges --- */
 
-static bool can(enum backend_feature feature)
-{
-    return contract_backend->features & (unsigned)feature;
-}
-
 static struct backend_claim range(struct contract_log *log, uint64_t lock_owner, uint64_t start, uint64_t end)
 {
     struct backend_claim claim = contract_claim(BACKEND_FCNTL, log);
@@ -58,7 +53,7 @@ START_TEST(test_tells_the_lowest_range_of_several)
     struct backend_claim claim = range(NULL, 99, 0, BACKEND_RANGE_MAX);
     struct backend_info info;
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log[0], 1, 50, 59), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 70, 79), BACKEND_OK);
@@ -84,7 +79,7 @@ START_TEST(ranges_that_do_not_overlap_hold_together)
 {
     struct contract_log log[2] = {{0}};
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 9), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 10, 19), BACKEND_OK);
@@ -99,7 +94,7 @@ START_TEST(giving_back_the_middle_splits_a_range)
 {
     struct contract_log log[2] = {{0}};
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 99), BACKEND_OK);
     ck_assert_int_eq(unlock(1, 40, 59), BACKEND_OK);
@@ -120,7 +115,7 @@ START_TEST(what_a_lock_owner_holds_is_one_ticket)
     struct contract_log log = {0};
     uint64_t fence;
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log, 1, 0, 9), BACKEND_OK);
     ck_assert(!owned[1]->joined);
@@ -143,7 +138,7 @@ START_TEST(grant_that_crosses_its_release_gives_back_its_bytes_alone)
     struct backend_claim claim = range(&log[1], 2, 0, 9);
     struct backend_ticket *waiting;
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 9), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 50, 59), BACKEND_OK);
@@ -164,7 +159,7 @@ START_TEST(lock_owner_may_change_the_mode_of_a_part)
     struct contract_log log[2] = {{0}};
     struct backend_claim claim = range(&log[0], 1, 10, 19);
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 99), BACKEND_OK);
     claim.mode = BACKEND_SHARED;
@@ -193,7 +188,7 @@ START_TEST(weakening_that_is_given_up_loses_nothing)
     enum backend_result result = BACKEND_QUEUED;
     struct backend_ticket *ticket;
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log, 1, 0, 9), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log, 1, 20, 29), BACKEND_OK);
@@ -217,7 +212,7 @@ START_TEST(waiter_for_a_range_is_granted_when_all_of_it_is_free)
     struct contract_log log[2] = {{0}}, waiting = {0};
     struct backend_claim claim = range(&waiting, 3, 5, 14);
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 9), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 10, 19), BACKEND_OK);
@@ -235,7 +230,7 @@ START_TEST(neighbours_that_are_granted_together_are_both_told)
     struct contract_log held = {0}, waiting = {0};
     struct backend_claim claim = range(&waiting, 2, 0, 9);
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&held, 1, 0, 99), BACKEND_OK);
     claim.wait = true;
@@ -256,7 +251,7 @@ START_TEST(grant_that_ends_before_it_is_told_is_answered)
     struct backend_claim claim = range(&waiting, 2, 0, 9);
     struct backend_ticket *ticket;
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&held, 1, 0, 99), BACKEND_OK);
     claim.wait = true;
@@ -275,7 +270,7 @@ START_TEST(end_of_what_a_lock_owner_holds_is_told_once)
     struct contract_log log = {0}, next = {0};
     struct backend_ticket *ticket;
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log, 1, 0, 99), BACKEND_OK);
     ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
@@ -292,7 +287,7 @@ START_TEST(cycle_of_lock_owners_is_found)
     struct contract_log log[2] = {{0}}, waiting = {0};
     struct backend_claim claim = range(&waiting, 1, 10, 10);
 
-    if (!can(BACKEND_CAN_RANGE))
+    if (!contract_can(BACKEND_CAN_RANGE))
         return;
     ck_assert_int_eq(lock_range(&log[0], 1, 0, 0), BACKEND_OK);
     ck_assert_int_eq(lock_range(&log[1], 2, 10, 10), BACKEND_OK);
@@ -345,7 +340,7 @@ START_TEST(tickets_are_numbered_upwards_and_hold_in_turn)
     struct contract_log log[5] = {{0}};
     struct backend_ticket *ticket[5];
 
-    if (!can(BACKEND_CAN_SEQUENCE))
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
         return;
     make_queue(1);
     for (int i = 0; i < 5; i++) {
@@ -377,7 +372,7 @@ START_TEST(place_in_the_queue_is_told)
     struct backend_ticket *ticket[4];
     char name[64];
 
-    if (!can(BACKEND_CAN_SEQUENCE))
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
         return;
     make_queue(1);
     for (int i = 0; i < 4; i++)
@@ -400,7 +395,7 @@ START_TEST(as_many_hold_as_the_directory_is_wide)
     struct backend_ticket *ticket[6];
     struct backend_directory wider = {.width = 4};
 
-    if (!can(BACKEND_CAN_SEQUENCE))
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
         return;
     make_queue(2);
     for (int i = 0; i < 6; i++) {
@@ -428,7 +423,7 @@ START_TEST(shared_tickets_hold_while_only_shared_ones_stand_before)
     struct contract_log log[4] = {{0}};
     struct backend_ticket *ticket[4];
 
-    if (!can(BACKEND_CAN_SEQUENCE))
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
         return;
     make_queue(1);
     ticket[0] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[0]);
@@ -451,7 +446,7 @@ START_TEST(ticket_that_expires_in_the_queue_is_passed_over)
     struct backend_claim claim = contract_claim(BACKEND_LEASE, &dead);
     struct backend_ticket *ticket;
 
-    if (!can(BACKEND_CAN_SEQUENCE))
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
         return;
     make_queue(1);
     ticket = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &log);
@@ -469,7 +464,7 @@ END_TEST
 START_TEST(term_of_a_ticket_runs_while_it_waits)
 {
     struct contract_log first = {0}, next = {0};
-    if (!can(BACKEND_CAN_SEQUENCE))
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
         return;
     make_queue(1);
     struct backend_ticket *ticket = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &first);
@@ -488,7 +483,7 @@ START_TEST(ticket_that_waits_is_broken_by_its_name)
     struct backend_ticket *ticket[3];
     char name[64];
 
-    if (!can(BACKEND_CAN_SEQUENCE))
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
         return;
     make_queue(1);
     for (int i = 0; i < 3; i++)
@@ -507,7 +502,7 @@ START_TEST(queue_is_listed_in_order)
     struct contract_log log = {0};
     GString *expected = g_string_new(NULL);
 
-    if (!can(BACKEND_CAN_SEQUENCE))
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
         return;
     make_queue(1);
     for (int i = 0; i < 12; i++) {

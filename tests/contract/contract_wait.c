@@ -44,6 +44,8 @@ START_TEST(shared_holders_hold_together)
     struct contract_log log[3] = {{0}};
     struct backend_ticket *ticket[3];
 
+    if (!contract_can(BACKEND_CAN_SHARE))
+        return;
     for (int i = 0; i < 3; i++)
         ticket[i] = contract_get_shared("a", BACKEND_FLOCK, &log[i]);
     ck_assert_uint_eq(contract_stat("a").holders, 3);
@@ -60,6 +62,8 @@ START_TEST(shared_waiters_next_to_each_other_are_granted_together)
     struct contract_log log = {0}, shared[3] = {{0}}, exclusive = {0}, behind = {0};
     struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log), *sharing[3], *waiter;
 
+    if (!contract_can(BACKEND_CAN_SHARE))
+        return;
     for (int i = 0; i < 3; i++)
         sharing[i] = contract_queue("a", BACKEND_SHARED, &shared[i]);
     waiter = contract_queue("a", BACKEND_EXCLUSIVE, &exclusive);
@@ -82,6 +86,8 @@ START_TEST(shared_claim_queues_behind_an_exclusive_waiter)
     struct contract_log log = {0}, waiting = {0}, late = {0};
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &late);
 
+    if (!contract_can(BACKEND_CAN_SHARE))
+        return;
     contract_get_shared("a", BACKEND_FLOCK, &log);
     contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
     claim.mode = BACKEND_SHARED;
@@ -220,6 +226,8 @@ START_TEST(downgrade_lets_shared_waiters_in)
     struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
 
+    if (!contract_can(BACKEND_CAN_SHARE))
+        return;
     contract_queue("a", BACKEND_SHARED, &waiting[0]);
     contract_queue("a", BACKEND_SHARED, &waiting[1]);
     claim.mode = BACKEND_SHARED;

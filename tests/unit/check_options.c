@@ -363,7 +363,8 @@ START_TEST(refusal_is_one_line_whatever_was_said)
     assert_refused(PARSE("-o", "tll=5s\nand\033[2J", "memory", mountpoint),
                    "unknown option 'tll=5s?and?[2J': see OPTIONS in leasefs(8)");
     assert_refused(PARSE("no\nstore", mountpoint),
-                   "unknown backend 'no?store': use memory, local, local:DIR, redis://HOST or zookeeper://HOST");
+                   "unknown backend 'no?store': use memory, local, local:DIR, redis://HOST, "
+                   "redlock://HOST,HOST,HOST or zookeeper://HOST");
 }
 END_TEST
 
@@ -389,8 +390,9 @@ START_TEST(unknown_backend_is_told_with_those_there_are)
 {
     static const char *const unknown[] = {"", "memory:x", "redis", "postgres://host"};
     for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
-        char *expected = g_strdup_printf(
-            "unknown backend '%s': use memory, local, local:DIR, redis://HOST or zookeeper://HOST", unknown[i]);
+        char *expected = g_strdup_printf("unknown backend '%s': use memory, local, local:DIR, redis://HOST, "
+                                         "redlock://HOST,HOST,HOST or zookeeper://HOST",
+                                         unknown[i]);
         assert_refused(PARSE(unknown[i], mountpoint), expected);
         g_free(expected);
     }
@@ -471,26 +473,33 @@ END_TEST
 
 START_TEST(option_of_another_backend_is_refused)
 {
-    static const char *const redis_words[] = {"prefix=a",    "key={n}",    "credentials=/a",     "timeout=1",
-                                              "keepalive",   "background", "command_timeout=1s", "connect_timeout=1s",
-                                              "nokeepalive", "wait=1"};
+    static const char *const redis_words[] = {"prefix=a",   "key={n}",    "credentials=/a",     "timeout=1",
+                                              "keepalive",  "background", "command_timeout=1s", "connect_timeout=1s",
+                                              "nokeepalive"};
     for (size_t i = 0; i < G_N_ELEMENTS(redis_words); i++) {
         const char *equals = strchr(redis_words[i], '=');
         int length = equals ? (int)(equals + 1 - redis_words[i]) : (int)strlen(redis_words[i]);
         bool of_all_servers =
             strcmp(redis_words[i], "credentials=/a") == 0 || strcmp(redis_words[i], "background") == 0;
         char *expected = g_strdup_printf("option %.*s is only for redis://%s", length, redis_words[i],
-                                         of_all_servers ? " and zookeeper://" : "");
+                                         of_all_servers ? ", redlock:// and zookeeper://" : " and redlock://");
         assert_refused(PARSE("-o", redis_words[i], "memory", mountpoint), expected);
         assert_refused(PARSE("local:/x", mountpoint, "-o", redis_words[i]), expected);
         ck_assert_int_eq(PARSE("-o", redis_words[i], "redis://h", mountpoint), 0);
+        ck_assert_int_eq(PARSE("-o", redis_words[i], "redlock://h,i,j", mountpoint), 0);
+        ck_assert_int_eq(options.kind, OPTIONS_REDLOCK);
         g_free(expected);
     }
     assert_refused(PARSE("-o", "sync=always", "redis://h", mountpoint),
                    "option sync= is only for memory and local stores");
     assert_refused(PARSE("-o", "sync=always", "zookeeper://h", mountpoint),
                    "option sync= is only for memory and local stores");
-    assert_refused(PARSE("-o", "prefix=a", "zookeeper://h", mountpoint), "option prefix= is only for redis://");
+    assert_refused(PARSE("-o", "prefix=a", "zookeeper://h", mountpoint),
+                   "option prefix= is only for redis:// and redlock://");
+    assert_refused(PARSE("-o", "wait=1", "memory", mountpoint), "option wait= is only for redis://");
+    assert_refused(PARSE("-o", "wait=1", "redlock://h,i,j", mountpoint), "option wait= is only for redis://");
+    assert_refused(PARSE("-o", "grace=strict", "redlock://h,i,j", mountpoint),
+                   "grace=strict is how redlock:// always is: leave it out");
     assert_refused(PARSE("-o", "layout=kazoo", "redis://h", mountpoint), "option layout= is only for zookeeper://");
     ck_assert_int_eq(PARSE("-o", "layout=kazoo,credentials=/a,state=/b,background", "zookeeper://h", mountpoint), 0);
     ck_assert(g_str_has_prefix(options.directory, "/b/"));

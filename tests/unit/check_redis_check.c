@@ -205,7 +205,7 @@ static int check_server(void)
 {
     error[0] = '\0';
     g_ptr_array_set_size(warnings, 0);
-    return redis_check_server(&options, warnings, error, sizeof error);
+    return redis_check_server(&options, NULL, NULL, warnings, error, sizeof error);
 }
 
 static void assert_accepted(void)

@@ -1,0 +1,356 @@
+/* acquire: taking a lock, and waiting for it.
+ *
+ * All servers are asked to set the key.  If a majority has, the number is the greatest that one of these servers could
+ * give; it is written back, and who asked is told when a majority has it: so whoever holds next is given a greater one.
+ * If not, all are told to let go, also those that seem to have refused.  One that waits tries again after a random
+ * pause, or when a majority of the servers tells that the key has changed; of those that wait on this mount the first
+ * does so for all.  So does one that does not wait, for a while, when nobody can have a majority: the votes were split.
+ */
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redlock/private.h"
+
+static struct remote_ticket *acquire_ticket(const struct redlock_call *call)
+{
+    return remote_ticket_find(&call->r->remote, call->op->token);
+}
+
+static void acquire_answer(struct redlock_call *call, struct remote_answer *answer)
+{
+    struct remote_op *op = call->op;
+    call->op = NULL;
+    op->answered(op, answer);
+    redlock_call_end(call, true);
+}
+
+/* --- refused --- */
+
+static void acquire_answer_busy(struct redlock_call *call, const char *word)
+{
+    struct backend_info holder = {.type = BACKEND_LOCK, .holders = 1};
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
+    redlock_ask_describe(call, word, &holder);
+    acquire_answer(call, &answer);
+    redlock_ask_clear(&holder);
+}
+
+/* How many of this mount wait before it. */
+static int64_t acquire_rank(const struct remote_ticket *t, uint64_t number)
+{
+    const struct remote_ticket *other;
+    int64_t rank = 0;
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        rank += other != t && other->state == REMOTE_WAITING && other->head.fence < number;
+    }
+    return rank;
+}
+
+/* It waits here; the servers know nothing of it. */
+static void acquire_answer_queued(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    const struct remote_ticket *t = acquire_ticket(call);
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
+                                   .result = BACKEND_QUEUED,
+                                   .fence = t->head.fence,
+                                   .leaf = "",
+                                   .sent = clock_now(),
+                                   .foreign = true};
+    for (unsigned i = 0; i < r->count; i++) {
+        r->order = MAX(r->order, (uint64_t)CLAMP(redlock_ballot_number(&call->poll->ballots[i], 1), 0, INT64_MAX / 2));
+    }
+    if (!answer.fence) {
+        answer.fence = ++r->order; /* its place among those of this mount; it is given a number when it holds */
+    }
+    answer.rank = acquire_rank(t, answer.fence);
+    answer.wait = redlock_call_pause(r, clock_now() - t->head.acquired);
+    acquire_answer(call, &answer);
+}
+
+static enum backend_result acquire_result(const char *word)
+{
+    static const struct {
+        const char *word;
+        enum backend_result result;
+    } words[] = {
+        {"missing", BACKEND_MISSING},
+        {"notdirectory", BACKEND_NOT_DIRECTORY},
+        {"directory", BACKEND_IS_DIRECTORY},
+        {"full", BACKEND_FULL},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+        if (strcmp(word, words[i].word) == 0) {
+            return words[i].result;
+        }
+    }
+    return BACKEND_BUSY;
+}
+
+static void acquire_refused(struct redlock_call *call, enum vote_verdict verdict, const char *word)
+{
+    struct redlock *r = call->r;
+    const struct remote_ticket *t = acquire_ticket(call);
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_UNREACHABLE};
+    bool held_off = verdict == VOTE_AWAY && redlock_poll_answers(call->poll) >= vote_majority(r->count);
+    if (verdict == VOTE_LOST) {
+        answer.result = acquire_result(word);
+    } else if (verdict == VOTE_SPLIT) {
+        answer.result = BACKEND_BUSY;
+    }
+    redlock_poll_forget(call->poll);
+    redlock_call_undo(r, call->name, call->token);
+    if (t->wait && (held_off || answer.result == BACKEND_BUSY)) {
+        acquire_answer_queued(call);
+    } else if (verdict == VOTE_SPLIT && ++call->tries < REDLOCK_TRIES) {
+        redlock_poll_close(call->poll, false);
+        redlock_call_later(call, redlock_call_pause(r, 4 * REDLOCK_RETRY * call->tries), redlock_acquire_begin);
+    } else if (answer.result == BACKEND_BUSY) {
+        acquire_answer_busy(call, word);
+    } else {
+        answer.outcome = answer.result == BACKEND_UNREACHABLE ? REMOTE_REFUSED : REMOTE_ANSWERED;
+        acquire_answer(call, &answer);
+    }
+}
+
+/* --- granted --- */
+
+/* What a lock owner holds: noted in bytes, though the lock is held as a whole. */
+static char *acquire_segments(const struct remote_ticket *t, const struct remote_ticket *was)
+{
+    GString *text = g_string_new(NULL);
+    enum backend_mode mode = t->head.mode;
+    GArray *segments =
+        was && was->segments ? g_array_copy(was->segments) : backend_segments_new(t->start, t->end, mode);
+    backend_segments_set(segments, t->start, t->end, &mode);
+    for (guint i = 0; t->lock_owner && i < segments->len; i++) {
+        const struct backend_segment *s = &g_array_index(segments, struct backend_segment, i);
+        g_string_append_printf(text, "%" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x %u ", s->start, s->end, s->mode);
+    }
+    g_array_unref(segments);
+    return g_string_free(text, FALSE);
+}
+
+/* `was`: the ticket with which its lock owner holds; or NULL. */
+static void acquire_granted(struct redlock_call *call, const struct remote_ticket *was, clock_ms sent)
+{
+    const struct remote_ticket *t = acquire_ticket(call);
+    char *segments = acquire_segments(t, was), *token = g_strdup(was ? was->token : t->token);
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
+                                   .result = BACKEND_OK,
+                                   .sent = sent,
+                                   .fence = call->number,
+                                   .token = token,
+                                   .segments = segments,
+                                   .leaf = ""};
+    if (was) {
+        g_hash_table_remove(call->r->holds, t->token);
+    }
+    acquire_answer(call, &answer);
+    g_free(token);
+    g_free(segments);
+}
+
+static void acquire_on_written(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    const struct remote_ticket *t = acquire_ticket(call);
+    struct redlock_hold first = {0};
+    enum vote_verdict verdict = redlock_keep_verdict(call, &first, NULL);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict != VOTE_WON) {
+        acquire_refused(call, verdict == VOTE_LOST ? VOTE_SPLIT : verdict, NULL);
+        return;
+    }
+    redlock_keep_new(r, t, call->token, call->revision)->lacking = first.lacking;
+    /* what was won is to be believed in until its number is written, or else it is asked for again */
+    acquire_granted(call, NULL,
+                    clock_now() < call->deadline ? redlock_poll_sent(call->poll, "ok") : call->deadline - t->head.ttl);
+}
+
+static void acquire_on_votes(struct redlock_call *call)
+{
+    const char *word;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", &word);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict != VOTE_WON) {
+        acquire_refused(call, verdict, word);
+        return;
+    }
+    const struct remote_ticket *t = acquire_ticket(call);
+    struct redlock_record record = redlock_keep_record(t, call->revision);
+    record.number = call->number = (uint64_t)MAX(redlock_ballot_number(redlock_poll_best(call->poll, "ok", 1), 1), 1);
+    call->deadline = remote_deadline(redlock_poll_sent(call->poll, "ok"), t->head.ttl);
+    redlock_keep_poll(call, &record, 0, acquire_on_written);
+}
+
+/* --- joined: it holds with what another of its handle, or lock owner, holds --- */
+
+static const struct remote_ticket *acquire_kin(const struct remote_ticket *t)
+{
+    const struct remote_ticket *other, *found = NULL;
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        bool joins = other != t && other->state == REMOTE_HELD && !other->expired &&
+                     redlock_keep_are_kin(other, t->handle, t->lock_owner);
+        found = joins && (!found || (other->lock_owner && other->lock_owner == t->lock_owner)) ? other : found;
+    }
+    return found;
+}
+
+static void acquire_on_joined(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    const struct remote_ticket *t = acquire_ticket(call), *was = acquire_kin(t);
+    struct remote_answer answer = {.outcome = REMOTE_REFUSED, .result = BACKEND_UNREACHABLE};
+    enum vote_verdict verdict = redlock_keep_verdict(call, redlock_keep_hold(r, t->token), NULL);
+    if (verdict == VOTE_WON) {
+        bool same = was && was->lock_owner && was->lock_owner == t->lock_owner;
+        acquire_granted(call, same ? was : NULL, redlock_poll_sent(call->poll, "ok"));
+    } else if (verdict != VOTE_OPEN) {
+        if (!redlock_keep_is_shared(r, call->name, t->token)) {
+            redlock_call_undo(r, call->name, call->token);
+        }
+        g_hash_table_remove(r->holds, t->token);
+        acquire_answer(call, &answer);
+    }
+}
+
+void redlock_acquire_begin(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    const struct remote_ticket *t = acquire_ticket(call), *kin = acquire_kin(t);
+    if (kin && redlock_keep_hold(r, kin->token)) {
+        struct redlock_record record = redlock_keep_record(t, 0);
+        const struct redlock_hold *hold = redlock_keep_hold(r, kin->token);
+        g_strlcpy(call->token, hold->token, sizeof call->token);
+        record.number = call->number = kin->head.fence;
+        uint32_t lacking = hold->lacking;
+        redlock_keep_new(r, t, call->token, 0)->lacking = lacking;
+        redlock_keep_poll(call, &record, lacking, acquire_on_joined);
+        return;
+    }
+    const char *leaf;
+    char *directory = remote_parent(call->name, &leaf);
+    call->revision = ++r->revisions;
+    g_strlcpy(call->token, t->token, sizeof call->token);
+    redlock_poll_key(r, 0, call->name);
+    redlock_poll_key(r, 'R', call->name);
+    redlock_poll_key(r, 'N', call->name);
+    redlock_poll_key(r, 'L', directory);
+    redlock_poll_key(r, 'D', call->name);
+    redlock_poll_key(r, 'D', directory);
+    redlock_poll_key(r, 0, directory);
+    redlock_poll_text(r, call->token);
+    redlock_poll_number(r, t->head.ttl);
+    redlock_poll_text(r, leaf);
+    redlock_poll_number(r, *directory != '\0');
+    redlock_poll_number(r, t->wait && t->acquired);
+    redlock_poll_text(r, r->channel);
+    const struct redlock_record record = redlock_keep_record(t, call->revision);
+    redlock_keep_fill_record(r, &record);
+    redlock_call_poll(call, REDLOCK_ACQUIRE, 0, redlock_call_timeout(r, t->head.ttl), acquire_on_votes);
+    g_free(directory);
+}
+
+/* --- waiting --- */
+
+/* Of each place the first asks, in case no message came. */
+void redlock_acquire_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || tickets[i]->place != tickets[i - 1]->place) {
+            remote_changed(remote, tickets[i]->place);
+        }
+    }
+}
+
+void redlock_acquire_changed(struct redlock_node *node, const char *name)
+{
+    struct redlock *r = node->r;
+    struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
+    guint servers = GPOINTER_TO_UINT(g_hash_table_lookup(r->changes, name)) | 1u << (node - r->nodes);
+    if (!place) {
+        return;
+    }
+    unsigned count = (unsigned)__builtin_popcount(servers);
+    if (count < vote_majority(r->count)) {
+        g_hash_table_replace(r->changes, g_strdup(name), GUINT_TO_POINTER(servers));
+        return;
+    }
+    g_hash_table_remove(r->changes, name);
+    remote_changed(&r->remote, place);
+}
+
+static void acquire_on_watched(void *arg, const struct redis_answer *answer)
+{
+    struct remote_op *op = arg;
+    char *name = g_steal_pointer(&op->name);
+    struct redlock_node *node = op->arg;
+    remote_op_free(op);
+    if (answer->outcome == REMOTE_ANSWERED && answer->reply->type == REDIS_REPLY_INTEGER &&
+        answer->reply->integer == 0) {
+        redlock_acquire_changed(node, name);
+    }
+    g_free(name);
+}
+
+void redlock_acquire_watch(struct remote *remote, struct remote_ticket *t)
+{
+    struct redlock *r = (struct redlock *)remote;
+    char *key = redlock_key(r, t->place->name);
+    g_hash_table_remove(r->changes, t->place->name);
+    for (unsigned i = 0; i < r->count; i++) {
+        if (redlock_node_is_up(&r->nodes[i])) {
+            struct remote_op *op = remote_op_new(remote, NULL);
+            op->name = g_strdup(t->place->name);
+            op->arg = &r->nodes[i];
+            redis_conn_watch(r->nodes[i].conn, key, strlen(key), NULL, acquire_on_watched, op);
+        }
+    }
+    g_free(key);
+}
+
+/* --- the operation --- */
+
+static enum backend_result acquire_check(struct redlock *r, const char *name, const struct backend_claim *claim)
+{
+    if (!*name) {
+        return BACKEND_IS_DIRECTORY;
+    }
+    if (claim->sequence || claim->mode == BACKEND_SHARED) {
+        if (!r->told_of_sharing) {
+            log_notice(
+                "several masters have no common order: there are no shared locks and no sequence files on redlock");
+            r->told_of_sharing = true;
+        }
+        return BACKEND_UNSUPPORTED;
+    }
+    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
+        return BACKEND_INVALID;
+    }
+    return redlock_is_name(r, name) ? BACKEND_OK : BACKEND_INVALID;
+}
+
+struct backend_ticket *redlock_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
+                                       backend_acquired *done, void *arg)
+{
+    struct redlock *r = (struct redlock *)b;
+    enum backend_result result = acquire_check(r, name, claim);
+    if (result != BACKEND_OK) {
+        done(arg, result, NULL, NULL);
+        return NULL;
+    }
+    if (claim->kind == BACKEND_FCNTL && (claim->start > 0 || claim->end < BACKEND_RANGE_MAX) && !r->told_of_ranges) {
+        log_notice("a lock of a range of bytes covers the whole lock on redlock");
+        r->told_of_ranges = true;
+    }
+    remote_tell_expired(&r->remote, name);
+    r->longest = MAX(r->longest, MIN(claim->ttl, REDLOCK_LONGEST));
+    struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim);
+    remote_acquire(&r->remote, t, done, arg);
+    return &t->head;
+}

@@ -1,0 +1,270 @@
+/* ask: questions: who holds, and what is in a directory.
+ *
+ * Of what this mount holds itself nobody has to be asked.  A directory's names are all that some server of a majority
+ * knows: to look at, not to decide by.
+ */
+#include <string.h>
+
+#include "backend/redlock/private.h"
+
+#define ASK_TIME_MAX INT64_C(315576000000) /* ms: 10 years */
+#define ASK_FENCE_MAX (INT64_C(1) << 53)
+
+/* Of an answer 'held'. */
+enum ask_field { ASK_TOKEN = 3, ASK_LEFT, ASK_NUMBER, ASK_KIND, ASK_AGE, ASK_TTL, ASK_REVISION, ASK_META, ASK_CONTENT };
+
+static int64_t ask_time(const struct redlock_ballot *ballot, enum ask_field field)
+{
+    return CLAMP(redlock_ballot_number(ballot, field), -1, ASK_TIME_MAX);
+}
+
+void redlock_ask_describe(struct redlock_call *call, const char *word, struct backend_info *info)
+{
+    const struct redlock_ballot *ballot = word ? redlock_poll_best(call->poll, word, ASK_REVISION) : NULL;
+    clock_ms now = clock_now();
+    *info = (struct backend_info){.type = BACKEND_LOCK,
+                                  .kind = BACKEND_LEASE,
+                                  .acquired = CLOCK_NEVER,
+                                  .deadline = CLOCK_NEVER,
+                                  .end = BACKEND_RANGE_MAX,
+                                  .holders = 1};
+    if (!ballot) {
+        return;
+    }
+    int64_t left = ask_time(ballot, ASK_LEFT);
+    info->deadline = left >= 0 ? now + left : CLOCK_NEVER;
+    if (!remote_is_token(redlock_ballot_text(ballot, ASK_TOKEN))) {
+        return;
+    }
+    info->kind = (enum backend_kind)CLAMP(redlock_ballot_number(ballot, ASK_KIND), BACKEND_PROVISIONAL, BACKEND_FCNTL);
+    info->fence = (uint64_t)CLAMP(redlock_ballot_number(ballot, ASK_NUMBER), 0, ASK_FENCE_MAX);
+    info->acquired = now - MAX(ask_time(ballot, ASK_AGE), 0);
+    info->ttl = MAX(ask_time(ballot, ASK_TTL), 0);
+    info->meta = redlock_ballot_bytes(ballot, ASK_META, REDLOCK_META_MAX);
+    info->content = redlock_ballot_bytes(ballot, ASK_CONTENT, REDLOCK_CONTENT_MAX);
+    struct remote_ticket *t = redlock_keep_holder(call->r, call->name);
+    if (t && strcmp(redlock_keep_token(call->r, t->token), redlock_ballot_text(ballot, ASK_TOKEN)) == 0) {
+        info->ticket = &t->head;
+        info->fence = t->head.fence;
+        info->acquired = t->head.acquired;
+        info->deadline = t->head.deadline;
+        info->ttl = t->head.ttl;
+    }
+}
+
+void redlock_ask_clear(struct backend_info *info)
+{
+    g_clear_pointer(&info->meta, g_bytes_unref);
+    g_clear_pointer(&info->content, g_bytes_unref);
+}
+
+static uint32_t ask_waiters(const struct redlock *r, const char *name)
+{
+    const struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
+    const struct remote_ticket *t;
+    uint32_t waiters = 0;
+    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
+        waiters += t->state == REMOTE_WAITING || t->state == REMOTE_CLAIMED;
+    }
+    return waiters;
+}
+
+void redlock_ask_describe_ticket(struct redlock *r, struct remote_ticket *t, struct backend_info *info)
+{
+    *info = (struct backend_info){.type = BACKEND_LOCK,
+                                  .kind = t->head.kind,
+                                  .fence = t->head.fence,
+                                  .acquired = t->head.acquired,
+                                  .deadline = t->head.deadline,
+                                  .ttl = t->head.ttl,
+                                  .end = BACKEND_RANGE_MAX,
+                                  .meta = t->meta,
+                                  .content = t->content,
+                                  .ticket = &t->head,
+                                  .holders = 1,
+                                  .waiters = ask_waiters(r, t->place->name)};
+}
+
+/* --- a name --- */
+
+static void ask_tell(struct redlock_call *call, enum backend_result result, const struct backend_info *info)
+{
+    struct remote_op *op = call->op;
+    op->known(op->arg, result, result == BACKEND_OK ? info : NULL);
+    remote_op_free(op);
+    redlock_call_end(call, true);
+}
+
+static void ask_tell_directory(struct redlock_call *call, const char *word)
+{
+    const struct redlock_ballot *ballot = redlock_poll_best(call->poll, word, 3);
+    struct backend_info info = {.type = BACKEND_DIRECTORY};
+    GBytes *meta = redlock_ballot_bytes(ballot, 4, REDLOCK_META_MAX);
+    info.directory.ttl = CLAMP(redlock_ballot_number(ballot, 2), 0, ASK_TIME_MAX);
+    info.directory.width = 1;
+    info.directory.meta = meta;
+    redlock_directory_note(call->r, call->name, redlock_ballot_text(ballot, 1), redlock_ballot_number(ballot, 3),
+                           &info.directory);
+    ask_tell(call, BACKEND_OK, &info);
+    g_bytes_unref(meta);
+}
+
+static void ask_on_looked(struct redlock_call *call)
+{
+    struct backend_info info = {.type = BACKEND_NOTHING, .waiters = ask_waiters(call->r, call->name)};
+    const char *word;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, NULL, &word);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    /* servers that are held off tell as well as others that a name is free, if no other may know better */
+    bool answered = verdict != VOTE_AWAY || redlock_poll_answers(call->poll) >= vote_majority(call->r->count);
+    if (verdict == VOTE_WON && strcmp(word, "directory") == 0) {
+        ask_tell_directory(call, word);
+    } else if (verdict == VOTE_WON && g_str_has_prefix(word, "held ")) {
+        redlock_ask_describe(call, word, &info);
+        info.waiters = ask_waiters(call->r, call->name);
+        ask_tell(call, BACKEND_OK, &info);
+        redlock_ask_clear(&info);
+    } else {
+        redlock_directory_forget(call->r, call->name);
+        ask_tell(call, answered ? BACKEND_OK : BACKEND_UNREACHABLE, &info);
+    }
+}
+
+void redlock_ask_fill_look(struct redlock *r, const char *name)
+{
+    redlock_poll_key(r, 0, name);
+    redlock_poll_key(r, 'R', name);
+    redlock_poll_key(r, 'N', name);
+    redlock_poll_key(r, 'L', name);
+    redlock_poll_key(r, 'D', name);
+    redlock_poll_number(r, !*name);
+}
+
+static void ask_about(struct redlock *r, const char *name, backend_known *done, void *arg)
+{
+    struct remote_op *op = remote_op_new(&r->remote, NULL);
+    op->known = done;
+    op->arg = arg;
+    redlock_ask_fill_look(r, name);
+    redlock_call_poll(redlock_call_new(r, op, name), REDLOCK_LOOK, 0, r->timeout, ask_on_looked);
+}
+
+void redlock_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+{
+    struct redlock *r = (struct redlock *)b;
+    struct backend_info info = {.type = BACKEND_NOTHING};
+    if (!redlock_is_name(r, name)) {
+        done(arg, BACKEND_OK, &info);
+        return;
+    }
+    remote_tell_expired(&r->remote, name);
+    struct remote_ticket *t = redlock_keep_holder(r, name);
+    if (t) {
+        redlock_ask_describe_ticket(r, t, &info);
+        done(arg, BACKEND_OK, &info);
+    } else {
+        ask_about(r, name, done, arg);
+    }
+}
+
+void redlock_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
+                  void *arg)
+{
+    struct redlock *r = (struct redlock *)b;
+    struct backend_info info = {.type = BACKEND_NOTHING};
+    if (!redlock_is_name(r, name)) {
+        done(arg, BACKEND_OK, &info);
+        return;
+    }
+    remote_tell_expired(&r->remote, name);
+    struct remote_ticket *t = redlock_keep_holder(r, name), *other;
+    if (!t) {
+        ask_about(r, name, done, arg);
+        return;
+    }
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        bool holds = other->state == REMOTE_HELD && !other->expired;
+        if (holds &&
+            !redlock_keep_are_kin(other, claim->handle, claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0)) {
+            redlock_ask_describe_ticket(r, other, &info);
+        }
+    }
+    done(arg, BACKEND_OK, &info);
+}
+
+/* --- a directory's names --- */
+
+static int ask_compare(gconstpointer a, gconstpointer b)
+{
+    const struct backend_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+/* What any of them knows, each once, in order: struct backend_entry, whose names are in `kept`. */
+static GArray *ask_union(const struct redlock_call *call, GStringChunk *kept)
+{
+    GHashTable *seen = g_hash_table_new(g_str_hash, g_str_equal);
+    GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
+    for (unsigned i = 0; i < call->r->count; i++) {
+        const struct redlock_ballot *ballot = &call->poll->ballots[i];
+        bool names = strcmp(redlock_ballot_text(ballot, 0), "names") == 0;
+        for (guint k = 1; names && k < ballot->words->len; k++) {
+            const char *said = redlock_ballot_text(ballot, k), *slash = strchrnul(said, '/');
+            char *name = g_string_chunk_insert_len(kept, said, slash - said);
+            struct backend_entry entry = {.name = name, .type = *slash ? BACKEND_DIRECTORY : BACKEND_LOCK};
+            if (*name && strlen(name) <= 255 && !(*slash && slash[1]) && g_hash_table_add(seen, name)) {
+                g_array_append_val(entries, entry);
+            }
+        }
+    }
+    g_hash_table_unref(seen);
+    g_array_sort(entries, ask_compare);
+    return entries;
+}
+
+static void ask_tell_listed(struct redlock_call *call, enum backend_result result)
+{
+    struct remote_op *op = call->op;
+    GStringChunk *kept = g_string_chunk_new(1024);
+    GArray *entries = ask_union(call, kept);
+    op->listed(op->arg, result, (struct backend_entry *)entries->data,
+               result == BACKEND_OK ? MIN(entries->len, call->max) : 0);
+    g_array_unref(entries);
+    g_string_chunk_free(kept);
+    remote_op_free(op);
+    redlock_call_end(call, true);
+}
+
+static void ask_on_listed(struct redlock_call *call)
+{
+    const char *word;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, NULL, &word);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    bool answered = verdict != VOTE_AWAY || redlock_poll_answers(call->poll) >= vote_majority(call->r->count);
+    bool names = verdict == VOTE_WON && strcmp(word, "names") == 0;
+    ask_tell_listed(call, names                                                      ? BACKEND_OK
+                          : verdict == VOTE_WON && strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
+                          : answered                                                 ? BACKEND_MISSING
+                                                                                     : BACKEND_UNREACHABLE);
+}
+
+void redlock_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+                  void *arg)
+{
+    struct redlock *r = (struct redlock *)b;
+    if (!redlock_is_name(r, directory)) {
+        done(arg, BACKEND_MISSING, NULL, 0);
+        return;
+    }
+    struct remote_op *op = remote_op_new(&r->remote, NULL);
+    op->listed = done;
+    op->arg = arg;
+    struct redlock_call *call = redlock_call_new(r, op, directory);
+    call->max = max;
+    redlock_poll_fill_list(r, directory, after, max);
+    redlock_call_poll(call, REDLOCK_LIST, 0, r->timeout, ask_on_listed);
+}

@@ -1,0 +1,211 @@
+/* change: what is done to tickets: the procedures of remote.h. */
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redlock/private.h"
+
+static void change_answer(struct redlock_call *call, enum backend_result result, clock_ms sent)
+{
+    struct remote_op *op = call->op;
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = result, .sent = sent};
+    bool known = result != BACKEND_UNREACHABLE;
+    answer.outcome = known ? REMOTE_ANSWERED : op->procedure == REMOTE_RENEW ? REMOTE_REFUSED : REMOTE_UNKNOWN;
+    call->op = NULL;
+    op->answered(op, &answer);
+    redlock_call_end(call, true);
+}
+
+static void change_on_settled(struct redlock_call *call)
+{
+    change_answer(call, call->result, clock_now());
+}
+
+/* Nobody has to be asked for it; it is told from the loop, as all is. */
+static void change_settle(struct redlock_call *call, enum backend_result result)
+{
+    call->result = result;
+    redlock_call_later(call, 0, change_on_settled);
+}
+
+/* --- release --- */
+
+static void change_on_released(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", NULL);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    char *name = g_strdup(call->name);
+    change_answer(call, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE, redlock_poll_sent(call->poll, "ok"));
+    struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
+    if (place && verdict == VOTE_WON) {
+        remote_changed(&r->remote, place);
+    }
+    g_free(name);
+}
+
+static void change_release(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    bool shared = redlock_keep_is_shared(r, call->name, call->op->token);
+    g_strlcpy(call->token, redlock_keep_token(r, call->op->token), sizeof call->token);
+    g_hash_table_remove(r->holds, call->op->token);
+    if (shared) {
+        change_settle(call, BACKEND_OK);
+        return;
+    }
+    char *digest = redlock_call_digest(call->token);
+    redlock_poll_fill_release(r, call->name, digest, "");
+    redlock_call_poll(call, REDLOCK_RELEASE, 0, r->timeout, change_on_released);
+    g_free(digest);
+}
+
+/* A lock owner has given back bytes: the lock itself when nothing is left. */
+static void change_release_range(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    GHashTableIter each;
+    gpointer token, of;
+    g_hash_table_iter_init(&each, r->holds);
+    while (!*call->op->token && g_hash_table_iter_next(&each, &token, &of)) {
+        const struct redlock_hold *hold = of;
+        if (hold->lock_owner == call->op->claim.lock_owner && strcmp(hold->name, call->name) == 0 &&
+            !remote_ticket_find(&r->remote, token)) {
+            g_strlcpy(call->op->token, token, sizeof call->op->token);
+        }
+    }
+    if (*call->op->token) {
+        change_release(call);
+    } else {
+        change_settle(call, BACKEND_OK);
+    }
+}
+
+/* --- what is held --- */
+
+static void change_on_renewed(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    char token[REMOTE_TOKEN_SIZE];
+    bool lost = false;
+    g_strlcpy(token, call->op->token, sizeof token);
+    struct remote_ticket *t = remote_ticket_find(&r->remote, token);
+    enum vote_verdict verdict = redlock_keep_verdict(call, redlock_keep_hold(r, token), &lost);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    bool late = t && clock_now() >= t->head.deadline; /* another may have held it since */
+    change_answer(call,
+                  verdict == VOTE_LOST || (verdict == VOTE_WON && late) ? BACKEND_STALE
+                  : verdict == VOTE_WON                                 ? BACKEND_OK
+                                                                        : BACKEND_UNREACHABLE,
+                  redlock_poll_sent(call->poll, "ok"));
+    t = remote_ticket_find(&r->remote, token);
+    if (!t) {
+        g_hash_table_remove(r->holds, token);
+    } else if (lost && t->refresh == CLOCK_NEVER) { /* it is given to those that have lost it */
+        t->refresh = clock_now() + REMOTE_RENEW_RETRY;
+        remote_ticket_schedule(&r->remote, t);
+    }
+}
+
+/* What is in force is what the servers have of before, unless a majority has the new. */
+static void change_on_changed(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    struct redlock_hold *hold = redlock_keep_hold(r, call->op->token);
+    enum vote_verdict verdict = redlock_keep_verdict(call, hold, NULL);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (hold) {
+        hold->revision = verdict == VOTE_WON ? call->revision : ++r->revisions;
+        hold->lock_owner = verdict == VOTE_WON && call->op->procedure == REMOTE_CONVERT ? call->op->claim.lock_owner
+                                                                                        : hold->lock_owner;
+    }
+    change_answer(call,
+                  verdict == VOTE_WON    ? BACKEND_OK
+                  : verdict == VOTE_LOST ? BACKEND_STALE
+                                         : BACKEND_UNREACHABLE,
+                  redlock_poll_sent(call->poll, "ok"));
+}
+
+static void change_kept(struct redlock_call *call, const struct remote_ticket *t)
+{
+    struct redlock *r = call->r;
+    const struct remote_op *op = call->op;
+    const struct redlock_hold *hold = redlock_keep_hold(r, op->token);
+    if (!hold) {
+        change_settle(call, BACKEND_STALE);
+        return;
+    }
+    struct redlock_record record = redlock_keep_record(t, hold->revision);
+    g_strlcpy(call->token, hold->token, sizeof call->token);
+    if (op->procedure == REMOTE_RENEW) {
+        record.ttl = op->ttl;
+    } else {
+        record.revision = call->revision = ++r->revisions;
+        record.meta = op->change.set & BACKEND_SET_META ? op->change.meta : record.meta;
+        record.content = op->change.set & BACKEND_SET_CONTENT ? op->change.content : record.content;
+    }
+    if (op->procedure == REMOTE_CONVERT) {
+        record.kind = op->claim.kind;
+        record.ttl = op->claim.ttl;
+        r->longest = MAX(r->longest, MIN(record.ttl, REDLOCK_LONGEST));
+    }
+    redlock_keep_poll(call, &record, hold->lacking,
+                      op->procedure == REMOTE_RENEW ? change_on_renewed : change_on_changed);
+}
+
+/* One that waits is known here only. */
+static void change_convert(struct redlock_call *call, const struct remote_ticket *t)
+{
+    if (call->op->claim.mode == BACKEND_SHARED) {
+        change_settle(call, BACKEND_UNSUPPORTED);
+    } else if (t->state != REMOTE_HELD) {
+        change_settle(call, BACKEND_OK);
+    } else {
+        change_kept(call, t);
+    }
+}
+
+/* --- the call tier --- */
+
+uint64_t redlock_change_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
+{
+    struct redlock_call *call = redlock_call_new((struct redlock *)op->r, op, t ? t->place->name : op->name);
+    (void)timeout;
+    switch (op->procedure) {
+    case REMOTE_ACQUIRE:
+        redlock_acquire_begin(call);
+        break;
+    case REMOTE_RELEASE:
+        change_release(call);
+        break;
+    case REMOTE_RELEASE_RANGE:
+        change_release_range(call);
+        break;
+    case REMOTE_CONVERT:
+        change_convert(call, t);
+        break;
+    default:
+        change_kept(call, t);
+        break;
+    }
+    return (uint64_t)(uintptr_t)call;
+}
+
+void redlock_change_forget(struct remote *remote, uint64_t request)
+{
+    (void)remote;
+    redlock_call_end((struct redlock_call *)(uintptr_t)request, false); /* it is not answered, so it is there */
+}
+
+void redlock_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+                    backend_done *done, void *arg)
+{
+    (void)b, (void)ticket, (void)name, (void)replaced;
+    log_notice("a lock cannot be renamed on redlock: servers that know nothing of each other cannot do it in one step");
+    done(arg, BACKEND_UNSUPPORTED);
+}

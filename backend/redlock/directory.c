@@ -1,0 +1,252 @@
+/* directory: directories.
+ *
+ * One is there when a majority of the servers has it.  A mount gives those that it has seen to a server that comes
+ * back.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redlock/private.h"
+
+/* --- those that were seen --- */
+
+void redlock_directory_free(gpointer data)
+{
+    struct redlock_directory *directory = data;
+    g_clear_pointer(&directory->meta, g_bytes_unref);
+    g_free(directory->made);
+    g_free(directory);
+}
+
+void redlock_directory_note(struct redlock *r, const char *name, const char *made, int64_t revision,
+                            const struct backend_directory *attributes)
+{
+    struct redlock_directory *directory = g_new0(struct redlock_directory, 1);
+    directory->made = g_strdup(made);
+    directory->revision = revision;
+    directory->ttl = attributes->ttl;
+    directory->meta = attributes->meta ? g_bytes_ref(attributes->meta) : NULL;
+    g_hash_table_replace(r->directories, g_strdup(name), directory);
+}
+
+void redlock_directory_forget(struct redlock *r, const char *name)
+{
+    g_hash_table_remove(r->directories, name);
+}
+
+/* --- what is asked --- */
+
+static void directory_fill(struct redlock *r, const char *name, const char *what, const struct redlock_directory *d)
+{
+    const char *leaf;
+    char *parent = remote_parent(name, &leaf);
+    redlock_poll_key(r, 'D', name);
+    redlock_poll_key(r, 'L', name);
+    redlock_poll_key(r, 0, name);
+    redlock_poll_key(r, 'D', parent);
+    redlock_poll_key(r, 0, parent);
+    redlock_poll_key(r, 'L', parent);
+    redlock_poll_text(r, what);
+    redlock_poll_text(r, d->made);
+    redlock_poll_text(r, leaf);
+    redlock_poll_text(r, !*name ? "" : *parent ? "1" : "0");
+    redlock_poll_number(r, d->ttl);
+    redlock_poll_number(r, d->revision);
+    redlock_poll_bytes(r, d->meta);
+    g_free(parent);
+}
+
+static struct redlock_directory *directory_of(const struct redlock_call *call)
+{
+    return g_hash_table_lookup(call->r->directories, call->name);
+}
+
+static void directory_tell(struct redlock_call *call, enum backend_result result)
+{
+    struct remote_op *op = call->op;
+    redlock_call_end(call, true);
+    remote_op_finish(op, result);
+}
+
+/* What directories say of queues has no meaning here. */
+static bool directory_can_have(const struct backend_directory *directory)
+{
+    bool can = !directory || (directory->width <= 1 && directory->delay == 0);
+    if (!can) {
+        log_notice("several masters have no common order: a directory has no width and no lock-delay on redlock");
+    }
+    return can;
+}
+
+static struct redlock_call *directory_call(struct backend *b, const char *name, backend_done *done, void *arg)
+{
+    struct redlock *r = (struct redlock *)b;
+    if (!redlock_is_name(r, name)) {
+        done(arg, BACKEND_INVALID);
+        return NULL;
+    }
+    remote_tell_expired(&r->remote, name);
+    return redlock_call_new(r, remote_op_done(&r->remote, NULL, done, arg), name);
+}
+
+void redlock_directory_restore_all(struct redlock *r)
+{
+    GHashTableIter each;
+    gpointer name, directory;
+    g_hash_table_iter_init(&each, r->directories);
+    while (g_hash_table_iter_next(&each, &name, &directory)) {
+        directory_fill(r, name, *(char *)name ? "make" : "set", directory);
+        redlock_poll_send(r, NULL, REDLOCK_DIRECTORY, 0, r->timeout);
+    }
+}
+
+/* --- making --- */
+
+static void directory_make(struct redlock_call *call);
+
+static void directory_undo(struct redlock_call *call)
+{
+    const struct redlock_directory d = {.made = call->made};
+    redlock_poll_forget(call->poll);
+    directory_fill(call->r, call->name, "undo", &d);
+    redlock_poll_send(call->r, NULL, REDLOCK_DIRECTORY, 0, REDLOCK_RELEASE_TIME);
+}
+
+static void directory_on_made(struct redlock_call *call)
+{
+    const char *word;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", &word);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict == VOTE_WON) {
+        directory_tell(call, BACKEND_OK);
+        return;
+    }
+    enum backend_result result = verdict == VOTE_AWAY                ? BACKEND_UNREACHABLE
+                                 : verdict == VOTE_SPLIT             ? BACKEND_EXISTS
+                                 : strcmp(word, "missing") == 0      ? BACKEND_MISSING
+                                 : strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
+                                 : strcmp(word, "full") == 0         ? BACKEND_FULL
+                                                                     : BACKEND_EXISTS;
+    directory_undo(call);
+    redlock_directory_forget(call->r, call->name);
+    if (verdict == VOTE_SPLIT && ++call->tries < REDLOCK_TRIES) {
+        redlock_poll_close(call->poll, false);
+        redlock_call_later(call, redlock_call_pause(call->r, 4 * REDLOCK_RETRY * call->tries), directory_make);
+    } else {
+        directory_tell(call, result);
+    }
+}
+
+static void directory_make(struct redlock_call *call)
+{
+    const struct redlock_directory d = {
+        .made = call->made, .ttl = call->directory.ttl, .revision = clock_wall(), .meta = call->directory.meta};
+    redlock_directory_note(call->r, call->name, d.made, d.revision, &call->directory);
+    directory_fill(call->r, call->name, "make", &d);
+    redlock_call_poll(call, REDLOCK_DIRECTORY, 0, call->r->timeout, directory_on_made);
+}
+
+void redlock_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
+                   void *arg)
+{
+    if (!*name || !directory_can_have(directory)) {
+        done(arg, *name ? BACKEND_UNSUPPORTED : BACKEND_EXISTS);
+        return;
+    }
+    struct redlock_call *call = directory_call(b, name, done, arg);
+    if (call) {
+        call->made = g_uuid_string_random();
+        call->directory.ttl = directory ? directory->ttl : 0;
+        call->directory.meta = directory && directory->meta ? g_bytes_ref(directory->meta) : NULL;
+        directory_make(call);
+    }
+}
+
+/* --- removing: if nothing is in it, as far as a majority knows --- */
+
+static void directory_on_removed(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    const char *word;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", &word);
+    const struct redlock_directory *d = directory_of(call);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict == VOTE_WON) {
+        redlock_directory_forget(r, call->name);
+    } else if (d) { /* some may have removed it */
+        directory_fill(r, call->name, "make", d);
+        redlock_poll_send(r, NULL, REDLOCK_DIRECTORY, 0, r->timeout);
+    }
+    directory_tell(call, verdict == VOTE_WON                                         ? BACKEND_OK
+                         : verdict == VOTE_AWAY                                      ? BACKEND_UNREACHABLE
+                         : verdict == VOTE_LOST && strcmp(word, "missing") == 0      ? BACKEND_MISSING
+                         : verdict == VOTE_LOST && strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
+                                                                                     : BACKEND_NOT_EMPTY);
+}
+
+static void directory_on_listed(struct redlock_call *call)
+{
+    const struct redlock_directory d = {.made = ""};
+    bool empty = true;
+    if (vote_verdict(&call->poll->vote, NULL, NULL) == VOTE_OPEN) {
+        return;
+    }
+    for (unsigned i = 0; i < call->r->count; i++) {
+        const struct redlock_ballot *ballot = &call->poll->ballots[i];
+        empty =
+            empty && !(ballot->words && ballot->words->len > 1 && strcmp(redlock_ballot_text(ballot, 0), "names") == 0);
+    }
+    if (!empty) {
+        directory_tell(call, BACKEND_NOT_EMPTY);
+        return;
+    }
+    directory_fill(call->r, call->name, "remove", &d);
+    redlock_call_poll(call, REDLOCK_DIRECTORY, 0, call->r->timeout, directory_on_removed);
+}
+
+void redlock_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
+{
+    if (!*name) {
+        done(arg, BACKEND_NOT_EMPTY);
+        return;
+    }
+    struct redlock_call *call = directory_call(b, name, done, arg);
+    if (call) {
+        redlock_poll_fill_list(call->r, name, "", 1000);
+        redlock_call_poll(call, REDLOCK_LIST, 0, call->r->timeout, directory_on_listed);
+    }
+}
+
+/* --- attributes --- */
+
+static void directory_on_set(struct redlock_call *call)
+{
+    const char *word;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", &word);
+    if (verdict != VOTE_OPEN) {
+        directory_tell(call, verdict == VOTE_WON    ? BACKEND_OK
+                             : verdict == VOTE_AWAY ? BACKEND_UNREACHABLE
+                                                    : BACKEND_MISSING);
+    }
+}
+
+void redlock_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
+                           backend_done *done, void *arg)
+{
+    if (!directory_can_have(directory)) {
+        done(arg, BACKEND_UNSUPPORTED);
+        return;
+    }
+    struct redlock_call *call = directory_call(b, name, done, arg);
+    if (call) {
+        const struct redlock_directory d = {
+            .made = "set", .ttl = directory->ttl, .revision = clock_wall(), .meta = directory->meta};
+        directory_fill(call->r, name, "set", &d);
+        redlock_call_poll(call, REDLOCK_DIRECTORY, 0, call->r->timeout, directory_on_set);
+    }
+}

@@ -1,0 +1,180 @@
+/* keep: what is held, and its record.
+ *
+ * Tickets of one handle, or of one lock owner, hold together; in the key stands the token of the first.  What is held
+ * is extended where it is.  A server that was started anew is given it again, and counts; one that has lost it
+ * otherwise is given it when a majority has it, and counts the next time: had a majority lost it, another may have held
+ * it meanwhile.
+ */
+#include <string.h>
+
+#include "backend/redlock/private.h"
+
+/* --- holds --- */
+
+struct redlock_hold *redlock_keep_hold(const struct redlock *r, const char *token)
+{
+    return g_hash_table_lookup(r->holds, token);
+}
+
+struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_ticket *t, const char *token,
+                                      uint64_t revision)
+{
+    struct redlock_hold *hold = g_new0(struct redlock_hold, 1);
+    g_strlcpy(hold->token, token, sizeof hold->token);
+    hold->name = g_strdup(t->place->name);
+    hold->lock_owner = t->lock_owner;
+    hold->revision = revision;
+    g_hash_table_replace(r->holds, g_strdup(t->token), hold);
+    return hold;
+}
+
+void redlock_keep_free(gpointer data)
+{
+    struct redlock_hold *hold = data;
+    g_free(hold->name);
+    g_free(hold);
+}
+
+const char *redlock_keep_token(const struct redlock *r, const char *token)
+{
+    const struct redlock_hold *hold = redlock_keep_hold(r, token);
+    return hold ? hold->token : token;
+}
+
+bool redlock_keep_is_shared(const struct redlock *r, const char *name, const char *token)
+{
+    const struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
+    const struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
+    while (t && (strcmp(t->token, token) == 0 ||
+                 strcmp(redlock_keep_token(r, t->token), redlock_keep_token(r, token)) != 0)) {
+        t = LIST_NEXT(t, link);
+    }
+    return t;
+}
+
+struct remote_ticket *redlock_keep_holder(const struct redlock *r, const char *name)
+{
+    const struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
+    struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
+    while (t && (t->state != REMOTE_HELD || t->expired || t->head.deadline <= clock_now())) {
+        t = LIST_NEXT(t, link);
+    }
+    return t;
+}
+
+bool redlock_keep_are_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner)
+{
+    return t->lock_owner && lock_owner ? t->lock_owner == lock_owner : handle && t->handle == handle;
+}
+
+void redlock_keep_tell(struct redlock *r, const char *token, enum remote_news news, enum backend_end why)
+{
+    GPtrArray *tokens = g_ptr_array_new_with_free_func(g_free);
+    GHashTableIter each;
+    gpointer of, hold;
+    g_hash_table_iter_init(&each, r->holds);
+    while (g_hash_table_iter_next(&each, &of, &hold)) {
+        if (strcmp(((struct redlock_hold *)hold)->token, token) == 0) {
+            g_ptr_array_add(tokens, g_strdup(of));
+        }
+    }
+    for (guint i = 0; i < tokens->len; i++) {
+        if (news == REMOTE_ENDED) {
+            g_hash_table_remove(r->holds, tokens->pdata[i]);
+        }
+        remote_told(&r->remote, tokens->pdata[i], news, why);
+    }
+    g_ptr_array_unref(tokens);
+}
+
+/* --- records --- */
+
+struct redlock_record redlock_keep_record(const struct remote_ticket *t, uint64_t revision)
+{
+    return (struct redlock_record){
+        .kind = t->head.kind,
+        .ttl = t->head.ttl,
+        .age = t->state == REMOTE_HELD ? clock_now() - t->head.acquired : 0,
+        .number = t->head.fence,
+        .revision = revision,
+        .meta = t->meta,
+        .content = t->content,
+    };
+}
+
+void redlock_keep_fill_record(struct redlock *r, const struct redlock_record *record)
+{
+    redlock_poll_number(r, record->ttl);
+    redlock_poll_number(r, record->age);
+    redlock_poll_number(r, (int64_t)record->revision);
+    redlock_poll_number(r, record->kind);
+    redlock_poll_number(r, (int64_t)record->number);
+    redlock_poll_bytes(r, record->meta);
+    redlock_poll_bytes(r, record->content);
+}
+
+/* How long the key is to last: others that hold with it may need it for longer. */
+static int64_t keep_term(const struct redlock *r, const struct redlock_call *call, int64_t ttl)
+{
+    const struct remote_place *place = g_hash_table_lookup(r->remote.places, call->name);
+    const struct remote_ticket *t;
+    int64_t term = ttl;
+    for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
+        bool other = t->state == REMOTE_HELD && strcmp(t->token, call->op->token) != 0 &&
+                     strcmp(redlock_keep_token(r, t->token), call->token) == 0;
+        if (other) {
+            int64_t left = t->head.deadline - clock_now();
+            term = MAX(term, left + left / 50 + 2); /* more than was taken off for clocks */
+        }
+    }
+    return term;
+}
+
+void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *record, uint32_t lacking,
+                       void (*told)(struct redlock_call *call))
+{
+    struct redlock *r = call->r;
+    const char *leaf;
+    char *directory = remote_parent(call->name, &leaf);
+    redlock_poll_key(r, 0, call->name);
+    redlock_poll_key(r, 'R', call->name);
+    redlock_poll_key(r, 'N', call->name);
+    redlock_poll_key(r, 'L', directory);
+    redlock_poll_text(r, call->token);
+    redlock_poll_number(r, keep_term(r, call, record->ttl));
+    redlock_poll_text(r, leaf);
+    redlock_keep_fill_record(r, record);
+    redlock_call_poll(call, REDLOCK_KEEP, lacking, redlock_call_timeout(r, record->ttl), told);
+    g_free(directory);
+}
+
+enum vote_verdict redlock_keep_verdict(struct redlock_call *call, struct redlock_hold *hold, bool *ret_lost)
+{
+    const struct redlock_poll *poll = call->poll;
+    const char *word;
+    uint32_t lacking = 0;
+    bool lost = false;
+    enum vote_verdict verdict = vote_verdict(&poll->vote, "ok", &word);
+    unsigned majority = vote_majority(call->r->count);
+    bool sure = verdict == VOTE_LOST && vote_count(&poll->vote, word) >= majority;
+    if (verdict == VOTE_OPEN ||
+        (verdict == VOTE_LOST && !sure && vote_count(&poll->vote, word) + poll->open >= majority)) {
+        return VOTE_OPEN;
+    }
+    for (unsigned i = 0; i < call->r->count; i++) {
+        const char *said = redlock_ballot_text(&poll->ballots[i], 0);
+        bool has = strcmp(said, "ok") == 0 || strcmp(said, "given") == 0;
+        lacking |= (uint32_t)!has << i; /* who has not answered may lack it */
+        lost = lost || (strcmp(said, "gone") == 0 && hold && !(hold->lacking >> i & 1));
+    }
+    if (hold) {
+        hold->lacking = lacking;
+    }
+    if (ret_lost) {
+        *ret_lost = lost;
+    }
+    if (sure) { /* where it was given again it is to go, too */
+        redlock_call_undo(call->r, call->name, call->token);
+    }
+    return verdict == VOTE_WON || sure ? verdict : VOTE_AWAY;
+}

@@ -1,0 +1,117 @@
+/* node: one server: what it says of itself, and whether its vote counts.
+ *
+ * A server that was started anew may have forgotten locks that are held, and could give them to somebody else.  So
+ * until all terms that it may have known are over it counts for nobody who wants a lock ("delayed restarts"); not so
+ * one that has everything on its disk before it answers.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redis/check.h"
+#include "backend/redlock/private.h"
+
+#define SLACK 1000 /* ms: servers tell their uptime in whole seconds */
+
+int64_t redlock_hold_off(clock_ms now, clock_ms born, int64_t term)
+{
+    return MAX(born + term + term / 100 + 2 + SLACK - now, 0);
+}
+
+int64_t redlock_node_held_off(const struct redlock_node *node)
+{
+    int64_t term = node->r->grace ? node->r->grace : node->r->longest;
+    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);
+}
+
+bool redlock_node_is_up(const struct redlock_node *node)
+{
+    return redis_conn_is_up(node->conn);
+}
+
+unsigned redlock_nodes_up(const struct redlock *r)
+{
+    unsigned up = 0;
+    for (unsigned i = 0; i < r->count; i++) {
+        up += redlock_node_is_up(&r->nodes[i]);
+    }
+    return up;
+}
+
+/* Which other server is the same process; NULL: none. */
+static const struct redlock_node *node_twin(const struct redlock_node *node, const char *run_id)
+{
+    for (unsigned i = 0; i < node->r->count; i++) {
+        const struct redlock_node *other = &node->r->nodes[i];
+        if (other != node && redlock_node_is_up(other) && g_strcmp0(other->run_id, run_id) == 0) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+/* Why it cannot be used; a new string, or NULL. */
+static char *node_fault(const struct redlock_node *node, const char *info, const char *run_id)
+{
+    GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);
+    g_ptr_array_set_size(node->warnings, 0);
+    redis_check_master(info, REDIS_SERVER, errors, node->warnings);
+    const struct redlock_node *twin = run_id ? node_twin(node, run_id) : NULL;
+    char *fault = errors->len > 0 ? g_strdup(errors->pdata[0])
+                  : twin ? g_strdup_printf("it is the same server as %s, whose vote would count twice", twin->where)
+                         : NULL;
+    g_ptr_array_unref(errors);
+    return fault;
+}
+
+bool redlock_node_greeted(struct redlock_node *node, const redisReply *reply)
+{
+    const char *info = reply->type == REDIS_REPLY_STRING ? reply->str : "";
+    char *run_id = redis_check_field(info, "run_id"), *uptime = redis_check_field(info, "uptime_in_seconds");
+    char *fault = node_fault(node, info, run_id);
+    if (fault) {
+        log_warning("%s: %s", node->where, fault);
+    }
+    bool usable = !fault;
+    if (usable && (!run_id || g_strcmp0(run_id, node->run_id) != 0)) {
+        node->lasting = false;
+        node->born = clock_now() - (uptime ? 1000 * g_ascii_strtoll(uptime, NULL, 10) : 0);
+        g_free(node->run_id);
+        node->run_id = g_steal_pointer(&run_id);
+    }
+    g_free(fault);
+    g_free(run_id);
+    g_free(uptime);
+    return usable;
+}
+
+static void node_on_configuration(void *arg, const struct redis_answer *answer)
+{
+    struct redlock_node *node = arg;
+    const redisReply *reply = answer->reply;
+    bool told = answer->outcome == REMOTE_ANSWERED && reply->type == REDIS_REPLY_ARRAY;
+    unsigned found = 0;
+    for (size_t i = 0; told && i + 1 < reply->elements; i += 2) {
+        const redisReply *name = reply->element[i], *value = reply->element[i + 1];
+        if (name->type == REDIS_REPLY_STRING && value->type == REDIS_REPLY_STRING) {
+            found += strcmp(name->str, "appendonly") == 0 && strcmp(value->str, "yes") == 0;
+            found += strcmp(name->str, "appendfsync") == 0 && strcmp(value->str, "always") == 0;
+        }
+    }
+    node->lasting = found == 2;
+    int64_t left = redlock_node_held_off(node);
+    if (left > 0) {
+        log_notice("%s was started lately and may have forgotten locks: its vote does not count for %" G_GINT64_FORMAT
+                   " s",
+                   node->where, (left + 999) / 1000);
+    }
+}
+
+void redlock_node_up(struct redlock_node *node)
+{
+    static const struct redis_argument words[] = {{"CONFIG", 6}, {"GET", 3}, {"append*", 7}};
+    node->changed = clock_now();
+    if (redlock_node_held_off(node) > 0) {
+        redis_conn_command(node->conn, words, G_N_ELEMENTS(words), 0, node_on_configuration, node);
+    }
+}

@@ -1,0 +1,301 @@
+/* poll: one question to all servers, and their votes.
+ *
+ * The vote of a server is the first word of its answer; of a lock that another holds it is the holder, and of a name
+ * that is free or unknown it is no word (VOTE_NOTHING).  A server that is held off has no vote where it may have
+ * forgotten.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/redlock/private.h"
+
+#define AWAY_TIMEOUT 1 /* ms, of a request to a server that has been away for longer than a request takes */
+
+/* --- what is asked --- */
+
+char *redlock_key(const struct redlock *r, const char *name)
+{
+    return *name ? g_strconcat(r->before, name, r->behind, NULL)
+                 : g_strconcat("lfs:", r->before, "/", r->behind, NULL); /* no name has that */
+}
+
+bool redlock_is_name(const struct redlock *r, const char *name)
+{
+    char *key = redlock_key(r, name);
+    bool is = !*name || !g_str_has_prefix(key, "lfs:"); /* as side keys begin */
+    g_free(key);
+    return is;
+}
+
+static void poll_add(struct redlock *r, const char *data, size_t length)
+{
+    struct redis_argument argument = {g_string_chunk_insert_len(r->arena, data, (gssize)length), length};
+    g_array_append_val(r->arguments, argument);
+}
+
+void redlock_poll_key(struct redlock *r, char letter, const char *name)
+{
+    char *key = redlock_key(r, name), *side = g_strdup_printf("lfs:%c:%s", letter, key);
+    poll_add(r, letter ? side : key, strlen(letter ? side : key));
+    r->keys = r->arguments->len;
+    g_free(side);
+    g_free(key);
+}
+
+void redlock_poll_text(struct redlock *r, const char *text)
+{
+    poll_add(r, text, strlen(text));
+}
+
+void redlock_poll_number(struct redlock *r, int64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" G_GINT64_FORMAT, number);
+    redlock_poll_text(r, text);
+}
+
+void redlock_poll_bytes(struct redlock *r, GBytes *bytes)
+{
+    gsize length = 0;
+    const char *data = bytes ? g_bytes_get_data(bytes, &length) : NULL;
+    poll_add(r, length ? data : "", length);
+}
+
+void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why)
+{
+    const char *leaf;
+    char *directory = remote_parent(name, &leaf);
+    redlock_poll_key(r, 0, name);
+    redlock_poll_key(r, 'R', name);
+    redlock_poll_key(r, 'N', name);
+    redlock_poll_key(r, 'L', directory);
+    redlock_poll_text(r, digest);
+    redlock_poll_text(r, leaf);
+    redlock_poll_text(r, r->channel);
+    redlock_poll_text(r, why);
+    g_free(directory);
+}
+
+void redlock_poll_fill_list(struct redlock *r, const char *directory, const char *after, size_t max)
+{
+    char *before = g_strconcat(r->before, directory, *directory ? "/" : "", NULL);
+    redlock_poll_key(r, 'L', directory);
+    redlock_poll_key(r, 'D', directory);
+    redlock_poll_key(r, 0, directory);
+    redlock_poll_text(r, after);
+    redlock_poll_number(r, (int64_t)max);
+    redlock_poll_number(r, !*directory);
+    redlock_poll_text(r, before);
+    redlock_poll_text(r, r->behind);
+    g_free(before);
+}
+
+/* --- what is answered --- */
+
+static GBytes *poll_copy(const redisReply *e)
+{
+    char number[24];
+    if (e->type == REDIS_REPLY_STRING || e->type == REDIS_REPLY_STATUS) {
+        return g_bytes_new_take(g_memdup2(e->str, e->len + 1), e->len);
+    }
+    snprintf(number, sizeof number, "%lld", e->type == REDIS_REPLY_INTEGER ? e->integer : 0);
+    return g_bytes_new_take(g_strdup(number), strlen(number));
+}
+
+const char *redlock_ballot_text(const struct redlock_ballot *ballot, guint index)
+{
+    return ballot->words && index < ballot->words->len ? g_bytes_get_data(ballot->words->pdata[index], NULL) : "";
+}
+
+int64_t redlock_ballot_number(const struct redlock_ballot *ballot, guint index)
+{
+    return g_ascii_strtoll(redlock_ballot_text(ballot, index), NULL, 10);
+}
+
+GBytes *redlock_ballot_bytes(const struct redlock_ballot *ballot, guint index, gsize max)
+{
+    gsize length = 0;
+    const char *data =
+        ballot->words && index < ballot->words->len ? g_bytes_get_data(ballot->words->pdata[index], &length) : "";
+    return g_bytes_new(data, MIN(length, max));
+}
+
+/* What a server that is held off may say only because it has forgotten. */
+static bool poll_may_have_forgotten(const struct redlock_poll *poll, const char *word)
+{
+    return strcmp(word, "missing") == 0 || strcmp(word, "nothing") == 0 || strcmp(word, "gone") == 0 ||
+           (poll->script == REDLOCK_ACQUIRE && strcmp(word, "ok") == 0);
+}
+
+static void poll_cast(struct redlock_poll *poll, unsigned server)
+{
+    const struct redlock_ballot *ballot = &poll->ballots[server];
+    const char *word = redlock_ballot_text(ballot, 0);
+    char holder[VOTE_WORD];
+    if (!*word || (ballot->young && poll_may_have_forgotten(poll, word))) {
+        word = NULL;
+    } else if (strcmp(word, "held") == 0 || strcmp(word, "exists") == 0) {
+        g_snprintf(holder, sizeof holder, "%s %s", word,
+                   redlock_ballot_text(ballot, strcmp(word, "held") == 0 ? 2 : 1));
+        word = holder;
+    } else if (strcmp(word, "given") == 0) { /* a server that has not been started anew had let it go */
+        word = ballot->young ? "ok" : NULL;
+    } else if (strcmp(word, "nothing") == 0) {
+        word = VOTE_NOTHING;
+    }
+    vote_cast(&poll->vote, server, word);
+}
+
+static void poll_free(struct redlock_poll *poll)
+{
+    for (unsigned i = 0; i < poll->r->count; i++) {
+        g_clear_pointer(&poll->ballots[i].words, g_ptr_array_unref);
+    }
+    LIST_REMOVE(poll, link);
+    g_free(poll);
+}
+
+/* A server that is full says so with a word, too. */
+static void poll_take(struct redlock_ballot *ballot, const struct redis_answer *answer)
+{
+    const redisReply *reply = answer->reply;
+    ballot->id = 0;
+    ballot->sent = answer->sent;
+    ballot->young = redlock_node_held_off(&ballot->poll->r->nodes[ballot - ballot->poll->ballots]) > 0;
+    if (answer->outcome == REMOTE_REFUSED && reply && reply->str && strstr(reply->str, "OOM ")) {
+        ballot->words = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
+        g_ptr_array_add(ballot->words, g_bytes_new_static("full", strlen("full")));
+    } else if (answer->outcome == REMOTE_ANSWERED && reply->type == REDIS_REPLY_ARRAY) {
+        ballot->words = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
+        for (size_t i = 0; i < reply->elements; i++) {
+            g_ptr_array_add(ballot->words, poll_copy(reply->element[i]));
+        }
+    }
+}
+
+static void poll_on_answer(void *arg, const struct redis_answer *answer)
+{
+    struct redlock_ballot *ballot = arg;
+    struct redlock_poll *poll = ballot->poll;
+    poll_take(ballot, answer);
+    poll_cast(poll, (unsigned)(ballot - poll->ballots));
+    poll->open--;
+    poll->telling = true;
+    if (poll->call) {
+        poll->call->told(poll->call);
+    }
+    poll->telling = false;
+    if (!poll->call && poll->open == 0) {
+        poll_free(poll);
+    }
+}
+
+/* --- asking --- */
+
+void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redlock_script_id script, uint32_t give,
+                       int64_t timeout)
+{
+    struct redlock_poll *poll = g_new0(struct redlock_poll, 1);
+    poll->r = r;
+    poll->call = call;
+    poll->script = script;
+    vote_init(&poll->vote, r->count);
+    LIST_INSERT_HEAD(&r->polls, poll, link);
+    if (call) {
+        call->poll = poll;
+    }
+    guint last = r->arguments->len;
+    redlock_poll_text(r, "0");
+    for (unsigned i = 0; i < r->count; i++) {
+        struct redlock_node *node = &r->nodes[i];
+        struct redlock_ballot *ballot = &poll->ballots[i];
+        bool up = redlock_node_is_up(node), away = !up && clock_now() - node->changed >= r->timeout;
+        ballot->poll = poll;
+        g_array_index(r->arguments, struct redis_argument, last).data =
+            redlock_node_held_off(node) > 0 || give >> i & 1 ? "1" : "0";
+        poll->open++;
+        ballot->id = redis_conn_call(node->conn, &redlock_scripts[script], r->keys,
+                                     (const struct redis_argument *)r->arguments->data, r->arguments->len,
+                                     up     ? timeout
+                                     : away ? AWAY_TIMEOUT
+                                            : MAX(timeout, r->timeout), /* it is being connected to */
+                                     poll_on_answer, ballot);
+    }
+    r->keys = 0;
+    g_array_set_size(r->arguments, 0);
+    g_string_chunk_clear(r->arena);
+}
+
+void redlock_poll_forget(struct redlock_poll *poll)
+{
+    for (unsigned i = 0; i < poll->r->count; i++) {
+        struct redlock_ballot *ballot = &poll->ballots[i];
+        if (ballot->id) {
+            redis_conn_forget(poll->r->nodes[i].conn, ballot->id);
+            ballot->id = 0;
+            poll->open--;
+        }
+    }
+}
+
+void redlock_poll_close(struct redlock_poll *poll, bool settle)
+{
+    if (poll->call) {
+        poll->call->poll = NULL;
+        poll->call = NULL;
+    }
+    if (!settle) {
+        redlock_poll_forget(poll);
+    }
+    if (poll->open == 0 && !poll->telling) {
+        poll_free(poll);
+    }
+}
+
+void redlock_poll_end_all(struct redlock *r)
+{
+    while (!LIST_EMPTY(&r->polls)) {
+        redlock_poll_close(LIST_FIRST(&r->polls), false);
+    }
+}
+
+/* --- of all answers --- */
+
+static bool poll_says(const struct redlock_poll *poll, unsigned server, const char *word)
+{
+    return poll->vote.votes[server].cast && !poll->vote.votes[server].absent &&
+           strcmp(poll->vote.votes[server].word, word) == 0;
+}
+
+const struct redlock_ballot *redlock_poll_best(const struct redlock_poll *poll, const char *word, guint index)
+{
+    const struct redlock_ballot *best = NULL;
+    for (unsigned i = 0; i < poll->r->count; i++) {
+        const struct redlock_ballot *ballot = &poll->ballots[i];
+        if (poll_says(poll, i, word) &&
+            (!best || redlock_ballot_number(ballot, index) > redlock_ballot_number(best, index))) {
+            best = ballot;
+        }
+    }
+    return best;
+}
+
+unsigned redlock_poll_answers(const struct redlock_poll *poll)
+{
+    unsigned answers = 0;
+    for (unsigned i = 0; i < poll->r->count; i++) {
+        answers += poll->ballots[i].words != NULL;
+    }
+    return answers;
+}
+
+clock_ms redlock_poll_sent(const struct redlock_poll *poll, const char *word)
+{
+    clock_ms sent = CLOCK_NEVER;
+    for (unsigned i = 0; i < poll->r->count; i++) {
+        if (poll_says(poll, i, word)) {
+            sent = MIN(sent, poll->ballots[i].sent);
+        }
+    }
+    return sent;
+}

@@ -1,0 +1,306 @@
+/* redlock: the backend: its beginning and end, servers up and down, messages, status. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/redlock/private.h"
+
+#define SHARE 5 /* of a term, what one server may take */
+#define TIMEOUT_MIN 100
+#define TIMEOUT_MAX 2000
+
+/* --- servers --- */
+
+static void redlock_greet(void *context)
+{
+    const struct redlock_node *node = context;
+    redis_conn_greet(node->conn, 0, NULL, 0);
+}
+
+static bool redlock_greeted(void *context, const redisReply *reply)
+{
+    return redlock_node_greeted(context, reply);
+}
+
+/* A server that is there again may lack what is held. */
+static void redlock_on_up(void *context)
+{
+    struct redlock_node *node = context;
+    struct redlock *r = node->r;
+    unsigned up = redlock_nodes_up(r);
+    redlock_node_up(node);
+    if (!r->up && up >= vote_majority(r->count)) {
+        if (r->was_up) {
+            log_info("a majority of the servers is there again: %u of %u", up, r->count);
+        }
+        r->up = r->was_up = true;
+        r->changed = clock_now();
+    }
+    redlock_directory_restore_all(r);
+    if (r->up) {
+        remote_up(&r->remote);
+    }
+}
+
+static void redlock_on_down(void *context, const char *why)
+{
+    struct redlock_node *node = context;
+    struct redlock *r = node->r;
+    unsigned up = redlock_nodes_up(r);
+    node->changed = clock_now();
+    if (r->up && up < vote_majority(r->count)) {
+        log_warning("only %u of %u servers are there, and %u are needed; the last that went is %s: %s", up, r->count,
+                    vote_majority(r->count), node->where, why);
+        r->up = false;
+        r->changed = clock_now();
+    }
+}
+
+/* "w TOKEN": somebody waits for what it holds; "e TOKEN WHY": it was ended by name.  Each server says so. */
+static void redlock_on_message(void *context, const char *data, size_t length)
+{
+    struct redlock_node *node = context;
+    char *text = g_strndup(data, length), **words = g_strsplit(text, " ", 3);
+    guint count = g_strv_length(words);
+    if (count == 2 && strcmp(words[0], "w") == 0) {
+        redlock_keep_tell(node->r, words[1], REMOTE_WANTED, BACKEND_LOST);
+    } else if (count == 3 && strcmp(words[0], "e") == 0) {
+        redlock_keep_tell(node->r, words[1], REMOTE_ENDED,
+                          strcmp(words[2], "released") == 0 ? BACKEND_RELEASED : BACKEND_BROKEN);
+    }
+    g_strfreev(words);
+    g_free(text);
+}
+
+static void redlock_on_changed(void *context, const char *key, size_t length)
+{
+    struct redlock_node *node = context;
+    struct redlock *r = node->r;
+    size_t before = strlen(r->before), behind = strlen(r->behind);
+    if (!key) { /* it may have forgotten all */
+        if (r->up) {
+            remote_up(&r->remote);
+        }
+    } else if (length >= before + behind) {
+        char *name = g_strndup(key + before, length - before - behind);
+        redlock_acquire_changed(node, name);
+        g_free(name);
+    }
+}
+
+static void redlock_on_mended(void *context, const redisReply *reply)
+{
+    (void)context, (void)reply; /* no script mends */
+}
+
+static const struct redis_conn_events conn_events = {.greet = redlock_greet,
+                                                     .greeted = redlock_greeted,
+                                                     .up = redlock_on_up,
+                                                     .down = redlock_on_down,
+                                                     .message = redlock_on_message,
+                                                     .changed = redlock_on_changed,
+                                                     .mended = redlock_on_mended};
+
+/* --- the backend --- */
+
+static void redlock_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
+{
+    struct redlock *r = (struct redlock *)b;
+    remote_start(&r->remote, loop, events, context);
+    for (unsigned i = 0; i < r->count; i++) {
+        r->nodes[i].changed = clock_now();
+        redis_conn_start(r->nodes[i].conn, loop, &conn_events, &r->nodes[i]);
+    }
+}
+
+static void redlock_free(struct backend *b)
+{
+    struct redlock *r = (struct redlock *)b;
+    redlock_call_end_all(r);
+    redlock_poll_end_all(r);
+    remote_clear(&r->remote);
+    for (unsigned i = 0; i < r->count; i++) {
+        redis_conn_free(r->nodes[i].conn);
+        g_ptr_array_unref(r->nodes[i].warnings);
+        g_free(r->nodes[i].where);
+        g_free(r->nodes[i].run_id);
+    }
+    g_free(r->nodes);
+    g_hash_table_unref(r->holds);
+    g_hash_table_unref(r->changes);
+    g_hash_table_unref(r->directories);
+    g_string_chunk_free(r->arena);
+    g_array_unref(r->arguments);
+    g_rand_free(r->random);
+    g_free(r->before);
+    g_free(r->behind);
+    g_free(r->channel);
+    g_free(r->address);
+    g_free(r);
+}
+
+static char *redlock_node_state(const struct redlock_node *node)
+{
+    int64_t left = redlock_node_held_off(node);
+    if (!redlock_node_is_up(node)) {
+        return g_strdup_printf("away for %" G_GINT64_FORMAT " s: %s", (clock_now() - node->changed) / 1000,
+                               redis_conn_error(node->conn));
+    }
+    return left > 0 ? g_strdup_printf("started lately, its vote does not count for %" G_GINT64_FORMAT " s",
+                                      (left + 999) / 1000)
+                    : g_strdup("votes");
+}
+
+static void redlock_status(struct backend *b, struct backend_status *status)
+{
+    struct redlock *r = (struct redlock *)b;
+    unsigned up = redlock_nodes_up(r);
+    status->away = !r->up;
+    status->since = r->changed;
+    status->why =
+        r->up ? NULL
+              : g_strdup_printf("%u of %u servers are there, and %u are needed", up, r->count, vote_majority(r->count));
+    status->address = g_strdup(r->address);
+    status->has_connections = true;
+    g_ptr_array_add(status->details,
+                    g_strdup_printf("servers: %u, %u of them there, quorum %u", r->count, up, vote_majority(r->count)));
+    for (unsigned i = 0; i < r->count; i++) {
+        const struct redlock_node *node = &r->nodes[i];
+        struct redis_conn_counts counts = redis_conn_counts(node->conn);
+        char *state = redlock_node_state(node);
+        status->round_trips += counts.requests;
+        status->reconnects += counts.reconnects;
+        g_ptr_array_add(status->details, g_strdup_printf("server: %s %s", node->where, state));
+        for (guint k = 0; k < node->warnings->len; k++) {
+            g_ptr_array_add(status->warnings,
+                            g_strdup_printf("%s: %s", node->where, (const char *)node->warnings->pdata[k]));
+        }
+        g_free(state);
+    }
+    g_ptr_array_add(status->details, g_strdup("waiting: unfair"));
+    g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
+}
+
+/* What a mount that has ended held runs out. */
+static void redlock_recover(struct backend *b,
+                            void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
+                            void *arg)
+{
+    (void)b, (void)found, (void)arg;
+}
+
+static bool redlock_is_up(struct remote *remote)
+{
+    return ((struct redlock *)remote)->up;
+}
+
+static void redlock_keep(struct remote *remote, int more)
+{
+    struct redlock *r = (struct redlock *)remote;
+    for (unsigned i = 0; i < r->count; i++) {
+        redis_conn_keep(r->nodes[i].conn, more);
+    }
+}
+
+static const struct remote_store store = {
+    .is_up = redlock_is_up,
+    .call = redlock_change_call,
+    .forget = redlock_change_forget,
+    .beat = redlock_acquire_beat,
+    .keep = redlock_keep,
+    .watch = redlock_acquire_watch,
+};
+
+static const struct backend_operations operations = {
+    .start = redlock_start,
+    .free = redlock_free,
+    .acquire = redlock_acquire,
+    .release = remote_release,
+    .release_range = remote_release_range,
+    .convert = remote_convert,
+    .renew = remote_renew,
+    .set = remote_set,
+    .revoke = redlock_revoke,
+    .rename = redlock_rename,
+    .test = redlock_test,
+    .stat = redlock_stat,
+    .list = redlock_list,
+    .mkdir = redlock_mkdir,
+    .rmdir = redlock_rmdir,
+    .set_directory = redlock_set_directory,
+    .recover = redlock_recover,
+    .counts = remote_counts,
+    .status = redlock_status,
+    .name = remote_name,
+};
+
+static void redlock_add_nodes(struct redlock *r, const struct redlock_options *options)
+{
+    GString *address = g_string_new("redlock://");
+    r->count = options->uri->count;
+    r->nodes = g_new0(struct redlock_node, r->count);
+    for (unsigned i = 0; i < r->count; i++) {
+        const struct redis_uri *uri = &options->uri->servers[i];
+        struct redis_conn_options conn = options->conn;
+        conn.uri = *uri;
+        conn.channel = r->channel;
+        conn.greet = &redlock_scripts[REDLOCK_GREET];
+        conn.mend = NULL;
+        conn.timeout = r->timeout;
+        conn.seed = options->seed + i;
+        r->nodes[i] = (struct redlock_node){
+            .r = r,
+            .conn = redis_conn_new(&conn, redlock_scripts, REDLOCK_SCRIPTS),
+            .where = g_strdup_printf(strchr(uri->host, ':') ? "[%s]:%u" : "%s:%u", uri->host, uri->port),
+            .born = clock_now(),
+            .warnings = g_ptr_array_new_with_free_func(g_free),
+        };
+        g_string_append_printf(address, "%s%s", i ? "," : "", r->nodes[i].where);
+    }
+    if (options->uri->servers[0].database) {
+        g_string_append_printf(address, "/%d", options->uri->servers[0].database);
+    }
+    r->address = g_string_free(address, FALSE);
+}
+
+int redlock_new(const struct redlock_options *options, struct backend **ret, char *error, size_t error_size)
+{
+    const char *template = options->key ? options->key : "{n}", *at = strstr(template, "{n}");
+    char *before =
+        at ? g_strdup_printf("%s%.*s", options->prefix ? options->prefix : "", (int)(at - template), template) : NULL;
+    if (!at || g_str_has_prefix(before, "lfs:")) {
+        snprintf(error, error_size,
+                 at ? "prefix= and key= give keys that begin with lfs:, as the side keys of locks do"
+                    : "the template of keys has no {n}, which stands for the lock's name");
+        g_free(before);
+        return -EINVAL;
+    }
+    struct redlock *r = g_new0(struct redlock, 1);
+    int result = remote_init(&r->remote, &store, options->seed);
+    if (result < 0) {
+        snprintf(error, error_size, "cannot make a timer: %s", g_strerror(-result));
+        g_free(before);
+        g_free(r);
+        return result;
+    }
+    r->remote.backend = (struct backend){.operations = &operations, .name = "redlock", .safety = BACKEND_QUORUM};
+    r->before = before;
+    r->behind = g_strdup(at + strlen("{n}"));
+    r->channel = g_strdup_printf("lfs:redlock:%s{n}%s", r->before, r->behind);
+    r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_keep_free);
+    r->changes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_directory_free);
+    LIST_INIT(&r->polls);
+    LIST_INIT(&r->calls);
+    r->arena = g_string_chunk_new(4096);
+    r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));
+    r->random = g_rand_new_with_seed(options->seed);
+    r->timeout = options->conn.timeout ? options->conn.timeout : CLAMP(options->ttl / SHARE, TIMEOUT_MIN, TIMEOUT_MAX);
+    r->longest = MIN(options->ttl, REDLOCK_LONGEST);
+    r->grace = options->grace;
+    r->changed = clock_now();
+    redlock_add_nodes(r, options);
+    *ret = &r->remote.backend;
+    return 0;
+}

@@ -1,0 +1,110 @@
+/* revoke: ending holders by name, whosever they are: their keys are taken away.
+ *
+ * Who holds on another mount is told by a message of each server, or else notices when it renews.
+ */
+#include <string.h>
+
+#include "backend/redlock/private.h"
+
+static void revoke_done(struct redlock_call *call, enum backend_result result)
+{
+    struct remote_op *op = call->op;
+    redlock_call_end(call, true);
+    remote_op_finish(op, result);
+}
+
+static void revoke_on_released(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", NULL);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    char *name = g_strdup(call->name);
+    if (verdict == VOTE_WON) {
+        redlock_keep_tell(r, call->token, REMOTE_ENDED, call->number ? BACKEND_RELEASED : BACKEND_BROKEN);
+    }
+    revoke_done(call, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE);
+    struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
+    if (place) {
+        remote_changed(&r->remote, place);
+    }
+    g_free(name);
+}
+
+static void revoke_release(struct redlock_call *call, const char *digest)
+{
+    redlock_poll_fill_release(call->r, call->name, digest, call->number ? "released" : "broken");
+    redlock_call_poll(call, REDLOCK_RELEASE, 0, call->r->timeout, revoke_on_released);
+}
+
+/* Whether this holder is to end; if not, that has been told. */
+static bool revoke_is_meant(struct redlock_call *call, const struct backend_info *holder)
+{
+    bool stale = call->number && holder->fence != call->number;
+    if (stale || (call->match && !backend_matches(call->match, holder->meta))) {
+        call->result = stale ? BACKEND_STALE : BACKEND_BUSY;
+        return false;
+    }
+    return true;
+}
+
+static void revoke_on_looked(struct redlock_call *call)
+{
+    const char *word;
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, NULL, &word);
+    struct backend_info holder = {.type = BACKEND_LOCK};
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict != VOTE_WON || !g_str_has_prefix(word, "held ")) {
+        revoke_done(call, verdict == VOTE_AWAY ? BACKEND_UNREACHABLE : BACKEND_MISSING);
+        return;
+    }
+    redlock_ask_describe(call, word, &holder);
+    g_strlcpy(call->token, redlock_ballot_text(redlock_poll_best(call->poll, word, 9), 3), sizeof call->token);
+    char *digest = g_strdup(word + strlen("held "));
+    if (revoke_is_meant(call, &holder)) {
+        revoke_release(call, digest);
+    } else {
+        revoke_done(call, call->result);
+    }
+    g_free(digest);
+    redlock_ask_clear(&holder);
+}
+
+static void revoke_on_refused(struct redlock_call *call)
+{
+    revoke_done(call, call->result);
+}
+
+void redlock_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
+                    backend_done *done, void *arg)
+{
+    struct redlock *r = (struct redlock *)b;
+    if (!redlock_is_name(r, name) || !*name) {
+        done(arg, BACKEND_MISSING);
+        return;
+    }
+    remote_tell_expired(&r->remote, name);
+    struct redlock_call *call = redlock_call_new(r, remote_op_done(&r->remote, NULL, done, arg), name);
+    struct remote_ticket *t = redlock_keep_holder(r, name);
+    struct backend_info holder = {.type = BACKEND_LOCK};
+    call->number = fence;
+    call->match = match ? g_memdup2(match, sizeof *match) : NULL;
+    if (!t || !redlock_keep_hold(r, t->token)) {
+        redlock_ask_fill_look(r, name);
+        redlock_call_poll(call, REDLOCK_LOOK, 0, r->timeout, revoke_on_looked);
+        return;
+    }
+    redlock_ask_describe_ticket(
+        r, t, &holder); /* of this mount: it need not be asked for, and what is asked next is done next */
+    g_strlcpy(call->token, redlock_keep_token(r, t->token), sizeof call->token);
+    if (revoke_is_meant(call, &holder)) {
+        char *digest = redlock_call_digest(call->token);
+        revoke_release(call, digest);
+        g_free(digest);
+    } else {
+        redlock_call_later(call, 0, revoke_on_refused);
+    }
+}

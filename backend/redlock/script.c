@@ -1,0 +1,33 @@
+/* script: the table of scripts.  Each .lua becomes a string literal when the daemon is built. */
+#include "backend/redlock/script.h"
+
+/* The order of the parts is theirs, not the alphabet's. */
+/* clang-format off */
+const struct redis_script redlock_scripts[REDLOCK_SCRIPTS] = {
+    [REDLOCK_ACQUIRE] = {"acquire",
+#include "backend/redlock/script/head.inc"
+#include "backend/redlock/script/acquire.inc"
+    },
+    [REDLOCK_KEEP] = {"keep",
+#include "backend/redlock/script/head.inc"
+#include "backend/redlock/script/keep.inc"
+    },
+    [REDLOCK_RELEASE] = {"release",
+#include "backend/redlock/script/head.inc"
+#include "backend/redlock/script/release.inc"
+    },
+    [REDLOCK_LOOK] = {"look",
+#include "backend/redlock/script/head.inc"
+#include "backend/redlock/script/look.inc"
+    },
+    [REDLOCK_LIST] = {"list",
+#include "backend/redlock/script/list.inc"
+    },
+    [REDLOCK_DIRECTORY] = {"directory",
+#include "backend/redlock/script/directory.inc"
+    },
+    [REDLOCK_GREET] = {"greet",
+#include "backend/redlock/script/greet.inc"
+    },
+};
+/* clang-format on */

@@ -1,0 +1,20 @@
+/* script: what one server is asked; the sources, with what they take and answer, are in backend/redlock/script/. */
+#ifndef BACKEND_REDLOCK_SCRIPT_H
+#define BACKEND_REDLOCK_SCRIPT_H
+
+#include "backend/redis/conn/conn.h"
+
+enum redlock_script_id {
+    REDLOCK_ACQUIRE,
+    REDLOCK_KEEP,
+    REDLOCK_RELEASE,
+    REDLOCK_LOOK,
+    REDLOCK_LIST,
+    REDLOCK_DIRECTORY,
+    REDLOCK_GREET,
+    REDLOCK_SCRIPTS
+};
+
+extern const struct redis_script redlock_scripts[REDLOCK_SCRIPTS];
+
+#endif

@@ -1,0 +1,22 @@
+-- acquire: takes the lock, if it is free here.
+--
+-- KEYS 5..7: DIR of the name, of its directory, and the key of a lock of that name
+-- token, ttl of the key, leaf, needed: its directory must exist, wait, channel; and of the record
+-- → {'ok', the next number} | {'held', …} | {'missing'} | {'notdirectory'} | {'directory'}
+local token, ttl, leaf, needed, wait, channel = unpack(ARGV)
+local value = holder()
+if value ~= token then
+  if call('EXISTS', KEYS[5]) == 1 then return {'directory'} end
+  if needed == '1' and call('EXISTS', KEYS[6]) == 0 then
+    return {call('EXISTS', KEYS[7]) == 1 and 'notdirectory' or 'missing'}
+  end
+  if value then
+    if wait == '1' then call('PUBLISH', channel, 'w ' .. value:sub(1, 64)) end
+    return held(value)
+  end
+end
+call('SET', L, token, 'PX', ttl)
+write_record(token, 7)
+call('PEXPIRE', RECORD, ttl)
+call('ZADD', LIST, 0, leaf)
+return {'ok', next_number()}

@@ -1,0 +1,21 @@
+-- keep: extends what is held, and says what its record is to say; where this server has lost it, it is given again.
+--
+-- token, ttl of the key, leaf; and of the record
+-- → {'ok'} | {'given'} | {'gone'} | {'held', …}
+local token, ttl, leaf, number = ARGV[1], ARGV[2], ARGV[3], ARGV[8]
+local value, word = holder(), 'ok'
+if value == token then
+  call('PEXPIRE', L, ttl)
+elseif value then
+  return held(value)
+elseif ARGV[11] == '1' then
+  word = 'given'
+  call('SET', L, token, 'PX', ttl)
+else
+  return {'gone'}
+end
+write_record(token, 4)
+call('PEXPIRE', RECORD, ttl)
+call('ZADD', LIST, 0, leaf)
+if last_number() < tonumber(number) then call('SET', NUMBER, number, 'PX', NUMBER_KEPT) end
+return {word}
