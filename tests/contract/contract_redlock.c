@@ -1,5 +1,5 @@
 /* contract_redlock: the contract, kept by a majority of independent Redis servers; what two mounts of them, and other
- * clients, are to each other; and what servers that fail are to a mount. */
+ * clients, are to each contract_other; and what servers that fail are to a mount. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -8,9 +8,9 @@
 #include "tests/support/check_main.h"
 #include "tests/support/redis_server.h"
 
-#define TERM 1 /* ms: for so long servers are held off, and for a second, which is over when the first check begins */
-
 static struct redis_server *servers[3]; /* each check has a prefix of its own in them */
+static int64_t term =
+    1; /* ms: for so long they are held off, and for a second, which is over when the first check begins */
 
 static struct backend *open_mount(uint32_t seed)
 {
@@ -22,7 +22,7 @@ static struct backend *open_mount(uint32_t seed)
 
     ck_assert_msg(redlock_uri_parse(&uri, text, error, sizeof(error)) == 0, "%s", error);
     const struct redlock_options options = {
-        .uri = &uri, .prefix = prefix, .ttl = CONTRACT_LONG, .grace = TERM, .seed = seed};
+        .uri = &uri, .prefix = prefix, .ttl = CONTRACT_LONG, .grace = term, .seed = seed};
     ck_assert_msg(redlock_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
     redlock_uri_clear(&uri);
     g_free(prefix);
@@ -30,25 +30,334 @@ static struct backend *open_mount(uint32_t seed)
     return b;
 }
 
-/* Until it is not held off any more. */
-static void await_term(struct redis_server *server)
+static void await_uptime(struct redis_server *server, long long seconds)
 {
     static const char uptime[] = "return tonumber(redis.call('INFO', 'server'):match('uptime_in_seconds:(%d+)'))";
 
-    while (redis_server_do(server, "EVAL %s 0", uptime) < 2)
+    while (redis_server_do(server, "EVAL %s 0", uptime) < seconds)
         g_usleep(10000);
 }
 
 static struct backend *open_redlock(void)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
-        await_term(servers[i]);
+        await_uptime(servers[i], 2);
     return open_mount(1);
+}
+
+static struct backend *open_other(void)
+{
+    return open_mount(2);
+}
+
+/* --- two mounts --- */
+
+/* A command with the key of the lock "a" behind its first word, and more behind that. */
+static long long server_do(unsigned server, const char *word, const char *more)
+{
+    char *key = g_strdup_printf("t%d:a", getpid());
+    long long answer = more ? redis_server_do(servers[server], "%s %s %s", word, key, more)
+                            : redis_server_do(servers[server], "%s %s", word, key);
+
+    g_free(key);
+    return answer;
+}
+
+/* On how many servers the key of "a" is there. */
+static unsigned keys(void)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(servers); i++)
+        count += server_do(i, "EXISTS", NULL) == 1;
+    return count;
+}
+
+START_TEST(waiters_of_two_mounts_all_get_it_and_its_token_grows)
+{
+    enum { WAITERS = 6 };
+    struct contract_log first = {0}, log[WAITERS] = {{0}};
+    struct backend_ticket *holder = contract_get("a", BACKEND_FLOCK, &first), *waiter[WAITERS];
+    struct backend *of = contract_one;
+
+    for (int i = 0; i < WAITERS; i++) {
+        contract_backend = i % 2 ? contract_one : contract_other;
+        waiter[i] = contract_queue("a", BACKEND_EXCLUSIVE, &log[i]);
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        uint64_t fence = holder->fence;
+        int granted = -1, many = 0;
+
+        contract_backend = of;
+        ck_assert_int_eq(contract_release(holder), BACKEND_OK);
+        while (granted < 0) {
+            contract_turn();
+            for (int k = 0; k < WAITERS; k++)
+                if (log[k].granted == 1)
+                    granted = k;
+        }
+        for (int k = 0; k < WAITERS; k++)
+            many += log[k].granted == 1;
+        ck_assert_int_eq(many, 1); /* and no other */
+        log[granted].granted = 2;
+        holder = waiter[granted];
+        of = granted % 2 ? contract_one : contract_other;
+        ck_assert_uint_gt(holder->fence, fence);
+    }
+    ck_assert_uint_gt(first.wanted, 0);
+}
+END_TEST
+
+START_TEST(token_grows_although_the_servers_forget_it)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    uint64_t fence = ticket->fence;
+
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    for (unsigned i = 0; i < G_N_ELEMENTS(servers); i++) {
+        char *key = g_strdup_printf("lfs:N:t%d:a", getpid());
+
+        ck_assert_int_eq(redis_server_do(servers[i], "DEL %s", key), 1); /* a majority, and the third behind it */
+        g_free(key);
+    }
+    contract_backend = contract_other;
+    ck_assert_uint_gt(contract_get("a", BACKEND_LEASE, &log)->fence, fence);
+}
+END_TEST
+
+START_TEST(token_is_greater_than_what_one_server_alone_still_knows_of_a_majority)
+{
+    struct contract_log log = {0};
+    char *key = g_strdup_printf("lfs:N:t%d:a", getpid());
+
+    for (unsigned i = 0; i < 2; i++) /* what a majority has been told; the clock is behind that */
+        redis_server_do(servers[i], "SET %s 9000000000000000", key);
+    ck_assert_uint_gt(contract_get("a", BACKEND_LEASE, &log)->fence, UINT64_C(9000000000000000));
+    CONTRACT_UNTIL(redis_server_do(servers[2], "STRLEN %s", key) == 16); /* and it is written back, to each */
+    g_free(key);
+}
+END_TEST
+
+/* --- other clients --- */
+
+START_TEST(lock_is_the_plain_key_of_other_clients_on_each_server)
+{
+    struct contract_log log = {0};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+
+    CONTRACT_UNTIL(keys() == 3);
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_int_eq(server_do(i, "SETNX", "foreign"), 0);
+        ck_assert_int_eq(server_do(i, "STRLEN", NULL), 32);
+        ck_assert_int_gt(server_do(i, "PTTL", NULL), CONTRACT_LONG / 2);
+        ck_assert_int_le(server_do(i, "PTTL", NULL), CONTRACT_LONG);
+    }
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    CONTRACT_UNTIL(keys() == 0);
+}
+END_TEST
+
+START_TEST(majority_of_another_client_is_a_lock_and_its_end_lets_a_waiter_in)
+{
+    struct contract_log waiting = {0};
+
+    server_do(0, "SET", "foreign");
+    server_do(1, "SET", "foreign");
+    ck_assert(contract_is_busy("a"));
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_LOCK);
+    CONTRACT_UNTIL(keys() == 2); /* what was refused leaves nothing */
+    contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
+    server_do(0, "DEL", NULL);
+    CONTRACT_UNTIL(waiting.granted);
+    ck_assert_int_eq(server_do(0, "SETNX", "foreign"), 0);
+}
+END_TEST
+
+START_TEST(key_on_one_server_is_no_lock)
+{
+    struct contract_log log = {0};
+
+    server_do(2, "SET", "foreign");
+    ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+    contract_get("a", BACKEND_LEASE, &log);
+    ck_assert_int_eq(server_do(2, "STRLEN", NULL), 7);
+}
+END_TEST
+
+START_TEST(lock_that_a_majority_has_given_to_another_is_lost_when_it_is_renewed)
+{
+    struct contract_log log = {0}, marker = {0};
+    struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_FLOCK, &log), .ttl = CONTRACT_LONG};
+
+    CONTRACT_UNTIL(keys() == 3);
+    server_do(0, "SET", "foreign");
+    backend_renew(contract_backend, &renewal, 1);
+    contract_release(contract_get("b", BACKEND_FLOCK, &marker)); /* which goes behind that */
+    ck_assert_uint_eq(log.ended, 0);
+    server_do(1, "SET", "foreign");
+    backend_renew(contract_backend, &renewal, 1);
+    CONTRACT_UNTIL(log.ended);
+    ck_assert_int_eq(log.why, BACKEND_LOST);
+    ck_assert(contract_is_busy("a"));
+    ck_assert_int_eq(server_do(0, "STRLEN", NULL), 7);
+}
+END_TEST
+
+START_TEST(key_that_was_deleted_on_all_servers_is_not_given_again)
+{
+    struct contract_log log = {0};
+    struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_FLOCK, &log), .ttl = CONTRACT_LONG};
+
+    CONTRACT_UNTIL(keys() == 3);
+    for (unsigned i = 0; i < 3; i++)
+        server_do(i, "DEL", NULL);
+    backend_renew(contract_backend, &renewal, 1);
+    CONTRACT_UNTIL(log.ended);
+    ck_assert_int_eq(log.why, BACKEND_LOST);
+    CONTRACT_UNTIL(keys() == 0);
+}
+END_TEST
+
+static TCase *two_case(void)
+{
+    TCase *tcase = tcase_create("two mounts");
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
+    tcase_add_test(tcase, waiters_of_two_mounts_all_get_it_and_its_token_grows);
+    tcase_add_test(tcase, token_grows_although_the_servers_forget_it);
+    tcase_add_test(tcase, token_is_greater_than_what_one_server_alone_still_knows_of_a_majority);
+    tcase_add_test(tcase, lock_is_the_plain_key_of_other_clients_on_each_server);
+    tcase_add_test(tcase, majority_of_another_client_is_a_lock_and_its_end_lets_a_waiter_in);
+    tcase_add_test(tcase, key_on_one_server_is_no_lock);
+    tcase_add_test(tcase, lock_that_a_majority_has_given_to_another_is_lost_when_it_is_renewed);
+    tcase_add_test(tcase, key_that_was_deleted_on_all_servers_is_not_given_again);
+    return tcase;
+}
+
+/* --- servers that fail: each check has its own --- */
+
+#define HELD_OFF 2000 /* ms */
+
+static void failing_setup(void)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
+        servers[i] = redis_server_start(NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
+        await_uptime(servers[i], (HELD_OFF + HELD_OFF / 100 + 2 + 1000) / 1000 + 1);
+    term = HELD_OFF;
+    contract_setup_two();
+}
+
+static void failing_teardown(void)
+{
+    contract_teardown_two();
+    for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
+        redis_server_free(servers[i]);
+}
+
+static void restart(unsigned server)
+{
+    redis_server_stop(servers[server]);
+    redis_server_again(servers[server]); /* it keeps nothing on disk */
+}
+
+START_TEST(server_that_has_forgotten_a_lock_gives_it_to_nobody_else_while_its_holder_may_believe_in_it)
+{
+    struct contract_log log = {0}, late = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &late);
+
+    redis_server_stop(servers[2]);
+    contract_get("a", BACKEND_LEASE, &log);
+    backend_free(contract_one); /* its holder may live, and believe in it */
+    redis_server_again(servers[2]);
+    restart(1);
+    ck_assert_uint_eq(keys(), 1);
+    contract_one = open_mount(3);
+    contract_start(contract_one);
+    contract_backend = contract_other;
+    ck_assert_int_ne(contract_acquire("a", &claim).result, BACKEND_OK);
+    contract_backend = contract_one;
+    ck_assert_int_ne(contract_acquire("a", &claim).result, BACKEND_OK);
+    claim.wait = true;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED); /* and is granted when that is over */
+    CONTRACT_UNTIL(late.granted);
+}
+END_TEST
+
+START_TEST(server_that_was_started_anew_is_given_what_is_held_with_the_same_token)
+{
+    struct contract_log log = {0};
+
+    contract_get("a", BACKEND_FLOCK, &log);
+    CONTRACT_UNTIL(keys() == 3);
+    for (unsigned i = 0; i < 3; i++) { /* one after the other, so that in the end none has it from the beginning */
+        restart(i);
+        CONTRACT_UNTIL(keys() == 3);
+        ck_assert_int_eq(server_do(i, "STRLEN", NULL), 32);
+        contract_backend = contract_other;
+        ck_assert(contract_is_busy("a"));
+        contract_backend = contract_one;
+    }
+    ck_assert_uint_eq(log.ended, 0);
+    redis_server_do(servers[1], "FLUSHALL");
+    CONTRACT_UNTIL(keys() == 3);
+    ck_assert_uint_eq(log.ended, 0);
+    ck_assert_int_eq(contract_release(contract_stat("a").ticket), BACKEND_OK);
+    CONTRACT_UNTIL(keys() == 0);
+}
+END_TEST
+
+START_TEST(without_a_majority_nothing_is_granted_and_with_one_it_goes_on)
+{
+    struct contract_log log = {0}, next = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &next);
+
+    redis_server_stop(servers[0]);
+    ck_assert_int_eq(contract_release(contract_get("a", BACKEND_LEASE, &log)), BACKEND_OK);
+    redis_server_pause(servers[1]);
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(server_do(2, "EXISTS", NULL), 0); /* what was refused leaves nothing */
+    redis_server_resume(servers[1]);
+    while (contract_acquire("a", &claim).result != BACKEND_OK)
+        contract_poll();
+    ck_assert_int_eq(server_do(2, "EXISTS", NULL), 1);
+}
+END_TEST
+
+START_TEST(vote_that_comes_late_is_settled)
+{
+    struct contract_log log = {0};
+
+    redis_server_pause(servers[2]);
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    redis_server_resume(servers[2]);
+    CONTRACT_UNTIL(keys() == 3);
+    redis_server_pause(servers[0]);
+    ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
+    redis_server_resume(servers[0]);
+    CONTRACT_UNTIL(keys() == 0);
+}
+END_TEST
+
+static TCase *failing_case(void)
+{
+    TCase *tcase = tcase_create("servers that fail");
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, failing_setup, failing_teardown);
+    tcase_add_test(tcase, server_that_has_forgotten_a_lock_gives_it_to_nobody_else_while_its_holder_may_believe_in_it);
+    tcase_add_test(tcase, server_that_was_started_anew_is_given_what_is_held_with_the_same_token);
+    tcase_add_test(tcase, without_a_majority_nothing_is_granted_and_with_one_it_goes_on);
+    tcase_add_test(tcase, vote_that_comes_late_is_settled);
+    return tcase;
 }
 
 int main(void)
 {
-    static const struct contract redlock = {.name = "redlock", .open = open_redlock, .pace = 10};
+    static const struct contract redlock = {
+        .name = "redlock", .open = open_redlock, .open_other = open_other, .pace = 10};
 
     if (!redis_server_exists()) {
         puts("1..0 # skip there is no redis-server");
@@ -57,6 +366,8 @@ int main(void)
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
         servers[i] = redis_server_start(NULL);
     Suite *suite = contract_suite(&redlock);
+    suite_add_tcase(suite, two_case());
+    suite_add_tcase(suite, failing_case());
     int result = check_main(suite);
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
         redis_server_free(servers[i]);
