@@ -34,6 +34,8 @@ START_TEST(directory_stays_while_a_name_in_it_is_refused_for_a_delay)
     struct backend_directory delayed = {.width = 1, .delay = 4 * CONTRACT_SHORT};
     struct contract_log log = {0}, waits = {0};
 
+    if (!contract_can(BACKEND_CAN_SHARE))
+        return;
     ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
     contract_get("d/a", BACKEND_LEASE, &log);
     struct backend_ticket *waiter = contract_queue("d/a", BACKEND_EXCLUSIVE, &waits);

@@ -1,21 +1,28 @@
-// client_npm NAME PORT MODULES: a lock client of npm's; the lines are those of client_redis_py.py.
+// client_npm NAME PORT[,PORT...] MODULES: a lock client of npm's; the lines are those of client_redis_py.py.
 // MODULES is a directory with the node_modules of package.json.
 "use strict";
-const [name, port, modules] = process.argv.slice(2);
+const [name, ports, modules] = process.argv.slice(2);
 const load = require("module").createRequire(modules + "/");
 const Redis = load("ioredis");
-const redis = new Redis({ host: "127.0.0.1", port: Number(port) });
+// One that is away refuses at once, as a client of several servers needs it.
+const several = { enableOfflineQueue: false, maxRetriesPerRequest: 0 };
+const servers = ports.split(",").map((port, _, all) =>
+  new Redis({ host: "127.0.0.1", port: Number(port), ...(all.length > 1 ? several : {}) }));
+const redis = servers[0];
+for (const server of servers) server.on("error", () => {});
+const ready = Promise.all(servers.map((server) =>
+  new Promise((done) => (server.status === "ready" ? done() : server.once("ready", done).once("error", done)))));
 
 // How each takes a lock: once, or with so many tries.
 function redlock(Redlock, Lock, take) {
-  const often = new Redlock([redis], { retryCount: -1, retryDelay: 20, retryJitter: 5 });
-  const once = new Redlock([redis], { retryCount: 0 });
+  const often = new Redlock(servers, { retryCount: -1, retryDelay: 20, retryJitter: 5 });
+  const once = new Redlock(servers, { retryCount: 0 });
   let held;
   return {
     acquire: async (key, ms) => (held = await take(once, key, Number(ms))),
     wait: async (key, ms, seconds) => {
       const tries = Math.ceil((seconds * 1000) / 20);
-      held = await take(new Redlock([redis], { retryCount: tries, retryDelay: 20, retryJitter: 5 }), key, Number(ms));
+      held = await take(new Redlock(servers, { retryCount: tries, retryDelay: 20, retryJitter: 5 }), key, Number(ms));
       return held;
     },
     extend: async (ms) => (held = await held.extend(Number(ms))),
@@ -80,6 +87,7 @@ async function answer(client, request, words) {
 }
 
 async function main() {
+  await ready;
   const client = clients[name]();
   for await (const line of require("readline").createInterface({ input: process.stdin })) {
     const [mark, request, ...words] = line.split(" ");
