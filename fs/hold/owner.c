@@ -105,7 +105,11 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
         return true; /* as in hold_is_owner */
     }
     struct owner *owner = hold_owner(hold), *opener = hold_opener(hold);
-    bool lives = owner && owner_alive(owner); /* asked once: each time costs a system call */
+    bool lives = owner && owner_alive(owner);   /* asked once: each time costs a system call */
+    if (!lives && hold_passes_on(hold, true)) { /* how it ended is not told yet: perhaps well */
+        owner = hold->heirs->heir[0];
+        lives = owner_alive(owner);
+    }
     if (owner_is_same(owner, who) || owner_is_same(opener, who)) {
         return true;
     }

@@ -203,6 +203,18 @@ START_TEST(helper_that_exits_hands_its_lease_to_its_parent)
 }
 END_TEST
 
+START_TEST(lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers)
+{
+    w->uid = 1000;
+    lease_of(family[1], "L");
+    wire_kill(w, family[1]); /* a zombie: how it ended is told once it was waited for */
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->pid = family[0];
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
 START_TEST(nobody_inherits_after_the_first_second)
 {
     lease_of(family[1], "L");
@@ -1006,6 +1018,7 @@ int main(void)
     tcase_add_test(cases, release_of_unknown_outcome_is_not_success);
     tcase_add_test(cases, lease_is_renewed_while_its_owner_lives_and_runs_out_after);
     tcase_add_test(cases, helper_that_exits_hands_its_lease_to_its_parent);
+    tcase_add_test(cases, lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers);
     tcase_add_test(cases, nobody_inherits_after_the_first_second);
     tcase_add_test(cases, open_handle_of_a_dead_owner_keeps_its_lease);
     tcase_add_test(cases, handle_of_an_earlier_leases_child_does_not_keep_the_next);
