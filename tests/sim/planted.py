@@ -23,8 +23,8 @@ m|backend/lockspace/grant.c|if (t->head.fence < q->granted && t->entry->type != 
 m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && delay > 0 && t->head.held
 m|backend/lockspace/grant.c|        if (!lockspace_blocker(space, place, t)) {|        if (lockspace_position(t) <= place->directory->attributes.width) {
 m|backend/lockspace/grant.c|        if (lockspace_blocker(space, place, t)) {|        if (lockspace_blocker(space, place, t) && !lockspace_shared(t)) {
-m|backend/lockspace/grant.c|            if (plain) {|            if (false) {
-m|backend/lockspace/grant.c|    t->head.held = true;\n    t->head.acquired = now;\n    if (t->entry|    t->head.acquired = now;\n    if (t->entry
+m|fs/hold/hold.c|        hold_spend(hold, why != BACKEND_RELEASED);|        hold_spend(hold, false);
+m|backend/deadlock.c|        s->found = true;|        s->found = false;
 m|backend/lockspace/grant.c|    if (q && skiplist_length(&q->waiters) > 0) {|    if (q && skiplist_length(&q->waiters) > 1) {
 m|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_update(space, now, place, start, end);|    lockspace_expel(space, now, t, why);\n    (void)place, (void)start, (void)end;
 m|backend/lockspace/lockspace.c|    space->next_fence++;\n|
@@ -51,7 +51,7 @@ m|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= 
 l|backend/local/loop.c|    if (loop_is_kept(l, ticket)) {\n        local_store_put_end(l->store, ticket->fence);\n    }|    (void)l;
 l|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            continue;\n        }\n        if (n < 0) {\n            return -errno;\n        }\n        data += n;\n        length -= (size_t)n;|        if (n < 0) {\n            return -errno;\n        }\n        return 0;
 l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    file->room = 0;|    file->room = 0;
-m|backend/lockspace/lockspace.c|    t->head.held = held;|    t->head.held = true;
+m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
 r|backend/remote/ticket.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
 r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + #id) == LONE .. id|has:sub(1, #LONE) == LONE
 r|backend/redis/script/release_lone.lua|  call('DEL', L)\n|
@@ -61,7 +61,7 @@ r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.ttl), id
 r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.ttl + t.d))|    call('PEXPIRE', L, number_text(1))
 r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
 r|backend/redis/script/acquire_free.lua|math.max(last_number() + 1, now_us)|now_us - now_us % 10000000
-r|backend/redis/script/renew.lua|call('PEXPIRE', L, number_text(a.ttl + lone.d))|call('PEXPIRE', L, 1)
+r|backend/redis/script/renew_lone.lua|call('PEXPIRE', L, number_text(a.ttl + lone.d))|call('PEXPIRE', L, 1)
 """
 
 
