@@ -144,7 +144,9 @@ static void names_add_releasable(struct request *r, const struct node *node, GPt
 static void names_released(void *arg, enum backend_result result)
 {
     struct request *r = arg;
-    r->result = r->result == BACKEND_OK ? result : r->result;
+    if (r->result == BACKEND_STALE || (r->result == BACKEND_OK && result != BACKEND_STALE)) {
+        r->result = result; /* one that had ended is gone, as the caller wishes, if another was still there */
+    }
     if (--r->releases == 0) {
         request_done(r, r->result);
     }
@@ -164,7 +166,7 @@ static bool names_release(struct request *r)
         names_add_releasable(r, node, holds);
     }
     guint count = holds->len;
-    r->result = BACKEND_OK;
+    r->result = BACKEND_STALE;
     r->releases = count;
     for (guint i = 0; i < count; i++) { /* the last one may answer the request */
         struct hold *hold = holds->pdata[i];
