@@ -1,8 +1,8 @@
 #!/bin/bash
-# redis.sh: two mounts of Redis servers that fail over, and of one that forgets, while processes lock and work, are
-# stopped and killed.
+# redis.sh: two mounts of Redis servers that fail over, of one that forgets, and of five that know nothing of each other,
+# while processes lock and work, are stopped and killed.
 #
-#   make check-redis      as root; takes REDIS_FAILOVERS times 18 s and REDIS_FORGETS times 5 s
+#   make check-redis      as root; takes REDIS_FAILOVERS times 18 s, REDIS_FORGETS times 5 s and REDIS_REDLOCK minutes
 #
 # Three nodes, each with a server and a Sentinel, and two hosts, each with a mount, have a network namespace each.  In
 # turns one host is left alone with the master: the Sentinels of the other two nodes make another master, while the old
@@ -12,15 +12,19 @@
 # Then a server without a disk is emptied, and restarted, in turns: nothing overlaps, and nobody who holds a lock for all
 # that time loses it.  The longest time for which nothing new was granted is told.
 #
-# Environment: REDIS_FAILOVERS (50), with wait=1; REDIS_UNSAFE (5), without; REDIS_FORGETS (200); REDIS_CLIENTS,
-# processes (30); REDIS_SEED; LEASEFS; STRESS_PROGRAMS, the directory of the programs (default: tests/stress of the build
+# Then five servers without disks have a network namespace each: of two at a time each is killed and started anew empty,
+# stopped, or cut off; at the same time, one after the other, or together with one of the hosts.
+#
+# Environment: REDIS_FAILOVERS (50), with wait=1; REDIS_UNSAFE (5), without; REDIS_FORGETS (200); REDIS_REDLOCK, minutes
+# (30); REDIS_CLIENTS, processes (30); REDIS_SEED; LEASEFS; STRESS_PROGRAMS, the directory of the programs (default: tests/stress of the build
 # directory; `make check TESTS=` builds them).  It needs redis-server and iproute2.
 if [ -z "${REDIS_APART:-}" ]; then
     exec env REDIS_APART=1 unshare --net -- "$0"
 fi
 ip link set lo up
-FAILOVERS=${REDIS_FAILOVERS:-50} UNSAFE=${REDIS_UNSAFE:-5} FORGETS=${REDIS_FORGETS:-200} CLIENTS=${REDIS_CLIENTS:-30}
-E2E_LIMIT=$(((FAILOVERS + UNSAFE) * 60 + FORGETS * 20 + 600))
+FAILOVERS=${REDIS_FAILOVERS:-50} UNSAFE=${REDIS_UNSAFE:-5} FORGETS=${REDIS_FORGETS:-200}
+REDLOCK=${REDIS_REDLOCK:-30} CLIENTS=${REDIS_CLIENTS:-30}
+E2E_LIMIT=$(((FAILOVERS + UNSAFE) * 60 + FORGETS * 20 + REDLOCK * 120 + 600))
 # shellcheck source=../e2e/lib.sh
 . "$(dirname "$0")/../e2e/lib.sh"
 # shellcheck source=../e2e/redis.sh
@@ -131,14 +135,16 @@ work() { # OPTION…
         >"$TEST_DIR/history" 2>&1
     HISTORY=$STARTED
 }
-end_work() { # sets STATUS, and OVERLAPS of all so far
-    local overlaps
+end_work() { # sets STATUS, and OVERLAPS and ACQUIRED of all so far
+    local overlaps acquired
     STATUS=0
     kill -TERM "$HISTORY"
     wait "$HISTORY" || STATUS=$?
     sed 's/^/# /' "$TEST_DIR/history" | head -60
     overlaps=$(sed -n 's/^\([0-9]*\) overlaps, .*/\1/p' "$TEST_DIR/history")
     OVERLAPS=$((OVERLAPS + ${overlaps:-1000000}))
+    acquired=$(sed -n 's/^\([0-9]*\) locks acquired, .*/\1/p' "$TEST_DIR/history")
+    ACQUIRED=$((${ACQUIRED:-0} + ${acquired:-0}))
 }
 reported() { grep -qE "$1" "$TEST_DIR/history"; }
 
@@ -171,15 +177,17 @@ unsafe() { :; }
 
 # --- failovers ---
 
-build_nodes() {
+build_network() {
     ip link add whole type bridge mcast_snooping 0 || skip_all "no bridges in network namespaces"
     ip link add apart type bridge mcast_snooping 0
     ip link set whole up
     ip link set apart up
-    for i in 1 2 3; do host node$i $i; done
     host A 11
     host B 12
+}
+build_nodes() {
     for i in 1 2 3; do
+        host node$i $i
         redis_within=(nsenter --net="${namespace[node$i]}")
         follow=()
         [ $i = 1 ] || follow=(--replicaof 10.213.1.1 "${redis_ports[0]}")
@@ -189,6 +197,7 @@ build_nodes() {
     for i in 1 2 3; do configure_sentinel $i; done
 }
 
+[ $((UNSAFE + FAILOVERS + REDLOCK)) -eq 0 ] || build_network
 [ $((UNSAFE + FAILOVERS)) -eq 0 ] || build_nodes
 if [ "$UNSAFE" -gt 0 ]; then
     it "without wait= a master that is cut off, but alive, gives locks to a second holder ($UNSAFE failovers, seed $SEED)"
@@ -282,5 +291,104 @@ forgets() {
 if [ "$FORGETS" -gt 0 ]; then
     it "a server that forgets gives no lock to a second holder, and takes none away ($FORGETS times, seed $SEED)"
     forgets
+fi
+
+# --- five servers that know nothing of each other ---
+
+MASTERS=(1 2 3 4 5)
+declare -A struck=()
+
+master_use() { # MASTER
+    redis_within=(nsenter --net="${namespace[master$1]}")
+    redis_use $((FIRST + $1 - 1))
+}
+strike() { # MASTER…
+    local master
+    for master; do
+        master_use "$master"
+        case $((RANDOM % 3)) in
+        0) redis_kill && count killed ;;
+        1) redis_pause && count stopped ;;
+        2) cut "master$master" && count "cut off" ;;
+        esac
+    done
+}
+count() { struck[$1]=$((${struck[$1]:-0} + 1)); }
+recover() { # all
+    local master
+    mend
+    for master in "${MASTERS[@]}"; do
+        master_use "$master"
+        if gone "$REDIS_PID"; then
+            redis_again
+        elif redis_stopped; then
+            redis_resume
+        fi
+    done
+}
+all_vote() {
+    local side
+    for side in A B; do
+        [ "$(grep -c '^server: .* votes$' "${at[$side]}/.leasefs/status")" = ${#MASTERS[@]} ] || return
+    done
+}
+build_masters() {
+    local master
+    FIRST=${#redis_ports[@]} SERVERS=
+    for master in "${MASTERS[@]}"; do
+        host "master$master" $((20 + master))
+        redis_within=(nsenter --net="${namespace[master$master]}")
+        redis_start --bind '*' --protected-mode no
+        SERVERS+=,10.213.1.$((20 + master)):$REDIS_PORT
+    done
+    redis_within=()
+    for side in A B; do
+        mount_backend "redlock://${SERVERS#,}" "$OPTIONS" nsenter --net="${namespace[$side]}"
+        at[$side]=$MNT
+    done
+    expect eventually 30 all_vote
+}
+strike_two() {
+    local one two
+    read -r one two < <(shuf -n 2 -e "${MASTERS[@]}" | tr '\n' ' ')
+    case $((RANDOM % 3)) in
+    0)
+        strike "$one" "$two"
+        ;;
+    1)
+        strike "$one"
+        pause "0.$((RANDOM % 9 + 1))"
+        recover
+        strike "$two"
+        ;;
+    2)
+        cut A "master$one" "master$two"
+        count "cut off with a host"
+        ;;
+    esac
+    pause "$((RANDOM % 3)).$((RANDOM % 10))"
+    recover
+    # servers that have come back have no vote yet: most times it is waited for, so that locks go on
+    if [ $((RANDOM % 4)) -ne 0 ]; then expect eventually 60 all_vote; fi
+}
+redlock() {
+    local kind end=$((SECONDS + 60 * REDLOCK)) piece
+    OVERLAPS=0 ACQUIRED=0
+    while [ $SECONDS -lt $end ]; do
+        piece=$((SECONDS + 120))
+        work --exclusive
+        while [ $SECONDS -lt $piece ] && [ $SECONDS -lt $end ]; do strike_two; done
+        expect eventually 60 all_vote
+        end_work
+        safe
+    done
+    for kind in "${!struck[@]}"; do say "$kind: ${struck[$kind]}"; done
+    say "$OVERLAPS overlaps of $ACQUIRED locks that were acquired in $REDLOCK minutes"
+}
+
+if [ "$REDLOCK" -gt 0 ]; then
+    it "of five servers two may be killed, stopped and cut off, and no lock has two holders ($REDLOCK minutes, seed $SEED)"
+    build_masters
+    redlock
 fi
 finish

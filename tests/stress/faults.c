@@ -2,7 +2,8 @@
  * killed; when SIGTERM says that it is enough, all of it is judged.  See faults.h.
  *
  *     faults [OPTIONS] SCRATCH MOUNT…     SCRATCH: an empty ordinary directory; the store has the
- *                                         queues q1 and q2 of these widths, unless it forgets
+ *                                         queues q1 and q2 of these widths, unless it
+ *                                         forgets, or has none
  *
  * Whoever starts it breaks, meanwhile, daemons, connections and servers, and mends
  * them before it says SIGTERM.  Exit status: 0 if all is well; 3 if the history
@@ -182,7 +183,7 @@ static int count_held_in(const char *mount, const char *below, bool print)
 static int count_held(const struct faults_options *o, const char *mount, bool print)
 {
     int count = count_held_in(mount, "", print);
-    for (int width = 1; width <= FAULTS_QUEUES && !o->forgetful; width++) {
+    for (int width = 1; width <= FAULTS_QUEUES && faults_queues(o); width++) {
         char queue[32];
         snprintf(queue, sizeof queue, "q%d/", width);
         count += count_held_in(mount, queue, print);
@@ -377,11 +378,15 @@ static uint64_t number_of(const char *text)
 
 static struct faults_options read_options(int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"clients", required_argument, NULL, 'c'},    {"names", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'},       {"ttl", required_argument, NULL, 't'},
-        {"kill-every", required_argument, NULL, 'k'}, {"stop-every", required_argument, NULL, 'p'},
-        {"forgetful", no_argument, NULL, 'f'},        {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"clients", required_argument, NULL, 'c'},
+                                          {"names", required_argument, NULL, 'n'},
+                                          {"seed", required_argument, NULL, 's'},
+                                          {"ttl", required_argument, NULL, 't'},
+                                          {"kill-every", required_argument, NULL, 'k'},
+                                          {"stop-every", required_argument, NULL, 'p'},
+                                          {"forgetful", no_argument, NULL, 'f'},
+                                          {"exclusive", no_argument, NULL, 'x'},
+                                          {NULL, 0, NULL, 0}};
     struct faults_options o = {.clients = 16,
                                .names = 6,
                                .ttl = STRESS_SECOND,
@@ -397,6 +402,7 @@ static struct faults_options read_options(int argc, char **argv)
         o.kill_every = option == 'k' ? (int64_t)number * STRESS_MS : o.kill_every;
         o.stop_every = option == 'p' ? (int64_t)number * STRESS_MS : o.stop_every;
         o.forgetful = o.forgetful || option == 'f';
+        o.exclusive = o.exclusive || option == 'x';
         if (option == '?') {
             optind = argc;
             break;
@@ -405,7 +411,7 @@ static struct faults_options read_options(int argc, char **argv)
     int left = argc - optind;
     if (left < 2 || left > FAULTS_MOUNTS_MAX + 1 || !o.clients || !o.names) {
         stress_die("usage: faults [--clients N] [--names N] [--seed N] [--ttl MS] [--kill-every MS] [--stop-every MS]\n"
-                   "              [--forgetful] SCRATCH MOUNT…");
+                   "              [--forgetful] [--exclusive] SCRATCH MOUNT…");
     }
     o.scratch = argv[optind];
     for (int i = optind + 1; i < argc; i++) {

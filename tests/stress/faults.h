@@ -49,6 +49,7 @@ struct faults_options {
     uint64_t seed;
     bool forgetful; /* the store forgets what it granted: overlaps, and holders that a guard refuses, are told, and no
                        fault */
+    bool exclusive; /* the store has neither shared locks nor queues, and renames nothing */
 };
 
 /* One client's notes: the kernel keeps them when it is killed. */
@@ -64,12 +65,17 @@ struct faults_log {
     struct history_hold *hold; /* shared */
 };
 
-/* Behind the names of locks come those of queues; a store that forgets has none. */
+/* Behind the names of locks come those of queues; a store that forgets, or has none, is asked for none. */
 #define FAULTS_QUEUES 2 /* of widths 1 and 2 */
+
+static inline bool faults_queues(const struct faults_options *o)
+{
+    return !o->forgetful && !o->exclusive;
+}
 
 static inline uint32_t faults_names(const struct faults_options *o)
 {
-    return o->names + (o->forgetful ? 0 : FAULTS_QUEUES);
+    return o->names + (faults_queues(o) ? FAULTS_QUEUES : 0);
 }
 
 struct faults {

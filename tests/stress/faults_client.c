@@ -273,7 +273,7 @@ static bool holder_acquire(struct holder *h)
     static const enum history_kind kinds[] = {HISTORY_FLOCK, HISTORY_FLOCK, HISTORY_FLOCK, HISTORY_POSIX,
                                               HISTORY_OFD,   HISTORY_LEASE, HISTORY_LEASE};
     char name[32];
-    if (!h->faults->options.forgetful && stress_chance(&h->random, 30)) {
+    if (faults_queues(&h->faults->options) && stress_chance(&h->random, 30)) {
         return holder_queue_up(h);
     }
     h->width = 0;
@@ -283,7 +283,8 @@ static bool holder_acquire(struct holder *h)
     if (h->faults->options.forgetful && (h->kind == HISTORY_POSIX || h->kind == HISTORY_OFD)) {
         h->kind = HISTORY_FLOCK;
     }
-    h->mode = h->kind != HISTORY_LEASE && stress_chance(&h->random, 20) ? HISTORY_SHARED : HISTORY_EXCLUSIVE;
+    bool shares = h->kind != HISTORY_LEASE && !h->faults->options.exclusive && stress_chance(&h->random, 20);
+    h->mode = shares ? HISTORY_SHARED : HISTORY_EXCLUSIVE;
     bool lease = h->kind == HISTORY_LEASE;
     enum faults_operation operation = lease ? FAULTS_EXCL : FAULTS_OPEN;
     snprintf(name, sizeof name, "n%u", h->name);
@@ -361,7 +362,7 @@ static bool holder_rename(struct holder *h)
 static void holder_release_lease(struct holder *h)
 {
     char path[4096], value[32];
-    if (!h->lost && stress_chance(&h->random, 30) && !holder_rename(h)) {
+    if (!h->lost && !h->faults->options.exclusive && stress_chance(&h->random, 30) && !holder_rename(h)) {
         h->log->open++;
         exit(0);
     }
