@@ -290,7 +290,7 @@ static void acquire_on_modes(struct zk_call *call)
         const struct zk_reply *get = call_reply(call, i);
         struct zk_data data;
         node_decode(get->data, &data);
-        if (get->rc != ZNONODE && (!data.ours || data.mode == BACKEND_EXCLUSIVE)) {
+        if (get->rc != ZNONODE && (!data.ours || data.raises || data.mode == BACKEND_EXCLUSIVE)) {
             blocker = acquire_before(call, i);
         }
         node_data_clear(&data);

@@ -165,6 +165,16 @@ static void change_release_range(struct zk_call *call)
 
 /* --- convert --- */
 
+/* Who waits may hold in its new mode. */
+static void change_on_converted(struct zk_call *call)
+{
+    struct zookeeper *z = call->z;
+    char *token = g_strdup(call->name);
+    change_on_written(call);
+    remote_told(&z->remote, token, REMOTE_MAY_BE_FREE, BACKEND_LOST);
+    g_free(token);
+}
+
 static void change_into(struct zk_call *call)
 {
     struct zk_node *node = node_of(call->z, call->name);
@@ -175,13 +185,14 @@ static void change_into(struct zk_call *call)
     const struct backend_claim *claim = &call->op->claim;
     node->kind = (uint8_t)claim->kind;
     node->mode = (uint8_t)claim->mode;
+    node->raises = false;
     node->ttl = claim->ttl;
     node->automatic = false;
     node->lock_owner = claim->lock_owner;
     node_change(node, &call->op->change);
     change_write(call, node, NULL);
     call_mark(call, node, CALL_MARK_HELD);
-    call_then(call, change_on_written);
+    call_then(call, change_on_converted);
 }
 
 static void change_on_reverted(struct zk_call *call)
@@ -222,7 +233,7 @@ static void change_on_modes(struct zk_call *call)
         node_data_clear(&data);
     }
     if (others) {
-        node->mode = BACKEND_SHARED;
+        node->raises = false;
         change_write(call, node, change_on_reverted);
     } else {
         change_into(call);
@@ -240,7 +251,7 @@ static void change_on_raised(struct zk_call *call)
     g_clear_pointer(&call->children, g_ptr_array_unref);
     call->children = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < queue->len; i++) {
-        char *path = g_strconcat(call->path, "/", (char *)queue->pdata[i], NULL);
+        char *path = node_child(call->path, queue->pdata[i]);
         g_ptr_array_add(call->children, g_strdup(queue->pdata[i]));
         call_get(call, path);
         g_free(path);
@@ -250,7 +261,7 @@ static void change_on_raised(struct zk_call *call)
 }
 
 /* One that is to exclude others says so before it looks for them: who comes later sees it, and who came before is
- * seen. */
+ * seen; of two that want to, each sees that the other holds. */
 static void change_convert(struct zk_call *call)
 {
     if (change_is_put_off(call)) {
@@ -258,13 +269,13 @@ static void change_convert(struct zk_call *call)
     }
     const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
     struct zk_node *node = node_of(call->z, call->name);
-    bool stronger = t && node && t->state == REMOTE_HELD && call->op && !t->place->sequence &&
-                    call->op->claim.mode == BACKEND_EXCLUSIVE && t->head.mode == BACKEND_SHARED;
+    bool stronger = t && node && t->state == REMOTE_HELD && call->op && call->op->claim.mode == BACKEND_EXCLUSIVE &&
+                    t->head.mode == BACKEND_SHARED;
     if (!stronger) {
         change_into(call);
         return;
     }
-    node->mode = BACKEND_EXCLUSIVE;
+    node->raises = true;
     change_write(call, node, NULL);
     call_children(call, call->path, false);
     call_then(call, change_on_raised);

@@ -1,9 +1,10 @@
 /* node: names and data of nodes.
  *
- * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH", and then meta and content (its term counts
- * from when it was written, or is negative: renewed for as long as the session lives, without a word here); a
- * directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What has other data is another client's: a
- * handle lock, since it can be waited for, and is free when its session ends.
+ * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH", and then meta and content (MODE: NODE_RAISES
+ * is a shared one that wants to be exclusive; its term counts from when it was written, or is negative: renewed for as
+ * long as the session lives, without a word here); a directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then
+ * meta.  What has other data is another client's: a handle lock, since it can be waited for, and is free when its
+ * session ends.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "backend/zookeeper/private.h"
 
 #define NODE_DIGITS 10
+#define NODE_RAISES 2u
 #define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: no session is believed to be longer */
 
 char *node_path(const struct zookeeper *z, const char *name)
@@ -149,9 +151,9 @@ static GBytes *node_join(char *head, GBytes *meta, GBytes *content)
 
 GBytes *node_encode(const struct zk_node *node, const char *token)
 {
-    char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u\n", node->kind, node->mode,
-                                 node->automatic ? -node->ttl : node->ttl, token,
-                                 node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0);
+    char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u\n", node->kind,
+                                 node->raises ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl,
+                                 token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0);
     return node_join(head, node->meta, node->content);
 }
 
@@ -211,6 +213,7 @@ void node_decode(GBytes *bytes, struct zk_data *data)
         data->ours = true;
         data->kind = (enum backend_kind)kind;
         data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+        data->raises = mode == NODE_RAISES;
         data->automatic = ttl < 0;
         data->ttl = ABS(CLAMP(ttl, -INT64_MAX / 4, INT64_MAX / 4));
         data->meta = g_bytes_new_from_bytes(bytes, at, length);

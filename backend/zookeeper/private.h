@@ -172,6 +172,7 @@ struct zk_node {
     int64_t delay;       /* lock-delay of its directory */
     clock_ms delayed;    /* while that of another runs: its end; else 0 */
     bool moves;          /* a rename is under way, which removes it */
+    bool raises;         /* it is shared, and wants to be exclusive */
     bool again;          /* what it waits for has changed since it was looked at */
 };
 
@@ -186,6 +187,7 @@ struct zk_data {
     int64_t delay;  /* and this is the lock-delay from then on */
     enum backend_kind kind;
     enum backend_mode mode;
+    bool raises;    /* it is shared, and wants to be exclusive: nobody is to join it */
     int64_t ttl;    /* from when the node was written or, */
     bool automatic; /* where it is renewed with the session, from now */
     char token[REMOTE_TOKEN_SIZE];

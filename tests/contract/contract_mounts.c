@@ -76,6 +76,43 @@ START_TEST(upgrade_is_busy_while_another_mount_shares)
 }
 END_TEST
 
+static void note_result(void *arg, enum backend_result result)
+{
+    *(int *)arg = (int)result;
+    contract_end_turn();
+}
+
+/* Of two that share, and ask for it in the same moment, neither may have it while the other holds. */
+START_TEST(two_upgrades_at_once_are_busy)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_ticket *ticket[2];
+    struct backend *const mount[2] = {contract_one, contract_other};
+
+    if (!contract_can(BACKEND_CAN_SHARE))
+        return;
+    for (int i = 0; i < 2; i++) {
+        contract_backend = mount[i];
+        ticket[i] = contract_get_shared("a", BACKEND_FLOCK, &log[i]);
+    }
+    for (int round = 0; round < 20; round++) {
+        int result[2] = {-1, -1};
+        for (int i = 0; i < 2; i++) {
+            struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[i]);
+            backend_convert(mount[i], ticket[i], &claim, note_result, &result[i]);
+        }
+        CONTRACT_UNTIL(result[0] >= 0 && result[1] >= 0);
+        ck_assert_int_eq(result[0], BACKEND_BUSY);
+        ck_assert_int_eq(result[1], BACKEND_BUSY);
+    }
+    contract_backend = contract_one;
+    ck_assert_int_eq(contract_release(ticket[0]), BACKEND_OK);
+    contract_backend = contract_other;
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[1]);
+    ck_assert_int_eq(contract_convert(ticket[1], &claim), BACKEND_OK);
+}
+END_TEST
+
 TCase *contract_mounts_case(void)
 {
     TCase *tcase = tcase_create("two mounts");
@@ -85,5 +122,6 @@ TCase *contract_mounts_case(void)
     tcase_add_test(tcase, lock_of_another_mount_is_busy_and_shown);
     tcase_add_test(tcase, waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came);
     tcase_add_test(tcase, upgrade_is_busy_while_another_mount_shares);
+    tcase_add_test(tcase, two_upgrades_at_once_are_busy);
     return tcase;
 }

@@ -440,6 +440,63 @@ START_TEST(shared_tickets_hold_while_only_shared_ones_stand_before)
 }
 END_TEST
 
+static enum backend_result turn(struct backend_ticket *ticket, enum backend_mode mode)
+{
+    const struct backend_claim claim = {
+        .user = ticket->user, .kind = BACKEND_FLOCK, .mode = mode, .ttl = CONTRACT_LONG, .due = CONTRACT_LONG / 3};
+    return contract_convert(ticket, &claim);
+}
+
+/* Each was made exclusive, as a ticket is that is taken by opening its file. */
+START_TEST(tickets_that_become_shared_let_in_and_are_let_in)
+{
+    struct contract_log log[4] = {{0}};
+    struct backend_ticket *ticket[4];
+
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    for (int i = 0; i < 4; i++) {
+        ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[i]);
+    }
+    ck_assert_int_eq(turn(ticket[1], BACKEND_SHARED), BACKEND_OK); /* waits behind an exclusive one */
+    ck_assert_int_eq(turn(ticket[0], BACKEND_SHARED), BACKEND_OK);
+    CONTRACT_UNTIL(log[1].granted);
+    ck_assert_int_eq(turn(ticket[2], BACKEND_SHARED), BACKEND_OK); /* only shared ones stand before it */
+    CONTRACT_UNTIL(log[2].granted);
+    ck_assert_uint_eq(log[3].granted, 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(contract_release(ticket[i]), BACKEND_OK);
+    }
+    CONTRACT_UNTIL(log[3].granted);
+}
+END_TEST
+
+START_TEST(shared_ticket_becomes_exclusive_only_where_no_other_holds)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_ticket *ticket[3];
+
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(1);
+    for (int i = 0; i < 3; i++) {
+        ticket[i] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(turn(ticket[i], BACKEND_EXCLUSIVE), BACKEND_BUSY);
+        ck_assert(ticket[i]->held && ticket[i]->mode == BACKEND_SHARED);
+    }
+    ck_assert_int_eq(contract_release(ticket[0]), BACKEND_OK);
+    ck_assert_int_eq(contract_release(ticket[2]), BACKEND_OK);
+    ck_assert_int_eq(turn(ticket[1], BACKEND_EXCLUSIVE), BACKEND_OK);
+    ticket[0] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[0]);
+    ck_assert(!ticket[0]->held);
+    ck_assert_int_eq(turn(ticket[1], BACKEND_SHARED), BACKEND_OK);
+    CONTRACT_UNTIL(log[0].granted);
+}
+END_TEST
+
 START_TEST(ticket_that_expires_in_the_queue_is_passed_over)
 {
     struct contract_log log = {0}, dead = {0}, next = {0};
@@ -548,6 +605,8 @@ TCase *contract_sequence_case(void)
     tcase_add_test(tcase, place_in_the_queue_is_told);
     tcase_add_test(tcase, as_many_hold_as_the_directory_is_wide);
     tcase_add_test(tcase, shared_tickets_hold_while_only_shared_ones_stand_before);
+    tcase_add_test(tcase, tickets_that_become_shared_let_in_and_are_let_in);
+    tcase_add_test(tcase, shared_ticket_becomes_exclusive_only_where_no_other_holds);
     tcase_add_test(tcase, ticket_that_expires_in_the_queue_is_passed_over);
     tcase_add_test(tcase, term_of_a_ticket_runs_while_it_waits);
     tcase_add_test(tcase, ticket_that_waits_is_broken_by_its_name);
