@@ -143,12 +143,16 @@ static void sequence_go(struct request *r)
     }
 }
 
+/* A shared ticket that others hold beside does not become exclusive, as a read lock of Curator's
+ * InterProcessReadWriteLock does not: two that waited to would wait for each other. */
 static void sequence_asked(struct request *r)
 {
     if (r->result == BACKEND_OK) {
         sequence_go(r);
+    } else if (r->result == BACKEND_BUSY) {
+        request_reply(r, r->blocks ? -EDEADLK : -EAGAIN);
     } else {
-        request_reply(r, r->result == BACKEND_BUSY ? -EAGAIN : fs_error(r->result));
+        request_reply(r, fs_error(r->result));
     }
 }
 

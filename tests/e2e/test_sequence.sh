@@ -358,6 +358,7 @@ says A 'flock(a, "SH|NB")' ok
 says B 'flock(a, "SH|NB")' ok
 expect_is "$(attribute rw/job-0000000001 mode),$(attribute rw/job-0000000001 state)" shared,held
 says B 'flock(a, "EX|NB")' EAGAIN # another holds, too; it holds on as it did
+says B 'flock(a, "EX")' EDEADLK
 expect_is "$(attribute rw/job-0000000001 mode),$(attribute rw/job-0000000001 state)" shared,held
 says C 'flock(a, "EX|NB")' EAGAIN
 says D 'flock(a, "SH|NB")' EAGAIN # behind one that is exclusive: a fair lock
