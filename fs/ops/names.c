@@ -267,12 +267,12 @@ void names_symlink(struct request *r, const char *target)
 static void names_readlink_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    if (result != BACKEND_OK || !info->content) {
+    gsize size;
+    const char *data = result == BACKEND_OK && info->content ? g_bytes_get_data(info->content, &size) : NULL;
+    if (!data) { /* another lock has the name by now, and nothing in it */
         request_reply(r, result != BACKEND_OK ? -EIO : -ESTALE);
         return;
     }
-    gsize size;
-    const char *data = g_bytes_get_data(info->content, &size);
     char *target = g_strndup(data, size);
     request_reply_readlink(r, target);
     g_free(target);

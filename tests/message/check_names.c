@@ -90,6 +90,14 @@ START_TEST(symbolic_link_is_a_lease_with_its_target)
 }
 END_TEST
 
+/* A lock without content may have the name of a link that the kernel still knows. */
+START_TEST(link_that_has_no_target_any_more_is_stale)
+{
+    uint64_t node = wire_node(w, wire_symlink(w, "L", ""));
+    ck_assert_int_eq(wire_result(w, wire_send(w, FUSE_READLINK, node, NULL, 0, NULL, 0)), ESTALE);
+}
+END_TEST
+
 /* The next of that name is another. */
 START_TEST(ticket_is_not_kept_by_the_name_that_made_it)
 {
@@ -873,6 +881,7 @@ int main(void)
     tcase_add_checked_fixture(cases, set_up, tear_down);
     tcase_set_timeout(cases, 60);
     tcase_add_test(cases, symbolic_link_is_a_lease_with_its_target);
+    tcase_add_test(cases, link_that_has_no_target_any_more_is_stale);
     tcase_add_test(cases, ticket_is_not_kept_by_the_name_that_made_it);
     tcase_add_test(cases, lease_that_was_closed_is_moved_once_it_is_decided);
     tcase_add_test(cases, name_is_found_as_what_was_granted);
