@@ -374,28 +374,13 @@ static void content_dated_anew(struct request *r)
     content_dated(r);
 }
 
-/* Does another process have record locks?  They are no ticket that is kept, and the store is not asked where a
- * handle that was asked for a lock must not acquire. */
-static bool content_has_records_of_another(struct request *r)
-{
-    struct hold *hold;
-    LIST_FOREACH(hold, &r->node->holds, link) {
-        if (hold->kind == BACKEND_FCNTL && hold_holds(hold) && !hold_is_owner(hold, request_caller(r))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void content_date_idle(struct request *r)
 {
     struct handle *h = content_handle_of(r);
     if (!h || h->spent) {
         request_reply(r, -ESTALE);
-    } else if (h->locking && content_has_records_of_another(r)) {
-        request_reply(r, -EBUSY);
     } else if (h->locking) {
-        content_reply_dated(r);
+        content_reply_dated(r); /* it must not acquire, and the store is not asked */
     } else {
         hold_begin(r, handle_new_hold(r->fs, h, BACKEND_LEASE), NULL, content_dated_anew);
     }
@@ -417,7 +402,7 @@ void handle_times(struct request *r)
             hold_renew(r->fs, own);
         }
         content_set_times(r, own);
-    } else if (hold_first(r->node)) {
+    } else if (hold_first(r->node) || hold_first(tree_present(r->fs->tree, r->node))) {
         request_reply(r, -EBUSY);
     } else {
         content_date_idle(r);
