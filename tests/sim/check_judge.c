@@ -523,6 +523,21 @@ static void bad_write(struct world *w)
     does(w, BY(STRANGER, idle, WRITE, .value = "me", .size = 2), 0);
 }
 
+static void bad_read_right(struct world *w)
+{
+    uint64_t before = reads(w, STRANGER);
+    does(w, ON(SHELL, "L", OPEN, .flags = JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, .mode = 0600), 0);
+    end_with(w, begin(w, BY(STRANGER, before, READ)), 0, "");
+}
+
+static void bad_times(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    passes(w, 2 * JUDGE_SECOND);
+    uint64_t idle = opens(w, STRANGER, "L", JUDGE_WRITES, 0);
+    does(w, BY(STRANGER, idle, TIMES), 0);
+}
+
 static void bad_effect(struct world *w)
 {
     exclusive(w, SHELL, 0);
@@ -713,6 +728,42 @@ static void bad_loss(struct world *w)
     attribute(w, REMOTE, mine, "user.lease.state", "held");
 }
 
+static void bad_loss_unnoticed(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, 0, 0);
+    set(w, INIT, "user.lease.break", "1", 0);
+    passes(w, 2 * JUDGE_SECOND);
+    end_with(w, begin(w, BY(SHELL, mine, READ)), 0, "");
+}
+
+static void bad_kept_released(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, 0, 0);
+    attribute(w, SHELL, mine, "user.lease.token", "7");
+    set(w, SHELL, "user.lease.release", "7", 0);
+    does(w, BY(SHELL, mine, READ), ESTALE);
+}
+
+static void bad_token_of_bytes(struct world *w)
+{
+    uint64_t one = opens(w, SHELL, "L", JUDGE_CREATE, 0), other = opens(w, OTHER, "L", JUDGE_CREATE, 0);
+    record(w, SHELL, one, 0, 0, 1, 0);
+    uint64_t waits = begin(w, BY(OTHER, other, FLOCK));
+    attribute(w, SHELL, one, "user.lease.token", "7");
+    does(w, BY(SHELL, one, UNLCK, .start = 0, .end = 1), 0);
+    end(w, waits, 0);
+    attribute(w, OTHER, other, "user.lease.token", "6");
+}
+
+static void bad_close_of_child(struct world *w)
+{
+    uint64_t handle = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    passes(w, 3 * JUDGE_SECOND);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    exclusive(w, OTHER, 0);
+    does(w, BY(20, handle, CLOSE), EBUSY);
+}
+
 static void bad_told(struct world *w)
 {
     does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0); /* what is open is deleted when it is closed */
@@ -788,6 +839,8 @@ static const struct {
     {bad_break, JUDGE_BREAK_RIGHT},
     {bad_change, JUDGE_CHANGE_RIGHT},
     {bad_write, JUDGE_CHANGE_RIGHT},
+    {bad_times, JUDGE_CHANGE_RIGHT},
+    {bad_read_right, JUDGE_READ_RIGHT},
     {bad_effect, JUDGE_EFFECT},
     {bad_effect_close, JUDGE_EFFECT},
     {bad_reason, JUDGE_REASON},
@@ -814,6 +867,10 @@ static const struct {
     {bad_kept, JUDGE_KEPT},
     {bad_kept_cut, JUDGE_KEPT},
     {bad_loss, JUDGE_LOSS},
+    {bad_loss_unnoticed, JUDGE_LOSS},
+    {bad_kept_released, JUDGE_KEPT},
+    {bad_token_of_bytes, JUDGE_TOKEN_GROWS},
+    {bad_close_of_child, JUDGE_ERRNO},
     {bad_told, JUDGE_TOLD},
     {bad_told_poll, JUDGE_TOLD},
     {bad_left, JUDGE_LEFT},

@@ -449,7 +449,6 @@ void fault_act(const struct act *act)
     case FAULT_WALL_STEPPED:
         fault_strikes(kind, index);
         host->wall += world_between(-3600, 3600) * WORLD_SECOND;
-        fault_moment(JUDGE_CLOCK, index);
         break;
     case FAULT_MEMORY_WANTED:
         if (kernel_drop_any(mount_kernel(mount))) {

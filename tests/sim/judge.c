@@ -23,6 +23,7 @@ static const char *const rule_names[JUDGE_RULES] = {
     [JUDGE_RENAME_RIGHT] = "rename-right",
     [JUDGE_BREAK_RIGHT] = "break-right",
     [JUDGE_CHANGE_RIGHT] = "change-right",
+    [JUDGE_READ_RIGHT] = "read-right",
     [JUDGE_EFFECT] = "effect",
     [JUDGE_REASON] = "reason",
     [JUDGE_GHOST] = "ghost",

@@ -76,6 +76,7 @@ enum judge_rule {
     JUDGE_RENAME_RIGHT,  /* rename of a lease that is not the caller's, or onto one */
     JUDGE_BREAK_RIGHT,   /* break by a user who is neither root nor all its holders */
     JUDGE_CHANGE_RIGHT,  /* content, mode or attributes changed by somebody who may not */
+    JUDGE_READ_RIGHT,    /* content read by a user who may not */
     /* truth of what is told */
     JUDGE_EFFECT,     /* still in the way after the answer to the call that ended it */
     JUDGE_REASON,     /* still in the way though its last reason ended more than a TTL and the margin ago */

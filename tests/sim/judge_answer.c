@@ -43,6 +43,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
     bool converts = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK;
     bool term = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.ttl") == 0;
     bool breaks = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0;
+    bool releases = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.release") == 0;
     guint targets = 0;
     for (guint i = 0; i < call->ending->len; i++) {
         const struct hold *hold = call->ending->pdata[i];
@@ -72,13 +73,21 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending &&
                 (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
                 name_begin_delay(judge, hold->name, asked->when);
+                if (hold->claim.handle) { /* other mounts are told a moment later */
+                    hold->claim.handle->lost = judge->now + (judge->options.remote ? judge->options.settle : 0);
+                }
             }
         }
         if (outcome == DONE && converts && call->attempt) {
             call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
             call->attempt->converted = true;
-            judge_hold_end(judge, hold, asked->when, judge->now, true);
+            /* of what was asked for in vain the end is written, but not waited for */
+            int64_t written = hold->begun == JUDGE_NEVER && judge->options.keeps ? judge->options.settle : 0;
+            judge_hold_end(judge, hold, asked->when, judge->now + written, true);
         } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED)) {
+            if (releases && certainly && hold->claim.handle && name_only(judge, call->name, asked->when) == hold) {
+                hold->claim.handle->released = judge->now;
+            }
             judge_hold_end(judge, hold, asked->when, certainly ? judge->now : JUDGE_NEVER, true);
             call_spends(hold, asked->operation);
         } else if (outcome == UNKNOWN || converts) {
@@ -152,6 +161,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         }
         if (hold->claim.kind == KIND_LEASE) {
             hold->content = g_byte_array_new();
+            hold->mode = call->call.mode & ~(mode_t)JUDGE_UMASK;
         }
         break;
     case JUDGE_SYMLINK:
@@ -160,6 +170,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     case JUDGE_RENAME:
         hold->moved = true;
         hold->converted = true;
+        hold->owner = call->owned ? hold->owner : NULL;
         hold->may_end = call->owned ? hold->may_end : answer->when; /* else it stays its ancestor's */
         break;
     case JUDGE_WRITE:
@@ -336,6 +347,7 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
                 hold->may_end = hold->ended = JUDGE_NEVER;
                 judge_hold_steady(hold, judge->now);
             }
+            hold->deadline = automatic || outcome != DONE ? 0 : judge->now + duration;
         }
     }
 }
@@ -384,7 +396,8 @@ void call_check_wait(struct judge *judge, const struct call *call, int error)
         return;
     }
     int64_t since = call_free_since(judge, call);
-    if (judge_rule(judge, JUDGE_STUCK, calm && since != JUDGE_NEVER && now - since > 2 * settle)) {
+    bool delayed = name_is_delayed(judge, call->name, now - 2 * settle);
+    if (judge_rule(judge, JUDGE_STUCK, calm && !delayed && since != JUDGE_NEVER && now - since > 2 * settle)) {
         judge_break(judge, JUDGE_STUCK, call->name, "process %u waits since %.6f; nobody stood in its way since %.6f",
                     call->process->id, (double)call->call.when / JUDGE_SECOND, (double)since / JUDGE_SECOND);
     }
@@ -474,6 +487,18 @@ static bool call_wrote_anothers(struct judge *judge, const struct call *call)
     return wrong;
 }
 
+static void call_changed_mode(struct judge *judge, const struct call *call)
+{
+    struct hold *only = name_only(judge, call->name, call->call.when);
+    bool another = false;
+    for (guint i = 0; i < call->name->calls->len; i++) {
+        another = another || ((const struct call *)call->name->calls->pdata[i])->call.operation == JUDGE_CHMOD;
+    }
+    if (only && only->claim.kind == KIND_LEASE && !another && judge_hold_certain(judge, only, call->call.when)) {
+        only->mode = call->call.mode;
+    }
+}
+
 /* What was done, by whom; before the holds change. */
 static bool call_check_done(struct judge *judge, struct call *call)
 {
@@ -487,18 +512,21 @@ static bool call_check_done(struct judge *judge, struct call *call)
     case JUDGE_RENAME:
         for (guint i = 0; i < call->ending->len; i++) {
             const struct hold *hold = call->ending->pdata[i];
-            call->owned = call->owned || (hold->name == call->name && hold->owner == call->process && !hold->doubt);
+            call->owned = call->owned || (hold->name == call->name && hold->owner == call->process && !hold->doubt &&
+                                          hold->begun != JUDGE_NEVER);
         }
         call_check_right(judge, call, call->name, JUDGE_RENAME_RIGHT);
         call_check_right(judge, call, call->target, JUDGE_RENAME_RIGHT);
         return true;
     case JUDGE_CHMOD:
         call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
+        call_changed_mode(judge, call);
         return true;
     case JUDGE_TIMES:
-        if (!call->handle) {
-            call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
+        if (call->handle) {
+            return !call_wrote_anothers(judge, call);
         }
+        call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
         return true;
     case JUDGE_TRUNCATE:
         call_truncated(judge, call);
@@ -510,6 +538,19 @@ static bool call_check_done(struct judge *judge, struct call *call)
     }
 }
 
+/* May it have a lock that is decided? */
+static bool call_has_own(const struct judge *judge, const struct call *call)
+{
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        if (hold->claim.kind != KIND_PROVISIONAL && judge_hold_belongs_to(hold, call->process) &&
+            judge_hold_possible(judge, hold, call->call.when)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void call_refused(struct judge *judge, struct call *call, int error)
 {
     enum judge_operation operation = call->call.operation;
@@ -519,12 +560,16 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         bool opened = operation == JUDGE_RENAME; /* by others, what had the name before, too: the lease stays */
         bool inherited = call->handle && call->handle->opener != call->process && operation != JUDGE_FLOCK &&
                          operation != JUDGE_SETLK; /* by it only the owner acquires, and changes times */
-        bool again = operation == JUDGE_CLOSE && call->handle->refused; /* as it was told before */
+        bool again = operation == JUDGE_CLOSE && (call->handle->refused || call->handle->told_no); /* as before */
         if (operation == JUDGE_MKDIR || queue || opened || again || inherited ||
             (operation == JUDGE_OPEN && error == EBUSY)) {
             return;
         }
         look_present(judge, name, call, call->attempt ? &call->attempt->claim : NULL);
+        for (guint i = 0; operation == JUDGE_TIMES && i < name->handles->len; i++) {
+            struct handle *handle = name->handles->pdata[i];
+            handle->told_no = handle->told_no || handle->opener == call->process; /* if it is of the same file */
+        }
         if (call->handle && error == EBUSY) {
             call->handle->refused = true;
         }
@@ -534,6 +579,11 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         call_check_token(judge, call, false);
     } else if (error == ESTALE && call->handle) {
         call->handle->refused = true;
+    } else if (error == EFBIG && call->handle) {
+        call->handle->too_large = true;
+        call->handle->refused = call->handle->refused || !call_has_own(judge, call);
+    } else if (error == EBADF && call->handle && operation == JUDGE_SETLK) { /* the kernel has not asked */
+        call->handle->asked = call->asked_before;
     } else if (error == EDEADLK) {
         bool circle = waits_lead(judge, call, call->process, false, NULL, CYCLE_MAX) || call->changed;
         if (judge_rule(judge, JUDGE_DEADLOCK, !circle)) {
@@ -635,9 +685,9 @@ void judge_answer(struct judge *judge, const struct judge_answer *answer)
         ((struct hold *)call->ending->pdata[i])->pending--;
     }
     call_check_wait(judge, call, answer->error);
+    call_check_time(judge, call, answer);
     if (answer->error != -1) { /* -1: the process was killed */
         look_errno(judge, call, answer);
-        call_check_time(judge, call, answer);
         look_answered(judge, call, answer);
     }
     call_finish(judge, call, answer, call_outcome(answer->error));

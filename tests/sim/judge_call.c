@@ -40,10 +40,23 @@ static bool call_takes_away(const struct judge_call *asked)
            (strcmp(asked->target, "user.lease.break") == 0 || strcmp(asked->target, "user.lease.release") == 0);
 }
 
+static bool call_is_own_record(const struct call *call, const struct hold *hold, bool ofd)
+{
+    const struct claim *mine = &hold->claim;
+    return mine->kind == KIND_RECORD && mine->ofd == ofd &&
+           (ofd ? mine->handle == call->handle : mine->process == call->process);
+}
+
 static void call_attempts(struct judge *judge, struct call *call, struct name *name, enum kind kind)
 {
     struct claim claim = call_claim(call, kind);
     call->attempt = judge_hold_new(judge, name, &claim, call->call.when);
+    for (guint i = 0; kind == KIND_RECORD && i < name->holds->len; i++) {
+        struct hold *other = name->holds->pdata[i];
+        if (other != call->attempt && call_is_own_record(call, other, claim.ofd)) {
+            other->joined = call->attempt->joined = true;
+        }
+    }
 }
 
 /* The close that may acquire: explicit, by who opened it for writing and never asked for a lock. */
@@ -139,16 +152,10 @@ static void call_split(struct judge *judge, const struct call *call, struct hold
             rest->doubt = hold->doubt;
             rest->timeless = hold->timeless;
             rest->origin = hold->origin;
+            rest->joined = hold->joined = true;
             *(after ? &hold->claim.end : &hold->claim.start) = after ? end : start;
         }
     }
-}
-
-static bool call_is_own_record(const struct call *call, const struct hold *hold, bool ofd)
-{
-    const struct claim *mine = &hold->claim;
-    return mine->kind == KIND_RECORD && mine->ofd == ofd &&
-           (ofd ? mine->handle == call->handle : mine->process == call->process);
 }
 
 /* Does a lock that the call takes turn the hold into another? */
@@ -323,7 +330,9 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     }
     bool locks = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK || asked->operation == JUDGE_GETLK;
     if (handle && (locks || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK)) {
+        call->asked_before = handle->asked;
         handle->asked = true;
+        handle->lost = handle->released = JUDGE_NEVER; /* it starts afresh */
     }
     if (asked->operation == JUDGE_MKDIR) {
         call->name->directory = true; /* from now on it may be one */
@@ -359,6 +368,7 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
             g_byte_array_unref(g_steal_pointer(&hold->content));
         }
         hold->writing += asked->operation == JUDGE_WRITE || asked->operation == JUDGE_TRUNCATE;
+        hold->mode = asked->operation == JUDGE_CHMOD ? 0 : hold->mode;
         bool fixes = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.ttl") == 0;
         if (fixes) {
             hold->pending++;

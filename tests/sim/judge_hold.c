@@ -169,12 +169,25 @@ bool judge_hold_possible(const struct judge *judge, const struct hold *hold, int
     return judge_hold_over(judge, hold) >= from;
 }
 
+/* One that is asked for is not held while something certainly is that it excludes. */
+static bool hold_is_kept_out(const struct judge *judge, const struct hold *hold, int64_t from)
+{
+    for (guint i = 0; hold->begun == JUDGE_NEVER && i < hold->name->holds->len; i++) {
+        const struct hold *other = hold->name->holds->pdata[i];
+        if (other != hold && judge_hold_certain(judge, other, from) && judge_hold_excludes(other, &hold->claim, true) &&
+            judge_hold_excludes(hold, &other->claim, true)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from)
 {
     struct hold *only = NULL;
     for (guint i = 0; i < name->holds->len; i++) {
         struct hold *hold = name->holds->pdata[i];
-        if (judge_hold_possible(judge, hold, from)) {
+        if (judge_hold_possible(judge, hold, from) && !hold_is_kept_out(judge, hold, from)) {
             if (only) {
                 return NULL;
             }
@@ -369,12 +382,17 @@ bool judge_hold_must_end(const struct judge *judge, const struct hold *hold, con
 
 /* --- fencing tokens ---------------------------------------------------------------------- */
 
+static bool hold_is_alone(const struct hold *hold)
+{
+    return !hold->claim.shared && hold->claim.kind != KIND_RECORD;
+}
+
 static void token_compare(struct judge *judge, const struct hold *hold, int64_t token, const struct grant *other)
 {
     if (other->origin == hold->origin) {
         return;
     }
-    bool excludes = other->excludes || !hold->claim.shared;
+    bool excludes = other->excludes || hold_is_alone(hold);
     bool before = other->begun < (excludes ? hold->begun : hold->may_begin);
     bool after = hold->begun < (excludes ? other->begun : other->may_begin);
     if (judge_rule(judge, JUDGE_TOKEN_REUSED, other->token == token)) {
@@ -391,9 +409,10 @@ enum { GRANTS_KEPT = 32 };
 void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token)
 {
     GArray *tokens = hold->name->tokens;
-    if (hold->token || hold->begun == JUDGE_NEVER || hold->claim.kind == KIND_RECORD || hold->name->foreign) {
-        if (judge_rule(judge, JUDGE_ATTRIBUTE,
-                       hold->token && hold->token != token && hold->claim.kind != KIND_RECORD)) {
+    bool record = hold->claim.kind == KIND_RECORD;
+    if (hold->token || hold->begun == JUDGE_NEVER || hold->name->foreign ||
+        (record && (hold->joined || hold->converted))) {
+        if (judge_rule(judge, JUDGE_ATTRIBUTE, hold->token && hold->token != token && !record)) {
             judge_break(judge, JUDGE_ATTRIBUTE, hold->name,
                         "one grant has tokens %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT, hold->token, token);
         }
@@ -403,7 +422,7 @@ void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token)
     for (guint i = 0; i < tokens->len; i++) {
         token_compare(judge, hold, token, &g_array_index(tokens, struct grant, i));
     }
-    struct grant grant = {hold->serial, hold->origin, token, hold->may_begin, hold->begun, !hold->claim.shared};
+    struct grant grant = {hold->serial, hold->origin, token, hold->may_begin, hold->begun, hold_is_alone(hold)};
     if (tokens->len == GRANTS_KEPT) { /* the largest of the old ones is kept */
         guint least = 0;
         for (guint i = 1; i < tokens->len; i++) {

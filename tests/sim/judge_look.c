@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/sim/judge_private.h"
 
@@ -10,7 +11,7 @@
 /* What a call may fail with in a world without faults and signals. */
 static const int errors[JUDGE_OPERATIONS][14] = {
     [JUDGE_OPEN] = {EEXIST, EBUSY, ENOENT, EISDIR, ELOOP, EACCES, ENOTDIR, EINVAL, ENAMETOOLONG, ESTALE, EDQUOT},
-    [JUDGE_CLOSE] = {EBUSY},
+    [JUDGE_CLOSE] = {EBUSY, EFBIG},
     [JUDGE_SYMLINK] = {EEXIST, EACCES, EINVAL, ENAMETOOLONG, ENOENT, ENOTDIR, EDQUOT, EFBIG},
     [JUDGE_LINK] = {EEXIST, EPERM, ENOENT, EINVAL, ENAMETOOLONG, EDQUOT, ENOTDIR, EACCES},
     [JUDGE_RENAME] = {EBUSY, EPERM, ENOENT, ESTALE, EINVAL, ENAMETOOLONG, EEXIST, EISDIR, ENOTDIR, EACCES},
@@ -74,7 +75,12 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return (asked->operation != JUDGE_FLOCK && asked->operation != JUDGE_SETLK) || call->handle->ticket;
     case EDEADLK:
         return !(asked->flags & JUDGE_TRY) && !(asked->flags & JUDGE_OFD);
+    case EFBIG:
+        return asked->operation != JUDGE_CLOSE || call->handle->too_large;
     case EBUSY:
+        if (asked->operation == JUDGE_CLOSE) { /* of who could get it by that */
+            return call->handle->flags & JUDGE_WRITES && call->handle->opener == call->process && !call->handle->asked;
+        }
         return asked->operation != JUDGE_OPEN ||
                (asked->flags & JUDGE_WRITES && !(asked->flags & JUDGE_EXCL) &&
                 (look_is_young(judge, call) || name_is_delayed(judge, call->name, asked->when)));
@@ -145,7 +151,8 @@ static struct hold *look_own(const struct call *call)
 {
     for (guint i = 0; call->handle && i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
-        if (hold->claim.handle == call->handle && hold != call->attempt && hold->begun != JUDGE_NEVER) {
+        bool lasts = hold->begun != JUDGE_NEVER && hold->may_end > hold->begun; /* not what perhaps renewed another */
+        if (hold->claim.handle == call->handle && hold != call->attempt && lasts) {
             return hold;
         }
     }
@@ -161,13 +168,28 @@ static void look_told_lost(struct judge *judge, const struct call *call)
     bool another = false; /* of the process, which has lost that one: the kernel does not tell which is asked about */
     for (guint i = 0; i < call->name->handles->len; i++) {
         const struct handle *handle = call->name->handles->pdata[i];
-        another = another || (handle != call->handle && g_hash_table_lookup(call->process->descriptors, handle));
+        another = another || (handle != call->handle && (handle->opener == call->process ||
+                                                         g_hash_table_lookup(call->process->descriptors, handle)));
     }
     if (judge_rule(judge, JUDGE_KEPT,
                    judge_hold_certain(judge, own, call->call.when) && !own->name->foreign && !another)) {
         judge_break(judge, JUDGE_KEPT, call->name, "process %u was told that it holds no more", call->process->id);
     }
-    judge_hold_end(judge, own, call->call.when, judge->now, false);
+    if (another) {
+        own->may_end = MIN(own->may_end, call->call.when);
+    } else {
+        judge_hold_end(judge, own, call->call.when, judge->now, false);
+    }
+}
+
+/* Something through a handle whose lock was broken before. */
+static void look_told_well(struct judge *judge, const struct call *call)
+{
+    bool lost = call->handle && call->handle->lost <= call->call.when;
+    if (call->handle && judge_rule(judge, JUDGE_LOSS, lost)) {
+        judge_break(judge, JUDGE_LOSS, call->name, "process %u was not told that its lock was broken by %.6f",
+                    call->process->id, (double)call->handle->lost / JUDGE_SECOND);
+    }
 }
 
 static void look_told_held(struct judge *judge, const struct call *call)
@@ -268,6 +290,9 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
     bool sole =
         only && only->begun <= call->call.when && !call->changed && judge_hold_certain(judge, only, call->call.when);
     if (strcmp(what, "user.lease.state") == 0 && call->handle) {
+        if (!look_is(answer, "lost") && call->process == call->handle->opener) {
+            look_told_well(judge, call);
+        }
         if (look_is(answer, "held")) {
             look_told_held(judge, call);
         } else if (look_is(answer, "lost") || look_is(answer, "free")) {
@@ -337,6 +362,19 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
 
 /* --- content ----------------------------------------------------------------------------- */
 
+/* May who opened it read what is held now? */
+static void look_read(struct judge *judge, const struct call *call, const struct hold *only)
+{
+    const struct process *opener = call->handle ? call->handle->opener : NULL;
+    if (only && opener && only->mode && judge_hold_certain(judge, only, call->call.when) && !call->name->foreign) {
+        bool own = opener->uid == 0 || opener->uid == only->claim.process->uid || judge_hold_belongs_to(only, opener);
+        if (judge_rule(judge, JUDGE_READ_RIGHT, !own && !(only->mode & S_IROTH))) {
+            judge_break(judge, JUDGE_READ_RIGHT, call->name, "uid %u read what uid %u has with mode %o", opener->uid,
+                        only->claim.process->uid, only->mode);
+        }
+    }
+}
+
 static void look_content(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     const struct hold *only = name_only(judge, call->name, call->call.when);
@@ -351,7 +389,9 @@ static void look_content(struct judge *judge, const struct call *call, const str
         }
         return;
     }
+    look_told_well(judge, call);
     look_told_held(judge, call);
+    look_read(judge, call, only);
     if (!only || !only->content || only->writing || only->written > call->call.when || call->changed ||
         !judge_hold_certain(judge, only, call->call.when)) {
         return;
@@ -374,6 +414,10 @@ static void look_stat(struct judge *judge, const struct call *call, const struct
         if (judge_rule(judge, JUDGE_ATTRIBUTE, answer->stat.uid != only->claim.process->uid || !answer->stat.nlink)) {
             judge_break(judge, JUDGE_ATTRIBUTE, call->name, "stat tells uid %u, %u links", answer->stat.uid,
                         answer->stat.nlink);
+        }
+        if (judge_rule(judge, JUDGE_ATTRIBUTE, only->mode && (answer->stat.mode & 0777) != only->mode)) {
+            judge_break(judge, JUDGE_ATTRIBUTE, call->name, "stat tells mode %o, not %o", answer->stat.mode & 0777,
+                        only->mode);
         }
     }
 }
@@ -422,6 +466,12 @@ void look_answered(struct judge *judge, struct call *call, const struct judge_an
     if (answer->error == ESTALE && call->handle && asked->operation != JUDGE_SETXATTR) {
         look_told_lost(judge, call);
     }
+    bool stale = answer->error == ESTALE && (asked->operation == JUDGE_READ || asked->operation == JUDGE_FSYNC);
+    if (stale && call->handle &&
+        judge_rule(judge, JUDGE_KEPT, call->handle->released <= asked->when && !call->name->foreign)) {
+        judge_break(judge, JUDGE_KEPT, call->name, "process %u was told that it lost what was released",
+                    call->process->id);
+    }
     if (answer->error) {
         return;
     }
@@ -437,6 +487,10 @@ void look_answered(struct judge *judge, struct call *call, const struct judge_an
         break;
     case JUDGE_FSYNC:
         look_told_held(judge, call);
+        look_told_well(judge, call);
+        break;
+    case JUDGE_WRITE:
+        look_told_well(judge, call);
         break;
     case JUDGE_GETXATTR:
         look_attribute(judge, call, answer);

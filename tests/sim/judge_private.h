@@ -25,6 +25,9 @@
 /* A server that begins anew grants nothing for as long as what was there before may last: the longest term in use. */
 #define JUDGE_GRACE (30 * JUDGE_SECOND)
 
+/* Of all processes. */
+#define JUDGE_UMASK 022
+
 /* How long a call may take that waits for what others have begun. */
 #define JUDGE_PATIENCE (5 * JUDGE_SECOND)
 
@@ -50,6 +53,10 @@ struct handle {
     bool asked, refused;    /* a lock on it, ever; and a time it was told that another holds */
     bool had;               /* a lease, once: if that was lost, closing takes none anew */
     bool spent;             /* what it had was taken away by name or token */
+    bool told_no;           /* perhaps refused */
+    bool too_large;         /* a write through it was */
+    int64_t lost;           /* what it had was broken, and that is told since; JUDGE_NEVER: it was not */
+    int64_t released;       /* the same, if all that it had was released by its token */
     struct hold *ticket;
 };
 
@@ -90,6 +97,9 @@ struct hold {
     bool decided;          /* it was provisional before, which other mounts count in */
     bool closed;           /* a close made it: the rest is done behind its answer */
     bool moved;            /* by a rename, with its token */
+    bool joined;           /* of record locks: its lock owner may have others of the name, which share a token */
+    mode_t mode;           /* 0: not known */
+    int64_t deadline;      /* of a fixed term, at the latest; 0: none */
     GByteArray *content;   /* NULL: not known */
     unsigned writing;      /* calls that may be changing it */
     int64_t written;       /* content is that since */
@@ -141,6 +151,7 @@ struct call {
     bool blocked_released, blocked;
     bool changed;      /* content was written meanwhile, or a holder came or went */
     int64_t signalled; /* JUDGE_NEVER: not */
+    bool asked_before; /* for a lock, through its handle */
     bool waits;        /* without a limit */
     bool owned;        /* what is renamed is certainly the caller's own */
     GPtrArray *cycle;  /* of certain waits that this one closes */

@@ -157,7 +157,9 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
                               .flags = call->call.flags,
                               .descriptors = 1,
                               .opened = when,
-                              .closed = JUDGE_NEVER};
+                              .closed = JUDGE_NEVER,
+                              .lost = JUDGE_NEVER,
+                              .released = JUDGE_NEVER};
     if (judge_handle(judge, id)) {
         judge_break(judge, JUDGE_TELLER, call->name, "handle %" G_GUINT64_FORMAT " is opened twice", id);
     }
@@ -329,6 +331,9 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         }
         if (!begins && now >= judge_hold_assured(judge, hold)) {
             hold->doubt = true;
+        }
+        if (!begins && hold->deadline && !o->remote) { /* its clock has gone on */
+            hold->ended = MIN(hold->ended, MAX(hold->deadline, now) + o->margin);
         }
         break;
     case JUDGE_DEAD:

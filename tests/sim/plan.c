@@ -36,7 +36,15 @@ enum plan_idiom {
     IDIOM_RELEASE, /* by the token */
     IDIOM_LOOK,
     IDIOM_CONVERT,
-    IDIOM_HELPER, /* a child that touches, and exits */
+    IDIOM_HELPER,    /* a child that touches, and exits */
+    IDIOM_HAND_OVER, /* one ends what another takes then */
+    IDIOM_CIRCLE,    /* two wait for each other */
+    IDIOM_INHERIT,   /* a child closes what its parent has opened */
+    IDIOM_TOO_LARGE, /* a write that fails, and then close */
+    IDIOM_LOSE,      /* to somebody who breaks it */
+    IDIOM_KIN,       /* flock and fcntl through one file */
+    IDIOM_RIGHTS,    /* another user reads it */
+    IDIOM_INTRUDE,   /* change it through an idle file */
     IDIOM_BEGIN,
     IDIOM_DISTURB, /* signals, kills, stops */
     IDIOM_FAULT,
@@ -201,6 +209,170 @@ static void plan_fault(struct plan *plan, const struct plan_habits *habits, unsi
     }
 }
 
+/* Another program, here or anywhere. */
+static struct plan_subject plan_another(const struct plan_subject *s, bool here)
+{
+    struct plan_subject other = *s;
+    other.mount = here ? s->mount : world_below(s->plan->mounts);
+    other.program = (s->program + 1 + world_below(s->habits->programs - 1)) % s->habits->programs;
+    return other;
+}
+
+static struct act *plan_set(const struct plan_subject *s, enum plan_attribute attribute)
+{
+    struct act *act = plan_with(s, ACT_SETXATTR);
+    act->attribute = attribute;
+    return act;
+}
+
+static void plan_token(const struct plan_subject *s)
+{
+    plan_with(s, ACT_GETXATTR)->attribute = PLAN_TOKEN;
+}
+
+/* Without a wait, in one way or another; the file stays open, or not. */
+static void plan_take(const struct plan_subject *s)
+{
+    switch (world_below(4)) {
+    case 0:
+        plan_open(s, O_CREAT | O_EXCL | O_RDWR);
+        break;
+    case 1:
+        plan_touch(s);
+        break;
+    case 2:
+        plan_open(s, O_RDWR | O_CREAT);
+        plan_with(s, ACT_SETLK)->flags = LOCK_EX | LOCK_NB;
+        break;
+    default:
+        plan_open(s, O_RDONLY | O_CREAT);
+        plan_with(s, ACT_FLOCK)->flags = LOCK_EX | LOCK_NB;
+        break;
+    }
+}
+
+static void plan_give(const struct plan_subject *s)
+{
+    static const enum act_kind kinds[] = {ACT_UNLINK, ACT_SETXATTR, ACT_SETXATTR, ACT_CLOSE, ACT_FUNLOCK};
+    struct act *act = plan_with(s, kinds[world_below(G_N_ELEMENTS(kinds))]);
+    act->attribute = world_chance(700) ? PLAN_RELEASE : PLAN_BREAK;
+    if (s->plan->faults && world_chance(300)) { /* what is over stays so, and is asked for once */
+        bool server = s->plan->options.store == MOUNT_REDIS;
+        act = plan_with(s, ACT_FAULT);
+        act->fault = server ? FAULT_RESET : world_chance(700) ? FAULT_DAEMON_KILLED : FAULT_HOST_REBOOTED;
+        act->delay = world_between(1, 1000) * WORLD_US;
+        if (!server) {
+            act->duration = world_between(1, 200) * WORLD_MS;
+            plan_with(s, ACT_STAT)->delay = 300 * WORLD_MS;
+        }
+    }
+}
+
+static void plan_hand_over(const struct plan_subject *s)
+{
+    struct plan_subject next = plan_another(s, false), last = plan_another(s, false);
+    plan_take(s);
+    plan_token(s);
+    plan_give(s);
+    plan_with(s, world_chance(500) ? ACT_READ : ACT_FSYNC);
+    plan_take(&next);
+    plan_token(&next);
+    plan_take(&last);
+}
+
+static void plan_circle(const struct plan_subject *s)
+{
+    struct plan_subject pair[2] = {*s, plan_another(s, true)};
+    for (int i = 0; i < 4; i++) { /* each takes its byte, and then wants the other's */
+        if (i < 2) {
+            plan_open(&pair[i], O_RDWR | O_CREAT);
+        }
+        struct act *act = plan_with(&pair[i % 2], ACT_SETLK);
+        act->flags = LOCK_EX;
+        act->start = act->end = (i + i / 2) % 2;
+        act->delay = i < 2 ? act->delay : 2500 * WORLD_MS; /* it certainly waits by then */
+    }
+    plan_with(&pair[1], ACT_CLOSE);
+    plan_with(&pair[0], ACT_CLOSE);
+}
+
+static void plan_inherit(const struct plan_subject *s)
+{
+    struct plan_subject child = *s, other = plan_another(s, false);
+    plan_open(s, O_RDWR | O_CREAT);
+    child.program = plan_with(s, ACT_FORK)->other;
+    plan_with(&child, ACT_CLOSE)->delay = world_chance(500) ? 1500 * WORLD_MS : WORLD_MS;
+    plan_open(&other, O_CREAT | O_EXCL | O_RDWR);
+    plan_with(s, world_chance(500) ? ACT_EXIT : ACT_STAT);
+    plan_open(&other, O_CREAT | O_EXCL | O_RDWR);
+}
+
+static void plan_too_large(const struct plan_subject *s)
+{
+    struct plan_subject other = plan_another(s, false);
+    plan_open(s, O_RDWR | O_CREAT);
+    plan_with(s, ACT_WRITE)->start = 65537;
+    plan_with(s, ACT_CLOSE);
+    plan_with(&other, ACT_STAT)->delay = world_chance(700) ? 2500 * WORLD_MS : WORLD_MS;
+}
+
+static void plan_lose(const struct plan_subject *s)
+{
+    static const enum act_kind kinds[] = {ACT_READ, ACT_FSYNC, ACT_TIMES, ACT_WRITE, ACT_GETXATTR};
+    struct plan_subject other = plan_another(s, false);
+    plan_open(s, O_RDWR | O_CREAT | (world_chance(300) ? O_EXCL : 0));
+    plan_with(s, ACT_FLOCK)->flags = LOCK_EX | LOCK_NB;
+    plan_set(&other, PLAN_BREAK)->value &= ~1u;
+    if (world_chance(500)) {
+        plan_take(&other);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct act *act = plan_with(s, kinds[world_below(G_N_ELEMENTS(kinds))]);
+        act->attribute = PLAN_STATE;
+        act->value |= 1;
+    }
+}
+
+static void plan_kin(const struct plan_subject *s)
+{
+    struct plan_subject other = plan_another(s, false);
+    plan_open(s, O_RDWR | O_CREAT);
+    plan_with(s, ACT_FLOCK)->flags = LOCK_EX | LOCK_NB;
+    plan_open(&other, O_RDONLY);
+    plan_with(&other, ACT_FLOCK)->flags = LOCK_EX;
+    plan_with(s, ACT_SETLK)->flags = LOCK_EX | LOCK_NB;
+    plan_with(s, ACT_FUNLOCK);
+    plan_token(s);
+    plan_with(s, ACT_CLOSE);
+    plan_token(&other);
+}
+
+static void plan_rights(const struct plan_subject *s)
+{
+    struct plan_subject other = plan_another(s, false);
+    plan_open(s, O_RDWR | O_CREAT | O_EXCL);
+    plan_with(s, ACT_WRITE)->start = 0;
+    if (world_chance(500)) {
+        plan_with(s, ACT_CHMOD);
+    }
+    plan_open(&other, O_RDONLY);
+    plan_with(&other, ACT_READ);
+    plan_with(&other, ACT_STAT)->value &= ~1u;
+}
+
+static void plan_intrude(const struct plan_subject *s)
+{
+    static const enum act_kind kinds[] = {ACT_TIMES, ACT_TIMES, ACT_WRITE, ACT_TRUNCATE, ACT_CHMOD, ACT_CLOSE};
+    struct plan_subject other = plan_another(s, false);
+    plan_take(s);
+    plan_open(&other, O_RDWR | O_CREAT);
+    plan_with(&other, ACT_FLOCK)->flags = LOCK_EX | LOCK_NB;
+    struct act *act = plan_with(&other, kinds[world_below(G_N_ELEMENTS(kinds))]);
+    act->start = 0;
+    act->value |= 1;
+    plan_with(&other, ACT_STAT);
+}
+
 static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
 {
     unsigned mount = world_below(plan->mounts), program = world_below(habits->programs);
@@ -292,6 +464,30 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
             plan_with(&s, ACT_EXIT);
         }
         break;
+    case IDIOM_HAND_OVER:
+        plan_hand_over(&s);
+        break;
+    case IDIOM_CIRCLE:
+        plan_circle(&s);
+        break;
+    case IDIOM_INHERIT:
+        plan_inherit(&s);
+        break;
+    case IDIOM_TOO_LARGE:
+        plan_too_large(&s);
+        break;
+    case IDIOM_LOSE:
+        plan_lose(&s);
+        break;
+    case IDIOM_KIN:
+        plan_kin(&s);
+        break;
+    case IDIOM_RIGHTS:
+        plan_rights(&s);
+        break;
+    case IDIOM_INTRUDE:
+        plan_intrude(&s);
+        break;
     case IDIOM_BEGIN:
         plan_with(&s, ACT_SPAWN);
         break;
@@ -311,7 +507,8 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
 
 static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
 {
-    static const unsigned usual[IDIOMS] = {30, 12, 12, 10, 20, 20, 15, 20, 6, 4, 6, 20, 8, 10, 25, 10, 6};
+    static const unsigned usual[IDIOMS] = {30, 12, 12, 10, 20, 20, 15, 20, 6, 4,  6,  20, 8,
+                                           10, 8,  2,  3,  2,  4,  4,  4,  4, 25, 10, 6};
     for (unsigned i = 0; i < IDIOMS; i++) {
         habits->weight[i] = usual[i] * world_below(8);
     }

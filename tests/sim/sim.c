@@ -82,7 +82,7 @@ static void sim_run_all(struct sim *sim)
 }
 
 /* All faults end, all programs end, and what they had runs out. */
-static void sim_calm_down(const struct plan *plan)
+static void sim_calm_down(const struct plan *plan, struct mount **mounts)
 {
     int64_t term = plan->options.ttl * WORLD_MS;
     faults_end();
@@ -96,6 +96,11 @@ static void sim_calm_down(const struct plan *plan)
         world_fail("hang", "%s", stuck);
     }
     world_run(world_now() + 4 * term + 10 * WORLD_SECOND);
+    for (unsigned i = 0; i < plan->mounts; i++) {
+        if (mount_state(mounts[i]) != MOUNT_SERVES) {
+            world_fail("down", "mount %u does not serve again", i);
+        }
+    }
 }
 
 static ssize_t sim_log(void *cookie, const char *line, size_t size)
@@ -138,7 +143,7 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     }
     world_run(100 * WORLD_MS);
     sim_run_all(&sim);
-    sim_calm_down(plan);
+    sim_calm_down(plan, mounts);
     g_autofree char *left = user_list_all(0);
     judge_end(judge, world_now(), left);
     enum judge_rule first;
