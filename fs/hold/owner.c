@@ -99,6 +99,14 @@ static bool hold_descends(struct owner *who, struct owner *ancestor)
     return who && ancestor && owner_alive(ancestor) && owner_descends(who, ancestor);
 }
 
+/* Whose heir reads that a helper's output is at its end, asks while that one still exits: it counts as dead then, for
+ * its heir.  If it is about to fail it leaves nothing, and the same user may release what a dead process has left. */
+static bool hold_is_due(struct fs *fs, struct hold *hold, struct owner *who)
+{
+    return who && hold->closed && hold->heirs && hold->heirs->count && owner_descends(who, hold->heirs->heir[0]) &&
+           owner_thread_exiting(fs->owners, owner_pid(hold->owner));
+}
+
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
 {
     if (who && who == hold->owner) {
@@ -116,7 +124,8 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
     if ((fs->options->owner_user || !lives) && uid == hold->uid) {
         return true;
     }
-    return (lives && who && owner_descends(who, owner)) || hold_descends(who, opener);
+    return (lives && who && owner_descends(who, owner)) || hold_descends(who, opener) ||
+           (uid == hold->uid && hold_is_due(fs, hold, who));
 }
 
 bool hold_in_use(struct hold *hold)

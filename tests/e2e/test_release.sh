@@ -26,6 +26,16 @@ expect bash -c 'touch "$1" && sleep 0.1 && rm "$1"' _ "$MNT/build"
 expect bash -c 'touch "$1" && sleep 1.3 && rm "$1"' _ "$MNT/build"
 expect absent build
 
+it "a parent that has read a helper's output to its end, and not waited for it, removes what it took"
+expect "$PYTHON" -c '
+import os, subprocess, sys
+for i in range(40):
+    with subprocess.Popen(["sh", "-c", "touch \"$1\"; true", "_", sys.argv[1]], stdout=subprocess.PIPE) as helper:
+        helper.stdout.read()
+        os.unlink(sys.argv[1])
+' "$MNT/read"
+expect absent read
+
 it "unlink by anybody else while the owner lives is EPERM, root included, and nothing happens"
 says A 'acquire("theirs", "text")' ok
 token=$(attribute theirs token)
