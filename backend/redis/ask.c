@@ -88,11 +88,11 @@ static void ask_send_stat(struct remote_op *op)
     const char *leaf;
     char *directory = remote_parent(op->name, &leaf);
     redis_call_lock(&call, redis_of(op), REDIS_STAT, op->name, false, NULL);
-    for (const char *letter = "otiw"; *letter; letter++) {
+    redis_call_key(&call, 'q', op->name);
+    for (const char *letter = redis_is_numbered(leaf) ? "otiw" : ""; *letter; letter++) {
         redis_call_key(&call, *letter, directory);
     }
     g_free(directory);
-    redis_call_key(&call, 'q', op->name);
     redis_call_leaf(&call, op->name, false);
     redis_call_flag(&call, "root", !*op->name);
     redis_call_send(&call, 0, ask_on_stat, op);

@@ -60,6 +60,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
+#include "backend/redis/script/convert_lone.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/convert.inc"
         , true
@@ -90,6 +91,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_STAT] = {"stat",
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/stat_free.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/stat.inc"
     },

@@ -60,7 +60,7 @@ r|backend/redis/script/acquire_free.lua|or a.mode ~= 0 or|or
 r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.ttl), id)|call('ZADD', TERM, number_text(now), id)
 r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.ttl + t.d))|    call('PEXPIRE', L, number_text(1))
 r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
-r|backend/redis/script/acquire_free.lua|math.max(last_number() + 1, now_us)|now_us - now_us % 10000000
+r|backend/redis/script/acquire_free.lua|('00000' .. clock[2]):sub(-6)|'000000'
 r|backend/redis/script/renew_lone.lua|call('PEXPIRE', L, number_text(a.ttl + lone.d))|call('PEXPIRE', L, 1)
 """
 

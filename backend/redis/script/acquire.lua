@@ -155,7 +155,7 @@ if sequence then
   end
   call('HSET', INFO, 's:' .. t.n, id)
 end
-call('ZADD', LIST, 0, t.n or leaf)
+call('ZADD', LIST, '0', t.n or leaf)
 if a.content then call('HSET', INFO, 'c:' .. id, a.content) end
 remember(id, t)
 if not blocker then

@@ -494,7 +494,7 @@ local function give(id, t, number)
   t.a, t.g = now, 1
   call('ZADD', TERM, number_text(now + CLAIM), id)
   save(id, t)
-  if not sequence then call('ZADD', LIST, 0, leaf) end
+  if not sequence then call('ZADD', LIST, '0', leaf) end
   hold(id, t, now + CLAIM)
   tell(t, 'g', id)
 end

@@ -3,14 +3,6 @@
 -- leaf, sequence, ticket, kind, mode, ttl, liveness; handle; owner: the lock owner, with start and finish of its range;
 -- kin: it has some; meta and content, where they are to be set
 -- → 'ok' | 'busy' | 'stale'
-look()
-if is_lone(id) and a.mode == 0 and not a.owner and #(a.content or '') <= LONE_CONTENT then
-  if lone.k ~= a.kind then forget(id, lone) end
-  lone.k, lone.l, lone.h, lone.i, lone.y = a.kind, a.ttl, a.handle, a.meta or lone.i, a.content or lone.y
-  remember(id, lone)
-  keep_lone(a.ttl)
-  return 'ok'
-end
 expire()
 local t = tickets > 0 and load(id)
 if not t or not call('ZSCORE', ORDER, id) then

@@ -19,7 +19,8 @@
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
 -- the name itself a directory.  MINE is the set of the leases of the mount that asks.
 --
--- A script touches no keys but those that it is given.
+-- A script touches no keys but those that it is given.  What is often called takes numbers as text: Redis makes a number
+-- text by printf, which costs it as much as the command.
 --
 -- L is the authority: when it is gone or another's, our holders are gone.
 local L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF, MINE = unpack(KEYS)
@@ -29,7 +30,7 @@ local LONE = 'leasefs:one:'   -- one holds alone
 local SHARED = 'leasefs:held' -- several hold, or one that is not exclusive
 local DELAY = 'leasefs:delay' -- nobody holds: the directory's lock-delay runs
 local CLAIM = 3000            -- ms that who was handed the lock has to claim it
-local FENCE_KEPT = 604800000  -- ms: seven days
+local FENCE_KEPT = '604800000' -- ms: seven days
 local KEPT = 60000            -- ms that side keys outlive the last deadline
 local LONE_CONTENT = 512      -- bytes that are kept in L, which is read each time
 local FIRST, LAST = '0000000000000000', 'ffffffffffffffff'
@@ -44,6 +45,8 @@ local function number_text(x) return string.format('%.0f', x) end
 -- Who was given the last number alone, and has not given it back, has lost it: L would be there.
 local function last_number()
   local noted = FENCE == fence_of and fence or call('GET', FENCE) or '0'
+  local number = noted:match('^%d+$')
+  if number then return tonumber(number) end
   local mount, ticket = noted:match('^%d+ (lfs:%x+) (%x+)$')
   if ticket and ticket ~= id and not closed then call('PUBLISH', mount, 'e ' .. ticket .. ' lost') end
   return tonumber(noted:match('^%d+') or 0)

@@ -37,7 +37,7 @@ local function reclaim()
   tickets = tickets + 1
   call('ZADD', ORDER, number_text(number), id)
   call('ZADD', TERM, number_text(now + a.ttl), id)
-  call('ZADD', LIST, 0, leaf)
+  call('ZADD', LIST, '0', leaf)
   call('SADD', RECLAIMED, id)
   call('PEXPIRE', RECLAIMED, FENCE_KEPT)
   if a.content then call('HSET', INFO, 'c:' .. id, a.content) end

@@ -46,7 +46,7 @@ remember(id, t)
 t.d = tonumber(call('HGET', DIR, 'delay') or 0)
 call('ZADD', ORDER, number_text(number), id)
 call('ZADD', TERM, number_text(deadline), id)
-call('ZADD', LIST, 0, leaf)
+call('ZADD', LIST, '0', leaf)
 save(id, t)
 if content then call('HSET', INFO, 'c:' .. id, content) end
 if partial(t) then set_odd() end

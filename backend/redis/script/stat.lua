@@ -1,7 +1,8 @@
 -- stat: what is known of a name.  Changes nothing.
 --
 -- leaf; root: it is that of the root
--- KEYS 12..15: ORDER, TERM, INFO, WAIT of the directory's queue; 16: WAITERS of the name as a directory
+-- KEYS 12: WAITERS of the name as a directory; 13..16: ORDER, TERM, INFO, WAIT of the directory's queue, where the leaf may
+--       be one of its names
 -- → {'lock', describe…, content, holders, waiters, position} | {'directory', ttl, width, delay, sequence, meta,
 --   waiters} | {'nothing', waiters}
 local function of_lock(id, holders, waiters, position)
@@ -11,11 +12,11 @@ local function of_lock(id, holders, waiters, position)
   return {'lock', unpack(d)}
 end
 
-local of_self = call('HMGET', SELF, 'ttl', 'width', 'delay', 'sequence', 'meta', 'made')
+local of_self = there >= 3 and call('HMGET', SELF, 'ttl', 'width', 'delay', 'sequence', 'meta', 'made') or {}
 if a.root or of_self[6] then
   return {
     'directory', of_self[1] or '0', of_self[2] or '1', of_self[3] or '0', of_self[4] or '0', of_self[5] or '',
-    call('ZCOUNT', KEYS[16], number_text(now), '+inf'),
+    call('ZCOUNT', KEYS[12], number_text(now), '+inf'),
   }
 end
 look()
@@ -35,9 +36,9 @@ for id in holders() do
   dead = dead + 1
   if dead == 64 then break end
 end
-local id = KEYS[12] and call('HGET', KEYS[14], 's:' .. leaf)
+local id = KEYS[13] and call('HGET', KEYS[15], 's:' .. leaf)
 if id then
-  ORDER, TERM, INFO, WAIT = KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+  ORDER, TERM, INFO, WAIT = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
   local deadline = call('ZSCORE', TERM, id)
   if deadline and tonumber(deadline) > now then
     local number, waiters = call('ZSCORE', ORDER, id) or '0', call('ZRANK', WAIT, id)
