@@ -23,9 +23,30 @@
 #define NAME_MAX_BYTES 255
 #define PATH_MAX_BYTES 4096
 
+/* In a buffer that the next one takes: a call has twenty keys.  As redis_call_key names it. */
+static const GString *key_make(struct redis *r, char letter, const char *name)
+{
+    GString *key = g_string_truncate(r->key, 0);
+    if (letter) {
+        g_string_append_c(g_string_append(key, SIDE), letter);
+        g_string_append_c(key, ':');
+    }
+    if (letter == 'm') {
+        return g_string_append(key, r->identity);
+    }
+    g_string_append(g_string_append(key, *name ? "" : SIDE), r->before);
+    return g_string_append(g_string_append(key, *name ? name : "/"), r->behind);
+}
+
 char *redis_key(struct redis *r, const char *name)
 {
-    return *name ? g_strconcat(r->before, name, r->behind, NULL) : g_strconcat(SIDE, r->before, "/", r->behind, NULL);
+    return redis_side_key(r, 0, name);
+}
+
+char *redis_side_key(struct redis *r, char letter, const char *name)
+{
+    const GString *key = key_make(r, letter, name);
+    return g_strndup(key->str, key->len);
 }
 
 char *redis_identity(struct redis *r, const char *identity)
@@ -50,10 +71,7 @@ bool redis_key_has_tag(const char *key)
 
 bool redis_key_allowed(struct redis *r, const char *name)
 {
-    char *key = redis_key(r, name);
-    bool allowed = !*name || !redis_key_is_side(key);
-    g_free(key);
-    return allowed;
+    return !*name || !redis_key_is_side(key_make(r, 0, name)->str);
 }
 
 bool redis_is_component(const char *name)
@@ -171,20 +189,11 @@ void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, co
     }
 }
 
-char *redis_side_key(struct redis *r, char letter, const char *name)
-{
-    char *key = letter == 'm' ? g_strdup(r->identity) : redis_key(r, name);
-    char *side = g_strdup_printf(SIDE "%c:%s", letter, key);
-    g_free(key);
-    return side;
-}
-
 void redis_call_key(struct redis_call *call, char letter, const char *name)
 {
-    char *side = letter ? redis_side_key(call->r, letter, name) : redis_key(call->r, name);
-    struct redis_argument argument = {g_string_chunk_insert(call->r->arena, side), strlen(side)};
+    const GString *key = key_make(call->r, letter, name);
+    struct redis_argument argument = {g_string_chunk_insert_len(call->r->arena, key->str, (gssize)key->len), key->len};
     g_array_append_val(call->r->arguments, argument);
-    g_free(side);
 }
 
 void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script_id script, const char *name,

@@ -43,6 +43,7 @@ struct redis {
     TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, redis_revocation) revocations;
     LIST_HEAD(, redis_listing) listings;
+    GString *key;        /* the one that was made last */
     GStringChunk *arena; /* keys of the call that is being made */
     GArray *arguments;   /* struct redis_argument: the same, in order */
     GByteArray *packed;  /* and its argument */
@@ -92,7 +93,7 @@ bool redis_key_allowed(struct redis *r, const char *name);
 char *redis_identity(struct redis *r, const char *identity);
 /* The key of a lock, or what stands for that of the root; a new string. */
 char *redis_key(struct redis *r, const char *name);
-/* As redis_call_key names it; a new string. */
+/* The same of a side key, as redis_call_key names it. */
 char *redis_side_key(struct redis *r, char letter, const char *name);
 /* Whether a store may name this: a component, or a path of such. */
 bool redis_is_component(const char *name);

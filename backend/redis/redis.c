@@ -161,6 +161,7 @@ static void redis_free(struct backend *b)
     g_clear_pointer(&r->directories, g_hash_table_unref);
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
+    g_string_free(r->key, TRUE);
     g_string_chunk_free(r->arena);
     g_array_unref(r->arguments);
     g_byte_array_unref(r->packed);
@@ -296,6 +297,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     g_snprintf(r->mount, sizeof r->mount, "lfs:%016" G_GINT64_MODIFIER "x", random);
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->watched);
+    r->key = g_string_new(NULL);
     r->arena = g_string_chunk_new(4096);
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));
     r->packed = g_byte_array_new();

@@ -31,8 +31,10 @@ static void ticket_make_token(char *token)
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
     }
     for (size_t i = 0; i < sizeof random; i++) {
-        snprintf(token + 2 * i, 3, "%02x", random[i]);
+        token[2 * i] = "0123456789abcdef"[random[i] >> 4];
+        token[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
     }
+    token[REMOTE_TOKEN_SIZE - 1] = '\0';
 }
 
 static struct remote_place *ticket_place_of(struct remote *r, const char *name, bool sequence)
