@@ -396,7 +396,8 @@ static void look_content(struct judge *judge, const struct call *call, const str
         !judge_hold_certain(judge, only, call->call.when)) {
         return;
     }
-    bool same = only->content->len == answer->size && memcmp(only->content->data, answer->value, answer->size) == 0;
+    bool same = only->content->len == answer->size &&
+                (!answer->size || memcmp(only->content->data, answer->value, answer->size) == 0);
     if (judge_rule(judge, JUDGE_CONTENT, !same && !call->name->foreign)) {
         judge_break(judge, JUDGE_CONTENT, call->name, "process %u read '%.*s', not '%.*s'", call->process->id,
                     (int)answer->size, (const char *)answer->value, (int)only->content->len, only->content->data);

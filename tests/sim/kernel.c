@@ -145,7 +145,8 @@ struct kernel_request *kernel_ask(struct kernel *kernel, struct thread *caller, 
     g_byte_array_append(request->message, arg, (guint)arg_size);
     g_byte_array_append(request->message, data, (guint)data_size);
     if (!caller) {
-        kernel->late = MAX(kernel->late + 1, world_now() + world_between(1, 300) * WORLD_US);
+        int64_t leaves = world_now() + world_between(1, 300) * WORLD_US;
+        kernel->late = MAX(kernel->late + 1, leaves);
         world_at(kernel->late, kernel_queue, request);
     } else if (kernel->dead) {
         request->answered = true;

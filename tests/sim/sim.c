@@ -185,6 +185,7 @@ static pid_t sim_fork(struct plan *plan, struct result *result, const char *outp
     pid_t pid = fork();
     if (pid == 0) {
         FILE *out = freopen(output ? output : "/dev/null", output ? "a" : "w", stdout);
+        setlinebuf(out);
         alarm(120);
         sim_world(plan, result, story ? out : NULL, trace ? out : NULL, out);
         fflush(NULL);

@@ -237,7 +237,7 @@ static void user_open(struct program *p, const struct act *act)
 /* Reads a ticket's own name, to know it. */
 static void user_learn_ticket(struct program *p, const char *name, const GByteArray *bytes)
 {
-    const char *end = memchr(bytes->data, '\n', bytes->len);
+    const char *end = bytes->len ? memchr(bytes->data, '\n', bytes->len) : NULL;
     if (name && g_str_has_suffix(name, "-") && end) {
         g_snprintf(p->ticket, sizeof p->ticket, "q/%.*s", (int)(end - (const char *)bytes->data), bytes->data);
     }

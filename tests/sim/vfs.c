@@ -384,6 +384,9 @@ static int vfs_setattr_node(struct thread *t, struct kernel *k, struct kernel_no
 {
     struct fuse_setattr_in in = *(const struct fuse_setattr_in *)call->in;
     struct fuse_attr_out out;
+    if (in.valid & FATTR_SIZE && node->type == S_IFLNK) {
+        return -EINVAL; /* truncate(2) asks for what it leads to */
+    }
     if (call->file) {
         in.valid |= FATTR_FH;
         in.fh = call->file->fh;
