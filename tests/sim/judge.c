@@ -171,6 +171,7 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
         struct watch *watch = name->watches->pdata[i];
         if (watch->process == process && watch->handle == handle && event != JUDGE_PRIORITY) {
             watch_late(judge, name, watch);
+            watch->since = event == JUDGE_DELETED ? -1 : watch->since; /* the file that it watched is no more */
         }
     }
     for (guint i = 0; event == JUDGE_HUNG_UP && i < name->holds->len; i++) {

@@ -54,7 +54,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         bool certainly = converts || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK ||
                          asked->operation == JUDGE_CLOSE || targets == 1 || hold->name != call->name || breaks;
         certainly = certainly && hold->may_begin < asked->when;
-        if (term) {
+        if (term || (converts && outcome == REFUSED && hold->may_begin >= asked->when)) {
             continue;
         }
         if (breaks && (hold->begun == JUDGE_NEVER || hold->begun > asked->when)) {
@@ -499,6 +499,24 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
     }
 }
 
+/* Who owns what is moved, and until when it is renewed, stays. */
+static void call_moves(struct call *call)
+{
+    for (guint i = 0; i < call->ending->len; i++) {
+        const struct hold *hold = call->ending->pdata[i];
+        if (hold->name != call->name) {
+            continue;
+        }
+        call->owned = call->owned || (hold->owner == call->process && !hold->doubt);
+        call->attempt->sure = MIN(call->attempt->sure, hold->sure);
+        for (guint k = 0; k < hold->owners->len; k++) {
+            if (!g_ptr_array_find(call->attempt->owners, hold->owners->pdata[k], NULL)) {
+                g_ptr_array_add(call->attempt->owners, hold->owners->pdata[k]);
+            }
+        }
+    }
+}
+
 /* What was done, by whom; before the holds change. */
 static bool call_check_done(struct judge *judge, struct call *call)
 {
@@ -510,11 +528,7 @@ static bool call_check_done(struct judge *judge, struct call *call)
         }
         return true;
     case JUDGE_RENAME:
-        for (guint i = 0; i < call->ending->len; i++) {
-            const struct hold *hold = call->ending->pdata[i];
-            call->owned = call->owned || (hold->name == call->name && hold->owner == call->process && !hold->doubt &&
-                                          hold->begun != JUDGE_NEVER);
-        }
+        call_moves(call);
         call_check_right(judge, call, call->name, JUDGE_RENAME_RIGHT);
         call_check_right(judge, call, call->target, JUDGE_RENAME_RIGHT);
         return true;

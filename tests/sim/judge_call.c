@@ -147,6 +147,10 @@ static void call_split(struct judge *judge, const struct call *call, struct hold
             *(after ? &rest->claim.start : &rest->claim.end) = after ? end + 1 : start - 1;
             rest->begun = hold->begun;
             rest->may_end = hold->may_end;
+            rest->ended = hold->ended;
+            rest->released = hold->released;
+            rest->broken = hold->broken;
+            rest->converted = hold->converted;
             rest->steady = hold->steady;
             rest->sure = hold->sure;
             rest->doubt = hold->doubt;
@@ -207,7 +211,8 @@ static void call_meets_takers(const struct judge *judge, const struct call *call
     for (guint i = 0; call->attempt && i < call->attempt->name->calls->len; i++) {
         struct call *other = call->attempt->name->calls->pdata[i];
         enum judge_operation operation = other->call.operation;
-        bool takes = operation == JUDGE_UNLINK || operation == JUDGE_RENAME || operation == JUDGE_SETXATTR;
+        bool takes = operation == JUDGE_UNLINK || operation == JUDGE_RENAME || operation == JUDGE_SETXATTR ||
+                     operation == JUDGE_FLOCK || operation == JUDGE_FUNLOCK;
         if (other != call && takes && call_ends(judge, other, call->attempt)) {
             call_may_end(other, call->attempt);
         }

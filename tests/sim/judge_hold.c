@@ -94,6 +94,14 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
 
 /* --- when -------------------------------------------------------------------------------- */
 
+int64_t judge_hold_renewed(const struct judge *judge, const struct hold *hold)
+{
+    uint32_t mount = hold->claim.mount;
+    int64_t renewed = judge->now - hold->ttl / 3 - judge->options.settle;
+    bool known = !mount_troubled(judge, mount) && renewed > MAX(judge->mounts[mount].calm, hold->sure);
+    return known ? renewed : hold->sure;
+}
+
 int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold)
 {
     const struct mount *mount = &judge->mounts[hold->claim.mount];
@@ -336,7 +344,7 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
         }
     }
     if (!hold->owner && !hold->fixed) {
-        int64_t renewed = MAX(hold->moved ? 0 : hold->may_begin, now - hold->ttl / 3 - settle);
+        int64_t renewed = judge_hold_renewed(judge, hold);
         hold->may_end = MIN(hold->may_end, MAX(now, renewed + hold->ttl - hold->ttl / 100 - 2 * JUDGE_MS - settle));
     }
 }

@@ -171,6 +171,8 @@ static void look_told_lost(struct judge *judge, const struct call *call)
         another = another || (handle != call->handle && (handle->opener == call->process ||
                                                          g_hash_table_lookup(call->process->descriptors, handle)));
     }
+    another = another || (call->process->closed == call->name &&
+                          call->process->closed_at + judge->options.settle >= call->call.when); /* is on its way */
     if (judge_rule(judge, JUDGE_KEPT,
                    judge_hold_certain(judge, own, call->call.when) && !own->name->foreign && !another)) {
         judge_break(judge, JUDGE_KEPT, call->name, "process %u was told that it holds no more", call->process->id);

@@ -39,6 +39,8 @@ struct process {
     int64_t died; /* JUDGE_NEVER: it lives */
     int status;
     GHashTable *descriptors; /* struct handle → how many */
+    struct name *closed;     /* of a file that it was the last to close, the last time, and when */
+    int64_t closed_at;
 };
 
 /* An open file description. */
@@ -227,6 +229,8 @@ void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int
 void judge_hold_tell(struct judge *judge, const struct hold *hold);
 int64_t judge_hold_over(const struct judge *judge, const struct hold *hold);
 bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int64_t from);
+/* Its mount has renewed it then, at the earliest. */
+int64_t judge_hold_renewed(const struct judge *judge, const struct hold *hold);
 /* Until when the mount goes on with it though it cannot be renewed. */
 int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold);
 bool judge_hold_possible(const struct judge *judge, const struct hold *hold, int64_t from);

@@ -205,6 +205,8 @@ bool judge_close_one(struct judge *judge, struct process *process, struct handle
     }
     if (--handle->descriptors == 0) {
         handle_closed(judge, handle, when);
+        process->closed = handle->name;
+        process->closed_at = when;
         return true;
     }
     return false;
@@ -316,7 +318,6 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
 {
     const struct judge_options *o = &judge->options;
     int64_t now = judge->now;
-    const struct mount *mount = &judge->mounts[hold->claim.mount];
     switch (trouble) {
     case JUDGE_AWAY:
     case JUDGE_LATE:
@@ -325,10 +326,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         if (begins && hold->ended != JUDGE_NEVER && hold->ended > now) { /* what ends it is still on its way */
             hold->ended = o->remote ? now + hold->ttl + o->margin : JUDGE_NEVER;
         }
-        if (begins && !mount_troubled(judge, hold->claim.mount)) {
-            int64_t renewed = now - hold->ttl / 3 - o->settle;
-            hold->sure = renewed > MAX(mount->calm, hold->sure) ? renewed : hold->sure;
-        }
+        hold->sure = begins ? judge_hold_renewed(judge, hold) : hold->sure;
         if (!begins && now >= judge_hold_assured(judge, hold)) {
             hold->doubt = true;
         }

@@ -227,7 +227,6 @@ static void user_open(struct program *p, const struct act *act)
     int result = vfs_open(&p->thread, mount_kernel(p->mount), name, act->flags | O_NOFOLLOW, call.mode, &file);
     answer.handle = file ? file->number : 0;
     user_answer(p, &call, &answer, result);
-    user_close(p, act->slot); /* what was passed to there meanwhile */
     if (file) {
         *user_slot(p, act->slot) = file;
         p->process->closes[act->slot % PROCESS_DESCRIPTORS] = act->flags & O_CLOEXEC;
@@ -770,8 +769,9 @@ static void user_stop(struct program *p, int64_t duration)
 static void user_pass(struct program *from, struct program *to, const struct act *act)
 {
     struct kernel_file *file = user_file(from, act->slot);
-    if (!to || to == from || !file || user_file(to, act->slot) || to->process->state != PROCESS_RUNS) {
-        return;
+    if (!to || to == from || !file || user_file(to, act->slot) || to->process->state != PROCESS_RUNS ||
+        to->thread.call) {
+        return; /* who is in a call receives nothing */
     }
     *user_slot(to, act->slot) = vfs_ref(file);
     to->process->closes[act->slot % PROCESS_DESCRIPTORS] = false;
