@@ -78,7 +78,9 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
                 }
             }
         }
-        if (outcome == DONE && converts && call->attempt) {
+        if (outcome == DONE && converts && (hold->may_begin >= asked->when || judge_hold_is_asked_for(hold))) {
+            hold->may_end = MIN(hold->may_end, asked->when); /* two locked one file: which came first? */
+        } else if (outcome == DONE && converts && call->attempt) {
             call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
             call->attempt->converted = true;
             /* of what was asked for in vain the end is written, but not waited for */
@@ -500,14 +502,15 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
 }
 
 /* Who owns what is moved, and until when it is renewed, stays. */
-static void call_moves(struct call *call)
+static void call_moves(struct judge *judge, struct call *call)
 {
-    for (guint i = 0; i < call->ending->len; i++) {
-        const struct hold *hold = call->ending->pdata[i];
-        if (hold->name != call->name) {
+    call->owned = true;
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        if (hold == call->attempt || !judge_hold_possible(judge, hold, call->call.when)) {
             continue;
         }
-        call->owned = call->owned || (hold->owner == call->process && !hold->doubt);
+        call->owned = call->owned && hold->owner == call->process && !hold->doubt;
         call->attempt->sure = MIN(call->attempt->sure, hold->sure);
         for (guint k = 0; k < hold->owners->len; k++) {
             if (!g_ptr_array_find(call->attempt->owners, hold->owners->pdata[k], NULL)) {
@@ -528,7 +531,7 @@ static bool call_check_done(struct judge *judge, struct call *call)
         }
         return true;
     case JUDGE_RENAME:
-        call_moves(call);
+        call_moves(judge, call);
         call_check_right(judge, call, call->name, JUDGE_RENAME_RIGHT);
         call_check_right(judge, call, call->target, JUDGE_RENAME_RIGHT);
         return true;

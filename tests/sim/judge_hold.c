@@ -294,15 +294,20 @@ static void hold_is_over(struct judge *judge, struct name *name, const struct ho
     (void)judge;
 }
 
-/* A call under way asks for it, or a file is its ticket. */
-static bool hold_in_use(const struct hold *hold)
+bool judge_hold_is_asked_for(const struct hold *hold)
 {
     for (guint i = 0; i < hold->name->calls->len; i++) {
         if (((const struct call *)hold->name->calls->pdata[i])->attempt == hold) {
             return true;
         }
     }
-    return hold->claim.handle && hold->claim.handle->ticket == hold;
+    return false;
+}
+
+/* A call under way asks for it, or a file is its ticket. */
+static bool hold_in_use(const struct hold *hold)
+{
+    return judge_hold_is_asked_for(hold) || (hold->claim.handle && hold->claim.handle->ticket == hold);
 }
 
 void name_prune(struct judge *judge, struct name *name)

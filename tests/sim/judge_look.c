@@ -325,7 +325,9 @@ static bool look_is_pid(const struct hold *hold, pid_t pid)
 {
     bool is = hold->claim.process->pid == pid;
     for (guint i = 0; i < hold->owners->len; i++) {
-        is = is || ((const struct process *)hold->owners->pdata[i])->pid == pid;
+        for (const struct process *at = hold->owners->pdata[i]; at && at->died >= hold->may_begin; at = at->parent) {
+            is = is || at->pid == pid;
+        }
     }
     return is;
 }

@@ -236,6 +236,8 @@ int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold);
 bool judge_hold_possible(const struct judge *judge, const struct hold *hold, int64_t from);
 /* A handle that was open on its name is not any more. */
 void judge_hold_handle_closed(struct hold *hold, const struct handle *handle, int64_t when);
+/* Is a call under way that may get it? */
+bool judge_hold_is_asked_for(const struct hold *hold);
 void judge_hold_steady(struct hold *hold, int64_t when);
 /* Does it exclude the claim?  `surely`: no rule lets them be one party. */
 bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, bool surely);
