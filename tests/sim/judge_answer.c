@@ -602,7 +602,9 @@ static void call_refused(struct judge *judge, struct call *call, int error)
     } else if (error == EBADF && call->handle && operation == JUDGE_SETLK) { /* the kernel has not asked */
         call->handle->asked = call->asked_before;
     } else if (error == EDEADLK) {
-        bool circle = waits_lead(judge, call, call->process, false, NULL, CYCLE_MAX) || call->changed;
+        const struct hold *ticket = call->handle->ticket;
+        bool circle = waits_lead(judge, call, call->process, false, NULL, CYCLE_MAX) || call->changed ||
+                      (ticket && name_only(judge, ticket->name, call->call.when) != ticket);
         if (judge_rule(judge, JUDGE_DEADLOCK, !circle)) {
             judge_break(judge, JUDGE_DEADLOCK, call->name, "process %u waits in no circle", call->process->id);
         }

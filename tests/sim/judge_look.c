@@ -28,7 +28,7 @@ static const int errors[JUDGE_OPERATIONS][14] = {
     [JUDGE_LIST] = {ENOENT, ENOTDIR, EACCES},
     [JUDGE_GETXATTR] = {ENODATA, ENOENT, ERANGE, ESTALE, EOPNOTSUPP, EACCES, EINVAL},
     [JUDGE_SETXATTR] = {EPERM, ESTALE, EINVAL, EACCES, ENOENT, EOPNOTSUPP, ENODATA},
-    [JUDGE_FLOCK] = {EAGAIN, EBADF, EINVAL, EDQUOT, ESTALE},
+    [JUDGE_FLOCK] = {EAGAIN, EDEADLK, EBADF, EINVAL, EDQUOT, ESTALE},
     [JUDGE_FUNLOCK] = {EBADF},
     [JUDGE_SETLK] = {EAGAIN, EDEADLK, EBADF, EINVAL, EDQUOT, ESTALE},
     [JUDGE_UNLCK] = {EBADF, EINVAL},
@@ -69,12 +69,14 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return true; /* JUDGE_INTERRUPT */
     case EEXIST:
         return asked->operation != JUDGE_OPEN || asked->flags & JUDGE_EXCL;
-    case EAGAIN: /* or a ticket that shares is to be alone, which the queue cannot wait for */
-        return asked->flags & JUDGE_TRY || (call->handle->ticket && !(asked->flags & JUDGE_SHARE));
+    case EAGAIN:
+        return asked->flags & JUDGE_TRY;
     case ESTALE:
         return (asked->operation != JUDGE_FLOCK && asked->operation != JUDGE_SETLK) || call->handle->ticket;
-    case EDEADLK:
-        return !(asked->flags & JUDGE_TRY) && !(asked->flags & JUDGE_OFD);
+    case EDEADLK: /* or a ticket that shares is to be alone, which the queue cannot wait for */
+        return !(asked->flags & JUDGE_TRY) &&
+               (call->handle->ticket ? !(asked->flags & JUDGE_SHARE)
+                                     : asked->operation == JUDGE_SETLK && !(asked->flags & JUDGE_OFD));
     case EFBIG:
         return asked->operation != JUDGE_CLOSE || call->handle->too_large;
     case EBUSY:
