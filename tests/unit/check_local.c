@@ -442,12 +442,13 @@ START_TEST(no_thread_runs_before_it_is_started)
     const char *const boots[] = {"one", "one", "another"};
 
     backend_free(contract_backend);
+    int before = threads(); /* ThreadSanitizer has its own */
     for (size_t i = 0; i < G_N_ELEMENTS(boots); i++) {
         struct backend *b;
 
         local_options.boot_id = boots[i];
         b = local_open_at(new);
-        ck_assert_int_eq(threads(), 1);
+        ck_assert_int_eq(threads(), before);
         backend_free(b);
     }
     scratch_free(new);
