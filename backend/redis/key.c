@@ -176,6 +176,15 @@ void redis_call_segments(struct redis_call *call, const GArray *segments)
     pack_count(call->r->packed, begin, 3 * segments->len);
 }
 
+void redis_call_texts(struct redis_call *call, const char *field, const GPtrArray *texts)
+{
+    guint begin = redis_call_array(call, field);
+    for (guint i = 0; i < texts->len; i++) {
+        pack_text(call->r->packed, texts->pdata[i], strlen(texts->pdata[i]));
+    }
+    pack_count(call->r->packed, begin, texts->len);
+}
+
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim)
 {
     redis_call_number(call, "kind", (int64_t)claim->kind);

@@ -121,6 +121,7 @@ void redis_call_bytes(struct redis_call *call, const char *field, GBytes *bytes)
 guint redis_call_array(struct redis_call *call, const char *field);
 void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t start, uint64_t end);
 void redis_call_segments(struct redis_call *call, const GArray *segments); /* struct backend_segment */
+void redis_call_texts(struct redis_call *call, const char *field, const GPtrArray *texts);
 /* What is asked for with this ticket. */
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
 /* Keys and first fields of a call about a ticket. */

@@ -1,5 +1,8 @@
 /* revoke: ending holders by name, whosever they are.
  *
+ * Where no token is named, the server is asked first who holds, and then to end these: if that comes late, those who
+ * hold by then keep what they have.
+ *
  * It is complete when all know of it: this mount's tickets are named by the answer,
  * and each other mount that the server could tell says when it has heard.  One
  * that was told and says nothing, as it is stopped or cut off, is not waited for
@@ -20,7 +23,11 @@ struct redis_revocation {
     int64_t unheard; /* other mounts that are still to say that they have heard; those of before the answer count -1 */
     bool answered;
     char *name;
-    enum backend_end why;
+    uint64_t fence; /* or 0 */
+    bool matching;
+    struct backend_match match;
+    GPtrArray *ends; /* who held: as revoke.lua has told it */
+    clock_ms until;
     enum backend_result result;
     backend_done *done;
     void *arg;
@@ -31,6 +38,7 @@ static void revoke_revocation_free(struct redis_revocation *v)
 {
     LIST_REMOVE(v, link);
     ev_timer_stop(v->r->remote.loop, &v->limit);
+    g_ptr_array_unref(v->ends);
     g_free(v->name);
     g_free(v);
 }
@@ -101,6 +109,22 @@ static bool revoke_is_on(const struct remote_ticket *t, const char *name)
     return strcmp(remote_ticket_name(t), name) == 0;
 }
 
+static void revoke_fill(struct redis_call *call, const struct redis_revocation *v)
+{
+    struct redis *r = v->r;
+    redis_call_lock(call, r, REDIS_REVOKE, v->name, false, "otiwf");
+    redis_call_key(call, 'e', v->name);
+    redis_call_leaf(call, v->name, false);
+    redis_call_unsigned(call, "fence", v->fence);
+    redis_call_text(call, "mount", r->mount);
+    redis_call_unsigned(call, "request", v->number);
+    redis_call_number(call, "keep", r->timeout);
+    if (v->matching) {
+        redis_call_number(call, "word", v->match.word);
+        redis_call_text(call, "text", v->match.text);
+    }
+}
+
 static void revoke_on_revoked(void *arg, const struct redis_answer *answer)
 {
     struct redis_revocation *v = arg;
@@ -112,12 +136,29 @@ static void revoke_on_revoked(void *arg, const struct redis_answer *answer)
         for (size_t i = 2; i < answer->reply->elements; i++) {
             struct remote_ticket *t = remote_ticket_find(&r->remote, redis_text(answer->reply, i));
             if (t && revoke_is_on(t, v->name)) {
-                remote_told(&r->remote, t->token, REMOTE_ENDED, v->why);
+                remote_told(&r->remote, t->token, REMOTE_ENDED, v->fence ? BACKEND_RELEASED : BACKEND_BROKEN);
             }
         }
         ev_timer_start(r->remote.loop, &v->limit);
     }
     revoke_complete_if_heard(v);
+}
+
+static void revoke_on_found(void *arg, const struct redis_answer *answer)
+{
+    struct redis_revocation *v = arg;
+    struct redis_call call = {0};
+    v->result = redis_result(v->r, answer);
+    if (v->result != BACKEND_OK) {
+        revoke_complete(v);
+        return;
+    }
+    for (size_t i = 1; answer->reply->type == REDIS_REPLY_ARRAY && i < answer->reply->elements; i++) {
+        g_ptr_array_add(v->ends, g_strdup(redis_text(answer->reply, i)));
+    }
+    revoke_fill(&call, v);
+    redis_call_texts(&call, "ends", v->ends);
+    redis_call_send(&call, MAX(v->until - clock_now(), 1), revoke_on_revoked, v);
 }
 
 void redis_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
@@ -133,22 +174,17 @@ void redis_revoke(struct backend *b, const char *name, uint64_t fence, const str
     v->r = r;
     v->number = ++r->remote.serials;
     v->name = g_strdup(name);
-    v->why = fence ? BACKEND_RELEASED : BACKEND_BROKEN;
+    v->fence = fence;
+    v->matching = match;
+    v->match = match ? *match : (struct backend_match){0};
+    v->ends = g_ptr_array_new_with_free_func(g_free);
+    v->until = clock_now() + r->timeout;
     v->done = done;
     v->arg = arg;
     ev_timer_init(&v->limit, revoke_on_limit, REDIS_HEARD_MAX, 0);
     v->limit.data = v;
     LIST_INSERT_HEAD(&r->revocations, v, link);
-    redis_call_lock(&call, r, REDIS_REVOKE, name, false, "otiwf");
-    redis_call_key(&call, 'e', name);
-    redis_call_leaf(&call, name, false);
-    redis_call_unsigned(&call, "fence", fence);
-    redis_call_text(&call, "mount", r->mount);
-    redis_call_unsigned(&call, "request", v->number);
-    redis_call_number(&call, "keep", r->timeout);
-    if (match) {
-        redis_call_number(&call, "word", match->word);
-        redis_call_text(&call, "text", match->text);
-    }
-    redis_call_send(&call, 0, revoke_on_revoked, v);
+    revoke_fill(&call, v);
+    redis_call_flag(&call, "look", !fence);
+    redis_call_send(&call, 0, fence ? revoke_on_revoked : revoke_on_found, v);
 }

@@ -296,7 +296,7 @@ START_TEST(revocation_whose_answer_is_lost_is_told_as_it_was_done)
     ck_assert_uint_eq(holder->ended, 0);
 
     next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    redis_proxy_lose_answer(proxy, "EVALSHA", 1);
+    redis_proxy_lose_answer(proxy, _i ? "EVALSHA" : "ends", 1);
     ck_assert_int_eq(hosts_revoke(0, "L", _i ? fence : 0), BACKEND_OK);
     ck_assert_uint_eq(redis_proxy_lost(proxy), 4);
     ck_assert_uint_eq(holder->ended, 1);
@@ -320,6 +320,28 @@ START_TEST(revocation_is_noted_in_spite_of_a_key_of_another_type)
     ck_assert_int_eq(hosts_revoke(0, "L", holder->ticket->fence), BACKEND_OK);
     ck_assert_uint_eq(holder->ended, 1);
     ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:e:h:L"), 0);
+}
+END_TEST
+
+static void take_over(void *arg, GString *piece)
+{
+    const struct told *holder = arg;
+    if (strstr(piece->str, "ok") && holder->ended == 0) { /* it says who holds */
+        redis_server_do(hosts_server, "SET h:L another PX 60000");
+    }
+}
+
+START_TEST(revocation_ends_nobody_who_came_after_it_was_asked_for)
+{
+    struct told *holder = hosts_get(1, "L", HOSTS_LONG);
+
+    redis_proxy_forge(proxy, take_over, holder);
+    ck_assert_int_eq(hosts_revoke(0, "L", 0), BACKEND_OK);
+    HOSTS_UNTIL(holder->ended);
+    redis_proxy_forge(proxy, NULL, NULL);
+    ck_assert(hosts_is("h:L", "another"));
+    ck_assert_int_eq(hosts_revoke(0, "L", 0), BACKEND_OK);
+    ck_assert(!hosts_exists("h:L"));
 }
 END_TEST
 
@@ -557,6 +579,7 @@ int main(void)
     tcase_add_loop_test(tcase, change_whose_answer_is_lost_succeeds, 0, G_N_ELEMENTS(changes));
     tcase_add_loop_test(tcase, revocation_whose_answer_is_lost_is_told_as_it_was_done, 0, 2);
     tcase_add_test(tcase, revocation_is_noted_in_spite_of_a_key_of_another_type);
+    tcase_add_test(tcase, revocation_ends_nobody_who_came_after_it_was_asked_for);
     tcase_add_test(tcase, rename_over_a_lease_whose_answer_is_lost_is_done_once);
     tcase_add_test(tcase, acquire_that_is_never_answered_leaves_nothing);
     tcase_add_loop_test(tcase, range_whose_asker_was_not_told_is_given_back_alone, 0, G_N_ELEMENTS(taken_in));

@@ -1,13 +1,15 @@
 -- revoke: ends holders, whoever they are.
 --
--- leaf, mount, request: its number; keep: ms for which it may come again; fence (none: all); word: of the meta, that is to
--- be text
+-- leaf, mount, request: its number; keep: ms for which it may come again; fence, or ends: those to which `look` has told
+-- that they hold, so that a call that comes late ends nobody who came after that; word: of the meta, that is to be text
 -- KEYS, the last: ENDED, a hash: mount request -> what it has ended.  Whose answer was lost asks again, and must neither be
 -- refused for what it has done itself nor end who came after that.  12..16: ORDER, TERM, INFO, WAIT, FENCE of the directory's
 -- queue, where the leaf may be one of its names
 -- → {'ok', how many other mounts will say that they have heard, tickets of this mount that ended…}
+--   | of look: {'ok', tickets that hold, or a digest of what another client has written there…}
 --   | 'stale' | 'missing' | 'directory' | 'busy': not all that would end are so
 local ENDED = table.remove(KEYS)
+local ENDS_MAX = 60000 -- a count of them has 16 bits
 local request = a.mount .. ' ' .. a.request
 local only
 
@@ -26,6 +28,8 @@ local function matches(t)
   return not a.word
 end
 
+local function digest() return redis.sha1hex(value) end
+
 local done = call('HGET', ENDED, request)
 if done then return answer(unpack(cmsgpack.unpack(done))) end
 if call('EXISTS', SELF) == 1 then return 'directory' end
@@ -41,10 +45,11 @@ expire()
 local found, held, delay = false, false, 0
 local denied = a.word and who == 'foreign' and not a.fence
 local mine, others, told = {}, {}, {}
-local ends = {}
+local ends, meant = {}, {}
+for _, id in ipairs(a.ends or {}) do meant[id] = true end
 local function consider(id, at)
   held = true
-  local t = (not a.fence or at == a.fence) and load(id)
+  local t = (a.look or at == a.fence or meant[id]) and load(id)
   if t then
     ends[#ends + 1] = {id, t}
     denied = denied or not matches(t)
@@ -55,6 +60,15 @@ if only then
   if at then consider(only, at) end
 else
   for id, at in holders() do consider(id, number_text(at)) end
+end
+if a.look then
+  local found = {'ok'}
+  for i, e in ipairs(ends) do found[i + 1] = e[1] end
+  if #ends == 0 and who == 'foreign' then found[2] = digest() end
+  grant()
+  finish()
+  if #ends > ENDS_MAX then return refuse('too many hold the lock') end
+  return found[2] and found or 'missing'
 end
 for _, e in ipairs(denied and {} or ends) do
   local id, t = unpack(e)
@@ -75,15 +89,14 @@ end
 if found then
   vacate(delay)
   tell_delay(delay)
-elseif who == 'foreign' and not a.fence and not denied then
-  found = true
+elseif who == 'foreign' and not denied and meant[digest()] then
   call('DEL', L)
   who, value = 'free', false
 end
 grant()
 finish()
 if denied then return 'busy' end
-if not found then return (held or who == 'foreign') and 'stale' or 'missing' end
+if a.fence and not found then return (held or who == 'foreign') and 'stale' or 'missing' end
 call('HSET', ENDED, request, cmsgpack.pack({mine, others}))
 call('PEXPIRE', ENDED, a.keep)
 return answer(mine, others)
