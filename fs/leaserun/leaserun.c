@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/param.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -62,7 +63,7 @@ static int check_grace(const struct leaserun_options *options, const struct leas
 
 static int find_one(const struct leaserun_options *options, struct leaserun_lock *lock, size_t place)
 {
-    int status = options->width ? leaserun_queue_make(options->locks[place], options->width) : 0;
+    int status = options->width ? leaserun_queue_make(options, options->locks[place]) : 0;
     status = status ? status : leaserun_lock_find(lock, options->locks[place]);
     status = status ? status : check_grace(options, lock);
     lock->place = place;
@@ -171,11 +172,15 @@ static int acquire(const struct leaserun_options *options, struct leaserun_set *
     return status ? status : execute(options);
 }
 
-static int run(const struct leaserun_options *options)
+static int run(struct leaserun_options *options)
 {
-    size_t taken, count;
+    size_t taken = 0, count = 0;
+    clock_ms began = clock_now();
     struct leaserun_set set = {.locks = calloc(options->count, sizeof *set.locks)};
     int status = set.locks ? find_locks(options, set.locks, &taken, &count) : EX_OSERR;
+    if (options->wait > 0) {
+        options->wait -= MIN(options->wait, clock_now() - began);
+    }
     if (status == 0) {
         status = taken ? acquire(options, &set, taken, count) : run_at_once(options, set.locks, count);
     }

@@ -40,7 +40,7 @@ static int lock_directory_time(const char *directory, const char *attribute, int
 }
 
 /* Is it a directory of a leasefs that answers? */
-static int lock_check_directory(struct leaserun_lock *lock)
+static int lock_check_directory(struct leaserun_lock *lock, const char *named)
 {
     struct statfs fs;
     if (statfs(lock->directory, &fs) != 0) {
@@ -51,7 +51,7 @@ static int lock_check_directory(struct leaserun_lock *lock)
                      ? lock_directory_time(lock->directory, "user.lease.ttl", &lock->ttl)
                      : -ENODATA;
     if (result == -ENODATA || result == -EOPNOTSUPP || result == -EINVAL) {
-        warnx("%s is not in a leasefs: mount one with leasefs(8), and name a lock below its mount point", lock->name);
+        warnx("%s is not in a leasefs: mount one with leasefs(8), and name a lock below its mount point", named);
         return EX_NOINPUT;
     }
     if (result != 0) {
@@ -80,7 +80,7 @@ static int lock_join(struct leaserun_lock *lock, const char *directory, const ch
         return EX_NOINPUT;
     }
     memcpy(lock->directory, resolved, sizeof resolved);
-    return lock_check_directory(lock);
+    return lock_check_directory(lock, strcmp(base, TICKET) == 0 ? lock->directory : lock->name);
 }
 
 int leaserun_lock_find(struct leaserun_lock *lock, const char *path)

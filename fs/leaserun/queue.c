@@ -18,11 +18,15 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <sysexits.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "backend/clock.h"
 #include "fs/leaserun/lock.h"
 
 #define QUEUE_MAKES "#width"
+#define QUEUE_MAKING_MS 1000
+#define QUEUE_PAUSE_MS 20
 
 static int queue_failed(const char *path)
 {
@@ -86,7 +90,19 @@ static int queue_make(const char *path, uint32_t width)
     return 0;
 }
 
-static int queue_make_alone(const char *path, uint32_t width)
+static int queue_lock(int fd, int64_t wait)
+{
+    const struct timespec pause = {.tv_nsec = QUEUE_PAUSE_MS * 1000000};
+    clock_ms until = wait < 0 ? CLOCK_NEVER : clock_now() + (wait ? wait : QUEUE_MAKING_MS);
+    int result;
+    while ((result = flock(fd, wait < 0 ? LOCK_EX : LOCK_EX | LOCK_NB)) != 0 &&
+           (errno == EINTR || (errno == EAGAIN && clock_now() < until))) {
+        nanosleep(&pause, NULL);
+    }
+    return result;
+}
+
+static int queue_make_alone(const struct leaserun_options *options, const char *path)
 {
     char name[PATH_MAX];
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
@@ -103,15 +119,19 @@ static int queue_make_alone(const char *path, uint32_t width)
     if (fd < 0) {
         return status;
     }
-    int result;
-    while ((result = flock(fd, LOCK_EX)) != 0 && errno == EINTR) {
+    if (queue_lock(fd, options->wait) == 0) {
+        status = queue_make(path, options->width);
+    } else if (errno == EAGAIN) {
+        warnx("%s is being made by another, who holds %s", path, name);
+        status = options->conflict;
+    } else {
+        status = queue_failed(path);
     }
-    status = result == 0 ? queue_make(path, width) : queue_failed(path);
     close(fd);
     return status;
 }
 
-int leaserun_queue_make(const char *text, uint32_t width)
+int leaserun_queue_make(const struct leaserun_options *options, const char *text)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -131,5 +151,9 @@ int leaserun_queue_make(const char *text, uint32_t width)
         warnx("%s is a lock, not a directory: -N is for a queue", path);
         return EX_NOINPUT;
     }
-    return queue_width(path, &is) == 0 && is == width ? 0 : queue_make_alone(path, width);
+    if (path[length - 1] == '-') {
+        warnx("%s is a place in a queue: -N is for the queue, which is its directory", path);
+        return EX_USAGE;
+    }
+    return queue_width(path, &is) == 0 && is == options->width ? 0 : queue_make_alone(options, path);
 }

@@ -188,10 +188,21 @@ done
 for runner in "${runners[@]}"; do expect wait "$runner"; done
 expect_is "$(attribute new width)" 3
 
+it "whoever makes a queue and does not come to an end keeps -n and -w from waiting for ever"
+exec 8<>"$MNT/slow#width"
+flock 8
+gives 1 -n -N 2 "$MNT/slow" -- echo ran
+said 'is being made by another, who holds .*/slow#width'
+gives 9 -w 0.3 -E 9 -N 2 "$MNT/slow" -- echo ran
+exec 8>&-
+gives 0 -n -N 2 "$MNT/slow" -- true
+
 it "where it cannot be made that is told"
 gives 66 -N 2 "$MNT/none/q" -- true
 gives 66 -N 2 "$TEST_DIR/q" -- true
 said 'not in a leasefs'
+gives 64 -N 2 "$MNT/q/job-" -- true
+said 'is a place in a queue'
 expect_not [ -e "$TEST_DIR/q" ]
 touch "$MNT/lock"
 gives 66 -N 2 "$MNT/lock" -- true
