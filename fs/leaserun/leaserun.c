@@ -24,6 +24,7 @@
 
 #include <err.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -208,6 +209,16 @@ static int unlock(const char *number)
     return error == EBADF ? EX_USAGE : EX_OSERR;
 }
 
+/* What is opened later must not be taken for one of the standard files.  The command
+ * finds closed what was closed, and writing fails all the same. */
+static void fill_standard_files(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO) {
+    }
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     struct leaserun_options options;
@@ -215,9 +226,11 @@ int main(int argc, char **argv)
     if (status >= 0) {
         return status;
     }
-    switch (options.action) {
-    case LEASERUN_UNLOCK:
+    if (options.action == LEASERUN_UNLOCK) {
         return unlock(options.locks[0]);
+    }
+    fill_standard_files();
+    switch (options.action) {
     case LEASERUN_STATUS:
         return leaserun_status(&options);
     case LEASERUN_GET:

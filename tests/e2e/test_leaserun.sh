@@ -149,6 +149,19 @@ gives 0 --version
 said '^leaserun [0-9]'
 gives 1 "$MNT/c" -- sh -c 'exit 1' -w x
 
+it "started with the standard files closed, it runs the command all the same, which finds them closed"
+for option in -v -F; do
+    expect "$LEASERUN" $option "$MNT/closed" sh -c 'ls /proc/self/fd/0 /proc/self/fd/1 || echo ran >"$1"' _ "$TEST_DIR/closed" \
+        <&- >&- 2>&-
+    expect_is "$(cat "$TEST_DIR/closed")" ran
+    rm -f "$TEST_DIR/closed"
+done
+expect eventually 5 absent closed # -F: a moment after the command
+STATUS=0
+"$LEASERUN" --get "$MNT/closed" <&- >&- 2>&- || STATUS=$?
+expect_is "$STATUS" 74
+expect absent closed
+
 it "a lock that is not in a leasefs gives 66, and no file is left there"
 gives 66 "$TEST_DIR/file" -- true
 said 'not in a leasefs'
