@@ -215,6 +215,12 @@ static void content_acquire(struct request *r, struct hold *provisional)
     g_bytes_unref(next);
 }
 
+/* On this mount; the name may have another node by now. */
+static bool content_is_held(const struct request *r)
+{
+    return hold_first(r->node) || hold_first(tree_present(r->fs->tree, r->node));
+}
+
 /* Through an open handle. */
 static void content_change_through(struct request *r)
 {
@@ -227,7 +233,7 @@ static void content_change_through(struct request *r)
         hold_await(r, own, content_change_through);
     } else if (own && own->kind != BACKEND_PROVISIONAL) {
         content_change(r, own);
-    } else if (!own && hold_first(r->node)) {
+    } else if (!own && content_is_held(r)) {
         if (h->kin && r->content.bytes && hold_lease(r->node)) {
             r->fs->observer->contends(r, hold_lease(r->node));
         }
@@ -402,7 +408,7 @@ void handle_times(struct request *r)
             hold_renew(r->fs, own);
         }
         content_set_times(r, own);
-    } else if (hold_first(r->node) || hold_first(tree_present(r->fs->tree, r->node))) {
+    } else if (content_is_held(r)) {
         request_reply(r, -EBUSY);
     } else {
         content_date_idle(r);

@@ -460,7 +460,7 @@ START_TEST(setting_times_is_busy_where_another_has_records_and_a_lock_was_asked_
 END_TEST
 
 /* The name has another node by now. */
-START_TEST(setting_times_through_a_handle_of_before_is_busy_where_another_holds)
+START_TEST(handle_of_before_sets_neither_times_nor_size_where_another_holds)
 {
     w->pid = bob;
     struct wire_file before = wire_created(w, "L", O_RDWR);
@@ -470,6 +470,8 @@ START_TEST(setting_times_through_a_handle_of_before_is_busy_where_another_holds)
     ck_assert_uint_ne(wire_node(w, wire_symlink(w, "L", "target")), before.node);
     w->pid = bob;
     ck_assert_int_eq(wire_result(w, wire_touch(w, before.node, &before)), EBUSY);
+    struct fuse_setattr_in cut = {.valid = FATTR_SIZE | FATTR_FH, .fh = before.fh};
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, before.node, &before, cut)), EBUSY);
 }
 END_TEST
 
@@ -1048,7 +1050,7 @@ int main(void)
     tcase_add_loop_test(cases, stranger_may_not_change_the_mode_of_a_handle_lock, 0, 2);
     tcase_add_test(cases, setting_times_by_a_stranger_is_busy_also_by_path);
     tcase_add_test(cases, setting_times_is_busy_where_another_has_records_and_a_lock_was_asked_for);
-    tcase_add_test(cases, setting_times_through_a_handle_of_before_is_busy_where_another_holds);
+    tcase_add_test(cases, handle_of_before_sets_neither_times_nor_size_where_another_holds);
     tcase_add_test(cases, times_are_what_the_holder_set);
     tcase_add_test(cases, setting_one_time_leaves_the_other);
     tcase_add_test(cases, setattr_of_nothing_answers_with_the_attributes);
