@@ -208,7 +208,9 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
         local_correct_conversion(l, ticket, was_kept, kept, result != BACKEND_OK);
         local_commit(l, &after);
     }
-    local_complete(l, was_kept || kept ? MAX(sequence, after) : 0, done, arg, result, BACKEND_UNREACHABLE);
+    /* one that is no lease any more needs no disk, and cannot be told to be one still */
+    local_complete(l, was_kept || kept ? MAX(sequence, after) : 0, done, arg, result,
+                   kept ? BACKEND_UNREACHABLE : result);
 }
 
 /* --- changes --- */

@@ -144,6 +144,26 @@ END_TEST
 
 /* --- disks that fail --- */
 
+/* What a sync keeps from being a lease after the next start is another lock now all the same. */
+START_TEST(lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    struct backend_ticket *ticket = contract_acquire("a", &claim).ticket;
+    struct told converted = {0};
+
+    claim.kind = BACKEND_FLOCK;
+    disk_hold_syncs(true);
+    disk_fail_syncs(EIO, 0);
+    backend_convert(contract_backend, ticket, &claim, on_done, &converted);
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(converted.count);
+    disk_fail_syncs(0, 0);
+    ck_assert_int_eq(ticket->kind, BACKEND_FLOCK);
+    ck_assert_int_eq(converted.result, BACKEND_OK);
+}
+END_TEST
+
 START_TEST(failed_disk_refuses_new_leases_and_keeps_what_is_held)
 {
     struct contract_log log[5] = {{0}};
@@ -659,6 +679,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(sync, turn_in_a_queue_is_told_after_the_sync);
     tcase_add_test(sync, number_of_a_queue_is_told_after_the_sync);
     tcase_add_test(sync, failed_sync_refuses_what_waited_for_it);
+    tcase_add_test(sync, lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed);
     suite_add_tcase(suite, sync);
 
     tcase_add_checked_fixture(faults, local_setup, contract_teardown);
