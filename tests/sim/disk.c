@@ -35,7 +35,7 @@ struct disk {
     unsigned index;
     struct disk_name names[DISK_NAMES];
     int write_error;
-    bool syncs_fail, shorten;
+    bool syncs_fail, shorten, interrupt;
     unsigned cut_in; /* writes; 0: never */
     unsigned struck;
     ino_t next_ino;
@@ -156,6 +156,12 @@ ssize_t disk_write(struct disk_open *open, const void *data, size_t size)
 {
     struct disk *disk = open->disk;
     bool fits = disk->write_error == ENOSPC && open->file->bytes->len + size <= open->file->room;
+    if (disk->interrupt) {
+        disk->struck++;
+        disk->interrupt = false;
+        errno = EINTR;
+        return -1;
+    }
     if (disk->write_error && !fits) {
         disk->struck++;
         errno = disk->write_error;
@@ -214,6 +220,11 @@ void disk_shorten_write(struct disk *disk)
     disk->shorten = true;
 }
 
+void disk_interrupt_write(struct disk *disk)
+{
+    disk->interrupt = true;
+}
+
 void disk_cut_at_write(struct disk *disk, unsigned writes)
 {
     disk->cut_in = writes;
@@ -266,7 +277,7 @@ void disk_forget_opens(struct disk *disk)
         }
     }
     disk->cut_in = 0;
-    disk->shorten = false;
+    disk->shorten = disk->interrupt = false;
 }
 
 void disk_remove(struct disk *disk)

@@ -30,6 +30,8 @@ void disk_fail_writes(struct disk *disk, int error);
 void disk_fail_syncs(struct disk *disk, bool fail);
 /* The next one takes only a part. */
 void disk_shorten_write(struct disk *disk);
+/* The next one fails with EINTR. */
+void disk_interrupt_write(struct disk *disk);
 /* The daemon is killed in the middle of the next one but so many. */
 void disk_cut_at_write(struct disk *disk, unsigned writes);
 /* The host loses its power.  What was written since the last sync is there in part, from the beginning; or none of it.

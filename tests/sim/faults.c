@@ -43,6 +43,7 @@ static const struct {
     [FAULT_MEMORY_WANTED] = {"entry forgotten for want of memory", 20, ANY},
     [FAULT_KILLED_AT_WRITE] = {"daemon killed in a write", 6, DISK},
     [FAULT_WRITE_SHORT] = {"short write", 10, DISK},
+    [FAULT_WRITE_INTERRUPTED] = {"interrupted write", 10, DISK},
     [FAULT_DISK_FULL] = {"disk full", 4, DISK},
     [FAULT_WRITE_FAILS] = {"write failed", 1, DISK},
     [FAULT_SYNC_FAILS] = {"sync failed", 1, DISK},
@@ -462,6 +463,10 @@ void fault_act(const struct act *act)
     case FAULT_WRITE_SHORT:
         fault_strikes(kind, index);
         disk_shorten_write(disk);
+        break;
+    case FAULT_WRITE_INTERRUPTED:
+        fault_strikes(kind, index);
+        disk_interrupt_write(disk);
         break;
     case FAULT_DISK_FULL:
         fault_strikes(kind, index);

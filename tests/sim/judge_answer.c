@@ -496,7 +496,8 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
     for (guint i = 0; i < call->name->calls->len; i++) {
         another = another || ((const struct call *)call->name->calls->pdata[i])->call.operation == JUDGE_CHMOD;
     }
-    if (only && only->claim.kind == KIND_LEASE && !another && judge_hold_certain(judge, only, call->call.when)) {
+    if (only && !call->handle && only->claim.kind == KIND_LEASE && !another &&
+        judge_hold_certain(judge, only, call->call.when)) {
         only->mode = call->call.mode;
     }
 }

@@ -47,20 +47,6 @@ struct mount {
     jmp_buf *inside; /* the daemon's own thread runs: where the world goes on when it is killed */
 };
 
-/* --- in place of backend/clock.c -------------------------------------------------- */
-
-clock_ms clock_now(void)
-{
-    const struct host *host = world_host();
-    return (host ? host_boottime(host) : world_now()) / WORLD_MS;
-}
-
-int64_t clock_wall(void)
-{
-    const struct host *host = world_host();
-    return (host ? host_realtime(host) : world_now()) / WORLD_MS;
-}
-
 /* --- the host ------------------------------------------------------------------------ */
 
 static void mount_cut(void *arg)

@@ -367,6 +367,10 @@ static void plan_intrude(const struct plan_subject *s)
     plan_take(s);
     plan_open(&other, O_RDWR | O_CREAT);
     plan_with(&other, ACT_FLOCK)->flags = LOCK_EX | LOCK_NB;
+    if (world_chance(300)) { /* a file of before */
+        plan_with(s, world_chance(500) ? ACT_UNLINK : ACT_CLOSE);
+        plan_with(s, ACT_SYMLINK);
+    }
     struct act *act = plan_with(&other, kinds[world_below(G_N_ELEMENTS(kinds))]);
     act->start = 0;
     act->value |= 1;
