@@ -102,7 +102,8 @@ struct request {
         struct {
             size_t size;
             off_t offset;
-            bool plus; /* of a directory: with what is known of its names */
+            bool plus;   /* of a directory: with what is known of its names */
+            bool mapped; /* of a file: mmap(2) asks, and the kernel keeps the page for all who have it mapped */
         } read;
         struct backend_directory directory; /* to be made */
         struct hold *replaced;              /* of a rename: what the caller has by the new name; counted */

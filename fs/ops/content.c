@@ -32,13 +32,20 @@ static GBytes *content_splice(GBytes *old, uint64_t offset, const void *data, si
     return g_bytes_new_take(copy, total);
 }
 
+#define CONTENT_READ_BY_ALL (S_IRUSR | S_IRGRP | S_IROTH)
+
 /* --- reading ----------------------------------------------------------------- */
 
 /* Who holds it reads it.  Any other handle may be older than what is held now, or was opened while the kernel still
- * knew the rights of whoever held it before: its opener is asked about as if it opened L now. */
-static bool content_may_read(const struct handle *h, const struct backend_info *info)
+ * knew the rights of whoever held it before: its opener is asked about as if it opened L now.  A mapped page is shown
+ * to others who have mapped L without asking again. */
+static bool content_may_read(const struct request *r, const struct backend_info *info)
 {
+    const struct handle *h = r->handle;
     struct hold *hold = info->ticket ? info->ticket->user : NULL;
+    if (r->read.mapped && r->fs->options->allow_other && info->type == BACKEND_LOCK) {
+        return (rights_of(info).mode & CONTENT_READ_BY_ALL) == CONTENT_READ_BY_ALL;
+    }
     if (info->type != BACKEND_LOCK || (hold && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener)))) {
         return true;
     }
@@ -54,7 +61,7 @@ static void content_read(void *arg, enum backend_result result, const struct bac
         request_reply(r, r->handle->lost ? -ESTALE : -EIO);
         return;
     }
-    if (!content_may_read(r->handle, info)) {
+    if (!content_may_read(r, info)) {
         request_reply(r, -EACCES);
         return;
     }

@@ -256,6 +256,7 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
     struct request *r = ops_opened(req, METRICS_READ, ino, file);
     r->read.size = size;
     r->read.offset = offset;
+    r->read.mapped = !file->lock_owner; /* which a read(2) has */
     if (r->node->control) {
         control_read(r);
     } else {

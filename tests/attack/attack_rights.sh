@@ -167,6 +167,19 @@ attacks() { # WHERE
     says V 'os.close(s); rm("secret"); os.umask(0) and None' ok
     says M 'os.close(o)' ok
 
+    it "what is mapped of a lock that not everybody may read is shown to nobody ($1)"
+    says M 'o = op("mapped", "RDONLY|CREAT"); m = ctypes.CDLL(None).mmap; m.restype = ctypes.c_void_p; None' ok
+    says M 'p = m(None, ctypes.c_size_t(6), 1, 2, o, ctypes.c_long(0)); None' ok
+    says V 'os.umask(0o077); s = op("mapped", "RDWR|CREAT|EXCL"); write(s, "secret")' ok
+    says V 'child("__import__(\"mmap\").mmap(s, 6, flags=2, prot=1)[:].decode()")' ''
+    says M 'child("ctypes.string_at(p, 6).decode()")' ''
+    says V 'os.fchmod(s, 0o644)' ok
+    says V 'child("__import__(\"mmap\").mmap(s, 6, flags=2, prot=1)[:].decode()")' secret
+    says M 'os.fstat(o).st_size' 6
+    says M 'child("ctypes.string_at(p, 6).decode()")' secret
+    says V 'os.close(s); rm("mapped"); os.umask(0) and None' ok
+    says M 'os.close(o)' ok
+
     it "a directory is removed, moved and set by its owner only ($1)"
     says V 'os.mkdir(path("dir"), 0o777)' ok
     says M 'os.rmdir(path("dir"))' EPERM

@@ -40,7 +40,12 @@ uint64_t wire_write(struct wire *w, struct wire_file file, uint64_t offset, cons
 
 uint64_t wire_read(struct wire *w, struct wire_file file, uint64_t offset, uint32_t size)
 {
-    struct fuse_read_in in = {.fh = file.fh, .offset = offset, .size = size, .flags = file.flags};
+    struct fuse_read_in in = {.fh = file.fh,
+                              .offset = offset,
+                              .size = size,
+                              .read_flags = FUSE_READ_LOCKOWNER,
+                              .lock_owner = 1,
+                              .flags = file.flags};
     return wire_send(w, FUSE_READ, file.node, &in, sizeof in, NULL, 0);
 }
 
