@@ -156,6 +156,7 @@ void recover_leases(struct fs *fs)
 {
     char path[TREE_PATH_MAX];
     struct recovery recovery = {.fs = fs, .holds = g_ptr_array_new()};
+    nametable_expect(&fs->tree->names, backend_counts(fs->backend).locks);
     backend_recover(fs->backend, recover_lease, &recovery); /* before a call that ends those that have expired since */
     backend_stat(fs->backend, "", recover_root, tree_root(fs->tree));
     for (guint i = 0; i < recovery.holds->len; i++) {

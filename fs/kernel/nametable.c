@@ -38,7 +38,7 @@ static void sip_add(struct sip *s, uint64_t word)
 }
 
 /* Of the directory's number, which is not used twice, and the name. */
-static uint64_t nametable_hash(const struct nametable *table, const struct node *parent, const char *name)
+static uint32_t nametable_hash(const struct nametable *table, const struct node *parent, const char *name)
 {
     const uint64_t *key = table->key;
     size_t length = strlen(name), left = length;
@@ -57,7 +57,7 @@ static uint64_t nametable_hash(const struct nametable *table, const struct node 
     for (int i = 0; i < 3; i++) {
         sip_round(&s);
     }
-    return s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3];
+    return (uint32_t)(s.v[0] ^ s.v[1] ^ s.v[2] ^ s.v[3]);
 }
 
 /* --- buckets ------------------------------------------------------------------------ */
@@ -74,10 +74,10 @@ static struct node **nametable_bucket(const struct nametable *table, uint32_t bu
     return &segment[bucket % SEGMENT];
 }
 
-static struct node **nametable_place(const struct nametable *table, const struct node *parent, const char *name)
+static struct node **nametable_place(const struct nametable *table, uint32_t hash)
 {
     uint32_t mask = UINT32_MAX >> __builtin_clz(table->buckets - 1);
-    uint32_t bucket = (uint32_t)nametable_hash(table, parent, name) & mask;
+    uint32_t bucket = hash & mask;
     return nametable_bucket(table, bucket < table->buckets ? bucket : bucket & mask >> 1);
 }
 
@@ -97,8 +97,9 @@ void nametable_clear(struct nametable *table)
 
 struct node *nametable_find(const struct nametable *table, const struct node *parent, const char *name)
 {
-    struct node *node = *nametable_place(table, parent, name);
-    while (node && (node->parent != parent || strcmp(node->name, name) != 0)) {
+    uint32_t hash = nametable_hash(table, parent, name);
+    struct node *node = *nametable_place(table, hash);
+    while (node && (node->hash != hash || node->parent != parent || strcmp(node->name, name) != 0)) {
         node = node->next;
     }
     return node;
@@ -121,7 +122,7 @@ static void nametable_grow(struct nametable *table)
     *place = NULL;
     for (struct node *next; node; node = next) {
         next = node->next;
-        nametable_push(nametable_place(table, node->parent, node->name), node);
+        nametable_push(nametable_place(table, node->hash), node);
     }
 }
 
@@ -139,9 +140,17 @@ static void nametable_shrink(struct nametable *table)
     }
 }
 
+void nametable_expect(struct nametable *table, uint64_t count)
+{
+    while (table->buckets < MIN(count, UINT32_MAX / 2)) {
+        nametable_grow(table);
+    }
+}
+
 void nametable_add(struct nametable *table, struct node *node)
 {
-    nametable_push(nametable_place(table, node->parent, node->name), node);
+    node->hash = nametable_hash(table, node->parent, node->name);
+    nametable_push(nametable_place(table, node->hash), node);
     if (++table->count > table->buckets) {
         nametable_grow(table);
     }
@@ -149,7 +158,7 @@ void nametable_add(struct nametable *table, struct node *node)
 
 void nametable_remove(struct nametable *table, struct node *node)
 {
-    struct node **place = nametable_place(table, node->parent, node->name);
+    struct node **place = nametable_place(table, node->hash);
     while (*place != node) {
         place = &(*place)->next;
     }

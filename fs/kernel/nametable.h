@@ -3,7 +3,7 @@
  * A hash table that grows and shrinks by one bucket at a time (W. Litwin, "Linear
  * Hashing", 1980): no request waits for a million nodes to be moved.  Users choose the
  * names, so what they cannot know decides where each goes (SipHash).  A node costs it
- * eight bytes and its own `next`.
+ * eight bytes and its own `next` and `hash`.
  */
 #ifndef FS_KERNEL_NAMETABLE_H
 #define FS_KERNEL_NAMETABLE_H
@@ -26,6 +26,9 @@ void nametable_init(struct nametable *table);
 void nametable_clear(struct nametable *table);
 
 struct node *nametable_find(const struct nametable *table, const struct node *parent, const char *name);
+
+/* So many will be added at once: what is there is moved now, while it is little. */
+void nametable_expect(struct nametable *table, uint64_t count);
 
 /* Parent and name must not change while it is in; there must be none with both in it. */
 void nametable_add(struct nametable *table, struct node *node);

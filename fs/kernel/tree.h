@@ -38,6 +38,8 @@ struct node_directory {
 struct node {
     struct node *parent; /* counted; NULL for the root */
     struct node *next;   /* in its bucket: nametable.h */
+    uint32_t hash;       /* of both, while it is in one */
+    uint32_t references;
     LIST_HEAD(, handle) handles;
     LIST_HEAD(, hold) holds;          /* what is held, the latest first, and leases asked for */
     LIST_HEAD(, hold) waiting;        /* handle locks that are asked for or wait: there may be thousands */
@@ -46,8 +48,7 @@ struct node {
     uint64_t lookups;
     uint64_t told;    /* the last notification of its end: see notify_deleted */
     uint64_t expired; /* the last that was of a kept entry */
-    uint32_t references;
-    uint32_t left; /* when the kernel was last told that it went: clock_now, cut; 0: never */
+    uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
     uid_t uid;
     gid_t gid;
     uint16_t mode;   /* type and permissions */

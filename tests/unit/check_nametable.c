@@ -127,6 +127,31 @@ START_TEST(names_made_up_to_collide_do_not)
 }
 END_TEST
 
+START_TEST(names_that_were_expected_move_no_others)
+{
+    static struct node *nodes[NAMES];
+    struct nametable table;
+    nametable_init(&table);
+    nametable_expect(&table, NAMES);
+    uint32_t buckets = table.buckets;
+    ck_assert_uint_ge(buckets, NAMES);
+    for (int i = 0; i < NAMES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%d", i);
+        nodes[i] = node_of(&parents[0], name);
+        nametable_add(&table, nodes[i]);
+    }
+    ck_assert_uint_eq(table.buckets, buckets);
+    for (int i = 0; i < NAMES; i++) {
+        ck_assert_ptr_eq(nametable_find(&table, &parents[0], nodes[i]->name), nodes[i]);
+        nametable_remove(&table, nodes[i]);
+        g_free(nodes[i]);
+    }
+    ck_assert_uint_eq(table.segments->len, 1);
+    nametable_clear(&table);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("nametable");
@@ -134,6 +159,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, random_operations_agree_with_flags_and_move_few_nodes);
     tcase_add_test(tcase, names_made_up_to_collide_do_not);
+    tcase_add_test(tcase, names_that_were_expected_move_no_others);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
