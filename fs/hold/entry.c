@@ -102,6 +102,12 @@ double entry_attribute_timeout(const struct fs *fs, const struct node *node)
     return node->directory && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
 }
 
+/* That nobody else can make it go is what the store has promised until this mount is told, or its term is over. */
+static bool entry_is_ours(const struct hold *lease)
+{
+    return hold_holds(lease) && hold_is_sole(lease) && !lease->converting && !lease->moving;
+}
+
 void entry_here(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
 {
     memset(entry, 0, sizeof *entry);
@@ -112,8 +118,9 @@ void entry_here(struct fs *fs, struct node *node, struct fuse_entry_param *entry
      * comes and goes with handles, without the kernel's knowledge.  A lease that has
      * moved is looked up before each open: ops/opening.h. */
     struct hold *lease = hold_lease(node);
-    bool keep = node->directory || (lease && lease->kind == BACKEND_LEASE && !node->moved);
-    entry->entry_timeout = keep && fs->backend->features & BACKEND_SOLE_AUTHORITY ? ENTRY_KEEP_SECONDS : 0;
+    bool sole = fs->backend->features & BACKEND_SOLE_AUTHORITY;
+    bool keep = lease && lease->kind == BACKEND_LEASE && !node->moved && (sole || entry_is_ours(lease));
+    entry->entry_timeout = keep || (node->directory && sole) ? ENTRY_KEEP_SECONDS : 0;
     node->visible = node->visible || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
     node->kept = node->kept || entry->entry_timeout > 0;
 }

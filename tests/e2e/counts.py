@@ -2,12 +2,12 @@
 """counts.py MOUNTPOINT COUNTED PID TRACING STORE WHO: what an operation costs, in counts; and that none costs more than TABLE says.
 
 PID is the daemon, the program counted, which counts into the file COUNTED (see counted.c); TRACING is where tracefs is
-mounted, which counts system calls, or empty.  STORE is memory or local, and
+mounted, which counts system calls, or empty.  STORE is memory, local or redis, and
 WHO private or others (allow_other): a column of the table.  Each operation is done some times over, and what is counted is
 an operation's share, rounded: so what happens once in a while is none of it.  The kernel keeps some attributes for
 a moment only, and a machine that is busy may be slower than that: so of several tries the first within the bounds counts.
 
-Environment: COUNTS_TRIES (20).
+Environment: COUNTS_TRIES (20); REDIS_SOCKET: of the server, whose commands are counted, too.
 """
 import collections
 import ctypes
@@ -92,6 +92,7 @@ def hold_for_a_second():
 
 # The most of each: the requests of every mount, and those of allow_other besides; then for each STORE WHO the system calls,
 # allocations and readings of the clock, with room for FORGETs, each by itself or many at once.
+WHAT = ("calls", "allocations", "clocks", "round trips", "commands")
 COLUMNS = ("memory private", "memory others", "local private", "local others")
 TABLE = (
     (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", "2*GETATTR",
@@ -111,6 +112,32 @@ TABLE = (
     (refused_touch, nothing, "OPEN 3*FLUSH SETATTR RELEASE", "GETATTR",
      (33, 16, 40), (37, 18, 46), (33, 16, 40), (37, 18, 46)),
 )
+
+# The same on Redis, and besides the requests of the server that an operation is, and the commands that these are made of.
+REDIS_TABLE = (
+    (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", (34, 73, 60, 3, 17)),
+    (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", (79, 105, 114, 4, 22)),
+    (flock_cycle, nothing, "2*SETLKW", (15, 46, 33, 2, 12)),
+    (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (47, 114, 77, 4, 64)),
+    (stat_free, nothing, "LOOKUP", (8, 20, 14, 1, 2)),
+    (stat_held, hold_for_a_second, "GETATTR", (4, 3, 8, 0, 0)),
+    (refused_touch, nothing, "OPEN 3*FLUSH SETATTR RELEASE", (34, 17, 41, 0, 0)),
+)
+
+
+class Server:
+    """What a Redis server was asked for, by anybody."""
+
+    def __init__(self):
+        self.socket = os.environ.get("REDIS_SOCKET")
+
+    def read(self):
+        if not self.socket:
+            return ()
+        text = subprocess.run(["redis-cli", "-s", self.socket, "INFO", "commandstats"], capture_output=True, text=True,
+                              check=True).stdout
+        calls = {name: int(n) for name, n in re.findall(r"^cmdstat_([^:]+):calls=(\d+)", text, re.M) if name != "info"}
+        return calls.get("evalsha", 0), sum(calls.values())
 
 
 class Counters:
@@ -159,17 +186,18 @@ class Calls:
         return sum(int.from_bytes(os.read(event, 8), sys.byteorder) for event in self.events)
 
 
-def measure(counters, calls, operation):
+def measure(counters, calls, server, operation):
     operation()  # once, to be met
     counters.stand_still(True)
-    before, calls_before = counters.quiet(), calls.read()
+    before, calls_before, asked_before = counters.quiet(), calls.read(), server.read()
     for _ in range(OPERATIONS):
         operation()
-    after, calls_after = counters.quiet(), calls.read()
+    after, calls_after, asked_after = counters.quiet(), calls.read(), server.read()
     counters.stand_still(False)
     counts = [b - a for a, b in zip(before, after)]
     requests = {NAMES.get(i, str(i)): n for i, n in enumerate(counts[4:]) if n and i not in FORGETS}
-    return requests, calls_after - calls_before, counts[2], counts[3]
+    asked = [b - a for a, b in zip(asked_before, asked_after)]
+    return requests, calls_after - calls_before, counts[2], counts[3], *asked
 
 
 def share(count):
@@ -180,8 +208,8 @@ def show(requests):
     return " ".join(name if n == 1 else f"{n}*{name}" for name, n in sorted(requests.items()) if n)
 
 
-def attempt(counters, calls, operation):
-    requests, *rest = measure(counters, calls, operation)
+def attempt(counters, calls, server, operation):
+    requests, *rest = measure(counters, calls, server, operation)
     return {name: share(n) for name, n in requests.items()}, [share(n) for n in rest]
 
 
@@ -193,18 +221,25 @@ def wanted(text):
     return bounds
 
 
-def check(counters, calls, row):
-    operation, prepare, ours, theirs, *costs = row
-    most = costs[COLUMNS.index(f"{store} {who}")]
-    requests_most = wanted(ours) + wanted(theirs if who == "others" else "")
+def bounds():
+    """Operation, what stands before it, and its bounds: the requests, and the other counts."""
+    if store == "redis":
+        return [(operation, prepare, wanted(requests), most) for operation, prepare, requests, most in REDIS_TABLE]
+    column = COLUMNS.index(f"{store} {who}")
+    return [(operation, prepare, wanted(ours) + wanted(theirs if who == "others" else ""), costs[column])
+            for operation, prepare, ours, theirs, *costs in TABLE]
+
+
+def check(counters, calls, server, row):
+    operation, prepare, requests_most, most = row
     prepare()
     for _ in range(TRIES):
-        requests, costs = attempt(counters, calls, operation)
+        requests, costs = attempt(counters, calls, server, operation)
         good = all(n <= requests_most[name] for name, n in requests.items())
         good = good and (not counters.are_comparable() or all(n <= m for n, m in zip(costs, most)))
         if good:
             break
-    counted = "  ".join(f"{n:3} {what} ({m})" for n, what, m in zip(costs, ("calls", "allocations", "clocks"), most))
+    counted = "  ".join(f"{n:3} {what} ({m})" for n, what, m in zip(costs, WHAT, most))
     print(f"{operation.__name__:14} {show(requests):60} {counted}{'' if good else '  OVER'}", flush=True)
     return good
 
@@ -213,5 +248,6 @@ descriptor = os.open(os.path.join(base, "flocked"), os.O_RDONLY | os.O_CREAT, 0o
 os.mkdir(queue)
 all_counters = Counters()
 all_calls = Calls()
+all_servers = Server()
 print(f"{store} {who}{'' if tracing else ', system calls not counted'}")
-sys.exit(not all([check(all_counters, all_calls, row) for row in TABLE]))
+sys.exit(not all([check(all_counters, all_calls, all_servers, row) for row in bounds()]))

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What an operation costs, counted instead of timed: the kernel's requests, and the daemon's system calls, allocations and
-# readings of the clock.  The bounds are the table in counts.py.  With spin=0, because how often a daemon polls that awaits
+# What an operation costs, counted instead of timed: the kernel's requests, the daemon's system calls, allocations and
+# readings of the clock, and a Redis server's requests and commands.  The bounds are the table in counts.py.  With spin=0, because how often a daemon polls that awaits
 # requests awake is a matter of time.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -25,4 +25,11 @@ counts memory "" memory private
 counts memory allow_other memory others
 counts "local:$JOURNAL/private" "" local private
 counts "local:$JOURNAL/others" allow_other local others
+if command -v redis-server >/dev/null && command -v redis-cli >/dev/null; then
+    # shellcheck source=redis.sh
+    . "$E2E_DIR/redis.sh"
+    redis_start
+    export REDIS_SOCKET
+    counts "$REDIS_UNIX_URI" "" redis private
+fi
 finish
