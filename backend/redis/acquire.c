@@ -47,8 +47,7 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
 /* A ticket in a sequence is named by what was asked for, and a number. */
 static bool acquire_is_given_name(const struct remote_ticket *t, const char *given)
 {
-    const char *leaf;
-    g_free(remote_parent(t->name, &leaf));
+    const char *leaf = remote_leaf(t->name);
     size_t prefix = strlen(leaf) - (redis_is_numbered(leaf) ? 10 : 0);
     return redis_is_component(given) && strlen(given) == prefix + 10 && strncmp(given, leaf, prefix) == 0 &&
            redis_is_numbered(given);
@@ -114,11 +113,10 @@ void redis_send_beat(struct remote *remote, struct remote_ticket *const *tickets
     guint begin = redis_call_array(&call, "places"), places = 0;
     for (size_t i = 0, next; i < count; i = next) {
         const struct remote_place *place = tickets[i]->place;
-        const char *leaf;
+        const char *leaf = remote_leaf(place->name);
         for (next = i + 1; next < count && tickets[next]->place == place; next++) {
         }
         redis_call_lock(&call, r, REDIS_BEAT, place->name, place->sequence, NULL);
-        g_free(remote_parent(place->name, &leaf));
         pack_text(r->packed, leaf, strlen(leaf));
         pack_number(r->packed, place->sequence);
         pack_number(r->packed, (int64_t)(next - i));
@@ -137,8 +135,7 @@ void redis_send_beat(struct remote *remote, struct remote_ticket *const *tickets
 /* What no backend could take. */
 static enum backend_result acquire_check(struct redis *r, const char *name, const struct backend_claim *claim)
 {
-    const char *leaf;
-    g_free(remote_parent(name, &leaf));
+    const char *leaf = remote_leaf(name);
     if (!*name) {
         return BACKEND_IS_DIRECTORY;
     }

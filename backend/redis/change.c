@@ -40,12 +40,11 @@ static void change_fill_change(struct redis_call *call, const struct backend_cha
 
 static void change_fill_rename(struct redis_call *call, const struct remote_op *op, const struct remote_ticket *t)
 {
-    const char *leaf;
+    const char *leaf = remote_leaf(op->name);
     redis_call_lock(call, redis_of(op), REDIS_RENAME, t->place->name, false, NULL);
     redis_call_lock(call, redis_of(op), REDIS_RENAME, op->name, false, "i");
     redis_call_leaf(call, t->place->name, false);
     redis_call_text(call, "ticket", t->token);
-    g_free(remote_parent(op->name, &leaf));
     redis_call_text(call, "new_leaf", leaf);
     redis_call_text(call, "path", op->name);
     redis_call_flag(call, "needed", leaf != op->name);

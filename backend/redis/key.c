@@ -236,8 +236,7 @@ void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable)
 
 void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
 {
-    const char *leaf;
-    g_free(remote_parent(name, &leaf));
+    const char *leaf = remote_leaf(name);
     redis_call_text(call, "leaf", leaf);
     redis_call_flag(call, "sequence", sequence);
 }

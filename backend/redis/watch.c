@@ -50,8 +50,7 @@ static void watch_on_looked(void *arg, const struct redis_answer *answer)
     struct redis_watch *watch = g_hash_table_lookup(r->watches, op->name);
     bool free = watch && answer->outcome == REMOTE_ANSWERED && redis_number(answer->reply, 0) == 0;
     if (free && watch->names) {
-        const char *leaf;
-        g_free(remote_parent(watch->name, &leaf));
+        const char *leaf = remote_leaf(watch->name);
         redis_conn_watch(r->conn, watch->names, strlen(watch->names), leaf, watch_on_named, op);
         return;
     }

@@ -23,6 +23,7 @@
 #define BACKEND_REMOTE_REMOTE_H
 
 #include <ev.h>
+#include <string.h>
 #include <sys/queue.h>
 
 #include "backend/backend.h"
@@ -297,6 +298,12 @@ bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint6
 /* How long it lives in the store without a word of this mount. */
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
 bool remote_is_token(const char *token);
+/* "a/b" -> "b"; borrowed. */
+static inline const char *remote_leaf(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return slash ? slash + 1 : name;
+}
 /* "a/b" -> "a" (a new string, "" for what is in the root); *ret_leaf is "b". */
 char *remote_parent(const char *name, const char **ret_leaf);
 /* It may have been carried out, and the store has not said so. */

@@ -477,9 +477,8 @@ static void acquire_send_create(struct zk_call *call)
 static void acquire_make_lock(struct zk_call *call)
 {
     const struct remote_ticket *t = acquire_ticket(call);
-    const char *leaf;
     int32_t number;
-    g_free(remote_parent(t->place->name, &leaf));
+    const char *leaf = remote_leaf(t->place->name);
     if (t->place->sequence || node_number(leaf, &number)) { /* which would be a ticket of the directory */
         acquire_tell(call, t->place->sequence ? BACKEND_MISSING : BACKEND_INVALID);
     } else {
@@ -598,8 +597,7 @@ void acquire_begin(struct zk_call *call)
 /* What the servers could not keep, or would take for a ticket. */
 static enum backend_result acquire_check(const char *name, const struct backend_claim *claim)
 {
-    const char *leaf;
-    g_free(remote_parent(name, &leaf));
+    const char *leaf = remote_leaf(name);
     if (!*name) {
         return BACKEND_IS_DIRECTORY;
     }
