@@ -147,13 +147,23 @@ void nametable_expect(struct nametable *table, uint64_t count)
     }
 }
 
-void nametable_add(struct nametable *table, struct node *node)
+static void nametable_put(struct nametable *table, struct node *node, uint32_t hash)
 {
-    node->hash = nametable_hash(table, node->parent, node->name);
+    node->hash = hash;
     nametable_push(nametable_place(table, node->hash), node);
     if (++table->count > table->buckets) {
         nametable_grow(table);
     }
+}
+
+void nametable_add(struct nametable *table, struct node *node)
+{
+    nametable_put(table, node, nametable_hash(table, node->parent, node->name));
+}
+
+void nametable_add_nameless(struct nametable *table, struct node *node)
+{
+    nametable_put(table, node, (uint32_t)node->ino); /* given one after the other */
 }
 
 void nametable_remove(struct nametable *table, struct node *node)

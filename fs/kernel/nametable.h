@@ -32,6 +32,8 @@ void nametable_expect(struct nametable *table, uint64_t count);
 
 /* Parent and name must not change while it is in; there must be none with both in it. */
 void nametable_add(struct nametable *table, struct node *node);
+/* In a table in which nothing is looked for by name: a set of nodes, which may have the same. */
+void nametable_add_nameless(struct nametable *table, struct node *node);
 void nametable_remove(struct nametable *table, struct node *node);
 
 /* Calls `each` for all; it may free the node, if the table is cleared next. */

@@ -30,7 +30,7 @@ struct tree *tree_new(void)
     struct tree *tree = g_new0(struct tree, 1);
     nametable_init(&tree->names);
     tree->links = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    tree->unnamed = g_hash_table_new(g_direct_hash, g_direct_equal);
+    nametable_init(&tree->unnamed);
     tree->strays = g_ptr_array_new();
     tree->next_ino = FUSE_ROOT_ID;
     tree->root = tree_node_new(tree, NULL, "", S_IFDIR);
@@ -65,16 +65,10 @@ void tree_free(struct tree *tree)
     if (!tree) {
         return;
     }
-    GHashTableIter iter;
-    gpointer node;
     nametable_each(&tree->names, tree_free_one, NULL);
     nametable_clear(&tree->names);
-    g_hash_table_iter_init(&iter, tree->unnamed);
-    while (g_hash_table_iter_next(&iter, &node, NULL)) {
-        g_hash_table_iter_steal(&iter);
-        tree_node_free(node);
-    }
-    g_hash_table_destroy(tree->unnamed);
+    nametable_each(&tree->unnamed, tree_free_one, NULL);
+    nametable_clear(&tree->unnamed);
     while (!g_queue_is_empty(&tree->resting)) {
         tree_node_free(g_queue_pop_head(&tree->resting));
     }
@@ -176,7 +170,7 @@ struct node *tree_get(struct tree *tree, struct node *node, struct node *parent,
 struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type)
 {
     struct node *node = tree_node_new(tree, parent, name, type);
-    g_hash_table_add(tree->unnamed, node);
+    nametable_add_nameless(&tree->unnamed, node);
     return node;
 }
 
@@ -188,13 +182,8 @@ static void tree_take_one(void *all, struct node *node)
 GPtrArray *tree_all(struct tree *tree)
 {
     GPtrArray *all = g_ptr_array_new();
-    GHashTableIter iter;
-    gpointer node;
     nametable_each(&tree->names, tree_take_one, all);
-    g_hash_table_iter_init(&iter, tree->unnamed);
-    while (g_hash_table_iter_next(&iter, &node, NULL)) {
-        tree_take_one(all, node);
-    }
+    nametable_each(&tree->unnamed, tree_take_one, all);
     return all;
 }
 
@@ -216,11 +205,7 @@ void tree_reap(struct tree *tree, struct node *node)
 {
     while (node->references == 0 && node->lookups == 0 && node != tree->root) {
         struct node *parent = node->parent;
-        if (node->hashed) {
-            nametable_remove(&tree->names, node);
-        } else {
-            g_hash_table_remove(tree->unnamed, node);
-        }
+        nametable_remove(node->hashed ? &tree->names : &tree->unnamed, node);
         tree_set_stray(tree, node, false);
         tree_unlink(tree, node);
         tree_lay_to_rest(tree, node);
@@ -239,7 +224,7 @@ void tree_detach(struct tree *tree, struct node *node)
 {
     if (node->hashed) {
         nametable_remove(&tree->names, node);
-        g_hash_table_add(tree->unnamed, node);
+        nametable_add_nameless(&tree->unnamed, node);
         node->hashed = false;
         tree_set_stray(tree, node, tree_is_used(node));
     }
@@ -248,8 +233,8 @@ void tree_detach(struct tree *tree, struct node *node)
 void tree_attach(struct tree *tree, struct node *node)
 {
     if (!node->hashed && node->parent && !nametable_find(&tree->names, node->parent, node->name)) {
+        nametable_remove(&tree->unnamed, node);
         nametable_add(&tree->names, node);
-        g_hash_table_remove(tree->unnamed, node);
         node->hashed = true;
         tree_set_stray(tree, node, false);
     }

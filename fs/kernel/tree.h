@@ -38,7 +38,7 @@ struct node_directory {
 struct node {
     struct node *parent; /* counted; NULL for the root */
     struct node *next;   /* in its bucket: nametable.h */
-    uint32_t hash;       /* of both, while it is in one */
+    uint32_t hash;       /* by which it is in that */
     uint32_t references;
     LIST_HEAD(, handle) handles;
     LIST_HEAD(, hold) holds;          /* what is held, the latest first, and leases asked for */
@@ -72,7 +72,7 @@ struct tree {
     struct node *root;
     GHashTable *links; /* ino -> how many names share it, when more than one did */
     uint64_t next_ino;
-    GHashTable *unnamed; /* a set of nodes, by address: those not in `names` */
+    struct nametable unnamed; /* those not in `names` */
     struct notify *notify;
     GQueue resting;    /* freed when the kernel was told of their end, in the order of that */
     GPtrArray *strays; /* those of them that are used; mostly there are none */

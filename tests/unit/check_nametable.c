@@ -152,6 +152,34 @@ START_TEST(names_that_were_expected_move_no_others)
 }
 END_TEST
 
+START_TEST(set_of_nodes_of_one_name_has_short_chains_too)
+{
+    static struct node *nodes[NAMES];
+    static bool in[NAMES];
+    struct nametable table;
+    nametable_init(&table);
+    for (int i = 0; i < NAMES; i++) {
+        uint32_t before = table.buckets;
+        nodes[i] = node_of(&parents[0], "name");
+        nodes[i]->ino = (uint64_t)i + 1;
+        nametable_add_nameless(&table, nodes[i]);
+        in[i] = true;
+        ck_assert_uint_le(table.buckets - before, 1);
+    }
+    ck_assert_uint_le(longest(&table), 2);
+    for (int i = 0; i < NAMES; i += 2) {
+        nodes[i]->ino = 0; /* may change meanwhile */
+        nametable_remove(&table, nodes[i]);
+        in[i] = false;
+    }
+    assert_same(&table, nodes, in);
+    nametable_clear(&table);
+    for (int i = 0; i < NAMES; i++) {
+        g_free(nodes[i]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("nametable");
@@ -160,6 +188,7 @@ int main(void)
     tcase_add_test(tcase, random_operations_agree_with_flags_and_move_few_nodes);
     tcase_add_test(tcase, names_made_up_to_collide_do_not);
     tcase_add_test(tcase, names_that_were_expected_move_no_others);
+    tcase_add_test(tcase, set_of_nodes_of_one_name_has_short_chains_too);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
