@@ -493,6 +493,11 @@ void names_create(struct request *r)
         request_reply(r, r->file.flags & O_EXCL ? -EEXIST : -ESTALE);
         return;
     }
+    struct hold *lease = there ? hold_lease(there) : NULL;
+    if (lease && lease->moving && !hold_is_owner(lease, request_caller(r))) { /* what has the name then is meant */
+        hold_await(r, lease, names_create);
+        return;
+    }
     r->node = tree_get(r->fs->tree, there, r->other, r->name, S_IFREG);
     r->creates = true;
     handle_new(r);

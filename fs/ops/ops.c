@@ -237,17 +237,27 @@ static bool ops_is_meant(struct request *r)
     return openings_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node) && (node->hashed || !unused);
 }
 
+static void ops_open_go(struct request *r)
+{
+    struct hold *lease = hold_lease(r->node);
+    if (lease && lease->moving && !hold_is_owner(lease, request_caller(r))) { /* by which name it is meant is not known */
+        hold_await(r, lease, ops_open_go);
+    } else if (ops_is_meant(r)) {
+        handle_new(r);
+        handle_open(r);
+    } else {
+        openings_refused(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+        request_reply(r, -ESTALE); /* the kernel looks the name up again */
+    }
+}
+
 static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file)
 {
     struct request *r = ops_request(req, METRICS_OPEN, ino, file);
     if (r->node->control) {
         control_open(r);
-    } else if (ops_is_meant(r)) {
-        handle_new(r);
-        handle_open(r);
     } else {
-        openings_refused(r->fs->openings, fuse_req_ctx(req)->pid, r->node);
-        request_reply(r, -ESTALE); /* the kernel looks the name up again */
+        ops_open_go(r);
     }
 }
 

@@ -951,14 +951,18 @@ END_TEST
 START_TEST(lock_asked_for_while_the_name_moves_is_of_the_new_name)
 {
     bool record = _i == 1;
-    w->pid = alice;
+    pid_t family[2]; /* a child's handle does not keep its parent from moving its lease */
+    wire_chain(w, family, 2);
+    w->pid = family[0];
     struct wire_file moved = wire_created(w, "M", O_RDWR | O_EXCL);
     wire_advance(w, 2 * SECOND);
+    w->pid = family[1];
+    struct wire_file his = wire_opened(w, moved.node, O_RDWR);
+    w->pid = family[0];
     fake_backend_hold(w->fake, FAKE_RENAME, true);
     uint64_t rename = wire_rename(w, "M", "N", 0);
     ck_assert(wire_waits(w, rename));
-    w->pid = bob;
-    struct wire_file his = wire_opened(w, moved.node, O_RDWR);
+    w->pid = family[1];
     uint64_t lock = record ? wire_setlk(w, his, 7, F_WRLCK, 0, INT64_MAX, true) : wire_flock(w, his, LOCK_EX);
     ck_assert(wire_waits(w, lock));
     uint64_t at_once = record ? wire_getlk(w, his, 7, F_WRLCK, 0, INT64_MAX) : wire_flock(w, his, LOCK_SH | LOCK_NB);
@@ -975,7 +979,7 @@ START_TEST(lock_asked_for_while_the_name_moves_is_of_the_new_name)
     ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 0);
     ck_assert_uint_eq(fake_backend_waiters(w->fake, "M"), 0);
     ck_assert_uint_eq(fake_backend_waiters(w->fake, "N"), 1);
-    w->pid = alice;
+    w->pid = family[0];
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "N")), 0);
     ck_assert_int_eq(wire_result(w, lock), 0);
     ck_assert_uint_eq(fake_backend_holders(w->fake, "N"), 1);
@@ -984,24 +988,51 @@ END_TEST
 
 START_TEST(lock_asked_for_while_the_name_moves_is_answered_and_given_back)
 {
-    w->pid = alice;
+    pid_t family[2];
+    wire_chain(w, family, 2);
+    w->pid = family[0];
     struct wire_file moved = wire_created(w, "M", O_RDWR | O_EXCL);
+    w->pid = family[1];
+    struct wire_file his = wire_opened(w, moved.node, O_RDONLY);
+    w->pid = family[0];
     fake_backend_hold(w->fake, FAKE_RENAME, true);
     uint64_t rename = wire_rename(w, "M", "N", 0);
     ck_assert(wire_waits(w, rename));
-    w->pid = bob;
-    struct wire_file his = wire_opened(w, moved.node, O_RDONLY);
+    w->pid = family[1];
     uint64_t lock = wire_setlk(w, his, 7, F_RDLCK, 0, INT64_MAX, true);
     ck_assert(wire_waits(w, lock));
     fake_backend_hold(w->fake, FAKE_RENAME, false);
     fake_backend_answer(w->fake, FAKE_RENAME, 0);
     ck_assert_int_eq(wire_result(w, rename), 0);
-    w->pid = alice;
+    w->pid = family[0];
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "N")), 0);
     ck_assert_int_eq(wire_result(w, lock), 0);
-    w->pid = bob;
+    w->pid = family[1];
     ck_assert_int_eq(wire_result(w, wire_setlk(w, his, 7, F_UNLCK, 0, INT64_MAX, false)), 0);
     ck_assert_uint_eq(fake_backend_tickets(w->fake, BACKEND_FCNTL), 0);
+}
+END_TEST
+
+START_TEST(who_opens_a_name_while_its_lease_is_renamed_means_that_name)
+{
+    bool creates = _i == 1;
+    w->pid = alice;
+    struct wire_file moved = wire_created(w, "M", O_RDWR | O_EXCL);
+    wire_advance(w, 2 * SECOND);
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    uint64_t rename = wire_rename(w, "M", "N", 0);
+    ck_assert(wire_waits(w, rename));
+    w->pid = bob;
+    uint64_t opening = creates ? wire_create(w, "M", O_RDONLY | O_CREAT) : wire_open(w, moved.node, O_RDONLY);
+    ck_assert(wire_waits(w, opening));
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, rename), 0);
+    ck_assert_int_eq(wire_result(w, opening), creates ? 0 : ESTALE); /* and then the kernel looks the name up again */
+    struct wire_file his = wire_created(w, "M", O_RDONLY);
+    ck_assert_uint_ne(his.node, moved.node);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, his, LOCK_EX | LOCK_NB)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "M"), 1);
 }
 END_TEST
 
@@ -1033,6 +1064,7 @@ int main(void)
     tcase_add_loop_test(cases, late_release_leaves_what_its_lock_owner_has_taken_since, 0, 4);
     tcase_add_test(cases, lock_asked_for_while_the_name_moves_is_answered_and_given_back);
     tcase_add_loop_test(cases, lock_asked_for_while_the_name_moves_is_of_the_new_name, 0, 2);
+    tcase_add_loop_test(cases, who_opens_a_name_while_its_lease_is_renamed_means_that_name, 0, 2);
     tcase_add_test(cases, owner_changes_its_lease_through_a_handle_of_before);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
     tcase_add_test(cases, getlk_tells_the_lowest_range);
