@@ -361,12 +361,11 @@ static bool holder_rename(struct holder *h)
 /* A lease: by its name while it is known to be there, else by its token, which harms no other's. */
 static void holder_release_lease(struct holder *h)
 {
-    char path[4096], value[32];
+    char path[128], value[32];
     if (!h->lost && !h->faults->options.exclusive && stress_chance(&h->random, 30) && !holder_rename(h)) {
         h->log->open++;
         exit(0);
     }
-    holder_path(h, path, sizeof path);
     snprintf(value, sizeof value, "%lld", (long long)h->token);
     if (!h->lost && stress_chance(&h->random, 50)) {
         begin(h, FAULTS_UNLINK);
@@ -374,7 +373,9 @@ static void holder_release_lease(struct holder *h)
             return;
         }
     }
-    if (h->token) {
+    close(h->directory);
+    if (h->token && holder_enter(h)) { /* in an ordinary directory there is none, but the next daemon may have it */
+        snprintf(path, sizeof path, "/proc/self/fd/%d/%s", h->directory, h->file);
         begin(h, FAULTS_RELEASE);
         if (end(h, FAULTS_RELEASE, setxattr(path, "user.lease.release", value, strlen(value), 0)) || errno == ESTALE ||
             errno == ENOENT) {
