@@ -238,9 +238,9 @@ static void acquire_granted(struct zk_call *call)
         acquire_join(call, was, node_of(call->z, t->token));
         return;
     }
-    const struct zk_node *node = node_of(call->z, t->token);
+    struct zk_node *node = node_of(call->z, t->token);
     if (node->delay > 0 && node->kind != BACKEND_PROVISIONAL) {
-        call_mark(call, node, CALL_MARK_HELD);
+        call_mark(call, node);
         call_then(call, acquire_on_marked);
     } else {
         acquire_on_marked(call);

@@ -300,7 +300,12 @@ void call_make(struct zk_call *call, const char *path, GBytes *data, int replace
     call_asked(reply, zoo_amulti(call->z->handle, count, reply->operations, reply->results, call_on_void, reply));
 }
 
-void call_move(struct zk_call *call, const char *from, const char *to, GBytes *data)
+static char *call_lock(const struct zk_node *node)
+{
+    return g_strndup(node->path, (gsize)(node->leaf - node->path - 1));
+}
+
+void call_replace(struct zk_call *call, const char *from, const char *to, GBytes *data)
 {
     struct zk_reply *reply = call_ask(call);
     int length;
@@ -310,16 +315,44 @@ void call_move(struct zk_call *call, const char *from, const char *to, GBytes *d
     call_asked(reply, zoo_amulti(call->z->handle, 2, reply->operations, reply->results, call_on_void, reply));
 }
 
-void call_mark(struct zk_call *call, const struct zk_node *node, enum call_mark mark)
+void call_move(struct zk_call *call, const struct zk_node *from, const struct zk_node *to, GBytes *data)
+{
+    struct zk_reply *reply = call_ask(call);
+    int length, mark_length;
+    GBytes *mark = node_encode_mark(NULL, 0, 0);
+    char *lock = call_lock(from);
+    const char *bytes = call_bytes(data, &length), *mark_bytes = call_bytes(mark, &mark_length);
+    zoo_delete_op_init(&reply->operations[0], from->path, -1);
+    zoo_set_op_init(&reply->operations[1], to->path, bytes, length, -1, &reply->stat);
+    zoo_set_op_init(&reply->operations[2], lock, mark_bytes, mark_length, -1, NULL);
+    call_asked(reply, zoo_amulti(call->z->handle, from->marked ? 3 : 2, reply->operations, reply->results, call_on_void,
+                                 reply));
+    g_bytes_unref(mark);
+    g_free(lock);
+}
+
+void call_mark(struct zk_call *call, struct zk_node *node)
 {
     if (node->delay > 0) {
-        char *path = g_strndup(node->path, (gsize)(node->leaf - node->path - 1));
-        bool held = mark == CALL_MARK_HELD;
-        int64_t bound = held ? zoo_recv_timeout(call->z->handle) + node->ttl / 3 : 0;
-        GBytes *bytes = node_encode_mark(held ? node->leaf : NULL, bound, mark == CALL_MARK_FREE ? 0 : node->delay);
+        node->marked = true;
+        char *path = call_lock(node);
+        GBytes *bytes = node_encode_mark(node->leaf, zoo_recv_timeout(call->z->handle) + node->ttl / 3, node->delay);
         call_set(call, path, bytes);
         g_bytes_unref(bytes);
         g_free(path);
+    }
+}
+
+void call_leave(struct zk_call *call, const struct zk_node *node, bool lost)
+{
+    if (node->marked) {
+        char *path = call_lock(node);
+        GBytes *bytes = node_encode_mark(NULL, 0, lost ? node->delay : 0);
+        call_replace(call, node->path, path, bytes);
+        g_bytes_unref(bytes);
+        g_free(path);
+    } else {
+        call_delete(call, node->path, -1);
     }
 }
 

@@ -48,8 +48,7 @@ static void change_release(struct zk_call *call)
 {
     const struct zk_node *node = node_of(call->z, call->name);
     if (node) {
-        call_mark(call, node, call->against && node->kind != BACKEND_PROVISIONAL ? CALL_MARK_LOST : CALL_MARK_FREE);
-        call_delete(call, node->path, -1);
+        call_leave(call, node, call->against && node->kind != BACKEND_PROVISIONAL);
         call_then(call, change_on_released);
     } else {
         acquire_remove(call, change_on_released);
@@ -128,7 +127,7 @@ static void change_renew(struct zk_call *call)
         change_write(call, node, NULL);
     }
     if (node->kind != BACKEND_PROVISIONAL) {
-        call_mark(call, node, CALL_MARK_HELD);
+        call_mark(call, node);
     }
     call_then(call, change_on_looked);
 }
@@ -191,7 +190,7 @@ static void change_into(struct zk_call *call)
     node->lock_owner = claim->lock_owner;
     node_change(node, &call->op->change);
     change_write(call, node, NULL);
-    call_mark(call, node, CALL_MARK_HELD);
+    call_mark(call, node);
     call_then(call, change_on_converted);
 }
 
@@ -305,7 +304,7 @@ static void change_on_renamed(struct zk_call *call)
     const struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
     int rc = call_reply(call, 0)->rc;
     if (node) {
-        node->moves = false;
+        node->leaves = false;
     }
     if (rc == ZOK && node && to) {
         change_is_renamed(call, node, to);
@@ -334,7 +333,7 @@ static void change_on_found(struct zk_call *call)
 static void change_rename(struct zk_call *call)
 {
     struct zk_node *node = node_of(call->z, call->name);
-    const struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
+    struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
     if (!node || !to) {
         change_settle(call, BACKEND_STALE);
     } else if (call->was_sent) {
@@ -342,10 +341,9 @@ static void change_rename(struct zk_call *call)
         call_then(call, change_on_found);
     } else {
         GBytes *bytes = node_encode(node, call->name);
-        node->moves = true;
-        call_move(call, node->path, to->path, bytes);
-        call_mark(call, node, CALL_MARK_FREE);
-        call_mark(call, to, CALL_MARK_HELD);
+        node->leaves = true;
+        call_move(call, node, to, bytes);
+        call_mark(call, to);
         call_then(call, change_on_renamed);
         g_bytes_unref(bytes);
     }

@@ -284,6 +284,7 @@ void node_move(struct zk_node *node, const struct zk_node *to)
     node->sequence = to->sequence;
     node->fence = to->fence;
     node->delay = to->delay;
+    node->marked = to->marked;
 }
 
 void node_change(struct zk_node *node, const struct backend_change *change)

@@ -145,10 +145,13 @@ void call_sync(struct zk_call *call, const char *path);
 /* A node that is version 1 and says `data`, in place of one of version `replace` (-1: of none); in one step. */
 void call_make(struct zk_call *call, const char *path, GBytes *data, int replace);
 /* In one step `from` is removed, and `to` says `data`. */
-void call_move(struct zk_call *call, const char *from, const char *to, GBytes *data);
-/* Where there is a lock-delay, the node's lock says that it holds, was lost or was given back. */
-enum call_mark { CALL_MARK_HELD, CALL_MARK_LOST, CALL_MARK_FREE };
-void call_mark(struct zk_call *call, const struct zk_node *node, enum call_mark mark);
+void call_replace(struct zk_call *call, const char *from, const char *to, GBytes *data);
+/* The same, and of a lock-delay nothing is left behind. */
+void call_move(struct zk_call *call, const struct zk_node *from, const struct zk_node *to, GBytes *data);
+/* Where there is a lock-delay, the node's lock says that it holds; */
+void call_mark(struct zk_call *call, struct zk_node *node);
+/* and when the node is removed, in the same step, that it was lost or given back. */
+void call_leave(struct zk_call *call, const struct zk_node *node, bool lost);
 /* They are sent, and this is done when all are answered. */
 void call_then(struct zk_call *call, zk_step *next);
 const struct zk_reply *call_reply(const struct zk_call *call, guint index);
@@ -170,8 +173,9 @@ struct zk_node {
     char *place;         /* the name of the lock */
     uint64_t lock_owner; /* or 0 */
     int64_t delay;       /* lock-delay of its directory */
+    bool marked;         /* its lock has said that it holds */
     clock_ms delayed;    /* while that of another runs: its end; else 0 */
-    bool moves;          /* a rename is under way, which removes it */
+    bool leaves;         /* a rename or a revocation is under way, which removes it */
     bool raises;         /* it is shared, and wants to be exclusive */
     bool again;          /* what it waits for has changed since it was looked at */
 };

@@ -102,6 +102,7 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
     struct zk_node *node = node_note(z, t, entry->path, t->head.fence);
     node->automatic = data->automatic;
     node->delay = entry->delay;
+    node->marked = may_hold && entry->delay > 0;
     watch_node(z, entry->path, t->token);
     if (lease) {
         recovery->found++;

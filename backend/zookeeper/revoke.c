@@ -18,10 +18,21 @@ static void revoke_tell(struct zk_call *call, enum backend_result result)
     }
 }
 
+static void revoke_note(struct zk_call *call, bool leaves)
+{
+    for (guint i = 0; i < call->entries->len; i++) {
+        struct zk_node *node = node_of(call->z, call->entries->pdata[i]);
+        if (node) {
+            node->leaves = leaves;
+        }
+    }
+}
+
 static void revoke_failed(struct zk_call *call, enum remote_outcome outcome)
 {
     (void)outcome;
     call->revokes = false;
+    revoke_note(call, false);
     remote_op_finish(call->op, BACKEND_UNREACHABLE);
     call_resume_all(call->z);
 }
@@ -37,28 +48,54 @@ static void revoke_on_deleted(struct zk_call *call)
         result = rc == ZOK || rc == ZNONODE ? result : call_result(call, rc);
     }
     for (guint i = 0; i < tokens->len; i++) {
+        const struct zk_node *node = node_of(call->z, tokens->pdata[i]);
+        if (node && !g_ptr_array_find_with_equal_func(call->children, node->path, g_str_equal, NULL)) {
+            continue; /* it was renamed before */
+        }
+        const struct remote_ticket *t = remote_ticket_find(r, tokens->pdata[i]);
+        if (t && t->asked) { /* it may be making its node anew */
+            remote_send_release(r, t, "", NULL, NULL);
+        } else {
+            g_hash_table_remove(call->z->nodes, tokens->pdata[i]);
+        }
         remote_told(r, tokens->pdata[i], REMOTE_ENDED, why);
     }
     g_ptr_array_unref(tokens);
     revoke_tell(call, result);
 }
 
-/* One that is to end, unless it does not match.  Its node is not known here any more, so that why it has ended is told
- * by this call. */
+/* One that is to end, unless it does not match.  Why it has ended is told by this call; one that is asked for, or
+ * waits and is not meant by its name, finds out itself. */
 static bool revoke_take(struct zk_call *call, const struct zk_data *data, const struct Stat *stat)
 {
     if (call->match && !backend_matches(call->match, data->meta)) {
         return false;
     }
-    if (node_ticket(call->z, data, stat)) {
+    const struct remote_ticket *t = node_ticket(call->z, data, stat);
+    if (t && (t->state == REMOTE_HELD || (t->place->sequence && t->state != REMOTE_ASKED))) {
         g_ptr_array_add(call->entries, g_strdup(data->token));
     }
     return true;
 }
 
+/* What was chosen, also when it is repeated: whoever holds then is not meant. */
+static void revoke_delete(struct zk_call *call)
+{
+    GBytes *mark = node_encode_mark(NULL, 0, call->number ? 0 : (int64_t)call->max);
+    for (guint i = 0; i < call->children->len; i++) {
+        if (i == 0 && call->max > 0) {
+            call_replace(call, call->children->pdata[i], call->path, mark);
+        } else {
+            call_delete(call, call->children->pdata[i], -1);
+        }
+    }
+    g_bytes_unref(mark);
+    call_then(call, revoke_on_deleted);
+}
+
 static void revoke_on_data(struct zk_call *call)
 {
-    GPtrArray *paths = g_ptr_array_new();
+    GPtrArray *paths = g_ptr_array_new_with_free_func(g_free);
     bool shared = true, matches = true, any = false;
     g_ptr_array_set_size(call->entries, 0);
     for (guint i = 0; i < call->replies->len; i++) {
@@ -72,7 +109,7 @@ static void revoke_on_data(struct zk_call *call)
         bool holds = !any || shared;
         any = true;
         if (holds && (!call->number || call->number == (uint64_t)get->stat.czxid)) {
-            g_ptr_array_add(paths, call->children->pdata[i]);
+            g_ptr_array_add(paths, g_strdup(call->children->pdata[i]));
             matches = revoke_take(call, &data, &get->stat) && matches;
         }
         node_data_clear(&data);
@@ -80,25 +117,18 @@ static void revoke_on_data(struct zk_call *call)
     if (paths->len == 0 || !matches) {
         revoke_tell(call, !any ? BACKEND_MISSING : matches ? BACKEND_STALE : BACKEND_BUSY);
     } else {
-        if (call->max > 0) {
-            GBytes *mark = node_encode_mark(NULL, 0, call->number ? 0 : (int64_t)call->max);
-            call_set(call, call->path, mark);
-            g_bytes_unref(mark);
-        }
-        for (guint i = 0; i < call->entries->len; i++) {
-            g_hash_table_remove(call->z->nodes, call->entries->pdata[i]);
-        }
-        for (guint i = 0; i < paths->len; i++) {
-            call_delete(call, paths->pdata[i], -1);
-        }
-        call_then(call, revoke_on_deleted);
+        revoke_note(call, true);
+        g_ptr_array_unref(call->children);
+        call->children = g_ptr_array_ref(paths);
+        call->flag = true;
+        revoke_delete(call);
     }
     g_ptr_array_unref(paths);
 }
 
 static void revoke_on_node(struct zk_call *call)
 {
-    const struct zk_reply *get = call_reply(call, 0), *list = call_reply(call, 1);
+    const struct zk_reply *get = call_reply(call, 1), *list = call_reply(call, 2);
     struct zk_data data;
     node_decode(get->data, &data);
     bool directory = data.directory;
@@ -109,10 +139,9 @@ static void revoke_on_node(struct zk_call *call)
         g_ptr_array_add(call->children, g_strdup(call->path));
     }
     if (directory || call->children->len == 0) {
-        revoke_tell(call, directory                                  ? BACKEND_IS_DIRECTORY
-                          : call->was_sent && call->entries->len > 0 ? BACKEND_OK
-                          : get->rc == ZOK || get->rc == ZNONODE     ? BACKEND_MISSING
-                                                                     : call_result(call, get->rc));
+        revoke_tell(call, directory                              ? BACKEND_IS_DIRECTORY
+                          : get->rc == ZOK || get->rc == ZNONODE ? BACKEND_MISSING
+                                                                 : call_result(call, get->rc));
         return;
     }
     for (guint i = 0; i < call->children->len; i++) {
@@ -123,6 +152,11 @@ static void revoke_on_node(struct zk_call *call)
 
 static void revoke_begin(struct zk_call *call)
 {
+    if (call->flag) {
+        revoke_delete(call);
+        return;
+    }
+    call_sync(call, call->path);
     call_get(call, call->path);
     call_children(call, call->path, false);
     call_then(call, revoke_on_node);

@@ -165,7 +165,7 @@ static void session_changed(struct zookeeper *z, int type, const char *path)
                 node->again = true; /* should it be looking just now */
             }
             remote_told(&z->remote, token, REMOTE_MAY_BE_FREE, BACKEND_LOST);
-        } else if (type == ZOO_DELETED_EVENT && node->moves) {
+        } else if (type == ZOO_DELETED_EVENT && node->leaves) {
             continue; /* by this mount */
         } else if (type == ZOO_DELETED_EVENT) {
             g_hash_table_remove(z->nodes, token);
