@@ -34,14 +34,15 @@ static void zookeeper_free(struct backend *b)
 {
     struct zookeeper *z = (struct zookeeper *)b;
     struct ev_loop *loop = z->remote.loop;
-    session_close(z, zookeeper_holds(z));
+    bool holds = zookeeper_holds(z);
+    remote_clear(&z->remote);
+    session_close(z, holds);
     call_end_all(z);
     if (loop) {
         ev_io_stop(loop, &z->alarm);
         ev_prepare_stop(loop, &z->prepare);
     }
     close(z->alarm.fd);
-    remote_clear(&z->remote);
     g_hash_table_unref(z->nodes);
     g_hash_table_unref(z->watches);
     g_hash_table_unref(z->named);
