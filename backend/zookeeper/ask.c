@@ -114,7 +114,6 @@ static void ask_on_place(struct zk_call *call)
     }
     bool holds = info.ticket ? info.ticket->held : info.position < directory.attributes.width;
     info.holders = holds;
-    info.waiters = queue->len > info.position ? queue->len - info.position - 1 : 0;
     g_ptr_array_unref(queue);
     ask_tell(call, BACKEND_OK, &info);
     node_data_clear(&data);
@@ -140,8 +139,8 @@ static void ask_tell_directory(struct zk_call *call, const struct zk_data *data,
 
 static void ask_on_node(struct zk_call *call)
 {
-    const struct zk_reply *get = call_reply(call, 0);
-    GPtrArray *queue = node_queue(call_reply(call, 1)->children);
+    const struct zk_reply *get = call_reply(call, 1);
+    GPtrArray *queue = node_queue(call_reply(call, 2)->children);
     struct zk_data data;
     node_decode(get->data, &data);
     if (get->rc != ZOK && get->rc != ZNONODE) {
@@ -167,6 +166,7 @@ static void ask_on_node(struct zk_call *call)
 
 static void ask_begin(struct zk_call *call)
 {
+    call_sync(call, call->path); /* a follower may not have heard yet of what another mount was told */
     call_get(call, call->path);
     call_children(call, call->path, false);
     call_then(call, ask_on_node);
@@ -293,7 +293,7 @@ static int ask_compare(gconstpointer a, gconstpointer b)
 
 static void ask_on_children(struct zk_call *call)
 {
-    const struct zk_reply *list = call_reply(call, 0), *get = call_reply(call, 1);
+    const struct zk_reply *list = call_reply(call, 1), *get = call_reply(call, 2);
     struct zk_data data;
     node_decode(get->data, &data);
     bool directory = data.directory || !*call->name;
@@ -323,6 +323,7 @@ static void ask_on_children(struct zk_call *call)
 
 static void ask_begin_list(struct zk_call *call)
 {
+    call_sync(call, call->path);
     call_children(call, call->path, false);
     call_get(call, call->path);
     call_then(call, ask_on_children);

@@ -46,7 +46,7 @@ static void directory_on_made(struct zk_call *call)
 
 static void directory_make(struct zk_call *call)
 {
-    const struct zk_reply *parent = call_reply(call, 0), *get = call_reply(call, 1);
+    const struct zk_reply *parent = call_reply(call, 1), *get = call_reply(call, 2);
     uint64_t nonce;
     bool in_directory = directory_is(parent, &nonce) || directory_is_root(call->z, call->after);
     if (!in_directory) {
@@ -64,6 +64,7 @@ static void directory_make(struct zk_call *call)
 
 static void directory_begin_make(struct zk_call *call)
 {
+    call_sync(call, call->path); /* as for all that looks before it writes: a follower may be late */
     call_get(call, call->after);
     call_get(call, call->path);
     call_then(call, directory_make);
@@ -161,7 +162,7 @@ static void directory_on_removed(struct zk_call *call)
 
 static void directory_remove(struct zk_call *call)
 {
-    const struct zk_reply *get = call_reply(call, 0);
+    const struct zk_reply *get = call_reply(call, 1);
     uint64_t nonce;
     if (directory_is(get, &nonce)) {
         call_delete(call, call->path, get->stat.version);
@@ -177,6 +178,7 @@ static void directory_remove(struct zk_call *call)
 
 static void directory_begin_remove(struct zk_call *call)
 {
+    call_sync(call, call->path);
     call_get(call, call->path);
     call_then(call, directory_remove);
 }
@@ -203,7 +205,7 @@ static void directory_on_set(struct zk_call *call)
 static void directory_set(struct zk_call *call)
 {
     uint64_t nonce;
-    if (directory_is(call_reply(call, 0), &nonce) || directory_is_root(call->z, call->path)) {
+    if (directory_is(call_reply(call, 1), &nonce) || directory_is_root(call->z, call->path)) {
         call_set(call, call->path, call->kept);
         call_then(call, directory_on_set);
     } else {
@@ -213,6 +215,7 @@ static void directory_set(struct zk_call *call)
 
 static void directory_begin_set(struct zk_call *call)
 {
+    call_sync(call, call->path);
     call_get(call, call->path);
     call_then(call, directory_set);
 }
