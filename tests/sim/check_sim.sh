@@ -18,7 +18,7 @@ tell() { # STATUS DESCRIPTION
     fi
 }
 
-for store in memory local sync redis; do
+for store in memory local sync redis zookeeper; do
     status=0
     for seed in 1 2 3 4 5; do
         first=$($sim -1 $seed -s $store -t -o 300)
@@ -41,6 +41,7 @@ worlds memory 300 0
 worlds local 300 0
 worlds sync 300 1
 worlds redis 20 0
+worlds zookeeper 200 2
 
 echo "1..$number"
 exit $failed

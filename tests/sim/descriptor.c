@@ -18,6 +18,7 @@
 #include "tests/sim/kernel.h"
 #include "tests/sim/network.h"
 #include "tests/sim/process.h"
+#include "tests/sim/zookeeper_model.h"
 
 #define DESCRIPTOR_FIRST (1 << 24)
 
@@ -75,6 +76,9 @@ void descriptor_close(int fd)
     case DESCRIPTOR_SOCKET:
         network_close(d->object);
         break;
+    case DESCRIPTOR_ZOOKEEPER:
+        zkconn_close(d->object);
+        break;
     case DESCRIPTOR_PIDFD:
         process_unref(d->object);
         break;
@@ -100,6 +104,8 @@ int descriptor_ready(int fd)
         return timer_is_due(d->object) ? EV_READ : 0;
     case DESCRIPTOR_SOCKET:
         return network_ready(d->object);
+    case DESCRIPTOR_ZOOKEEPER:
+        return zkconn_ready(d->object);
     case DESCRIPTOR_KERNEL:
         return kernel_has_message(d->object) ? EV_READ : 0;
     default:

@@ -1,7 +1,8 @@
 /* descriptor: the numbers of open files of the simulated daemons, and the system calls on them.
  *
  * They begin where no real one is, so what the simulator itself has open (its output) is left alone: see sim_wraps in
- * Makefile.am for the calls that come here.  Disks are in disk.h, connections in network.h, pidfds in process.h.
+ * Makefile.am for the calls that come here.  Disks are in disk.h, connections in network.h and zookeeper_model.h,
+ * pidfds in process.h.
  */
 #ifndef TESTS_SIM_DESCRIPTOR_H
 #define TESTS_SIM_DESCRIPTOR_H
@@ -17,6 +18,7 @@ enum descriptor_kind {
     DESCRIPTOR_FREE,
     DESCRIPTOR_TIMER,
     DESCRIPTOR_SOCKET,
+    DESCRIPTOR_ZOOKEEPER,
     DESCRIPTOR_KERNEL, /* /dev/fuse */
     DESCRIPTOR_PIDFD,
     DESCRIPTOR_FILE,

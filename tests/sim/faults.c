@@ -13,6 +13,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/redis_model.h"
 #include "tests/sim/user.h"
+#include "tests/sim/zookeeper_model.h"
 
 static struct {
     struct judge *judge;
@@ -33,7 +34,9 @@ static const struct {
 } fault_table[FAULTS] = {
 #define ANY ((1u << MOUNT_STORES) - 1)
 #define DISK (1u << MOUNT_LOCAL | 1u << MOUNT_LOCAL_SYNC)
-#define SERVER (1u << MOUNT_REDIS)
+#define REDIS (1u << MOUNT_REDIS)
+#define ENSEMBLE (1u << MOUNT_ZOOKEEPER)
+#define SERVER (REDIS | ENSEMBLE)
     [FAULT_DAEMON_KILLED] = {"daemon killed", 3, ANY},
     [FAULT_DAEMON_ENDED] = {"daemon ended and begun anew", 2, ANY},
     [FAULT_DAEMON_STOPPED] = {"daemon stopped", 4, ANY},
@@ -48,36 +51,46 @@ static const struct {
     [FAULT_WRITE_FAILS] = {"write failed", 1, DISK},
     [FAULT_SYNC_FAILS] = {"sync failed", 1, DISK},
     [FAULT_MESSAGES_LATE] = {"requests and answers late", 6, SERVER},
-    [FAULT_NEWS_LATE] = {"messages of channels late, behind answers", 6, SERVER},
+    [FAULT_NEWS_LATE] = {"messages of channels late, behind answers", 6, REDIS},
     [FAULT_RESET] = {"connections reset, requests sent again", 6, SERVER},
-    [FAULT_HALF_REPLY] = {"half a reply", 6, SERVER},
+    [FAULT_HALF_REPLY] = {"half a reply", 6, REDIS},
     [FAULT_CUT_OFF] = {"mount cut off from the server", 5, SERVER},
     [FAULT_ALL_CUT_OFF] = {"all mounts cut off", 3, SERVER},
-    [FAULT_SERVER_PAUSED] = {"server paused", 4, SERVER},
-    [FAULT_SERVER_DOWN] = {"server down for a while", 3, SERVER},
-    [FAULT_SERVER_RESTARTED] = {"server restarted with its data", 4, SERVER},
-    [FAULT_SERVER_LOST_SOME] = {"server restarted without its last writes", 2, SERVER},
-    [FAULT_SERVER_LOST_ALL] = {"server restarted without data", 1, SERVER},
-    [FAULT_FLUSHALL] = {"FLUSHALL", 1, SERVER},
-    [FAULT_SERVER_FULL] = {"server full", 3, SERVER},
-    [FAULT_SERVER_READONLY] = {"server read-only", 3, SERVER},
-    [FAULT_SERVER_LOADING] = {"server loading", 3, SERVER},
-    [FAULT_SERVER_BUSY] = {"server busy with another's script", 3, SERVER},
-    [FAULT_SCRIPTS_KILLED] = {"script killed", 5, SERVER},
-    [FAULT_SCRIPTS_FORGOTTEN] = {"SCRIPT FLUSH", 5, SERVER},
-    [FAULT_REFUSED] = {"commands refused with MOVED", 4, SERVER},
+    [FAULT_SERVER_PAUSED] = {"server paused", 4, REDIS},
+    [FAULT_SERVER_DOWN] = {"server down for a while", 3, REDIS},
+    [FAULT_SERVER_RESTARTED] = {"server restarted with its data", 4, REDIS},
+    [FAULT_SERVER_LOST_SOME] = {"server restarted without its last writes", 2, REDIS},
+    [FAULT_SERVER_LOST_ALL] = {"server restarted without data", 1, REDIS},
+    [FAULT_FLUSHALL] = {"FLUSHALL", 1, REDIS},
+    [FAULT_SERVER_FULL] = {"server full", 3, REDIS},
+    [FAULT_SERVER_READONLY] = {"server read-only", 3, REDIS},
+    [FAULT_SERVER_LOADING] = {"server loading", 3, REDIS},
+    [FAULT_SERVER_BUSY] = {"server busy with another's script", 3, REDIS},
+    [FAULT_SCRIPTS_KILLED] = {"script killed", 5, REDIS},
+    [FAULT_SCRIPTS_FORGOTTEN] = {"SCRIPT FLUSH", 5, REDIS},
+    [FAULT_REFUSED] = {"commands refused with MOVED", 4, REDIS},
     [FAULT_CLOCK_FORWARD] = {"server's clock stepped forward", 2, SERVER},
     [FAULT_CLOCK_BACK] = {"server's clock stepped back", 2, SERVER},
     [FAULT_KEY_DELETED] = {"key deleted by a stranger", 2, SERVER},
-    [FAULT_KEY_OVERWRITTEN] = {"key overwritten by a stranger", 2, SERVER},
-    [FAULT_KEY_PERSISTED] = {"key persisted by a stranger", 2, SERVER},
-    [FAULT_KEY_EXPIRED] = {"key expired early by a stranger", 2, SERVER},
+    [FAULT_KEY_OVERWRITTEN] = {"key overwritten by a stranger", 2, REDIS},
+    [FAULT_KEY_PERSISTED] = {"key persisted by a stranger", 2, REDIS},
+    [FAULT_KEY_EXPIRED] = {"key expired early by a stranger", 2, REDIS},
+    [FAULT_LEADER_KILLED] = {"leader killed", 6, ENSEMBLE},
+    [FAULT_LEADER_STOPPED] = {"leader stopped", 6, ENSEMBLE},
+    [FAULT_LEADER_APART] = {"leader cut off from its followers", 6, ENSEMBLE},
+    [FAULT_FOLLOWER_KILLED] = {"follower killed", 6, ENSEMBLE},
+    [FAULT_FOLLOWER_STOPPED] = {"follower stopped", 6, ENSEMBLE},
+    [FAULT_FOLLOWER_APART] = {"follower cut off from the leader", 10, ENSEMBLE},
+    [FAULT_FOLLOWER_LAGS] = {"follower late", 10, ENSEMBLE},
+    [FAULT_ENSEMBLE_RESTARTED] = {"all servers restarted", 3, ENSEMBLE},
     [FAULT_SIGNAL] = {"signal in a call", 0, 0},
     [FAULT_PROGRAM_KILLED] = {"program killed between two calls", 0, 0},
     [FAULT_PROGRAM_KILLED_IN_CALL] = {"program killed in a call", 0, 0},
     [FAULT_PROGRAM_STOPPED] = {"program stopped", 0, 0},
 #undef ANY
 #undef DISK
+#undef REDIS
+#undef ENSEMBLE
 #undef SERVER
 };
 
@@ -228,6 +241,22 @@ struct fault_end {
     unsigned index;
 };
 
+static bool fault_is_of_ensemble(const struct mount *mount)
+{
+    return mount_store(mount) == MOUNT_ZOOKEEPER;
+}
+
+static void fault_cut(struct mount *mount, bool cut)
+{
+    (fault_is_of_ensemble(mount) ? zkmodel_cut : network_cut)(mount_host(mount), cut);
+}
+
+static bool fault_slow(struct mount *mount, bool commands, int64_t by)
+{
+    return fault_is_of_ensemble(mount) ? zkmodel_slow(mount_host(mount), by)
+                                       : network_slow(mount_host(mount), commands, by);
+}
+
 /* To the judge. */
 static enum judge_trouble fault_means(enum fault_kind kind)
 {
@@ -241,13 +270,13 @@ static void fault_ends(void *arg)
     switch (end->kind) {
     case FAULT_MESSAGES_LATE:
     case FAULT_NEWS_LATE:
-        network_slow(mount_host(end->mount), end->kind == FAULT_MESSAGES_LATE, 0);
+        fault_slow(end->mount, end->kind == FAULT_MESSAGES_LATE, 0);
         break;
     case FAULT_CUT_OFF:
     case FAULT_ALL_CUT_OFF:
         for (unsigned i = 0; i < faults.count; i++) {
             if (end->index == JUDGE_ALL || end->index == i) {
-                network_cut(mount_host(faults.mounts[i]), false);
+                fault_cut(faults.mounts[i], false);
             }
         }
         break;
@@ -359,13 +388,13 @@ static void fault_of_network(const struct act *act, struct mount *mount)
     switch (kind) {
     case FAULT_MESSAGES_LATE:
     case FAULT_NEWS_LATE:
-        if (network_slow(host, commands, world_between(1, faults.ttl / 2) * WORLD_MS)) {
+        if (fault_slow(mount, commands, world_between(1, faults.ttl / 2) * WORLD_MS)) {
             fault_strikes(kind, host->index);
             fault_lasts(act, mount, host->index, REDIS_MODEL_DOWN);
         }
         break;
     case FAULT_RESET:
-        if (network_reset(host)) {
+        if (fault_is_of_ensemble(mount) ? zkmodel_reset(host) : network_reset(host)) {
             fault_strikes(kind, host->index);
             fault_moment(JUDGE_AWAY, host->index);
         }
@@ -378,16 +407,86 @@ static void fault_of_network(const struct act *act, struct mount *mount)
         break;
     case FAULT_CUT_OFF:
         fault_strikes(kind, host->index);
-        network_cut(host, true);
+        fault_cut(mount, true);
         fault_lasts(act, mount, host->index, REDIS_MODEL_DOWN);
         break;
     default:
         fault_strikes(kind, host->index);
         for (unsigned i = 0; i < faults.count; i++) {
-            network_cut(mount_host(faults.mounts[i]), true);
+            fault_cut(faults.mounts[i], true);
         }
         fault_lasts(act, mount, JUDGE_ALL, REDIS_MODEL_DOWN);
         break;
+    }
+}
+
+/* --- the ensemble ----------------------------------------------------------------------- */
+
+struct fault_of_servers {
+    enum fault_kind kind;
+    enum zkmodel_state state;
+    unsigned first, end;
+};
+
+static void fault_ensemble_is_well(void *arg)
+{
+    struct fault_of_servers *of = arg;
+    if (!zkmodel_is_well()) {
+        world_after(20 * WORLD_MS, fault_ensemble_is_well, of);
+        return;
+    }
+    user_tell("*** it is over: %s", fault_table[of->kind].name);
+    fault_trouble(of->kind == FAULT_FOLLOWER_LAGS ? JUDGE_LATE : JUDGE_AWAY, JUDGE_ALL, false);
+    g_free(of);
+}
+
+static void fault_ensemble_ends(void *arg)
+{
+    const struct fault_of_servers *of = arg;
+    for (unsigned i = of->first; i < of->end; i++) {
+        zkmodel_set(i, of->state, false);
+    }
+    fault_ensemble_is_well(arg);
+}
+
+static void fault_of_ensemble(const struct act *act, unsigned index)
+{
+    static const struct {
+        enum zkmodel_state state;
+        bool leader;
+    } kinds[] = {{ZKMODEL_DOWN, true},     {ZKMODEL_STOPPED, true}, {ZKMODEL_APART, true}, {ZKMODEL_DOWN, false},
+                 {ZKMODEL_STOPPED, false}, {ZKMODEL_APART, false},  {ZKMODEL_LAGS, false}, {ZKMODEL_DOWN, true}};
+    if (!zkmodel_is_well()) {
+        return;
+    }
+    unsigned kind = act->fault - FAULT_LEADER_KILLED;
+    bool all = act->fault == FAULT_ENSEMBLE_RESTARTED;
+    unsigned server = (unsigned)(kinds[kind].leader ? zkmodel_leader() : zkmodel_follower());
+    struct fault_of_servers *of = g_new0(struct fault_of_servers, 1);
+    *of = (struct fault_of_servers){(enum fault_kind)act->fault, kinds[kind].state, all ? 0 : server,
+                                    all ? ZKMODEL_SERVERS : server + 1};
+    fault_strikes(of->kind, index);
+    fault_trouble(of->kind == FAULT_FOLLOWER_LAGS ? JUDGE_LATE : JUDGE_AWAY, JUDGE_ALL, true);
+    for (unsigned i = of->first; i < of->end; i++) {
+        zkmodel_set(i, of->state, true);
+    }
+    world_after(act->duration, fault_ensemble_ends, of);
+}
+
+static void fault_of_nodes(const struct act *act, unsigned index)
+{
+    const char *name = plan_names[act->name % 5];
+    g_autofree char *path = g_strconcat("/locks/", name, NULL);
+    if (act->fault == FAULT_KEY_DELETED) {
+        judge_trouble(faults.judge, world_now(), JUDGE_FOREIGN, JUDGE_ALL, name, true);
+        if (zkmodel_delete_ticket(path)) {
+            fault_strikes(FAULT_KEY_DELETED, index);
+        }
+    } else {
+        int64_t by = world_between(1, 3000);
+        fault_strikes((enum fault_kind)act->fault, index);
+        zkmodel_step_clock(act->fault == FAULT_CLOCK_FORWARD ? by : -by);
+        judge_trouble(faults.judge, world_now(), JUDGE_CLOCK, JUDGE_ALL, NULL, true);
     }
 }
 
@@ -417,6 +516,14 @@ void fault_act(const struct act *act)
         return;
     }
     faults.rest = act->duration;
+    if (kind >= FAULT_LEADER_KILLED && kind <= FAULT_ENSEMBLE_RESTARTED) {
+        fault_of_ensemble(act, index);
+        return;
+    }
+    if (fault_is_of_ensemble(mount) && kind >= FAULT_CLOCK_FORWARD) {
+        fault_of_nodes(act, index);
+        return;
+    }
     switch (kind) {
     case FAULT_DAEMON_KILLED:
         fault_strikes(kind, index);

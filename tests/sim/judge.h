@@ -50,6 +50,8 @@ struct judge_options {
     int64_t margin; /* a lock without a reason is gone one TTL and this later */
     bool remote;    /* the store is a server, which mounts can be away from */
     bool keeps;     /* the store is this host's disk: leases outlive the daemon */
+    int64_t belief; /* a mount that is away for longer loses what it has, whatever its ttl; 0: no */
+    bool plain;     /* the store renames to free names only */
     bool same_user; /* mounted with owner=user */
     FILE *out;      /* told of each broken rule in a line or two; may be NULL */
 };

@@ -414,6 +414,7 @@ void call_check_time(struct judge *judge, const struct call *call, const struct 
     int64_t settle = judge->options.settle, when = call->call.when;
     bool calm = mount_calm(judge, call->call.mount, when), signalled = call->signalled != JUDGE_NEVER;
     if (answer->error == EINTR || signalled) {
+        call->name->interrupted = answer->when;
         bool late = signalled && calm && answer->when - call->signalled > 2 * settle;
         if (judge_rule(judge, JUDGE_INTERRUPT, (answer->error == EINTR && !signalled) || late)) {
             judge_break(judge, JUDGE_INTERRUPT, call->name, "process %u: %s", call->process->id,

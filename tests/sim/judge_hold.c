@@ -94,10 +94,16 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
 
 /* --- when -------------------------------------------------------------------------------- */
 
+/* For how long the mount goes on with it without a word of its store. */
+static int64_t hold_term(const struct judge *judge, const struct hold *hold)
+{
+    return judge->options.belief ? MIN(hold->ttl, judge->options.belief) : hold->ttl;
+}
+
 int64_t judge_hold_renewed(const struct judge *judge, const struct hold *hold)
 {
     uint32_t mount = hold->claim.mount;
-    int64_t renewed = judge->now - hold->ttl / 3 - judge->options.settle;
+    int64_t renewed = judge->now - hold_term(judge, hold) / 3 - judge->options.settle;
     bool known = !mount_troubled(judge, mount) && renewed > MAX(judge->mounts[mount].calm, hold->sure);
     return known ? renewed : hold->sure;
 }
@@ -108,7 +114,8 @@ int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold)
     bool away = mount->since[JUDGE_AWAY] != JUDGE_NEVER || mount->since[JUDGE_LATE] != JUDGE_NEVER ||
                 mount->since[JUDGE_STOPPED] != JUDGE_NEVER || mount->since[JUDGE_DEAD] != JUDGE_NEVER ||
                 mount->since[JUDGE_FULL] != JUDGE_NEVER || mount->since[JUDGE_FAILS] != JUDGE_NEVER;
-    return away ? hold->sure + hold->ttl - hold->ttl / 100 - 2 * JUDGE_MS - judge->options.settle : JUDGE_NEVER;
+    int64_t term = hold_term(judge, hold);
+    return away ? hold->sure + term - term / 100 - 2 * JUDGE_MS - judge->options.settle : JUDGE_NEVER;
 }
 
 /* Now, and without a break since `from`? */

@@ -97,7 +97,10 @@ void look_errno(struct judge *judge, const struct call *call, const struct judge
     bool listed =
         answer->error == 0 || (dead && judge->mounts[call->call.mount].died) || answer->error == EINTR ||
         answer->error == ENOLCK || answer->error == EIO || answer->error == ENOSPC ||
-        (answer->error == ENOENT && (judge->forgot >= 0 || strchr(call->name->path, '/'))); /* its directory */
+        (answer->error == ENOENT && (judge->forgot >= 0 || strchr(call->name->path, '/'))) || /* its directory */
+        (answer->error == EOPNOTSUPP && judge->options.plain && call->call.operation == JUDGE_RENAME) ||
+        (answer->error == EINVAL && judge->options.plain && call->handle &&
+         call->name->queue); /* no lock has a number */
     for (size_t i = 0; i < G_N_ELEMENTS(errors[0]); i++) {
         listed = listed || errors[call->call.operation][i] == answer->error;
     }
@@ -256,7 +259,9 @@ static bool look_waiters_wrong(const struct judge *judge, const struct call *cal
         least += other->waits && other->signalled == JUDGE_NEVER && certain && judge_calm(judge, other->call.when);
         most += other->attempt != NULL;
     }
-    return told < least || (told > most && !call->changed);
+    bool leaves = judge->options.remote && call->name->interrupted + judge->options.settle > call->call.when;
+    leaves = leaves || (judge->options.belief && !judge_calm(judge, call->call.when)); /* with the session before */
+    return told < least || (told > most && !call->changed && !leaves);
 }
 
 static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t number)

@@ -115,6 +115,7 @@ struct name {
     GPtrArray *watches;
     int64_t last_ended; /* of a hold that is over; -1: there was none */
     bool last_released, last_broken;
+    int64_t interrupted;                 /* a wait for it was, the last time, which its store may not know yet */
     int64_t delayed_from, delayed_until; /* its lock-delay certainly runs; -1: never */
     bool foreign;                        /* somebody else has meddled with its key */
     bool directory;

@@ -145,6 +145,15 @@ void ev_timer_stop(struct ev_loop *loop, ev_timer *w)
     loop_stop(loop, loop->timers, w);
 }
 
+void ev_timer_again(struct ev_loop *loop, ev_timer *w)
+{
+    ev_timer_stop(loop, w);
+    if (w->repeat > 0) {
+        w->at = w->repeat;
+        ev_timer_start(loop, w);
+    }
+}
+
 void ev_idle_start(struct ev_loop *loop, ev_idle *w)
 {
     loop_start(loop, loop->idles, w);
@@ -276,6 +285,10 @@ static void loop_feed_ready(struct ev_loop *loop)
         ev_timer *timer = g_ptr_array_index(loop->timers, i);
         if (loop_timer_at(timer) <= loop->now) {
             ev_feed_event(loop, timer, EV_TIMER);
+            if (timer->repeat > 0) {
+                timer->at = MAX(timer->at + timer->repeat, (double)loop->now / 1e9);
+                continue;
+            }
             timer->active = 0;
             loop->active--;
             g_ptr_array_remove_index(loop->timers, i);

@@ -13,6 +13,7 @@
 #include "backend/clock.h"
 #include "backend/local/local.h"
 #include "backend/redis/redis.h"
+#include "backend/zookeeper/zookeeper.h"
 #include "fs/daemon/life.h"
 #include "fs/kernel/request.h"
 #include "fs/ops/ops.h"
@@ -22,6 +23,7 @@
 #include "tests/sim/loop.h"
 #include "tests/sim/network.h"
 #include "tests/sim/task.h"
+#include "tests/sim/zookeeper_model.h"
 
 /* The daemon of one start; when it is killed this is abandoned, with all that it has allocated. */
 struct daemon {
@@ -67,7 +69,7 @@ struct mount *mount_new(unsigned index, const struct mount_options *options)
     g_snprintf(mount->directory, sizeof mount->directory, "/sim/%u", index);
     mount->options = (struct options){
         .ttl = options->ttl, .mode = 0777, .owner_user = options->owner_user, .user_locks = 0, .user_content = 0};
-    if (options->store == MOUNT_LOCAL || options->store == MOUNT_LOCAL_SYNC) {
+    if (options->store == MOUNT_LOCAL || options->store == MOUNT_LOCAL_SYNC || options->state) {
         mount->disk = disk_new(index);
         disk_on_cut(mount->disk, mount_cut, mount);
         mount->options.directory = mount->directory;
@@ -131,8 +133,28 @@ static void mount_readable(struct ev_loop *loop, ev_io *io, int events)
     }
 }
 
+static int mount_open_zookeeper(struct mount *mount, struct backend **ret, char *error, size_t error_size)
+{
+    struct zookeeper_uri uri;
+    char identity[64];
+    g_snprintf(identity, sizeof identity, "%s 0 0 /mnt", mount->host.boot_id);
+    zookeeper_uri_parse(&uri, "zookeeper://127.0.0.1:2181/locks", error, error_size);
+    const struct zookeeper_options options = {.uri = &uri,
+                                              .identity = identity,
+                                              .state = mount->options.directory,
+                                              .ttl = mount->given.ttl,
+                                              .background = true,
+                                              .seed = (uint32_t)world_random()};
+    int result = zookeeper_new(&options, ret, error, error_size);
+    zookeeper_uri_clear(&uri);
+    return result;
+}
+
 static int mount_open_store(struct mount *mount, struct backend **ret, char *error, size_t error_size)
 {
+    if (mount->given.store == MOUNT_ZOOKEEPER) {
+        return mount_open_zookeeper(mount, ret, error, error_size);
+    }
     if (mount->given.store != MOUNT_REDIS) {
         const struct local_options options = {.directory = mount->options.directory,
                                               .sync_always = mount->given.store == MOUNT_LOCAL_SYNC,
@@ -225,6 +247,8 @@ void mount_kill(struct mount *mount)
     }
     if (mount->given.store == MOUNT_REDIS) {
         network_drop(&mount->host);
+    } else if (mount->given.store == MOUNT_ZOOKEEPER) {
+        zkmodel_drop(&mount->host);
     }
     mount->given.died(mount->host.index);
     kernel_abort(mount->kernel);

@@ -10,13 +10,14 @@
 
 #define MOUNTS_MAX 5
 
-enum mount_store { MOUNT_MEMORY, MOUNT_LOCAL, MOUNT_LOCAL_SYNC, MOUNT_REDIS, MOUNT_STORES };
+enum mount_store { MOUNT_MEMORY, MOUNT_LOCAL, MOUNT_LOCAL_SYNC, MOUNT_REDIS, MOUNT_ZOOKEEPER, MOUNT_STORES };
 enum mount_state { MOUNT_SERVES, MOUNT_ENDED, MOUNT_KILLED };
 
 struct mount_options {
     enum mount_store store;
     int64_t ttl; /* ms */
     bool owner_user;
+    bool state; /* ZooKeeper's session is kept for the next daemon */
     struct kernel_options kernel;
     int64_t rate;                 /* of the host's clocks, in millionths */
     void (*died)(unsigned mount); /* the daemon was killed */

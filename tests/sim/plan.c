@@ -81,7 +81,7 @@ static struct act *plan_add(struct plan *plan, const struct plan_habits *habits,
     act.duration = world_between(1, 2 * plan->options.ttl) * WORLD_MS;
     act.start = world_below(6);
     act.end = act.start + world_below(6);
-    if (world_chance(200)) {
+    if (world_chance(200) || plan->options.store == MOUNT_ZOOKEEPER) { /* which locks no ranges */
         act.start = 0;
         act.end = INT64_MAX;
     }
@@ -548,7 +548,8 @@ struct plan *plan_new(const struct plan_request *request)
     if (plan->options.store >= MOUNT_STORES) {
         plan->options.store = MOUNT_REDIS;
     }
-    plan->mounts = plan->options.store == MOUNT_REDIS ? 1 + world_below(MOUNTS_MAX) : 1;
+    bool servers = plan->options.store == MOUNT_REDIS || plan->options.store == MOUNT_ZOOKEEPER;
+    plan->mounts = servers ? 1 + world_below(MOUNTS_MAX) : 1;
     plan->options.ttl = terms[world_below(G_N_ELEMENTS(terms))];
     plan->options.owner_user = world_chance(50);
     plan->options.kernel.can_expire = world_chance(700);

@@ -26,6 +26,7 @@
 #include "tests/sim/judge.h"
 #include "tests/sim/network.h"
 #include "tests/sim/user.h"
+#include "tests/sim/zookeeper_model.h"
 
 #define SIM_JOBS_MAX 16
 #define SIM_BROKEN_MAX 5 /* seeds that are told */
@@ -110,33 +111,47 @@ static ssize_t sim_log(void *cookie, const char *line, size_t size)
     return (ssize_t)size;
 }
 
+/* As session.c asks for it. */
+static int64_t sim_session(const struct plan *plan)
+{
+    return zkmodel_timeout(CLAMP(2 * plan->options.ttl + 2000, 4000, 120000));
+}
+
 static void sim_world(struct plan *plan, struct result *result, FILE *story, FILE *trace, FILE *out)
 {
     struct mount *mounts[MOUNTS_MAX];
     struct sim sim = {.plan = plan};
+    bool zookeeper = plan->options.store == MOUNT_ZOOKEEPER;
     world_begin(plan->seed);
     world_trace_to(trace);
     stderr = fopencookie(NULL, "w", (cookie_io_functions_t){.write = sim_log}); /* the daemons' log */
     setlinebuf(stderr);
-    struct judge *judge = judge_new(
-        &(struct judge_options){.ttl = plan->options.ttl * WORLD_MS,
-                                .settle = WORLD_SECOND,
-                                .margin = 2 * WORLD_SECOND,
-                                .remote = plan->options.store == MOUNT_REDIS,
-                                .keeps = plan->options.store == MOUNT_LOCAL || plan->options.store == MOUNT_LOCAL_SYNC,
-                                .same_user = plan->options.owner_user,
-                                .out = out});
     network_begin();
+    if (zookeeper) {
+        zkmodel_begin();
+    }
+    int64_t session = zookeeper ? sim_session(plan) : 0;
+    struct judge *judge = judge_new(&(struct judge_options){
+        .ttl = plan->options.ttl * WORLD_MS,
+        .settle = WORLD_SECOND,
+        .margin = 2 * WORLD_SECOND + (session ? (session + 4000) * WORLD_MS : 0), /* and two ticks */
+        .belief = (session / 2 - MIN(session / 8, 1000)) * WORLD_MS,
+        .remote = plan->options.store == MOUNT_REDIS || zookeeper,
+        .keeps = plan->options.store == MOUNT_LOCAL || plan->options.store == MOUNT_LOCAL_SYNC,
+        .plain = zookeeper,
+        .same_user = plan->options.owner_user,
+        .out = out});
     for (unsigned i = 0; i < plan->mounts; i++) {
         struct mount_options options = plan->options;
         options.kernel.mount = i;
         options.died = faults_died;
         options.rate = world_between(-1000, 1000);
+        options.state = zookeeper && world_chance(700);
         mounts[i] = mount_new(i, &options);
     }
     faults_begin(judge, mounts, plan->mounts, plan->options.ttl);
     user_begin(judge, mounts, plan->mounts, story);
-    static const char *const stores[] = {"memory", "local", "local with sync=always", "redis"};
+    static const char *const stores[] = {"memory", "local", "local with sync=always", "redis", "zookeeper"};
     user_tell("%u mounts of %s, ttl %ld ms", plan->mounts, stores[plan->options.store], (long)plan->options.ttl);
     for (unsigned i = 0; i < plan->mounts; i++) {
         mount_start(mounts[i]);
@@ -386,7 +401,7 @@ static int sim_one(void)
 
 static int sim_store(const char *name)
 {
-    static const char *const names[] = {"memory", "local", "sync", "redis"};
+    static const char *const names[] = {"memory", "local", "sync", "redis", "zookeeper"};
     for (int i = 0; i < (int)G_N_ELEMENTS(names); i++) {
         if (strcmp(names[i], name) == 0) {
             return i;
