@@ -240,7 +240,8 @@ static bool ops_is_meant(struct request *r)
 static void ops_open_go(struct request *r)
 {
     struct hold *lease = hold_lease(r->node);
-    if (lease && lease->moving && !hold_is_owner(lease, request_caller(r))) { /* by which name it is meant is not known */
+    if (lease && lease->moving &&
+        !hold_is_owner(lease, request_caller(r))) { /* by which name it is meant is not known */
         hold_await(r, lease, ops_open_go);
     } else if (ops_is_meant(r)) {
         handle_new(r);
