@@ -199,6 +199,8 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         break;
     case JUDGE_TRUNCATE: /* perhaps it has taken the lock, perhaps not */
         hold->begun = hold->may_end = answer->when;
+        own = call_renews(judge, call);
+        hold->origin = own ? own->origin : hold->origin;
         return;
     case JUDGE_FLOCK:
         hold->content = hold->origin == hold->serial && !hold->claim.shared ? g_byte_array_new() : NULL;
@@ -475,10 +477,13 @@ static void call_truncated(struct judge *judge, struct call *call)
 static bool call_wrote_anothers(struct judge *judge, const struct call *call)
 {
     bool wrong = false, own = false;
+    const struct process *opener = call->handle ? call->handle->opener : NULL;
+    bool inherited = opener && process_descends(call->process, opener, false);
     for (guint i = 0; call->attempt && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         own =
-            own || (hold != call->attempt && hold->begun != JUDGE_NEVER && judge_hold_belongs_to(hold, call->process));
+            own || (hold != call->attempt && hold->begun != JUDGE_NEVER &&
+                    (judge_hold_belongs_to(hold, call->process) || (inherited && judge_hold_belongs_to(hold, opener))));
         wrong = wrong ||
                 (hold != call->attempt && judge_hold_certain(judge, hold, call->call.when) &&
                  judge_hold_excludes(hold, &call->attempt->claim, true) && !judge_hold_belongs_to(hold, call->process));
@@ -580,6 +585,9 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         bool inherited = call->handle && call->handle->opener != call->process && operation != JUDGE_FLOCK &&
                          operation != JUDGE_SETLK; /* by it only the owner acquires, and changes times */
         bool again = operation == JUDGE_CLOSE && (call->handle->refused || call->handle->told_no); /* as before */
+        if (call->handle && error == EBUSY) {
+            call->handle->refused = true;
+        }
         if (operation == JUDGE_MKDIR || queue || opened || again || inherited ||
             (operation == JUDGE_OPEN && error == EBUSY)) {
             return;
@@ -588,9 +596,6 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         for (guint i = 0; operation == JUDGE_TIMES && i < name->handles->len; i++) {
             struct handle *handle = name->handles->pdata[i];
             handle->told_no = handle->told_no || handle->opener == call->process; /* if it is of the same file */
-        }
-        if (call->handle && error == EBUSY) {
-            call->handle->refused = true;
         }
     } else if (error == EPERM && (operation == JUDGE_UNLINK || operation == JUDGE_CHMOD || operation == JUDGE_RENAME)) {
         call_check_refusal(judge, call, call->name);
@@ -624,17 +629,45 @@ static void call_got_turn(struct judge *judge, struct call *call)
     ticket->begun = begun;
 }
 
-/* What its owner has open on the mount goes with the file; what others have is of one that had the name before. */
-static void call_moved(const struct call *call)
+/* What is open on the mount goes with the file; but what is of one that had the name before has it again. */
+static void call_moved(struct judge *judge, const struct call *call)
 {
     GPtrArray *handles = call->name->handles;
-    for (guint i = handles->len; call->name != call->target && i-- > 0;) {
+    uint32_t mount = call->call.mount;
+    uint64_t file = call->name->file[mount];
+    if (call->name == call->target) {
+        return;
+    }
+    call->target->file[mount] = file;
+    call->target->link = call->name->link;
+    call->name->file[mount] = ++judge->serial;
+    call->name->link = false;
+    for (guint i = handles->len; i-- > 0;) {
         struct handle *handle = handles->pdata[i];
-        if (process_descends(handle->opener, call->process, false) && handle->mount == call->call.mount) {
+        if (handle->mount == mount && handle->file == file) {
             g_ptr_array_remove_index(handles, i);
             handle->name = call->target;
             g_ptr_array_add(call->target->handles, handle);
+        } else if (handle->mount == mount) {
+            call->name->file[mount] = handle->file;
         }
+    }
+}
+
+/* The name is a file's of another type now, or again that of one which had it before. */
+static void call_names_file(struct judge *judge, const struct call *call)
+{
+    struct name *name = call->name;
+    uint32_t mount = call->call.mount;
+    enum judge_operation operation = call->call.operation;
+    bool link = operation == JUDGE_SYMLINK;
+    if ((link || operation == JUDGE_OPEN) && link != name->link) {
+        name->file[mount] = ++judge->serial;
+        name->link = link;
+    } else if (call->handle && call->attempt && call->attempt->name == name) {
+        const struct claim *claim = &call->attempt->claim;
+        bool sole = (!claim->shared && claim->kind != KIND_RECORD) || name_only(judge, name, call->call.when);
+        name->file[mount] = sole ? call->handle->file : name->file[mount];
     }
 }
 
@@ -658,6 +691,7 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
     }
     if (outcome == DONE) {
         begins = call_check_done(judge, call);
+        call_names_file(judge, call);
         if (operation == JUDGE_OPEN) {
             call_opened(judge, call, answer);
         } else if (operation == JUDGE_RMDIR) {
@@ -676,7 +710,7 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
     }
     call_ended(judge, call, outcome);
     if (operation == JUDGE_RENAME && outcome == DONE) {
-        call_moved(call);
+        call_moved(judge, call);
     }
     if (call->attempt && outcome == DONE && begins) {
         call_got(judge, call, answer);
@@ -718,7 +752,7 @@ void judge_answer(struct judge *judge, const struct judge_answer *answer)
             struct call *other = call->name->calls->pdata[i];
             other->changed = other->changed || call->attempt || call->call.operation == JUDGE_UNLCK ||
                              call->call.operation == JUDGE_SETXATTR || call->call.operation == JUDGE_FUNLOCK ||
-                             call->call.operation == JUDGE_UNLINK;
+                             call->call.operation == JUDGE_CHMOD || call->call.operation == JUDGE_UNLINK;
         }
     }
     g_hash_table_remove(judge->calls, &answer->id);

@@ -349,7 +349,7 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
                 g_ptr_array_add(hold->owners, at);
             }
         }
-        bool closed = !hold->claim.handle || hold->claim.handle->closed < now;
+        bool closed = !hold->unclosed && (!hold->claim.handle || hold->claim.handle->closed < now);
         if (certainly && now < hold->may_begin + JUDGE_SECOND && process->status == 0 && closed && parent &&
             parent->parent && process_lives(parent)) {
             hold->owner = parent;

@@ -81,7 +81,7 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return asked->operation != JUDGE_CLOSE || call->handle->too_large;
     case EBUSY:
         if (asked->operation == JUDGE_CLOSE) { /* of who could get it by that */
-            return call->handle->flags & JUDGE_WRITES && call->handle->opener == call->process && !call->handle->asked;
+            return call->handle->flags & JUDGE_WRITES && call->handle->opener == call->process && !call->asked_before;
         }
         return asked->operation != JUDGE_OPEN ||
                (asked->flags & JUDGE_WRITES && !(asked->flags & JUDGE_EXCL) &&
@@ -124,6 +124,30 @@ void look_absent(struct judge *judge, const struct name *name, const struct call
     }
 }
 
+/* "job-0000000042": 43, as 0 is no number; none: 0. */
+static int64_t look_name_number(const char *text, size_t size)
+{
+    g_autofree char *name = g_strndup(text, size);
+    g_strchomp(name);
+    size_t length = strlen(name);
+    bool told = length > 10 && name[length - 11] == '-' && strspn(name + length - 10, "0123456789") == 10;
+    return told ? g_ascii_strtoll(name + length - 10, NULL, 10) + 1 : 0;
+}
+
+/* May the name be that of a ticket? */
+static bool look_is_ticket(struct judge *judge, const struct name *name, int64_t from)
+{
+    int64_t number = look_name_number(name->path, strlen(name->path));
+    const struct name *queue = judge_parent(judge, name);
+    for (guint i = 0; number && i < queue->holds->len; i++) {
+        const struct hold *hold = queue->holds->pdata[i];
+        if ((!hold->token || hold->token == number) && judge_hold_possible(judge, hold, from)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void look_present(struct judge *judge, const struct name *name, const struct call *call, const struct claim *claim)
 {
     const struct judge_options *o = &judge->options;
@@ -139,7 +163,7 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
     }
     possible = possible || (judge->forgot >= 0 && from <= judge->forgot + o->ttl + o->margin);
     possible = possible || (o->remote && !judge_calm(judge, from - JUDGE_GRACE - o->margin));
-    possible = possible || name_is_delayed(judge, name, from);
+    possible = possible || name_is_delayed(judge, name, from) || look_is_ticket(judge, name, from);
     enum judge_rule rule = lapsed                 ? JUDGE_REASON
                            : name->last_ended < 0 ? JUDGE_GHOST
                            : name->last_released  ? JUDGE_EFFECT
@@ -280,16 +304,6 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
         judge_break(judge, JUDGE_NUMBER, queue, "a ticket has number %" G_GINT64_FORMAT, number - 1);
     }
     ticket->token = number;
-}
-
-/* "job-0000000042": 43, as 0 is no number; none: 0. */
-static int64_t look_name_number(const char *text, size_t size)
-{
-    g_autofree char *name = g_strndup(text, size);
-    g_strchomp(name);
-    size_t length = strlen(name);
-    bool told = length > 10 && name[length - 11] == '-' && strspn(name + length - 10, "0123456789") == 10;
-    return told ? g_ascii_strtoll(name + length - 10, NULL, 10) + 1 : 0;
 }
 
 static void look_attribute(struct judge *judge, const struct call *call, const struct judge_answer *answer)

@@ -49,6 +49,7 @@ struct handle {
     struct process *opener;
     uint32_t mount;
     struct name *name;
+    uint64_t file; /* of that name, when it was opened */
     unsigned flags;
     unsigned descriptors;
     int64_t opened, closed; /* JUDGE_NEVER: it is open */
@@ -98,6 +99,7 @@ struct hold {
     struct process *owner; /* who certainly does, or NULL */
     bool decided;          /* it was provisional before, which other mounts count in */
     bool closed;           /* a close made it: the rest is done behind its answer */
+    bool unclosed;         /* its owner has ended with the file open */
     bool moved;            /* by a rename, with its token */
     bool joined;           /* of record locks: its lock owner may have others of the name, which share a token */
     mode_t mode;           /* 0: not known */
@@ -113,6 +115,8 @@ struct name {
     GPtrArray *calls;   /* under way */
     GPtrArray *handles; /* open */
     GPtrArray *watches;
+    uint64_t file[JUDGE_MOUNTS]; /* which of those that had the name has it now on the mount */
+    bool link;                   /* it is a symbolic link */
     int64_t last_ended; /* of a hold that is over; -1: there was none */
     bool last_released, last_broken;
     int64_t interrupted;                 /* a wait for it was, the last time, which its store may not know yet */
@@ -154,7 +158,7 @@ struct call {
     bool blocked_released, blocked;
     bool changed;      /* content was written meanwhile, or a holder came or went */
     int64_t signalled; /* JUDGE_NEVER: not */
-    bool asked_before; /* for a lock, through its handle */
+    bool asked_before; /* somebody had, for a lock, through its handle */
     bool waits;        /* without a limit */
     bool owned;        /* what is renamed is certainly the caller's own */
     GPtrArray *cycle;  /* of certain waits that this one closes */

@@ -154,6 +154,7 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
                               .opener = call->process,
                               .mount = call->call.mount,
                               .name = call->name,
+                              .file = call->name->file[call->call.mount],
                               .flags = call->call.flags,
                               .descriptors = 1,
                               .opened = when,
@@ -253,6 +254,10 @@ void judge_exit(struct judge *judge, int64_t when, uint32_t id, int status)
     GList *open = g_hash_table_get_keys(process->descriptors);
     for (GList *one = open; one; one = one->next) {
         struct handle *handle = one->data;
+        for (guint i = 0; i < handle->name->holds->len; i++) {
+            struct hold *hold = handle->name->holds->pdata[i];
+            hold->unclosed = hold->unclosed || (hold->owner == process && handle->opener == process);
+        }
         process_end_records(judge, process, handle->name, when);
         handle->descriptors -= GPOINTER_TO_UINT(g_hash_table_lookup(process->descriptors, handle));
         if (handle->descriptors == 0) {
@@ -373,6 +378,7 @@ static void trouble_ends_numbers(struct judge *judge)
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
         g_array_set_size(name->tokens, 0);
+        name->delayed_until = -1;
         judge_name_removed(judge, name);
     }
 }
