@@ -11,10 +11,10 @@ enum outcome { DONE, REFUSED, UNKNOWN };
 static enum outcome call_outcome(int error)
 {
     return error == 0 ? DONE
-           : error == -1 || error == ECONNABORTED || error == ENOTCONN || error == EINTR || error == ENOLCK ||
-                   error == EIO || error == ENOSPC
+           : error == -1 || error == ECONNABORTED || error == EINTR || error == ENOLCK || error == EIO ||
+                   error == ENOSPC
                ? UNKNOWN
-               : REFUSED;
+               : REFUSED; /* ENOTCONN, too: nobody was there to be asked */
 }
 
 int64_t judge_duration(const char *text, size_t size)
@@ -340,6 +340,13 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
             struct hold *hold = name->holds->pdata[i];
             bool automatic =
                 strcmp(text, "auto") == 0 || hold->claim.kind == KIND_FLOCK || hold->claim.kind == KIND_RECORD;
+            if (outcome == UNKNOWN) { /* it has the one term or the other */
+                hold->may_end = MIN(hold->may_end, asked->when);
+                hold->ttl = MAX(hold->ttl, duration);
+                int64_t ended = automatic ? JUDGE_NEVER : judge->now + duration + judge->options.margin;
+                hold->ended = hold->ended < asked->when ? hold->ended : MAX(hold->ended, ended);
+                continue;
+            }
             hold->fixed = !automatic;
             hold->ttl = strcmp(text, "auto") == 0 ? hold->ttl : duration;
             hold->may_end = automatic || hold->may_end <= asked->when
@@ -453,6 +460,7 @@ static void call_opened(struct judge *judge, struct call *call, const struct jud
     call->handle = judge_open(judge, answer->handle, call, answer->when);
     if (call->attempt) {
         call->attempt->claim.handle = call->handle;
+        call->handle->had = call_renews(judge, call); /* it shares what its opener has */
     }
     if (call->attempt && call->attempt->claim.kind == KIND_TICKET) {
         call->handle->ticket = call->attempt;
@@ -511,7 +519,7 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
 /* Who owns what is moved, and until when it is renewed, stays. */
 static void call_moves(struct judge *judge, struct call *call)
 {
-    call->owned = true;
+    call->owned = call->ending->len;
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         if (hold == call->attempt || !judge_hold_possible(judge, hold, call->call.when)) {
@@ -543,8 +551,10 @@ static bool call_check_done(struct judge *judge, struct call *call)
         call_check_right(judge, call, call->target, JUDGE_RENAME_RIGHT);
         return true;
     case JUDGE_CHMOD:
-        call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
-        call_changed_mode(judge, call);
+        if (!call->handle || call->handle->file == call->name->file[call->call.mount]) {
+            call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
+            call_changed_mode(judge, call);
+        }
         return true;
     case JUDGE_TIMES:
         if (call->handle) {

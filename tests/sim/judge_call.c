@@ -205,16 +205,16 @@ static bool call_ends(const struct judge *judge, struct call *call, const struct
     }
 }
 
-/* Calls under way that take what others hold may end it before it is known to have begun. */
-static void call_meets_takers(const struct judge *judge, const struct call *call)
+void judge_hold_meets_takers(const struct judge *judge, struct hold *hold)
 {
-    for (guint i = 0; call->attempt && i < call->attempt->name->calls->len; i++) {
-        struct call *other = call->attempt->name->calls->pdata[i];
+    for (guint i = 0; i < hold->name->calls->len; i++) {
+        struct call *other = hold->name->calls->pdata[i];
         enum judge_operation operation = other->call.operation;
         bool takes = operation == JUDGE_UNLINK || operation == JUDGE_RENAME || operation == JUDGE_SETXATTR ||
                      operation == JUDGE_FLOCK || operation == JUDGE_FUNLOCK;
-        if (other != call && takes && call_ends(judge, other, call->attempt)) {
-            call_may_end(other, call->attempt);
+        if (other->attempt != hold && takes && !g_ptr_array_find(other->ending, hold, NULL) &&
+            call_ends(judge, other, hold)) {
+            call_may_end(other, hold);
         }
     }
 }
@@ -344,7 +344,9 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     }
     call->waits = locks && asked->operation != JUDGE_GETLK && !(asked->flags & JUDGE_TRY);
     call_begin_attempt(judge, call);
-    call_meets_takers(judge, call);
+    if (call->attempt) {
+        judge_hold_meets_takers(judge, call->attempt);
+    }
     bool turn = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK;
     if (handle && handle->ticket && turn && asked->flags & JUDGE_SHARE) {
         handle->ticket->claim.shared = true; /* from now on others may join */

@@ -334,7 +334,8 @@ void name_prune(struct judge *judge, struct name *name)
 void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct process *process)
 {
     int64_t settle = judge->options.settle, now = judge->now;
-    int64_t acquired = hold->begun == JUDGE_NEVER ? now : hold->begun;
+    bool ticket = hold->claim.kind == KIND_TICKET && hold->claim.handle; /* a lease as of its close */
+    int64_t acquired = hold->begun == JUDGE_NEVER ? now : ticket ? hold->claim.handle->closed : hold->begun;
     bool certainly = hold->owner == process;
     if (!hold_owned_by(hold, process)) {
         return;

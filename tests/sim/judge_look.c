@@ -164,6 +164,7 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
     possible = possible || (judge->forgot >= 0 && from <= judge->forgot + o->ttl + o->margin);
     possible = possible || (o->remote && !judge_calm(judge, from - JUDGE_GRACE - o->margin));
     possible = possible || name_is_delayed(judge, name, from) || look_is_ticket(judge, name, from);
+    possible = possible || (name != call->name && name->last_ended >= from); /* in a listing that had begun */
     enum judge_rule rule = lapsed                 ? JUDGE_REASON
                            : name->last_ended < 0 ? JUDGE_GHOST
                            : name->last_released  ? JUDGE_EFFECT

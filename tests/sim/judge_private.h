@@ -195,6 +195,8 @@ bool judge_rule(struct judge *judge, enum judge_rule rule, bool broken);
 bool waits_lead(struct judge *judge, const struct call *call, const struct process *process, bool surely,
                 GPtrArray *cycle, unsigned depth);
 void wait_ended(struct judge *judge, struct call *call);
+/* Calls under way that take what others hold may end it, too: it is new, or its owner has died. */
+void judge_hold_meets_takers(const struct judge *judge, struct hold *hold);
 /* The ticket that a path names, if its number is known. */
 struct hold *name_ticket(struct judge *judge, const struct name *name);
 

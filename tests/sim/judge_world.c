@@ -273,6 +273,7 @@ void judge_exit(struct judge *judge, int64_t when, uint32_t id, int status)
             struct hold *hold = name->holds->pdata[i];
             if (hold->owners->len) {
                 judge_hold_owner_died(judge, hold, process);
+                judge_hold_meets_takers(judge, hold);
             }
         }
         for (guint i = name->watches->len; i-- > 0;) {
