@@ -70,7 +70,8 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         if (outcome == DONE && breaks) {
             judge_hold_tell(judge, hold);
             hold->broken = true;
-            if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending &&
+            bool decided = !hold->closed || hold->begun + judge->options.settle < asked->when;
+            if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending && decided &&
                 (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
                 name_begin_delay(judge, hold->name, asked->when);
                 if (hold->claim.handle) { /* other mounts are told a moment later */
@@ -347,14 +348,15 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
                 hold->ended = hold->ended < asked->when ? hold->ended : MAX(hold->ended, ended);
                 continue;
             }
+            bool was_fixed = hold->fixed;
             hold->fixed = !automatic;
             hold->ttl = strcmp(text, "auto") == 0 ? hold->ttl : duration;
             hold->may_end = automatic || hold->may_end <= asked->when
                                 ? hold->may_end
                                 : asked->when + duration - duration / 50 - 2 * JUDGE_MS;
             hold->ended = automatic && !hold->fixed ? hold->ended : judge->now + duration + judge->options.margin;
-            if (automatic && hold->begun != JUDGE_NEVER && outcome == DONE && hold->owner && !hold->released &&
-                strcmp(text, "auto") == 0) {
+            if (automatic && was_fixed && hold->begun != JUDGE_NEVER && outcome == DONE && hold->owner &&
+                !hold->released && strcmp(text, "auto") == 0) {
                 hold->may_end = hold->ended = JUDGE_NEVER;
                 judge_hold_steady(hold, judge->now);
             }

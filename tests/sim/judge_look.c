@@ -48,8 +48,7 @@ static bool look_is_young(const struct judge *judge, const struct call *call)
             return true;
         }
     }
-    bool forgot = judge->forgot >= 0 && call->call.when <= judge->forgot + judge->options.ttl + judge->options.margin;
-    return call->blocked || call->name->foreign || forgot;
+    return call->blocked || call->name->foreign || judge_has_forgot(judge, call->call.when);
 }
 
 static bool look_allows(const struct judge *judge, const struct call *call, int error)
@@ -161,7 +160,7 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
             lapsed = lapsed || (!now && hold->begun != JUDGE_NEVER);
         }
     }
-    possible = possible || (judge->forgot >= 0 && from <= judge->forgot + o->ttl + o->margin);
+    possible = possible || judge_has_forgot(judge, from);
     possible = possible || (o->remote && !judge_calm(judge, from - JUDGE_GRACE - o->margin));
     possible = possible || name_is_delayed(judge, name, from) || look_is_ticket(judge, name, from);
     possible = possible || (name != call->name && name->last_ended >= from); /* in a listing that had begun */
@@ -366,7 +365,8 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
                           .process = call->process,
                           .mount = asked->mount};
     bool found = answer->conflict.found, wrong = false;
-    bool possible = call->changed || name_is_delayed(judge, call->name, asked->when);
+    bool possible =
+        call->changed || name_is_delayed(judge, call->name, asked->when) || judge_has_forgot(judge, asked->when);
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         const struct claim *its = &hold->claim;

@@ -117,7 +117,7 @@ struct name {
     GPtrArray *watches;
     uint64_t file[JUDGE_MOUNTS]; /* which of those that had the name has it now on the mount */
     bool link;                   /* it is a symbolic link */
-    int64_t last_ended; /* of a hold that is over; -1: there was none */
+    int64_t last_ended;          /* of a hold that is over; -1: there was none */
     bool last_released, last_broken;
     int64_t interrupted;                 /* a wait for it was, the last time, which its store may not know yet */
     int64_t delayed_from, delayed_until; /* its lock-delay certainly runs; -1: never */
@@ -224,6 +224,8 @@ bool mount_troubled(const struct judge *judge, uint32_t mount);
 /* Had it any trouble in that time, or so shortly before that it may still be felt? */
 bool mount_calm(const struct judge *judge, uint32_t mount, int64_t from);
 bool judge_calm(const struct judge *judge, int64_t from); /* all mounts */
+/* Did a store forget so shortly before that what it had once may be there again? */
+bool judge_has_forgot(const struct judge *judge, int64_t from);
 void judge_free_name(void *name);
 void judge_free_process(void *process);
 

@@ -24,6 +24,7 @@ struct name *judge_name(struct judge *judge, const char *path)
         name->number = -1;
         name->directory = path[0] == '\0';
         for (int i = 0; i < JUDGE_MOUNTS; i++) {
+            name->file[i] = ++judge->serial;
             name->foreign = name->foreign || judge->mounts[i].since[JUDGE_FAILS] != JUDGE_NEVER;
         }
         g_hash_table_insert(judge->names, name->path, name);
@@ -300,6 +301,11 @@ bool mount_calm(const struct judge *judge, uint32_t mount, int64_t from)
 {
     return !mount_troubled(judge, mount) &&
            from >= judge->mounts[mount].calm + judge->options.ttl + judge->options.margin;
+}
+
+bool judge_has_forgot(const struct judge *judge, int64_t from)
+{
+    return judge->forgot >= 0 && from <= judge->forgot + judge->options.ttl + judge->options.margin;
 }
 
 bool judge_calm(const struct judge *judge, int64_t from)
