@@ -87,7 +87,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             /* of what was asked for in vain the end is written, but not waited for */
             int64_t written = hold->begun == JUDGE_NEVER && judge->options.keeps ? judge->options.settle : 0;
             judge_hold_end(judge, hold, asked->when, judge->now + written, true);
-        } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED)) {
+        } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED && !call->unasked)) {
             if (releases && certainly && hold->claim.handle && name_only(judge, call->name, asked->when) == hold) {
                 hold->claim.handle->released = judge->now;
             }
@@ -757,6 +757,7 @@ void judge_answer(struct judge *judge, const struct judge_answer *answer)
         look_errno(judge, call, answer);
         look_answered(judge, call, answer);
     }
+    call->unasked = answer->error == ENOTCONN;
     call_finish(judge, call, answer, call_outcome(answer->error));
     wait_ended(judge, call);
     if (call->name != call->target) {

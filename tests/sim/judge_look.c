@@ -71,6 +71,9 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
     case EAGAIN:
         return asked->flags & JUDGE_TRY;
     case ESTALE:
+        if (asked->operation == JUDGE_LINK) { /* the kernel looks its name up twice */
+            return call->changed || call->blocked;
+        }
         return (asked->operation != JUDGE_FLOCK && asked->operation != JUDGE_SETLK) || call->handle->ticket;
     case EDEADLK: /* or a ticket that shares is to be alone, which the queue cannot wait for */
         return !(asked->flags & JUDGE_TRY) &&

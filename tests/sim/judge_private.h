@@ -158,6 +158,7 @@ struct call {
     bool blocked_released, blocked;
     bool changed;      /* content was written meanwhile, or a holder came or went */
     int64_t signalled; /* JUDGE_NEVER: not */
+    bool unasked;      /* its daemon was gone before */
     bool asked_before; /* somebody had, for a lock, through its handle */
     bool waits;        /* without a limit */
     bool owned;        /* what is renamed is certainly the caller's own */
