@@ -35,7 +35,8 @@ struct disk {
     unsigned index;
     struct disk_name names[DISK_NAMES];
     int write_error;
-    bool syncs_fail, shorten, interrupt;
+    bool syncs_fail, shorten, interrupt, twice;
+    bool damaged;    /* something of it is not as it was written */
     unsigned cut_in; /* writes; 0: never */
     unsigned struck;
     ino_t next_ino;
@@ -177,7 +178,11 @@ ssize_t disk_write(struct disk_open *open, const void *data, size_t size)
         disk->shorten = false;
         size = 1 + world_below((uint32_t)size - 1);
     }
-    g_byte_array_append(open->file->bytes, data, (guint)size);
+    for (int i = 0; i < (disk->twice ? 2 : 1); i++) {
+        g_byte_array_append(open->file->bytes, data, (guint)size);
+    }
+    disk->damaged = disk->damaged || disk->twice;
+    disk->twice = false;
     open->file->room = MAX(open->file->room, open->file->bytes->len);
     return (ssize_t)size;
 }
@@ -225,6 +230,20 @@ void disk_interrupt_write(struct disk *disk)
     disk->interrupt = true;
 }
 
+void disk_double_write(struct disk *disk)
+{
+    disk->twice = true;
+}
+
+bool disk_was_damaged(struct disk *disk)
+{
+    bool damaged = disk && disk->damaged;
+    if (damaged) {
+        disk->damaged = false;
+    }
+    return damaged;
+}
+
 void disk_cut_at_write(struct disk *disk, unsigned writes)
 {
     disk->cut_in = writes;
@@ -265,6 +284,7 @@ bool disk_flip(struct disk *disk, bool last)
     guint among = last ? MIN(file->bytes->len, 16) : file->bytes->len;
     guint at = file->bytes->len - 1 - world_below(among);
     file->bytes->data[at] ^= (guint8)(1u << world_below(8));
+    disk->damaged = true;
     disk->struck++;
     return true;
 }
@@ -277,7 +297,7 @@ void disk_forget_opens(struct disk *disk)
         }
     }
     disk->cut_in = 0;
-    disk->shorten = disk->interrupt = false;
+    disk->shorten = disk->interrupt = disk->twice = false;
 }
 
 void disk_remove(struct disk *disk)

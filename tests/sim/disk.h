@@ -32,6 +32,8 @@ void disk_fail_syncs(struct disk *disk, bool fail);
 void disk_shorten_write(struct disk *disk);
 /* The next one fails with EINTR. */
 void disk_interrupt_write(struct disk *disk);
+/* The next one is done twice. */
+void disk_double_write(struct disk *disk);
 /* The daemon is killed in the middle of the next one but so many. */
 void disk_cut_at_write(struct disk *disk, unsigned writes);
 /* The host loses its power.  What was written since the last sync is there in part, from the beginning; or none of it.
@@ -39,6 +41,8 @@ void disk_cut_at_write(struct disk *disk, unsigned writes);
 size_t disk_lose_power(struct disk *disk);
 /* A bit of the journal is another: of the last bytes, or anywhere. False: there is no journal. */
 bool disk_flip(struct disk *disk, bool last);
+/* Was a write doubled, or a bit flipped, since the last question? */
+bool disk_was_damaged(struct disk *disk);
 /* Nobody has a descriptor of it any more. */
 void disk_forget_opens(struct disk *disk);
 /* The journal is moved away, as an administrator does who is told to. */

@@ -50,6 +50,8 @@ static const struct {
     [FAULT_DISK_FULL] = {"disk full", 4, DISK},
     [FAULT_WRITE_FAILS] = {"write failed", 1, DISK},
     [FAULT_SYNC_FAILS] = {"sync failed", 1, DISK},
+    [FAULT_WRITE_DOUBLED] = {"doubled write", 1, DISK},
+    [FAULT_BIT_FLIPPED] = {"bit flipped in the journal", 1, DISK},
     [FAULT_MESSAGES_LATE] = {"requests and answers late", 6, SERVER},
     [FAULT_NEWS_LATE] = {"messages of channels late, behind answers", 6, REDIS},
     [FAULT_RESET] = {"connections reset, requests sent again", 6, SERVER},
@@ -169,7 +171,9 @@ static void fault_start(void *arg)
         world_after(FAULT_AGAIN, fault_start, mount);
         return;
     }
-    if (mount_start(mount)) {
+    bool serves = mount_start(mount), damaged = disk_was_damaged(mount_disk(mount));
+    faults.older = faults.older || damaged; /* the last of it was taken for a torn tail, and cut off */
+    if (serves) {
         user_tell("*** mount %u: a daemon serves again", index);
         if (faults.older) { /* also the numbers of a queue */
             judge_trouble(faults.judge, world_now(), JUDGE_FORGOT, index, NULL, true);
@@ -177,9 +181,14 @@ static void fault_start(void *arg)
         }
         faults.older = false;
         fault_trouble(JUDGE_DEAD, index, false);
-    } else {
-        world_after(FAULT_AGAIN, fault_start, mount);
+        return;
     }
+    if (damaged) { /* as the daemon says to */
+        user_tell("*** mount %u: the journal is moved away", index);
+        disk_remove(mount_disk(mount));
+        judge_trouble(faults.judge, world_now(), JUDGE_EMPTIED, index, NULL, true);
+    }
+    world_after(FAULT_AGAIN, fault_start, mount);
 }
 
 void faults_died(unsigned mount)
@@ -574,6 +583,16 @@ void fault_act(const struct act *act)
     case FAULT_WRITE_INTERRUPTED:
         fault_strikes(kind, index);
         disk_interrupt_write(disk);
+        break;
+    case FAULT_WRITE_DOUBLED:
+        fault_strikes(kind, index);
+        disk_double_write(disk);
+        break;
+    case FAULT_BIT_FLIPPED: /* which matters once it is read */
+        if (disk_flip(disk, act->value % 2)) {
+            fault_strikes(kind, index);
+            mount_kill(mount);
+        }
         break;
     case FAULT_DISK_FULL:
         fault_strikes(kind, index);

@@ -362,6 +362,9 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         hold->doubt = hold->doubt || !mount_calm(judge, hold->claim.mount, now);
         hold->token = hold->claim.kind == KIND_TICKET ? 0 : hold->token; /* its number may come again */
         break;
+    case JUDGE_EMPTIED:
+        judge_hold_end(judge, hold, now, now, false);
+        break;
     case JUDGE_FAILS:
         hold->doubt = hold->doubt || (begins && hold->closed && hold->begun + o->settle > now);
         break;
@@ -393,12 +396,13 @@ static void trouble_ends_numbers(struct judge *judge)
 static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, uint32_t number, bool begins)
 {
     struct mount *mount = &judge->mounts[number];
-    bool moment = trouble == JUDGE_FORGOT || trouble == JUDGE_CLOCK;
+    bool moment = trouble == JUDGE_FORGOT || trouble == JUDGE_EMPTIED || trouble == JUDGE_CLOCK;
     if (!moment) {
         mount->since[trouble] = begins ? judge->now : JUDGE_NEVER;
     }
     mount->died = mount->died || trouble == JUDGE_DEAD;
-    if (trouble == JUDGE_DEAD && begins && !judge->options.keeps && !judge->options.remote) {
+    bool forgets = trouble == JUDGE_DEAD && begins && !judge->options.keeps && !judge->options.remote;
+    if (forgets || trouble == JUDGE_EMPTIED) {
         trouble_ends_numbers(judge);
     }
     mount->full = trouble == JUDGE_FULL ? judge->now : mount->full;
