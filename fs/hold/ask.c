@@ -202,6 +202,5 @@ void hold_decide(struct request *r, GBytes *content, request_step *answer)
         hold_set_size(r->fs, r->hold, g_bytes_get_size(content));
     }
     claim.mode = r->hold->ticket->mode;
-    r->hold->closed = false;
     hold_convert(r, &claim, answer);
 }

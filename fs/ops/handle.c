@@ -103,6 +103,7 @@ static void handle_flushed(struct request *r)
         r->handle->hold = r->hold;
         r->handle->closing = true;
         hold_read_heirs(r->hold);
+        r->hold->closed = true;
     }
     request_reply(r, fs_error(r->result));
 }
@@ -172,6 +173,7 @@ static void handle_flush_of_close(struct request *r)
     } else {
         if (h->closing) { /* now, while it is there for sure: RELEASE may find it gone */
             hold_read_heirs(hold);
+            hold->closed = true;
             hold_give_grace(r->fs, hold);
         }
         request_reply(r, handle_refusal(h));
@@ -193,7 +195,7 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
     }
     if (exits) {
         h->closing = false;
-        if (h->hold && h->hold->kind == BACKEND_LEASE) {
+        if (h->hold) {
             h->hold->closed = false;
         }
     }
@@ -208,9 +210,6 @@ void handle_flush(struct request *r)
 
 static void handle_released(struct request *r)
 {
-    if (r->result == BACKEND_OK) {
-        r->hold->closed = true;
-    }
     handle_free(r->fs, r->handle);
     request_reply(r, 0);
 }

@@ -215,6 +215,25 @@ START_TEST(lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers)
 }
 END_TEST
 
+/* The kernel does not wait for RELEASE, nor RELEASE for the store. */
+START_TEST(lease_of_a_helper_is_no_strangers_while_the_store_has_not_answered)
+{
+    w->uid = 1000;
+    w->pid = family[1];
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, file, 1)), 0);
+    wire_kill(w, family[1]);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    fake_backend_hold(w->fake, FAKE_CONVERT, true);
+    wire_release(w, file);
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    fake_backend_hold(w->fake, FAKE_CONVERT, false);
+    fake_backend_answer(w->fake, FAKE_CONVERT, 0);
+    ck_assert_int_eq(holder("L")->kind, BACKEND_LEASE);
+}
+END_TEST
+
 START_TEST(nobody_inherits_after_the_first_second)
 {
     lease_of(family[1], "L");
@@ -1035,6 +1054,7 @@ int main(void)
     tcase_add_test(cases, lease_is_renewed_while_its_owner_lives_and_runs_out_after);
     tcase_add_test(cases, helper_that_exits_hands_its_lease_to_its_parent);
     tcase_add_test(cases, lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers);
+    tcase_add_test(cases, lease_of_a_helper_is_no_strangers_while_the_store_has_not_answered);
     tcase_add_test(cases, nobody_inherits_after_the_first_second);
     tcase_add_test(cases, open_handle_of_a_dead_owner_keeps_its_lease);
     tcase_add_test(cases, handle_of_an_earlier_leases_child_does_not_keep_the_next);
