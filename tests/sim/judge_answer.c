@@ -209,6 +209,10 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     default:
         break;
     }
+    for (guint i = 0; operation == JUDGE_LINK && i < call->name->holds->len; i++) {
+        ((struct hold *)call->name->holds->pdata[i])->twin = true;
+    }
+    hold->twin = operation == JUDGE_LINK;
     hold->written = answer->when;
     hold->closed = operation == JUDGE_CLOSE;
     hold->decided = operation == JUDGE_CLOSE || operation == JUDGE_WRITE || operation == JUDGE_TIMES;
@@ -480,6 +484,10 @@ static void call_truncated(struct judge *judge, struct call *call)
         if (size > had) {
             memset(only->content->data + had, 0, size - had);
         }
+    }
+    for (guint i = 0; !only && i < call->name->holds->len; i++) { /* one of them */
+        struct hold *hold = call->name->holds->pdata[i];
+        g_clear_pointer(&hold->content, g_byte_array_unref);
     }
 }
 

@@ -223,7 +223,7 @@ void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int
     bool told = hold->begun != JUDGE_NEVER && hold->ended != JUDGE_NEVER && !name->foreign;
     for (guint i = 0; told && i < name->watches->len; i++) {
         struct watch *watch = name->watches->pdata[i];
-        if (!watch->handle && watch->mount == hold->claim.mount && watch->since >= hold->begun &&
+        if (!watch->handle && !hold->twin && watch->mount == hold->claim.mount && watch->since >= hold->begun &&
             name->holds->len == 1 && !name->handles->len) { /* what is open is deleted when it is closed */
             watch->due = MIN(watch->due, MAX(hold->ended, judge->now) + judge->options.settle);
         }
@@ -553,4 +553,7 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
     hold_check_order(judge, hold);
     hold_check_delay(judge, hold);
     hold->claim.creates = false;
+    if (judge->mounts[hold->claim.mount].since[JUDGE_DEAD] != JUDGE_NEVER) {
+        judge_hold_daemon_died(judge, hold);
+    }
 }

@@ -99,6 +99,7 @@ struct hold {
     struct process *owner; /* who certainly does, or NULL */
     bool decided;          /* it was provisional before, which other mounts count in */
     bool closed;           /* a close made it: the rest is done behind its answer */
+    bool twin;             /* its file has, or had, another name */
     bool unclosed;         /* its owner has ended with the file open */
     bool moved;            /* by a rename, with its token */
     bool joined;           /* of record locks: its lock owner may have others of the name, which share a token */
@@ -257,6 +258,8 @@ bool judge_hold_may_end(const struct judge *judge, const struct hold *hold, cons
                         uint32_t mount);
 bool judge_hold_must_end(const struct judge *judge, const struct hold *hold, const struct process *process,
                          uint32_t mount);
+/* Or the daemon is on its way out, and has granted it all the same. */
+void judge_hold_daemon_died(struct judge *judge, struct hold *hold);
 void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct process *process);
 /* The token was read of that hold. */
 void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token);

@@ -325,6 +325,19 @@ static bool hold_outlives_daemon(const struct hold *hold)
            (hold->claim.kind == KIND_TICKET && (!handle || handle->closed < JUDGE_NEVER));
 }
 
+void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
+{
+    const struct judge_options *o = &judge->options;
+    if (hold->ended > judge->now) { /* what was to end it may have been on its way */
+        hold->ended = JUDGE_NEVER;
+    }
+    if (hold_outlives_daemon(hold) && (o->keeps || o->remote)) {
+        hold->doubt = true;
+    } else {
+        judge_hold_end(judge, hold, judge->now, judge->now + (o->remote ? hold->ttl + o->margin : o->settle), false);
+    }
+}
+
 /* The holds of the mount are certain for less long from now on. */
 static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_trouble trouble, bool begins)
 {
@@ -347,15 +360,8 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         }
         break;
     case JUDGE_DEAD:
-        if (!begins) {
-            break;
-        }
-        if (hold_outlives_daemon(hold) && (o->keeps || o->remote)) {
-            hold->doubt = true;
-        } else {
-            hold->ended =
-                hold->ended > now ? JUDGE_NEVER : hold->ended; /* what was to end it may have been on its way */
-            judge_hold_end(judge, hold, now, now + (o->remote ? hold->ttl + o->margin : o->settle), false);
+        if (begins) {
+            judge_hold_daemon_died(judge, hold);
         }
         break;
     case JUDGE_FORGOT:
