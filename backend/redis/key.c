@@ -27,15 +27,18 @@
 static const GString *key_make(struct redis *r, char letter, const char *name)
 {
     GString *key = g_string_truncate(r->key, 0);
-    if (letter) {
-        g_string_append_c(g_string_append(key, SIDE), letter);
+    if (letter) { /* no call in another's arguments: GLib has macros of them that shadow their own variables */
+        g_string_append(key, SIDE);
+        g_string_append_c(key, letter);
         g_string_append_c(key, ':');
     }
     if (letter == 'm') {
         return g_string_append(key, r->identity);
     }
-    g_string_append(g_string_append(key, *name ? "" : SIDE), r->before);
-    return g_string_append(g_string_append(key, *name ? name : "/"), r->behind);
+    g_string_append(key, *name ? "" : SIDE);
+    g_string_append(key, r->before);
+    g_string_append(key, *name ? name : "/");
+    return g_string_append(key, r->behind);
 }
 
 char *redis_key(struct redis *r, const char *name)
