@@ -31,5 +31,19 @@ if command -v redis-server >/dev/null && command -v redis-cli >/dev/null; then
     redis_start
     export REDIS_SOCKET
     counts "$REDIS_UNIX_URI" "" redis private
+
+    name="no lock costs a Redis server more instructions than is written here"
+    if command -v valgrind >/dev/null; then
+        it "$name"
+        # shellcheck disable=SC2034 # of redis.sh
+        redis_within=(valgrind -q --tool=callgrind --callgrind-out-file=/dev/null)
+        redis_start --hz 1
+        mount_backend "$REDIS_UNIX_URI" "timeout=20s,command_timeout=10s"
+        expect timeout -s KILL 100 "$PYTHON" "$E2E_DIR/instructions.py" "$MNT" "$REDIS_SOCKET" "$REDIS_PID" 11 \
+            >"$TEST_DIR/instructions"
+        sed 's/^/# /' "$TEST_DIR/instructions"
+    else
+        skip "$name" "no valgrind"
+    fi
 fi
 finish
