@@ -85,6 +85,21 @@ void redlock_ask_describe_ticket(struct redlock *r, struct remote_ticket *t, str
                                   .waiters = ask_waiters(r, t->place->name)};
 }
 
+/* The verdict of whichever word; servers that are held off tell as well as others that nothing is there, if all do: one
+ * that does not answer may know better. */
+static enum vote_verdict ask_verdict(const struct redlock_call *call, const char *nothing, const char **ret_word)
+{
+    enum vote_verdict verdict = vote_verdict(&call->poll->vote, NULL, ret_word);
+    unsigned agree = 0;
+    for (unsigned i = 0; i < call->r->count; i++) {
+        agree += strcmp(redlock_ballot_text(&call->poll->ballots[i], 0), nothing) == 0;
+    }
+    if (verdict == VOTE_AWAY && agree == call->r->count) {
+        return VOTE_SPLIT;
+    }
+    return verdict == VOTE_AWAY && agree + call->poll->open == call->r->count ? VOTE_OPEN : verdict;
+}
+
 /* --- a name --- */
 
 static void ask_tell(struct redlock_call *call, enum backend_result result, const struct backend_info *info)
@@ -113,12 +128,11 @@ static void ask_on_looked(struct redlock_call *call)
 {
     struct backend_info info = {.type = BACKEND_NOTHING, .waiters = ask_waiters(call->r, call->name)};
     const char *word;
-    enum vote_verdict verdict = vote_verdict(&call->poll->vote, NULL, &word);
+    enum vote_verdict verdict = ask_verdict(call, "nothing", &word);
     if (verdict == VOTE_OPEN) {
         return;
     }
-    /* servers that are held off tell as well as others that a name is free, if no other may know better */
-    bool answered = verdict != VOTE_AWAY || redlock_poll_answers(call->poll) >= vote_majority(call->r->count);
+    bool answered = verdict != VOTE_AWAY;
     if (verdict == VOTE_WON && strcmp(word, "directory") == 0) {
         ask_tell_directory(call, word);
     } else if (verdict == VOTE_WON && g_str_has_prefix(word, "held ")) {
@@ -127,7 +141,9 @@ static void ask_on_looked(struct redlock_call *call)
         ask_tell(call, BACKEND_OK, &info);
         redlock_ask_clear(&info);
     } else {
-        redlock_directory_forget(call->r, call->name);
+        if (answered) {
+            redlock_directory_forget(call->r, call->name);
+        }
         ask_tell(call, answered ? BACKEND_OK : BACKEND_UNREACHABLE, &info);
     }
 }
@@ -240,11 +256,11 @@ static void ask_tell_listed(struct redlock_call *call, enum backend_result resul
 static void ask_on_listed(struct redlock_call *call)
 {
     const char *word;
-    enum vote_verdict verdict = vote_verdict(&call->poll->vote, NULL, &word);
+    enum vote_verdict verdict = ask_verdict(call, "missing", &word);
     if (verdict == VOTE_OPEN) {
         return;
     }
-    bool answered = verdict != VOTE_AWAY || redlock_poll_answers(call->poll) >= vote_majority(call->r->count);
+    bool answered = verdict != VOTE_AWAY;
     bool names = verdict == VOTE_WON && strcmp(word, "names") == 0;
     ask_tell_listed(call, names                                                      ? BACKEND_OK
                           : verdict == VOTE_WON && strcmp(word, "notdirectory") == 0 ? BACKEND_NOT_DIRECTORY
