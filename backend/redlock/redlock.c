@@ -117,9 +117,9 @@ static void redlock_start(struct backend *b, struct ev_loop *loop, const struct 
 static void redlock_free(struct backend *b)
 {
     struct redlock *r = (struct redlock *)b;
+    remote_clear(&r->remote); /* which ends the calls of its tickets */
     redlock_call_end_all(r);
     redlock_poll_end_all(r);
-    remote_clear(&r->remote);
     for (unsigned i = 0; i < r->count; i++) {
         redis_conn_free(r->nodes[i].conn);
         g_ptr_array_unref(r->nodes[i].warnings);
