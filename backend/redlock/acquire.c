@@ -190,13 +190,18 @@ static void acquire_on_votes(struct redlock_call *call)
 
 /* --- joined: it holds with what another of its handle, or lock owner, holds --- */
 
+/* Not if yet another excludes it: a lock owner that joined its handle's flock. */
 static const struct remote_ticket *acquire_kin(const struct remote_ticket *t)
 {
     const struct remote_ticket *other, *found = NULL;
     LIST_FOREACH(other, &t->place->tickets, link) {
-        bool joins = other != t && other->state == REMOTE_HELD && !other->expired &&
-                     redlock_keep_are_kin(other, t->handle, t->lock_owner);
-        found = joins && (!found || (other->lock_owner && other->lock_owner == t->lock_owner)) ? other : found;
+        if (other == t || other->state != REMOTE_HELD || other->expired) {
+            continue;
+        }
+        if (!redlock_keep_are_kin(other, t->handle, t->lock_owner)) {
+            return NULL;
+        }
+        found = !found || (other->lock_owner && other->lock_owner == t->lock_owner) ? other : found;
     }
     return found;
 }
