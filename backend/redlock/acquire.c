@@ -100,6 +100,7 @@ static void acquire_refused(struct redlock_call *call, enum vote_verdict verdict
     }
     redlock_poll_forget(call->poll);
     redlock_call_undo(r, call->name, call->token);
+    g_hash_table_remove(r->tries, t->token);
     if (t->wait && (held_off || answer.result == BACKEND_BUSY)) {
         acquire_answer_queued(call);
     } else if (verdict == VOTE_SPLIT && ++call->tries < REDLOCK_TRIES) {
@@ -241,7 +242,8 @@ void redlock_acquire_begin(struct redlock_call *call)
     const char *leaf;
     char *directory = remote_parent(call->name, &leaf);
     call->revision = ++r->revisions;
-    g_strlcpy(call->token, t->token, sizeof call->token);
+    remote_make_token(call->token);
+    g_hash_table_replace(r->tries, g_strdup(t->token), g_strdup(call->token));
     redlock_poll_key(r, 0, call->name);
     redlock_poll_key(r, 'R', call->name);
     redlock_poll_key(r, 'N', call->name);

@@ -51,6 +51,7 @@ static void change_release(struct redlock_call *call)
     bool shared = redlock_keep_is_shared(r, call->name, call->op->token);
     g_strlcpy(call->token, redlock_keep_token(r, call->op->token), sizeof call->token);
     g_hash_table_remove(r->holds, call->op->token);
+    g_hash_table_remove(r->tries, call->op->token);
     if (shared) {
         change_settle(call, BACKEND_OK);
         return;

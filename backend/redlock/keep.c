@@ -24,6 +24,7 @@ struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_tic
     hold->name = g_strdup(t->place->name);
     hold->lock_owner = t->lock_owner;
     hold->revision = revision;
+    g_hash_table_remove(r->tries, t->token);
     g_hash_table_replace(r->holds, g_strdup(t->token), hold);
     return hold;
 }
@@ -38,7 +39,8 @@ void redlock_keep_free(gpointer data)
 const char *redlock_keep_token(const struct redlock *r, const char *token)
 {
     const struct redlock_hold *hold = redlock_keep_hold(r, token);
-    return hold ? hold->token : token;
+    const char *tried = g_hash_table_lookup(r->tries, token);
+    return hold ? hold->token : tried ? tried : token;
 }
 
 bool redlock_keep_is_shared(const struct redlock *r, const char *name, const char *token)

@@ -69,6 +69,8 @@ struct redlock {
     char *channel;         /* of all mounts with these keys */
     char *address;         /* to show */
     GHashTable *holds;     /* token -> struct redlock_hold */
+    GHashTable *tries;     /* token -> the one with which it is asked for: each time another, as what is late of an
+                              earlier time may let it go */
     GHashTable *changes;   /* name -> a bit for each server that has told that its key has changed */
     GHashTable *directories;
     LIST_HEAD(, redlock_poll) polls;
@@ -216,7 +218,7 @@ struct redlock_hold *redlock_keep_hold(const struct redlock *r, const char *toke
 struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_ticket *t, const char *token,
                                       uint64_t revision);
 void redlock_keep_free(gpointer hold);
-/* What stands in the key for this ticket. */
+/* What stands in the key for this ticket, or may. */
 const char *redlock_keep_token(const struct redlock *r, const char *token);
 /* Whether another ticket of that place holds with the same. */
 bool redlock_keep_is_shared(const struct redlock *r, const char *name, const char *token);

@@ -128,6 +128,7 @@ static void redlock_free(struct backend *b)
     }
     g_free(r->nodes);
     g_hash_table_unref(r->holds);
+    g_hash_table_unref(r->tries);
     g_hash_table_unref(r->changes);
     g_hash_table_unref(r->directories);
     g_string_chunk_free(r->arena);
@@ -289,6 +290,7 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
     r->behind = g_strdup(at + strlen("{n}"));
     r->channel = g_strdup_printf("lfs:redlock:%s{n}%s", r->before, r->behind);
     r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_keep_free);
+    r->tries = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     r->changes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_directory_free);
     LIST_INIT(&r->polls);

@@ -304,6 +304,8 @@ static inline const char *remote_leaf(const char *name)
     const char *slash = strrchr(name, '/');
     return slash ? slash + 1 : name;
 }
+/* A new one, as no other is. */
+void remote_make_token(char token[REMOTE_TOKEN_SIZE]);
 /* "a/b" -> "a" (a new string, "" for what is in the root); *ret_leaf is "b". */
 char *remote_parent(const char *name, const char **ret_leaf);
 /* It may have been carried out, and the store has not said so. */

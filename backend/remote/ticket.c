@@ -25,7 +25,7 @@ clock_ms remote_deadline(clock_ms sent, int64_t ttl)
     return sent + ttl - (ttl / 100 + 2);
 }
 
-static void ticket_make_token(char *token)
+void remote_make_token(char token[REMOTE_TOKEN_SIZE])
 {
     unsigned char random[(REMOTE_TOKEN_SIZE - 1) / 2];
     while (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
@@ -144,7 +144,7 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
 {
     struct remote_ticket *t = g_new0(struct remote_ticket, 1);
     const char *leaf;
-    ticket_make_token(t->token);
+    remote_make_token(t->token);
     t->head = (struct backend_ticket){
         .user = claim->user,
         .kind = (uint8_t)claim->kind,

@@ -1,6 +1,8 @@
 /* contract_redlock: the contract, kept by a majority of independent Redis servers; what two mounts of them, and other
  * clients, are to each other; and what servers that fail are to a mount. */
+#include <hiredis/hiredis.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -220,6 +222,96 @@ START_TEST(key_that_was_deleted_on_all_servers_is_not_given_again)
 }
 END_TEST
 
+/* --- what comes late --- */
+
+/* From now on it is noted what a server is told. */
+static void note(unsigned server)
+{
+    redis_server_do(servers[server], "CONFIG SET slowlog-max-len 10000");
+    redis_server_do(servers[server], "CONFIG SET slowlog-log-slower-than 0");
+    redis_server_do(servers[server], "SLOWLOG RESET");
+}
+
+/* All scripts with that many keys that it was told are told it again, as by a connection that was given up: how many.
+ * `ttl`: in place of their second argument, or NULL. */
+static unsigned say_again(unsigned server, const char *keys, const char *ttl)
+{
+    redisContext *context = redisConnectUnix(redis_server_socket(servers[server]));
+    redisReply *log = redisCommand(context, "SLOWLOG GET 10000");
+    unsigned said = 0;
+
+    ck_assert(log && log->type == REDIS_REPLY_ARRAY);
+    for (size_t i = 0; i < log->elements; i++) {
+        const redisReply *words = log->element[i]->element[3];
+        const char *argv[32];
+        size_t lengths[32], second = 4 + (size_t)atoi(keys);
+
+        if (words->elements <= second || strcmp(words->element[0]->str, "EVALSHA") != 0 ||
+            strcmp(words->element[2]->str, keys) != 0)
+            continue;
+        for (size_t k = 0; k < words->elements; k++) {
+            argv[k] = ttl && k == second ? ttl : words->element[k]->str;
+            lengths[k] = strlen(argv[k]);
+        }
+        redisReply *reply = redisCommandArgv(context, (int)words->elements, argv, lengths);
+        ck_assert(reply && reply->type == REDIS_REPLY_ARRAY);
+        freeReplyObject(reply);
+        said++;
+    }
+    freeReplyObject(log);
+    redisFree(context);
+    redis_server_do(servers[server], "CONFIG SET slowlog-log-slower-than -1");
+    return said;
+}
+
+START_TEST(release_of_an_earlier_try_that_comes_late_lets_nothing_go)
+{
+    struct contract_log waiting = {0};
+
+    server_do(0, "SET", "foreign");
+    server_do(1, "SET", "foreign");
+    note(2);
+    contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
+    server_do(0, "DEL", NULL);
+    CONTRACT_UNTIL(waiting.granted);
+    ck_assert_uint_ge(say_again(2, "4", NULL), 1); /* releases, and what was kept */
+    ck_assert_int_eq(server_do(2, "EXISTS", NULL), 1);
+    contract_backend = contract_other;
+    ck_assert(contract_is_busy("a"));
+}
+END_TEST
+
+START_TEST(claim_that_is_repeated_late_shortens_nothing)
+{
+    struct contract_log log = {0};
+
+    note(2);
+    uint64_t fence = contract_get("a", BACKEND_LEASE, &log)->fence;
+    CONTRACT_UNTIL(keys() == 3);
+    ck_assert_uint_ge(say_again(2, "7", "1500"), 1);
+    ck_assert_int_gt(server_do(2, "PTTL", NULL), CONTRACT_LONG / 2);
+    contract_backend = contract_other;
+    ck_assert_uint_eq(contract_stat("a").fence, fence);
+}
+END_TEST
+
+START_TEST(lock_owner_does_not_join_the_flock_of_its_handle_beside_another_owner)
+{
+    struct contract_log log[3] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
+
+    claim.handle = 7;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    for (uint64_t owner = 1; owner <= 2; owner++) {
+        claim = contract_claim(BACKEND_FCNTL, &log[owner]);
+        claim.handle = 7;
+        claim.lock_owner = owner;
+        claim.end = BACKEND_RANGE_MAX;
+        ck_assert_int_eq(contract_acquire("a", &claim).result, owner == 1 ? BACKEND_OK : BACKEND_BUSY);
+    }
+}
+END_TEST
+
 static TCase *two_case(void)
 {
     TCase *tcase = tcase_create("two mounts");
@@ -234,6 +326,9 @@ static TCase *two_case(void)
     tcase_add_test(tcase, key_on_one_server_is_no_lock);
     tcase_add_test(tcase, lock_that_a_majority_has_given_to_another_is_lost_when_it_is_renewed);
     tcase_add_test(tcase, key_that_was_deleted_on_all_servers_is_not_given_again);
+    tcase_add_test(tcase, release_of_an_earlier_try_that_comes_late_lets_nothing_go);
+    tcase_add_test(tcase, claim_that_is_repeated_late_shortens_nothing);
+    tcase_add_test(tcase, lock_owner_does_not_join_the_flock_of_its_handle_beside_another_owner);
     return tcase;
 }
 
@@ -346,6 +441,66 @@ START_TEST(vote_that_comes_late_is_settled)
 }
 END_TEST
 
+static void on_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    int *told = arg;
+
+    *told = result == BACKEND_OK ? (int)info->type : -1;
+    contract_end_turn();
+}
+
+START_TEST(name_is_not_free_because_most_have_forgotten_it)
+{
+    enum { NOT_TOLD = 1000 };
+    struct contract_log log = {0};
+    int told = NOT_TOLD;
+
+    contract_get("a", BACKEND_LEASE, &log);
+    CONTRACT_UNTIL(keys() == 3);
+    backend_free(contract_one); /* so that nobody gives it again */
+    restart(1);
+    restart(2);
+    ck_assert_uint_eq(keys(), 1);
+    contract_one = open_mount(3);
+    contract_start(contract_one);
+    contract_backend = contract_one;
+    for (int i = 0; i < 3; i++) { /* also while not all are connected to */
+        told = NOT_TOLD;
+        backend_stat(contract_one, "a", on_known, &told);
+        CONTRACT_UNTIL(told != NOT_TOLD);
+        ck_assert_int_eq(told, -1);
+    }
+    told = NOT_TOLD;
+    backend_stat(contract_one, "b", on_known, &told); /* of which nobody knows anything */
+    CONTRACT_UNTIL(told != NOT_TOLD);
+    ck_assert_int_eq(told, BACKEND_NOTHING);
+}
+END_TEST
+
+static void on_never(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                     const struct backend_info *holder)
+{
+    (void)arg, (void)result, (void)ticket, (void)holder;
+    ck_abort();
+}
+
+START_TEST(mount_ends_while_it_asks)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+
+    for (unsigned i = 0; i < 3; i++)
+        redis_server_pause(servers[i]);
+    backend_acquire(contract_one, "a", &claim, on_never, NULL);
+    contract_poll();
+    backend_free(contract_one);
+    for (unsigned i = 0; i < 3; i++)
+        redis_server_resume(servers[i]);
+    contract_one = open_mount(3);
+    contract_start(contract_one);
+}
+END_TEST
+
 static TCase *failing_case(void)
 {
     TCase *tcase = tcase_create("servers that fail");
@@ -356,6 +511,8 @@ static TCase *failing_case(void)
     tcase_add_test(tcase, server_that_was_started_anew_is_given_what_is_held_with_the_same_token);
     tcase_add_test(tcase, without_a_majority_nothing_is_granted_and_with_one_it_goes_on);
     tcase_add_test(tcase, vote_that_comes_late_is_settled);
+    tcase_add_test(tcase, name_is_not_free_because_most_have_forgotten_it);
+    tcase_add_test(tcase, mount_ends_while_it_asks);
     return tcase;
 }
 

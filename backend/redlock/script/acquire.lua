@@ -5,15 +5,20 @@
 -- → {'ok', the next number} | {'held', …} | {'missing'} | {'notdirectory'} | {'directory'}
 local token, ttl, leaf, needed, wait, channel = unpack(ARGV)
 local value = holder()
-if value ~= token then
-  if call('EXISTS', KEYS[5]) == 1 then return {'directory'} end
-  if needed == '1' and call('EXISTS', KEYS[6]) == 0 then
-    return {call('EXISTS', KEYS[7]) == 1 and 'notdirectory' or 'missing'}
+if value == token then -- a repetition, which may be older than what was kept since
+  if call('PTTL', L) < tonumber(ttl) then
+    call('PEXPIRE', L, ttl)
+    call('PEXPIRE', RECORD, ttl)
   end
-  if value then
-    if wait == '1' then call('PUBLISH', channel, 'w ' .. value:sub(1, 64)) end
-    return held(value)
-  end
+  return {'ok', next_number()}
+end
+if call('EXISTS', KEYS[5]) == 1 then return {'directory'} end
+if needed == '1' and call('EXISTS', KEYS[6]) == 0 then
+  return {call('EXISTS', KEYS[7]) == 1 and 'notdirectory' or 'missing'}
+end
+if value then
+  if wait == '1' then call('PUBLISH', channel, 'w ' .. value:sub(1, 64)) end
+  return held(value)
 end
 call('SET', L, token, 'PX', ttl)
 write_record(token, 7)
