@@ -151,16 +151,28 @@ static bool handle_has_lapsed(const struct handle *h)
     return hold && hold->kind == BACKEND_PROVISIONAL && !hold->converting && hold->ticket->deadline <= clock_now();
 }
 
+/* An idle handle joins the provisional second that its process has by another: closing it decides that. */
+static void handle_join_second(struct fs *fs, struct handle *h)
+{
+    struct hold *own = h->hold ? NULL : handle_own_hold(fs, h);
+    if (own && own->kind == BACKEND_PROVISIONAL && !own->converting && own->node == h->node) {
+        h->hold = own;
+    }
+}
+
 /* An explicit close by the process that opened it. */
 static void handle_flush_of_close(struct request *r)
 {
     struct handle *h = r->handle;
-    struct hold *hold = h->hold;
-    if (request_is_foreign(r) && !hold) {
+    if (request_is_foreign(r) && !h->hold) {
         request_reply(r, 0); /* perhaps a child's, that has ended */
         return;
     }
     h->closing = !h->locking && !h->refused;
+    if (h->closing) {
+        handle_join_second(r->fs, h);
+    }
+    struct hold *hold = h->hold;
     if (h->closing && handle_has_lapsed(h)) {
         hold_release(r->fs, hold, NULL, NULL);
         hold = NULL;

@@ -80,6 +80,18 @@ START_TEST(exit_without_closing_gives_back)
 }
 END_TEST
 
+START_TEST(closing_an_earlier_handle_decides_the_present_second)
+{
+    struct wire_file first = wire_created(w, "L", O_WRONLY);
+    wire_advance(w, 2 * SECOND);
+    ck_assert_ptr_null(holder("L"));
+    wire_opened(w, first.node, O_WRONLY);
+    ck_assert_int_eq(wire_close(w, first), 0);
+    wire_advance(w, 2 * SECOND);
+    ck_assert(held_as("L", BACKEND_LEASE)); /* as it was told */
+}
+END_TEST
+
 START_TEST(exit_after_closing_a_duplicate_gives_back)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY);
@@ -616,6 +628,7 @@ int main(void)
     tcase_add_test(cases, open_for_reading_acquires_nothing);
     tcase_add_test(cases, explicit_close_by_the_opener_makes_a_lease);
     tcase_add_test(cases, exit_without_closing_gives_back);
+    tcase_add_test(cases, closing_an_earlier_handle_decides_the_present_second);
     tcase_add_test(cases, exit_after_closing_a_duplicate_gives_back);
     tcase_add_test(cases, flush_of_a_child_decides_nothing);
     tcase_add_test(cases, close_after_the_lapse_takes_a_free_name_anew);
