@@ -684,6 +684,10 @@ static void call_names_file(struct judge *judge, const struct call *call)
     if ((link || operation == JUDGE_OPEN) && link != name->link) {
         name->file[mount] = ++judge->serial;
         name->link = link;
+        for (guint i = 0; !link && i < name->handles->len; i++) { /* what is open has it again */
+            const struct handle *handle = name->handles->pdata[i];
+            name->file[mount] = handle->mount == mount ? handle->file : name->file[mount];
+        }
     } else if (call->handle && call->attempt && call->attempt->name == name) {
         const struct claim *claim = &call->attempt->claim;
         bool sole = (!claim->shared && claim->kind != KIND_RECORD) || name_only(judge, name, call->call.when);

@@ -395,7 +395,8 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
 static void look_read(struct judge *judge, const struct call *call, const struct hold *only)
 {
     const struct process *opener = call->handle ? call->handle->opener : NULL;
-    if (only && opener && only->mode && judge_hold_certain(judge, only, call->call.when) && !call->name->foreign) {
+    if (only && opener && only->mode && judge_hold_certain(judge, only, call->call.when) && !call->changed &&
+        !call->name->foreign) {
         bool own = opener->uid == 0 || opener->uid == only->claim.process->uid || judge_hold_belongs_to(only, opener);
         if (judge_rule(judge, JUDGE_READ_RIGHT, !own && !(only->mode & S_IROTH))) {
             judge_break(judge, JUDGE_READ_RIGHT, call->name, "uid %u read what uid %u has with mode %o", opener->uid,
