@@ -215,6 +215,7 @@ static void lock_set_answer(struct request *r)
     struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
     if (result == BACKEND_OK) {
         hold_granted(fs, hold, r->ticket);
+        hold_taken(hold, request_caller(r), r->handle->opener); /* the last of those who took by one file */
         handle_add_records(r->handle, hold);
     }
     r->ticket = NULL;
@@ -288,7 +289,6 @@ static void lock_set_converted(struct request *r)
         return;
     }
     lock_take_from_others(r, hold);
-    hold_taken(hold, request_caller(r), r->handle->opener);
     hold_set_lock_owner(r->fs, hold, r->lock.owner);
     r->handle->hold = NULL;
     r->ticket = hold->ticket;

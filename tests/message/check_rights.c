@@ -234,6 +234,22 @@ START_TEST(lease_of_a_helper_is_no_strangers_while_the_store_has_not_answered)
 }
 END_TEST
 
+START_TEST(range_of_a_child_is_no_strangers_when_who_took_another_by_the_same_file_has_died)
+{
+    w->uid = 1000;
+    w->pid = family[0];
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_WRLCK, 0, 4, false)), 0);
+    w->pid = family[1];
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 7, F_WRLCK, 5, 9, false)), 0);
+    wire_kill(w, family[0]);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
+    w->pid = family[1];
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+}
+END_TEST
+
 START_TEST(nobody_inherits_after_the_first_second)
 {
     lease_of(family[1], "L");
@@ -1055,6 +1071,7 @@ int main(void)
     tcase_add_test(cases, helper_that_exits_hands_its_lease_to_its_parent);
     tcase_add_test(cases, lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers);
     tcase_add_test(cases, lease_of_a_helper_is_no_strangers_while_the_store_has_not_answered);
+    tcase_add_test(cases, range_of_a_child_is_no_strangers_when_who_took_another_by_the_same_file_has_died);
     tcase_add_test(cases, nobody_inherits_after_the_first_second);
     tcase_add_test(cases, open_handle_of_a_dead_owner_keeps_its_lease);
     tcase_add_test(cases, handle_of_an_earlier_leases_child_does_not_keep_the_next);
