@@ -171,7 +171,7 @@ static void fault_start(void *arg)
         world_after(FAULT_AGAIN, fault_start, mount);
         return;
     }
-    bool serves = mount_start(mount), damaged = disk_was_damaged(mount_disk(mount));
+    bool damaged = disk_was_damaged(mount_disk(mount)), serves = mount_start(mount);
     faults.older = faults.older || damaged; /* the last of it was taken for a torn tail, and cut off */
     if (serves) {
         user_tell("*** mount %u: a daemon serves again", index);
@@ -180,6 +180,7 @@ static void fault_start(void *arg)
             judge_trouble(faults.judge, world_now(), JUDGE_FOREIGN, index, "q", true);
         }
         faults.older = false;
+        faults.troubles[JUDGE_DEAD][index] = 1; /* one that was to end may have been killed first */
         fault_trouble(JUDGE_DEAD, index, false);
         return;
     }
