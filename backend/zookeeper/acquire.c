@@ -474,7 +474,8 @@ static void acquire_send_create(struct zk_call *call)
     g_free(prefix);
 }
 
-static void acquire_make_lock(struct zk_call *call)
+/* What would be removed once it is empty could not tell of a lock-delay. */
+static void acquire_make_lock(struct zk_call *call, bool delays)
 {
     const struct remote_ticket *t = acquire_ticket(call);
     int32_t number;
@@ -483,7 +484,7 @@ static void acquire_make_lock(struct zk_call *call)
         acquire_tell(call, t->place->sequence ? BACKEND_MISSING : BACKEND_INVALID);
     } else {
         acquire_get_directory(call);
-        call_create(call, call->path, NULL, ZOO_CONTAINER);
+        call_create(call, call->path, NULL, delays ? ZOO_PERSISTENT : ZOO_CONTAINER);
         acquire_send_create(call);
         call_then(call, acquire_on_parent);
     }
@@ -502,7 +503,7 @@ static void acquire_on_created(struct zk_call *call)
                           *directory = call_reply(call, 3);
     const struct remote_ticket *t = acquire_ticket(call);
     if (create->rc == ZNONODE) {
-        acquire_make_lock(call);
+        acquire_make_lock(call, acquire_delay_of(directory) > 0);
     } else if (create->rc == ZNOCHILDRENFOREPHEMERALS) {
         acquire_busy_with_ticket(call);
     } else if (create->rc != ZOK) {

@@ -343,11 +343,23 @@ void call_mark(struct zk_call *call, struct zk_node *node)
     }
 }
 
+/* In one step both are removed, if nobody else stands in the lock. */
+static void call_delete_both(struct zk_call *call, const char *path, const char *lock)
+{
+    struct zk_reply *reply = call_ask(call);
+    zoo_delete_op_init(&reply->operations[0], path, -1);
+    zoo_delete_op_init(&reply->operations[1], lock, -1);
+    call_asked(reply, zoo_amulti(call->z->handle, 2, reply->operations, reply->results, call_on_void, reply));
+}
+
 void call_leave(struct zk_call *call, const struct zk_node *node, bool lost)
 {
     if (node->marked) {
         char *path = call_lock(node);
         GBytes *bytes = node_encode_mark(NULL, 0, lost ? node->delay : 0);
+        if (!lost) {
+            call_delete_both(call, node->path, path);
+        }
         call_replace(call, node->path, path, bytes);
         g_bytes_unref(bytes);
         g_free(path);
