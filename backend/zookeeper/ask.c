@@ -63,23 +63,24 @@ static bool ask_is_kin(const struct backend_claim *claim, const struct remote_ti
     return claim->handle && t->handle == claim->handle;
 }
 
-/* Who holds: the first and, if that is shared, those next to it that are.  Behind ASK_PART that are, all are taken for
+/* Who holds: the first and those that it does not exclude.  Behind ASK_PART that are shared, all are taken for
  * holders. */
 static void ask_on_queue(struct zk_call *call)
 {
     struct backend_info info = {.type = BACKEND_NOTHING};
     const struct backend_claim *claim = &call->op->claim;
+    GArray *holders = node_holders(call->replies);
     struct zk_data first = {0};
-    bool holds = true, shared = true;
+    bool all = true;
     for (guint i = 0; i < call->replies->len; i++) {
         const struct zk_reply *get = call_reply(call, i);
+        bool holds = g_array_index(holders, bool, i);
         struct zk_data data;
         if (get->rc != ZOK) {
             continue;
         }
         node_decode(get->data, &data);
-        shared = shared && data.ours && data.mode == BACKEND_SHARED;
-        holds = holds && (shared || info.holders == 0);
+        bool shared = data.ours && data.mode == BACKEND_SHARED;
         bool counts = !call->flag || (holds && !ask_is_kin(claim, node_ticket(call->z, &data, &get->stat)) &&
                                       (claim->mode == BACKEND_EXCLUSIVE || !shared));
         if (counts && info.type == BACKEND_NOTHING) {
@@ -89,9 +90,11 @@ static void ask_on_queue(struct zk_call *call)
         }
         info.holders += holds;
         info.waiters += !holds;
+        all = all && holds && shared;
         node_data_clear(&data);
     }
-    *(holds && shared ? &info.holders : &info.waiters) += (guint)call->number - call->replies->len;
+    g_array_unref(holders);
+    *(all ? &info.holders : &info.waiters) += (guint)call->number - call->replies->len;
     ask_tell(call, BACKEND_OK, &info);
     node_data_clear(&first);
 }

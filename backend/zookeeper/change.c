@@ -187,6 +187,7 @@ static void change_into(struct zk_call *call)
     node->raises = false;
     node->ttl = claim->ttl;
     node->automatic = false;
+    node->handle = claim->handle;
     node->lock_owner = claim->lock_owner;
     node_change(node, &call->op->change);
     change_write(call, node, NULL);

@@ -1,8 +1,9 @@
 /* node: names and data of nodes.
  *
- * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH", and then meta and content (MODE: NODE_RAISES
- * is a shared one that wants to be exclusive; its term counts from when it was written, or is negative: renewed for as
- * long as the session lives, without a word here); a directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then
+ * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER", and then meta and content
+ * (MODE: NODE_RAISES is a shared one that wants to be exclusive; its term counts from when it was written, or is
+ * negative: renewed for as long as the session lives, without a word here; of one mount those of a handle or of a lock
+ * owner do not exclude each other); a directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then
  * meta.  What has other data is another client's: a handle lock, since it can be waited for, and is free when its
  * session ends.
  */
@@ -151,9 +152,10 @@ static GBytes *node_join(char *head, GBytes *meta, GBytes *content)
 
 GBytes *node_encode(const struct zk_node *node, const char *token)
 {
-    char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u\n", node->kind,
-                                 node->raises ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl,
-                                 token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0);
+    char *head =
+        g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x\n",
+                        node->kind, node->raises ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl,
+                        token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0, node->handle, node->lock_owner);
     return node_join(head, node->meta, node->content);
 }
 
@@ -206,10 +208,12 @@ void node_decode(GBytes *bytes, struct zk_data *data)
                       &data->delay) == 3) {
         data->bound = CLAMP(data->bound, 0, NODE_BOUND_MAX);
         data->delay = CLAMP(data->delay, 0, INT64_MAX / 4);
-    } else if (data->held[0] = '\0', sscanf(head, "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u", &kind, &mode, &ttl,
-                                            data->token, &length) == 5 &&
-                                         kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl != 0 &&
-                                         remote_is_token(data->token)) {
+    } else if (data->held[0] = '\0',
+               sscanf(head,
+                      "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x",
+                      &kind, &mode, &ttl, data->token, &length, &data->handle, &data->lock_owner) >= 5 &&
+                   kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl != 0 &&
+                   remote_is_token(data->token)) {
         data->ours = true;
         data->kind = (enum backend_kind)kind;
         data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
@@ -227,6 +231,37 @@ void node_data_clear(struct zk_data *data)
     g_clear_pointer(&data->meta, g_bytes_unref);
     g_clear_pointer(&data->content, g_bytes_unref);
     g_clear_pointer(&data->attributes.meta, g_bytes_unref);
+}
+
+static bool node_excludes(const struct zk_data *a, const struct Stat *a_stat, const struct zk_data *b,
+                          const struct Stat *b_stat)
+{
+    bool ours = a->ours && b->ours, lock_owners = a->lock_owner && b->lock_owner;
+    bool kin = lock_owners ? a->lock_owner == b->lock_owner : a->handle && a->handle == b->handle;
+    bool shared = a->mode == BACKEND_SHARED && b->mode == BACKEND_SHARED;
+    return !ours || !(shared || (kin && a_stat->ephemeralOwner == b_stat->ephemeralOwner));
+}
+
+GArray *node_holders(const GPtrArray *replies)
+{
+    GArray *holds = g_array_new(FALSE, TRUE, sizeof(bool));
+    struct zk_data *data = g_new0(struct zk_data, replies->len + 1);
+    g_array_set_size(holds, replies->len);
+    for (guint i = 0; i < replies->len; i++) {
+        const struct zk_reply *get = replies->pdata[i];
+        bool *here = &g_array_index(holds, bool, i);
+        node_decode(get->data, &data[i]);
+        *here = get->rc == ZOK;
+        for (guint k = 0; k < i && *here; k++) {
+            const struct zk_reply *before = replies->pdata[k];
+            *here = before->rc != ZOK || !node_excludes(&data[k], &before->stat, &data[i], &get->stat);
+        }
+    }
+    for (guint i = 0; i < replies->len; i++) {
+        node_data_clear(&data[i]);
+    }
+    g_free(data);
+    return holds;
 }
 
 /* --- of this mount --- */
@@ -267,6 +302,7 @@ struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, co
     node->meta = t->meta ? g_bytes_ref(t->meta) : NULL;
     node->content = t->content ? g_bytes_ref(t->content) : NULL;
     node->place = g_strdup(t->place->name);
+    node->handle = t->handle;
     node->lock_owner = t->lock_owner;
     if (path) {
         g_hash_table_replace(z->nodes, g_strdup(t->token), node);

@@ -171,7 +171,8 @@ struct zk_node {
     int64_t ttl;
     GBytes *meta, *content;
     char *place;         /* the name of the lock */
-    uint64_t lock_owner; /* or 0 */
+    uint64_t handle;     /* or 0 */
+    uint64_t lock_owner; /* the same */
     int64_t delay;       /* lock-delay of its directory */
     bool marked;         /* its lock has said that it holds */
     clock_ms delayed;    /* while that of another runs: its end; else 0 */
@@ -194,6 +195,7 @@ struct zk_data {
     bool raises;    /* it is shared, and wants to be exclusive: nobody is to join it */
     int64_t ttl;    /* from when the node was written or, */
     bool automatic; /* where it is renewed with the session, from now */
+    uint64_t handle, lock_owner; /* of its mount; or 0 */
     char token[REMOTE_TOKEN_SIZE];
     GBytes *meta, *content;
 };
@@ -221,6 +223,9 @@ GBytes *node_encode_directory(const struct backend_directory *directory, uint64_
 GBytes *node_encode_mark(const char *leaf, int64_t bound, int64_t delay);
 /* When the lock-delay ends that runs now, by the lock's data and children; 0: none does. */
 clock_ms node_delay(const struct zookeeper *z, GBytes *data, const struct Stat *stat, char *const *children);
+/* Of the nodes of a queue, as they were read in order, those that hold: which none before them excludes; new, a bool for
+ * each. */
+GArray *node_holders(const GPtrArray *replies);
 /* Clear with node_data_clear. */
 void node_decode(GBytes *bytes, struct zk_data *data);
 void node_data_clear(struct zk_data *data);

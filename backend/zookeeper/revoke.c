@@ -96,7 +96,8 @@ static void revoke_delete(struct zk_call *call)
 static void revoke_on_data(struct zk_call *call)
 {
     GPtrArray *paths = g_ptr_array_new_with_free_func(g_free);
-    bool shared = true, matches = true, any = false;
+    GArray *holders = node_holders(call->replies);
+    bool matches = true, any = false;
     g_ptr_array_set_size(call->entries, 0);
     for (guint i = 0; i < call->replies->len; i++) {
         const struct zk_reply *get = call_reply(call, i);
@@ -105,10 +106,8 @@ static void revoke_on_data(struct zk_call *call)
             continue;
         }
         node_decode(get->data, &data);
-        shared = shared && data.ours && data.mode == BACKEND_SHARED;
-        bool holds = !any || shared;
         any = true;
-        if (holds && (!call->number || call->number == (uint64_t)get->stat.czxid)) {
+        if (g_array_index(holders, bool, i) && (!call->number || call->number == (uint64_t)get->stat.czxid)) {
             g_ptr_array_add(paths, g_strdup(call->children->pdata[i]));
             matches = revoke_take(call, &data, &get->stat) && matches;
         }
@@ -123,6 +122,7 @@ static void revoke_on_data(struct zk_call *call)
         call->flag = true;
         revoke_delete(call);
     }
+    g_array_unref(holders);
     g_ptr_array_unref(paths);
 }
 
