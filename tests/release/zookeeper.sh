@@ -119,7 +119,8 @@ daemon_stopped() {
 }
 daemon_killed() {
     crash "${at[$1]}"
-    mount_at "${at[$1]}" "$URI" ttl=1s
+    eventually 60 leader >/dev/null # a mount of servers that have none is refused
+    mount_at "${at[$1]}" "$URI" ttl=1s,background
     daemon[$1]=$DAEMON
 }
 KINDS=(leader_killed leader_stopped leader_cut follower_cut follower_cut follower_killed all_restarted daemon_stopped
