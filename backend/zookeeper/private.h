@@ -192,9 +192,9 @@ struct zk_data {
     int64_t delay;  /* and this is the lock-delay from then on */
     enum backend_kind kind;
     enum backend_mode mode;
-    bool raises;    /* it is shared, and wants to be exclusive: nobody is to join it */
-    int64_t ttl;    /* from when the node was written or, */
-    bool automatic; /* where it is renewed with the session, from now */
+    bool raises;                 /* it is shared, and wants to be exclusive: nobody is to join it */
+    int64_t ttl;                 /* from when the node was written or, */
+    bool automatic;              /* where it is renewed with the session, from now */
     uint64_t handle, lock_owner; /* of its mount; or 0 */
     char token[REMOTE_TOKEN_SIZE];
     GBytes *meta, *content;
@@ -223,8 +223,8 @@ GBytes *node_encode_directory(const struct backend_directory *directory, uint64_
 GBytes *node_encode_mark(const char *leaf, int64_t bound, int64_t delay);
 /* When the lock-delay ends that runs now, by the lock's data and children; 0: none does. */
 clock_ms node_delay(const struct zookeeper *z, GBytes *data, const struct Stat *stat, char *const *children);
-/* Of the nodes of a queue, as they were read in order, those that hold: which none before them excludes; new, a bool for
- * each. */
+/* Of the nodes of a queue, as they were read in order, those that hold: which none before them excludes; new, a bool
+ * for each. */
 GArray *node_holders(const GPtrArray *replies);
 /* Clear with node_data_clear. */
 void node_decode(GBytes *bytes, struct zk_data *data);

@@ -70,10 +70,12 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         if (outcome == DONE && breaks) {
             judge_hold_tell(judge, hold);
             hold->broken = true;
+            hold->name->broken = judge->now;
             bool decided = !hold->closed || hold->begun + judge->options.settle < asked->when;
             if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending && decided &&
                 (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
-                name_begin_delay(judge, hold->name, asked->when);
+                /* an ensemble counts it for what was taken when it was there */
+                name_begin_delay(judge, hold->name, judge->options.belief ? hold->may_begin : asked->when, asked->when);
                 if (hold->claim.handle) { /* other mounts are told a moment later */
                     hold->claim.handle->lost = judge->now + (judge->options.remote ? judge->options.settle : 0);
                 }
@@ -452,6 +454,7 @@ static void call_check_open(struct judge *judge, const struct call *call)
         bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
                     judge->now < hold->may_begin + JUDGE_SECOND - JUDGE_CLOCKS && !hold->moved &&
                     (!hold->decided || hold->claim.mount == call->call.mount) &&
+                    (!judge->options.belief || judge_calm(judge, hold->may_begin)) && /* a server's clock tells */
                     judge_hold_excludes(hold, &call->attempt->claim, true) && hold->claim.process != call->process;
         if (judge_rule(judge, JUDGE_FIRST_TIME, must)) {
             judge_break(judge, JUDGE_FIRST_TIME, call->name, "process %u opened a lease that began at %.6f",

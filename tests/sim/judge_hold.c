@@ -94,16 +94,15 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
 
 /* --- when -------------------------------------------------------------------------------- */
 
-/* For how long the mount goes on with it without a word of its store. */
-static int64_t hold_term(const struct judge *judge, const struct hold *hold)
+int64_t judge_hold_term(const struct judge *judge, const struct hold *hold)
 {
     return judge->options.belief ? MIN(hold->ttl, judge->options.belief) : hold->ttl;
 }
 
-int64_t judge_hold_renewed(const struct judge *judge, const struct hold *hold)
+int64_t judge_hold_renewed(const struct judge *judge, const struct hold *hold, int64_t term)
 {
     uint32_t mount = hold->claim.mount;
-    int64_t renewed = judge->now - hold_term(judge, hold) / 3 - judge->options.settle;
+    int64_t renewed = judge->now - term / 3 - judge->options.settle;
     bool known = !mount_troubled(judge, mount) && renewed > MAX(judge->mounts[mount].calm, hold->sure);
     return known ? renewed : hold->sure;
 }
@@ -114,7 +113,7 @@ int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold)
     bool away = mount->since[JUDGE_AWAY] != JUDGE_NEVER || mount->since[JUDGE_LATE] != JUDGE_NEVER ||
                 mount->since[JUDGE_STOPPED] != JUDGE_NEVER || mount->since[JUDGE_DEAD] != JUDGE_NEVER ||
                 mount->since[JUDGE_FULL] != JUDGE_NEVER || mount->since[JUDGE_FAILS] != JUDGE_NEVER;
-    int64_t term = hold_term(judge, hold);
+    int64_t term = judge_hold_term(judge, hold);
     return away ? hold->sure + term - term / 100 - 2 * JUDGE_MS - judge->options.settle : JUDGE_NEVER;
 }
 
@@ -257,10 +256,10 @@ bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t
     return delay && delayed;
 }
 
-void name_begin_delay(struct judge *judge, struct name *name, int64_t when)
+void name_begin_delay(struct judge *judge, struct name *name, int64_t since, int64_t when)
 {
     const struct name *parent = judge_parent(judge, name);
-    if (parent->delay_since <= when && !name->foreign) {
+    if (parent->delay_since <= since && !name->foreign) {
         name->delayed_from = when;
         name->delayed_until = when + parent->delay_least - JUDGE_CLOCKS;
     }
@@ -357,7 +356,7 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
         }
     }
     if (!hold->owner && !hold->fixed) {
-        int64_t renewed = judge_hold_renewed(judge, hold);
+        int64_t renewed = judge_hold_renewed(judge, hold, hold->ttl);
         hold->may_end = MIN(hold->may_end, MAX(now, renewed + hold->ttl - hold->ttl / 100 - 2 * JUDGE_MS - settle));
     }
 }
@@ -488,6 +487,10 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
         const struct hold *waiter = other->attempt;
         if (!other->waits || !waiter || waiter == hold || other->signalled != JUDGE_NEVER ||
             waiter->may_begin + 2 * settle >= hold->may_begin || !judge_calm(judge, waiter->may_begin)) {
+            continue;
+        }
+        if (judge->options.belief &&
+            name->broken >= waiter->may_begin) { /* perhaps as it was its turn: it queued anew */
             continue;
         }
         if (hold->claim.kind == KIND_RECORD &&

@@ -102,7 +102,7 @@ void look_errno(struct judge *judge, const struct call *call, const struct judge
         (answer->error == ENOENT && (judge->forgot >= 0 || strchr(call->name->path, '/'))) || /* its directory */
         (answer->error == EOPNOTSUPP && judge->options.plain && call->call.operation == JUDGE_RENAME) ||
         (answer->error == EINVAL && judge->options.plain && call->handle &&
-         call->name->queue); /* no lock has a number */
+         judge_parent(judge, call->name)->queue); /* no lock has a number */
     for (size_t i = 0; i < G_N_ELEMENTS(errors[0]); i++) {
         listed = listed || errors[call->call.operation][i] == answer->error;
     }

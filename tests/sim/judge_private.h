@@ -120,6 +120,7 @@ struct name {
     bool link;                   /* it is a symbolic link */
     int64_t last_ended;          /* of a hold that is over; -1: there was none */
     bool last_released, last_broken;
+    int64_t broken;                      /* one of its holders was, the last time */
     int64_t interrupted;                 /* a wait for it was, the last time, which its store may not know yet */
     int64_t delayed_from, delayed_until; /* its lock-delay certainly runs; -1: never */
     bool foreign;                        /* somebody else has meddled with its key */
@@ -240,8 +241,10 @@ void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int
 void judge_hold_tell(struct judge *judge, const struct hold *hold);
 int64_t judge_hold_over(const struct judge *judge, const struct hold *hold);
 bool judge_hold_certain(const struct judge *judge, const struct hold *hold, int64_t from);
-/* Its mount has renewed it then, at the earliest. */
-int64_t judge_hold_renewed(const struct judge *judge, const struct hold *hold);
+/* For how long its mount goes on with it without a word of the store; it has had one then, at the earliest, which it
+ * has every third of a term. */
+int64_t judge_hold_term(const struct judge *judge, const struct hold *hold);
+int64_t judge_hold_renewed(const struct judge *judge, const struct hold *hold, int64_t term);
 /* Until when the mount goes on with it though it cannot be renewed. */
 int64_t judge_hold_assured(const struct judge *judge, const struct hold *hold);
 bool judge_hold_possible(const struct judge *judge, const struct hold *hold, int64_t from);
@@ -267,8 +270,8 @@ void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token);
 struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from);
 /* May it be refused, since `from`, as it was lost less than its directory's delay ago? */
 bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from);
-/* A certain hold of it is broken, by a call that began then. */
-void name_begin_delay(struct judge *judge, struct name *name, int64_t when);
+/* A certain hold of it is broken, by a call that began then; the delay must have been there since. */
+void name_begin_delay(struct judge *judge, struct name *name, int64_t since, int64_t when);
 /* What is over is forgotten. */
 void name_prune(struct judge *judge, struct name *name);
 

@@ -351,7 +351,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         if (begins && hold->ended != JUDGE_NEVER && hold->ended > now) { /* what ends it is still on its way */
             hold->ended = o->remote ? now + hold->ttl + o->margin : JUDGE_NEVER;
         }
-        hold->sure = begins ? judge_hold_renewed(judge, hold) : hold->sure;
+        hold->sure = begins ? judge_hold_renewed(judge, hold, judge_hold_term(judge, hold)) : hold->sure;
         if (!begins && now >= judge_hold_assured(judge, hold)) {
             hold->doubt = true;
         }

@@ -81,7 +81,7 @@ static struct act *plan_add(struct plan *plan, const struct plan_habits *habits,
     act.duration = world_between(1, 2 * plan->options.ttl) * WORLD_MS;
     act.start = world_below(6);
     act.end = act.start + world_below(6);
-    if (world_chance(200) || plan->options.store == MOUNT_ZOOKEEPER) { /* which locks no ranges */
+    if (world_chance(200)) {
         act.start = 0;
         act.end = INT64_MAX;
     }
@@ -573,6 +573,12 @@ struct plan *plan_new(const struct plan_request *request)
     }
     while (plan->acts->len < request->operations) {
         plan_idiom(plan, &habits);
+    }
+    for (guint i = 0; i < plan->acts->len && plan->options.store == MOUNT_ZOOKEEPER; i++) { /* which locks no ranges */
+        act = &g_array_index(plan->acts, struct act, i);
+        bool record = act->kind == ACT_SETLK || act->kind == ACT_UNLCK || act->kind == ACT_GETLK;
+        act->start = record ? 0 : act->start;
+        act->end = record ? INT64_MAX : act->end;
     }
     return plan;
 }
