@@ -243,6 +243,12 @@ bool mountpoint_is_empty(const char *path)
     return empty;
 }
 
+int mountpoint_follow_no_links(const char *path)
+{
+    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NOSYMFOLLOW};
+    return mount_setattr(AT_FDCWD, path, 0, &attributes, sizeof attributes) < 0 ? -errno : 0;
+}
+
 int mountpoint_clear(const char *path, char *error, size_t error_size)
 {
     return mountpoint_peel(path, true, error, error_size);

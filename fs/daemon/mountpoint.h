@@ -29,6 +29,10 @@ bool mountpoint_is_empty(const char *path);
 char *mountpoint_stage(char *error, size_t error_size);
 int mountpoint_replace(const char *stage, const char *path, char *error, size_t error_size);
 
+/* For root: who opens a lock of the mount at `path` that is a symbolic link is refused (ELOOP), not led to another
+ * lock, or to a file that whoever made the link has chosen; readlink(2) works.  0, or -errno: before Linux 5.14. */
+int mountpoint_follow_no_links(const char *path);
+
 /* A descriptor that ends the connection of the FUSE mount at `path` when "1" is
  * written to it, and does nothing once that connection has ended.  -errno if there
  * is none: for an ordinary user /sys/fs/fuse/connections has to be mounted. */

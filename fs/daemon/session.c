@@ -130,6 +130,11 @@ static int session_mount_at(struct session *s, const char *path, char *error, si
         }
         return -EIO;
     }
+    if (geteuid() == 0 && mountpoint_follow_no_links(stage ? stage : path) < 0) {
+        log_warning(
+            "this kernel follows locks that are symbolic links: who opens one may lock another name, or write to "
+            "a file that another user has chosen");
+    }
     s->staged = stage != NULL;
     return stage ? mountpoint_replace(stage, path, error, error_size) : 0;
 }

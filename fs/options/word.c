@@ -154,6 +154,9 @@ static const struct option_word option_words[] = {
     {"lazytime", .kind = OPTION_DROP},
     {"nolazytime", .kind = OPTION_DROP},
 
+    /* root's mounts have it, and mount(8) hands it on to a remount */
+    {"nosymfollow", .kind = OPTION_DROP},
+
     /* for mount(8), fstab(5) and systemd.mount(5) */
     {"defaults", .kind = OPTION_DROP},
     {"auto", .kind = OPTION_DROP},

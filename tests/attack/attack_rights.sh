@@ -180,6 +180,14 @@ attacks() { # WHERE
     says V 'os.close(s); rm("mapped"); os.umask(0) and None' ok
     says M 'os.close(o)' ok
 
+    it "a lock that is a symbolic link leads nobody to a file of its maker's choice ($1)"
+    says M "os.symlink('$TEST_DIR/precious', path('daily'))" ok
+    echo precious >"$TEST_DIR/precious"
+    says V 'op("daily", "WRONLY|CREAT|TRUNC")' ELOOP
+    expect_not sh -c 'echo $$ >"$1"' _ "$MNT/daily" 2>/dev/null
+    expect_is "$(cat "$TEST_DIR/precious")" precious
+    says M 'rm("daily")' ok
+
     it "a directory is removed, moved and set by its owner only ($1)"
     says V 'os.mkdir(path("dir"), 0o777)' ok
     says M 'os.rmdir(path("dir"))' EPERM

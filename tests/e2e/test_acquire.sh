@@ -55,6 +55,16 @@ says B 'acquire("sym")' EEXIST
 says A 'ln("other", "sym")' EEXIST
 expect_is "$(readlink "$MNT/sym")" "some/where else"
 
+it "a symlink lease is refused to who opens it, and leads to no other name"
+pause 1.2
+for flags in RDONLY 'WRONLY|CREAT' 'RDWR|CREAT' 'WRONLY|CREAT|TRUNC'; do says B "op('sym', '$flags')" ELOOP; done
+expect_not touch "$MNT/sym" 2>/dev/null
+expect_not flock -n "$MNT/sym" true 2>/dev/null
+says A 'ln("elsewhere", "near")' ok
+says B 'op("near")' ELOOP
+expect absent elsewhere
+says A 'rm("near")' ok
+
 it "a symlink lease is released by its owner only"
 says B 'rm("sym")' EPERM
 says A 'rm("sym")' ok
