@@ -19,7 +19,8 @@ struct recovery {
     bool known;          /* and what it says, if it is of our form */
     struct owner *owner; /* whom it names, counted; NULL until asked for */
     char *directory;
-    struct node *parent; /* counted */
+    struct node *parent;  /* counted */
+    const char *greatest; /* of the names of leases in it; NULL: not known */
 };
 
 /* The root's defaults; its mode and owner are the mount options'. */
@@ -74,8 +75,21 @@ static void recover_enter(struct recovery *recovery, const char *path, size_t le
         node = recover_child(tree, parent, parts[i], S_IFDIR);
         tree_unref(tree, parent);
     }
+    recovery->greatest = !recovery->parent || node->references == 1 ? "" : NULL; /* nobody else refers to a new one */
     tree_unref(tree, recovery->parent);
     recovery->parent = node;
+}
+
+/* Names that come in order are new ones, and not looked for. */
+static struct node *recover_leaf(struct recovery *recovery, const char *name, mode_t type)
+{
+    struct tree *tree = recovery->fs->tree;
+    if (!recovery->greatest || strcmp(name, recovery->greatest) <= 0) {
+        return recover_child(tree, recovery->parent, name, type);
+    }
+    struct node *node = tree_get(tree, NULL, recovery->parent, name, type);
+    recovery->greatest = node->name;
+    return node;
 }
 
 static struct node *recover_node(struct recovery *recovery, const char *name, mode_t type)
@@ -85,7 +99,7 @@ static struct node *recover_node(struct recovery *recovery, const char *name, mo
     if (!recovery->parent || strncmp(recovery->directory, name, length) != 0 || recovery->directory[length] != '\0') {
         recover_enter(recovery, name, length);
     }
-    return recover_child(recovery->fs->tree, recovery->parent, slash ? slash + 1 : name, type);
+    return recover_leaf(recovery, slash ? slash + 1 : name, type);
 }
 
 /* Was the owner final when the last daemon ended?  At the end of the first second

@@ -130,4 +130,20 @@ restart
 say "owner: $(attribute final owner)"
 expect rm "$MNT/final"
 
+it "leases of whatever names and directories are all there again, and each can be given back"
+mkdir -p "$MNT/m/n" "$MNT/o"
+names=(a m/a m/b m/n/x m/n/y n o/a p)
+set -C
+for name in p m/b m/n/y a m/n/x o/a n m/a; do
+    : >"$MNT/$name"
+done
+set +C
+restart
+restart
+expect_is "$(cd "$MNT" && find a m n o p -type f | sort | tr '\n' ' ')" "${names[*]} " leases
+for name in "${names[@]}"; do
+    expect rm "$MNT/$name"
+    expect_not [ -e "$MNT/$name" ]
+done
+
 finish
