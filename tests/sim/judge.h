@@ -53,6 +53,7 @@ struct judge_options {
     int64_t belief; /* a mount that is away for longer loses what it has, whatever its ttl; 0: no */
     bool plain;     /* the store renames to free names only */
     bool same_user; /* mounted with owner=user */
+    bool forgets;   /* its kernel forgets an entry at once, behind nobody's lock (Linux 6.2) */
     FILE *out;      /* told of each broken rule in a line or two; may be NULL */
 };
 

@@ -542,7 +542,8 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
     }
     for (guint i = 0; i < hold->name->holds->len; i++) {
         const struct hold *other = hold->name->holds->pdata[i];
-        if (other == hold || !judge_hold_certain(judge, other, when)) {
+        bool taken = hold->may_end < when; /* perhaps, before its answer came */
+        if (other == hold || taken || !judge_hold_certain(judge, other, when)) {
             continue;
         }
         bool excludes =

@@ -434,13 +434,26 @@ static void look_content(struct judge *judge, const struct call *call, const str
     }
 }
 
+/* A kernel that cannot forget an entry at once may go by what it has of it for a moment, for who had the file open. */
+static bool look_is_leaving(const struct judge *judge, const struct call *call)
+{
+    const struct name *name = call->name;
+    bool had = call->process->closed == name && call->process->closed_at + JUDGE_LEAVING >= call->call.when;
+    for (guint i = 0; i < name->handles->len; i++) {
+        had = had || ((const struct handle *)name->handles->pdata[i])->opener == call->process;
+    }
+    return !judge->options.forgets && had && name->last_ended + JUDGE_LEAVING >= call->call.when;
+}
+
 static void look_stat(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     const struct hold *only = name_only(judge, call->name, call->call.when);
     if (call->handle || call->name->directory) {
         return;
     }
-    look_present(judge, call->name, call, NULL);
+    if (!look_is_leaving(judge, call)) {
+        look_present(judge, call->name, call, NULL);
+    }
     if (only && !call->changed && judge_hold_certain(judge, only, call->call.when) && !call->name->foreign) {
         if (judge_rule(judge, JUDGE_ATTRIBUTE, answer->stat.uid != only->claim.process->uid || !answer->stat.nlink)) {
             judge_break(judge, JUDGE_ATTRIBUTE, call->name, "stat tells uid %u, %u links", answer->stat.uid,

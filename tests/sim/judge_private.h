@@ -28,6 +28,9 @@
 /* Of all processes. */
 #define JUDGE_UMASK 022
 
+/* How long a kernel goes by an entry of which it is being told that it is gone. */
+#define JUDGE_LEAVING (50 * JUDGE_MS)
+
 /* How long a call may take that waits for what others have begun. */
 #define JUDGE_PATIENCE (5 * JUDGE_SECOND)
 

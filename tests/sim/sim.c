@@ -140,6 +140,7 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
         .keeps = plan->options.store == MOUNT_LOCAL || plan->options.store == MOUNT_LOCAL_SYNC,
         .plain = zookeeper,
         .same_user = plan->options.owner_user,
+        .forgets = plan->options.kernel.can_expire,
         .out = out});
     for (unsigned i = 0; i < plan->mounts; i++) {
         struct mount_options options = plan->options;
