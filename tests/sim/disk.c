@@ -35,7 +35,8 @@ struct disk {
     unsigned index;
     struct disk_name names[DISK_NAMES];
     int write_error;
-    bool syncs_fail, shorten, interrupt, twice;
+    bool syncs_fail, shorten, twice;
+    int next_error;  /* of one write */
     bool damaged;    /* something of it is not as it was written */
     unsigned cut_in; /* writes; 0: never */
     unsigned struck;
@@ -157,10 +158,10 @@ ssize_t disk_write(struct disk_open *open, const void *data, size_t size)
 {
     struct disk *disk = open->disk;
     bool fits = disk->write_error == ENOSPC && open->file->bytes->len + size <= open->file->room;
-    if (disk->interrupt) {
+    if (disk->next_error) {
         disk->struck++;
-        disk->interrupt = false;
-        errno = EINTR;
+        errno = disk->next_error;
+        disk->next_error = 0;
         return -1;
     }
     if (disk->write_error && !fits) {
@@ -225,9 +226,9 @@ void disk_shorten_write(struct disk *disk)
     disk->shorten = true;
 }
 
-void disk_interrupt_write(struct disk *disk)
+void disk_fail_next_write(struct disk *disk, int error)
 {
-    disk->interrupt = true;
+    disk->next_error = error;
 }
 
 void disk_double_write(struct disk *disk)
@@ -297,7 +298,8 @@ void disk_forget_opens(struct disk *disk)
         }
     }
     disk->cut_in = 0;
-    disk->shorten = disk->interrupt = disk->twice = false;
+    disk->shorten = disk->twice = false;
+    disk->next_error = 0;
 }
 
 void disk_remove(struct disk *disk)

@@ -30,8 +30,8 @@ void disk_fail_writes(struct disk *disk, int error);
 void disk_fail_syncs(struct disk *disk, bool fail);
 /* The next one takes only a part. */
 void disk_shorten_write(struct disk *disk);
-/* The next one fails with EINTR. */
-void disk_interrupt_write(struct disk *disk);
+/* The next one does, whatever room it has: EINTR, ENOSPC. */
+void disk_fail_next_write(struct disk *disk, int error);
 /* The next one is done twice. */
 void disk_double_write(struct disk *disk);
 /* The daemon is killed in the middle of the next one but so many. */

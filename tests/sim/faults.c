@@ -47,6 +47,7 @@ static const struct {
     [FAULT_KILLED_AT_WRITE] = {"daemon killed in a write", 6, DISK},
     [FAULT_WRITE_SHORT] = {"short write", 10, DISK},
     [FAULT_WRITE_INTERRUPTED] = {"interrupted write", 10, DISK},
+    [FAULT_WRITE_REFUSED] = {"write refused in spite of its room", 3, DISK},
     [FAULT_DISK_FULL] = {"disk full", 4, DISK},
     [FAULT_WRITE_FAILS] = {"write failed", 1, DISK},
     [FAULT_SYNC_FAILS] = {"sync failed", 1, DISK},
@@ -240,6 +241,14 @@ static void fault_disk_mended(void *arg)
         mount_end(mount);
         fault_start(mount);
     }
+}
+
+/* From now on the next write does not fail, if none has come. */
+static void fault_write_passed(void *arg)
+{
+    struct mount *mount = arg;
+    disk_fail_next_write(mount_disk(mount), 0);
+    fault_trouble(JUDGE_FAILS, mount_host(mount)->index, false);
 }
 
 /* --- the server ------------------------------------------------------------------------ */
@@ -583,7 +592,14 @@ void fault_act(const struct act *act)
         break;
     case FAULT_WRITE_INTERRUPTED:
         fault_strikes(kind, index);
-        disk_interrupt_write(disk);
+        disk_fail_next_write(disk, EINTR);
+        break;
+    case FAULT_WRITE_REFUSED:
+        fault_strikes(kind, index);
+        disk_fail_next_write(disk, ENOSPC);
+        fault_moment(JUDGE_FULL, index);
+        fault_trouble(JUDGE_FAILS, index, true);
+        world_after(act->duration, fault_write_passed, mount);
         break;
     case FAULT_WRITE_DOUBLED:
         fault_strikes(kind, index);
@@ -649,6 +665,16 @@ void fault_act(const struct act *act)
     default:
         fault_of_server(act, index);
         break;
+    }
+}
+
+void faults_restart(void)
+{
+    for (unsigned i = 0; i < faults.count; i++) {
+        if (mount_store(faults.mounts[i]) == MOUNT_LOCAL || mount_store(faults.mounts[i]) == MOUNT_LOCAL_SYNC) {
+            faults.rest = FAULT_AGAIN;
+            mount_kill(faults.mounts[i]);
+        }
     }
 }
 

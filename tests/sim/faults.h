@@ -19,6 +19,7 @@ enum fault_kind {
     FAULT_KILLED_AT_WRITE,
     FAULT_WRITE_SHORT,
     FAULT_WRITE_INTERRUPTED,
+    FAULT_WRITE_REFUSED,
     FAULT_DISK_FULL,
     FAULT_WRITE_FAILS,
     FAULT_SYNC_FAILS,
@@ -76,6 +77,8 @@ const char *fault_name(enum fault_kind kind);
 /* Which there can be in this world, and how often; returns the sum. */
 unsigned faults_draw(const struct plan *plan, unsigned *ret_weights);
 void fault_act(const struct act *act);
+/* Daemons whose store is on disk are killed, and come again: they read what was written. */
+void faults_restart(void);
 /* All is well again, and what is down comes up. */
 void faults_end(void);
 /* How often each has struck. */

@@ -109,6 +109,7 @@ struct judge *judge_new(const struct judge_options *options)
     judge->options = *options;
     judge->first = JUDGE_RULES;
     judge->forgot = -1;
+    judge->given_up = INT64_MIN / 2;
     for (int i = 0; i < JUDGE_MOUNTS; i++) {
         for (int k = 0; k < JUDGE_TROUBLES; k++) {
             judge->mounts[i].since[k] = JUDGE_NEVER;

@@ -153,6 +153,17 @@ static void call_decides(struct judge *judge, struct call *call)
     }
 }
 
+/* The kernel does not tell through which of its files a process sets times, and one acquires nothing. */
+static bool call_is_by_another(const struct call *call)
+{
+    bool other = false;
+    for (guint i = 0; call->call.operation == JUDGE_TIMES && i < call->name->handles->len; i++) {
+        const struct handle *handle = call->name->handles->pdata[i];
+        other = other || (handle->opener == call->process && (handle->asked || handle->spent));
+    }
+    return other;
+}
+
 static void call_got(struct judge *judge, struct call *call, const struct judge_answer *answer)
 {
     struct hold *hold = call->attempt, *own;
@@ -187,8 +198,8 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
             call_decides(judge, call);
             return;
         }
-        if (own || !call->handle || call->handle->spent || call->handle->had || call->handle->asked ||
-            call->handle->opener != call->process) {
+        if (own || !call->handle || call_is_by_another(call) || call->handle->spent || call->handle->had ||
+            call->handle->asked || call->handle->opener != call->process) {
             hold->may_end = answer->when; /* perhaps it has only renewed another */
             hold->begun = answer->when;
             hold->origin = own ? own->origin : hold->origin;
@@ -634,6 +645,7 @@ static void call_refused(struct judge *judge, struct call *call, int error)
     } else if (error == EDEADLK) {
         const struct hold *ticket = call->handle->ticket;
         bool circle = waits_lead(judge, call, call->process, false, NULL, CYCLE_MAX) || call->changed ||
+                      judge->given_up + judge->options.settle > call->call.when ||
                       (ticket && name_only(judge, ticket->name, call->call.when) != ticket);
         if (judge_rule(judge, JUDGE_DEADLOCK, !circle)) {
             judge_break(judge, JUDGE_DEADLOCK, call->name, "process %u waits in no circle", call->process->id);

@@ -345,7 +345,7 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
     if (now <= acquired + JUDGE_SECOND + settle) {
         struct process *parent = process->parent;
         for (struct process *at = parent; at; at = at->parent) {
-            if (process_lives(at) && !hold_owned_by(hold, at)) {
+            if (at->died >= acquired && !hold_owned_by(hold, at)) { /* one that died since may have a file open */
                 g_ptr_array_add(hold->owners, at);
             }
         }

@@ -88,6 +88,7 @@ struct hold {
     int64_t sure;                             /* renewed then, at the earliest */
     int64_t ttl;
     unsigned pending;      /* calls that may be ending it */
+    bool survives;         /* the daemon's death, if the next comes in time */
     bool doubt;            /* the world has shaken it */
     bool timeless;         /* no limit of time can be told */
     bool fixed;            /* its term */
@@ -185,6 +186,7 @@ struct judge {
     GHashTable *processes, *handles, *calls, *names; /* by number, and by path */
     int64_t forgot;                                  /* the server did, last; -1: never */
     GPtrArray *waits;                                /* calls under way that wait without a limit */
+    int64_t given_up;                                /* one of them, by a process that died */
     uint64_t broken[JUDGE_RULES], tried[JUDGE_RULES];
     enum judge_rule first;
 };

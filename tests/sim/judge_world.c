@@ -249,6 +249,7 @@ void judge_exit(struct judge *judge, int64_t when, uint32_t id, int status)
     }
     for (guint i = 0; i < calls->len; i++) {
         const struct call *call = calls->pdata[i];
+        judge->given_up = call->waits ? when : judge->given_up;
         judge_answer(judge, &(struct judge_answer){.id = call->call.id, .when = when, .error = -1});
     }
     g_ptr_array_free(calls, TRUE);
@@ -325,6 +326,28 @@ static bool hold_outlives_daemon(const struct hold *hold)
            (hold->claim.kind == KIND_TICKET && (!handle || handle->closed < JUDGE_NEVER));
 }
 
+/* A lease that is certain is kept on disk, until its term as last renewed runs out. */
+static void hold_may_survive(const struct judge *judge, struct hold *hold)
+{
+    int64_t settle = judge->options.settle, now = judge->now;
+    bool calm = mount_calm(judge, hold->claim.mount, hold->begun),
+         through = !hold->closed || hold->begun + settle < now;
+    hold->survives = judge->options.keeps && hold->claim.kind == KIND_LEASE && calm && through &&
+                     judge_hold_certain(judge, hold, now);
+    hold->sure = hold->fixed ? hold->sure : judge_hold_renewed(judge, hold, judge_hold_term(judge, hold));
+}
+
+static void hold_survived(const struct judge *judge, struct hold *hold)
+{
+    int64_t until = judge_hold_assured(judge, hold);
+    if (hold->survives && !hold->pending && judge->now < until) {
+        hold->doubt = false;
+        hold->may_end = MIN(hold->may_end, until);
+        judge_hold_steady(hold, judge->now);
+    }
+    hold->survives = false;
+}
+
 void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
 {
     const struct judge_options *o = &judge->options;
@@ -332,6 +355,7 @@ void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
         hold->ended = JUDGE_NEVER;
     }
     if (hold_outlives_daemon(hold) && (o->keeps || o->remote)) {
+        hold_may_survive(judge, hold);
         hold->doubt = true;
     } else {
         judge_hold_end(judge, hold, judge->now, judge->now + (o->remote ? hold->ttl + o->margin : o->settle), false);
@@ -362,10 +386,13 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
     case JUDGE_DEAD:
         if (begins) {
             judge_hold_daemon_died(judge, hold);
+        } else {
+            hold_survived(judge, hold);
         }
         break;
     case JUDGE_FORGOT:
         hold->doubt = hold->doubt || !mount_calm(judge, hold->claim.mount, now);
+        hold->survives = false;
         hold->token = hold->claim.kind == KIND_TICKET ? 0 : hold->token; /* its number may come again */
         break;
     case JUDGE_EMPTIED:

@@ -251,21 +251,25 @@ static void plan_take(const struct plan_subject *s)
     }
 }
 
+/* What is on disk is there again, or asked for again of a server. */
+static void plan_crash(const struct plan_subject *s)
+{
+    bool server = s->plan->options.store == MOUNT_REDIS;
+    struct act *act = plan_with(s, ACT_FAULT);
+    act->fault = server ? FAULT_RESET : world_chance(700) ? FAULT_DAEMON_KILLED : FAULT_HOST_REBOOTED;
+    act->delay = world_between(1, 1000) * WORLD_US;
+    if (!server) {
+        act->duration = world_between(1, 200) * WORLD_MS;
+        plan_with(s, ACT_SPAWN)->delay = 300 * WORLD_MS;
+        plan_with(s, ACT_STAT);
+    }
+}
+
 static void plan_give(const struct plan_subject *s)
 {
     static const enum act_kind kinds[] = {ACT_UNLINK, ACT_SETXATTR, ACT_SETXATTR, ACT_CLOSE, ACT_FUNLOCK};
     struct act *act = plan_with(s, kinds[world_below(G_N_ELEMENTS(kinds))]);
     act->attribute = world_chance(700) ? PLAN_RELEASE : PLAN_BREAK;
-    if (s->plan->faults && world_chance(300)) { /* what is over stays so, and is asked for once */
-        bool server = s->plan->options.store == MOUNT_REDIS;
-        act = plan_with(s, ACT_FAULT);
-        act->fault = server ? FAULT_RESET : world_chance(700) ? FAULT_DAEMON_KILLED : FAULT_HOST_REBOOTED;
-        act->delay = world_between(1, 1000) * WORLD_US;
-        if (!server) {
-            act->duration = world_between(1, 200) * WORLD_MS;
-            plan_with(s, ACT_STAT)->delay = 300 * WORLD_MS;
-        }
-    }
 }
 
 static void plan_hand_over(const struct plan_subject *s)
@@ -273,7 +277,13 @@ static void plan_hand_over(const struct plan_subject *s)
     struct plan_subject next = plan_another(s, false), last = plan_another(s, false);
     plan_take(s);
     plan_token(s);
-    plan_give(s);
+    if (world_chance(900)) {
+        plan_give(s);
+    }
+    if (s->plan->faults && world_chance(300)) {
+        plan_crash(s);
+        plan_with(&next, ACT_SPAWN);
+    }
     plan_with(s, world_chance(500) ? ACT_READ : ACT_FSYNC);
     plan_take(&next);
     plan_token(&next);

@@ -15,7 +15,7 @@ import sys
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 JOBS = int(os.environ.get("SIM_JOBS", "2"))
-STORES = {"m": "memory", "l": "local", "r": "redis", "z": "zookeeper"}
+STORES = {"m": "memory", "l": "local", "s": "sync", "r": "redis", "z": "zookeeper"}
 
 # store, file, what stands there (once), what is put there
 BUGS = r"""
@@ -31,10 +31,10 @@ m|backend/lockspace/lockspace.c|    space->next_fence++;\n|
 m|backend/lockspace/lockspace.c|fence ? BACKEND_RELEASED : BACKEND_BROKEN|fence ? BACKEND_BROKEN : BACKEND_BROKEN
 m|backend/lockspace/lockspace.c|(!fence \\|\\| t->head.fence == fence)|(!fence \\|\\| t->head.fence >= fence)
 m|backend/clock.c|    return clock_milliseconds(CLOCK_BOOTTIME);|    return clock_milliseconds(CLOCK_REALTIME);
-m|backend/clock.c|    return clock_milliseconds(CLOCK_BOOTTIME);|    return clock_milliseconds(CLOCK_MONOTONIC);
+m|backend/local/loop.c|    return ticket == l->telling \\|\\| (event && event->flags & EVENT_ENDED);|    return false;
 m|fs/hold/owner.c|    if (who && who == hold->owner) {\n        return true; /* as in hold_is_owner */|    if (who) {\n        return true;
 m|fs/hold/owner.c|(fs->options->owner_user \\|\\| !lives) && uid == hold->uid|uid == hold->uid
-m|fs/hold/owner.c|    return (lives && who && owner_descends(who, owner)) \\|\\| hold_descends(who, opener);|    return false;
+m|fs/hold/owner.c|    return (lives && who && owner_descends(who, owner)) \\|\\| hold_descends(who, opener) \\|\\||    return
 m|fs/hold/owner.c|    if (owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true))) {|    if (owner) {
 m|fs/hold/owner.c|    if (owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true))) {|    if (false) {
 m|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }
@@ -71,6 +71,8 @@ z|backend/zookeeper/change.c|        call_leave(call, node, call->against && nod
 z|backend/zookeeper/revoke.c|    if (call->flag) {\n        revoke_delete(call);\n        return;\n    }|
 z|backend/zookeeper/session.c|        remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);\n|
 z|backend/zookeeper/call.c|    if (node->marked) {|    if (false) {
+s|backend/local/loop.c|    if (!sequence \\|\\| local_store_synced(l->store) >= sequence) {\n        done(arg, result, ticket, NULL);|    if (true) {\n        done(arg, result, ticket, NULL);
+r|backend/redis/script/renew_lone.lua|if is_lone(id) and a.mode == 0|if lone and a.mode == 0
 """
 
 

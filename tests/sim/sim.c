@@ -96,6 +96,7 @@ static void sim_calm_down(const struct plan *plan, struct mount **mounts)
     if (stuck) {
         world_fail("hang", "%s", stuck);
     }
+    faults_restart();
     world_run(world_now() + 4 * term + 10 * WORLD_SECOND);
     for (unsigned i = 0; i < plan->mounts; i++) {
         if (mount_state(mounts[i]) != MOUNT_SERVES) {
