@@ -10,6 +10,8 @@
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 
+#define SEQUENCE_DIGITS 10 /* at least: it is the store that numbers */
+
 /* --- creating ---------------------------------------------------------------- */
 
 /* Its file starts with its own name, so that a shell can read which it got. */
@@ -58,6 +60,10 @@ void sequence_create(struct request *r, mode_t mode, GBytes *content, request_st
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     enum backend_kind kind = r->handle ? BACKEND_FLOCK : BACKEND_LEASE;
     struct backend_claim claim;
+    if (strlen(r->name) + SEQUENCE_DIGITS > NAME_BYTES_MAX) {
+        request_reply(r, -ENAMETOOLONG);
+        return;
+    }
     if (!request_path_in(r, path)) {
         return;
     }

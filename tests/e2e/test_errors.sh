@@ -89,7 +89,13 @@ says A "rm('$long')" ENAMETOOLONG
 says A "stat('$long', 'ino')" ENAMETOOLONG
 says A "mv('held', '$long')" ENAMETOOLONG
 says A "hardlink('held', '$long')" ENAMETOOLONG
+says A "op('${long:11}-')" ENAMETOOLONG
+says A "acquire('${long:11}-')" ENAMETOOLONG
+says A "ln('t', '${long:11}-')" ENAMETOOLONG
+says A "os.mknod(path('${long:11}-'))" ENAMETOOLONG
 expect_is "$(ls "$MNT")" "held"
+says A "f = op('${long:12}-')" ok
+says A 'flock(f, "EX|NB"); close(f)' ok
 
 it "EFBIG: content too large"
 says A 'f = op("big", "RDWR|CREAT|EXCL"); write(f, "x" * 65537)' '@(EFBIG|short|ok)'
