@@ -146,7 +146,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
                 owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, "?");
         }
     }
-    g_ptr_array_add(recovery->holds, hold);
+    g_ptr_array_add(recovery->holds, hold_ref(hold)); /* a store across a network may tell its end meanwhile */
     tree_unref(fs->tree, node);
 }
 
@@ -175,14 +175,15 @@ void recover_leases(struct fs *fs)
     backend_stat(fs->backend, "", recover_root, tree_root(fs->tree));
     for (guint i = 0; i < recovery.holds->len; i++) {
         struct hold *hold = g_ptr_array_index(recovery.holds, i);
-        if (!hold->settled && clock_now() - hold->since >= SECOND) {
+        if (hold->ticket && !hold->settled && clock_now() - hold->since >= SECOND) {
             hold_settle(fs, hold);
         }
-        if (tree_path(hold->node, path, sizeof path)) {
+        if (hold->ticket && tree_path(hold->node, path, sizeof path)) {
             struct recover_question *question = g_new(struct recover_question, 1);
             *question = (struct recover_question){fs, hold_ref(hold)};
             backend_stat(fs->backend, path, recover_size, question);
         }
+        hold_unref(fs, hold);
     }
     g_ptr_array_free(recovery.holds, TRUE);
     g_clear_pointer(&recovery.bytes, g_bytes_unref);
