@@ -59,13 +59,77 @@ START_TEST(end_of_a_mount_keeps_what_it_held_and_nothing_else)
 }
 END_TEST
 
+static void never_answered(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                           const struct backend_info *holder)
+{
+    (void)arg, (void)result, (void)ticket, (void)holder;
+    ck_abort_msg("a claim is answered by a mount that has ended");
+}
+
+START_TEST(mount_ends_while_claims_are_not_answered)
+{
+    ck_assert(!contract_is_busy("asked")); /* its session is there */
+    for (int i = 0; i < 20; i++) {
+        struct contract_log log = {0};
+        struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+        char name[16];
+        snprintf(name, sizeof(name), "asked%d", i);
+        backend_acquire(contract_one, name, &claim, never_answered, NULL);
+    }
+    backend_free(contract_one);
+    contract_one = open_mount(3);
+    contract_start(contract_one);
+    contract_backend = contract_one;
+    struct contract_log log = {0};
+    contract_get("free", BACKEND_LEASE, &log);
+}
+END_TEST
+
+/* The lock is free for strangers only after its delay, whoever gives up waiting for it meanwhile. */
+START_TEST(waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken)
+{
+    struct contract_log held = {0}, waiting = {0};
+    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG};
+    ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
+    contract_get("d/x", BACKEND_FLOCK, &held);
+    contract_backend = contract_other;
+    struct backend_ticket *waiter = contract_queue("d/x", BACKEND_EXCLUSIVE, &waiting);
+    ck_assert_int_eq(contract_revoke("d/x", 0), BACKEND_OK);
+    ck_assert_int_eq(contract_release(waiter), BACKEND_OK);
+    ck_assert(!waiting.granted);
+    ck_assert(contract_is_busy("d/x"));
+    contract_backend = contract_one;
+    ck_assert(contract_is_busy("d/x"));
+}
+END_TEST
+
+/* One that is broken has all of a handle's locks taken away. */
+START_TEST(break_ends_all_locks_of_one_handle_from_another_mount)
+{
+    struct contract_log logs[2] = {{0}};
+    struct backend_claim flock = contract_claim(BACKEND_FLOCK, &logs[0]),
+                         record = contract_claim(BACKEND_FCNTL, &logs[1]);
+    flock.handle = record.handle = 7;
+    record.lock_owner = 9;
+    record.end = BACKEND_RANGE_MAX;
+    ck_assert_int_eq(contract_acquire("both", &flock).result, BACKEND_OK);
+    ck_assert_int_eq(contract_acquire("both", &record).result, BACKEND_OK);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_revoke("both", 0), BACKEND_OK);
+    ck_assert(!contract_is_busy("both"));
+}
+END_TEST
+
 static TCase *zookeeper_case(void)
 {
     TCase *tcase = tcase_create("zookeeper");
 
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
+    tcase_add_test(tcase, break_ends_all_locks_of_one_handle_from_another_mount);
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
+    tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
+    tcase_add_test(tcase, waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken);
     return tcase;
 }
 
