@@ -52,8 +52,8 @@ static int directory_open(struct journal *j, char *error, size_t error_size)
     }
     if (r < 0) {
         g_snprintf(error, error_size,
-                   "%s cannot be used to keep leases: %s: make it writable, or give another directory with local:DIR",
-                   j->path, g_strerror(-r));
+                   "%s cannot be used to keep leases: %s: make it writable, or give another directory", j->path,
+                   g_strerror(-r));
         return r;
     }
     if (st.st_uid != geteuid()) {
@@ -141,13 +141,11 @@ static int directory_take_lock(struct journal *j, char *error, size_t error_size
         }
         pid[strspn(pid, "0123456789")] = '\0';
         g_snprintf(error, error_size,
-                   "%s is in use by another leasefs (pid %s): unmount that one first, or give another directory with "
-                   "local:DIR",
+                   "%s is in use by another leasefs (pid %s): unmount that one first, or give another directory",
                    j->path, *pid ? pid : "unknown");
     } else {
-        g_snprintf(error, error_size,
-                   "%s/lock cannot be opened: %s: make it writable, or give another directory with local:DIR", j->path,
-                   g_strerror(-r));
+        g_snprintf(error, error_size, "%s/lock cannot be opened: %s: make it writable, or give another directory",
+                   j->path, g_strerror(-r));
     }
     return r;
 }
@@ -180,8 +178,8 @@ static int directory_read_journal(struct journal *j, journal_replay *replay, voi
     } else {
         r = -errno;
         g_snprintf(error, error_size,
-                   "%s cannot be opened: %s: make it readable and writable, or give another directory with local:DIR",
-                   path, g_strerror(-r));
+                   "%s cannot be opened: %s: make it readable and writable, or give another directory", path,
+                   g_strerror(-r));
     }
     g_free(path);
     return r;

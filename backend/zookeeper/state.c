@@ -44,7 +44,7 @@ void state_open(struct zookeeper *z, const char *directory)
         return;
     }
     if (journal_open(directory, state_replay, z, &z->state, &cut, error, sizeof error) < 0) {
-        log_warning("if this daemon is killed, the next one will not find its leases: %s", error);
+        log_warning("state=: if this daemon is killed, the next one will not find its leases: %s", error);
         z->state = NULL;
         z->saved = (clientid_t){0};
     } else if (cut > 0) {
