@@ -18,7 +18,7 @@ tell() { # STATUS DESCRIPTION
     fi
 }
 
-for store in memory local sync redis zookeeper; do
+for store in memory local sync redis zookeeper sentinel redlock; do
     status=0
     for seed in 1 2 3 4 5; do
         first=$($sim -1 $seed -s $store -t -o 300)
@@ -42,6 +42,13 @@ worlds local 300 0
 worlds sync 300 1
 worlds redis 20 0
 worlds zookeeper 200 2
+sure='signal|status|teller|exclusive|shared|range|width|loss'
+worlds sentinel 30 1
+worlds redlock 40 1
+
+said=$($sim -n 40 -s failover -o 300 -q)
+printf '%s\n' "$said" | grep -qE '^seed [0-9]*: (exclusive|shared|range|width|loss|unseen|number|token-)'
+tell $? "without wait= the same faults take locks, or numbers, from who holds them"
 
 echo "1..$number"
 exit $failed

@@ -6,11 +6,13 @@
 
 #include <errno.h>
 #include <glib.h>
+#include <string.h>
 
 #include "tests/sim/disk.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/kernel.h"
 #include "tests/sim/network.h"
+#include "tests/sim/nodes.h"
 #include "tests/sim/redis_model.h"
 #include "tests/sim/user.h"
 #include "tests/sim/zookeeper_model.h"
@@ -23,6 +25,7 @@ static struct {
     int64_t rest; /* before a killed daemon comes again */
     bool over;
     bool older; /* what comes again with a daemon may be as it was once */
+    bool struck_nodes[NETWORK_NODES];
     uint64_t struck[FAULTS];
     unsigned troubles[JUDGE_TROUBLES][MOUNTS_MAX]; /* that are on */
 } faults;
@@ -37,6 +40,9 @@ static const struct {
 #define REDIS (1u << MOUNT_REDIS)
 #define ENSEMBLE (1u << MOUNT_ZOOKEEPER)
 #define SERVER (REDIS | ENSEMBLE)
+#define SENTINEL (1u << MOUNT_SENTINEL | 1u << MOUNT_FAILOVER)
+#define REDLOCK (1u << MOUNT_REDLOCK)
+#define SEVERAL (SENTINEL | REDLOCK)
     [FAULT_DAEMON_KILLED] = {"daemon killed", 3, ANY},
     [FAULT_DAEMON_ENDED] = {"daemon ended and begun anew", 2, ANY},
     [FAULT_DAEMON_STOPPED] = {"daemon stopped", 4, ANY},
@@ -53,12 +59,12 @@ static const struct {
     [FAULT_SYNC_FAILS] = {"sync failed", 1, DISK},
     [FAULT_WRITE_DOUBLED] = {"doubled write", 1, DISK},
     [FAULT_BIT_FLIPPED] = {"bit flipped in the journal", 1, DISK},
-    [FAULT_MESSAGES_LATE] = {"requests and answers late", 6, SERVER},
-    [FAULT_NEWS_LATE] = {"messages of channels late, behind answers", 6, REDIS},
-    [FAULT_RESET] = {"connections reset, requests sent again", 6, SERVER},
-    [FAULT_HALF_REPLY] = {"half a reply", 6, REDIS},
-    [FAULT_CUT_OFF] = {"mount cut off from the server", 5, SERVER},
-    [FAULT_ALL_CUT_OFF] = {"all mounts cut off", 3, SERVER},
+    [FAULT_MESSAGES_LATE] = {"requests and answers late", 6, SERVER | SEVERAL},
+    [FAULT_NEWS_LATE] = {"messages of channels late, behind answers", 6, REDIS | SEVERAL},
+    [FAULT_RESET] = {"connections reset, requests sent again", 6, SERVER | SEVERAL},
+    [FAULT_HALF_REPLY] = {"half a reply", 6, REDIS | SEVERAL},
+    [FAULT_CUT_OFF] = {"mount cut off from the server", 5, SERVER | SEVERAL},
+    [FAULT_ALL_CUT_OFF] = {"all mounts cut off", 3, SERVER | SEVERAL},
     [FAULT_SERVER_PAUSED] = {"server paused", 4, REDIS},
     [FAULT_SERVER_DOWN] = {"server down for a while", 3, REDIS},
     [FAULT_SERVER_RESTARTED] = {"server restarted with its data", 4, REDIS},
@@ -86,6 +92,14 @@ static const struct {
     [FAULT_FOLLOWER_APART] = {"follower cut off from the leader", 10, ENSEMBLE},
     [FAULT_FOLLOWER_LAGS] = {"follower late", 10, ENSEMBLE},
     [FAULT_ENSEMBLE_RESTARTED] = {"all servers restarted", 3, ENSEMBLE},
+    [FAULT_NODES_CUT_OFF] = {"servers cut off from all", 8, SEVERAL},
+    [FAULT_NODES_PAUSED] = {"servers stopped", 8, SEVERAL},
+    [FAULT_NODES_KILLED] = {"servers killed and started anew", 8, SEVERAL},
+    [FAULT_NODES_IN_TURN] = {"servers restarted empty in turn", 8, REDLOCK},
+    [FAULT_PARTED] = {"hosts and servers parted in two", 8, SEVERAL},
+    [FAULT_MASTER_KEPT] = {"master cut off together with hosts", 12, SENTINEL},
+    [FAULT_REPLICA_LATE] = {"what is written late at a replica", 6, SENTINEL},
+    [FAULT_FAILOVER] = {"failover of a master that is well", 8, SENTINEL},
     [FAULT_SIGNAL] = {"signal in a call", 0, 0},
     [FAULT_PROGRAM_KILLED] = {"program killed between two calls", 0, 0},
     [FAULT_PROGRAM_KILLED_IN_CALL] = {"program killed in a call", 0, 0},
@@ -95,6 +109,9 @@ static const struct {
 #undef REDIS
 #undef ENSEMBLE
 #undef SERVER
+#undef SENTINEL
+#undef REDLOCK
+#undef SEVERAL
 };
 
 void faults_begin(struct judge *judge, struct mount **mounts, unsigned count, int64_t ttl)
@@ -149,6 +166,12 @@ static void fault_trouble(enum judge_trouble trouble, unsigned mount, bool begin
             judge_trouble(faults.judge, world_now(), trouble, i, NULL, begins);
         }
     }
+}
+
+void faults_away(unsigned mount, bool away)
+{
+    user_tell("*** mount %u has %s", mount, away ? "not what it needs" : "what it needs again");
+    fault_trouble(JUDGE_AWAY, mount, away);
 }
 
 static void fault_moment(enum judge_trouble trouble, unsigned mount)
@@ -492,6 +515,99 @@ static void fault_of_ensemble(const struct act *act, unsigned index)
     world_after(act->duration, fault_ensemble_ends, of);
 }
 
+/* --- several servers ---------------------------------------------------------------------- */
+
+/* What a fault of them has done, and is to end. */
+struct fault_nodes {
+    enum fault_kind kind;
+    bool struck[NETWORK_NODES]; /* of which none is in another such fault */
+    bool side[NETWORK_PLACES];  /* parted from those of the other */
+    bool empty;
+};
+
+static void fault_part(const struct fault_nodes *fault, bool cut)
+{
+    for (unsigned a = 0; a < NETWORK_PLACES; a++) {
+        for (unsigned b = 0; b < a; b++) {
+            if (fault->side[a] != fault->side[b]) {
+                network_part(a, b, cut);
+            }
+        }
+    }
+    nodes_look();
+}
+
+/* Fewer than half of all servers, counting those that are struck already; false: none can be. */
+static bool fault_strike(struct fault_nodes *fault, uint32_t value)
+{
+    unsigned count = nodes_count(), most = (count - 1) / 2, wanted = 1 + value % most, struck = 0;
+    for (unsigned i = 0; i < count; i++) {
+        struck += faults.struck_nodes[i];
+    }
+    bool any = false;
+    for (unsigned i = 0; i < count && wanted > 0 && struck < most; i++) {
+        unsigned node = (value / 8 + i * 2) % count; /* count is odd: each once */
+        if (!faults.struck_nodes[node]) {
+            fault->struck[node] = faults.struck_nodes[node] = any = true;
+            wanted--;
+            struck++;
+        }
+    }
+    return any;
+}
+
+static void fault_replica_in_time(void *arg)
+{
+    nodes_slow(GPOINTER_TO_UINT(arg), 0);
+}
+
+static void fault_nodes_end(void *arg)
+{
+    struct fault_nodes *fault = arg;
+    bool left = false;
+    for (unsigned i = 0; i < nodes_count(); i++) {
+        if (!fault->struck[i]) {
+            continue;
+        }
+        if (fault->kind == FAULT_NODES_PAUSED) {
+            nodes_stop(i, false);
+        } else if (fault->kind == FAULT_NODES_KILLED && !nodes_start(i, fault->empty)) {
+            left = true;
+            continue;
+        }
+        fault->struck[i] = faults.struck_nodes[i] = false;
+    }
+    if (left) {
+        world_after(FAULT_AGAIN, fault_nodes_end, fault);
+        return;
+    }
+    fault_part(fault, false);
+    user_tell("*** it is over: %s", fault_table[fault->kind].name);
+    g_free(fault);
+}
+
+/* One after another, each while the one before may not vote yet. */
+static void fault_next_in_turn(void *arg)
+{
+    struct fault_nodes *fault = arg;
+    unsigned next = 0;
+    while (next < nodes_count() && !fault->struck[next]) {
+        next++;
+    }
+    if (next == nodes_count() || faults.over) {
+        memset(fault->struck, 0, sizeof fault->struck);
+        g_free(fault);
+        return;
+    }
+    fault->struck[next] = false;
+    if (!redis_model_is(nodes_server(next), REDIS_MODEL_DOWN)) {
+        nodes_kill(next);
+        nodes_start(next, true);
+        user_tell("*** server %u is restarted empty", next);
+    }
+    world_after(world_between(1, faults.ttl) * WORLD_MS, fault_next_in_turn, fault);
+}
+
 static void fault_of_nodes(const struct act *act, unsigned index)
 {
     const char *name = plan_names[act->name % 5];
@@ -507,6 +623,72 @@ static void fault_of_nodes(const struct act *act, unsigned index)
         zkmodel_step_clock(act->fault == FAULT_CLOCK_FORWARD ? by : -by);
         judge_trouble(faults.judge, world_now(), JUDGE_CLOCK, JUDGE_ALL, NULL, true);
     }
+}
+
+static void fault_of_several(const struct act *act, unsigned index)
+{
+    struct fault_nodes *fault = g_new0(struct fault_nodes, 1);
+    int64_t lasts = act->duration + world_between(0, 3000) * WORLD_MS;
+    unsigned master = nodes_master(), node = act->value % nodes_count();
+    fault->kind = (enum fault_kind)act->fault;
+    fault->empty = world_chance(800);
+    switch (fault->kind) {
+    case FAULT_NODES_CUT_OFF:
+    case FAULT_NODES_PAUSED:
+    case FAULT_NODES_KILLED:
+        if (!fault_strike(fault, act->value)) {
+            g_free(fault);
+            return;
+        }
+        break;
+    case FAULT_NODES_IN_TURN:
+        for (unsigned i = 0; i <= nodes_count() / 2; i++) { /* a majority, but never at one time */
+            fault->struck[(node + i) % nodes_count()] = true;
+        }
+        fault_strikes(fault->kind, index);
+        fault_next_in_turn(fault);
+        return;
+    case FAULT_PARTED:
+        for (unsigned i = 0; i < NETWORK_PLACES; i++) {
+            fault->side[i] = world_chance(500);
+        }
+        break;
+    case FAULT_MASTER_KEPT:
+        fault->side[MOUNTS_MAX + master] = true;
+        fault->side[index] = true;
+        for (unsigned i = 0; i < faults.count; i++) {
+            fault->side[i] = fault->side[i] || world_chance(300);
+        }
+        break;
+    case FAULT_REPLICA_LATE:
+        nodes_slow(node, world_between(1, faults.ttl) * WORLD_MS);
+        fault_strikes(fault->kind, index);
+        world_after(lasts, fault_replica_in_time, GUINT_TO_POINTER(node));
+        g_free(fault);
+        return;
+    default:
+        if (nodes_fail_over()) {
+            fault_strikes(fault->kind, index);
+        }
+        g_free(fault);
+        return;
+    }
+    for (unsigned i = 0; i < nodes_count(); i++) {
+        if (!fault->struck[i]) {
+            continue;
+        }
+        user_tell("***   server %u", i);
+        if (fault->kind == FAULT_NODES_CUT_OFF) {
+            fault->side[MOUNTS_MAX + i] = true;
+        } else if (fault->kind == FAULT_NODES_PAUSED) {
+            nodes_stop(i, true);
+        } else {
+            nodes_kill(i);
+        }
+    }
+    fault_strikes(fault->kind, index);
+    fault_part(fault, true);
+    world_after(lasts, fault_nodes_end, fault);
 }
 
 /* --- all --------------------------------------------------------------------------------- */
@@ -661,6 +843,16 @@ void fault_act(const struct act *act)
     case FAULT_KEY_EXPIRED:
         fault_of_key(act, index);
         network_look_at_server();
+        break;
+    case FAULT_NODES_CUT_OFF:
+    case FAULT_NODES_PAUSED:
+    case FAULT_NODES_KILLED:
+    case FAULT_NODES_IN_TURN:
+    case FAULT_PARTED:
+    case FAULT_MASTER_KEPT:
+    case FAULT_REPLICA_LATE:
+    case FAULT_FAILOVER:
+        fault_of_several(act, index);
         break;
     default:
         fault_of_server(act, index);

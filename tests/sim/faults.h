@@ -58,6 +58,14 @@ enum fault_kind {
     FAULT_FOLLOWER_APART,
     FAULT_FOLLOWER_LAGS,
     FAULT_ENSEMBLE_RESTARTED,
+    FAULT_NODES_CUT_OFF,
+    FAULT_NODES_PAUSED,
+    FAULT_NODES_KILLED,
+    FAULT_NODES_IN_TURN,
+    FAULT_PARTED,
+    FAULT_MASTER_KEPT,
+    FAULT_REPLICA_LATE,
+    FAULT_FAILOVER,
     FAULTS_DRAWN,
     /* what happens to programs: user.c */
     FAULT_SIGNAL = FAULTS_DRAWN,
@@ -71,6 +79,8 @@ enum fault_kind {
 void faults_begin(struct judge *judge, struct mount **mounts, unsigned count, int64_t ttl);
 /* Of mount_options. */
 void faults_died(unsigned mount);
+/* Of nodes_options. */
+void faults_away(unsigned mount, bool away);
 /* One that is not of this file has struck. */
 void fault_count(enum fault_kind kind);
 const char *fault_name(enum fault_kind kind);

@@ -285,7 +285,7 @@ static void call_check_break(struct judge *judge, const struct call *call)
         const struct hold *hold = call->name->holds->pdata[i];
         bool others = hold->claim.process->uid != call->process->uid && hold->begun != JUDGE_NEVER &&
                       hold->begun <= call->call.when && hold->may_end >= judge->now && hold->ended >= judge->now &&
-                      !hold->doubt && !hold->pending;
+                      judge->now < judge_hold_assured(judge, hold) && !hold->doubt && !hold->pending;
         if (judge_rule(judge, JUDGE_BREAK_RIGHT, others)) {
             judge_break(judge, JUDGE_BREAK_RIGHT, call->name, "uid %u broke a lock of uid %u", call->process->uid,
                         hold->claim.process->uid);
@@ -463,7 +463,8 @@ void call_check_time(struct judge *judge, const struct call *call, const struct 
 
 static void call_check_open(struct judge *judge, const struct call *call)
 {
-    bool plain = call->call.flags & JUDGE_WRITES && !(call->call.flags & JUDGE_EXCL);
+    bool plain = call->call.flags & JUDGE_WRITES && !(call->call.flags & JUDGE_EXCL) &&
+                 (!judge->options.moves || judge_calm(judge, call->call.when));
     for (guint i = 0; plain && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&

@@ -409,7 +409,8 @@ static bool hold_is_alone(const struct hold *hold)
 
 static void token_compare(struct judge *judge, const struct hold *hold, int64_t token, const struct grant *other)
 {
-    if (other->origin == hold->origin) {
+    bool joined = judge->options.unfair && other->process == hold->claim.process; /* what its handle holds already */
+    if (other->origin == hold->origin || joined) {
         return;
     }
     bool excludes = other->excludes || hold_is_alone(hold);
@@ -442,7 +443,8 @@ void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token)
     for (guint i = 0; i < tokens->len; i++) {
         token_compare(judge, hold, token, &g_array_index(tokens, struct grant, i));
     }
-    struct grant grant = {hold->serial, hold->origin, token, hold->may_begin, hold->begun, hold_is_alone(hold)};
+    struct grant grant = {hold->serial,        hold->origin,       token, hold->may_begin, hold->begun,
+                          hold_is_alone(hold), hold->claim.process};
     if (tokens->len == GRANTS_KEPT) { /* the largest of the old ones is kept */
         guint least = 0;
         for (guint i = 1; i < tokens->len; i++) {
@@ -482,7 +484,7 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
 {
     const struct name *name = hold->name;
     int64_t settle = judge->options.settle;
-    for (guint i = 0; i < name->calls->len; i++) {
+    for (guint i = 0; !judge->options.unfair && i < name->calls->len; i++) {
         const struct call *other = name->calls->pdata[i];
         const struct hold *waiter = other->attempt;
         if (!other->waits || !waiter || waiter == hold || other->signalled != JUDGE_NEVER ||

@@ -87,7 +87,8 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         }
         return asked->operation != JUDGE_OPEN ||
                (asked->flags & JUDGE_WRITES && !(asked->flags & JUDGE_EXCL) &&
-                (look_is_young(judge, call) || name_is_delayed(judge, call->name, asked->when)));
+                (look_is_young(judge, call) || name_is_delayed(judge, call->name, asked->when) ||
+                 (judge->options.moves && !judge_calm(judge, asked->when))));
     default:
         return true;
     }
@@ -118,7 +119,10 @@ void look_absent(struct judge *judge, const struct name *name, const struct call
 {
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
-        bool certain = hold->claim.kind != KIND_TICKET && judge_hold_certain(judge, hold, call->call.when);
+        bool certain =
+            hold->claim.kind != KIND_TICKET && judge_hold_certain(judge, hold, call->call.when) &&
+            (!judge->options.moves ||
+             judge_calm(judge, call->call.when)); /* a look believes an old master, and most may have forgotten it */
         if (judge_rule(judge, JUDGE_UNSEEN, certain && !name->foreign)) {
             judge_break(judge, JUDGE_UNSEEN, name, "process %u holds it since %.6f, and process %u saw nothing",
                         hold->claim.process->id, (double)hold->begun / JUDGE_SECOND, call->process->id);
@@ -283,11 +287,13 @@ static bool look_waiters_wrong(const struct judge *judge, const struct call *cal
                 break;
             }
         }
-        least += other->waits && other->signalled == JUDGE_NEVER && certain && judge_calm(judge, other->call.when);
+        least += other->waits && other->signalled == JUDGE_NEVER && certain && judge_calm(judge, other->call.when) &&
+                 (!judge->options.unfair || other->call.mount == call->call.mount);
         most += other->attempt != NULL;
     }
     bool leaves = judge->options.remote && call->name->interrupted + judge->options.settle > call->call.when;
-    leaves = leaves || (judge->options.belief && !judge_calm(judge, call->call.when)); /* with the session before */
+    leaves =
+        leaves || ((judge->options.belief || judge->options.moves) && !judge_calm(judge, call->call.when)); /* later */
     return told < least || (told > most && !call->changed && !leaves);
 }
 

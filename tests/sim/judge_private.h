@@ -143,6 +143,7 @@ struct grant {
     uint64_t serial, origin;
     int64_t token, may_begin, begun;
     bool excludes;
+    const struct process *process;
 };
 
 struct watch {

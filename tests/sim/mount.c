@@ -13,6 +13,7 @@
 #include "backend/clock.h"
 #include "backend/local/local.h"
 #include "backend/redis/redis.h"
+#include "backend/redlock/redlock.h"
 #include "backend/zookeeper/zookeeper.h"
 #include "fs/daemon/life.h"
 #include "fs/kernel/request.h"
@@ -22,6 +23,7 @@
 #include "tests/sim/kernel.h"
 #include "tests/sim/loop.h"
 #include "tests/sim/network.h"
+#include "tests/sim/nodes.h"
 #include "tests/sim/task.h"
 #include "tests/sim/zookeeper_model.h"
 
@@ -150,12 +152,25 @@ static int mount_open_zookeeper(struct mount *mount, struct backend **ret, char 
     return result;
 }
 
+static int mount_open_redlock(struct mount *mount, const struct redis_conn_options *conn, struct backend **ret,
+                              char *error, size_t error_size)
+{
+    struct redis_uri servers[NETWORK_NODES] = {0};
+    const struct redlock_uri uri = {mount->given.nodes, servers};
+    for (unsigned i = 0; i < uri.count; i++) {
+        servers[i] = (struct redis_uri){.host = (char *)nodes_address(i), .port = 6379};
+    }
+    const struct redlock_options options = {
+        .uri = &uri, .conn = *conn, .ttl = mount->given.ttl, .seed = (uint32_t)world_random()};
+    return redlock_new(&options, ret, error, error_size);
+}
+
 static int mount_open_store(struct mount *mount, struct backend **ret, char *error, size_t error_size)
 {
     if (mount->given.store == MOUNT_ZOOKEEPER) {
         return mount_open_zookeeper(mount, ret, error, error_size);
     }
-    if (mount->given.store != MOUNT_REDIS) {
+    if (!mount_is_redis(mount->given.store)) {
         const struct local_options options = {.directory = mount->options.directory,
                                               .sync_always = mount->given.store == MOUNT_LOCAL_SYNC,
                                               .seed = (uint32_t)world_random(),
@@ -167,7 +182,7 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
     int64_t third = MAX(mount->given.ttl / 3, REDIS_TIME_MIN);
     char identity[64];
     g_snprintf(identity, sizeof identity, "%s 0 0 /mnt", mount->host.boot_id);
-    const struct redis_options options = {
+    struct redis_options options = {
         .conn = {.uri = {.path = (char *)NETWORK_SERVER},
                  .command_timeout = MIN(third, REDIS_COMMAND_TIMEOUT_DEFAULT),
                  .retry_max = MIN(MAX(third / 2, REDIS_RETRY_MIN), REDIS_RETRY_MAX),
@@ -175,6 +190,21 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
         .seed = (uint32_t)world_random(),
         .identity = identity,
     };
+    if (mount->given.store == MOUNT_REDLOCK) {
+        return mount_open_redlock(mount, &options.conn, ret, error, error_size);
+    }
+    if (mount_has_nodes(mount->given.store)) {
+        char *hosts[NETWORK_NODES + 1] = {NULL};
+        uint16_t ports[NETWORK_NODES];
+        for (unsigned i = 0; i < mount->given.nodes; i++) {
+            hosts[i] = (char *)nodes_address(i);
+            ports[i] = NODES_SENTINEL_PORT;
+        }
+        options.conn.uri = (struct redis_uri){
+            .kind = REDIS_SENTINEL, .hosts = hosts, .ports = ports, .name = (char *)NODES_MASTER_NAME};
+        options.conn.wait = mount->given.store == MOUNT_SENTINEL;
+        return redis_new(&options, ret, error, error_size); /* which copies them */
+    }
     return redis_new(&options, ret, error, error_size);
 }
 
@@ -245,7 +275,7 @@ void mount_kill(struct mount *mount)
     if (mount->disk) {
         disk_forget_opens(mount->disk);
     }
-    if (mount->given.store == MOUNT_REDIS) {
+    if (mount_is_redis(mount->given.store)) {
         network_drop(&mount->host);
     } else if (mount->given.store == MOUNT_ZOOKEEPER) {
         zkmodel_drop(&mount->host);

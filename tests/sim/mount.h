@@ -10,12 +10,32 @@
 
 #define MOUNTS_MAX 5
 
-enum mount_store { MOUNT_MEMORY, MOUNT_LOCAL, MOUNT_LOCAL_SYNC, MOUNT_REDIS, MOUNT_ZOOKEEPER, MOUNT_STORES };
+enum mount_store {
+    MOUNT_MEMORY,
+    MOUNT_LOCAL,
+    MOUNT_LOCAL_SYNC,
+    MOUNT_REDIS,
+    MOUNT_ZOOKEEPER,
+    MOUNT_SENTINEL, /* with wait=1 */
+    MOUNT_FAILOVER, /* the same without */
+    MOUNT_REDLOCK,
+    MOUNT_STORES
+};
+/* Several servers of Redis: with Sentinels, or masters that know nothing of each other. */
+static inline bool mount_has_nodes(enum mount_store store)
+{
+    return store > MOUNT_ZOOKEEPER;
+}
+static inline bool mount_is_redis(enum mount_store store)
+{
+    return store == MOUNT_REDIS || mount_has_nodes(store);
+}
 enum mount_state { MOUNT_SERVES, MOUNT_ENDED, MOUNT_KILLED };
 
 struct mount_options {
     enum mount_store store;
-    int64_t ttl; /* ms */
+    unsigned nodes; /* of servers */
+    int64_t ttl;    /* ms */
     bool owner_user;
     bool state; /* ZooKeeper's session is kept for the next daemon */
     struct kernel_options kernel;

@@ -1,7 +1,8 @@
 /* network: the connections between the daemons and the server; see network.h.
  *
- * A connection is two queues of packets.  What is cut off waits, and comes when that is over, as TCP does it; so a
- * request may be carried out long after its daemon has given the connection up and sent it again on another.
+ * A connection is two queues of packets.  What is cut off waits, and comes when that is over, as TCP does it, unless
+ * the daemon has given the connection up.  So a request may be carried out long after it was sent, and again on
+ * another.
  */
 #include "tests/sim/network.h"
 
@@ -9,6 +10,7 @@
 #include <ev.h>
 #include <glib.h>
 #include <hiredis/hiredis.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,7 +19,7 @@
 #include "tests/sim/descriptor.h"
 #include "tests/sim/redis_model.h"
 
-#define NETWORK_RETRY (20 * WORLD_MS)
+#define NETWORK_RETRY (100 * WORLD_MS)
 
 struct packet {
     int64_t due;
@@ -26,10 +28,17 @@ struct packet {
 
 enum { TO_SERVER, TO_DAEMON };
 
+struct network_server {
+    struct redis_model *model;
+    unsigned node, port;
+    int64_t rate;
+};
+
 struct network_socket {
     struct host *host;
-    struct redis_client *client; /* NULL: not connected, or no more */
-    unsigned references;         /* the descriptor, and events to come */
+    struct network_server *server; /* NULL: not known yet, or there is none */
+    struct redis_client *client;   /* NULL: not connected, or no more */
+    unsigned references;           /* the descriptor, and events to come */
     GQueue *packets[2];
     bool pumping[2];
     GByteArray *arrived, *unsent; /* the daemon's: to be read, to be written */
@@ -37,34 +46,47 @@ struct network_socket {
     int error;     /* of connect; ECONNRESET */
     bool commands; /* the second connection of the two */
     bool connected, ended, closed;
+    bool said;      /* the server has something for it */
+    bool abandoned; /* close resets it */
 };
 
 static struct {
-    struct redis_model *server;
-    GPtrArray *sockets; /* that have a descriptor, or a client */
-    uint32_t cut;       /* a bit for each host */
-    int64_t work;       /* when it is called next */
+    GPtrArray *servers;
+    GPtrArray *sockets;                          /* that have a descriptor, or a client */
+    uint8_t cut[NETWORK_PLACES][NETWORK_PLACES]; /* how often */
+    int64_t work;                                /* when it is called next */
 } network;
 
 static void network_work(void *arg);
 
-static int64_t network_microseconds(void *arg)
+int64_t network_clock(int64_t rate)
 {
-    (void)arg;
-    return world_now() / 1000;
+    int64_t now = world_now() / 1000;
+    return now + now * rate / 1000000;
+}
+
+/* When such a clock will show that, or a moment later. */
+static int64_t network_clock_at(int64_t rate, int64_t clock)
+{
+    return rate ? (clock - clock * rate / (1000000 + rate) + 2) * 1000 : clock * 1000;
 }
 
 void network_begin(void)
 {
     network.sockets = g_ptr_array_new();
+    network.servers = g_ptr_array_new();
     network.work = WORLD_NEVER;
-    network.server = redis_model_new(&(struct redis_model_options){
-        .seed = (uint32_t)world_random(), .now = network_microseconds, .wall = INT64_C(1700000000000000), .undo = 64});
+}
+
+void network_add(struct redis_model *model, unsigned node, unsigned port, int64_t rate)
+{
+    const struct network_server server = {model, node, port, rate};
+    g_ptr_array_add(network.servers, g_memdup2(&server, sizeof server));
 }
 
 struct redis_model *network_server(void)
 {
-    return network.server;
+    return ((const struct network_server *)network.servers->pdata[0])->model;
 }
 
 static void network_unref(struct network_socket *s)
@@ -82,7 +104,7 @@ static void network_unref(struct network_socket *s)
 
 static bool network_is_cut(const struct network_socket *s)
 {
-    return network.cut & 1u << s->host->index;
+    return s->server && network_is_parted(s->host->index, MOUNTS_MAX + s->server->node);
 }
 
 /* --- packets ------------------------------------------------------------------------- */
@@ -179,18 +201,29 @@ static void network_fetch(struct network_socket *s)
     }
 }
 
+void network_hear(void *arg, struct redis_client *client)
+{
+    struct network_socket *s = redis_client_user(client);
+    (void)arg;
+    s->said = true;
+}
+
 void network_look_at_server(void)
 {
     for (guint i = 0; i < network.sockets->len; i++) {
         struct network_socket *s = g_ptr_array_index(network.sockets, i);
-        if (s->client) {
+        if (s->client && s->said) {
+            s->said = false;
             network_fetch(s);
         }
     }
-    int64_t next = redis_model_next(network.server);
-    if (next < INT64_MAX / 1000 && next * 1000 < network.work) {
-        network.work = next * 1000;
-        world_at(network.work, network_work, NULL);
+    for (guint i = 0; i < network.servers->len; i++) {
+        const struct network_server *server = network.servers->pdata[i];
+        int64_t next = redis_model_next(server->model);
+        if (next < INT64_MAX / 2000 && network_clock_at(server->rate, next) < network.work) {
+            network.work = network_clock_at(server->rate, next);
+            world_at(network.work, network_work, NULL);
+        }
     }
 }
 
@@ -199,7 +232,9 @@ static void network_work(void *arg)
     (void)arg;
     if (world_now() >= network.work) {
         network.work = WORLD_NEVER;
-        redis_model_work(network.server);
+        for (guint i = 0; i < network.servers->len; i++) {
+            redis_model_work(((const struct network_server *)network.servers->pdata[i])->model);
+        }
         network_look_at_server();
     }
 }
@@ -214,7 +249,7 @@ static void network_connected(void *arg)
         return;
     }
     if (!s->closed) {
-        s->client = redis_model_connect(network.server, s);
+        s->client = s->server ? redis_model_connect(s->server->model, s) : NULL;
         s->connected = s->client != NULL;
         s->error = s->client ? 0 : ECONNREFUSED;
         network_look_at_server();
@@ -231,7 +266,12 @@ int network_ready(const struct network_socket *s)
 
 void network_close(struct network_socket *s)
 {
+    struct packet *packet;
     s->closed = true;
+    while (s->abandoned && network_is_cut(s) && (packet = g_queue_pop_tail(s->packets[TO_SERVER]))) {
+        g_byte_array_unref(packet->bytes); /* nobody sends again what could not be sent */
+        g_free(packet);
+    }
     if (s->client) {
         network_queue(s, TO_SERVER, NULL);
     }
@@ -250,9 +290,22 @@ void network_drop(const struct host *host)
 
 /* --- faults -------------------------------------------------------------------------------- */
 
+void network_part(unsigned a, unsigned b, bool cut)
+{
+    network.cut[a][b] = (uint8_t)(network.cut[a][b] + (cut ? 1 : -1));
+    network.cut[b][a] = network.cut[a][b];
+}
+
+bool network_is_parted(unsigned a, unsigned b)
+{
+    return network.cut[a][b];
+}
+
 void network_cut(const struct host *host, bool cut)
 {
-    network.cut = cut ? network.cut | 1u << host->index : network.cut & ~(1u << host->index);
+    for (unsigned i = 0; i < NETWORK_NODES; i++) {
+        network_part(host->index, MOUNTS_MAX + i, cut);
+    }
 }
 
 unsigned network_reset(const struct host *host)
@@ -322,18 +375,33 @@ int __wrap_socket(int domain, int type, int protocol)
     s->packets[TO_DAEMON] = g_queue_new();
     s->arrived = g_byte_array_new();
     s->unsent = g_byte_array_new();
-    for (guint i = 0; i < network.sockets->len; i++) {
-        const struct network_socket *other = g_ptr_array_index(network.sockets, i);
-        s->commands = s->commands || (other->host == s->host && !other->closed);
-    }
     g_ptr_array_add(network.sockets, s);
     return descriptor_new(DESCRIPTOR_SOCKET, s);
+}
+
+static struct network_server *network_find(const struct sockaddr *address)
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+    for (guint i = 0; i < network.servers->len; i++) {
+        struct network_server *server = network.servers->pdata[i];
+        if (address->sa_family == AF_UNIX ||
+            (ntohl(in->sin_addr.s_addr) == NETWORK_ADDRESS + server->node && ntohs(in->sin_port) == server->port)) {
+            return server;
+        }
+    }
+    return NULL;
 }
 
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t length)
 {
     struct network_socket *s = descriptor_object(fd, DESCRIPTOR_SOCKET);
-    (void)address, (void)length;
+    (void)length;
+    s->server = network_find(address);
+    for (guint i = 0; i < network.sockets->len; i++) {
+        const struct network_socket *other = g_ptr_array_index(network.sockets, i);
+        s->commands =
+            s->commands || (other != s && other->host == s->host && other->server == s->server && !other->closed);
+    }
     s->references++;
     world_after(world_between(50, 1000) * WORLD_US, network_connected, s);
     errno = EINPROGRESS;
@@ -342,7 +410,9 @@ int __wrap_connect(int fd, const struct sockaddr *address, socklen_t length)
 
 int __wrap_setsockopt(int fd, int level, int option, const void *value, socklen_t length)
 {
-    (void)fd, (void)level, (void)option, (void)value, (void)length;
+    struct network_socket *s = descriptor_object(fd, DESCRIPTOR_SOCKET);
+    (void)value, (void)length;
+    s->abandoned = s->abandoned || (level == SOL_SOCKET && option == SO_LINGER);
     return 0;
 }
 

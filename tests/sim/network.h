@@ -1,7 +1,7 @@
-/* network: the connections between the daemons and the server, in place of sockets and hiredis' reading and writing.
+/* network: the connections between the daemons and the servers, in place of sockets and hiredis' reading and writing.
  *
- * What one side says reaches the other later, in order within a connection; each direction can be slow, or silent.  All
- * daemons connect to the one server, by the socket "/sim/redis".
+ * What one side says reaches the other later, in order within a connection; each direction can be slow, or silent.  A
+ * server is at the socket "/sim/redis", or at an address and port: see nodes.h.
  */
 #ifndef TESTS_SIM_NETWORK_H
 #define TESTS_SIM_NETWORK_H
@@ -9,17 +9,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tests/sim/mount.h"
 #include "tests/sim/world.h"
 
 struct network_socket;
+struct redis_client;
 struct redis_model;
 
 #define NETWORK_SERVER "/sim/redis"
 
+/* Places between which it can be cut: hosts, and then nodes, on which servers are. */
+#define NETWORK_NODES 5
+#define NETWORK_ADDRESS 0x0a000001 /* 10.0.0.1: of the first node */
+#define NETWORK_PLACES (MOUNTS_MAX + NETWORK_NODES)
+
 void network_begin(void);
+/* A server on that node, at the port; clocks of nodes are fast by `rate` millionths. */
+void network_add(struct redis_model *server, unsigned node, unsigned port, int64_t rate);
+/* The first. */
 struct redis_model *network_server(void);
-/* To be called when something was done to the server. */
+/* To be called when something was done to a server. */
 void network_look_at_server(void);
+/* µs of a clock that is fast by so many millionths. */
+int64_t network_clock(int64_t rate);
+
+/* As `ready` of struct redis_model_options. */
+void network_hear(void *arg, struct redis_client *client);
 
 /* For descriptor.c. */
 void network_close(struct network_socket *socket);
@@ -31,6 +46,9 @@ void network_drop(const struct host *host);
 
 /* Nothing gets through to or from this host, in silence. */
 void network_cut(const struct host *host, bool cut);
+/* Between two places; as often as it was cut it is to be mended. */
+void network_part(unsigned a, unsigned b, bool cut);
+bool network_is_parted(unsigned a, unsigned b);
 /* All its connections are reset: how many there were. */
 unsigned network_reset(const struct host *host);
 /* What is said on one of its connections from now on takes so much longer, until that is said otherwise. */

@@ -537,12 +537,37 @@ static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
     for (unsigned i = 0; i < IDIOMS; i++) {
         habits->total += habits->weight[i];
     }
+    if (mount_has_nodes(plan->options.store) && habits->fault_total) { /* what it is about */
+        unsigned more = habits->total / (5 + world_below(20));
+        habits->weight[IDIOM_FAULT] += more;
+        habits->total += more;
+    }
     habits->first = world_chance(300) ? 3 : 0;
     habits->names = 1 + world_below(world_chance(600) ? 2 : PLAN_NAMES - 1);
     habits->programs = 2 + world_below(PLAN_PROGRAMS - 1);
     habits->pause = (int64_t[]){20, 200, 1000, 5000, 20000}[world_below(5)] * WORLD_US;
     habits->long_pauses = (unsigned[]){0, 2, 10, 40}[world_below(4)];
     habits->looks = world_below(3) * 400;
+    if (mount_has_nodes(plan->options.store)) { /* so that failovers, and terms, fall between calls */
+        habits->pause = (int64_t[]){1, 20, 100, 500, plan->options.ttl / 5}[world_below(5)] * WORLD_MS;
+        habits->looks = 400 + world_below(2) * 400;
+    }
+}
+
+/* There are exclusive locks of whole files only; and all mounts are to have the same term. */
+static void plan_suit_redlock(struct act *act)
+{
+    bool term = act->kind == ACT_SETXATTR && (act->attribute <= PLAN_TTL || act->attribute == PLAN_WIDTH);
+    act->name = act->name == 5 || act->name == PLAN_TICKET ? 0 : act->name;
+    act->attribute = term ? PLAN_CHECK : act->attribute;
+    act->kind = act->kind == ACT_RENAME ? ACT_STAT : act->kind;
+    if (act->kind == ACT_FLOCK || act->kind == ACT_SETLK || act->kind == ACT_GETLK) {
+        act->flags = (act->flags & ~LOCK_SH) | LOCK_EX | (world_chance(800) ? LOCK_NB : 0); /* waiting is polling */
+    }
+    if (act->kind == ACT_SETLK || act->kind == ACT_UNLCK || act->kind == ACT_GETLK) {
+        act->start = 0;
+        act->end = INT64_MAX;
+    }
 }
 
 struct plan *plan_new(const struct plan_request *request)
@@ -554,13 +579,20 @@ struct plan *plan_new(const struct plan_request *request)
     plan->faults = request->faults && world_chance(800);
     plan->acts = g_array_new(FALSE, FALSE, sizeof(struct act));
     plan->options.store =
-        request->store >= 0 ? (enum mount_store)request->store : (enum mount_store)world_below(MOUNT_STORES + 2);
-    if (plan->options.store >= MOUNT_STORES) {
+        request->store >= 0 ? (enum mount_store)request->store : (enum mount_store)world_below(MOUNT_ZOOKEEPER + 3);
+    if (request->store < 0 && plan->options.store > MOUNT_ZOOKEEPER) {
         plan->options.store = MOUNT_REDIS;
     }
-    bool servers = plan->options.store == MOUNT_REDIS || plan->options.store == MOUNT_ZOOKEEPER;
+    bool servers = mount_is_redis(plan->options.store) || plan->options.store == MOUNT_ZOOKEEPER;
     plan->mounts = servers ? 1 + world_below(MOUNTS_MAX) : 1;
     plan->options.ttl = terms[world_below(G_N_ELEMENTS(terms))];
+    plan->options.nodes = 1;
+    if (mount_has_nodes(plan->options.store)) {
+        plan->mounts = 2 + world_below(MOUNTS_MAX - 2);
+        plan->options.ttl = (int64_t[]){1000, 3000, 6000, 30000, 60000}[world_below(5)];
+        plan->options.nodes = plan->options.store == MOUNT_REDLOCK && world_chance(700) ? 5 : 3;
+        plan->faults = request->faults;
+    }
     plan->options.owner_user = world_chance(50);
     plan->options.kernel.can_expire = world_chance(700);
     plan->options.kernel.deleted = user_deleted;
@@ -589,6 +621,9 @@ struct plan *plan_new(const struct plan_request *request)
         bool record = act->kind == ACT_SETLK || act->kind == ACT_UNLCK || act->kind == ACT_GETLK;
         act->start = record ? 0 : act->start;
         act->end = record ? INT64_MAX : act->end;
+    }
+    for (guint i = 0; plan->options.store == MOUNT_REDLOCK && i < plan->acts->len; i++) {
+        plan_suit_redlock(&g_array_index(plan->acts, struct act, i));
     }
     return plan;
 }

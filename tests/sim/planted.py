@@ -15,7 +15,7 @@ import sys
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 JOBS = int(os.environ.get("SIM_JOBS", "2"))
-STORES = {"m": "memory", "l": "local", "s": "sync", "r": "redis", "z": "zookeeper"}
+STORES = {"m": "memory", "l": "local", "s": "sync", "r": "redis", "z": "zookeeper", "w": "sentinel", "q": "redlock"}
 
 # store, file, what stands there (once), what is put there
 BUGS = r"""
@@ -73,6 +73,11 @@ z|backend/zookeeper/session.c|        remote_told(&z->remote, held->pdata[i], RE
 z|backend/zookeeper/call.c|    if (node->marked) {|    if (false) {
 s|backend/local/loop.c|    if (!sequence \\|\\| local_store_synced(l->store) >= sequence) {\n        done(arg, result, ticket, NULL);|    if (true) {\n        done(arg, result, ticket, NULL);
 r|backend/redis/script/renew_lone.lua|if is_lone(id) and a.mode == 0|if lone and a.mode == 0
+w|backend/redis/conn/request.c|    return conn->options.wait > 0 && request->script|    return false && request->script
+w|backend/redis/version.c|    if (state == 'c' && !r->closed && confirmed) {|    (void)confirmed;\n    if (state == 'c' && !r->closed) {
+q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
+q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
+q|backend/redlock/acquire.c|    remote_make_token(call->token);|    g_strlcpy(call->token, t->token, sizeof call->token);
 """
 
 

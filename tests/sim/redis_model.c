@@ -97,20 +97,34 @@ static void expire(struct redis_model *m, int db, const struct slice *key)
     g_string_free(name, TRUE);
 }
 
-int64_t redis_model_next(const struct redis_model *m)
+/* When a key expires that is to be deleted though nobody asks for it; INT64_MAX: none does. */
+static int64_t next_expiry(const struct redis_model *m)
 {
-    if (m->data.soonest == INT64_MAX || m->state[REDIS_MODEL_DOWN] || m->state[REDIS_MODEL_PAUSED] ||
-        m->state[REDIS_MODEL_REPLICA] || m->state[REDIS_MODEL_BUSY] || m->state[REDIS_MODEL_LOADING]) {
+    if (m->data.soonest == INT64_MAX || m->state[REDIS_MODEL_REPLICA] || m->state[REDIS_MODEL_BUSY] ||
+        m->state[REDIS_MODEL_LOADING]) {
         return INT64_MAX;
     }
-    int64_t at = (m->data.soonest + 1) * 1000 - m->options.wall - m->stepped;
-    at = MAX(at, m->options.now(m->options.arg));
-    return (at + TICK - 1) / TICK * TICK;
+    return (m->data.soonest + 1) * 1000 - m->options.wall - m->stepped;
+}
+
+int64_t redis_model_next(const struct redis_model *m)
+{
+    bool works = !m->state[REDIS_MODEL_DOWN] && !m->state[REDIS_MODEL_PAUSED];
+    int64_t expiry = works ? next_expiry(m) : INT64_MAX;
+    if (expiry != INT64_MAX) {
+        expiry = (MAX(expiry, m->options.now(m->options.arg)) + TICK - 1) / TICK * TICK;
+    }
+    return works ? MIN(expiry, model_replica_next(m)) : INT64_MAX;
 }
 
 void redis_model_work(struct redis_model *m)
 {
-    if (redis_model_next(m) > m->options.now(m->options.arg)) {
+    int64_t now = m->options.now(m->options.arg);
+    if (m->state[REDIS_MODEL_DOWN] || m->state[REDIS_MODEL_PAUSED]) {
+        return;
+    }
+    model_replica_work(m);
+    if (next_expiry(m) > now) {
         return;
     }
     m->data.soonest = INT64_MAX;
@@ -120,7 +134,7 @@ void redis_model_work(struct redis_model *m)
             const struct model_value *value = values->pdata[i];
             if (has_expired(m, value)) {
                 expire(m, db, &value->key);
-                model_data_commit(&m->data);
+                model_commit(m);
             } else {
                 m->data.soonest = MIN(m->data.soonest, value->expires);
             }
@@ -344,7 +358,8 @@ static gboolean name_equal(gconstpointer a, gconstpointer b)
 /* By name; one that has subcommands is found by its own name, too, as any of them. */
 static GHashTable *index_commands(void)
 {
-    const struct model_command *const tables[] = {model_key_commands, model_zset_commands, model_talk_commands};
+    const struct model_command *const tables[] = {model_key_commands, model_zset_commands, model_talk_commands,
+                                                  model_replica_commands};
     GHashTable *index = g_hash_table_new_full(name_hash, name_equal, g_free, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
         for (const struct model_command *command = tables[i]; command->name; command++) {
@@ -524,6 +539,18 @@ static bool is_permitted(struct model_call *call, bool whatever_state)
     return !why;
 }
 
+void model_commit(struct redis_model *m)
+{
+    struct redis_model_change *change = m->options.wrote && m->data.changed ? model_data_change(&m->data, false) : NULL;
+    if (model_data_commit(&m->data)) {
+        m->counts.writes++;
+        m->offset++;
+    }
+    if (change) {
+        m->options.wrote(m->options.arg, change);
+    }
+}
+
 /* One command of a client, complete. */
 static void carry_out(struct redis_client *client, const struct slice *argv, size_t argc, bool whatever_state,
                       GString *out)
@@ -537,7 +564,8 @@ static void carry_out(struct redis_client *client, const struct slice *argv, siz
         model_run(&call);
     }
     m->current = NULL;
-    m->counts.writes += model_data_commit(&m->data);
+    model_commit(m);
+    client->written = client->waits ? client->written : m->offset;
     if (client->caching) { /* from the next command on, and for that one */
         client->caching = client->caching == 1 ? 2 : 0;
     }
@@ -596,7 +624,8 @@ static void hear(struct redis_client *client)
     GString *out = g_string_new(NULL);
     gsize at = 0;
     int result = 1;
-    while (!client->closed && !is_silent(client->m) && (result = read_command(client->in, &at, words)) > 0) {
+    while (!client->closed && !client->waits && !is_silent(client->m) &&
+           (result = read_command(client->in, &at, words)) > 0) {
         if (words->len == 0) {
             continue;
         }
@@ -614,6 +643,11 @@ static void hear(struct redis_client *client)
     g_string_erase(client->in, 0, (gssize)at);
     g_string_free(out, TRUE);
     g_array_unref(words);
+}
+
+void model_resume(struct redis_client *client)
+{
+    hear(client);
 }
 
 void redis_client_send(struct redis_client *client, const void *data, size_t length)
@@ -723,7 +757,7 @@ void redis_model_cut_all(struct redis_model *m)
     }
 }
 
-static char *new_id(struct redis_model *m)
+char *model_new_id(struct redis_model *m)
 {
     GString *id = g_string_new(NULL);
     for (int i = 0; i < 5; i++) {
@@ -745,8 +779,10 @@ static void begin_run(struct redis_model *m)
 {
     g_free(m->runid);
     g_free(m->replid);
-    m->runid = new_id(m);
-    m->replid = new_id(m);
+    m->runid = model_new_id(m);
+    m->replid = model_new_id(m);
+    g_clear_pointer(&m->former_replid, g_free);
+    memset(m->replicas, 0, sizeof m->replicas);
     m->started = m->options.now(m->options.arg);
     m->ids = 0;
     m->refusals = m->kills = 0;
@@ -758,6 +794,7 @@ static void begin_run(struct redis_model *m)
 static void go_on(struct redis_model *m)
 {
     struct redis_client *client;
+    model_replica_work(m);
     TAILQ_FOREACH(client, &m->clients, link) {
         hear(client);
     }
@@ -981,6 +1018,7 @@ void redis_model_free(struct redis_model *m)
     g_free(m->password);
     g_free(m->runid);
     g_free(m->replid);
+    g_free(m->former_replid);
     g_free(m);
 }
 

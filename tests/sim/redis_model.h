@@ -16,6 +16,7 @@
  * redis_model_talk.c     commands about the server, connections, channels and scripts
  * redis_model_lua.c      scripts
  * redis_model_pack.c     the library cmsgpack of scripts
+ * redis_model_replica.c  what replicas are sent, and how many have it; Sentinels
  */
 #ifndef TESTS_SIM_REDIS_MODEL_H
 #define TESTS_SIM_REDIS_MODEL_H
@@ -25,6 +26,7 @@
 #include <stdint.h>
 
 struct redis_model;
+struct redis_model_change;
 struct redis_client;
 
 struct redis_model_options {
@@ -34,6 +36,10 @@ struct redis_model_options {
     size_t undo;               /* how many of its last writes a restart can lose; 0: none */
     void (*ready)(void *arg,
                   struct redis_client *client); /* there is something to receive, or it was closed; or NULL */
+    /* What a write has changed, to be sent to replicas, and freed; or NULL.  It needs `undo`. */
+    void (*wrote)(void *arg, struct redis_model_change *change);
+    /* Of a Sentinel: which server is the master; or NULL. */
+    void (*master)(void *arg, const char **ret_host, unsigned *ret_port);
     void *arg;
 };
 
@@ -106,6 +112,26 @@ int64_t redis_model_wall(const struct redis_model *model);
 void redis_client_cut(struct redis_client *client, size_t bytes);
 /* All connections end at once (CLIENT KILL TYPE normal). */
 void redis_model_cut_all(struct redis_model *model);
+
+/* --- replicas --- */
+
+#define REDIS_MODEL_REPLICAS 8
+
+/* Grows with each write. */
+uint64_t redis_model_offset(const struct redis_model *model);
+/* All of its data: what a replica begins with. */
+struct redis_model_change *redis_model_snapshot(const struct redis_model *model);
+struct redis_model_change *redis_model_change_copy(const struct redis_model_change *change);
+void redis_model_change_free(struct redis_model_change *change); /* NULL is allowed */
+/* What the master has sent. */
+void redis_model_apply(struct redis_model *model, const struct redis_model_change *change);
+/* That replica of it has all up to there; or it is gone. */
+void redis_model_acknowledge(struct redis_model *model, unsigned replica, uint64_t offset);
+void redis_model_forget_replica(struct redis_model *model, unsigned replica);
+/* REPLICAOF by a Sentinel, which ends all connections: of nobody, and then it is a master with another replication id;
+ * or of another. */
+void redis_model_promote(struct redis_model *model);
+void redis_model_demote(struct redis_model *model);
 
 /* --- other clients --- */
 

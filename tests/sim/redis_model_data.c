@@ -348,6 +348,52 @@ void model_data_touch(struct model_data *data, int db, const struct slice *key)
     g_ptr_array_add(data->unit->before, before);
 }
 
+static void change_add(struct redis_model_change *change, int db, const struct slice *key,
+                       const struct model_value *value)
+{
+    struct model_before *after = g_new(struct model_before, 1);
+    *after = (struct model_before){
+        .db = db, .key = g_string_new_len(key->data, (gssize)key->length), .value = value ? value_copy(value) : NULL};
+    g_ptr_array_add(change->after, after);
+}
+
+struct redis_model_change *model_data_change(const struct model_data *data, bool all)
+{
+    struct redis_model_change *change = g_new(struct redis_model_change, 1);
+    *change = (struct redis_model_change){.all = all, .after = g_ptr_array_new_with_free_func(before_free)};
+    for (guint i = 0; !all && data->unit && i < data->unit->before->len; i++) {
+        const struct model_before *before = data->unit->before->pdata[i];
+        struct slice key = {before->key->str, before->key->len};
+        change_add(change, before->db, &key, g_hash_table_lookup(data->keys[before->db], &key));
+    }
+    for (int db = 0; all && db < MODEL_DATABASES; db++) {
+        GPtrArray *values = model_data_sorted(data, db);
+        for (guint i = 0; i < values->len; i++) {
+            const struct model_value *value = values->pdata[i];
+            change_add(change, db, &value->key, value);
+        }
+        g_ptr_array_unref(values);
+    }
+    return change;
+}
+
+struct redis_model_change *redis_model_change_copy(const struct redis_model_change *change)
+{
+    struct redis_model_change *copy = g_memdup2(change, sizeof *change);
+    copy->replid = g_strdup(change->replid);
+    copy->after = g_ptr_array_ref(change->after); /* which nobody changes */
+    return copy;
+}
+
+void redis_model_change_free(struct redis_model_change *change)
+{
+    if (change) {
+        g_ptr_array_unref(change->after);
+        g_free(change->replid);
+        g_free(change);
+    }
+}
+
 bool model_data_commit(struct model_data *data)
 {
     bool changed = data->changed;
@@ -394,6 +440,22 @@ void model_data_settle(struct model_data *data)
 {
     g_queue_clear_full(&data->units, unit_free);
     g_queue_init(&data->units);
+}
+
+void model_data_apply(struct model_data *data, const struct redis_model_change *change)
+{
+    for (int db = 0; change->all && db < MODEL_DATABASES; db++) {
+        g_hash_table_remove_all(data->keys[db]);
+    }
+    for (guint i = 0; i < change->after->len; i++) {
+        const struct model_before *after = change->after->pdata[i];
+        struct slice key = {after->key->str, after->key->len};
+        if (after->value) {
+            put(data, after->db, value_copy(after->value));
+        } else {
+            g_hash_table_remove(data->keys[after->db], &key);
+        }
+    }
 }
 
 /* --- keys --- */

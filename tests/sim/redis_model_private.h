@@ -88,6 +88,12 @@ void model_zset_remove(struct model_zset *zset, struct model_ranked *ranked);
 
 struct model_unit; /* a write that can be lost */
 
+struct redis_model_change {
+    bool all;
+    char *replid;     /* of all: the master's replication id */
+    GPtrArray *after; /* struct model_before: what is there since */
+};
+
 struct model_data {
     GHashTable *keys[MODEL_DATABASES]; /* struct model_value, which begins with its key */
     int64_t soonest;                   /* ms: no key expires before */
@@ -110,6 +116,9 @@ void model_data_delete(struct model_data *data, int db, const struct slice *key)
 void model_data_expire(struct model_data *data, struct model_value *value, int64_t at);
 bool model_data_is_empty(const struct model_value *value);
 void model_data_flush(struct model_data *data, int db); /* -1: all */
+/* What is at the keys that were changed since the last call of model_data_commit, or (`all`) at all keys. */
+struct redis_model_change *model_data_change(const struct model_data *data, bool all);
+void model_data_apply(struct model_data *data, const struct redis_model_change *change);
 /* What was changed since the last call is one write. True if there was any. */
 bool model_data_commit(struct model_data *data);
 /* The last writes are undone; returns how many. */
@@ -138,6 +147,9 @@ struct redis_client {
     bool tracking, optin;
     uint64_t redirect; /* to another client; 0: none */
     int caching;       /* 1: of the next command; 2: of this one; 0: not */
+    uint64_t written;  /* the offset of the last write before its last command: what WAIT asks for */
+    bool waits;        /* in WAIT, for so many replicas, until then (by `now`; INT64_MAX: for ever) */
+    int64_t wait_count, wait_until;
 };
 
 struct redis_model {
@@ -156,7 +168,12 @@ struct redis_model {
     unsigned refusals;
     unsigned kills;
     char *password; /* NULL: none */
-    char *replid, *runid;
+    char *replid, *former_replid, *runid;
+    uint64_t offset; /* of the last write */
+    struct {
+        bool there;
+        uint64_t offset;
+    } replicas[REDIS_MODEL_REPLICAS];
     struct redis_client *current; /* whose command runs */
     struct redis_client *foreign; /* somebody else, who is not connected */
     GHashTable *commands;         /* struct slice -> struct model_command */
@@ -194,7 +211,8 @@ struct model_command {
 
 #define MODEL_NUMBERED (-1) /* `first` of a command that says how many keys it has */
 
-extern const struct model_command model_key_commands[], model_zset_commands[], model_talk_commands[];
+extern const struct model_command model_key_commands[], model_zset_commands[], model_talk_commands[],
+    model_replica_commands[];
 
 /* NULL: there is none.  The second word may name a subcommand. */
 const struct model_command *model_command_find(const struct redis_model *m, const struct slice *argv, size_t argc);
@@ -211,6 +229,19 @@ void model_deliver(struct redis_client *client, const char *data, size_t length)
 /* A key was changed, or deleted, or has expired. */
 void model_changed(struct redis_model *m, int db, const struct slice *key);
 void model_forget_scripts(struct redis_model *m);
+/* What was changed is one write, and replicas are sent it. */
+void model_commit(struct redis_model *m);
+char *model_new_id(struct redis_model *m);
+/* It may say something again. */
+void model_resume(struct redis_client *client);
+
+/* --- redis_model_replica.c --- */
+
+unsigned model_replica_count(const struct redis_model *m, uint64_t offset); /* which have all up to there */
+/* When the first that waits for replicas is answered all the same; INT64_MAX: never. */
+int64_t model_replica_next(const struct redis_model *m);
+/* Answers those that wait and have what they wait for, or do so for too long. */
+void model_replica_work(struct redis_model *m);
 
 /* What forbids a write: an error, or NULL. */
 const char *model_write_refusal(const struct redis_model *m);

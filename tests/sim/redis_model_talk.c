@@ -285,11 +285,12 @@ static void run_info(struct model_call *call)
     } else {
         g_string_append_printf(text, "# Replication\r\nrole:master\r\n");
     }
-    g_string_append_printf(text, "connected_slaves:0\r\n");
+    g_string_append_printf(text, "connected_slaves:%u\r\n", model_replica_count(m, 0));
     if (m->state[REDIS_MODEL_LONELY]) {
         g_string_append_printf(text, "min_slaves_good_slaves:0\r\n");
     }
-    g_string_append_printf(text, "master_replid:%s\r\n\r\n# Cluster\r\ncluster_enabled:%d\r\n", m->replid,
+    g_string_append_printf(text, "master_replid:%s\r\nmaster_replid2:%s\r\n\r\n# Cluster\r\ncluster_enabled:%d\r\n",
+                           m->replid, m->former_replid ? m->former_replid : "0000000000000000000000000000000000000000",
                            m->state[REDIS_MODEL_CLUSTER]);
     model_say_bulk(call, text->str, text->len);
     g_string_free(text, TRUE);

@@ -25,12 +25,14 @@
 #include "tests/sim/faults.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/network.h"
+#include "tests/sim/nodes.h"
 #include "tests/sim/user.h"
 #include "tests/sim/zookeeper_model.h"
 
 #define SIM_JOBS_MAX 16
 #define SIM_BROKEN_MAX 5 /* seeds that are told */
 #define SIM_SHRINK_SECONDS 30.0
+#define SIM_SECONDS 60 /* of processor time: a world that takes longer hangs */
 
 /* What a world tells, in memory that it shares with the parent. */
 struct result {
@@ -125,9 +127,17 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     bool zookeeper = plan->options.store == MOUNT_ZOOKEEPER;
     world_begin(plan->seed);
     world_trace_to(trace);
+    if (!arguments.one && !trace) {
+        world_hush();
+    }
     stderr = fopencookie(NULL, "w", (cookie_io_functions_t){.write = sim_log}); /* the daemons' log */
     setlinebuf(stderr);
     network_begin();
+    nodes_begin(&(struct nodes_options){.store = plan->options.store,
+                                        .count = plan->options.nodes,
+                                        .mounts = plan->mounts,
+                                        .ttl = plan->options.ttl,
+                                        .away = faults_away});
     if (zookeeper) {
         zkmodel_begin();
     }
@@ -137,7 +147,9 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
         .settle = WORLD_SECOND,
         .margin = 2 * WORLD_SECOND + (session ? (session + 4000) * WORLD_MS : 0), /* and two ticks */
         .belief = (session / 2 - MIN(session / 8, 1000)) * WORLD_MS,
-        .remote = plan->options.store == MOUNT_REDIS || zookeeper,
+        .remote = mount_is_redis(plan->options.store) || zookeeper,
+        .moves = mount_has_nodes(plan->options.store),
+        .unfair = plan->options.store == MOUNT_REDLOCK,
         .keeps = plan->options.store == MOUNT_LOCAL || plan->options.store == MOUNT_LOCAL_SYNC,
         .plain = zookeeper,
         .same_user = plan->options.owner_user,
@@ -153,12 +165,15 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     }
     faults_begin(judge, mounts, plan->mounts, plan->options.ttl);
     user_begin(judge, mounts, plan->mounts, story);
-    static const char *const stores[] = {"memory", "local", "local with sync=always", "redis", "zookeeper"};
+    static const char *const stores[] = {"memory",         "local",     "local with sync=always",
+                                         "redis",          "zookeeper", "redis+sentinel with wait=1",
+                                         "redis+sentinel", "redlock"};
     user_tell("%u mounts of %s, ttl %ld ms", plan->mounts, stores[plan->options.store], (long)plan->options.ttl);
     for (unsigned i = 0; i < plan->mounts; i++) {
         mount_start(mounts[i]);
     }
-    world_run(100 * WORLD_MS);
+    bool young = plan->options.store == MOUNT_REDLOCK; /* servers that have begun lately grant nothing */
+    world_run(100 * WORLD_MS + (young ? plan->options.ttl * WORLD_MS * 11 / 10 + 3 * WORLD_SECOND : 0));
     sim_run_all(&sim);
     sim_calm_down(plan, mounts);
     g_autofree char *left = user_list_all(0);
@@ -203,7 +218,7 @@ static pid_t sim_fork(struct plan *plan, struct result *result, const char *outp
     if (pid == 0) {
         FILE *out = freopen(output ? output : "/dev/null", output ? "a" : "w", stdout);
         setlinebuf(out);
-        alarm(120);
+        setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {.tv_sec = SIM_SECONDS}}, NULL);
         sim_world(plan, result, story ? out : NULL, trace ? out : NULL, out);
         fflush(NULL);
         _exit(result->faulty ? 1 : 0);
@@ -403,7 +418,8 @@ static int sim_one(void)
 
 static int sim_store(const char *name)
 {
-    static const char *const names[] = {"memory", "local", "sync", "redis", "zookeeper"};
+    static const char *const names[] = {"memory",    "local",    "sync",     "redis",
+                                        "zookeeper", "sentinel", "failover", "redlock"};
     for (int i = 0; i < (int)G_N_ELEMENTS(names); i++) {
         if (strcmp(names[i], name) == 0) {
             return i;

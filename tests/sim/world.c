@@ -23,6 +23,7 @@ static struct {
     uint64_t steps;
     uint64_t number;
     uint64_t sum;
+    bool hushed;
     FILE *trace;
     struct host *host;
     GArray *events; /* a heap */
@@ -42,6 +43,11 @@ void world_begin(uint64_t seed)
 void world_trace_to(void *file)
 {
     world.trace = file;
+}
+
+void world_hush(void)
+{
+    world.hushed = true;
 }
 
 bool world_traces(void)
@@ -66,6 +72,9 @@ void world_trace(const char *format, ...)
 {
     char line[1024];
     va_list arguments;
+    if (world.hushed) {
+        return;
+    }
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);

@@ -33,6 +33,8 @@ struct host {
 void world_begin(uint64_t seed);
 /* From now on, and each line of text too if there is a file. */
 void world_trace_to(void *file);
+/* Nobody wants the trace, nor its sum. */
+void world_hush(void);
 uint64_t world_trace_sum(void);
 void world_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool world_traces(void);

@@ -1,0 +1,52 @@
+/* nodes: the machines that servers are on, and what happens between them.
+ *
+ * With redis there is one.  With replicas there are three, each with a server and a Sentinel: the master sends what is
+ * written, a replica says what it has, and if a majority of the Sentinels cannot reach the master one of them makes a
+ * replica the master, under a number that grows (epoch); who hears of it later follows.  No server follows an older one
+ * than it has followed, and none is promoted that has begun anew and not had the data since.  With redlock there are
+ * three or five masters that know nothing of each other.
+ *
+ * Whether a mount has what it needs is found here, too: the present master with a replica, of an opened store, or a
+ * majority of masters that have not been started lately.
+ */
+#ifndef TESTS_SIM_NODES_H
+#define TESTS_SIM_NODES_H
+
+#include "tests/sim/mount.h"
+#include "tests/sim/network.h"
+
+#define NODES_SENTINEL_PORT 26379
+#define NODES_MASTER_NAME "locks"
+
+struct nodes_options {
+    enum mount_store store;
+    unsigned count, mounts;
+    int64_t ttl; /* ms */
+    /* It has not what it needs, or has it again. */
+    void (*away)(unsigned mount, bool away);
+};
+
+void nodes_begin(const struct nodes_options *options);
+/* "10.0.0.1" */
+const char *nodes_address(unsigned node);
+unsigned nodes_count(void);
+/* The one that was promoted last. */
+unsigned nodes_master(void);
+struct redis_model *nodes_server(unsigned node);
+/* To be called when places were parted or joined, or a server was paused or goes on. */
+void nodes_look(void);
+
+/* --- faults ------------------------------------------------------------------- */
+
+void nodes_stop(unsigned node, bool stop);
+void nodes_kill(unsigned node);
+/* It is started anew, with all of its data or none; false: a master whose Sentinels have not replaced it yet. */
+bool nodes_start(unsigned node, bool empty);
+/* What is written reaches it so much later. */
+void nodes_slow(unsigned node, int64_t by);
+/* As an administrator asks for it, while all is well; false: no replica can be promoted. */
+bool nodes_fail_over(void);
+/* How often another server became the master. */
+uint64_t nodes_promotions(void);
+
+#endif
