@@ -7,7 +7,8 @@
  * recover.c    the leases of a mount that starts again
  * revoke.c     ending holders by name
  * change.c     what is done to tickets
- * acquire.c    taking and waiting
+ * acquire.c    taking: the nodes of tickets
+ * turn.c       whose turn it is, and waiting for it
  * ask.c        questions: who holds, and what is in a directory
  * directory.c  directories
  * session.c    the session: connection, belief, heartbeat
@@ -289,6 +290,31 @@ void zk_test(struct backend *b, const char *name, const struct backend_claim *cl
 void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done, void *arg);
 /* One ticket, of what is read of its node; `info` borrows of `data`. */
 void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, struct backend_info *info);
+
+/* --- turn.c: steps of a call that acquires --- */
+
+/* What it asks for. */
+struct remote_ticket *turn_ticket(const struct zk_call *call);
+void turn_answer(struct zk_call *call, struct remote_answer *answer);
+void turn_tell(struct zk_call *call, enum backend_result result);
+/* The ticket with which its lock owner holds already; or NULL. */
+struct remote_ticket *turn_joins(const struct remote_ticket *t);
+/* That one's node does for what it asks for too; `spare` is removed. */
+void turn_join(struct zk_call *call, const struct remote_ticket *was, const struct zk_node *spare);
+/* Its node is there: looks at what stands before it, */
+void turn_look(struct zk_call *call);
+/* or has looked in the flush that made it: at the lock's children, the lock, and the directory of that. */
+void turn_judge(struct zk_call *call, const struct zk_reply *list, const struct zk_reply *get,
+                const struct zk_reply *directory);
+/* It was made where no ticket of its sort belongs: it is removed. */
+bool turn_is_misplaced(struct zk_call *call, const struct zk_reply *get);
+/* It has been, and call->max is told. */
+void turn_on_undone(struct zk_call *call);
+/* The lock is a ticket of a queue, which is always held. */
+void turn_busy_with_ticket(struct zk_call *call);
+void turn_get_directory(struct zk_call *call);
+/* The lock-delay of a directory that was got. */
+int64_t turn_delay_of(const struct zk_reply *directory);
 
 /* --- acquire.c --- */
 
