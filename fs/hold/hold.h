@@ -239,6 +239,9 @@ struct owner *hold_owner(struct hold *hold);
 void hold_pass_on(struct hold *hold, bool is_over);
 void hold_drop_heirs(struct hold *hold);
 
+/* Does its owner live, or an heir, as long as it is not told that the owner failed? */
+bool hold_is_owned(struct hold *hold);
+
 /* Is it to be renewed: does its owner live, or is a handle of its own open? */
 bool hold_in_use(struct hold *hold);
 

@@ -128,12 +128,18 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
            (uid == hold->uid && hold_is_due(fs, hold, who));
 }
 
-bool hold_in_use(struct hold *hold)
+bool hold_is_owned(struct hold *hold)
 {
     struct owner *owner = hold_owner(hold);
-    if (owner && (owner_alive(owner) || hold_passes_on(hold, true))) {
+    return owner && (owner_alive(owner) || hold_passes_on(hold, true));
+}
+
+bool hold_in_use(struct hold *hold)
+{
+    if (hold_is_owned(hold)) {
         return true;
     }
+    struct owner *owner = hold->owner;
     struct handle *handle;
     LIST_FOREACH(handle, &hold->node->handles, link) {
         if (handle->hold == hold || (owner && (handle->kin || handle->opener == owner))) {

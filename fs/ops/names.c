@@ -348,8 +348,7 @@ static bool names_is_opened_by_others(struct hold *hold)
  * leave behind may be removed, but nobody moves it. */
 static bool names_may_move(struct request *r, struct hold *hold)
 {
-    struct owner *owner = hold_owner(hold);
-    bool present = !owner || owner_alive(owner) || r->fs->options->owner_user;
+    bool present = !hold->owner || hold_is_owned(hold) || r->fs->options->owner_user;
     return present && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
 }
 

@@ -36,6 +36,17 @@ for i in range(40):
 ' "$MNT/read"
 expect absent read
 
+it "a parent that has not waited for a helper which has ended moves what it took"
+expect "$PYTHON" -c '
+import os, subprocess, sys
+helper = subprocess.Popen(["touch", sys.argv[1]])
+os.waitid(os.P_PID, helper.pid, os.WEXITED | os.WNOWAIT)
+os.rename(sys.argv[1], sys.argv[2])
+os.unlink(sys.argv[2])
+helper.wait()
+' "$MNT/made" "$MNT/moved"
+expect absent moved
+
 it "unlink by anybody else while the owner lives is EPERM, root included, and nothing happens"
 says A 'acquire("theirs", "text")' ok
 token=$(attribute theirs token)
