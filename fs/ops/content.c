@@ -215,7 +215,6 @@ static void content_acquire(struct request *r, struct hold *provisional)
     }
     if (provisional) {
         r->hold = provisional;
-        provisional->closed = false; /* perhaps it was, through another descriptor */
         hold_decide(r, next, content_acquired);
     } else {
         hold_begin(r, handle_new_hold(r->fs, r->handle, BACKEND_LEASE), next, content_acquired);
@@ -410,7 +409,6 @@ void handle_times(struct request *r)
         hold_await(r, own, handle_times);
     } else if (own && own->kind == BACKEND_PROVISIONAL) {
         r->hold = own;
-        own->closed = false;
         hold_decide(r, NULL, content_dated);
     } else if (own) {
         if (own->kind == BACKEND_LEASE) {

@@ -250,6 +250,19 @@ START_TEST(range_of_a_child_is_no_strangers_when_who_took_another_by_the_same_fi
 }
 END_TEST
 
+START_TEST(helper_that_sets_times_behind_its_close_hands_its_lease_on)
+{
+    w->pid = family[1];
+    struct wire_file file = wire_created(w, "L", O_WRONLY);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, file, 1)), 0);
+    ck_assert_int_eq(wire_result(w, wire_touch(w, file.node, NULL)), 0); /* ahead of RELEASE */
+    wire_release(w, file);
+    wire_kill(w, family[1]);
+    wire_advance(w, 600 * SECOND);
+    ck_assert_ptr_nonnull(holder("L"));
+}
+END_TEST
+
 START_TEST(nobody_inherits_after_the_first_second)
 {
     lease_of(family[1], "L");
@@ -1072,6 +1085,7 @@ int main(void)
     tcase_add_test(cases, lease_of_a_helper_that_nobody_has_waited_for_is_no_strangers);
     tcase_add_test(cases, lease_of_a_helper_is_no_strangers_while_the_store_has_not_answered);
     tcase_add_test(cases, range_of_a_child_is_no_strangers_when_who_took_another_by_the_same_file_has_died);
+    tcase_add_test(cases, helper_that_sets_times_behind_its_close_hands_its_lease_on);
     tcase_add_test(cases, nobody_inherits_after_the_first_second);
     tcase_add_test(cases, open_handle_of_a_dead_owner_keeps_its_lease);
     tcase_add_test(cases, handle_of_an_earlier_leases_child_does_not_keep_the_next);
