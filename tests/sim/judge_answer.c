@@ -234,7 +234,7 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     hold->closed = operation == JUDGE_CLOSE;
     hold->decided = operation == JUDGE_CLOSE || operation == JUDGE_WRITE || operation == JUDGE_TIMES;
     hold->doubt =
-        hold->doubt || (operation == JUDGE_CLOSE && judge->mounts[call->call.mount].since[JUDGE_FAILS] != JUDGE_NEVER);
+        hold->doubt || (operation == JUDGE_CLOSE && mount_troubled(judge, call->call.mount));
     call_decides(judge, call);
     judge_hold_begin(judge, hold, answer->when);
     if (operation == JUDGE_WRITE) {
@@ -283,7 +283,9 @@ static void call_check_break(struct judge *judge, const struct call *call)
 {
     for (guint i = 0; call->process->uid != 0 && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        bool others = hold->claim.process->uid != call->process->uid && hold->begun != JUDGE_NEVER &&
+        const struct handle *handle = hold->claim.handle; /* or its opener's, whose rights it has */
+        bool others = hold->claim.process->uid != call->process->uid &&
+                      (!handle || handle->opener->uid != call->process->uid) && hold->begun != JUDGE_NEVER &&
                       hold->begun <= call->call.when && hold->may_end >= judge->now && hold->ended >= judge->now &&
                       judge->now < judge_hold_assured(judge, hold) && !hold->doubt && !hold->pending;
         if (judge_rule(judge, JUDGE_BREAK_RIGHT, others)) {

@@ -67,9 +67,15 @@ static bool call_close_acquires(const struct call *call)
            !handle->ticket;
 }
 
-/* Has the process opened the name, and not decided yet what that is for? */
+/* Has the process opened the name for writing, or not decided yet what that was for? */
 static bool call_may_decide(const struct call *call)
 {
+    for (guint i = 0; i < call->name->handles->len; i++) {
+        const struct handle *handle = call->name->handles->pdata[i];
+        if (handle->flags & JUDGE_WRITES && handle->opener == call->process) {
+            return true;
+        }
+    }
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         if (hold->claim.kind == KIND_PROVISIONAL && judge_hold_belongs_to(hold, call->process)) {
@@ -106,7 +112,7 @@ static void call_begin_attempt(struct judge *judge, struct call *call)
         break;
     case JUDGE_WRITE:
     case JUDGE_TIMES:
-        if (call->handle ? !ticket && call->handle->flags & JUDGE_WRITES : call_may_decide(call)) {
+        if (!ticket && ((call->handle && call->handle->flags & JUDGE_WRITES) || call_may_decide(call))) {
             call_attempts(judge, call, call->name, KIND_LEASE);
         }
         break;
