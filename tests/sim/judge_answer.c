@@ -116,8 +116,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
 
 /* --- it is answered: what it got --------------------------------------------------------- */
 
-/* The caller's own lease, which what it did now renews. */
-static struct hold *call_renews(const struct judge *judge, const struct call *call)
+struct hold *call_renews(const struct judge *judge, const struct call *call)
 {
     for (guint i = 0; i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
@@ -166,6 +165,17 @@ static bool call_is_by_another(const struct call *call)
         other = other || (handle->opener == call->process && (handle->asked || handle->spent));
     }
     return other;
+}
+
+/* What has the lock has the name, too. */
+static void call_gets_name(const struct judge *judge, const struct call *call)
+{
+    struct name *name = call->attempt->name;
+    const struct claim *claim = &call->attempt->claim;
+    bool sole = (!claim->shared && claim->kind != KIND_RECORD) || name_only(judge, name, call->call.when);
+    if (call->handle && sole) {
+        name->file[call->call.mount] = call->handle->file;
+    }
 }
 
 static void call_got(struct judge *judge, struct call *call, const struct judge_answer *answer)
@@ -233,10 +243,10 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     hold->written = answer->when;
     hold->closed = operation == JUDGE_CLOSE;
     hold->decided = operation == JUDGE_CLOSE || operation == JUDGE_WRITE || operation == JUDGE_TIMES;
-    hold->doubt =
-        hold->doubt || (operation == JUDGE_CLOSE && mount_troubled(judge, call->call.mount));
+    hold->doubt = hold->doubt || (operation == JUDGE_CLOSE && mount_troubled(judge, call->call.mount));
     call_decides(judge, call);
     judge_hold_begin(judge, hold, answer->when);
+    call_gets_name(judge, call);
     if (operation == JUDGE_WRITE) {
         call_write(call, hold);
     }
@@ -487,7 +497,7 @@ static void call_opened(struct judge *judge, struct call *call, const struct jud
     call->handle = judge_open(judge, answer->handle, call, answer->when);
     if (call->attempt) {
         call->attempt->claim.handle = call->handle;
-        call->handle->had = call_renews(judge, call); /* it shares what its opener has */
+        call->handle->had = call->renews || call_renews(judge, call); /* it shares what its opener has */
     }
     if (call->attempt && call->attempt->claim.kind == KIND_TICKET) {
         call->handle->ticket = call->attempt;
@@ -696,7 +706,7 @@ static void call_moved(struct judge *judge, const struct call *call)
     }
 }
 
-/* The name is a file's of another type now, or again that of one which had it before. */
+/* The name is a file's of another type now. */
 static void call_names_file(struct judge *judge, const struct call *call)
 {
     struct name *name = call->name;
@@ -710,10 +720,6 @@ static void call_names_file(struct judge *judge, const struct call *call)
             const struct handle *handle = name->handles->pdata[i];
             name->file[mount] = handle->mount == mount ? handle->file : name->file[mount];
         }
-    } else if (call->handle && call->attempt && call->attempt->name == name) {
-        const struct claim *claim = &call->attempt->claim;
-        bool sole = (!claim->shared && claim->kind != KIND_RECORD) || name_only(judge, name, call->call.when);
-        name->file[mount] = sole ? call->handle->file : name->file[mount];
     }
 }
 
@@ -757,6 +763,9 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
     call_ended(judge, call, outcome);
     if (operation == JUDGE_RENAME && outcome == DONE) {
         call_moved(judge, call);
+    }
+    for (guint i = 0; operation == JUDGE_RENAME && outcome == UNKNOWN && i < call->name->handles->len; i++) {
+        ((struct handle *)call->name->handles->pdata[i])->astray = true;
     }
     if (call->attempt && outcome == DONE && begins) {
         call_got(judge, call, answer);

@@ -352,6 +352,7 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     call_begin_attempt(judge, call);
     if (call->attempt) {
         judge_hold_meets_takers(judge, call->attempt);
+        call->renews = call_renews(judge, call);
     }
     bool turn = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK;
     if (handle && handle->ticket && turn && asked->flags & JUDGE_SHARE) {

@@ -542,9 +542,11 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
         }
         return;
     }
+    bool astray = hold->claim.handle && hold->claim.handle->astray;
+    hold->doubt = hold->doubt || astray;
     for (guint i = 0; i < hold->name->holds->len; i++) {
         const struct hold *other = hold->name->holds->pdata[i];
-        bool taken = hold->may_end < when; /* perhaps, before its answer came */
+        bool taken = hold->may_end < when || astray; /* perhaps, before its answer came */
         if (other == hold || taken || !judge_hold_certain(judge, other, when)) {
             continue;
         }

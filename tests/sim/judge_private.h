@@ -58,6 +58,7 @@ struct handle {
     int64_t opened, closed; /* JUDGE_NEVER: it is open */
     bool asked, refused;    /* a lock on it, ever; and a time it was told that another holds */
     bool had;               /* a lease, once: if that was lost, closing takes none anew */
+    bool astray;            /* it may have another name, as of a rename of unknown outcome */
     bool spent;             /* what it had was taken away by name or token */
     bool told_no;           /* perhaps refused */
     bool too_large;         /* a write through it was */
@@ -165,6 +166,7 @@ struct call {
     bool blocked_released, blocked;
     bool changed;      /* content was written meanwhile, or a holder came or went */
     int64_t signalled; /* JUDGE_NEVER: not */
+    bool renews;       /* its caller had a lease as it began, perhaps */
     bool unasked;      /* its daemon was gone before */
     bool asked_before; /* somebody had, for a lock, through its handle */
     bool waits;        /* without a limit */
@@ -210,6 +212,8 @@ void judge_hold_meets_takers(const struct judge *judge, struct hold *hold);
 struct hold *name_ticket(struct judge *judge, const struct name *name);
 
 /* judge_answer */
+/* The caller's own lease, which what it did now renews. */
+struct hold *call_renews(const struct judge *judge, const struct call *call);
 /* "500ms", "2s", "30". */
 int64_t judge_duration(const char *text, size_t size);
 /* A wait is over, or the world is: was it stuck before? */
