@@ -94,7 +94,9 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             int64_t written = hold->begun == JUDGE_NEVER && judge->options.keeps ? judge->options.settle : 0;
             judge_hold_end(judge, hold, asked->when, judge->now + written, true);
         } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED && !call->unasked)) {
-            if (releases && certainly && hold->claim.handle && name_only(judge, call->name, asked->when) == hold) {
+            bool once = mount_calm(judge, asked->mount, asked->when); /* else it may be asked for twice */
+            if (releases && once && certainly && hold->claim.handle &&
+                name_only(judge, call->name, asked->when) == hold) {
                 hold->claim.handle->released = judge->now;
             }
             judge_hold_end(judge, hold, asked->when, certainly ? judge->now : JUDGE_NEVER, true);
@@ -481,7 +483,8 @@ static void call_check_open(struct judge *judge, const struct call *call)
         const struct hold *hold = call->name->holds->pdata[i];
         bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
                     judge->now < hold->may_begin + JUDGE_SECOND - JUDGE_CLOCKS && !hold->moved &&
-                    (!hold->decided || hold->claim.mount == call->call.mount) &&
+                    (hold->claim.mount == call->call.mount ||
+                     (!hold->decided && mount_calm(judge, call->call.mount, hold->may_begin))) &&
                     (!judge->options.belief || judge_calm(judge, hold->may_begin)) && /* a server's clock tells */
                     judge_hold_excludes(hold, &call->attempt->claim, true) && hold->claim.process != call->process;
         if (judge_rule(judge, JUDGE_FIRST_TIME, must)) {
@@ -686,21 +689,24 @@ static void call_moved(struct judge *judge, const struct call *call)
 {
     GPtrArray *handles = call->name->handles;
     uint32_t mount = call->call.mount;
-    uint64_t file = call->name->file[mount];
+    uint64_t file = call->file;
+    bool another = call->name->file[mount] != file; /* has the name since */
     if (call->name == call->target) {
         return;
     }
     call->target->file[mount] = file;
     call->target->link = call->name->link;
-    call->name->file[mount] = ++judge->serial;
-    call->name->link = false;
+    if (!another) {
+        call->name->file[mount] = ++judge->serial;
+        call->name->link = false;
+    }
     for (guint i = handles->len; i-- > 0;) {
         struct handle *handle = handles->pdata[i];
         if (handle->mount == mount && handle->file == file) {
             g_ptr_array_remove_index(handles, i);
             handle->name = call->target;
             g_ptr_array_add(call->target->handles, handle);
-        } else if (handle->mount == mount) {
+        } else if (handle->mount == mount && !another) {
             call->name->file[mount] = handle->file;
         }
     }

@@ -339,6 +339,7 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
         name_prune(judge, call->target);
         g_ptr_array_add(call->target->calls, call);
     }
+    call->file = call->name->file[asked->mount];
     call->asked_before = handle && handle->asked;
     bool locks = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK || asked->operation == JUDGE_GETLK;
     if (handle && (locks || asked->operation == JUDGE_FUNLOCK || asked->operation == JUDGE_UNLCK)) {

@@ -546,7 +546,7 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
     hold->doubt = hold->doubt || astray;
     for (guint i = 0; i < hold->name->holds->len; i++) {
         const struct hold *other = hold->name->holds->pdata[i];
-        bool taken = hold->may_end < when || astray; /* perhaps, before its answer came */
+        bool taken = hold->may_end < when || hold->pending || astray; /* perhaps, before its answer came */
         if (other == hold || taken || !judge_hold_certain(judge, other, when)) {
             continue;
         }

@@ -166,6 +166,7 @@ struct call {
     bool blocked_released, blocked;
     bool changed;      /* content was written meanwhile, or a holder came or went */
     int64_t signalled; /* JUDGE_NEVER: not */
+    uint64_t file;     /* which had the name as it began */
     bool renews;       /* its caller had a lease as it began, perhaps */
     bool unasked;      /* its daemon was gone before */
     bool asked_before; /* somebody had, for a lock, through its handle */
