@@ -1,7 +1,6 @@
 #!/bin/bash
 # The simulator: the same seed gives the same world, whatever else is different; and in some worlds no daemon crashes,
-# hangs or answers twice.  All that the judge says is counted, but of a thousand worlds it is wrong in one or two: so
-# few are shown and forgiven, more are not.
+# hangs or answers twice, and the judge has nothing to say.
 set -u
 cd "${top_builddir:-.}"
 sim=tests/sim/sim
@@ -29,18 +28,16 @@ for store in memory local sync redis zookeeper sentinel redlock; do
     tell $status "the same seed gives the same trace, byte for byte ($store)"
 done
 
-sure='signal|status|teller'
-worlds() { # STORE COUNT FORGIVEN
+worlds() { # STORE COUNT
     said=$($sim -n "$2" -s "$1" -o 300 -q)
     printf '%s\n' "$said" | grep '^seed' | sed 's/^/# /'
-    printf '%s\n' "$said" | grep -q '^# worlds' && ! printf '%s\n' "$said" | grep -qE "^seed [0-9]*: ($sure)" &&
-        [ "$(printf '%s\n' "$said" | grep -c '^seed')" -le "$3" ]
-    tell $? "$2 worlds with faults are well, but for $3 ($1)"
+    printf '%s\n' "$said" | grep -q '^# worlds' && ! printf '%s\n' "$said" | grep -q '^seed'
+    tell $? "$2 worlds with faults are well ($1)"
 }
-worlds memory 300 0
-worlds local 300 0
-worlds sync 300 1
-worlds redis 20 0
+worlds memory 300
+worlds local 300
+worlds sync 300
+worlds redis 20
 worlds zookeeper 200 2
 sure='signal|status|teller|exclusive|shared|range|width|loss'
 worlds sentinel 30 1
