@@ -208,6 +208,8 @@ typedef void backend_acquired(void *arg, enum backend_result result, struct back
                               const struct backend_info *holder);
 /* OK (with type BACKEND_NOTHING if there is no such name), UNREACHABLE or DAMAGED. */
 typedef void backend_known(void *arg, enum backend_result result, const struct backend_info *info);
+/* See backend_recover; what is not told is NULL. */
+typedef void backend_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content);
 typedef void backend_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count);
 
 enum backend_feature {
@@ -278,8 +280,7 @@ struct backend_operations {
                           void *arg);
     /* May be NULL. */
     void (*watch)(struct backend *, const char *name);
-    void (*recover)(struct backend *, void (*found)(void *arg, const char *name, struct backend_ticket *, GBytes *meta),
-                    void *arg);
+    void (*recover)(struct backend *, backend_found *found, void *arg);
     struct backend_counts (*counts)(struct backend *);
     bool (*name)(struct backend *, const struct backend_ticket *, char *buffer, size_t size);
     /* May be NULL.  Fills in what applies of a zeroed structure whose two lists are
@@ -455,10 +456,9 @@ static inline void backend_watch(struct backend *b, const char *name)
 
 /* Calls `found` for each lease that the mount of this store held when it last
  * ended; `found` may set ticket->user, and must not call the backend.  With NULL
- * for the ticket it is told of each directory, if no other mount makes any. */
-static inline void
-backend_recover(struct backend *b,
-                void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg)
+ * for the ticket it is told of each directory, if no other mount makes any.  A store
+ * that does not know the content yet tells NULL, and has to be asked: backend_stat. */
+static inline void backend_recover(struct backend *b, backend_found *found, void *arg)
 {
     b->operations->recover(b, found, arg);
 }

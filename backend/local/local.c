@@ -497,35 +497,36 @@ static void local_set_directory(struct backend *b, const char *name, const struc
 /* --- recovery --- */
 
 struct recovery {
-    void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta);
+    backend_found *found;
     void *arg;
+    GBytes *empty;
 };
 
 static void local_recover_directory(void *arg, const char *name, const struct backend_directory *directory)
 {
     struct recovery *recovery = arg;
     if (*name) {
-        recovery->found(recovery->arg, name, NULL, directory->meta);
+        recovery->found(recovery->arg, name, NULL, directory->meta, NULL);
     }
 }
 
 static void local_recover_lease(void *arg, const char *name, struct backend_ticket *ticket)
 {
     struct recovery *recovery = arg;
-    recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket));
+    GBytes *content = lockspace_ticket_content(ticket);
+    recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket), content ? content : recovery->empty);
 }
 
-static void local_recover(struct backend *b,
-                          void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
-                          void *arg)
+static void local_recover(struct backend *b, backend_found *found, void *arg)
 {
-    struct recovery recovery = {.found = found, .arg = arg};
+    struct recovery recovery = {.found = found, .arg = arg, .empty = g_bytes_new(NULL, 0)};
     char cursor[LOCAL_NAME_MAX] = "";
     const size_t part = 1024;
     while (lockspace_visit(local_of(b)->space, cursor, sizeof(cursor), part, local_recover_directory,
                            local_recover_lease, &recovery) == part) {
         continue;
     }
+    g_bytes_unref(recovery.empty);
 }
 
 static const struct backend_operations operations = {

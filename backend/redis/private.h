@@ -244,7 +244,6 @@ void redis_watch_end_all(struct redis *r);
 
 /* --- recover.c --- */
 
-void redis_recover(struct backend *b,
-                   void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg);
+void redis_recover(struct backend *b, backend_found *found, void *arg);
 
 #endif

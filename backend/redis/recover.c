@@ -16,7 +16,7 @@ struct recovery {
     struct redis *r;
     unsigned open;   /* requests that are not answered */
     char cursor[24]; /* of the part that is asked for next; "0": the first, and none */
-    void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta);
+    backend_found *found;
     void *arg;
 };
 
@@ -59,7 +59,7 @@ static void recover_restore(struct recovery_lease *lease, const struct redis_ans
     t->head.acquired = clock_now() - age;
     t->due = clock_now(); /* so that it is renewed, if it is to be */
     remote_ticket_schedule(&r->remote, t);
-    lease->recovery->found(lease->recovery->arg, name, &t->head, meta);
+    lease->recovery->found(lease->recovery->arg, name, &t->head, meta, NULL);
     g_bytes_unref(meta);
     g_free(name);
 }
@@ -132,8 +132,7 @@ static void recover_ask_part(struct recovery *recovery)
     }
 }
 
-void redis_recover(struct backend *b,
-                   void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg)
+void redis_recover(struct backend *b, backend_found *found, void *arg)
 {
     struct recovery recovery = {.r = (struct redis *)b, .found = found, .arg = arg, .cursor = "0"};
     for (unsigned parts = 0; parts == 0 || (strcmp(recovery.cursor, "0") != 0 && parts < RECOVER_PARTS_MAX); parts++) {

@@ -184,9 +184,7 @@ static void redlock_status(struct backend *b, struct backend_status *status)
 }
 
 /* What a mount that has ended held runs out. */
-static void redlock_recover(struct backend *b,
-                            void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
-                            void *arg)
+static void redlock_recover(struct backend *b, backend_found *found, void *arg)
 {
     (void)b, (void)found, (void)arg;
 }

@@ -339,7 +339,6 @@ void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct
 
 /* --- recover.c --- */
 
-void zk_recover(struct backend *b,
-                void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg);
+void zk_recover(struct backend *b, backend_found *found, void *arg);
 
 #endif

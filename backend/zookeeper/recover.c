@@ -18,7 +18,7 @@ struct recovery {
     bool ended, complete;
     guint before; /* of the queue that is looked at: so many stand in it already */
     guint found;
-    void (*tell)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta);
+    backend_found *tell;
     void *arg;
 };
 
@@ -106,7 +106,7 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
     watch_node(z, entry->path, t->token);
     if (lease) {
         recovery->found++;
-        recovery->tell(recovery->arg, name, &t->head, data->meta);
+        recovery->tell(recovery->arg, name, &t->head, data->meta, NULL);
     }
     g_free(place);
     g_free(path);
@@ -220,8 +220,7 @@ static void recover_begin(struct zk_call *call)
     call_then(call, recover_next);
 }
 
-void zk_recover(struct backend *b,
-                void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta), void *arg)
+void zk_recover(struct backend *b, backend_found *found, void *arg)
 {
     struct zookeeper *z = (struct zookeeper *)b;
     struct recovery recovery = {.tell = found, .arg = arg};

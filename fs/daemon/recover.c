@@ -13,14 +13,16 @@
 /* Most leases are like the one before: of the same holder, and in the same directory. */
 struct recovery {
     struct fs *fs;
-    GPtrArray *holds;
-    GBytes *bytes; /* the last meta, counted, */
+    GPtrArray *unsettled; /* holds */
+    GPtrArray *unknown;   /* holds of whose content the store has told nothing */
+    GBytes *bytes;        /* the last meta, counted, */
     struct meta meta;
     bool known;          /* and what it says, if it is of our form */
     struct owner *owner; /* whom it names, counted; NULL until asked for */
     char *directory;
-    struct node *parent;  /* counted */
-    const char *greatest; /* of the names of leases in it; NULL: not known */
+    struct node *parent;   /* counted */
+    struct node *greatest; /* counted: of the leases in it the one with the greatest name; NULL: there is none, */
+    bool ordered;          /* or it is not known */
 };
 
 /* The root's defaults; its mode and owner are the mount options'. */
@@ -75,7 +77,9 @@ static void recover_enter(struct recovery *recovery, const char *path, size_t le
         node = recover_child(tree, parent, parts[i], S_IFDIR);
         tree_unref(tree, parent);
     }
-    recovery->greatest = !recovery->parent || node->references == 1 ? "" : NULL; /* nobody else refers to a new one */
+    recovery->ordered = !recovery->parent || node->references == 1; /* nobody else refers to a new one */
+    tree_unref(tree, recovery->greatest);
+    recovery->greatest = NULL;
     tree_unref(tree, recovery->parent);
     recovery->parent = node;
 }
@@ -84,11 +88,12 @@ static void recover_enter(struct recovery *recovery, const char *path, size_t le
 static struct node *recover_leaf(struct recovery *recovery, const char *name, mode_t type)
 {
     struct tree *tree = recovery->fs->tree;
-    if (!recovery->greatest || strcmp(name, recovery->greatest) <= 0) {
+    if (!recovery->ordered || (recovery->greatest && strcmp(name, recovery->greatest->name) <= 0)) {
         return recover_child(tree, recovery->parent, name, type);
     }
     struct node *node = tree_get(tree, NULL, recovery->parent, name, type);
-    recovery->greatest = node->name;
+    tree_unref(tree, recovery->greatest);
+    recovery->greatest = tree_ref(node);
     return node;
 }
 
@@ -111,7 +116,7 @@ static bool recover_settled(const struct backend_ticket *ticket, bool fixed)
     return renewed - ticket->acquired >= SECOND;
 }
 
-static void recover_lease(void *arg, const char *name, struct backend_ticket *ticket, GBytes *bytes)
+static void recover_lease(void *arg, const char *name, struct backend_ticket *ticket, GBytes *bytes, GBytes *content)
 {
     struct recovery *recovery = arg;
     struct fs *fs = recovery->fs;
@@ -146,7 +151,14 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
                 owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, "?");
         }
     }
-    g_ptr_array_add(recovery->holds, hold_ref(hold)); /* a store across a network may tell its end meanwhile */
+    if (!hold->settled) {
+        g_ptr_array_add(recovery->unsettled, hold_ref(hold)); /* a store across a network may tell its end meanwhile */
+    }
+    if (content) {
+        hold_set_size(fs, hold, g_bytes_get_size(content));
+    } else {
+        g_ptr_array_add(recovery->unknown, hold_ref(hold));
+    }
     tree_unref(fs->tree, node);
 }
 
@@ -169,15 +181,19 @@ static void recover_size(void *arg, enum backend_result result, const struct bac
 void recover_leases(struct fs *fs)
 {
     char path[TREE_PATH_MAX];
-    struct recovery recovery = {.fs = fs, .holds = g_ptr_array_new()};
+    struct recovery recovery = {.fs = fs, .unsettled = g_ptr_array_new(), .unknown = g_ptr_array_new()};
     nametable_expect(&fs->tree->names, backend_counts(fs->backend).locks);
     backend_recover(fs->backend, recover_lease, &recovery); /* before a call that ends those that have expired since */
     backend_stat(fs->backend, "", recover_root, tree_root(fs->tree));
-    for (guint i = 0; i < recovery.holds->len; i++) {
-        struct hold *hold = g_ptr_array_index(recovery.holds, i);
-        if (hold->ticket && !hold->settled && clock_now() - hold->since >= SECOND) {
+    for (guint i = 0; i < recovery.unsettled->len; i++) {
+        struct hold *hold = g_ptr_array_index(recovery.unsettled, i);
+        if (hold->ticket && clock_now() - hold->since >= SECOND) {
             hold_settle(fs, hold);
         }
+        hold_unref(fs, hold);
+    }
+    for (guint i = 0; i < recovery.unknown->len; i++) {
+        struct hold *hold = g_ptr_array_index(recovery.unknown, i);
         if (hold->ticket && tree_path(hold->node, path, sizeof path)) {
             struct recover_question *question = g_new(struct recover_question, 1);
             *question = (struct recover_question){fs, hold_ref(hold)};
@@ -185,9 +201,11 @@ void recover_leases(struct fs *fs)
         }
         hold_unref(fs, hold);
     }
-    g_ptr_array_free(recovery.holds, TRUE);
+    g_ptr_array_free(recovery.unsettled, TRUE);
+    g_ptr_array_free(recovery.unknown, TRUE);
     g_clear_pointer(&recovery.bytes, g_bytes_unref);
     g_clear_pointer(&recovery.owner, owner_unref);
     g_free(recovery.directory);
+    tree_unref(fs->tree, recovery.greatest);
     tree_unref(fs->tree, recovery.parent);
 }

@@ -43,7 +43,7 @@ static void restart(void)
 }
 
 /* What backend_recover finds: name -> ticket. */
-static void found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
+static void found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     static struct contract_log log[100];
     GHashTable *all = arg;
@@ -52,6 +52,7 @@ static void found(void *arg, const char *name, struct backend_ticket *ticket, GB
     if (!ticket) {
         return; /* a directory */
     }
+    ck_assert_ptr_nonnull(content);
     ck_assert_uint_lt(g_hash_table_size(all), G_N_ELEMENTS(log));
     ticket->user = &log[g_hash_table_size(all)];
     memset(ticket->user, 0, sizeof(log[0]));

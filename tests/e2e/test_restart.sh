@@ -138,8 +138,10 @@ for name in p m/b m/n/y a m/n/x o/a n m/a; do
     : >"$MNT/$name"
 done
 set +C
+echo content >"$MNT/a"
 restart
 restart
+expect_is "$(stat -c %s "$MNT/a" "$MNT/n" | tr '\n' ' ')" "8 0 " sizes
 expect_is "$(cd "$MNT" && find a m n o p -type f | sort | tr '\n' ' ')" "${names[*]} " leases
 for name in "${names[@]}"; do
     expect rm "$MNT/$name"

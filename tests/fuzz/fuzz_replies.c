@@ -525,14 +525,14 @@ static void on_event(void *context, struct backend_ticket *of)
     (void)context, (void)of;
 }
 
-static void on_recovered(void *arg, const char *name, struct backend_ticket *of, GBytes *meta)
+static void on_recovered(void *arg, const char *name, struct backend_ticket *of, GBytes *meta, GBytes *content)
 {
     (void)arg;
     if (!name) { /* that was all */
         return;
     }
     FUZZ_MUST(*name && strlen(name) < 4096 && (!of || !of->user));
-    (void)meta;
+    (void)meta, (void)content;
 }
 
 static const struct backend_events events = {

@@ -342,9 +342,7 @@ static void fake_set_directory_call(struct backend *b, const char *name, const s
             .call = FAKE_SET_DIRECTORY, .name = (char *)name, .directory = *directory, .done = done, .arg = arg});
 }
 
-static void fake_recover(struct backend *b,
-                         void (*found)(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta),
-                         void *arg)
+static void fake_recover(struct backend *b, backend_found *found, void *arg)
 {
     (void)b;
     (void)found;

@@ -227,11 +227,12 @@ static void work(struct worker *w)
     contract_poll(); /* compaction goes on in the loop */
 }
 
-static void worker_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
+static void worker_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     struct worker *w = arg;
     const char *dash = strrchr(name, '-');
 
+    (void)content;
     if (!ticket)
         return; /* a directory */
     uint32_t i = dash ? (uint32_t)g_ascii_strtoull(dash + 1, NULL, 10) : 0;

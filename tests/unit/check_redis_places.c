@@ -264,9 +264,9 @@ END_TEST
 static GString *found_names;
 static uint64_t found_fence;
 
-static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
+static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
-    (void)arg, (void)meta;
+    (void)arg, (void)meta, (void)content;
     ck_assert(ticket->held);
     ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
     g_string_append_printf(found_names, "%s;", name);

@@ -227,9 +227,9 @@ START_TEST(pause_begins_when_the_replica_has_heard_of_it)
 }
 END_TEST
 
-static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta)
+static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
-    (void)name, (void)ticket, (void)meta;
+    (void)name, (void)ticket, (void)meta, (void)content;
     ++*(unsigned *)arg;
 }
 
