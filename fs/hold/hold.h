@@ -256,6 +256,9 @@ bool hold_is_owner(struct hold *hold, struct owner *who);
  * NULL. */
 void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener);
 
+/* An heir has made it its own: it has it from now on, however the helper that took it ends. */
+void hold_take_over(struct fs *fs, struct hold *hold, struct owner *who);
+
 /* May this process unlink it, or change its content and attributes? */
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid);
 

@@ -62,14 +62,19 @@ static bool hold_passes_on(struct hold *hold, bool is_over)
     return end == OWNER_EXITED || (end == OWNER_UNREAPED && is_over);
 }
 
+static void hold_inherit(struct hold *hold)
+{
+    struct hold_heirs *heirs = hold->heirs;
+    owner_unref(hold->owner);
+    hold->owner = heirs->heir[0];
+    hold->inherited = true;
+    memmove(heirs->heir, heirs->heir + 1, --heirs->count * sizeof *heirs->heir);
+}
+
 void hold_pass_on(struct hold *hold, bool is_over)
 {
     while (hold_passes_on(hold, is_over)) {
-        struct hold_heirs *heirs = hold->heirs;
-        owner_unref(hold->owner);
-        hold->owner = heirs->heir[0];
-        hold->inherited = true;
-        memmove(heirs->heir, heirs->heir + 1, --heirs->count * sizeof *heirs->heir);
+        hold_inherit(hold);
     }
 }
 
@@ -105,6 +110,13 @@ static bool hold_is_due(struct fs *fs, struct hold *hold, struct owner *who)
 {
     return who && hold->closed && hold->heirs && hold->heirs->count && owner_descends(who, hold->heirs->heir[0]) &&
            owner_thread_exiting(fs->owners, owner_pid(hold->owner));
+}
+
+void hold_take_over(struct fs *fs, struct hold *hold, struct owner *who)
+{
+    if (hold_is_due(fs, hold, who)) {
+        hold_inherit(hold);
+    }
 }
 
 bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)

@@ -396,6 +396,7 @@ static void names_renamed(void *arg, enum backend_result result)
     bool taken = result == BACKEND_BUSY && r->file.flags & RENAME_NOREPLACE;
     if (result == BACKEND_OK && hold->ticket) {
         names_move(r, hold);
+        hold_take_over(fs, hold, request_caller(r));
     } else if (result == BACKEND_OK) {
         result = BACKEND_STALE; /* it ended meanwhile */
     }

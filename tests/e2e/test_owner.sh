@@ -52,6 +52,19 @@ expect awk -v a="$first" -v b="$acquired" 'BEGIN { exit !(b - a < 0.5 && a - b <
 it "user.lease.owner names the process that acquired: host, pid, uid, command"
 expect_is "$(attribute alive owner)" "$(uname -n) ${actor_pid[A]} 0 python3*"
 
+it "a parent that moves what a helper took, before it waits for it, owns that, also if the helper has failed"
+start "$PYTHON" -c '
+import os, subprocess, sys, time
+helper = subprocess.Popen(["sh", "-c", "touch \"$1\"; exit 1", "_", sys.argv[1]])
+os.waitid(os.P_PID, helper.pid, os.WEXITED | os.WNOWAIT)
+os.rename(sys.argv[1], sys.argv[2])
+helper.wait()
+time.sleep(60)
+' "$MNT/made" "$MNT/moved"
+expect eventually 5 exists moved
+expect constantly $((2 * TTL)) exists moved
+expect_is "$(owner_pid moved)" "$STARTED"
+
 it "a helper that has closed the file and exits hands the lease to its parent"
 says A 'child("acquire(\"helper\")")' ok
 expect eventually 2 eval '[ "$(owner_pid helper)" = "${actor_pid[A]}" ]'
