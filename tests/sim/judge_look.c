@@ -234,7 +234,8 @@ static void look_told_held(struct judge *judge, const struct call *call)
 {
     const struct hold *own = look_own(call);
     bool other_holds = false;
-    if (!own || own->released || own->claim.kind == KIND_TICKET) {
+    bool anothers = own && own->claim.kind == KIND_RECORD && !own->claim.ofd && own->claim.process != call->process;
+    if (!own || anothers || own->released || own->claim.kind == KIND_TICKET) {
         return;
     }
     for (guint i = 0; i < call->name->holds->len; i++) {
@@ -461,7 +462,10 @@ static void look_stat(struct judge *judge, const struct call *call, const struct
         look_present(judge, call->name, call, NULL);
     }
     if (only && !call->changed && judge_hold_certain(judge, only, call->call.when) && !call->name->foreign) {
-        if (judge_rule(judge, JUDGE_ATTRIBUTE, answer->stat.uid != only->claim.process->uid || !answer->stat.nlink)) {
+        const struct handle *handle = only->claim.handle; /* its opener's rights */
+        bool owner =
+            answer->stat.uid == only->claim.process->uid || (handle && answer->stat.uid == handle->opener->uid);
+        if (judge_rule(judge, JUDGE_ATTRIBUTE, !owner || !answer->stat.nlink)) {
             judge_break(judge, JUDGE_ATTRIBUTE, call->name, "stat tells uid %u, %u links", answer->stat.uid,
                         answer->stat.nlink);
         }
