@@ -199,6 +199,9 @@ static void fault_start(void *arg)
     faults.older = faults.older || damaged; /* the last of it was taken for a torn tail, and cut off */
     if (serves) {
         user_tell("*** mount %u: a daemon serves again", index);
+        if (damaged) {
+            judge_trouble(faults.judge, world_now(), JUDGE_CUT, index, NULL, true);
+        }
         if (faults.older) { /* also the numbers of a queue */
             judge_trouble(faults.judge, world_now(), JUDGE_FORGOT, index, NULL, true);
             judge_trouble(faults.judge, world_now(), JUDGE_FOREIGN, index, "q", true);

@@ -120,15 +120,19 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
 
 struct hold *call_renews(const struct judge *judge, const struct call *call)
 {
+    struct hold *perhaps = NULL;
     for (guint i = 0; i < call->name->holds->len; i++) {
         struct hold *hold = call->name->holds->pdata[i];
         bool got = hold->begun != JUDGE_NEVER || hold->claim.kind == KIND_LEASE; /* or perhaps */
         if (hold != call->attempt && got && judge_hold_possible(judge, hold, call->call.when) &&
             (!judge_hold_excludes(hold, &call->attempt->claim, true) || judge_hold_belongs_to(hold, call->process))) {
-            return hold;
+            if (hold->begun != JUDGE_NEVER) {
+                return hold;
+            }
+            perhaps = hold;
         }
     }
-    return NULL;
+    return perhaps;
 }
 
 static void call_write(struct call *call, struct hold *hold)

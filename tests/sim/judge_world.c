@@ -395,6 +395,9 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         hold->survives = false;
         hold->token = hold->claim.kind == KIND_TICKET ? 0 : hold->token; /* its number may come again */
         break;
+    case JUDGE_CUT:
+        hold->token = 0;
+        break;
     case JUDGE_EMPTIED:
         judge_hold_end(judge, hold, now, now, false);
         break;
@@ -429,7 +432,7 @@ static void trouble_ends_numbers(struct judge *judge)
 static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, uint32_t number, bool begins)
 {
     struct mount *mount = &judge->mounts[number];
-    bool moment = trouble == JUDGE_FORGOT || trouble == JUDGE_EMPTIED || trouble == JUDGE_CLOCK;
+    bool moment = trouble == JUDGE_FORGOT || trouble == JUDGE_CUT || trouble == JUDGE_EMPTIED || trouble == JUDGE_CLOCK;
     if (!moment) {
         mount->since[trouble] = begins ? judge->now : JUDGE_NEVER;
     }
@@ -455,6 +458,9 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     }
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
+        if (trouble == JUDGE_CUT) {
+            g_array_set_size(name->tokens, 0);
+        }
         name->foreign = name->foreign || trouble == JUDGE_FAILS; /* what comes back of it later nobody can tell */
         if (trouble == JUDGE_FORGOT && name->directory) {
             name->number = -1;
