@@ -85,7 +85,8 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
                 }
             }
         }
-        if (outcome == DONE && converts && (hold->may_begin >= asked->when || judge_hold_is_asked_for(hold))) {
+        if (outcome == DONE && (converts || asked->operation == JUDGE_FUNLOCK) &&
+            (hold->may_begin >= asked->when || judge_hold_is_asked_for(hold))) {
             hold->may_end = MIN(hold->may_end, asked->when); /* two locked one file: which came first? */
         } else if (outcome == DONE && converts && call->attempt) {
             call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;

@@ -171,7 +171,8 @@ int64_t judge_hold_over(const struct judge *judge, const struct hold *hold)
     if (judge->options.remote && away != JUDGE_NEVER) {
         over = MIN(over, MAX(away, hold->begun == JUDGE_NEVER ? judge->now : hold->begun) + limit);
     }
-    if (hold->owners->len && hold->claim.kind != KIND_PROVISIONAL && !mount_troubled(judge, hold->claim.mount)) {
+    if (hold->owners->len && !hold->fixed && hold->claim.kind != KIND_PROVISIONAL &&
+        !mount_troubled(judge, hold->claim.mount)) {
         int64_t last = hold_last_reason(hold);
         over = last == JUDGE_NEVER ? over : MIN(over, MAX(last, judge->mounts[hold->claim.mount].calm) + limit);
     }
