@@ -526,6 +526,7 @@ struct fault_nodes {
     bool struck[NETWORK_NODES]; /* of which none is in another such fault */
     bool side[NETWORK_PLACES];  /* parted from those of the other */
     bool empty;
+    bool hurries; /* while a host is cut off, which does not give again what was forgotten */
 };
 
 static void fault_part(const struct fault_nodes *fault, bool cut)
@@ -599,7 +600,7 @@ static void fault_next_in_turn(void *arg)
     }
     if (next == nodes_count() || faults.over) {
         memset(fault->struck, 0, sizeof fault->struck);
-        g_free(fault);
+        world_after(fault->hurries ? world_between(1, faults.ttl) * WORLD_MS : 0, fault_nodes_end, fault);
         return;
     }
     fault->struck[next] = false;
@@ -608,7 +609,7 @@ static void fault_next_in_turn(void *arg)
         nodes_start(next, true);
         user_tell("*** server %u is restarted empty", next);
     }
-    world_after(world_between(1, faults.ttl) * WORLD_MS, fault_next_in_turn, fault);
+    world_after(world_between(1, fault->hurries ? 100 : faults.ttl) * WORLD_MS, fault_next_in_turn, fault);
 }
 
 static void fault_of_nodes(const struct act *act, unsigned index)
@@ -649,6 +650,8 @@ static void fault_of_several(const struct act *act, unsigned index)
             fault->struck[(node + i) % nodes_count()] = true;
         }
         fault_strikes(fault->kind, index);
+        fault->hurries = fault->side[index] = world_chance(500);
+        fault_part(fault, true);
         fault_next_in_turn(fault);
         return;
     case FAULT_PARTED:
