@@ -343,7 +343,7 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
     if (hold->owner == process) {
         hold->owner = NULL;
     }
-    if (now <= acquired + JUDGE_SECOND + settle) {
+    if (acquired != JUDGE_NEVER && now <= acquired + JUDGE_SECOND + settle) {
         struct process *parent = process->parent;
         for (struct process *at = parent; at; at = at->parent) {
             if (at->died >= acquired && !hold_owned_by(hold, at)) { /* one that died since may have a file open */
