@@ -74,7 +74,6 @@ z|backend/zookeeper/revoke.c|    if (call->flag) {\n        revoke_delete(call);
 z|backend/zookeeper/session.c|        remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);\n|
 z|backend/zookeeper/call.c|    if (node->marked) {|    if (false) {
 s|backend/local/loop.c|    if (!sequence \\|\\| local_store_synced(l->store) >= sequence) {\n        done(arg, result, ticket, NULL);|    if (true) {\n        done(arg, result, ticket, NULL);
-r|backend/redis/script/renew_lone.lua|if is_lone(id) and a.mode == 0|if lone and a.mode == 0
 w|backend/redis/conn/request.c|    return conn->options.wait > 0 && request->script|    return false && request->script
 w|backend/redis/version.c|    if (state == 'c' && !r->closed && confirmed) {|    (void)confirmed;\n    if (state == 'c' && !r->closed) {
 q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
