@@ -236,9 +236,9 @@ static int status_reply(lua_State *state)
 
 static int sha1hex(lua_State *state)
 {
-    size_t length;
-    const char *data = luaL_checklstring(state, 1, &length);
-    char *hash = g_compute_checksum_for_data(G_CHECKSUM_SHA1, (const guchar *)data, length);
+    size_t length = 0;
+    const char *data = lua_tolstring(state, 1, &length); /* of what is none that of nothing, as a server has it */
+    char *hash = g_compute_checksum_for_data(G_CHECKSUM_SHA1, (const guchar *)(data ? data : ""), data ? length : 0);
     lua_pushstring(state, hash);
     g_free(hash);
     return 1;
