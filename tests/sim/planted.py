@@ -37,8 +37,8 @@ m+|backend/local/loop.c|    return ticket == l->telling \\|\\| (event && event->
 m+|fs/hold/owner.c|    if (who && who == hold->owner) {\n        return true; /* as in hold_is_owner */|    if (who) {\n        return true;
 m+|fs/hold/owner.c|(fs->options->owner_user \\|\\| !lives) && uid == hold->uid|uid == hold->uid
 m|fs/hold/owner.c|    return (lives && who && owner_descends(who, owner)) \\|\\| hold_descends(who, opener) \\|\\||    return
-m+|fs/hold/owner.c|    if (owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true))) {|    if (owner) {
-m+|fs/hold/owner.c|    if (owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true))) {|    if (false) {
+m+|fs/hold/owner.c|    return owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true));|    return owner != NULL;
+m+|fs/hold/owner.c|    return owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true));|    return false;
 m+|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }
 m+|fs/hold/hold.c|    if (node->visible) {\n        node->visible = false;\n        node->left|    if (false) {\n        node->visible = false;\n        node->left
 m+|fs/ops/handle.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->locking;
