@@ -66,9 +66,9 @@ r|backend/redis/script/acquire_free.lua|('00000' .. clock[2]):sub(-6)|'000000'
 r|backend/redis/script/renew_lone.lua|call('PEXPIRE', L, number_text(a.ttl + lone.d))|call('PEXPIRE', L, 1)
 z|backend/zookeeper/session.c|z->belief = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->belief = 4 * timeout;
 z|backend/zookeeper/call.c|    } else if (call->lost) {\n        call->was_sent = true;|    } else if (call->lost) {\n        call->was_sent = false;
-z|backend/zookeeper/acquire.c|        if (get->rc != ZNONODE && (!data.ours|        if (false && (!data.ours
-z|backend/zookeeper/acquire.c|before < call->number)) {|before <= call->number)) {
-z|backend/zookeeper/acquire.c|    if (freed \\|\\| node->again) {|    if (false) {
+z|backend/zookeeper/turn.c|        if (get->rc != ZNONODE && (!data.ours|        if (false && (!data.ours
+z|backend/zookeeper/turn.c|before < call->number)) {|before <= call->number)) {
+z|backend/zookeeper/turn.c|    if (freed \\|\\| node->again) {|    if (false) {
 z|backend/zookeeper/change.c|        call_leave(call, node, call->against && node->kind != BACKEND_PROVISIONAL);|        call_exists(call, node->path, false);
 z|backend/zookeeper/revoke.c|    if (call->flag) {\n        revoke_delete(call);\n        return;\n    }|
 z|backend/zookeeper/session.c|        remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);\n|
