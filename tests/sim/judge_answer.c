@@ -238,7 +238,8 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         hold->origin = own ? own->origin : hold->origin;
         return;
     case JUDGE_FLOCK:
-        hold->content = hold->origin == hold->serial && !hold->claim.shared ? g_byte_array_new() : NULL;
+        hold->content =
+            hold->origin == hold->serial && !hold->converted && !hold->claim.shared ? g_byte_array_new() : NULL;
         break;
     default:
         break;
@@ -334,6 +335,9 @@ static void call_check_token(struct judge *judge, const struct call *call, bool 
         bool own = hold->token == token;
         possible = possible || (hold->token ? own && hold->may_begin <= judge->now : true);
         certain = certain || (own && token && judge_hold_certain(judge, hold, call->call.when));
+    }
+    for (guint i = 0; i < call->name->calls->len; i++) { /* what is moved has another by then */
+        possible = possible || ((const struct call *)call->name->calls->pdata[i])->call.operation == JUDGE_RENAME;
     }
     possible = possible || !mount_calm(judge, call->call.mount, call->call.when); /* a release that is sent again */
     if (judge_rule(judge, JUDGE_TOKEN_CHECK, accepted ? !possible : certain)) {
