@@ -727,7 +727,20 @@ static void call_names_file(struct judge *judge, const struct call *call)
     struct name *name = call->name;
     uint32_t mount = call->call.mount;
     enum judge_operation operation = call->call.operation;
-    bool link = operation == JUDGE_SYMLINK;
+    bool link = operation == JUDGE_SYMLINK, open = false, held = false;
+    uint64_t before = 0;
+    for (guint i = 0; i < name->handles->len; i++) {
+        const struct handle *handle = name->handles->pdata[i];
+        open = open || (handle->mount == mount && handle->file == name->file[mount]);
+        before = handle->mount == mount ? handle->file : before;
+    }
+    for (guint i = 0; i < name->holds->len; i++) {
+        const struct hold *hold = name->holds->pdata[i];
+        held = held || (hold != call->attempt && judge_hold_possible(judge, hold, call->call.when));
+    }
+    if (operation == JUDGE_OPEN && before && !open && !held) { /* what is open has it again */
+        name->file[mount] = before;
+    }
     if ((link || operation == JUDGE_OPEN) && link != name->link) {
         name->file[mount] = ++judge->serial;
         name->link = link;
