@@ -175,15 +175,19 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
             watch->since = event == JUDGE_DELETED ? -1 : watch->since; /* the file that it watched is no more */
         }
     }
+    unsigned several = 0;
+    for (guint i = 0; event == JUDGE_HUNG_UP && i < name->holds->len; i++) {
+        several += ((const struct hold *)name->holds->pdata[i])->claim.handle == handle;
+    }
     for (guint i = 0; event == JUDGE_HUNG_UP && i < name->holds->len; i++) {
         struct hold *hold = name->holds->pdata[i];
         if (hold->claim.handle != handle || hold->begun == JUDGE_NEVER) {
             continue;
         }
-        if (judge_rule(judge, JUDGE_KEPT, judge_hold_certain(judge, hold, when) && !name->foreign)) {
+        if (judge_rule(judge, JUDGE_KEPT, several == 1 && judge_hold_certain(judge, hold, when) && !name->foreign)) {
             judge_break(judge, JUDGE_KEPT, name, "process %u was told by poll that it holds no more", id);
         }
-        judge_hold_end(judge, hold, when, when, false);
+        judge_hold_end(judge, hold, when, several == 1 ? when : JUDGE_NEVER, false); /* or another of them */
     }
 }
 
