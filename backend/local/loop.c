@@ -261,8 +261,8 @@ static void loop_tell_granted(struct local *l, const struct local_event *event)
         lockspace_claim(l->space, clock_now(), event->ticket);
     }
     local_commit(l, &sequence);
-    if (unsafe || (joins && ended)) {
-        /* it could not be made safe, is another's, or cannot join any more: nobody must believe in it */
+    if (unsafe || ended) {
+        /* it could not be made safe, or is another's by now: nobody must believe in it */
         event->ticket->held = false;
         return;
     }

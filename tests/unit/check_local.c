@@ -456,6 +456,27 @@ START_TEST(no_thread_runs_before_it_is_started)
 }
 END_TEST
 
+static void revoked(void *arg, enum backend_result result)
+{
+    *(int *)arg = result == BACKEND_OK;
+}
+
+/* As where a daemon stood still: one after the other has its turn, and runs out, before anybody hears of it. */
+START_TEST(grant_of_what_has_ended_is_not_told)
+{
+    struct contract_log held = {0}, waiting = {0}, next = {0};
+    struct backend_ticket *holder = contract_get("a", BACKEND_FLOCK, &held);
+    struct backend_ticket *waiter = contract_queue("a", BACKEND_EXCLUSIVE, &waiting);
+    int done = 0;
+
+    contract_queue("a", BACKEND_EXCLUSIVE, &next);
+    backend_release(contract_backend, holder, NULL, NULL);
+    backend_revoke(contract_backend, "a", waiter->fence, revoked, &done);
+    CONTRACT_UNTIL(done && waiting.ended && next.granted);
+    ck_assert_uint_eq(waiting.granted, 0);
+}
+END_TEST
+
 static Suite *local_suite(void)
 {
     Suite *suite = suite_create("local");
@@ -487,6 +508,7 @@ static Suite *local_suite(void)
     tcase_add_test(idle, alarm_is_set_for_the_earliest_deadline_and_off_when_nothing_is_held);
     tcase_add_test(idle, memory_keeps_nothing);
     tcase_add_test(idle, no_thread_runs_before_it_is_started);
+    tcase_add_test(idle, grant_of_what_has_ended_is_not_told);
     suite_add_tcase(suite, idle);
     return suite;
 }
