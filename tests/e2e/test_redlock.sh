@@ -157,7 +157,7 @@ it "two that come back empty give nobody what a holder still believes in, when t
 each redis_kill 3 4
 mount_backend "$SERVERS" "ttl=$TTL"
 cut=$MNT
-expect touch "$cut/believed" # on 0, 1 and 2
+expect eventually 20 touch "$cut/believed" # on 0, 1 and 2, when it has seen that they are old enough
 kill -9 "$DAEMON"
 each redis_kill 1 2
 each redis_again 1 2 3 4
