@@ -50,6 +50,7 @@ locks_work() { # NAME
     says A "rm('$1')" ok
     says B "acquire('$1')" ok
     tell A "a = op('$1', 'RDONLY'); flock(a, 'EX')"
+    expect eventually 10 on "$MOUNT_A" waiters "$1" 1
     says B "rm('$1')" ok
     expect_is "$(hear A)" ok
     says B "b = op('$1', 'RDONLY'); flock(b, 'EX|NB')" EAGAIN
