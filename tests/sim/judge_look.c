@@ -56,7 +56,9 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
     const struct judge_call *asked = &call->call;
     bool calm = mount_calm(judge, asked->mount, asked->when);
     switch (error) {
-    case ENOLCK:
+    case ENOLCK: /* or it had its turn, and was broken before it could be told */
+        return !calm || ((asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK) &&
+                         call->name->broken >= asked->when);
     case EIO:
         return !calm;
     case ENOTCONN:
