@@ -1,7 +1,7 @@
 #!/bin/bash
 # What an operation costs, counted instead of timed: the kernel's requests, the daemon's system calls, allocations and
-# readings of the clock, and a Redis server's requests and commands.  The bounds are the table in counts.py.  With spin=0, because how often a daemon polls that awaits
-# requests awake is a matter of time.
+# readings of the clock, and a Redis server's requests and commands.  The bounds are the table in counts.py.  With
+# spin=0, because how often a daemon polls that awaits requests awake is a matter of time.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ] || skip_all "/dev/shm is no tmpfs"
@@ -9,6 +9,7 @@ LEASEFS=${COUNTED_LEASEFS:-${top_builddir:-.}/tests/e2e/counted}
 [ -x "$LEASEFS" ] || skip_all "no program counted: make check builds it, or set COUNTED_LEASEFS"
 JOURNAL=$(mktemp -d /dev/shm/leasefs.XXXXXX)
 TRACING=$TEST_DIR/tracing
+export G_SLICE=always-malloc # as GLib does by itself from 2.76 on, so that allocations are the same everywhere
 trap 'status=$?; rm -rf "$JOURNAL"; (exit "$status"); on_exit' EXIT
 mkdir "$TRACING" && mount -t tracefs none "$TRACING" 2>/dev/null && [ -r "$TRACING/events/raw_syscalls/sys_enter/id" ] || TRACING=
 
