@@ -200,8 +200,7 @@ void remote_tell_expired(struct remote *r, const char *name)
 /* Whether the two cannot both hold. */
 static bool keep_excludes(const struct remote_ticket *a, const struct remote_ticket *b)
 {
-    bool lock_owners = a->lock_owner && b->lock_owner;
-    bool kin = lock_owners ? a->lock_owner == b->lock_owner : a->handle && a->handle == b->handle;
+    bool kin = remote_are_kin(a->handle, a->lock_owner, b->handle, b->lock_owner);
     if (kin || (a->segments && b->segments)) {
         return !kin && backend_segments_conflict(a->segments, b->segments);
     }

@@ -293,6 +293,12 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text);
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end);
 /* Forgets them.  False: nothing is left that it holds. */
 bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end);
+/* Whether tickets of one mount with these do not exclude each other; 0: none. */
+static inline bool remote_are_kin(uint64_t handle, uint64_t lock_owner, uint64_t other_handle,
+                                  uint64_t other_lock_owner)
+{
+    return lock_owner && other_lock_owner ? lock_owner == other_lock_owner : handle && handle == other_handle;
+}
 /* Whether another ticket of this mount at its place is of its handle or lock owner. */
 bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner);
 /* How long it lives in the store without a word of this mount. */

@@ -54,21 +54,13 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
 
 /* --- a lock --- */
 
-/* Whether the caller of backend_test would not be excluded by that ticket. */
-static bool ask_is_kin(const struct backend_claim *claim, const struct remote_ticket *t)
-{
-    if (!t || (claim->kind == BACKEND_FCNTL && claim->lock_owner && t->lock_owner)) {
-        return t && t->lock_owner == claim->lock_owner;
-    }
-    return claim->handle && t->handle == claim->handle;
-}
-
 /* Who holds: the first and those that it does not exclude.  Behind ASK_PART that are shared, all are taken for
  * holders. */
 static void ask_on_queue(struct zk_call *call)
 {
     struct backend_info info = {.type = BACKEND_NOTHING};
     const struct backend_claim *claim = &call->op->claim;
+    uint64_t owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     GArray *holders = node_holders(call->replies);
     struct zk_data first = {0};
     bool all = true;
@@ -81,8 +73,9 @@ static void ask_on_queue(struct zk_call *call)
         }
         node_decode(get->data, &data);
         bool shared = data.ours && data.mode == BACKEND_SHARED;
-        bool counts = !call->flag || (holds && !ask_is_kin(claim, node_ticket(call->z, &data, &get->stat)) &&
-                                      (claim->mode == BACKEND_EXCLUSIVE || !shared));
+        const struct remote_ticket *t = node_ticket(call->z, &data, &get->stat);
+        bool kin = t && remote_are_kin(claim->handle, owner, t->handle, t->lock_owner);
+        bool counts = !call->flag || (holds && !kin && (claim->mode == BACKEND_EXCLUSIVE || !shared));
         if (counts && info.type == BACKEND_NOTHING) {
             ask_describe(call->z, &data, &get->stat, &info);
             first = data;

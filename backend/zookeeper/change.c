@@ -200,18 +200,6 @@ static void change_on_reverted(struct zk_call *call)
     change_answer(call, BACKEND_BUSY);
 }
 
-static bool change_is_kin(struct zk_call *call, const struct remote_ticket *t, const char *leaf)
-{
-    struct remote_ticket *other;
-    LIST_FOREACH(other, &t->place->tickets, link) {
-        const struct zk_node *node = node_of(call->z, other->token);
-        if (node && strcmp(node->leaf, leaf) == 0) {
-            return other == t || (t->handle && t->handle == other->handle);
-        }
-    }
-    return false;
-}
-
 /* The others that are shared, up to the first that is not, hold too. */
 static void change_on_modes(struct zk_call *call)
 {
@@ -226,7 +214,7 @@ static void change_on_modes(struct zk_call *call)
         const struct zk_reply *get = call_reply(call, i);
         struct zk_data data;
         node_decode(get->data, &data);
-        if (get->rc == ZOK && !change_is_kin(call, t, call->children->pdata[i])) {
+        if (get->rc == ZOK && !node_is_kin(call->z, t, call->children->pdata[i])) {
             others = others || (data.ours && data.mode == BACKEND_SHARED);
             end = !data.ours || data.mode == BACKEND_EXCLUSIVE;
         }

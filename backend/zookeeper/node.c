@@ -236,8 +236,7 @@ void node_data_clear(struct zk_data *data)
 static bool node_excludes(const struct zk_data *a, const struct Stat *a_stat, const struct zk_data *b,
                           const struct Stat *b_stat)
 {
-    bool ours = a->ours && b->ours, lock_owners = a->lock_owner && b->lock_owner;
-    bool kin = lock_owners ? a->lock_owner == b->lock_owner : a->handle && a->handle == b->handle;
+    bool ours = a->ours && b->ours, kin = remote_are_kin(a->handle, a->lock_owner, b->handle, b->lock_owner);
     bool shared = a->mode == BACKEND_SHARED && b->mode == BACKEND_SHARED;
     return !ours || !(shared || (kin && a_stat->ephemeralOwner == b_stat->ephemeralOwner));
 }
@@ -290,6 +289,19 @@ void node_free(gpointer data)
 }
 
 struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence)
+bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char *leaf)
+{
+    const struct remote_ticket *other;
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        bool kin = other == t || remote_are_kin(t->handle, t->lock_owner, other->handle, other->lock_owner);
+        const struct zk_node *node = kin ? node_of(z, other->token) : NULL;
+        if (node && strcmp(node->leaf, leaf) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 {
     struct zk_node *node = g_new0(struct zk_node, 1);
     node->path = g_strdup(path);

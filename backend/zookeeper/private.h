@@ -237,6 +237,8 @@ struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, co
 void node_free(gpointer node);
 /* It is the other one from now on. */
 void node_move(struct zk_node *node, const struct zk_node *to);
+/* Whether that is the node of the ticket, or of one of this mount that it does not exclude. */
+bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char *leaf);
 void node_change(struct zk_node *node, const struct backend_change *change);
 /* The ticket wants to hear of a change of that node, which a request watches. */
 void node_note_watch(struct zookeeper *z, const char *path, const char *token);

@@ -303,27 +303,6 @@ static void turn_on_modes(struct zk_call *call)
     }
 }
 
-/* Whether tickets of this mount do not exclude each other. */
-static bool turn_are_kin(const struct remote_ticket *a, const struct remote_ticket *b)
-{
-    if (a->lock_owner && b->lock_owner) {
-        return a->lock_owner == b->lock_owner;
-    }
-    return a->handle && a->handle == b->handle;
-}
-
-static bool turn_is_of_kin(const struct zk_call *call, const struct remote_ticket *t, const char *leaf)
-{
-    const struct remote_ticket *other;
-    LIST_FOREACH(other, &t->place->tickets, link) {
-        const struct zk_node *node = other != t && turn_are_kin(t, other) ? node_of(call->z, other->token) : NULL;
-        if (node && strcmp(node->leaf, leaf) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The lock-delay of the directory. */
 int64_t turn_delay_of(const struct zk_reply *directory)
 {
@@ -346,7 +325,7 @@ void turn_judge(struct zk_call *call, const struct zk_reply *list, const struct 
     call->children = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < queue->len && !there; i++) {
         there = strcmp(queue->pdata[i], node->leaf) == 0;
-        if (!there && !turn_is_of_kin(call, t, queue->pdata[i])) {
+        if (!there && !node_is_kin(call->z, t, queue->pdata[i])) {
             g_ptr_array_add(call->children, g_strdup(queue->pdata[i]));
         }
     }
