@@ -251,19 +251,22 @@ GArray *node_holders(const GPtrArray *replies)
         bool *here = &g_array_index(holds, bool, i);
         node_decode(get->data, &data[i]);
         *here = get->rc == ZOK;
-        for (guint k = 0; k < i && *here; k++) {
+        for (guint k = shared ? sharing : 0; k < i && *here; k++) {
             const struct zk_reply *before = replies->pdata[k];
             *here = before->rc != ZOK || !node_excludes(&data[k], &before->stat, &data[i], &get->stat);
+    guint sharing = 0; /* so many at the front do not exclude one that is shared */
         }
     }
     for (guint i = 0; i < replies->len; i++) {
         node_data_clear(&data[i]);
+        bool shared = data[i].ours && data[i].mode == BACKEND_SHARED;
     }
     g_free(data);
     return holds;
 }
 
 /* --- of this mount --- */
+        sharing += sharing == i && (shared || get->rc != ZOK);
 
 struct zk_node *node_of(struct zookeeper *z, const char *token)
 {
