@@ -113,11 +113,17 @@ static void acquire_create(struct zk_call *call)
 
 /* --- what an earlier try has made, of which the answer was lost, or its session is over --- */
 
-static void acquire_on_removed(struct zk_call *call)
+static void acquire_remove_found(struct zk_call *call)
 {
-    call->found(call);
+    for (guint i = 0; i < call->children->len; i++) {
+        if (call->children->pdata[i]) {
+            call_delete(call, call->children->pdata[i], -1);
+        }
+    }
+    call_then(call, call->found);
 }
 
+/* A sequence file's name does not tell whose it is. */
 static void acquire_on_data(struct zk_call *call)
 {
     for (guint i = 0, answers = call->replies->len; i < answers; i++) {
@@ -128,12 +134,7 @@ static void acquire_on_data(struct zk_call *call)
         }
         node_data_clear(&data);
     }
-    for (guint i = 0; i < call->children->len; i++) {
-        if (call->children->pdata[i]) {
-            call_delete(call, call->children->pdata[i], -1);
-        }
-    }
-    call_then(call, acquire_on_removed);
+    acquire_remove_found(call);
 }
 
 static void acquire_on_searched(struct zk_call *call)
@@ -144,10 +145,14 @@ static void acquire_on_searched(struct zk_call *call)
             g_ptr_array_remove_index(call->children, i);
         }
     }
+    if (!call->flag) {
+        acquire_remove_found(call);
+        return;
+    }
     for (guint i = 0; i < call->children->len; i++) {
         call_get(call, call->children->pdata[i]);
     }
-    call_then(call, call->children->len > 0 ? acquire_on_data : acquire_on_removed);
+    call_then(call, call->children->len > 0 ? acquire_on_data : call->found);
 }
 
 void acquire_remove(struct zk_call *call, zk_step *next)
