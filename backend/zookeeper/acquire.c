@@ -86,7 +86,7 @@ static void acquire_on_created(struct zk_call *call)
                           *directory = call_reply(call, 3);
     const struct remote_ticket *t = turn_ticket(call);
     if (create->rc == ZNONODE) {
-        acquire_make_lock(call, turn_delay_of(directory) > 0);
+        acquire_make_lock(call, node_delay_of(directory->data) > 0);
     } else if (create->rc == ZNOCHILDRENFOREPHEMERALS) {
         turn_busy_with_ticket(call);
     } else if (create->rc != ZOK) {

@@ -268,6 +268,13 @@ void call_get(struct zk_call *call, const char *path)
     call_asked(reply, zoo_aget(call->z->handle, path, 0, call_on_data, reply));
 }
 
+void call_get_directory(struct zk_call *call, const char *path)
+{
+    struct zk_reply *reply = call_ask(call);
+    node_note_watch(call->z, path, "");
+    call_asked(reply, zoo_aget(call->z->handle, path, 1, call_on_data, reply));
+}
+
 void call_exists(struct zk_call *call, const char *path, bool watch)
 {
     struct zk_reply *reply = call_ask(call);
@@ -333,10 +340,11 @@ void call_move(struct zk_call *call, const struct zk_node *from, const struct zk
 
 void call_mark(struct zk_call *call, struct zk_node *node)
 {
-    if (node->delay > 0) {
+    if (node->delay > 0 || node->marked) {
         node->marked = true;
         char *path = call_lock(node);
-        GBytes *bytes = node_encode_mark(node->leaf, zoo_recv_timeout(call->z->handle) + node->ttl / 3, node->delay);
+        int64_t bound = node->delay > 0 ? zoo_recv_timeout(call->z->handle) + node->ttl / 3 : 0;
+        GBytes *bytes = node_encode_mark(node->leaf, bound, node->delay);
         call_set(call, path, bytes);
         g_bytes_unref(bytes);
         g_free(path);

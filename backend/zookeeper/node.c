@@ -186,6 +186,14 @@ clock_ms node_delay(const struct zookeeper *z, GBytes *bytes, const struct Stat 
     return end > clock_now() ? end : 0;
 }
 
+int64_t node_delay_of(GBytes *directory)
+{
+    struct zk_data data;
+    node_decode(directory, &data);
+    node_data_clear(&data);
+    return data.attributes.delay;
+}
+
 void node_decode(GBytes *bytes, struct zk_data *data)
 {
     gsize size = 0;
@@ -246,27 +254,27 @@ GArray *node_holders(const GPtrArray *replies)
     GArray *holds = g_array_new(FALSE, TRUE, sizeof(bool));
     struct zk_data *data = g_new0(struct zk_data, replies->len + 1);
     g_array_set_size(holds, replies->len);
+    guint sharing = 0; /* so many at the front do not exclude one that is shared */
     for (guint i = 0; i < replies->len; i++) {
         const struct zk_reply *get = replies->pdata[i];
         bool *here = &g_array_index(holds, bool, i);
         node_decode(get->data, &data[i]);
+        bool shared = data[i].ours && data[i].mode == BACKEND_SHARED;
         *here = get->rc == ZOK;
         for (guint k = shared ? sharing : 0; k < i && *here; k++) {
             const struct zk_reply *before = replies->pdata[k];
             *here = before->rc != ZOK || !node_excludes(&data[k], &before->stat, &data[i], &get->stat);
-    guint sharing = 0; /* so many at the front do not exclude one that is shared */
         }
+        sharing += sharing == i && (shared || get->rc != ZOK);
     }
     for (guint i = 0; i < replies->len; i++) {
         node_data_clear(&data[i]);
-        bool shared = data[i].ours && data[i].mode == BACKEND_SHARED;
     }
     g_free(data);
     return holds;
 }
 
 /* --- of this mount --- */
-        sharing += sharing == i && (shared || get->rc != ZOK);
 
 struct zk_node *node_of(struct zookeeper *z, const char *token)
 {
@@ -281,17 +289,6 @@ struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *dat
     return t && t->head.user ? t : NULL;
 }
 
-void node_free(gpointer data)
-{
-    struct zk_node *node = data;
-    g_free(node->path);
-    g_free(node->place);
-    g_clear_pointer(&node->meta, g_bytes_unref);
-    g_clear_pointer(&node->content, g_bytes_unref);
-    g_free(node);
-}
-
-struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence)
 bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char *leaf)
 {
     const struct remote_ticket *other;
@@ -305,6 +302,17 @@ bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char 
     return false;
 }
 
+void node_free(gpointer data)
+{
+    struct zk_node *node = data;
+    g_free(node->path);
+    g_free(node->place);
+    g_clear_pointer(&node->meta, g_bytes_unref);
+    g_clear_pointer(&node->content, g_bytes_unref);
+    g_free(node);
+}
+
+struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence)
 {
     struct zk_node *node = g_new0(struct zk_node, 1);
     node->path = g_strdup(path);

@@ -139,6 +139,8 @@ void call_create(struct zk_call *call, const char *path, GBytes *data, int mode)
 void call_delete(struct zk_call *call, const char *path, int version);
 void call_set(struct zk_call *call, const char *path, GBytes *data);
 void call_get(struct zk_call *call, const char *path);
+/* The same, and watch_directory when it changes. */
+void call_get_directory(struct zk_call *call, const char *path);
 /* `watch`: a change is told, once. */
 void call_exists(struct zk_call *call, const char *path, bool watch);
 void call_children(struct zk_call *call, const char *path, bool watch);
@@ -224,6 +226,8 @@ GBytes *node_encode_directory(const struct backend_directory *directory, uint64_
 GBytes *node_encode_mark(const char *leaf, int64_t bound, int64_t delay);
 /* When the lock-delay ends that runs now, by the lock's data and children; 0: none does. */
 clock_ms node_delay(const struct zookeeper *z, GBytes *data, const struct Stat *stat, char *const *children);
+/* The lock-delay that a directory's data say. */
+int64_t node_delay_of(GBytes *directory);
 /* Of the nodes of a queue, as they were read in order, those that hold: which none before them excludes; new, a bool
  * for each. */
 GArray *node_holders(const GPtrArray *replies);
@@ -233,20 +237,22 @@ void node_data_clear(struct zk_data *data);
 struct zk_node *node_of(struct zookeeper *z, const char *token);
 /* The ticket of a user of this mount whose node that is, or NULL: what others write into theirs is not believed. */
 struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat);
+/* Whether that is the node of the ticket, or of one of this mount that it does not exclude. */
+bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char *leaf);
 struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence);
 void node_free(gpointer node);
 /* It is the other one from now on. */
 void node_move(struct zk_node *node, const struct zk_node *to);
-/* Whether that is the node of the ticket, or of one of this mount that it does not exclude. */
-bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char *leaf);
 void node_change(struct zk_node *node, const struct backend_change *change);
-/* The ticket wants to hear of a change of that node, which a request watches. */
+/* The ticket wants to hear of a change of that node, which a request watches; "": watch_directory does. */
 void node_note_watch(struct zookeeper *z, const char *path, const char *token);
 
 /* --- watch.c --- */
 
 /* The ticket wants to hear of the end of its own node. */
 void watch_node(struct zookeeper *z, const char *path, const char *token);
+/* What is held in it is to heed its lock-delay as it is now. */
+void watch_directory(struct zookeeper *z, const char *path);
 void zk_watch(struct backend *b, const char *name);
 /* Something at that path has. */
 void watch_changed(struct zookeeper *z, const char *path);
@@ -315,8 +321,6 @@ void turn_on_undone(struct zk_call *call);
 /* The lock is a ticket of a queue, which is always held. */
 void turn_busy_with_ticket(struct zk_call *call);
 void turn_get_directory(struct zk_call *call);
-/* The lock-delay of a directory that was got. */
-int64_t turn_delay_of(const struct zk_reply *directory);
 
 /* --- acquire.c --- */
 

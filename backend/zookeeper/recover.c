@@ -28,7 +28,7 @@ struct recover_entry {
     bool ticket, first; /* of its queue, */
     bool sequence;      /* which is that of a directory */
     uint32_t width;     /* of that */
-    int64_t delay;      /* of the lock */
+    int64_t delay;      /* of the directory of the lock */
 };
 
 static void recover_entry_free(gpointer data)
@@ -101,8 +101,8 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
     remote_ticket_schedule(&z->remote, t);
     struct zk_node *node = node_note(z, t, entry->path, t->head.fence);
     node->automatic = data->automatic;
-    node->delay = entry->delay;
-    node->marked = may_hold && entry->delay > 0;
+    node->delay = entry->sequence ? 0 : entry->delay;
+    node->marked = may_hold && node->delay > 0;
     watch_node(z, entry->path, t->token);
     if (lease) {
         recovery->found++;
@@ -147,11 +147,14 @@ static void recover_node(struct zk_call *call, const struct recover_entry *entry
     for (guint i = 0; i < queue->len; i++) {
         recover_add(call, queue->pdata[i],
                     (struct recover_entry){
-                        .ticket = true, .first = i == 0, .sequence = directory, .width = width, .delay = data.delay});
+                        .ticket = true, .first = i == 0, .sequence = directory, .width = width, .delay = entry->delay});
+    }
+    if (directory) {
+        watch_directory(call->z, entry->path);
     }
     for (char **child = list->children; directory && child && *child; child++) {
         if (!node_number(*child, &number) && !(root && node_is_hidden(call->z, *child))) {
-            recover_add(call, *child, (struct recover_entry){0});
+            recover_add(call, *child, (struct recover_entry){.delay = data.attributes.delay});
         }
     }
     g_ptr_array_unref(queue);

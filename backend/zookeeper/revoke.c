@@ -108,6 +108,7 @@ static void revoke_on_data(struct zk_call *call)
         node_decode(get->data, &data);
         any = true;
         if (g_array_index(holders, bool, i) && (!call->number || call->number == (uint64_t)get->stat.czxid)) {
+            call->max = paths->len == 0 && data.ours && data.kind == BACKEND_PROVISIONAL ? 0 : call->max;
             g_ptr_array_add(paths, g_strdup(call->children->pdata[i]));
             matches = revoke_take(call, &data, &get->stat) && matches;
         }
@@ -132,8 +133,8 @@ static void revoke_on_node(struct zk_call *call)
     struct zk_data data;
     node_decode(get->data, &data);
     bool directory = data.directory;
-    call->max = (size_t)data.delay; /* 0: the lock has none */
     node_data_clear(&data);
+    call->max = get->stat.ephemeralOwner ? 0 : (size_t)node_delay_of(call_reply(call, 3)->data); /* a ticket has none */
     node_take_queue(&call->children, call->path, list->children);
     if (get->rc == ZOK && get->stat.ephemeralOwner) {
         g_ptr_array_add(call->children, g_strdup(call->path));
@@ -159,6 +160,7 @@ static void revoke_begin(struct zk_call *call)
     call_sync(call, call->path);
     call_get(call, call->path);
     call_children(call, call->path, false);
+    call_get(call, call->after);
     call_then(call, revoke_on_node);
 }
 
@@ -171,7 +173,11 @@ void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct
         return;
     }
     struct zk_call *call = call_new(z, remote_op_done(&z->remote, NULL, done, arg), revoke_begin, revoke_failed);
+    const char *leaf;
+    char *directory = remote_parent(name, &leaf);
     call->path = node_path(z, name);
+    call->after = node_path(z, directory);
+    g_free(directory);
     call->number = fence;
     call->revokes = true;
     call->match = match ? g_memdup2(match, sizeof *match) : NULL;

@@ -160,7 +160,9 @@ static void session_changed(struct zookeeper *z, int type, const char *path)
         const char *token = tokens->pdata[i];
         struct zk_node *node = node_of(z, token);
         bool own = node && strcmp(node->path, path) == 0;
-        if (!own) {
+        if (!*token && type == ZOO_CHANGED_EVENT) {
+            watch_directory(z, path);
+        } else if (!own) {
             if (node) {
                 node->again = true; /* should it be looking just now */
             }

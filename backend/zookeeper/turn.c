@@ -303,21 +303,12 @@ static void turn_on_modes(struct zk_call *call)
     }
 }
 
-/* The lock-delay of the directory. */
-int64_t turn_delay_of(const struct zk_reply *directory)
-{
-    struct zk_data data;
-    node_decode(directory->data, &data);
-    node_data_clear(&data);
-    return data.attributes.delay;
-}
-
 void turn_judge(struct zk_call *call, const struct zk_reply *list, const struct zk_reply *get,
                 const struct zk_reply *directory)
 {
     const struct remote_ticket *t = turn_ticket(call);
     struct zk_node *node = node_of(call->z, t->token);
-    node->delay = t->place->sequence ? 0 : turn_delay_of(directory);
+    node->delay = t->place->sequence ? 0 : node_delay_of(directory->data);
     clock_ms until = t->place->sequence ? 0 : node_delay(call->z, get->data, &get->stat, list->children);
     GPtrArray *queue = node_queue(list->children);
     bool there = false;
@@ -388,7 +379,7 @@ void turn_get_directory(struct zk_call *call)
 {
     const char *leaf;
     char *parent = remote_parent(turn_ticket(call)->place->name, &leaf), *path = node_path(call->z, parent);
-    call_get(call, path);
+    call_get_directory(call, path);
     g_free(path);
     g_free(parent);
 }

@@ -42,6 +42,44 @@ void watch_node(struct zookeeper *z, const char *path, const char *token)
     call_start(call, 0);
 }
 
+/* --- the lock-delay of a directory: who holds in it says so from then on --- */
+
+static void watch_on_directory(struct zk_call *call)
+{
+    struct zookeeper *z = call->z;
+    int64_t delay = node_delay_of(call_reply(call, 0)->data);
+    GHashTableIter each;
+    struct remote_ticket *t;
+    g_hash_table_iter_init(&each, z->remote.tickets);
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
+        struct zk_node *node = t->place->sequence ? NULL : node_of(z, t->token);
+        const char *leaf;
+        char *directory = remote_parent(t->place->name, &leaf), *path = node_path(z, directory);
+        if (node && node->delay != delay && strcmp(path, call->path) == 0) {
+            node->delay = delay;
+            if (t->state == REMOTE_HELD && node->kind != BACKEND_PROVISIONAL) {
+                call_mark(call, node);
+            }
+        }
+        g_free(path);
+        g_free(directory);
+    }
+    call_then(call, call_end);
+}
+
+static void watch_begin_directory(struct zk_call *call)
+{
+    call_get_directory(call, call->path);
+    call_then(call, watch_on_directory);
+}
+
+void watch_directory(struct zookeeper *z, const char *path)
+{
+    struct zk_call *call = call_new(z, NULL, watch_begin_directory, NULL);
+    call->path = g_strdup(path);
+    call_start(call, 0);
+}
+
 /* --- what others hold --- */
 
 static void watch_drop(struct zookeeper *z, GList *link)

@@ -103,6 +103,43 @@ START_TEST(waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken)
 }
 END_TEST
 
+START_TEST(delay_that_is_set_later_is_that_of_locks_that_were_taken_before)
+{
+    struct contract_log broken = {0}, expired = {0};
+    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG}, at_once = {.width = 1};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &expired);
+    claim.ttl = CONTRACT_TERM;
+    ck_assert_int_eq(contract_mkdir("d", &at_once), BACKEND_OK);
+    contract_get("d/broken", BACKEND_FLOCK, &broken);
+    contract_get_soon("d/expires", &claim);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_set_directory("d", &delayed), BACKEND_OK);
+    ck_assert_int_eq(contract_revoke("d/broken", 0), BACKEND_OK);
+    ck_assert(contract_is_busy("d/broken"));
+    CONTRACT_UNTIL(expired.ended);
+    ck_assert(contract_is_busy("d/expires"));
+}
+END_TEST
+
+START_TEST(delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before)
+{
+    struct contract_log broken = {0}, expired = {0};
+    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG}, at_once = {.width = 1};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &expired);
+    claim.ttl = CONTRACT_TERM;
+    ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
+    contract_get("d/broken", BACKEND_FLOCK, &broken);
+    contract_get_soon("d/expires", &claim);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_set_directory("d", &at_once), BACKEND_OK);
+    ck_assert_int_eq(contract_revoke("d/broken", 0), BACKEND_OK);
+    ck_assert(!contract_is_busy("d/broken"));
+    CONTRACT_UNTIL(expired.ended);
+    contract_pass(CONTRACT_SHORT); /* its release is on its way */
+    ck_assert(!contract_is_busy("d/expires"));
+}
+END_TEST
+
 /* One that is broken has all of a handle's locks taken away. */
 START_TEST(break_ends_all_locks_of_one_handle_from_another_mount)
 {
@@ -127,6 +164,8 @@ static TCase *zookeeper_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
     tcase_add_test(tcase, break_ends_all_locks_of_one_handle_from_another_mount);
+    tcase_add_test(tcase, delay_that_is_set_later_is_that_of_locks_that_were_taken_before);
+    tcase_add_test(tcase, delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before);
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
     tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
     tcase_add_test(tcase, waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken);

@@ -74,12 +74,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             bool decided = !hold->closed || hold->begun + judge->options.settle < asked->when;
             if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending && decided &&
                 (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
-                /* an ensemble counts it for what was taken when it was there */
-                name_begin_delay(judge, hold->name,
-                                 !judge->options.belief             ? asked->when
-                                 : hold->decided || hold->converted ? -1
-                                                                    : hold->may_begin,
-                                 asked->when);
+                name_begin_delay(judge, hold->name, asked->when);
                 if (hold->claim.handle) { /* other mounts are told a moment later */
                     hold->claim.handle->lost = judge->now + (judge->options.remote ? judge->options.settle : 0);
                 }

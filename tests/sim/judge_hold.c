@@ -257,10 +257,10 @@ bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t
     return delay && delayed;
 }
 
-void name_begin_delay(struct judge *judge, struct name *name, int64_t since, int64_t when)
+void name_begin_delay(struct judge *judge, struct name *name, int64_t when)
 {
     const struct name *parent = judge_parent(judge, name);
-    if (parent->delay_since <= since && !name->foreign) {
+    if (parent->delay_since <= when && !name->foreign) {
         name->delayed_from = when;
         name->delayed_until = when + parent->delay_least - JUDGE_CLOCKS;
     }

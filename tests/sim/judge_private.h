@@ -281,8 +281,8 @@ void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token);
 struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from);
 /* May it be refused, since `from`, as it was lost less than its directory's delay ago? */
 bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from);
-/* A certain hold of it is broken, by a call that began then; the delay must have been there since. */
-void name_begin_delay(struct judge *judge, struct name *name, int64_t since, int64_t when);
+/* A certain hold of it is broken, by a call that began then. */
+void name_begin_delay(struct judge *judge, struct name *name, int64_t when);
 /* What is over is forgotten. */
 void name_prune(struct judge *judge, struct name *name);
 

@@ -138,7 +138,7 @@ const char *zoo_get_current_server(zhandle_t *zh)
 
 static void client_note_watch(zhandle_t *zh, const struct sent *sent, int rc)
 {
-    if (sent->watch && (rc == ZOK || (rc == ZNONODE && !sent->lists))) {
+    if (sent->watch && (rc == ZOK || (rc == ZNONODE && sent->kind == SENT_STAT))) {
         struct zkwatch watch = {.kind = sent->lists ? ZKWATCH_LIST
                                         : rc == ZOK ? ZKWATCH_NODE
                                                     : ZKWATCH_ABSENT,

@@ -402,7 +402,8 @@ static void server_look(struct zkconn *conn, struct zkmessage *message)
     const struct zktree_request *request = message->request;
     zktree_do(server->tree, request, 0, 0, NULL, NULL, &message->answer);
     bool list = request->kind == ZKTREE_CHILDREN;
-    if (message->watch && (message->answer.rc == ZOK || (!list && message->answer.rc == ZNONODE))) {
+    if (message->watch &&
+        (message->answer.rc == ZOK || (request->kind == ZKTREE_EXISTS && message->answer.rc == ZNONODE))) {
         conn_watch(conn, request->path, list ? WATCH_LIST : WATCH_NODE);
     }
     message->zxid = server->done ? ((const struct entry *)ensemble.log->pdata[server->done - 1])->zxid : 0;
