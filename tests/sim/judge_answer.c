@@ -312,7 +312,8 @@ static void call_check_refusal(struct judge *judge, const struct call *call, con
 {
     const struct hold *only = name_only(judge, name, call->call.when);
     bool must = only && only->begun <= call->call.when && only->may_end > judge->now && !call->changed &&
-                !only->pending && !only->doubt && judge_hold_must_end(judge, only, call->process, call->call.mount) &&
+                !only->pending && !only->doubt && judge->now < judge_hold_assured(judge, only) &&
+                judge_hold_must_end(judge, only, call->process, call->call.mount) &&
                 (call->call.operation != JUDGE_RENAME || only->claim.kind == KIND_LEASE); /* only leases are moved */
     if (judge_rule(judge, JUDGE_OWNER_REFUSED, must && only->claim.kind != KIND_TICKET)) {
         judge_break(judge, JUDGE_OWNER_REFUSED, name, "process %u may end it, and was refused", call->process->id);

@@ -90,7 +90,8 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return asked->operation != JUDGE_OPEN ||
                (asked->flags & JUDGE_WRITES && !(asked->flags & JUDGE_EXCL) &&
                 (look_is_young(judge, call) || name_is_delayed(judge, call->name, asked->when) ||
-                 (judge->options.moves && !judge_calm(judge, asked->when))));
+                 ((judge->options.moves || call->name->broken >= asked->when - JUDGE_SECOND) &&
+                  !judge_calm(judge, asked->when)))); /* who is away has not heard that it was broken */
     default:
         return true;
     }
