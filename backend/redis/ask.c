@@ -146,6 +146,12 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
         info.holders = redis_count(reply, 13);
         info.waiters = redis_count(reply, 14);
         info.position = redis_count(reply, 15);
+        if (redis_is_expired(r, reply, 1, &info) && info.holders > 1 && !op->again) { /* the others are as good */
+            redis_info_clear(&info);
+            op->again = true;
+            ask_send_stat(op);
+            return;
+        }
         if (redis_is_expired(r, reply, 1, &info)) {
             info.type = BACKEND_NOTHING;
         }

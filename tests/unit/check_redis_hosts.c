@@ -353,6 +353,29 @@ START_TEST(wider_directory_lets_those_in_who_wait_elsewhere)
 }
 END_TEST
 
+static void on_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    ck_assert_int_eq(result, BACKEND_OK);
+    *(enum backend_type *)arg = info->type;
+}
+
+START_TEST(shared_lock_is_there_while_one_of_its_holders_lets_go)
+{
+    struct told *holders[2];
+    enum backend_type type = BACKEND_DIRECTORY;
+    for (unsigned i = 0; i < G_N_ELEMENTS(holders); i++) {
+        struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+        claim.mode = BACKEND_SHARED;
+        holders[i] = hosts_acquire(i, "L", &claim);
+        ck_assert_int_eq(holders[i]->result, BACKEND_OK);
+    }
+    backend_stat(hosts_mount(0), "L", on_known, &type);
+    hosts_let_go(holders[0]);
+    HOSTS_UNTIL(type != BACKEND_DIRECTORY);
+    ck_assert_int_eq(type, BACKEND_LOCK);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_hosts");
@@ -376,6 +399,7 @@ int main(void)
     tcase_add_test(tcase, breaking_is_complete_when_all_that_shared_have_been_told);
     tcase_add_test(tcase, byte_ranges_exclude_across_mounts);
     tcase_add_test(tcase, wider_directory_lets_those_in_who_wait_elsewhere);
+    tcase_add_test(tcase, shared_lock_is_there_while_one_of_its_holders_lets_go);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
