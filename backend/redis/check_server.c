@@ -375,6 +375,8 @@ static int check_say_all(struct probe *p)
         {p->needed, "+publish", "&lfs:*", false, NULL, {"PUBLISH", PROBE, ""}},
         {p->needed, "+wait", NULL, false, NULL, {"WAIT", "0", "1"}},
         {p->wanted, "+client|id", NULL, false, NULL, {"CLIENT", "ID"}},
+        {p->wanted, "+client|info", NULL, false, NULL, {"CLIENT", "INFO"}},
+        {p->wanted, "+client|kill", NULL, false, NULL, {"CLIENT", "KILL", "ID", "0"}},
         {p->wanted, "+client|tracking", NULL, false, NULL, {"CLIENT", "TRACKING", "OFF"}},
         {p->wanted, "+client|caching", NULL, false, NULL, {"CLIENT", "CACHING", "NO"}},
         {p->needed, "+subscribe", "&lfs:*", false, NULL, {"SUBSCRIBE", PROBE}},

@@ -308,6 +308,16 @@ void network_cut(const struct host *host, bool cut)
     }
 }
 
+/* What is on its way to the server comes when the daemon has long been back on another connection, or is lost. */
+static void network_linger(struct network_socket *s)
+{
+    int64_t by = world_chance(500) ? world_between(1, 500) * WORLD_MS : 0;
+    for (GList *at = s->packets[TO_SERVER]->head; at; at = at->next) {
+        ((struct packet *)at->data)->due += by;
+    }
+    network_queue(s, TO_SERVER, NULL);
+}
+
 unsigned network_reset(const struct host *host)
 {
     unsigned count = 0;
@@ -320,7 +330,7 @@ unsigned network_reset(const struct host *host)
                 redis_client_close(s->client);
                 s->client = NULL;
             } else if (s->client) {
-                network_queue(s, TO_SERVER, NULL);
+                network_linger(s);
             }
         }
     }

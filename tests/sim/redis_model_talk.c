@@ -59,6 +59,48 @@ static void run_client_id(struct model_call *call)
     model_say_number(call, (int64_t)call->client->id);
 }
 
+static char *address_of(const struct redis_client *client)
+{
+    return g_strdup_printf("127.0.0.1:%u", (unsigned)(client->id % 55536 + 10000));
+}
+
+static void run_client_info(struct model_call *call)
+{
+    char *address = address_of(call->client);
+    char *text =
+        g_strdup_printf("id=%" G_GUINT64_FORMAT " addr=%s laddr=127.0.0.1:6379 fd=8\n", call->client->id, address);
+    model_say_text(call, text);
+    g_free(text);
+    g_free(address);
+}
+
+/* By ID and ADDR: what a mount says. */
+static void run_client_kill(struct model_call *call)
+{
+    int64_t id = 0;
+    const struct slice *address = NULL;
+    for (size_t i = 2; i < call->argc; i += 2) {
+        if (i + 1 == call->argc || !(slice_is(&call->argv[i], "id") || slice_is(&call->argv[i], "addr"))) {
+            model_say_syntax(call);
+            return;
+        }
+        if (slice_is(&call->argv[i], "addr")) {
+            address = &call->argv[i + 1];
+        } else if (!slice_number(&call->argv[i + 1], &id)) {
+            model_say_error(call, "ERR client-id should be greater than 0");
+            return;
+        }
+    }
+    struct redis_client *client = model_client_find(call->m, (uint64_t)id);
+    char *own = client ? address_of(client) : NULL;
+    bool found = own && (!address || slice_is_exactly(address, own));
+    if (found) {
+        redis_client_cut(client, client->out->len);
+    }
+    model_say_number(call, found);
+    g_free(own);
+}
+
 static void run_client_setname(struct model_call *call)
 {
     const struct slice *name = &call->argv[2];
@@ -388,6 +430,8 @@ const struct model_command model_talk_commands[] = {
     {"client|caching", 3, MODEL_NOSCRIPT | ANYTIME, 0, 0, 0, run_client_caching},
     {"client|getname", 2, MODEL_NOSCRIPT | ANYTIME, 0, 0, 0, run_client_getname},
     {"client|id", 2, MODEL_NOSCRIPT | ANYTIME, 0, 0, 0, run_client_id},
+    {"client|info", 2, MODEL_NOSCRIPT | ANYTIME, 0, 0, 0, run_client_info},
+    {"client|kill", -3, MODEL_NOSCRIPT | ANYTIME, 0, 0, 0, run_client_kill},
     {"client|setname", 3, MODEL_NOSCRIPT | ANYTIME, 0, 0, 0, run_client_setname},
     {"client|tracking", -3, MODEL_NOSCRIPT | ANYTIME, 0, 0, 0, run_client_tracking},
     {"dbsize", 1, MODEL_READ, 0, 0, 0, run_dbsize},

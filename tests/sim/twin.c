@@ -269,7 +269,9 @@ const GString *twin_say(struct twin *twin, const struct twin_word *words, size_t
     redis_client_send(twin->client, request->str, request->len);
     g_string_free(request, TRUE);
     GString *model = take_model(twin), *all = g_string_new(NULL);
-    bool may_differ = is_word(&words[0], "info");
+    bool of_client = is_word(&words[0], "client") && count > 1; /* addresses differ */
+    bool may_differ =
+        is_word(&words[0], "info") || (of_client && (is_word(&words[1], "info") || is_word(&words[1], "kill")));
     for (size_t i = replies_to(words, count); i > 0; i--) {
         redisReply *reply = read_reply(twin);
         g_string_append_len(all, twin->reply->str, (gssize)twin->reply->len);

@@ -326,8 +326,9 @@ END_TEST
  * Redis permits to everybody. */
 static bool is_optional(const char *word)
 {
-    static const char *const optional[] = {"+client|id", "+client|tracking", "+client|caching", "&__redis__:invalidate",
-                                           NULL};
+    static const char *const optional[] = {
+        "+client|id", "+client|info", "+client|kill", "+client|tracking", "+client|caching", "&__redis__:invalidate",
+        NULL};
     return g_strv_contains(optional, word);
 }
 

@@ -559,6 +559,22 @@ START_TEST(unlock_of_bytes_that_never_left_is_done_when_the_server_is_back)
 }
 END_TEST
 
+START_TEST(request_of_a_connection_that_was_given_up_is_not_done_late)
+{
+    struct told *told = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 19);
+
+    HOSTS_UNTIL(told->answered);
+    redis_proxy_hold_back(proxy, "EVALSHA");
+    ck_assert_int_eq(hosts_unlock(0, "R", 1, 10, 19), BACKEND_OK);
+    told = ask_range(0, 1, BACKEND_EXCLUSIVE, 10, 19);
+    HOSTS_UNTIL(told->answered);
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    redis_proxy_let_go(proxy);
+    hosts_pass(100);
+    ck_assert_int_eq(range_result(2, BACKEND_EXCLUSIVE, 10, 19), BACKEND_BUSY);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_lost");
@@ -587,6 +603,7 @@ int main(void)
     tcase_add_loop_test(tcase, claim_that_crosses_an_unlock_of_its_lock_owner_holds_what_is_told, 0, 2);
     tcase_add_test(tcase, downgrade_that_cannot_be_undone_is_told_when_the_lock_is_lost);
     tcase_add_test(tcase, unlock_of_bytes_whose_answer_is_lost_loses_nothing);
+    tcase_add_test(tcase, request_of_a_connection_that_was_given_up_is_not_done_late);
     tcase_add_loop_test(tcase, unlock_of_bytes_that_never_left_is_done_when_the_server_is_back, 0, 2);
     suite_add_tcase(suite, tcase);
     return check_main(suite);

@@ -29,6 +29,9 @@ struct redis_proxy {
     bool close;
     redis_proxy_forge_piece *forge;
     void *forge_arg;
+    const char *late; /* what is held back */
+    GByteArray *held;
+    int held_for; /* the server's end */
 };
 
 static struct sockaddr_un address_of(const char *path)
@@ -75,6 +78,13 @@ static void on_request(struct ev_loop *loop, ev_io *io, int events)
     if (n > 0 && proxy->request_times > 0 && memmem(data, (size_t)n, proxy->request, strlen(proxy->request))) {
         proxy->request_times--;
         pair->deaf = true;
+    }
+    if (n > 0 && proxy->late && memmem(data, (size_t)n, proxy->late, strlen(proxy->late))) {
+        proxy->late = NULL;
+        proxy->held = g_byte_array_append(g_byte_array_new(), (const guint8 *)data, (guint)n);
+        proxy->held_for = dup(pair->server.fd);
+        end_pair(pair);
+        return;
     }
     if (n <= 0 || !pass_on(pair->server.fd, data, (size_t)n, 0))
         end_pair(pair);
@@ -180,6 +190,18 @@ void redis_proxy_lose_answer(struct redis_proxy *proxy, const char *text, unsign
 {
     proxy->request = text;
     proxy->request_times = times;
+}
+
+void redis_proxy_hold_back(struct redis_proxy *proxy, const char *text)
+{
+    proxy->late = text;
+}
+
+void redis_proxy_let_go(struct redis_proxy *proxy)
+{
+    pass_on(proxy->held_for, (const char *)proxy->held->data, proxy->held->len, 0); /* which may be closed */
+    close(proxy->held_for);
+    g_byte_array_unref(proxy->held);
 }
 
 void redis_proxy_forge(struct redis_proxy *proxy, redis_proxy_forge_piece *forge, void *arg)

@@ -22,6 +22,10 @@ void redis_proxy_lose(struct redis_proxy *proxy, const char *text, unsigned time
 /* The next `times` requests that contain `text` are carried out, their answers
  * are lost, and the connection with them. */
 void redis_proxy_lose_answer(struct redis_proxy *proxy, const char *text, unsigned times);
+/* The next piece that is asked and contains `text` is held back, while the connection ends for who has asked; until
+ * redis_proxy_let_go passes it on. */
+void redis_proxy_hold_back(struct redis_proxy *proxy, const char *text);
+void redis_proxy_let_go(struct redis_proxy *proxy);
 /* May change each piece of output of the server; NULL: none does. */
 typedef void redis_proxy_forge_piece(void *arg, GString *piece);
 void redis_proxy_forge(struct redis_proxy *proxy, redis_proxy_forge_piece *forge, void *arg);

@@ -498,6 +498,7 @@ void redis_conn_free(struct redis_conn *conn)
     g_free(conn->where);
     redis_tls_trust_free(conn->tls_trust);
     g_strfreev(conn->hashes);
+    g_strfreev(conn->former);
     g_free(conn->host);
     g_free(conn->place);
     redis_uri_clear(&conn->options.uri);

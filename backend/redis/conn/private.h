@@ -44,6 +44,8 @@ enum redis_step {
     REDIS_STEP_SUBSCRIBE_INVALIDATE,
     REDIS_STEP_TRACK,
     REDIS_STEP_GREET,
+    REDIS_STEP_KILL,
+    REDIS_STEP_INFO,
 };
 
 struct redis_peer { /* one of the two connections */
@@ -94,6 +96,8 @@ struct redis_conn {
     bool may_track;      /* the invalidation channel is subscribed */
     bool tracking;
     bool tracking_logged; /* that there is none */
+    char **former;        /* of the last connection for commands: CLIENT ID, and its address as the server sees it */
+    bool killing_logged;  /* that it cannot be ended */
     bool probing;         /* a PING is under way on the Pub/Sub connection */
     bool watched;         /* something, since it is up */
     int keep;

@@ -3,6 +3,10 @@
  * All of it is sent at once; the answers come in the same order.  A server that
  * refuses a name or tracking is used without; any other refusal is the end of
  * this attempt.
+ *
+ * What was sent on a connection that is given up may still be on its way: here, in the network, or in a proxy.  It is
+ * sent again on the next one, so that what comes late would be done twice, and behind newer requests.  So the first
+ * that is said on the next one ends the one before at the server.
  */
 #include <string.h>
 
@@ -60,6 +64,10 @@ static void setup_say_for_commands(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
     char number[32];
+    if (conn->former) {
+        SAY(peer, REDIS_STEP_KILL, "CLIENT", "KILL", "ID", conn->former[0], "ADDR", conn->former[1]);
+    }
+    SAY(peer, REDIS_STEP_INFO, "CLIENT", "INFO");
     if (conn->options.uri.database) {
         g_snprintf(number, sizeof(number), "%d", conn->options.uri.database);
         SAY(peer, REDIS_STEP_SELECT, "SELECT", number);
@@ -116,6 +124,29 @@ static void setup_refuse_tracking(struct redis_conn *conn, const char *why)
                 log_escape(text, sizeof(text), why));
 }
 
+static void setup_refuse_killing(struct redis_conn *conn, const char *why)
+{
+    char text[256];
+    if (!conn->killing_logged) {
+        log_warning("%s: cannot end connections that were lost, so what was sent on them may be done late: %s",
+                    conn->where, log_escape(text, sizeof(text), why));
+    }
+    conn->killing_logged = true;
+}
+
+/* "id=3 addr=127.0.0.1:1234 …": the number alone may be another's, at another server or after a restart. */
+static void setup_note_identity(struct redis_conn *conn, const redisReply *reply)
+{
+    char **words = g_strsplit(reply->type == REDIS_REPLY_STRING ? reply->str : "", " ", 3);
+    g_clear_pointer(&conn->former, g_strfreev);
+    if (g_strv_length(words) == 3 && g_str_has_prefix(words[0], "id=") && g_str_has_prefix(words[1], "addr=")) {
+        conn->former = g_new0(char *, 3);
+        conn->former[0] = g_strdup(words[0] + strlen("id="));
+        conn->former[1] = g_strdup(words[1] + strlen("addr="));
+    }
+    g_strfreev(words);
+}
+
 /* An error that ends this attempt.  Servers repeat the arguments of commands that
  * they do not know, so a password must not get into what is told. */
 static void setup_refuse(const struct redis_peer *peer, enum redis_step step, const char *why, char *error)
@@ -125,7 +156,8 @@ static void setup_refuse(const struct redis_peer *peer, enum redis_step step, co
         [REDIS_STEP_SELECT] = "SELECT",      [REDIS_STEP_NAME] = "CLIENT SETNAME",
         [REDIS_STEP_ID] = "CLIENT ID",       [REDIS_STEP_SUBSCRIBE] = "SUBSCRIBE",
         [REDIS_STEP_SCRIPT] = "SCRIPT LOAD", [REDIS_STEP_TRACK] = "CLIENT TRACKING",
-        [REDIS_STEP_GREET] = "EVAL",
+        [REDIS_STEP_GREET] = "EVAL",         [REDIS_STEP_KILL] = "CLIENT KILL",
+        [REDIS_STEP_INFO] = "CLIENT INFO",
     };
     const char *password = peer->conn->options.password;
 
@@ -164,6 +196,15 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
         } else if (refusal && !setup_is_final(refusal)) {
             setup_refuse_tracking(conn, refusal);
             refusal = NULL;
+        }
+        break;
+    case REDIS_STEP_KILL:
+    case REDIS_STEP_INFO:
+        if (refusal && (g_str_has_prefix(refusal, "NOPERM ") || g_str_has_prefix(refusal, "ERR "))) {
+            setup_refuse_killing(conn, refusal);
+            refusal = NULL;
+        } else if (!refusal && step == REDIS_STEP_INFO) {
+            setup_note_identity(conn, reply);
         }
         break;
     case REDIS_STEP_SUBSCRIBE_INVALIDATE:
