@@ -537,7 +537,8 @@ static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
     for (unsigned i = 0; i < IDIOMS; i++) {
         habits->total += habits->weight[i];
     }
-    if (mount_has_nodes(plan->options.store) && habits->fault_total) { /* what it is about */
+    bool often = mount_has_nodes(plan->options.store) || (plan->options.store == MOUNT_REDIS && world_chance(300));
+    if (often && habits->fault_total) { /* what it is about */
         unsigned more = habits->total / (5 + world_below(20));
         habits->weight[IDIOM_FAULT] += more;
         habits->total += more;
