@@ -1,8 +1,9 @@
 /* sorted: see sorted.h for what it promises.
  *
- * A block that is full is split in two halves, but behind the last item of all a new
- * one begins, so that what comes in order fills its blocks.  One that has become small
- * takes in the next if both are no more than half a block.
+ * A block that is full is split in two halves, unless the one before it has room for some of
+ * its items; and what comes behind its last item goes to the next block or, if that is full
+ * too, to a new one between them: so what comes in order fills its blocks, wherever that is.
+ * One that has become small takes in the next if both are no more than half a block.
  */
 #include "backend/sorted.h"
 
@@ -56,10 +57,13 @@ static struct block *block_resize(struct skiplist_node *node, uint32_t count)
     return block;
 }
 
-/* How many of its items compare below `limit` against the key. */
+/* How many of its items compare below `limit` against the key; quick where what comes is in order. */
 static uint32_t block_rank(const struct block *block, skiplist_probe *probe, const void *key, int limit)
 {
-    uint32_t low = 0, high = block->count;
+    uint32_t low = 0, high = block->count - 1;
+    if (probe(block->items[high], key) < limit) {
+        return block->count;
+    }
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (probe(block->items[middle], key) < limit) {
@@ -113,6 +117,23 @@ static void sorted_split(struct sorted *set, struct skiplist_node *node, uint32_
     skiplist_insert(&set->blocks, next);
 }
 
+/* Fills the block before this node's with its first items, at most so many; returns how many. */
+static uint32_t sorted_give(struct skiplist_node *node, uint32_t most)
+{
+    struct skiplist_node *previous = skiplist_previous(node);
+    struct block *block = skiplist_item(node), *before = skiplist_item(previous);
+    uint32_t count = before ? BLOCK_MAX - before->count : 0;
+    if (count < BLOCK_MAX / 4 || count > most) {
+        return 0;
+    }
+    before = block_resize(previous, BLOCK_MAX);
+    memcpy(before->items + before->count, block->items, count * sizeof(void *));
+    before->count = BLOCK_MAX;
+    block->count -= count;
+    memmove(block->items, block->items + count, block->count * sizeof(void *));
+    return count;
+}
+
 static void sorted_begin_block(struct sorted *set, void *item, uint32_t room)
 {
     struct block *block = block_new(set->compare, room);
@@ -130,9 +151,17 @@ void sorted_insert(struct sorted *set, void *item)
     }
     struct block *block = skiplist_item(node);
     uint32_t at = block_rank(block, set->compare, item, 0);
-    if (block->count == BLOCK_MAX && at == BLOCK_MAX && !skiplist_next(node)) {
+    if (block->count == BLOCK_MAX && at == BLOCK_MAX) {
+        node = skiplist_next(node);
+        block = skiplist_item(node);
+        at = 0;
+    }
+    if (!block || (block->count == BLOCK_MAX && at == 0)) {
         sorted_begin_block(set, item, BLOCK_STEP);
         return;
+    }
+    if (block->count == BLOCK_MAX) {
+        at -= sorted_give(node, MIN(at, BLOCK_MAX - 1));
     }
     if (block->count == BLOCK_MAX) {
         sorted_split(set, node, BLOCK_MAX / 2);
