@@ -30,6 +30,9 @@ void lockspace_trim_scope(struct ticket *t)
 void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim)
 {
     bool ranged = claim->kind == BACKEND_FCNTL && !claim->sequence;
+    if (!t->scope && !claim->handle && !claim->lock_owner && !ranged) {
+        return;
+    }
     if (!t->scope) {
         t->scope = g_new0(struct scope, 1);
     }
