@@ -115,7 +115,7 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
 
 static void hold_charge_bytes(struct fs *fs, struct hold *hold, size_t content)
 {
-    if (hold->charged) {
+    if (hold->charged && content != hold->bytes) {
         quota_charge(fs->quota, hold->account, 0, (int64_t)content - hold->bytes);
         hold->bytes = (uint32_t)content;
     }
