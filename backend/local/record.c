@@ -142,14 +142,28 @@ const char *local_read_string(struct local_reader *in)
     return (const char *)at;
 }
 
-GBytes *local_read_bytes(struct local_reader *in)
+GBytes *local_read_shared(struct local_reader *in, GBytes **last)
 {
     uint32_t length = local_read_u32(in);
     if (length == NO_BYTES) {
         return NULL;
     }
     const uint8_t *at = record_take(in, length);
-    return at ? g_bytes_new(at, length) : NULL;
+    if (!at) {
+        return NULL;
+    }
+    if (!*last || g_bytes_get_size(*last) != length || memcmp(g_bytes_get_data(*last, NULL), at, length) != 0) {
+        g_clear_pointer(last, g_bytes_unref);
+        *last = g_bytes_new(at, length);
+    }
+    return g_bytes_ref(*last);
+}
+
+GBytes *local_read_bytes(struct local_reader *in)
+{
+    GBytes *last = NULL, *bytes = local_read_shared(in, &last);
+    g_clear_pointer(&last, g_bytes_unref);
+    return bytes;
 }
 
 void local_read_session(struct local_reader *in, struct local_session *ret_session)
@@ -159,7 +173,7 @@ void local_read_session(struct local_reader *in, struct local_session *ret_sessi
     ret_session->boot_id = local_read_string(in);
 }
 
-void local_read_lease(struct local_reader *in, struct local_lease *ret_lease)
+void local_read_lease(struct local_reader *in, GBytes **last_meta, struct local_lease *ret_lease)
 {
     ret_lease->fence = local_read_u64(in);
     ret_lease->replaces = local_read_u64(in);
@@ -168,7 +182,7 @@ void local_read_lease(struct local_reader *in, struct local_lease *ret_lease)
     ret_lease->acquired = local_read_time(in);
     ret_lease->deadline = local_read_time(in);
     ret_lease->name = local_read_string(in);
-    ret_lease->meta = local_read_bytes(in);
+    ret_lease->meta = local_read_shared(in, last_meta);
     ret_lease->content = local_read_bytes(in);
     ret_lease->target = ret_lease->flags & LOCAL_LEASE_TARGET ? local_read_u64(in) : 0;
 }

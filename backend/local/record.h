@@ -80,9 +80,11 @@ int64_t
 local_read_time(struct local_reader *in); /* bad if no clock shows it; a sum of some of them does not overflow */
 const char *local_read_string(struct local_reader *in); /* borrowed from the record */
 GBytes *local_read_bytes(struct local_reader *in);      /* a new reference, or NULL */
-/* Strings are borrowed, GBytes are new references. */
+/* The same of bytes that often are those that were read last: *last, which is kept up to date and counted. */
+GBytes *local_read_shared(struct local_reader *in, GBytes **last);
+/* Strings are borrowed, GBytes are new references; for `last_meta` see local_read_shared. */
 void local_read_session(struct local_reader *in, struct local_session *ret_session);
-void local_read_lease(struct local_reader *in, struct local_lease *ret_lease);
+void local_read_lease(struct local_reader *in, GBytes **last_meta, struct local_lease *ret_lease);
 const char *local_read_directory(struct local_reader *in, struct backend_directory *ret_directory);
 
 #endif

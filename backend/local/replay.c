@@ -10,17 +10,23 @@
  * in half of what it has left. */
 #define REPLAY_DUE 50
 
+#define REPLAY_CHUNK (1024 * 1024)
+
 struct kept_lease {
-    struct local_lease lease; /* owns name, meta and content */
+    struct local_lease lease; /* owns meta and content */
     guint session;            /* in which its times were written */
     bool untimed;             /* its deadline may be later than is known */
+    char name[];
 };
 
 struct local_replay {
     struct sorted leases;    /* struct kept_lease, by fence: mostly they come in that order */
+    GPtrArray *chunks;       /* the memory of all that there were: given back at once */
+    size_t left;             /* bytes of the last chunk */
     GHashTable *directories; /* name -> struct backend_directory */
     GArray *sessions;        /* struct local_session */
-    GBytes *last_meta;       /* most leases are like the one before: they share their meta */
+    GBytes *last_meta;       /* most leases are like the one before: they share their meta, */
+    GBytes *last_change;     /* and what it has become */
     uint64_t next;
     bool clean; /* the journal ends where its daemon ended it */
 };
@@ -43,12 +49,26 @@ static struct kept_lease *replay_find(struct local_replay *replay, uint64_t fenc
     return sorted_find(&replay->leases, replay_probe, &fence);
 }
 
-static void replay_lease_free(struct kept_lease *kept)
+static struct kept_lease *replay_lease_new(struct local_replay *replay, const char *name)
 {
-    g_free((char *)kept->lease.name);
+    size_t length = strlen(name) + 1, align = _Alignof(struct kept_lease);
+    size_t size = (sizeof(struct kept_lease) + length + align - 1) / align * align;
+    if (replay->left < size) {
+        replay->left = MAX(size, REPLAY_CHUNK);
+        g_ptr_array_add(replay->chunks, g_malloc(replay->left));
+    }
+    replay->left -= size;
+    struct kept_lease *kept =
+        (void *)((char *)g_ptr_array_index(replay->chunks, replay->chunks->len - 1) + replay->left);
+    *kept = (struct kept_lease){.session = replay->sessions->len - 1};
+    memcpy(kept->name, name, length);
+    return kept;
+}
+
+static void replay_lease_clear(struct kept_lease *kept)
+{
     g_clear_pointer(&kept->lease.meta, g_bytes_unref);
     g_clear_pointer(&kept->lease.content, g_bytes_unref);
-    g_free(kept);
 }
 
 static void replay_forget(struct local_replay *replay, uint64_t fence)
@@ -56,7 +76,7 @@ static void replay_forget(struct local_replay *replay, uint64_t fence)
     struct kept_lease *kept = replay_find(replay, fence);
     if (kept) {
         sorted_remove(&replay->leases, kept);
-        replay_lease_free(kept);
+        replay_lease_clear(kept);
     }
 }
 
@@ -71,6 +91,7 @@ struct local_replay *local_replay_new(void)
 {
     struct local_replay *replay = g_new0(struct local_replay, 1);
     sorted_init(&replay->leases, replay_compare, 1);
+    replay->chunks = g_ptr_array_new_with_free_func(g_free);
     replay->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, replay_directory_free);
     replay->sessions = g_array_new(FALSE, FALSE, sizeof(struct local_session));
     replay->next = 1;
@@ -87,11 +108,13 @@ void local_replay_free(struct local_replay *replay)
     }
     g_array_unref(replay->sessions);
     g_clear_pointer(&replay->last_meta, g_bytes_unref);
+    g_clear_pointer(&replay->last_change, g_bytes_unref);
     g_hash_table_unref(replay->directories);
     for (struct sorted_place at = sorted_first(&replay->leases); sorted_item(at); at = sorted_next(at)) {
-        replay_lease_free(sorted_item(at));
+        replay_lease_clear(sorted_item(at));
     }
     sorted_clear(&replay->leases);
+    g_ptr_array_unref(replay->chunks);
     g_free(replay);
 }
 
@@ -103,40 +126,23 @@ static void replay_session(struct local_replay *replay, struct local_reader *in)
     g_array_append_val(replay->sessions, session);
 }
 
-static void replay_share_meta(struct local_replay *replay, GBytes **meta)
-{
-    if (!*meta) {
-        return;
-    }
-    if (!replay->last_meta || !g_bytes_equal(replay->last_meta, *meta)) {
-        g_clear_pointer(&replay->last_meta, g_bytes_unref);
-        replay->last_meta = g_bytes_ref(*meta);
-    } else {
-        g_bytes_unref(*meta);
-        *meta = g_bytes_ref(replay->last_meta);
-    }
-}
-
 static void replay_lease(struct local_replay *replay, struct local_reader *in)
 {
-    struct kept_lease *kept = g_new0(struct kept_lease, 1);
-    local_read_lease(in, &kept->lease);
-    kept->lease.name = g_strdup(kept->lease.name);
-    replay_share_meta(replay, &kept->lease.meta);
-    if (!replay->sessions->len) {
-        in->bad = true;
-    } else {
-        kept->session = replay->sessions->len - 1;
+    struct local_lease lease;
+    local_read_lease(in, &replay->last_meta, &lease);
+    struct kept_lease *kept = replay_lease_new(replay, lease.name);
+    kept->lease = lease;
+    kept->lease.name = kept->name;
+    in->bad |= !replay->sessions->len;
+    if (lease.replaces) {
+        replay_forget(replay, lease.replaces);
     }
-    if (kept->lease.replaces) {
-        replay_forget(replay, kept->lease.replaces);
+    if (lease.flags & LOCAL_LEASE_TARGET) {
+        replay_forget(replay, lease.target);
     }
-    if (kept->lease.flags & LOCAL_LEASE_TARGET) {
-        replay_forget(replay, kept->lease.target);
-    }
-    replay_forget(replay, kept->lease.fence);
+    replay_forget(replay, lease.fence);
     sorted_insert(&replay->leases, kept);
-    replay->next = MAX(replay->next, kept->lease.fence + 1);
+    replay->next = MAX(replay->next, lease.fence + 1);
 }
 
 static void replay_renewals(struct local_replay *replay, struct local_reader *in)
@@ -167,7 +173,7 @@ static void replay_change(struct local_replay *replay, struct local_reader *in)
 {
     uint64_t fence = local_read_u64(in);
     uint8_t set = local_read_u8(in);
-    GBytes *meta = local_read_bytes(in), *content = local_read_bytes(in), *ignored = NULL;
+    GBytes *meta = local_read_shared(in, &replay->last_change), *content = local_read_bytes(in), *ignored = NULL;
     struct kept_lease *kept = replay_find(replay, fence);
     replay_set_bytes(kept ? &kept->lease.meta : &ignored, meta, kept && set & BACKEND_SET_META);
     replay_set_bytes(kept ? &kept->lease.content : &ignored, content, kept && set & BACKEND_SET_CONTENT);
@@ -276,7 +282,7 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
                                  struct local_restored *restored)
 {
     const struct local_lease *lease = &kept->lease;
-    bool same = replay_is_same_boot(then, now);
+    bool same = restored->same_boot || replay_is_same_boot(then, now);
     clock_ms full = now->boottime + lease->ttl;
     clock_ms deadline = !same ? full : kept->untimed ? MAX(full, lease->deadline) : lease->deadline;
     clock_ms acquired = lease->acquired;
@@ -325,7 +331,7 @@ static void replay_restore_leases(struct local_replay *replay, bool held, struct
         if (replay_restore_lease(kept, then, space, now, restored)) {
             restored->leases++;
             restored->bytes += replay_lease_size(&kept->lease);
-            restored->rebooted += !replay_is_same_boot(then, now);
+            restored->rebooted += !restored->same_boot && !replay_is_same_boot(then, now);
         } else {
             g_array_append_val(restored->gone, kept->lease.fence);
         }
