@@ -22,8 +22,8 @@ int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory)
 /* Most leases are like the one before: they share their meta. */
 static GBytes *hold_share_meta(struct fs *fs, struct meta *meta)
 {
-    const char *own = (const char *)meta + HOLD_META_OWN, *last = (const char *)fs->last_meta + HOLD_META_OWN;
-    if (!fs->last_meta || memcmp(last, own, sizeof *meta - HOLD_META_OWN) != 0) {
+    const char *own = (const char *)meta + HOLD_META_OWN;
+    if (!fs->last_meta || memcmp((const char *)fs->last_meta + HOLD_META_OWN, own, sizeof *meta - HOLD_META_OWN) != 0) {
         g_strlcpy(meta->host, fs->host, sizeof meta->host);
         g_strlcpy(meta->boot, fs->boot_id, sizeof meta->boot);
         g_free(fs->last_meta);
