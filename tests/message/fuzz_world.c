@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "backend/log.h"
 #include "fs/hold/hold.h"
@@ -33,7 +34,6 @@ struct fuzz {
     struct wire *w;
     fuzz_pick *pick;
     void *arg;
-    pid_t people[FUZZ_PEOPLE];
     GArray *nodes;        /* struct fuzz_node, in the order they were told */
     GArray *files;        /* struct wire_file, the same */
     GArray *requests;     /* struct fuzz_request */
@@ -50,6 +50,7 @@ static const char *const fuzz_values[] = {
     "1", "2", "3", "7", "auto", "5s", "100ms", "0", "", "-1", "99999999999999999999"};
 
 static struct fuzz *z;
+static pid_t people[FUZZ_PEOPLE]; /* also of the next world: a fork is slow in a fuzzer, which has much memory */
 
 static uint32_t pick(uint32_t below)
 {
@@ -452,10 +453,10 @@ static void interrupt_something(void)
 
 static void replace_somebody(void)
 {
-    pid_t *place = &z->people[pick(FUZZ_PEOPLE)];
+    pid_t *place = &people[pick(FUZZ_PEOPLE)];
     wire_kill(z->w, *place);
     if (chance(2)) { /* else its requests come from one who is gone */
-        *place = wire_child(z->w);
+        *place = wire_sleeper();
     }
 }
 
@@ -530,7 +531,7 @@ void fuzz_world_step(void)
 {
     struct wire_file file;
     uint32_t kind = pick(100);
-    z->w->pid = chance(30) ? 0 : PICK_OF(z->people);
+    z->w->pid = chance(30) ? 0 : PICK_OF(people);
     z->w->uid = chance(4) ? 1000 : 0;
     if (kind < 25) {
         send_name_request();
@@ -576,7 +577,9 @@ void fuzz_world_new(unsigned features, fuzz_pick *source, void *arg)
     z->directories = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     z->occupied = g_hash_table_new(g_str_hash, g_str_equal);
     for (int i = 0; i < FUZZ_PEOPLE; i++) {
-        z->people[i] = wire_child(z->w);
+        if (!people[i] || waitpid(people[i], NULL, WNOHANG) != 0) {
+            people[i] = wire_sleeper();
+        }
     }
 }
 

@@ -363,7 +363,7 @@ void wire_chain(struct wire *w, pid_t *ret_pids, size_t count)
     close(ends[0]);
 }
 
-pid_t wire_child(struct wire *w)
+pid_t wire_sleeper(void)
 {
     pid_t pid = fork();
     if (pid < 0) /* and no assertion of the child: it would write among our messages */
@@ -371,6 +371,12 @@ pid_t wire_child(struct wire *w)
     if (pid == 0) {
         wire_sleep();
     }
+    return pid;
+}
+
+pid_t wire_child(struct wire *w)
+{
+    pid_t pid = wire_sleeper();
     g_array_append_val(w->children, pid);
     return pid;
 }

@@ -71,8 +71,9 @@ void wire_free(struct wire *w);
 
 /* --- processes ------------------------------------------------------------------ */
 
-/* A process that sleeps; it is killed at the end. */
+/* A process that sleeps; it is killed at the end, or ends with the check. */
 pid_t wire_child(struct wire *w);
+pid_t wire_sleeper(void);
 /* A chain of them: each the parent of the next. */
 void wire_chain(struct wire *w, pid_t *ret_pids, size_t count);
 /* Kills one: gone or a zombie when it returns. */
