@@ -25,6 +25,10 @@ make -s -j "$(nproc)" libleasefs.a "${targets[@]/#/tests/fuzz/fuzz_}" >make.log 
     exit 1
 }
 
+# What the sources compare with is not found by chance.
+grep -ohE '"[a-z_+]+[=:/]*"' "$source"/fs/options/word.c "$source"/backend/{redis/conn,redlock,zookeeper}/uri.c >words
+export ASAN_OPTIONS=quarantine_size_mb=16:${ASAN_OPTIONS:-} # memory that is used again is quicker
+
 status=0
 for target in "${targets[@]}"; do
     kept=$source/tests/fuzz/corpus/fuzz_$target
@@ -32,10 +36,10 @@ for target in "${targets[@]}"; do
     case $target in # the largest inputs, and how long one may take
     message | replies) options=(-max_len=800 -timeout=60) ;; # a byte is a step, nearly
     journal) options=(-max_len=4096 -timeout=20) ;;
-    *) options=(-max_len=512 -timeout=20) ;;
+    *) options=(-max_len=512 -timeout=20 -dict=words) ;;
     esac
     # a target's processes end with it
-    if setsid -w "tests/fuzz/fuzz_$target" -max_total_time="$seconds" -print_final_stats=1 -artifact_prefix="$target/" \
+    if setsid -w "tests/fuzz/fuzz_$target" -max_total_time="$seconds" -print_final_stats=1 -detect_leaks=0 -artifact_prefix="$target/" \
         -rss_limit_mb=2048 "${options[@]}" "$target/found" "$kept" >"$target/log" 2>&1; then
         echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$target/log") inputs, nothing found"
     else

@@ -1,14 +1,22 @@
-/* fuzz_uri: an input is a URI.  What is taken is shown so that it is taken again, as the same. */
+/* fuzz_uri: an input is a URI, of each store that has one.  What is taken is shown so that it is taken again, as the
+ * same. */
 #include <glib.h>
 #include <string.h>
 
 #include "backend/redis/conn/uri.h"
+#include "backend/redlock/redlock.h"
+#include "backend/zookeeper/zookeeper.h"
 #include "tests/fuzz/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void check_refused(const char *error)
+{
+    FUZZ_MUST(*error && !strchr(error, '\n'));
+}
+
+static void take_redis(const char *text)
 {
     struct redis_uri uri, again;
-    char *text = g_strndup((const char *)data, size), error[256] = "";
+    char error[256] = "";
     int result = redis_uri_parse(&uri, text, error, sizeof error);
     if (result == 0) {
         char *shown = redis_uri_show(&uri), *twice;
@@ -29,9 +37,41 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         g_free(twice);
         redis_uri_clear(&again);
     } else {
-        FUZZ_MUST(*error && !strchr(error, '\n'));
+        check_refused(error);
     }
     redis_uri_clear(&uri);
+}
+
+static void take_redlock(const char *text)
+{
+    struct redlock_uri uri;
+    char error[512] = "";
+    if (redlock_uri_parse(&uri, text, error, sizeof error) == 0) {
+        FUZZ_MUST(uri.count >= 3 && uri.servers[uri.count - 1].host);
+        redlock_uri_clear(&uri);
+    } else {
+        check_refused(error);
+    }
+}
+
+static void take_zookeeper(const char *text)
+{
+    struct zookeeper_uri uri;
+    char error[512] = "";
+    if (zookeeper_uri_parse(&uri, text, error, sizeof error) == 0) {
+        FUZZ_MUST(*uri.hosts && **uri.hosts && uri.ports[0] && uri.chroot);
+        zookeeper_uri_clear(&uri);
+    } else {
+        check_refused(error);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = g_strndup((const char *)data, size);
+    take_redis(text);
+    take_redlock(text);
+    take_zookeeper(text);
     g_free(text);
     return 0;
 }
