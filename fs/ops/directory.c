@@ -273,7 +273,7 @@ static void directory_reply(struct request *r, uint64_t told)
 {
     const struct directory_cursor *cursor = directory_cursor(r);
     struct fs *fs = r->fs;
-    struct directory_reply reply = {.r = r, .buffer = g_malloc(r->read.size), .known = g_ptr_array_new()};
+    struct directory_reply reply = {.r = r, .buffer = g_malloc(r->read.size + 1), .known = g_ptr_array_new()};
     bool room = directory_add_dots(&reply);
     for (uint64_t i = told - cursor->first; room && i < cursor->names->len; i++) {
         room = directory_add_name(&reply, i);
