@@ -119,14 +119,20 @@ static void cut_want(const struct cut *cut, int number)
     run->waiter = pid;
 }
 
-static void cut_await_stamps(const struct cut_run *run)
+static void cut_await_stamps(const struct cut *cut, int number)
 {
+    const struct cut_run *run = &cut->runs[number];
     int64_t limit = stress_now() + LIMIT;
+    int status;
     while (!atomic_load(&run->stamp[0]) || !atomic_load(&run->stamp[1])) {
-        if (stress_now() > limit) {
-            stress_die("a command did not start");
+        if (stress_wait(run->runner, STRESS_MS, &status)) {
+            stress_die("leaserun %d ended ahead of the cut, with status %d", number,
+                       WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
         }
-        stress_sleep(STRESS_MS);
+        if (stress_now() > limit) {
+            stress_die("command %d did not start: stamps %ld and %ld, its leaserun is process %d", number,
+                       (long)atomic_load(&run->stamp[0]), (long)atomic_load(&run->stamp[1]), run->runner);
+        }
     }
 }
 
@@ -138,7 +144,7 @@ static void cut_prepare(const struct cut *cut)
         stress_sleep(7 * STRESS_MS); /* so that they are renewed at different times */
     }
     for (int i = 0; i < cut->count; i++) {
-        cut_await_stamps(&cut->runs[i]);
+        cut_await_stamps(cut, i);
         cut_want(cut, i);
     }
     for (int i = 0; i < cut->count; i++) {
