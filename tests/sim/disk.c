@@ -320,6 +320,7 @@ unsigned disk_struck(struct disk *disk)
 
 /* --- in place of the C library ------------------------------------------------------- */
 
+int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_openat(int directory, const char *name, int flags, ...);
 int __wrap_mkdir(const char *path, mode_t mode);
@@ -339,6 +340,9 @@ int __wrap_open(const char *path, int flags, ...)
 {
     const char *name;
     struct disk *disk = disk_of_path(path, &name);
+    if (!disk && g_str_has_suffix(path, ".gcda")) { /* what this program itself has reached, of make coverage */
+        return __real_open(path, flags, 0600);
+    }
     if (!disk) {
         errno = ENOENT;
         return -1;

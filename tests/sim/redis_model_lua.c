@@ -1,12 +1,17 @@
 /* redis_model_lua: scripts, as they are sent, on an embedded Lua 5.1. */
+#include <fcntl.h>
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/sim/redis_model_private.h"
 
 #define FOREVER 200000000 /* instructions: no script of ours runs that long */
+#define LINES_MAX 4096
 
 struct model_lua {
     struct redis_model *m;
@@ -18,6 +23,7 @@ struct model_lua {
     const char *hash;
     bool dirty; /* it has written */
     uint64_t calls;
+    GHashTable *seen; /* hash -> char[LINES_MAX]: which lines of a script have run; NULL: nobody asks */
 };
 
 static struct model_lua *lua_of(lua_State *state)
@@ -82,6 +88,34 @@ static void complain_of_length(lua_State *state, lua_Debug *unused)
 {
     (void)state, (void)unused;
     g_error("a script has run for %d instructions", FOREVER);
+}
+
+/* LUA_LINES names a file that gets a row for each line that runs, of each script once; see lua_lines.py. */
+static FILE *open_lines(void)
+{
+    static FILE *file;
+    const char *name = g_getenv("LUA_LINES");
+    if (!file && name) { /* the simulator has an open() of its own */
+        file = fdopen((int)syscall(SYS_open, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), "a");
+    }
+    return file;
+}
+
+static void note_line(lua_State *state, lua_Debug *place)
+{
+    struct model_lua *lua = lua_of(state);
+    if (place->event != LUA_HOOKLINE) {
+        complain_of_length(state, place);
+    }
+    char *seen = g_hash_table_lookup(lua->seen, lua->hash);
+    if (!seen) {
+        seen = g_new0(char, LINES_MAX);
+        g_hash_table_insert(lua->seen, g_strdup(lua->hash), seen);
+    }
+    if (!seen[place->currentline]) {
+        seen[place->currentline] = 1;
+        fprintf(open_lines(), "%s %d\n", lua->hash, place->currentline);
+    }
 }
 
 /* --- replies, from the protocol to Lua's values --- */
@@ -444,7 +478,8 @@ void model_lua_run(struct model_call *call, const char *hash, size_t keys, const
     set_list(state, "ARGV", words + keys, count - keys);
     lua_pushcfunction(state, note_place);
     lua_rawgeti(state, LUA_REGISTRYINDEX, GPOINTER_TO_INT(g_hash_table_lookup(lua->scripts, hash)));
-    lua_sethook(state, complain_of_length, LUA_MASKCOUNT, FOREVER);
+    lua_sethook(state, lua->seen ? note_line : complain_of_length, LUA_MASKCOUNT | (lua->seen ? LUA_MASKLINE : 0),
+                FOREVER);
     int result = lua_pcall(state, 0, 1, 1);
     lua_sethook(state, NULL, 0, 0);
     if (result != 0) {
@@ -512,6 +547,7 @@ struct model_lua *model_lua_new(struct redis_model *m)
     lua->scripts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     lua->reply = g_string_new(NULL);
     lua->words = g_array_new(FALSE, FALSE, sizeof(struct slice));
+    lua->seen = open_lines() ? g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free) : NULL;
     lua->state = luaL_newstate();
     lua_pushlightuserdata(lua->state, lua);
     lua_setfield(lua->state, LUA_REGISTRYINDEX, "model");
@@ -532,6 +568,7 @@ void model_lua_free(struct model_lua *lua)
 {
     lua_close(lua->state);
     g_hash_table_unref(lua->scripts);
+    g_clear_pointer(&lua->seen, g_hash_table_unref);
     g_string_free(lua->reply, TRUE);
     g_array_unref(lua->words);
     g_free(lua);

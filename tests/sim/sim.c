@@ -22,6 +22,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef COVERAGE
+#include <gcov.h>
+#endif
+
 #include "tests/sim/faults.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/network.h"
@@ -221,6 +225,9 @@ static pid_t sim_fork(struct plan *plan, struct result *result, const char *outp
         setitimer(ITIMER_PROF, &(struct itimerval){.it_value = {.tv_sec = SIM_SECONDS}}, NULL);
         sim_world(plan, result, story ? out : NULL, trace ? out : NULL, out);
         fflush(NULL);
+#ifdef COVERAGE
+        __gcov_dump();
+#endif
         _exit(result->faulty ? 1 : 0);
     }
     return pid;
