@@ -41,6 +41,8 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     }
     if (t->head.fence) {
         redis_call_number(call, "number", (int64_t)t->head.fence);
+    } else if (t->place->sequence) {
+        redis_call_number(call, "next", (int64_t)redis_sequence(r, t->place->name, 0));
     }
 }
 
@@ -51,6 +53,12 @@ static bool acquire_is_given_name(const struct remote_ticket *t, const char *giv
     size_t prefix = strlen(leaf) - (redis_is_numbered(leaf) ? 10 : 0);
     return redis_is_component(given) && strlen(given) == prefix + 10 && strncmp(given, leaf, prefix) == 0 &&
            redis_is_numbered(given);
+}
+
+/* Of a name in a sequence. */
+static uint64_t acquire_number(const char *leaf)
+{
+    return g_ascii_strtoull(leaf + strlen(leaf) - 10, NULL, 10);
 }
 
 /* Whether the script can have given this answer to this ticket. */
@@ -84,6 +92,9 @@ void redis_acquire_read(const struct remote_op *op, const struct redis_answer *g
         answer->rank = redis_number(reply, 2);
         answer->wait = redis_number(reply, 3);
         answer->foreign = redis_number(reply, 4) == 1;
+        if (t->place->sequence) {
+            redis_sequence(r, t->place->name, acquire_number(answer->leaf) + 1);
+        }
     } else if (answer->result == BACKEND_BUSY) {
         redis_describe(r, t->place->name, reply, 1, holder);
         answer->holder = holder;

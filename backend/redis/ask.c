@@ -58,6 +58,15 @@ static void ask_directory_free(gpointer data)
     g_free(d);
 }
 
+uint64_t redis_sequence(struct redis *r, const char *name, uint64_t next)
+{
+    struct backend_directory *known = r->directories ? g_hash_table_lookup(r->directories, name) : NULL;
+    if (known) {
+        known->sequence = MAX(known->sequence, next);
+    }
+    return known ? known->sequence : next;
+}
+
 static void ask_remember(struct redis *r, const char *name, const struct backend_directory *directory)
 {
     if (!r->directories) {
@@ -69,6 +78,7 @@ static void ask_remember(struct redis *r, const char *name, const struct backend
     struct backend_directory *d = g_new(struct backend_directory, 1);
     *d = *directory;
     d->meta = d->meta ? g_bytes_ref(d->meta) : NULL;
+    d->sequence = redis_sequence(r, name, d->sequence);
     g_hash_table_insert(r->directories, g_strdup(name), d);
 }
 

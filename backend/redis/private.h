@@ -223,6 +223,8 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
 bool redis_is_expired(struct redis *r, const redisReply *reply, size_t first, const struct backend_info *info);
 void redis_info_clear(struct backend_info *info);
 
+/* The next number of its sequence tickets, as far as is known: at least `next`. */
+uint64_t redis_sequence(struct redis *r, const char *name, uint64_t next);
 /* Makes it as it was when it was last looked up; of the root sets that.  Nobody is told. */
 void redis_restore_directory(struct redis *r, const char *name);
 

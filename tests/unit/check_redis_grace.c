@@ -138,7 +138,6 @@ START_TEST(what_is_held_and_waited_for_is_put_back)
     struct backend_claim third = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
     third.sequence = third.wait = true;
     ck_assert_int_eq(hosts_acquire(2, "d/q-", &third)->result, BACKEND_QUEUED); /* of width 2 again */
-    ck_assert_int_eq(hosts_stat(2, "d/q-0000000002").type, BACKEND_LOCK);
     for (unsigned i = 0; i < count; i++) {
         ck_assert_uint_eq(held[i]->ended, 0);
         ck_assert_uint_eq(held[i]->ticket->fence, fences[i]);
@@ -153,6 +152,43 @@ START_TEST(what_is_held_and_waited_for_is_put_back)
         before = waiters[i];
     }
     ck_assert_uint_gt(before->ticket->fence, fences[0]);
+}
+END_TEST
+
+/* Of a ticket that is given back at once. */
+static uint64_t number_of_new_ticket(unsigned mount)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    char name[64];
+    claim.sequence = claim.wait = true;
+    struct told *told = hosts_acquire(mount, "d/q-", &claim);
+    ck_assert(backend_name(hosts_mount(mount), told->ticket, name, sizeof name));
+    hosts_release(told);
+    return g_ascii_strtoull(name + strlen("d/q-"), NULL, 10);
+}
+
+START_TEST(number_of_a_ticket_that_is_gone_does_not_come_again)
+{
+    struct backend_directory directory = {.width = 1};
+    uint64_t number = 0;
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    hosts_stat(1, "d");
+    for (unsigned i = 0; i < 3; i++) {
+        number = number_of_new_ticket(1);
+    }
+    ck_assert_uint_eq(number, 2);
+    for (unsigned i = 0; i < 2;
+         i++) { /* then by another mount, and by that which has seen the last, in the same second */
+        ways[_i]();
+        HOSTS_UNTIL(is_closed(0) && is_closed(1));
+        hosts_mkdir(0, "d", &directory);
+        uint64_t next = number_of_new_ticket(i);
+        ck_assert_uint_gt(next, number);
+        number = next;
+        for (unsigned k = 0; k < 100; k++) {
+            number = number_of_new_ticket(1);
+        }
+    }
 }
 END_TEST
 
@@ -418,6 +454,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, hosts_teardown);
+    tcase_add_loop_test(tcase, number_of_a_ticket_that_is_gone_does_not_come_again, 0, G_N_ELEMENTS(ways));
     tcase_add_loop_test(tcase, what_is_held_and_waited_for_is_put_back, 0, G_N_ELEMENTS(ways));
     tcase_add_loop_test(tcase, holder_that_is_away_keeps_its_lock_until_its_term_is_over, 0, G_N_ELEMENTS(ways));
     tcase_add_loop_test(tcase, fresh_server_costs_nobody_a_wait, 0, G_N_ELEMENTS(ways));

@@ -3,7 +3,8 @@
 --
 -- leaf, sequence, ticket, mount, kind, mode, ttl, liveness, meta; needed: the directory must exist; path of the lock or
 -- of the sequence's directory; number of one that queued before; handle; owner: the lock owner, with start and
--- finish of its range; wait; kin: it has some; content; test: only what stands in the way
+-- finish of its range; wait; kin: it has some; content; test: only what stands in the way; next: what the mount knows of
+-- the sequence's next number
 -- KEYS 12: the key of a lock of the directory's name; 13..15: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
@@ -82,8 +83,21 @@ local function find_lowest_blocker(t)
   return unpack(lowest)
 end
 
+-- A server that has forgotten does not know which numbers were given: then they go on from the time, in seconds, or from
+-- what the mount knows.
+local function next_of_sequence()
+  local known, of = unpack(call('HMGET', DIR, 'sequence', 'of'))
+  local next = tonumber(known or 0)
+  if state == 'f' then return next end
+  if of ~= version then
+    next = math.max(next, math.floor(now / 1000))
+    call('HSET', DIR, 'of', version)
+  end
+  return math.max(next, a.next or 0)
+end
+
 local function new_name(prefix)
-  local next = tonumber(call('HGET', DIR, 'sequence') or 0)
+  local next = next_of_sequence()
   local name, taken
   for _ = 1, NAMES_MAX do
     name = prefix .. string.format('%010.0f', next)
@@ -146,6 +160,7 @@ if sequence then
     t.n = new_name(leaf)
   elseif call('HEXISTS', INFO, 's:' .. leaf) == 0 then
     t.n = leaf -- given before its queue was lost
+    raise_sequence(leaf)
   else
     t.n = new_name(leaf:sub(1, -11))
   end

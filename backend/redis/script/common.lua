@@ -28,6 +28,12 @@ local function tell(t, what, id, more)
   call('PUBLISH', t.m, what .. ' ' .. id .. (more or ''))
 end
 
+-- That number was given.
+local function raise_sequence(name)
+  local next = tonumber(name:sub(-10)) + 1
+  if tonumber(call('HGET', DIR, 'sequence') or 0) < next then call('HSET', DIR, 'sequence', number_text(next)) end
+end
+
 -- --- segments: byte ranges, a flat list start, end, mode, … in order ---
 
 local function step(hex, by)

@@ -42,9 +42,8 @@ local function reclaim()
   call('PEXPIRE', RECLAIMED, FENCE_KEPT)
   if a.content then call('HSET', INFO, 'c:' .. id, a.content) end
   if sequence then
-    local next = tonumber(leaf:match('%d+$')) + 1
     call('HSET', INFO, 's:' .. leaf, id)
-    if tonumber(call('HGET', DIR, 'sequence') or 0) < next then call('HSET', DIR, 'sequence', number_text(next)) end
+    raise_sequence(leaf)
   end
   remember(id, t)
   save(id, t)
