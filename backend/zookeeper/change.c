@@ -169,6 +169,10 @@ static void change_on_converted(struct zk_call *call)
 {
     struct zookeeper *z = call->z;
     char *token = g_strdup(call->name);
+    struct zk_node *node = node_of(z, token);
+    if (node) {
+        node->again = true; /* should it be looking just now */
+    }
     change_on_written(call);
     remote_told(&z->remote, token, REMOTE_MAY_BE_FREE, BACKEND_LOST);
     g_free(token);

@@ -287,6 +287,10 @@ static void turn_delay(struct zk_call *call, const struct remote_ticket *t, stru
 static void turn_on_modes(struct zk_call *call)
 {
     const char *blocker = NULL;
+    if (node_of(call->z, call->op->token)->mode == BACKEND_EXCLUSIVE) { /* it has been converted meanwhile */
+        turn_look(call);
+        return;
+    }
     for (guint i = 0; i < call->children->len; i++) {
         const struct zk_reply *get = call_reply(call, i);
         struct zk_data data;
@@ -328,7 +332,7 @@ void turn_judge(struct zk_call *call, const struct zk_reply *list, const struct 
         turn_delay(call, t, node, get->stat.mtime - call->z->server_time, until);
     } else if (before == 0 || (t->place->sequence && before < call->number)) {
         turn_granted(call);
-    } else if (t->head.mode == BACKEND_EXCLUSIVE) {
+    } else if (node->mode == BACKEND_EXCLUSIVE) {
         turn_blocked(call, turn_before(call, before - 1));
     } else {
         for (guint i = 0; i < before; i++) {

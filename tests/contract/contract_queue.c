@@ -497,6 +497,30 @@ START_TEST(shared_ticket_becomes_exclusive_only_where_no_other_holds)
 }
 END_TEST
 
+/* Whether it holds by then or not. */
+START_TEST(ticket_that_has_just_become_shared_is_exclusive_only_where_no_other_holds)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_ticket *ticket[2];
+
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
+        return;
+    for (int i = 0; i < 10; i++) {
+        make_queue(1);
+        ticket[0] = take("q/job-", BACKEND_SHARED, BACKEND_FLOCK, &log[0]);
+        ticket[1] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[1]);
+        ck_assert_int_eq(turn(ticket[1], BACKEND_SHARED), BACKEND_OK);
+        enum backend_result result = turn(ticket[1], BACKEND_EXCLUSIVE);
+        ck_assert(result == BACKEND_BUSY || result == BACKEND_OK);
+        contract_pass(CONTRACT_SHORT);
+        ck_assert(!ticket[1]->held || ticket[1]->mode == BACKEND_SHARED);
+        ck_assert_int_eq(contract_release(ticket[1]), BACKEND_OK);
+        ck_assert_int_eq(contract_release(ticket[0]), BACKEND_OK);
+        ck_assert_int_eq(contract_rmdir("q"), BACKEND_OK);
+    }
+}
+END_TEST
+
 START_TEST(ticket_that_expires_in_the_queue_is_passed_over)
 {
     struct contract_log log = {0}, dead = {0}, next = {0};
@@ -607,6 +631,7 @@ TCase *contract_sequence_case(void)
     tcase_add_test(tcase, shared_tickets_hold_while_only_shared_ones_stand_before);
     tcase_add_test(tcase, tickets_that_become_shared_let_in_and_are_let_in);
     tcase_add_test(tcase, shared_ticket_becomes_exclusive_only_where_no_other_holds);
+    tcase_add_test(tcase, ticket_that_has_just_become_shared_is_exclusive_only_where_no_other_holds);
     tcase_add_test(tcase, ticket_that_expires_in_the_queue_is_passed_over);
     tcase_add_test(tcase, term_of_a_ticket_runs_while_it_waits);
     tcase_add_test(tcase, ticket_that_waits_is_broken_by_its_name);
