@@ -328,7 +328,7 @@ void turn_judge(struct zk_call *call, const struct zk_reply *list, const struct 
     guint before = call->children->len;
     if (!there) { /* another client has removed it */
         turn_anew(call);
-    } else if (before == 0 && until > 0) {
+    } else if (until > 0 && (before == 0 || node->mode == BACKEND_SHARED)) {
         turn_delay(call, t, node, get->stat.mtime - call->z->server_time, until);
     } else if (before == 0 || (t->place->sequence && before < call->number)) {
         turn_granted(call);

@@ -103,6 +103,22 @@ START_TEST(waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken)
 }
 END_TEST
 
+START_TEST(delay_is_that_of_all_that_share)
+{
+    struct contract_log held = {0}, waiting = {0}, last = {0};
+    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &last);
+    claim.mode = BACKEND_SHARED;
+    ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
+    contract_get("d/x", BACKEND_FLOCK, &held);
+    contract_queue("d/x", BACKEND_SHARED, &waiting);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_revoke("d/x", 0), BACKEND_OK);
+    ck_assert_int_eq(contract_acquire("d/x", &claim).result, BACKEND_BUSY);
+    ck_assert(!waiting.granted);
+}
+END_TEST
+
 START_TEST(delay_that_is_set_later_is_that_of_locks_that_were_taken_before)
 {
     struct contract_log broken = {0}, expired = {0};
@@ -164,6 +180,7 @@ static TCase *zookeeper_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
     tcase_add_test(tcase, break_ends_all_locks_of_one_handle_from_another_mount);
+    tcase_add_test(tcase, delay_is_that_of_all_that_share);
     tcase_add_test(tcase, delay_that_is_set_later_is_that_of_locks_that_were_taken_before);
     tcase_add_test(tcase, delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before);
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
