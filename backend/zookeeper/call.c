@@ -293,18 +293,31 @@ void call_sync(struct zk_call *call, const char *path)
     call_asked(reply, zoo_async(call->z->handle, path, call_on_string, reply));
 }
 
+/* A node that says `data`. */
+static void call_make_ops(struct zk_reply *reply, int *count, const char *path, GBytes *data)
+{
+    int length;
+    const char *bytes = call_bytes(data, &length);
+    zoo_create_op_init(&reply->operations[(*count)++], path, "", 0, call_acl(reply->call->z), ZOO_PERSISTENT,
+                       reply->buffer, sizeof reply->buffer);
+    zoo_set_op_init(&reply->operations[(*count)++], path, bytes, length, 0, &reply->stat);
+}
+
+static void call_multi(struct zk_reply *reply, int count)
+{
+    call_asked(reply,
+               zoo_amulti(reply->call->z->handle, count, reply->operations, reply->results, call_on_void, reply));
+}
+
 void call_make(struct zk_call *call, const char *path, GBytes *data, int replace)
 {
     struct zk_reply *reply = call_ask(call);
-    int length, count = 0;
-    const char *bytes = call_bytes(data, &length);
+    int count = 0;
     if (replace >= 0) {
         zoo_delete_op_init(&reply->operations[count++], path, replace);
     }
-    zoo_create_op_init(&reply->operations[count++], path, "", 0, call_acl(call->z), ZOO_PERSISTENT, reply->buffer,
-                       sizeof reply->buffer);
-    zoo_set_op_init(&reply->operations[count++], path, bytes, length, 0, &reply->stat);
-    call_asked(reply, zoo_amulti(call->z->handle, count, reply->operations, reply->results, call_on_void, reply));
+    call_make_ops(reply, &count, path, data);
+    call_multi(reply, count);
 }
 
 static char *call_lock(const struct zk_node *node)
@@ -312,14 +325,26 @@ static char *call_lock(const struct zk_node *node)
     return g_strndup(node->path, (gsize)(node->leaf - node->path - 1));
 }
 
-void call_replace(struct zk_call *call, const char *from, const char *to, GBytes *data)
+/* If nobody else stands in the lock it is removed, too, or made anew: what it was might end while it is empty. */
+void call_end_hold(struct zk_call *call, const char *path, const char *lock, int64_t delay)
 {
-    struct zk_reply *reply = call_ask(call);
-    int length;
-    const char *bytes = call_bytes(data, &length);
-    zoo_delete_op_init(&reply->operations[0], from, -1);
-    zoo_set_op_init(&reply->operations[1], to, bytes, length, -1, &reply->stat);
-    call_asked(reply, zoo_amulti(call->z->handle, 2, reply->operations, reply->results, call_on_void, reply));
+    GBytes *mark = node_encode_mark(NULL, 0, delay);
+    for (int alone = 1; alone >= 0; alone--) {
+        struct zk_reply *reply = call_ask(call);
+        int length, count = 0;
+        const char *bytes = call_bytes(mark, &length);
+        zoo_delete_op_init(&reply->operations[count++], path, -1);
+        if (alone) {
+            zoo_delete_op_init(&reply->operations[count++], lock, -1);
+        } else {
+            zoo_set_op_init(&reply->operations[count++], lock, bytes, length, -1, &reply->stat);
+        }
+        if (alone && delay > 0) {
+            call_make_ops(reply, &count, lock, mark);
+        }
+        call_multi(reply, count);
+    }
+    g_bytes_unref(mark);
 }
 
 void call_move(struct zk_call *call, const struct zk_node *from, const struct zk_node *to, GBytes *data)
@@ -332,8 +357,7 @@ void call_move(struct zk_call *call, const struct zk_node *from, const struct zk
     zoo_delete_op_init(&reply->operations[0], from->path, -1);
     zoo_set_op_init(&reply->operations[1], to->path, bytes, length, -1, &reply->stat);
     zoo_set_op_init(&reply->operations[2], lock, mark_bytes, mark_length, -1, NULL);
-    call_asked(reply, zoo_amulti(call->z->handle, from->marked ? 3 : 2, reply->operations, reply->results, call_on_void,
-                                 reply));
+    call_multi(reply, from->marked ? 3 : 2);
     g_bytes_unref(mark);
     g_free(lock);
 }
@@ -351,26 +375,12 @@ void call_mark(struct zk_call *call, struct zk_node *node)
     }
 }
 
-/* In one step both are removed, if nobody else stands in the lock. */
-static void call_delete_both(struct zk_call *call, const char *path, const char *lock)
-{
-    struct zk_reply *reply = call_ask(call);
-    zoo_delete_op_init(&reply->operations[0], path, -1);
-    zoo_delete_op_init(&reply->operations[1], lock, -1);
-    call_asked(reply, zoo_amulti(call->z->handle, 2, reply->operations, reply->results, call_on_void, reply));
-}
-
 void call_leave(struct zk_call *call, const struct zk_node *node, bool lost)
 {
     if (node->marked) {
-        char *path = call_lock(node);
-        GBytes *bytes = node_encode_mark(NULL, 0, lost ? node->delay : 0);
-        if (!lost) {
-            call_delete_both(call, node->path, path);
-        }
-        call_replace(call, node->path, path, bytes);
-        g_bytes_unref(bytes);
-        g_free(path);
+        char *lock = call_lock(node);
+        call_end_hold(call, node->path, lock, lost ? node->delay : 0);
+        g_free(lock);
     } else {
         call_delete(call, node->path, -1);
     }

@@ -87,8 +87,8 @@ struct zk_reply {
     char *name;
     char **children;
     GBytes *data;
-    zoo_op_t operations[3];
-    zoo_op_result_t results[3];
+    zoo_op_t operations[4];
+    zoo_op_result_t results[4];
     char buffer[8];
 };
 
@@ -147,9 +147,9 @@ void call_children(struct zk_call *call, const char *path, bool watch);
 void call_sync(struct zk_call *call, const char *path);
 /* A node that is version 1 and says `data`, in place of one of version `replace` (-1: of none); in one step. */
 void call_make(struct zk_call *call, const char *path, GBytes *data, int replace);
-/* In one step `from` is removed, and `to` says `data`. */
-void call_replace(struct zk_call *call, const char *from, const char *to, GBytes *data);
-/* The same, and of a lock-delay nothing is left behind. */
+/* In one step the node is removed, and its lock says that it was lost, which counts for `delay`, or given back: 0. */
+void call_end_hold(struct zk_call *call, const char *path, const char *lock, int64_t delay);
+/* In one step `from` is removed, and `to` says `data`; of a lock-delay nothing is left behind. */
 void call_move(struct zk_call *call, const struct zk_node *from, const struct zk_node *to, GBytes *data);
 /* Where there is a lock-delay, the node's lock says that it holds; */
 void call_mark(struct zk_call *call, struct zk_node *node);

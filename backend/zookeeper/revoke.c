@@ -45,7 +45,7 @@ static void revoke_on_deleted(struct zk_call *call)
     enum backend_result result = BACKEND_OK;
     for (guint i = 0; i < call->replies->len; i++) {
         int rc = call_reply(call, i)->rc;
-        result = rc == ZOK || rc == ZNONODE ? result : call_result(call, rc);
+        result = rc == ZOK || rc == ZNONODE || rc == ZNOTEMPTY ? result : call_result(call, rc);
     }
     for (guint i = 0; i < tokens->len; i++) {
         const struct zk_node *node = node_of(call->z, tokens->pdata[i]);
@@ -81,15 +81,13 @@ static bool revoke_take(struct zk_call *call, const struct zk_data *data, const 
 /* What was chosen, also when it is repeated: whoever holds then is not meant. */
 static void revoke_delete(struct zk_call *call)
 {
-    GBytes *mark = node_encode_mark(NULL, 0, call->number ? 0 : (int64_t)call->max);
-    for (guint i = 0; i < call->children->len; i++) {
-        if (i == 0 && call->max > 0) {
-            call_replace(call, call->children->pdata[i], call->path, mark);
+    for (guint i = 0, last = call->children->len - 1; i <= last; i++) {
+        if (i == last && call->max > 0) {
+            call_end_hold(call, call->children->pdata[i], call->path, call->number ? 0 : (int64_t)call->max);
         } else {
             call_delete(call, call->children->pdata[i], -1);
         }
     }
-    g_bytes_unref(mark);
     call_then(call, revoke_on_deleted);
 }
 

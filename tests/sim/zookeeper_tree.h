@@ -23,7 +23,7 @@ enum zktree_kind {
     ZKTREE_CHILDREN,
 };
 
-#define ZKTREE_PARTS 3
+#define ZKTREE_PARTS 4
 
 struct zktree_request {
     enum zktree_kind kind;
