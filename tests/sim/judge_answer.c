@@ -91,7 +91,8 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             judge_hold_end(judge, hold, asked->when, judge->now + written, true);
         } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED && !call->unasked)) {
             bool once = mount_calm(judge, asked->mount, asked->when); /* else it may be asked for twice */
-            if (releases && once && certainly && hold->claim.handle &&
+            bool told = !judge->options.belief || hold->claim.mount == asked->mount; /* else only that it has gone */
+            if (releases && once && told && certainly && hold->claim.handle &&
                 name_only(judge, call->name, asked->when) == hold) {
                 hold->claim.handle->released = judge->now;
             }
