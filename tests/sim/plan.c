@@ -387,10 +387,90 @@ static void plan_intrude(const struct plan_subject *s)
     plan_with(&other, ACT_STAT);
 }
 
+/* --- of an ensemble --- */
+
+static void plan_strike(const struct plan_subject *s, enum fault_kind kind, int64_t soon, int64_t lasts)
+{
+    struct act *act = plan_with(s, ACT_FAULT);
+    act->fault = kind;
+    act->delay = world_between(1, soon);
+    act->duration = lasts;
+}
+
+/* It is known by the servers what has come of it, and not here. */
+static void plan_lose_answer(const struct plan_subject *s)
+{
+    struct plan_subject other = plan_another(s, false), third = plan_another(s, false);
+    bool breaks = world_chance(500);
+    if (breaks) {
+        plan_open(s, O_RDWR | O_CREAT);
+        plan_with(s, ACT_FLOCK)->flags = LOCK_EX | LOCK_NB;
+        plan_open(&third, O_RDWR | O_CREAT);
+        plan_with(&third, ACT_FLOCK)->flags = LOCK_EX;
+        plan_set(&other, PLAN_BREAK)->value &= ~1u;
+    } else if (world_chance(500)) {
+        plan_open(&other, O_CREAT | O_EXCL | O_RDWR);
+    } else {
+        plan_open(&other, O_RDONLY | O_CREAT);
+        plan_with(&other, ACT_FLOCK)->flags = LOCK_EX;
+    }
+    plan_strike(&other, FAULT_RESET, 8 * WORLD_MS, 0);
+    plan_with(&third, ACT_FSYNC)->delay = world_between(1, 200) * WORLD_MS;
+    plan_give(&other);
+    plan_take(s);
+}
+
+/* Its mount is away for longer than its session lasts, but not than its term. */
+static void plan_lose_session(const struct plan_subject *s)
+{
+    struct plan_subject other = plan_another(s, false);
+    int64_t session = MAX(2 * s->plan->options.ttl + 2000, 4000) * WORLD_MS;
+    other.mount = (s->mount + 1) % s->plan->mounts;
+    plan_open(s, O_CREAT | O_EXCL | O_RDWR);
+    plan_set(s, PLAN_TTL)->value = 2 * 5; /* 30 s */
+    plan_strike(s, FAULT_CUT_OFF, WORLD_SECOND, 3 * session);
+    plan_with(&other, ACT_STAT)->delay = session + world_between(0, session);
+    for (int i = 0; i < 3; i++) {
+        plan_open(&other, O_CREAT | O_EXCL | O_RDWR);
+        plan_with(s, ACT_FSYNC)->delay = WORLD_SECOND;
+    }
+}
+
+static void plan_delay(const struct plan_subject *s)
+{
+    struct plan_subject other = plan_another(s, false);
+    struct act *act = plan_set(s, PLAN_DELAY);
+    act->name = 0; /* of d */
+    plan_take(s);
+    if (world_chance(700)) {
+        plan_give(s);
+    } else {
+        plan_set(&other, PLAN_BREAK)->value &= ~1u;
+    }
+    plan_take(&other);
+    plan_take(s);
+}
+
+static void plan_ensemble(struct plan_subject *s)
+{
+    if (world_chance(300)) {
+        s->name = 3;
+        plan_delay(s);
+    } else if (s->plan->faults && world_chance(200)) {
+        plan_lose_session(s);
+    } else if (s->plan->faults) {
+        plan_lose_answer(s);
+    }
+}
+
 static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
 {
     unsigned mount = world_below(plan->mounts), program = world_below(habits->programs);
     struct plan_subject s = {plan, habits, mount, program, world_below(3), plan_draw_name(habits)};
+    if (plan->options.store == MOUNT_ZOOKEEPER && world_chance(100)) {
+        plan_ensemble(&s);
+        return;
+    }
     unsigned idiom = 0;
     for (unsigned drawn = world_below(habits->total); drawn >= habits->weight[idiom]; idiom++) {
         drawn -= habits->weight[idiom];
