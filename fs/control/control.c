@@ -304,7 +304,8 @@ static void control_attributes(struct fs *fs, const struct node *node, struct st
 {
     const struct node *root = tree_root(fs->tree);
     mode_t reads = root->mode & 0444;
-    *st = (struct stat){.st_ino = node->ino, .st_uid = root->uid, .st_gid = root->gid, .st_blksize = 4096};
+    *st = (struct stat){
+        .st_ino = node->ino, .st_uid = root->directory->uid, .st_gid = root->directory->gid, .st_blksize = 4096};
     st->st_nlink = node->directory ? 2 : 1;
     st->st_mode = node->directory ? S_IFDIR | reads | reads >> 2 : S_IFREG | reads;
     int64_t wall = fs_wall(fs, node->directory ? fs->control->started : clock_now());

@@ -90,8 +90,8 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     fs_read_identity(fs);
     struct node *root = tree_root(fs->tree);
     root->mode = (uint16_t)(S_IFDIR | options->mode);
-    root->uid = options->uid;
-    root->gid = options->gid;
+    root->directory->uid = options->uid;
+    root->directory->gid = options->gid;
     clock_gettime(CLOCK_REALTIME, &root->directory->changed);
     fs->metrics = g_new0(struct metrics, 1);
     fs->control = control_new(fs);

@@ -88,7 +88,7 @@ static void recover_enter(struct recovery *recovery, const char *path, size_t le
 static struct node *recover_leaf(struct recovery *recovery, const char *name, mode_t type)
 {
     struct tree *tree = recovery->fs->tree;
-    if (!recovery->ordered || (recovery->greatest && strcmp(name, recovery->greatest->name) <= 0)) {
+    if (!recovery->ordered || (recovery->greatest && strcmp(name, tree_name(recovery->greatest)) <= 0)) {
         return recover_child(tree, recovery->parent, name, type);
     }
     struct node *node = tree_get(tree, NULL, recovery->parent, name, type);

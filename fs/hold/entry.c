@@ -64,8 +64,8 @@ void entry_attributes(struct fs *fs, const struct node *node, struct stat *st)
     st->st_blksize = 4096;
     if (node->directory) {
         st->st_mode = node->mode;
-        st->st_uid = node->uid;
-        st->st_gid = node->gid;
+        st->st_uid = node->directory->uid;
+        st->st_gid = node->directory->gid;
         st->st_nlink = 2;
         st->st_mtim = st->st_ctim = st->st_atim = node->directory->changed;
         return;

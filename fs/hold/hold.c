@@ -50,7 +50,7 @@ struct hold *hold_of_lock_owner(struct fs *fs, struct node *node, uint64_t lock_
     if (g_hash_table_size(fs->records) == 0) {
         return NULL;
     }
-    struct hold_records records = {.lock_owner = lock_owner, .name = g_str_hash(node->name)};
+    struct hold_records records = {.lock_owner = lock_owner, .name = g_str_hash(tree_name(node))};
     struct hold key = {.node = node, .records = &records};
     return g_hash_table_lookup(fs->records, &key);
 }
@@ -59,7 +59,7 @@ void hold_set_lock_owner(struct fs *fs, struct hold *hold, uint64_t lock_owner)
 {
     hold->records = g_new(struct hold_records, 1);
     *hold->records = (struct hold_records){
-        .lock_owner = lock_owner, .name = g_str_hash(hold->node->name), .handles = g_ptr_array_new()};
+        .lock_owner = lock_owner, .name = g_str_hash(tree_name(hold->node)), .handles = g_ptr_array_new()};
     g_hash_table_add(fs->records, hold);
 }
 
@@ -74,7 +74,7 @@ void hold_rename(struct fs *fs, struct node *node, struct node *parent, const ch
     tree_rename(fs->tree, node, parent, name);
     LIST_FOREACH(hold, &node->waiting, link) {
         if (hold->kind == BACKEND_FCNTL) {
-            hold->records->name = g_str_hash(node->name);
+            hold->records->name = g_str_hash(tree_name(node));
             g_hash_table_add(fs->records, hold);
         }
     }
@@ -240,7 +240,7 @@ void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind ki
     if (node->hashed) {
         return;
     }
-    struct node *there = tree_find(fs->tree, node->parent, node->name);
+    struct node *there = tree_find(fs->tree, node->parent, tree_name(node));
     bool sole = kind != BACKEND_FCNTL && hold->ticket->mode == BACKEND_EXCLUSIVE;
     if (there && (sole || !hold_first(there))) {
         tree_detach(fs->tree, there);
@@ -330,10 +330,11 @@ void hold_gone(struct fs *fs, struct node *node)
 {
     if (node->visible) {
         node->visible = false;
-        node->left = (uint32_t)clock_now();
-        node->told = notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node), node->name,
-                                    node->kept);
-        node->expired = node->kept ? node->told : node->expired;
+        struct node_past *past = tree_past(node);
+        past->left = (uint32_t)clock_now();
+        past->told = notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node),
+                                    tree_name(node), node->kept);
+        past->expired = node->kept ? past->told : past->expired;
         node->kept = false;
     }
     tree_unlink(fs->tree, node);

@@ -99,7 +99,7 @@ struct node *nametable_find(const struct nametable *table, const struct node *pa
 {
     uint32_t hash = nametable_hash(table, parent, name);
     struct node *node = *nametable_place(table, hash);
-    while (node && (node->hash != hash || node->parent != parent || strcmp(node->name, name) != 0)) {
+    while (node && (node->hash != hash || node->parent != parent || strcmp(tree_name(node), name) != 0)) {
         node = node->next;
     }
     return node;
@@ -158,7 +158,7 @@ static void nametable_put(struct nametable *table, struct node *node, uint32_t h
 
 void nametable_add(struct nametable *table, struct node *node)
 {
-    nametable_put(table, node, nametable_hash(table, node->parent, node->name));
+    nametable_put(table, node, nametable_hash(table, node->parent, tree_name(node)));
 }
 
 void nametable_add_nameless(struct nametable *table, struct node *node)

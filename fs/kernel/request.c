@@ -233,7 +233,7 @@ static void request_start_patience(struct fs *fs)
 void request_reply_when_told(struct request *r, int error)
 {
     struct fs *fs = r->fs;
-    if (!r->node->kept && r->node->expired <= notify_expired(fs->notify)) {
+    if (!r->node->kept && tree_expired(r->node) <= notify_expired(fs->notify)) {
         request_reply(r, error);
         return;
     }
@@ -254,11 +254,11 @@ void request_reply_told(struct fs *fs)
     clock_ms now = clock_now();
     for (struct request *r = TAILQ_FIRST(&fs->untold), *after; r; r = after) {
         after = TAILQ_NEXT(r, parked);
-        if (r->node->expired <= expired || r->wake <= now) {
+        if (tree_expired(r->node) <= expired || r->wake <= now) {
             TAILQ_REMOVE(&fs->untold, r, parked);
             request_reply(r, r->error);
         } else {
-            next = MIN(next, r->node->expired);
+            next = MIN(next, tree_expired(r->node));
         }
     }
     if (next != UINT64_MAX) {

@@ -12,8 +12,8 @@
 static struct node *tree_node_new(struct tree *tree, struct node *parent, const char *name, mode_t type)
 {
     size_t length = strlen(name) + 1;
-    struct node *node = fs_new0(sizeof *node + length);
-    node->name = memcpy(node->storage, name, length);
+    struct node *node = fs_new0(offsetof(struct node, made_as) + length);
+    memcpy(node->made_as, name, length);
     node->parent = parent ? tree_ref(parent) : NULL;
     node->ino = tree->next_ino++;
     node->references = 1;
@@ -23,6 +23,14 @@ static struct node *tree_node_new(struct tree *tree, struct node *parent, const 
         node->directory->attributes.width = 1;
     }
     return node;
+}
+
+struct node_past *tree_past(struct node *node)
+{
+    if (!node->past) {
+        node->past = g_new0(struct node_past, 1);
+    }
+    return node->past;
 }
 
 struct tree *tree_new(void)
@@ -47,9 +55,10 @@ static void tree_node_free(struct node *node)
     if (node->directory && node->directory->attributes.meta) {
         g_bytes_unref(node->directory->attributes.meta);
     }
-    if (node->name != node->storage) {
-        g_free(node->name);
+    if (node->past) {
+        g_free(node->past->name);
     }
+    g_free(node->past);
     g_free(node->directory);
     g_free(node);
 }
@@ -98,7 +107,7 @@ struct node *tree_find_stray(struct tree *tree, const struct node *parent, const
     bool found = !last;
     for (guint i = 0; i < tree->strays->len; i++) {
         struct node *node = g_ptr_array_index(tree->strays, i);
-        if (found && tree_is_used(node) && node->parent == parent && strcmp(node->name, name) == 0) {
+        if (found && tree_is_used(node) && node->parent == parent && strcmp(tree_name(node), name) == 0) {
             return node;
         }
         found = found || node == last;
@@ -131,7 +140,7 @@ struct node *tree_find_path(struct tree *tree, const char *path)
 
 bool tree_same_path(const struct node *a, const struct node *b)
 {
-    while (a != b && a && b && strcmp(a->name, b->name) == 0) {
+    while (a != b && a && b && strcmp(tree_name(a), tree_name(b)) == 0) {
         a = a->parent;
         b = b->parent;
     }
@@ -144,7 +153,7 @@ static struct node *tree_found_by_path(struct tree *tree, struct node *node)
     if (node == tree->root || (parent == node->parent && node->hashed)) {
         return node;
     }
-    return parent ? tree_find(tree, parent, node->name) : NULL;
+    return parent ? tree_find(tree, parent, tree_name(node)) : NULL;
 }
 
 struct node *tree_present(struct tree *tree, struct node *node)
@@ -191,12 +200,12 @@ static void tree_lay_to_rest(struct tree *tree, struct node *node)
 {
     uint64_t told = tree->notify ? notify_told(tree->notify) : UINT64_MAX;
     struct node *first;
-    if (node->told > told) {
+    if (node->past && node->past->told > told) {
         g_queue_push_tail(&tree->resting, node);
     } else {
         tree_node_free(node);
     }
-    while ((first = g_queue_peek_head(&tree->resting)) && first->told <= told) {
+    while ((first = g_queue_peek_head(&tree->resting)) && first->past->told <= told) {
         tree_node_free(g_queue_pop_head(&tree->resting));
     }
 }
@@ -232,7 +241,7 @@ void tree_detach(struct tree *tree, struct node *node)
 
 void tree_attach(struct tree *tree, struct node *node)
 {
-    if (!node->hashed && node->parent && !nametable_find(&tree->names, node->parent, node->name)) {
+    if (!node->hashed && node->parent && !nametable_find(&tree->names, node->parent, tree_name(node))) {
         nametable_remove(&tree->unnamed, node);
         nametable_add(&tree->names, node);
         node->hashed = true;
@@ -248,11 +257,9 @@ void tree_rename(struct tree *tree, struct node *node, struct node *parent, cons
         tree_detach(tree, there);
     }
     tree_detach(tree, node);
-    char *old = node->name;
-    node->name = g_strdup(name);
-    if (old != node->storage) {
-        g_free(old);
-    }
+    char *old = tree_past(node)->name;
+    node->past->name = g_strdup(name);
+    g_free(old);
     node->parent = tree_ref(parent);
     tree_unref(tree, before);
     tree_attach(tree, node);
@@ -262,7 +269,7 @@ void tree_changed(struct tree *tree, struct node *node)
 {
     if (node->shown) {
         node->shown = false;
-        node->expired = notify_changed(tree->notify, tree_id(tree, node));
+        tree_past(node)->expired = notify_changed(tree->notify, tree_id(tree, node));
     }
 }
 
@@ -301,16 +308,16 @@ bool tree_path(const struct node *node, char *buffer, size_t size)
 {
     size_t length = 0;
     for (const struct node *at = node; at->parent; at = at->parent) {
-        length += strlen(at->name) + (at->parent->parent ? 1 : 0);
+        length += strlen(tree_name(at)) + (at->parent->parent ? 1 : 0);
     }
     if (length >= size) {
         return false;
     }
     buffer[length] = '\0';
     for (const struct node *at = node; at->parent; at = at->parent) {
-        size_t part = strlen(at->name);
+        size_t part = strlen(tree_name(at));
         length -= part;
-        memcpy(buffer + length, at->name, part);
+        memcpy(buffer + length, tree_name(at), part);
         if (at->parent->parent) {
             buffer[--length] = '/';
         }

@@ -32,7 +32,17 @@ struct notify;
 struct node_directory {
     struct backend_directory attributes; /* meta: see meta.h */
     uint32_t held;                       /* locks that this mount holds in it and below */
+    uid_t uid;
+    gid_t gid;
     struct timespec changed;
+};
+
+/* What only those have that were renamed, or of which the kernel was told something. */
+struct node_past {
+    char *name;       /* its present one, or NULL */
+    uint64_t told;    /* the last notification of its end: see notify_deleted */
+    uint64_t expired; /* the last that was of a kept entry */
+    uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
 };
 
 struct node {
@@ -44,26 +54,21 @@ struct node {
     LIST_HEAD(, hold) holds;          /* what is held, the latest first, and leases asked for */
     LIST_HEAD(, hold) waiting;        /* handle locks that are asked for or wait: there may be thousands */
     struct node_directory *directory; /* NULL for a lock */
+    struct node_past *past;           /* mostly NULL */
     uint64_t ino;
     uint64_t lookups;
-    uint64_t told;    /* the last notification of its end: see notify_deleted */
-    uint64_t expired; /* the last that was of a kept entry */
-    uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
-    uid_t uid;
-    gid_t gid;
-    uint16_t mode;   /* type and permissions */
-    bool hashed;     /* found by its name */
-    bool visible;    /* the kernel was told that it exists and not yet that it went */
-    bool kept;       /* and may go by that without asking again */
-    bool shown;      /* and may show attributes that it was told of, for a second: see entry_listed */
-    bool made;       /* or for a moment, since it was made */
-    bool stray;      /* in use, and another node is found by its name */
-    bool moved;      /* renamed: see opening.h */
-    bool awaited;    /* found by one who was told ESTALE before: see opening.h */
-    uint8_t control; /* enum control_node: .leasefs and what is in it */
-    bool linked;     /* shares its ino with the node of another name: tree_link */
-    char *name;      /* first in `storage` */
-    char storage[];
+    uint16_t mode;    /* type and permissions */
+    uint8_t control;  /* enum control_node: .leasefs and what is in it */
+    bool hashed : 1;  /* found by its name */
+    bool visible : 1; /* the kernel was told that it exists and not yet that it went */
+    bool kept : 1;    /* and may go by that without asking again */
+    bool shown : 1;   /* and may show attributes that it was told of, for a second: see entry_listed */
+    bool made : 1;    /* or for a moment, since it was made */
+    bool stray : 1;   /* in use, and another node is found by its name */
+    bool moved : 1;   /* renamed: see opening.h */
+    bool awaited : 1; /* found by one who was told ESTALE before: see opening.h */
+    bool linked : 1;  /* shares its ino with the node of another name: tree_link */
+    char made_as[];   /* its first name */
 };
 
 /* The fields belong to tree.c. */
@@ -86,6 +91,19 @@ void tree_free(struct tree *tree);
 static inline struct node *tree_root(struct tree *tree)
 {
     return tree->root;
+}
+
+static inline const char *tree_name(const struct node *node)
+{
+    return node->past && node->past->name ? node->past->name : node->made_as;
+}
+
+/* Its past, from now on. */
+struct node_past *tree_past(struct node *node);
+/* The last notification that what the kernel has kept of it is no longer so. */
+static inline uint64_t tree_expired(const struct node *node)
+{
+    return node->past ? node->past->expired : 0;
 }
 
 /* The node of a kernel node id. */

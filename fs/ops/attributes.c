@@ -127,8 +127,9 @@ static bool attributes_have_just_left(struct request *r)
 {
     const struct node *node = r->node;
     const struct handle *h;
-    if (node->directory || !node->left || (uint32_t)clock_now() - node->left >= ATTRIBUTES_LEAVING ||
-        !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting)) {
+    uint32_t left = node->past ? node->past->left : 0;
+    if (node->directory || !left || (uint32_t)clock_now() - left >= ATTRIBUTES_LEAVING || !LIST_EMPTY(&node->holds) ||
+        !LIST_EMPTY(&node->waiting)) {
         return false;
     }
     LIST_FOREACH(h, &node->handles, link) {
@@ -208,11 +209,11 @@ static void attributes_change_directory(struct request *r)
         request_reply(r, -ESTALE); /* removed; by that name there may be another's */
         return;
     }
-    if (set & ATTRIBUTES_OWNER && request_uid(r) != 0 && request_uid(r) != node->uid) {
+    if (set & ATTRIBUTES_OWNER && request_uid(r) != 0 && request_uid(r) != node->directory->uid) {
         request_reply(r, -EPERM); /* the kernel has looked at whose it was */
         return;
     }
-    attributes_apply(r, &node->mode, 07777, &node->uid, &node->gid);
+    attributes_apply(r, &node->mode, 07777, &node->directory->uid, &node->directory->gid);
     if (set & FUSE_SET_ATTR_MTIME) {
         node->directory->changed = st->st_mtim;
         if (set & FUSE_SET_ATTR_MTIME_NOW) {

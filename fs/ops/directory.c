@@ -43,8 +43,8 @@ void directory_load(struct node *node, const struct backend_directory *directory
     own->meta = directory->meta ? g_bytes_ref(directory->meta) : NULL;
     /* The top's mode and owner are the mount's. */
     if (node->parent && meta_decode(own->meta, &meta)) {
-        node->uid = meta.uid;
-        node->gid = meta.gid;
+        node->directory->uid = meta.uid;
+        node->directory->gid = meta.gid;
         node->mode = (uint16_t)(S_IFDIR | (meta.mode & 07777));
         node->directory->changed = meta.times[1];
     }
@@ -67,7 +67,7 @@ void directory_store(struct fs *fs, struct node *node, backend_done *done, void 
     if (own->meta) {
         g_bytes_unref(own->meta);
     }
-    own->meta = directory_meta(fs, node->uid, node->gid, node->mode, &node->directory->changed);
+    own->meta = directory_meta(fs, node->directory->uid, node->directory->gid, node->mode, &node->directory->changed);
     if (tree_path(node, path, sizeof path)) {
         backend_set_directory(fs->backend, path, own, done, arg);
     } else {
@@ -91,7 +91,7 @@ static void directory_made(void *arg, enum backend_result result)
         tree_touch(parent);
         entry_here(r->fs, r->node, &entry);
         if (tree_path(r->node, path, sizeof path)) {
-            quota_add_directory(r->fs->quota, path, r->node->uid);
+            quota_add_directory(r->fs->quota, path, r->node->directory->uid);
         }
     }
     g_bytes_unref(r->directory.meta);
@@ -108,7 +108,7 @@ void directory_make(struct request *r)
     const struct node *parent = r->other;
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     struct node *there = tree_find(r->fs->tree, parent, r->name);
-    gid_t gid = parent->mode & S_ISGID ? parent->gid : context->gid;
+    gid_t gid = parent->mode & S_ISGID ? parent->directory->gid : context->gid;
     mode_t mode = S_IFDIR | (r->mode & 07777) | (parent->mode & S_ISGID);
     struct timespec now;
     if (there && !there->directory && (hold_first(there) || hold_lease(there))) {

@@ -417,7 +417,8 @@ static int names_source_error(struct request *r, struct hold *hold)
     if (!hold || hold->sequence || hold->kind != BACKEND_LEASE || !names_may_move(r, hold)) {
         return -EPERM;
     }
-    bool opened = names_is_opened_by_others(hold) || openings_expected(r->fs->openings, r->node->parent, r->node->name);
+    bool opened =
+        names_is_opened_by_others(hold) || openings_expected(r->fs->openings, r->node->parent, tree_name(r->node));
     return opened ? -EBUSY : 0;
 }
 

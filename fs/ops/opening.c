@@ -67,7 +67,7 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
     *opening = (struct opening){.node = node,
                                 .ino = node ? node->ino : 0,
                                 .directory = node && node->parent ? node->parent->ino : 0,
-                                .name = node ? g_str_hash(node->name) : 0,
+                                .name = node ? g_str_hash(tree_name(node)) : 0,
                                 .since = now,
                                 .again = again,
                                 .looked = looked};

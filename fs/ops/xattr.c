@@ -176,7 +176,7 @@ static char *xattr_get_position(struct request *r, const struct backend_info *in
 
 static char *xattr_get_name(struct request *r, const struct backend_info *info)
 {
-    return xattr_is_ticket(r->node, info) ? g_strdup(r->node->name) : NULL;
+    return xattr_is_ticket(r->node, info) ? g_strdup(tree_name(r->node)) : NULL;
 }
 
 static char *xattr_get_delay(struct request *r, const struct backend_info *info)

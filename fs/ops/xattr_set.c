@@ -32,7 +32,7 @@ static void xattr_revoked(void *arg, enum backend_result result)
 /* A directory's attributes are for its owner and root. */
 static void xattr_store_directory(struct request *r, const struct backend_directory *attributes)
 {
-    if (request_uid(r) != 0 && request_uid(r) != r->node->uid) {
+    if (request_uid(r) != 0 && request_uid(r) != r->node->directory->uid) {
         request_reply(r, -EPERM);
         return;
     }

@@ -118,7 +118,7 @@ REDIS_TABLE = (
     (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", (32, 71, 60, 3, 17)),
     (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", (77, 102, 113, 4, 22)),
     (flock_cycle, nothing, "2*SETLKW", (15, 43, 33, 2, 12)),
-    (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (47, 109, 77, 4, 64)),
+    (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (47, 110, 77, 4, 64)),
     (stat_free, nothing, "LOOKUP", (8, 20, 14, 1, 2)),
     (stat_held, hold_for_a_second, "GETATTR", (4, 3, 8, 0, 0)),
     (refused_touch, nothing, "OPEN 3*FLUSH SETATTR RELEASE", (34, 17, 41, 0, 0)),

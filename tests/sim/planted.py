@@ -40,7 +40,7 @@ m|fs/hold/owner.c|    return (lives && who && owner_descends(who, owner)) \\|\\|
 m+|fs/hold/owner.c|    return owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true));|    return owner != NULL;
 m+|fs/hold/owner.c|    return owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true));|    return false;
 m+|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }
-m+|fs/hold/hold.c|    if (node->visible) {\n        node->visible = false;\n        node->left|    if (false) {\n        node->visible = false;\n        node->left
+m+|fs/hold/hold.c|    if (node->visible) {\n        node->visible = false;|    if (false) {\n        node->visible = false;
 m+|fs/ops/handle.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->locking;
 m+|fs/ops/handle.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->refused;
 m+|fs/ops/handle.c|    handle_end_lock_owner(r, r->file.lock_owner, handle_flush_unlocked);|    handle_flush_unlocked(r, BACKEND_OK);

@@ -16,7 +16,7 @@ static struct node *node_of(struct node *parent, const char *name)
 {
     struct node *node = g_malloc0(sizeof *node + strlen(name) + 1);
     node->parent = parent;
-    node->name = strcpy(node->storage, name);
+    strcpy(node->made_as, name);
     return node;
 }
 
@@ -86,7 +86,7 @@ START_TEST(random_operations_agree_with_flags_and_move_few_nodes)
             ck_assert_uint_le(table.buckets - before, 1);
         }
         i = g_rand_int_range(rand, 0, NAMES);
-        ck_assert_ptr_eq(nametable_find(&table, nodes[i]->parent, nodes[i]->name), in[i] ? nodes[i] : NULL);
+        ck_assert_ptr_eq(nametable_find(&table, nodes[i]->parent, tree_name(nodes[i])), in[i] ? nodes[i] : NULL);
         if (step % 5000 == 0) {
             assert_same(&table, nodes, in);
             ck_assert_uint_le(longest(&table), 16);
@@ -143,7 +143,7 @@ START_TEST(names_that_were_expected_move_no_others)
     }
     ck_assert_uint_eq(table.buckets, buckets);
     for (int i = 0; i < NAMES; i++) {
-        ck_assert_ptr_eq(nametable_find(&table, &parents[0], nodes[i]->name), nodes[i]);
+        ck_assert_ptr_eq(nametable_find(&table, &parents[0], tree_name(nodes[i])), nodes[i]);
         nametable_remove(&table, nodes[i]);
         g_free(nodes[i]);
     }
