@@ -24,6 +24,11 @@ int64_t redlock_node_held_off(const struct redlock_node *node)
     return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);
 }
 
+void redlock_node_stamp(struct redlock_node *node)
+{
+    redis_conn_stamp(node->conn, redlock_node_held_off(node) > 0 ? "1" : "");
+}
+
 bool redlock_node_is_up(const struct redlock_node *node)
 {
     return redis_conn_is_up(node->conn);
@@ -78,6 +83,7 @@ bool redlock_node_greeted(struct redlock_node *node, const redisReply *reply)
         node->born = clock_now() - (uptime ? 1000 * g_ascii_strtoll(uptime, NULL, 10) : 0);
         g_free(node->run_id);
         node->run_id = g_steal_pointer(&run_id);
+        redlock_node_stamp(node);
     }
     g_free(fault);
     g_free(run_id);

@@ -205,14 +205,15 @@ void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redloc
         call->poll = poll;
     }
     guint last = r->arguments->len;
-    redlock_poll_text(r, "0");
+    redlock_poll_text(r, "");
     for (unsigned i = 0; i < r->count; i++) {
         struct redlock_node *node = &r->nodes[i];
         struct redlock_ballot *ballot = &poll->ballots[i];
         bool up = redlock_node_is_up(node), away = !up && clock_now() - node->changed >= r->timeout;
         ballot->poll = poll;
-        g_array_index(r->arguments, struct redis_argument, last).data =
-            redlock_node_held_off(node) > 0 || give >> i & 1 ? "1" : "0";
+        g_array_index(r->arguments, struct redis_argument, last) =
+            (struct redis_argument){"1", give >> i & 1};
+        redlock_node_stamp(node);
         poll->open++;
         ballot->id = redis_conn_call(node->conn, &redlock_scripts[script], r->keys,
                                      (const struct redis_argument *)r->arguments->data, r->arguments->len,

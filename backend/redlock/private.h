@@ -98,6 +98,8 @@ bool redlock_node_is_up(const struct redlock_node *node);
 /* It was started so lately that it may have forgotten what others still believe in: for how long this counts, ms; 0:
  * no. */
 int64_t redlock_node_held_off(const struct redlock_node *node);
+/* Scripts that are sent from now on, also those that are sent again, know whether it is. */
+void redlock_node_stamp(struct redlock_node *node);
 /* For a server that was started at `born`, and terms of at most `term`. */
 int64_t redlock_hold_off(clock_ms now, clock_ms born, int64_t term);
 /* How many are up. */

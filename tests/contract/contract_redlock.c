@@ -409,6 +409,27 @@ START_TEST(server_that_was_started_anew_is_given_what_is_held_with_the_same_toke
 }
 END_TEST
 
+/* How often a server was asked to do that, by scripts, too. */
+static long long calls(unsigned server, const char *command)
+{
+    static const char count[] =
+        "return tonumber(redis.call('INFO', 'commandstats'):match('cmdstat_' .. ARGV[1] .. ':calls=(%d+)') or 0)";
+
+    return redis_server_do(servers[server], "EVAL %s 0 %s", count, command);
+}
+
+START_TEST(server_that_was_started_anew_lets_nobody_in_before_a_holder_gives_it_its_lock_again)
+{
+    server_do(0, "SET", "foreign");
+    server_do(1, "SET", "foreign");
+    restart(2);
+    do {
+        ck_assert(contract_is_busy("a"));
+    } while (calls(2, "get") == 0);
+    ck_assert_int_eq(calls(2, "set"), 0);
+}
+END_TEST
+
 START_TEST(without_a_majority_nothing_is_granted_and_with_one_it_goes_on)
 {
     struct contract_log log = {0}, next = {0};
@@ -509,6 +530,7 @@ static TCase *failing_case(void)
     tcase_add_checked_fixture(tcase, failing_setup, failing_teardown);
     tcase_add_test(tcase, server_that_has_forgotten_a_lock_gives_it_to_nobody_else_while_its_holder_may_believe_in_it);
     tcase_add_test(tcase, server_that_was_started_anew_is_given_what_is_held_with_the_same_token);
+    tcase_add_test(tcase, server_that_was_started_anew_lets_nobody_in_before_a_holder_gives_it_its_lock_again);
     tcase_add_test(tcase, without_a_majority_nothing_is_granted_and_with_one_it_goes_on);
     tcase_add_test(tcase, vote_that_comes_late_is_settled);
     tcase_add_test(tcase, name_is_not_free_because_most_have_forgotten_it);

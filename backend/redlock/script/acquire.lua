@@ -2,7 +2,7 @@
 --
 -- KEYS 5..7: DIR of the name, of its directory, and the key of a lock of that name
 -- token, ttl of the key, leaf, needed: its directory must exist, wait, channel; and of the record
--- → {'ok', the next number} | {'held', …} | {'missing'} | {'notdirectory'} | {'directory'}
+-- → {'ok', the next number} | {'held', …} | {'missing'} | {'notdirectory'} | {'directory'} | {''}
 local token, ttl, leaf, needed, wait, channel = unpack(ARGV)
 local value = holder()
 if value == token then -- a repetition, which may be older than what was kept since
@@ -20,6 +20,7 @@ if value then
   if wait == '1' then call('PUBLISH', channel, 'w ' .. value:sub(1, 64)) end
   return held(value)
 end
+if young then return {''} end -- its holder may be about to give it to this server again
 call('SET', L, token, 'PX', ttl)
 write_record(token, 7)
 call('PEXPIRE', RECORD, ttl)

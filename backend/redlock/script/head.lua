@@ -7,11 +7,12 @@
 --   LIST    zset    names in its directory, all of score 0; some may be left over
 -- A directory is a hash DIR: made (who made it), ttl, revision, meta.
 --
--- Each script answers first one word, which is its vote.  The last of ARGV but one (conn's own) is '1' if this server
--- has been started so lately that it may have forgotten locks, or is known to lack this one.
+-- Each script answers first one word, which is its vote; '': it has none.  The last of ARGV is '1' if this server has
+-- been started so lately that it may have forgotten locks, the last but one if it is known to lack this one.
 local L, RECORD, NUMBER, LIST = unpack(KEYS)
 local call = redis.call
 local NUMBER_KEPT = 604800000 -- ms: seven days
+local young = ARGV[#ARGV] == '1'
 
 local clock = call('TIME')
 local now_us = clock[1] * 1000000 + clock[2]

@@ -5,17 +5,19 @@
 local token, ttl, leaf, number = ARGV[1], ARGV[2], ARGV[3], ARGV[8]
 local value, word = holder(), 'ok'
 if value == token then
-  call('PEXPIRE', L, ttl)
+  if tonumber(ttl) >= tonumber(ARGV[4]) or call('PTTL', L) < tonumber(ttl) then -- else it is not extended
+    call('PEXPIRE', L, ttl)
+  end
 elseif value then
   return held(value)
-elseif ARGV[11] == '1' then
+elseif young or ARGV[11] == '1' then
   word = 'given'
   call('SET', L, token, 'PX', ttl)
 else
   return {'gone'}
 end
 write_record(token, 4)
-call('PEXPIRE', RECORD, ttl)
+call('PEXPIRE', RECORD, call('PTTL', L))
 call('ZADD', LIST, 0, leaf)
 if last_number() < tonumber(number) then call('SET', NUMBER, number, 'PX', NUMBER_KEPT) end
 return {word}
