@@ -135,7 +135,7 @@ static void change_on_changed(struct redlock_call *call)
 static void change_kept(struct redlock_call *call, const struct remote_ticket *t)
 {
     struct redlock *r = call->r;
-    const struct remote_op *op = call->op;
+    struct remote_op *op = call->op;
     const struct redlock_hold *hold = redlock_keep_hold(r, op->token);
     if (!hold) {
         change_settle(call, BACKEND_STALE);
@@ -143,9 +143,10 @@ static void change_kept(struct redlock_call *call, const struct remote_ticket *t
     }
     struct redlock_record record = redlock_keep_record(t, hold->revision);
     g_strlcpy(call->token, hold->token, sizeof call->token);
-    if (op->procedure == REMOTE_RENEW) {
-        record.ttl = op->ttl;
-    } else {
+    if (op->confirm) {
+        op->ttl = redlock_keep_left(t);
+    }
+    if (op->procedure != REMOTE_RENEW) {
         record.revision = call->revision = ++r->revisions;
         record.meta = op->change.set & BACKEND_SET_META ? op->change.meta : record.meta;
         record.content = op->change.set & BACKEND_SET_CONTENT ? op->change.content : record.content;

@@ -115,18 +115,23 @@ void redlock_keep_fill_record(struct redlock *r, const struct redlock_record *re
     redlock_poll_bytes(r, record->content);
 }
 
+int64_t redlock_keep_left(const struct remote_ticket *t)
+{
+    int64_t left = MAX(t->head.deadline - clock_now(), 0);
+    return left + left / 99 + 3; /* more than remote_deadline takes off */
+}
+
 /* How long the key is to last: others that hold with it may need it for longer. */
-static int64_t keep_term(const struct redlock *r, const struct redlock_call *call, int64_t ttl)
+static int64_t keep_term(const struct redlock *r, const struct redlock_call *call, const struct redlock_record *record)
 {
     const struct remote_place *place = g_hash_table_lookup(r->remote.places, call->name);
     const struct remote_ticket *t;
-    int64_t term = ttl;
+    int64_t term = call->op->procedure == REMOTE_RENEW ? call->op->ttl : record->ttl;
     for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
         bool other = t->state == REMOTE_HELD && strcmp(t->token, call->op->token) != 0 &&
                      strcmp(redlock_keep_token(r, t->token), call->token) == 0;
         if (other) {
-            int64_t left = t->head.deadline - clock_now();
-            term = MAX(term, left + left / 50 + 2); /* more than was taken off for clocks */
+            term = MAX(term, redlock_keep_left(t));
         }
     }
     return term;
@@ -143,7 +148,7 @@ void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *r
     redlock_poll_key(r, 'N', call->name);
     redlock_poll_key(r, 'L', directory);
     redlock_poll_text(r, call->token);
-    redlock_poll_number(r, keep_term(r, call, record->ttl));
+    redlock_poll_number(r, keep_term(r, call, record));
     redlock_poll_text(r, leaf);
     redlock_keep_fill_record(r, record);
     redlock_call_poll(call, REDLOCK_KEEP, lacking, redlock_call_timeout(r, record->ttl), told);

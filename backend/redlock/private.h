@@ -213,6 +213,8 @@ struct redlock_record redlock_keep_record(const struct remote_ticket *t, uint64_
 void redlock_keep_fill_record(struct redlock *r, const struct redlock_record *record);
 void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *record, uint32_t lacking,
                        void (*told)(struct redlock_call *call));
+/* For how long one that holds is to be kept to last as long as it is believed in. */
+int64_t redlock_keep_left(const struct remote_ticket *t);
 /* Whether it was answered that a majority keeps it (VOTE_WON), or that a majority does not (VOTE_LOST); VOTE_AWAY:
  * nobody knows.  Notes what each server lacks; *ret_lost (may be NULL): one has said so for the first time. */
 enum vote_verdict redlock_keep_verdict(struct redlock_call *call, struct redlock_hold *hold, bool *ret_lost);

@@ -138,7 +138,7 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     enum backend_result result = answer->result;
     int64_t ttl = op->ttl;
-    bool moved = t && remote_ticket_has_moved(t, op->name);
+    bool confirmed = op->confirm, moved = t && remote_ticket_has_moved(t, op->name);
     bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode ||
                            op->segments != t->segments || keep_is_changing(r, t)); /* each change has its own array */
     remote_op_free(op);
@@ -150,7 +150,7 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
         return;
     }
     if (result == BACKEND_OK) {
-        t->renewing = false;
+        t->renewing = t->renewing && confirmed;
         t->head.deadline = remote_deadline(answer->sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
         t->refresh = CLOCK_NEVER;
     } else {
@@ -159,15 +159,26 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
     remote_ticket_schedule(r, t);
 }
 
-void remote_extend(struct remote *r, struct remote_ticket *t)
+static void keep_renew(struct remote *r, struct remote_ticket *t, bool confirm)
 {
     struct remote_op *op = remote_op_new(r, t);
-    t->renewing = true;
+    op->confirm = confirm;
     op->ttl = t->head.ttl;
     op->name = g_strdup(t->place->name);
     op->claim.mode = (enum backend_mode)t->head.mode;
     op->segments = t->segments && !keep_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
     remote_op_send(op, t, REMOTE_RENEW, keep_renewed, 0);
+}
+
+void remote_extend(struct remote *r, struct remote_ticket *t)
+{
+    t->renewing = true;
+    keep_renew(r, t, false);
+}
+
+void remote_confirm(struct remote *r, struct remote_ticket *t)
+{
+    keep_renew(r, t, !t->renewing);
 }
 
 /* --- ends, and doubts --- */
@@ -213,7 +224,7 @@ void remote_doubt(struct remote *r, struct remote_place *place, const struct rem
     LIST_FOREACH(t, &place->tickets, link) {
         bool doubtful = !sure || (t != sure && keep_excludes(t, sure));
         if (doubtful && t->state == REMOTE_HELD && !t->expired && !t->renaming && !t->moving) {
-            remote_extend(r, t);
+            remote_confirm(r, t);
         }
     }
 }

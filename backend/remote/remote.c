@@ -29,7 +29,7 @@ void remote_up(struct remote *r)
         t = tickets->pdata[i];
         t->place->watched = false;
         if (t->state == REMOTE_HELD) {
-            remote_extend(r, t);
+            remote_confirm(r, t);
         } else {
             remote_refresh(r, t);
         }
@@ -95,7 +95,7 @@ static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms no
     if (t->refresh <= now) {
         t->refresh = CLOCK_NEVER;
         if (t->state == REMOTE_HELD) {
-            remote_extend(r, t);
+            remote_confirm(r, t);
         } else {
             remote_refresh(r, t);
         }

@@ -141,6 +141,7 @@ struct remote_op {
     struct backend_change change;  /* of convert and set: references */
     GArray *segments;              /* of renew: as of the ticket; or NULL */
     int64_t ttl;                   /* of acquire, renew and release */
+    bool confirm; /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
     const char *why;               /* of release: "" by its holder, else "expired" or "lost" */
     bool lease;                    /* of release: the store keeps it for a mount that starts again */
     bool back;  /* of convert: to what it was before one whose outcome is unknown, of which `done` is told */
@@ -193,7 +194,7 @@ int remote_init(struct remote *r, const struct remote_store *store, uint32_t see
 void remote_start(struct remote *r, struct ev_loop *loop, const struct backend_events *events, void *context);
 /* Frees tickets and requests, whose completions are not called; before the store's connection ends. */
 void remote_clear(struct remote *r);
-/* The store is there (again): what is held is extended, what waits stands in the queue again, in order. */
+/* The store is there (again): what is held is confirmed, what waits stands in the queue again, in order. */
 void remote_up(struct remote *r);
 /* What a store tells unasked of a ticket of this mount; others are passed over. */
 enum remote_news {
@@ -241,8 +242,9 @@ void remote_beat(struct remote *r, clock_ms now);
  * cease before the ticket must have run out.  `why`: as in remote_op. */
 void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
                          void *arg);
-/* Extends one that holds to its ttl from now. */
+/* Extends one that holds to its ttl from now; or asks whether it holds, which need not extend it. */
 void remote_extend(struct remote *r, struct remote_ticket *t);
+void remote_confirm(struct remote *r, struct remote_ticket *t);
 /* Tells its end, and forgets it; `release`: the store may not know of it yet. */
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);
 /* Lets the store know what is past its deadline at a place, before its end is told here. */

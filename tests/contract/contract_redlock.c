@@ -430,6 +430,22 @@ START_TEST(server_that_was_started_anew_lets_nobody_in_before_a_holder_gives_it_
 }
 END_TEST
 
+START_TEST(server_that_comes_back_extends_no_term)
+{
+    struct contract_log log = {0};
+    const struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log);
+    clock_ms deadline = ticket->deadline;
+
+    CONTRACT_UNTIL(keys() == 3);
+    g_usleep(500000);
+    restart(2);
+    CONTRACT_UNTIL(keys() == 3);
+    for (unsigned i = 0; i < 3; i++)
+        CONTRACT_UNTIL(server_do(i, "PTTL", NULL) < CONTRACT_LONG - 500);
+    ck_assert_int_le(ticket->deadline, deadline + 5);
+}
+END_TEST
+
 START_TEST(without_a_majority_nothing_is_granted_and_with_one_it_goes_on)
 {
     struct contract_log log = {0}, next = {0};
@@ -531,6 +547,7 @@ static TCase *failing_case(void)
     tcase_add_test(tcase, server_that_has_forgotten_a_lock_gives_it_to_nobody_else_while_its_holder_may_believe_in_it);
     tcase_add_test(tcase, server_that_was_started_anew_is_given_what_is_held_with_the_same_token);
     tcase_add_test(tcase, server_that_was_started_anew_lets_nobody_in_before_a_holder_gives_it_its_lock_again);
+    tcase_add_test(tcase, server_that_comes_back_extends_no_term);
     tcase_add_test(tcase, without_a_majority_nothing_is_granted_and_with_one_it_goes_on);
     tcase_add_test(tcase, vote_that_comes_late_is_settled);
     tcase_add_test(tcase, name_is_not_free_because_most_have_forgotten_it);
