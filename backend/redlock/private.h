@@ -175,6 +175,7 @@ struct redlock_call {
     uint64_t number, revision;
     size_t max;
     enum backend_result result;
+    bool looked; /* who holds has been asked */
     struct backend_match *match;
     char *made;                         /* of a directory */
     struct backend_directory directory; /* its meta is a reference */

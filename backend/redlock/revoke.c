@@ -13,6 +13,8 @@ static void revoke_done(struct redlock_call *call, enum backend_result result)
     remote_op_finish(op, result);
 }
 
+static void revoke_look(struct redlock_call *call);
+
 static void revoke_on_released(struct redlock_call *call)
 {
     struct redlock *r = call->r;
@@ -21,8 +23,14 @@ static void revoke_on_released(struct redlock_call *call)
         return;
     }
     char *name = g_strdup(call->name);
+    bool gone = verdict == VOTE_WON && redlock_ballot_number(redlock_poll_best(call->poll, "ok", 1), 1) == 0;
     if (verdict == VOTE_WON) {
         redlock_keep_tell(r, call->token, REMOTE_ENDED, call->number ? BACKEND_RELEASED : BACKEND_BROKEN);
+    }
+    if (gone && !call->looked) { /* of this mount, which does not know yet that it was ended: another may hold */
+        revoke_look(call);
+        g_free(name);
+        return;
     }
     revoke_done(call, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE);
     struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
@@ -73,6 +81,13 @@ static void revoke_on_looked(struct redlock_call *call)
     redlock_ask_clear(&holder);
 }
 
+static void revoke_look(struct redlock_call *call)
+{
+    call->looked = true;
+    redlock_ask_fill_look(call->r, call->name);
+    redlock_call_poll(call, REDLOCK_LOOK, 0, call->r->timeout, revoke_on_looked);
+}
+
 static void revoke_on_refused(struct redlock_call *call)
 {
     revoke_done(call, call->result);
@@ -93,8 +108,7 @@ void redlock_revoke(struct backend *b, const char *name, uint64_t fence, const s
     call->number = fence;
     call->match = match ? g_memdup2(match, sizeof *match) : NULL;
     if (!t || !redlock_keep_hold(r, t->token)) {
-        redlock_ask_fill_look(r, name);
-        redlock_call_poll(call, REDLOCK_LOOK, 0, r->timeout, revoke_on_looked);
+        revoke_look(call);
         return;
     }
     redlock_ask_describe_ticket(

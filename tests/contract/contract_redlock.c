@@ -222,6 +222,20 @@ START_TEST(key_that_was_deleted_on_all_servers_is_not_given_again)
 }
 END_TEST
 
+START_TEST(break_of_a_lock_that_was_ended_elsewhere_ends_who_holds_now)
+{
+    struct contract_log log = {0};
+
+    contract_get("a", BACKEND_LEASE, &log);
+    CONTRACT_UNTIL(keys() == 3);
+    for (unsigned i = 0; i < 3; i++)
+        server_do(i, "SET", "foreign");
+    ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
+    CONTRACT_UNTIL(keys() == 0);
+    ck_assert_uint_eq(log.ended, 1);
+}
+END_TEST
+
 /* --- what comes late --- */
 
 /* From now on it is noted what a server is told. */
@@ -326,6 +340,7 @@ static TCase *two_case(void)
     tcase_add_test(tcase, key_on_one_server_is_no_lock);
     tcase_add_test(tcase, lock_that_a_majority_has_given_to_another_is_lost_when_it_is_renewed);
     tcase_add_test(tcase, key_that_was_deleted_on_all_servers_is_not_given_again);
+    tcase_add_test(tcase, break_of_a_lock_that_was_ended_elsewhere_ends_who_holds_now);
     tcase_add_test(tcase, release_of_an_earlier_try_that_comes_late_lets_nothing_go);
     tcase_add_test(tcase, claim_that_is_repeated_late_shortens_nothing);
     tcase_add_test(tcase, lock_owner_does_not_join_the_flock_of_its_handle_beside_another_owner);

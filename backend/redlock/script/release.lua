@@ -1,16 +1,16 @@
 -- release: lets go what has this digest.
 --
 -- SHA-1 of the token, leaf, channel; why: it is not its holder that ends it ('': it is)
--- → {'ok'}, also if it was gone
+-- → {'ok', 1, or 0 if it was gone}
 local digest, leaf, channel, why = unpack(ARGV)
-local value = holder()
+local value, ended = holder(), 0
 if value and redis.sha1hex(value) == digest then
   if why ~= '' then call('PUBLISH', channel, 'e ' .. value:sub(1, 64) .. ' ' .. why) end
-  call('DEL', L)
+  ended = call('DEL', L)
   value = false
 end
 if not value then
   call('DEL', RECORD)
   call('ZREM', LIST, leaf)
 end
-return {'ok'}
+return {'ok', ended}
