@@ -161,8 +161,9 @@ static void acquire_on_written(struct redlock_call *call)
     if (verdict == VOTE_OPEN) {
         return;
     }
-    if (verdict != VOTE_WON) {
-        acquire_refused(call, verdict == VOTE_LOST ? VOTE_SPLIT : verdict, NULL);
+    if (verdict != VOTE_WON) { /* a server that had set it has failed */
+        bool answered = redlock_poll_answers(call->poll) >= vote_majority(r->count);
+        acquire_refused(call, verdict == VOTE_LOST || answered ? VOTE_SPLIT : verdict, NULL);
         return;
     }
     redlock_keep_new(r, t, call->token, call->revision)->lacking = first.lacking;

@@ -4,6 +4,8 @@
 #include "backend/log.h"
 #include "backend/redlock/private.h"
 
+#define CHANGE_TRIES 2 /* more, where a majority answers, and none of what it says */
+
 static void change_answer(struct redlock_call *call, enum backend_result result, clock_ms sent)
 {
     struct remote_op *op = call->op;
@@ -111,6 +113,8 @@ static void change_on_renewed(struct redlock_call *call)
     }
 }
 
+static void change_kept(struct redlock_call *call);
+
 /* What is in force is what the servers have of before, unless a majority has the new. */
 static void change_on_changed(struct redlock_call *call)
 {
@@ -118,6 +122,12 @@ static void change_on_changed(struct redlock_call *call)
     struct redlock_hold *hold = redlock_keep_hold(r, call->op->token);
     enum vote_verdict verdict = redlock_keep_verdict(call, hold, NULL);
     if (verdict == VOTE_OPEN) {
+        return;
+    }
+    bool answered = redlock_poll_answers(call->poll) >= vote_majority(r->count);
+    if (verdict == VOTE_AWAY && answered && call->tries++ < CHANGE_TRIES) { /* one was given it, and counts by then */
+        redlock_poll_close(call->poll, true);
+        redlock_call_later(call, REDLOCK_RETRY, change_kept);
         return;
     }
     if (hold) {
@@ -132,12 +142,13 @@ static void change_on_changed(struct redlock_call *call)
                   redlock_poll_sent(call->poll, "ok"));
 }
 
-static void change_kept(struct redlock_call *call, const struct remote_ticket *t)
+static void change_kept(struct redlock_call *call)
 {
     struct redlock *r = call->r;
     struct remote_op *op = call->op;
+    const struct remote_ticket *t = remote_ticket_find(&r->remote, op->token);
     const struct redlock_hold *hold = redlock_keep_hold(r, op->token);
-    if (!hold) {
+    if (!t || !hold) {
         change_settle(call, BACKEND_STALE);
         return;
     }
@@ -168,7 +179,7 @@ static void change_convert(struct redlock_call *call, const struct remote_ticket
     } else if (t->state != REMOTE_HELD) {
         change_settle(call, BACKEND_OK);
     } else {
-        change_kept(call, t);
+        change_kept(call);
     }
 }
 
@@ -192,7 +203,7 @@ uint64_t redlock_change_call(struct remote_op *op, struct remote_ticket *t, int6
         change_convert(call, t);
         break;
     default:
-        change_kept(call, t);
+        change_kept(call);
         break;
     }
     return (uint64_t)(uintptr_t)call;
