@@ -211,8 +211,7 @@ void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redloc
         struct redlock_ballot *ballot = &poll->ballots[i];
         bool up = redlock_node_is_up(node), away = !up && clock_now() - node->changed >= r->timeout;
         ballot->poll = poll;
-        g_array_index(r->arguments, struct redis_argument, last) =
-            (struct redis_argument){"1", give >> i & 1};
+        g_array_index(r->arguments, struct redis_argument, last) = (struct redis_argument){"1", give >> i & 1};
         redlock_node_stamp(node);
         poll->open++;
         ballot->id = redis_conn_call(node->conn, &redlock_scripts[script], r->keys,

@@ -141,11 +141,11 @@ struct remote_op {
     struct backend_change change;  /* of convert and set: references */
     GArray *segments;              /* of renew: as of the ticket; or NULL */
     int64_t ttl;                   /* of acquire, renew and release */
-    bool confirm; /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
-    const char *why;               /* of release: "" by its holder, else "expired" or "lost" */
-    bool lease;                    /* of release: the store keeps it for a mount that starts again */
-    bool back;  /* of convert: to what it was before one whose outcome is unknown, of which `done` is told */
-    bool again; /* of stat: asked once more */
+    bool confirm;    /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
+    const char *why; /* of release: "" by its holder, else "expired" or "lost" */
+    bool lease;      /* of release: the store keeps it for a mount that starts again */
+    bool back;       /* of convert: to what it was before one whose outcome is unknown, of which `done` is told */
+    bool again;      /* of stat: asked once more */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;

@@ -254,6 +254,17 @@ static void look_told_held(struct judge *judge, const struct call *call)
     }
 }
 
+/* The only one that may hold.  NULL, too, where its mount may not have heard yet that the last one was ended by
+ * another: it answers for its own. */
+static struct hold *look_only(const struct judge *judge, const struct call *call)
+{
+    const struct judge_options *o = &judge->options;
+    const struct name *name = call->name;
+    bool late = o->remote && name->last_released && name->last_ended + o->ttl + o->margin >= call->call.when &&
+                !mount_calm(judge, call->call.mount, call->call.when);
+    return late ? NULL : name_only(judge, name, call->call.when);
+}
+
 /* --- attributes -------------------------------------------------------------------------- */
 
 static bool look_is(const struct judge_answer *answer, const char *text)
@@ -322,7 +333,7 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
 static void look_attribute(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     const char *what = call->call.target;
-    struct hold *only = name_only(judge, call->name, call->call.when);
+    struct hold *only = look_only(judge, call);
     bool sole =
         only && only->begun <= call->call.when && !call->changed && judge_hold_certain(judge, only, call->call.when);
     if (strcmp(what, "user.lease.state") == 0 && call->handle) {
@@ -417,7 +428,7 @@ static void look_read(struct judge *judge, const struct call *call, const struct
 
 static void look_content(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
-    const struct hold *only = name_only(judge, call->name, call->call.when);
+    const struct hold *only = look_only(judge, call);
     if (call->handle && call->handle->ticket) {
         if (answer->size > 10) {
             const char *end = memchr(answer->value, '\n', answer->size);
@@ -457,7 +468,7 @@ static bool look_is_leaving(const struct judge *judge, const struct call *call)
 
 static void look_stat(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
-    const struct hold *only = name_only(judge, call->name, call->call.when);
+    const struct hold *only = look_only(judge, call);
     if (call->handle || call->name->directory) {
         return;
     }
