@@ -104,6 +104,10 @@ static void revoke_on_data(struct zk_call *call)
             continue;
         }
         node_decode(get->data, &data);
+        if (call->since && !any && data.ours && data.mode == BACKEND_EXCLUSIVE) { /* it waits for the delay to end */
+            node_data_clear(&data);
+            break;
+        }
         any = true;
         if (g_array_index(holders, bool, i) && (!call->number || call->number == (uint64_t)get->stat.czxid)) {
             call->max = paths->len == 0 && data.ours && data.kind == BACKEND_PROVISIONAL ? 0 : call->max;
@@ -133,6 +137,7 @@ static void revoke_on_node(struct zk_call *call)
     bool directory = data.directory;
     node_data_clear(&data);
     call->max = get->stat.ephemeralOwner ? 0 : (size_t)node_delay_of(call_reply(call, 3)->data); /* a ticket has none */
+    call->since = node_delay(call->z, get->data, &get->stat, list->children);
     node_take_queue(&call->children, call->path, list->children);
     if (get->rc == ZOK && get->stat.ephemeralOwner) {
         g_ptr_array_add(call->children, g_strdup(call->path));

@@ -95,6 +95,7 @@ START_TEST(waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken)
     contract_backend = contract_other;
     struct backend_ticket *waiter = contract_queue("d/x", BACKEND_EXCLUSIVE, &waiting);
     ck_assert_int_eq(contract_revoke("d/x", 0), BACKEND_OK);
+    ck_assert_int_eq(contract_revoke("d/x", 0), BACKEND_MISSING);
     ck_assert_int_eq(contract_release(waiter), BACKEND_OK);
     ck_assert(!waiting.granted);
     ck_assert(contract_is_busy("d/x"));
