@@ -439,22 +439,28 @@ static void plan_lose_session(const struct plan_subject *s)
 static void plan_delay(const struct plan_subject *s)
 {
     struct plan_subject other = plan_another(s, false);
-    struct act *act = plan_set(s, PLAN_DELAY);
-    act->name = 0; /* of d */
-    plan_take(s);
+    guint first = s->plan->acts->len;
+    plan_set(s, PLAN_DELAY)->name = 0; /* of d */
+    plan_open(s, O_RDONLY | O_CREAT);
+    plan_with(s, ACT_FLOCK)->flags = LOCK_EX | LOCK_NB;
     if (world_chance(700)) {
-        plan_give(s);
+        plan_with(s, ACT_FUNLOCK);
     } else {
         plan_set(&other, PLAN_BREAK)->value &= ~1u;
     }
-    plan_take(&other);
-    plan_take(s);
+    plan_open(&other, O_RDONLY | O_CREAT);
+    plan_with(&other, ACT_FLOCK)->flags = LOCK_EX;
+    plan_with(&other, ACT_STAT);
+    for (guint i = first; i < s->plan->acts->len; i++) { /* so that nobody else is in the way */
+        g_array_index(s->plan->acts, struct act, i).delay = world_between(50, 300) * WORLD_MS;
+    }
+    g_array_index(s->plan->acts, struct act, s->plan->acts->len - 1).delay = world_between(1, 6) * WORLD_SECOND;
 }
 
 static void plan_ensemble(struct plan_subject *s)
 {
     if (world_chance(300)) {
-        s->name = 3;
+        s->name = 3 + world_below(2);
         plan_delay(s);
     } else if (s->plan->faults && world_chance(200)) {
         plan_lose_session(s);
