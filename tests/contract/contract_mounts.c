@@ -113,6 +113,17 @@ START_TEST(two_upgrades_at_once_are_busy)
 }
 END_TEST
 
+START_TEST(changed_term_is_shown_on_another_mount)
+{
+    struct contract_log log = {0};
+    struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_LEASE, &log), .ttl = 2 * CONTRACT_LONG};
+
+    backend_renew(contract_backend, &renewal, 1);
+    contract_backend = contract_other;
+    CONTRACT_UNTIL(contract_stat("a").ttl == renewal.ttl);
+}
+END_TEST
+
 TCase *contract_mounts_case(void)
 {
     TCase *tcase = tcase_create("two mounts");
@@ -123,5 +134,6 @@ TCase *contract_mounts_case(void)
     tcase_add_test(tcase, waiters_of_two_mounts_are_granted_in_the_order_in_which_they_came);
     tcase_add_test(tcase, upgrade_is_busy_while_another_mount_shares);
     tcase_add_test(tcase, two_upgrades_at_once_are_busy);
+    tcase_add_test(tcase, changed_term_is_shown_on_another_mount);
     return tcase;
 }

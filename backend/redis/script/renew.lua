@@ -20,7 +20,8 @@ end
 
 if is_lone(id) then
   if a.mode ~= 0 then return 2 end
-  keep_lone(a.ttl)
+  lone.l = a.ttl
+  keep_lone(lone.l)
   return 1
 end
 local t = load(id)

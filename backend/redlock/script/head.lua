@@ -56,6 +56,6 @@ local function write_record(token, from)
     call('HSET', RECORD, 'token', token, 'number', number, 'kind', kind, 'since', text(now - age), 'ttl', ttl,
       'revision', revision, 'meta', meta, 'content', content)
   else
-    call('HSET', RECORD, 'number', number)
+    call('HSET', RECORD, 'number', number, 'ttl', ttl)
   end
 end
