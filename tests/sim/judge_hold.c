@@ -168,7 +168,7 @@ int64_t judge_hold_over(const struct judge *judge, const struct hold *hold)
     if (hold->timeless) {
         return over;
     }
-    if (judge->options.remote && away != JUDGE_NEVER) {
+    if (judge->options.remote && !judge->options.moves && away != JUDGE_NEVER) { /* else another server may serve it */
         over = MIN(over, MAX(away, hold->begun == JUDGE_NEVER ? judge->now : hold->begun) + limit);
     }
     if (hold->owners->len && !hold->fixed && hold->claim.kind != KIND_PROVISIONAL &&

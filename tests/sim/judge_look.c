@@ -389,8 +389,10 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
                           .process = call->process,
                           .mount = asked->mount};
     bool found = answer->conflict.found, wrong = false;
-    bool possible =
-        call->changed || name_is_delayed(judge, call->name, asked->when) || judge_has_forgot(judge, asked->when);
+    bool closed = judge->options.moves && answer->conflict.pid <= 0 &&
+                  !mount_calm(judge, asked->mount, asked->when); /* nothing is granted after a failover */
+    bool possible = closed || call->changed || name_is_delayed(judge, call->name, asked->when) ||
+                    judge_has_forgot(judge, asked->when);
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         const struct claim *its = &hold->claim;

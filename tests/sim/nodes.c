@@ -344,6 +344,13 @@ static bool nodes_is_closed(const struct node *master)
     return strstr(redis_model_do(master->server, "GET", "lfs:v:lfs:/", NULL), " c ") != NULL;
 }
 
+/* What was sent while it was slow comes late, and what is behind it. */
+static bool node_is_late(const struct node *node)
+{
+    const struct nodes_packet *last = g_queue_peek_tail(node->packets);
+    return node->slow || (last && last->due > world_now() + NODES_TICK);
+}
+
 static bool nodes_has_master(unsigned mount)
 {
     const struct node *master = &nodes.nodes[nodes_master()];
@@ -356,7 +363,7 @@ static bool nodes_has_master(unsigned mount)
         bool stale = node_runs(node->sentinel) && node->chosen != master->index;
         well = !other && !stale && world_now() >= node->steady[mount];
         replica = replica || (node != master && node->linked && node->has_all && node_runs(node->server) &&
-                              !node->slow && !nodes_are_parted(node, master));
+                              !node_is_late(node) && !nodes_are_parted(node, master));
     }
     return well && replica && !nodes_is_closed(master);
 }
