@@ -98,6 +98,7 @@ static const struct {
     [FAULT_NODES_IN_TURN] = {"servers restarted empty in turn", 8, REDLOCK},
     [FAULT_PARTED] = {"hosts and servers parted in two", 8, SEVERAL},
     [FAULT_MASTER_KEPT] = {"master cut off together with hosts", 12, SENTINEL},
+    [FAULT_MASTER_LEFT] = {"master left with a replica and hosts, as the other is promoted", 8, SENTINEL},
     [FAULT_REPLICA_LATE] = {"what is written late at a replica", 6, SENTINEL},
     [FAULT_FAILOVER] = {"failover of a master that is well", 8, SENTINEL},
     [FAULT_SIGNAL] = {"signal in a call", 0, 0},
@@ -560,15 +561,31 @@ static bool fault_strike(struct fault_nodes *fault, uint32_t value)
     return any;
 }
 
+static void fault_nodes_end(void *arg);
+
 static void fault_replica_in_time(void *arg)
 {
     nodes_slow(GPOINTER_TO_UINT(arg), 0);
+}
+
+/* The servers meet again, the hosts that were left with the old master do not yet. */
+static void fault_keep_hosts_apart(struct fault_nodes *fault)
+{
+    fault_part(fault, false);
+    memset(fault->side + MOUNTS_MAX, 0, NETWORK_NODES * sizeof *fault->side);
+    fault_part(fault, true);
+    fault->kind = FAULT_PARTED;
+    world_after(world_between(0, faults.ttl) * WORLD_MS, fault_nodes_end, fault);
 }
 
 static void fault_nodes_end(void *arg)
 {
     struct fault_nodes *fault = arg;
     bool left = false;
+    if (fault->kind == FAULT_MASTER_LEFT) {
+        fault_keep_hosts_apart(fault);
+        return;
+    }
     for (unsigned i = 0; i < nodes_count(); i++) {
         if (!fault->struck[i]) {
             continue;
@@ -657,6 +674,19 @@ static void fault_of_several(const struct act *act, unsigned index)
     case FAULT_PARTED:
         for (unsigned i = 0; i < NETWORK_PLACES; i++) {
             fault->side[i] = world_chance(500);
+        }
+        break;
+    case FAULT_MASTER_LEFT:
+        if (!nodes_fail_over_now()) {
+            g_free(fault);
+            return;
+        }
+        for (unsigned i = 0; i < nodes_count(); i++) {
+            fault->side[MOUNTS_MAX + i] = i != nodes_master();
+        }
+        fault->side[index] = true;
+        for (unsigned i = 0; i < faults.count; i++) {
+            fault->side[i] = fault->side[i] || world_chance(300);
         }
         break;
     case FAULT_MASTER_KEPT:
@@ -856,6 +886,7 @@ void fault_act(const struct act *act)
     case FAULT_NODES_IN_TURN:
     case FAULT_PARTED:
     case FAULT_MASTER_KEPT:
+    case FAULT_MASTER_LEFT:
     case FAULT_REPLICA_LATE:
     case FAULT_FAILOVER:
         fault_of_several(act, index);

@@ -275,13 +275,14 @@ static struct node *sentinel_candidate(const struct node *s, unsigned master)
     return best;
 }
 
-static bool sentinel_fail_over(struct node *s)
+/* Who is to be the master of a new epoch; NULL. */
+static struct node *sentinel_elect(const struct node *s, uint64_t *ret_epoch)
 {
     struct node *best = sentinel_candidate(s, s->chosen);
     unsigned votes = 0;
     uint64_t epoch = 0;
     if (!best) {
-        return false;
+        return NULL;
     }
     for (unsigned i = 0; i < nodes.options.count; i++) {
         if (sentinel_hears(s, &nodes.nodes[i])) {
@@ -290,7 +291,7 @@ static bool sentinel_fail_over(struct node *s)
         }
     }
     if (votes < NODES_QUORUM) {
-        return false;
+        return NULL;
     }
     epoch++;
     for (unsigned i = 0; i < nodes.options.count; i++) {
@@ -298,9 +299,18 @@ static bool sentinel_fail_over(struct node *s)
             nodes.nodes[i].voted = epoch;
         }
     }
-    const struct sentinel_order order = {s, best, epoch};
-    world_after(world_between(1, 50) * WORLD_MS, sentinel_promotes, g_memdup2(&order, sizeof order));
-    return true;
+    *ret_epoch = epoch;
+    return best;
+}
+
+static bool sentinel_fail_over(struct node *s)
+{
+    struct sentinel_order order = {.s = s};
+    order.node = sentinel_elect(s, &order.epoch);
+    if (order.node) {
+        world_after(world_between(1, 50) * WORLD_MS, sentinel_promotes, g_memdup2(&order, sizeof order));
+    }
+    return order.node;
 }
 
 static void sentinel_tick(struct node *s)
@@ -463,6 +473,17 @@ bool nodes_fail_over(void)
 {
     struct node *s = &nodes.nodes[world_below(nodes.options.count)];
     return node_runs(s->sentinel) && sentinel_fail_over(s);
+}
+
+bool nodes_fail_over_now(void)
+{
+    struct node *s = &nodes.nodes[world_below(nodes.options.count)];
+    uint64_t epoch;
+    struct node *best = node_runs(s->sentinel) ? sentinel_elect(s, &epoch) : NULL;
+    if (best) {
+        node_promote(best, epoch);
+    }
+    return best;
 }
 
 uint64_t nodes_promotions(void)
