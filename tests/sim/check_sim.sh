@@ -43,7 +43,7 @@ sure='signal|status|teller|exclusive|shared|range|width|loss'
 worlds sentinel 30 1
 worlds redlock 40 1
 
-said=$($sim -n 40 -s failover -o 300 -q)
+said=$($sim -n 60 -s failover -o 300 -q)
 printf '%s\n' "$said" | grep -qE '^seed [0-9]*: (exclusive|shared|range|width|loss|unseen|number|token-)'
 tell $? "without wait= the same faults take locks, or numbers, from who holds them"
 
