@@ -97,6 +97,7 @@ static FILE *open_lines(void)
     const char *name = g_getenv("LUA_LINES");
     if (!file && name) { /* the simulator has an open() of its own */
         file = fdopen((int)syscall(SYS_open, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), "a");
+        setlinebuf(file); /* of several programs at once */
     }
     return file;
 }

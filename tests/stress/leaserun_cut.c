@@ -119,26 +119,42 @@ static void cut_want(const struct cut *cut, int number)
     run->waiter = pid;
 }
 
+/* Where all stand still for longer than a lease, leaserun does not begin, or ends its command, and tells so. */
 static void cut_await_stamps(const struct cut *cut, int number)
 {
     const struct cut_run *run = &cut->runs[number];
     int64_t limit = stress_now() + LIMIT;
-    int status;
     while (!atomic_load(&run->stamp[0]) || !atomic_load(&run->stamp[1])) {
-        if (stress_wait(run->runner, STRESS_MS, &status)) {
-            stress_die("leaserun %d ended ahead of the cut, with status %d", number,
-                       WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
-        }
+        int status = 0;
+        bool ended = stress_wait(run->runner, STRESS_MS, &status);
         if (stress_now() > limit) {
-            stress_die("command %d did not start: stamps %ld and %ld, its leaserun is process %d", number,
-                       (long)atomic_load(&run->stamp[0]), (long)atomic_load(&run->stamp[1]), run->runner);
+            stress_die("command %d did not start: its leaserun, process %d, %s", number, run->runner,
+                       ended ? "has ended" : "is there");
         }
+        if (ended && (!WIFEXITED(status) || WEXITSTATUS(status) != STATUS_LOST)) {
+            stress_die("leaserun %d ended ahead of the cut, with status %#x", number, (unsigned)status);
+        }
+        if (ended) {
+            cut_start(cut, number);
+        }
+    }
+}
+
+static void cut_await_waiter(const struct cut *cut, int number)
+{
+    char lock[4096];
+    int64_t limit = stress_now() + LIMIT;
+    snprintf(lock, sizeof lock, "%s/cut-%d", cut->wanted, number);
+    while (stress_waiters(lock) < 1 && !atomic_load(&cut->runs[number].granted)) {
+        if (stress_now() > limit) {
+            stress_die("nobody waits for lock %d", number);
+        }
+        stress_sleep(STRESS_MS);
     }
 }
 
 static void cut_prepare(const struct cut *cut)
 {
-    char lock[4096];
     for (int i = 0; i < cut->count; i++) {
         cut_start(cut, i);
         stress_sleep(7 * STRESS_MS); /* so that they are renewed at different times */
@@ -148,8 +164,7 @@ static void cut_prepare(const struct cut *cut)
         cut_want(cut, i);
     }
     for (int i = 0; i < cut->count; i++) {
-        snprintf(lock, sizeof lock, "%s/cut-%d", cut->wanted, i);
-        stress_await_waiters(lock, 1);
+        cut_await_waiter(cut, i);
     }
 }
 
