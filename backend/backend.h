@@ -115,7 +115,7 @@ struct backend_claim {
                             prefix-NNNNNNNNNN; never BUSY */
     uint64_t handle;     /* tickets of one handle exclude each other only as two lock owners; 0: none */
     uint64_t lock_owner; /* those of one POSIX lock owner never do; 0: none */
-    uint64_t start;      /* FCNTL: first and last byte, inclusive */
+    uint64_t start;      /* FCNTL: first and last byte, inclusive, in this order */
     uint64_t end;
     int64_t ttl;     /* counts from the grant; while it waits, from queueing */
     int64_t due;     /* the event `due` this long after the grant (or the

@@ -261,9 +261,6 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     if (result != BACKEND_OK) {
         return *name ? result : BACKEND_IS_DIRECTORY;
     }
-    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
-        return BACKEND_INVALID;
-    }
     if (claim->sequence) {
         return lockspace_acquire_sequence(space, now, directory, leaf, claim, ret_ticket);
     }
@@ -366,9 +363,6 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     wanted.sequence = t->entry->type == ENTRY_SEQUENCE;
     if (lockspace_is_over(t, now)) {
         return BACKEND_STALE;
-    }
-    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
-        return BACKEND_INVALID;
     }
     if (t->head.held && !lockspace_may_convert(space, now, t, &wanted)) {
         return BACKEND_BUSY;

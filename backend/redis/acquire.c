@@ -150,9 +150,6 @@ static enum backend_result acquire_check(struct redis *r, const char *name, cons
     if (!*name) {
         return BACKEND_IS_DIRECTORY;
     }
-    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
-        return BACKEND_INVALID;
-    }
     if (claim->sequence && (!g_str_has_suffix(leaf, "-") || strlen(leaf) + 10 > 255)) {
         return BACKEND_INVALID;
     }

@@ -337,9 +337,6 @@ static enum backend_result acquire_check(struct redlock *r, const char *name, co
         }
         return BACKEND_UNSUPPORTED;
     }
-    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
-        return BACKEND_INVALID;
-    }
     return redlock_is_name(r, name) ? BACKEND_OK : BACKEND_INVALID;
 }
 

@@ -152,9 +152,8 @@ void remote_convert(struct backend *b, struct backend_ticket *ticket, const stru
 {
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
-    bool by_lock_owner = claim->kind == BACKEND_FCNTL && claim->lock_owner;
-    if (change_has_ended(t) || (by_lock_owner && claim->start > claim->end)) {
-        done(arg, change_has_ended(t) ? BACKEND_STALE : BACKEND_INVALID);
+    if (change_has_ended(t)) {
+        done(arg, BACKEND_STALE);
         return;
     }
     change_send_convert(remote_op_done(r, t, done, arg), t, claim, 0);

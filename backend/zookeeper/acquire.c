@@ -190,9 +190,6 @@ static enum backend_result acquire_check(const char *name, const struct backend_
     if (!*name) {
         return BACKEND_IS_DIRECTORY;
     }
-    if (claim->kind == BACKEND_FCNTL && claim->start > claim->end) {
-        return BACKEND_INVALID;
-    }
     if (claim->sequence && (!g_str_has_suffix(leaf, "-") || strlen(leaf) + 10 > 255)) {
         return BACKEND_INVALID;
     }

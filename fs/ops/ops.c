@@ -462,9 +462,18 @@ static void ops_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fil
     }
 }
 
+static struct request *ops_of_range(struct request *r, const struct flock *lock)
+{
+    if (r && (lock->l_start < 0 || lock->l_len < 0)) { /* the kernel asks for none */
+        request_reply(r, -EINVAL);
+        return NULL;
+    }
+    return r;
+}
+
 static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock, int sleep)
 {
-    struct request *r = ops_of_locks(ops_opened(req, METRICS_SETLK, ino, file));
+    struct request *r = ops_of_range(ops_of_locks(ops_opened(req, METRICS_SETLK, ino, file)), lock);
     if (r) {
         lock_set(r, lock, sleep);
     }
@@ -472,7 +481,7 @@ static void ops_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fil
 
 static void ops_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file, struct flock *lock)
 {
-    struct request *r = ops_of_locks(ops_opened(req, METRICS_GETLK, ino, file));
+    struct request *r = ops_of_range(ops_of_locks(ops_opened(req, METRICS_GETLK, ino, file)), lock);
     if (r) {
         lock_get(r, lock);
     }

@@ -269,6 +269,19 @@ START_TEST(byte_ranges_exclude_only_where_they_overlap)
 }
 END_TEST
 
+/* The kernel asks for none. */
+START_TEST(range_that_ends_before_it_begins_is_refused)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 9, 7, false)), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, UINT64_MAX, 7, true)), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_getlk(w, a, 1, F_WRLCK, 9, 7)), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 5, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_WRLCK, 9, 7, false)), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, a, 1, F_UNLCK, 9, 7, false)), EINVAL);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, b, 2, F_WRLCK, 5, 5, false)), EAGAIN);
+}
+END_TEST
+
 START_TEST(getlk_tells_who_is_in_the_way)
 {
     w->pid = alice;
@@ -1067,6 +1080,7 @@ int main(void)
     tcase_add_loop_test(cases, who_opens_a_name_while_its_lease_is_renamed_means_that_name, 0, 2);
     tcase_add_test(cases, owner_changes_its_lease_through_a_handle_of_before);
     tcase_add_test(cases, getlk_tells_who_is_in_the_way);
+    tcase_add_test(cases, range_that_ends_before_it_begins_is_refused);
     tcase_add_test(cases, getlk_tells_the_lowest_range);
     tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
     tcase_add_test(cases, getlk_of_a_ticket_tells_whether_it_is_its_turn);

@@ -259,7 +259,6 @@ START_TEST(a_range_is_tested_without_asking_for_it)
     lockspace_test(w->space, "b", &probe, &info);
     ck_assert_int_eq(info.type, BACKEND_NOTHING);
     ck_assert_uint_eq(lockspace_next_fence(w->space), 2);
-    ck_assert_int_eq(lock_world_try(w, "a", lock_world_range("?", BACKEND_SHARED, 2, 9, 8), NULL), BACKEND_INVALID);
 }
 END_TEST
 
