@@ -291,6 +291,11 @@ START_TEST(flipped_bit_in_the_header_refuses)
         ck_assert_uint_eq(count, 0);
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
+    data[8]++; /* as a later leasefs would have it */
+    uint32_t sum = GUINT32_TO_LE(crc32c(0, data, 16));
+    memcpy(data + 16, &sum, sizeof sum);
+    ck_assert_int_eq(open_bytes(data, length, &count, &cut), -EBADMSG);
+    ck_assert_msg(strstr(error, "format version") != NULL, "%s", error);
     ck_assert_int_eq(open_bytes(data, 5, &count, &cut), -EBADMSG);
     ck_assert_int_eq(open_bytes("#!/bin/sh\nexit 0 # no journal at all\n", 37, &count, &cut), -EBADMSG);
     g_free(data);

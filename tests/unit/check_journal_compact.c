@@ -183,6 +183,16 @@ START_TEST(compaction_that_cannot_write_leaves_the_journal_in_use)
     disk_fail_syncs(0, 0);
     ck_assert_int_eq(g_stat(path, &st), -1);
 
+    ck_assert_int_eq(journal_compact_begin(j), 0);
+    copy_part(j, &state, 0, KEYS);
+    disk_fail_writes(ENOSPC);
+    ck_assert_int_eq(journal_append(j, 2, (uint32_t[]){1, 1}, 8), 0); /* dropped, but from the journal alone */
+    ck_assert_int_eq(journal_commit(j), -ENOSPC);
+    disk_fail_writes(0);
+    ck_assert_int_eq(journal_compact_finish(j), -ENOSPC);
+    ck_assert_int_eq(journal_compact_swap(j), -ENOSPC);
+    ck_assert_int_eq(g_stat(path, &st), -1);
+
     change(j, &state, random);
     ck_assert_int_eq(journal_sync_wait(j), 0);
     check_after_crash(&state, "after compactions that failed");
