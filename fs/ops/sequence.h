@@ -13,8 +13,7 @@
 /* Is this the name of a file to be numbered? */
 static inline bool sequence_is_prefix(const char *name)
 {
-    size_t length = strlen(name);
-    return length > 1 && name[length - 1] == '-';
+    return g_str_has_suffix(name, "-");
 }
 
 /* Creates a ticket for r->name in r->other; r->handle may be NULL (then it is a

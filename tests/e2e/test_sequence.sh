@@ -57,7 +57,8 @@ numbered job "$PYTHON" -c 'import pathlib, sys; pathlib.Path(sys.argv[1]).touch(
 numbered job "$PYTHON" -c 'import pathlib, sys; pathlib.Path(sys.argv[1]).touch(exist_ok=False)' "$MNT/q/job-"
 numbered link ln -s target "$MNT/q/link-"
 numbered other touch "$MNT/q/other-"
-expect_is "$(readlink "$MNT/q/$(ticket link $((number - 2)))")" target
+numbered "" touch "$MNT/q/-"
+expect_is "$(readlink "$MNT/q/$(ticket link $((number - 3)))")" target
 
 if [ -n "$UUTILS_TOUCH" ]; then
     it "uutils touch makes one ticket"
