@@ -148,7 +148,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
         hold->heirs = g_new0(struct hold_heirs, 1);
         for (size_t i = 0; i < meta->heirs; i++) {
             hold->heirs->heir[hold->heirs->count++] =
-                owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, "?");
+                owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
         }
     }
     if (!hold->settled) {

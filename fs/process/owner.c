@@ -362,12 +362,16 @@ struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start
     if (owner) {
         return owner_ref(owner);
     }
-    owner = owner_new(table, pid, start, command);
+    owner = owner_new(table, pid, start, command ? command : "?");
     uint64_t present = start;
     int result = known || pid <= 0 ? -ESRCH : owner_identify(table, pid, &present, &owner->pidfd);
     if (result == -ESRCH || present != start) {
         owner_bury(owner);
         return owner;
+    }
+    struct process_status status;
+    if (!command && process_status(&table->reader, pid, &status) == 0) {
+        g_strlcpy(owner->command, status.command, sizeof owner->command);
     }
     return owner_insert(owner);
 }

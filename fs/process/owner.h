@@ -58,7 +58,8 @@ void owner_table_free(struct owner_table *table);
  * show it. */
 struct owner *owner_get(struct owner_table *table, pid_t tid);
 
-/* A process by identity, alive or not, as read back from a store; never NULL. */
+/* A process by identity, alive or not, as read back from a store; never NULL.  A
+ * command of NULL was not stored: it is that of the process, if it lives. */
 struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start, const char *command);
 
 /* What was without a reference has one; what has none any more is kept for a while, or freed. */

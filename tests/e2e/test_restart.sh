@@ -88,7 +88,7 @@ taker() { # NAME
 }
 
 is_kept() { # NAME PID: by that process, and by nobody else
-    expect_is "$(attribute "$1" owner)" "* $2 *" owner
+    expect_is "$(attribute "$1" owner)" "* $2 $(id -u) $(cat "/proc/$2/comm")" owner
     expect_not touch "$MNT/$1" 2>/dev/null
     expect_not rm -f "$MNT/$1" 2>/dev/null
 }
