@@ -24,7 +24,7 @@
 #define PATH_MAX_BYTES 4096
 
 /* In a buffer that the next one takes: a call has twenty keys.  As redis_call_key names it. */
-static const GString *key_make(struct redis *r, char letter, const char *name)
+static GString *key_make(struct redis *r, char letter, const char *name)
 {
     GString *key = g_string_truncate(r->key, 0);
     if (letter) { /* no call in another's arguments: GLib has macros of them that shadow their own variables */
@@ -201,11 +201,25 @@ void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, co
     }
 }
 
-void redis_call_key(struct redis_call *call, char letter, const char *name)
+static void key_add(struct redis_call *call, const GString *key)
 {
-    const GString *key = key_make(call->r, letter, name);
     struct redis_argument argument = {g_string_chunk_insert_len(call->r->arena, key->str, (gssize)key->len), key->len};
     g_array_append_val(call->r->arguments, argument);
+}
+
+void redis_call_key(struct redis_call *call, char letter, const char *name)
+{
+    key_add(call, key_make(call->r, letter, name));
+}
+
+/* Those of one name, which differ in the letter alone. */
+static void key_add_sides(struct redis_call *call, const char *letters, const char *name)
+{
+    GString *key = key_make(call->r, 'x', name);
+    for (; *letters; letters++) {
+        key->str[strlen(SIDE)] = *letters;
+        key_add(call, key);
+    }
 }
 
 void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script_id script, const char *name,
@@ -216,17 +230,11 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
     call->r = r;
     call->script = script;
     redis_call_key(call, sequence ? 'd' : 0, name); /* a queue has no key of its own */
-    for (const char *letter = "otwif"; *letter; letter++) {
-        redis_call_key(call, *letter, name);
-    }
-    for (const char *letter = "dlq"; *letter; letter++) {
-        redis_call_key(call, *letter, directory);
-    }
+    key_add_sides(call, "otwif", name);
+    key_add_sides(call, "dlq", directory);
     redis_call_key(call, 'd', name);
     redis_call_key(call, 'm', NULL);
-    for (const char *letter = numbered && !sequence && redis_is_numbered(leaf) ? numbered : ""; *letter; letter++) {
-        redis_call_key(call, *letter, directory);
-    }
+    key_add_sides(call, numbered && !sequence && redis_is_numbered(leaf) ? numbered : "", directory);
     g_free(directory);
 }
 

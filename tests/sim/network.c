@@ -369,7 +369,7 @@ int __wrap_socket(int domain, int type, int protocol);
 int __wrap_connect(int fd, const struct sockaddr *address, socklen_t length);
 int __wrap_setsockopt(int fd, int level, int option, const void *value, socklen_t length);
 int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *length);
-int __wrap_redisAppendCommandArgv(redisContext *context, int count, const char **words, const size_t *lengths);
+int __wrap_redisAppendFormattedCommand(redisContext *context, const char *text, size_t length);
 int __wrap_redisBufferWrite(redisContext *context, int *done);
 int __wrap_redisBufferRead(redisContext *context);
 void __real_redisFree(redisContext *context);
@@ -434,13 +434,10 @@ int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *len
     return 0;
 }
 
-int __wrap_redisAppendCommandArgv(redisContext *context, int count, const char **words, const size_t *lengths)
+int __wrap_redisAppendFormattedCommand(redisContext *context, const char *text, size_t length)
 {
     struct network_socket *s = descriptor_object(context->fd, DESCRIPTOR_SOCKET);
-    char *text = NULL;
-    int length = (int)redisFormatCommandArgv(&text, count, words, lengths);
     g_byte_array_append(s->unsent, (const guint8 *)text, (guint)length);
-    redisFreeCommand(text);
     return REDIS_OK;
 }
 

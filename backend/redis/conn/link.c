@@ -225,11 +225,42 @@ void redis_link_abandon(struct redis_link *link)
     redis_link_close(link);
 }
 
+#define LENGTH_MAX 24 /* of a line that tells one */
+
+static char *link_put_length(char *to, char kind, size_t length)
+{
+    char digits[LENGTH_MAX], *at = digits + sizeof digits;
+    *--at = '\n';
+    *--at = '\r';
+    do {
+        *--at = (char)('0' + length % 10);
+        length /= 10;
+    } while (length > 0);
+    *--at = kind;
+    return (char *)memcpy(to, at, (size_t)(digits + sizeof digits - at)) + (digits + sizeof digits - at);
+}
+
+/* As redisAppendCommandArgv does, in a fifth of its time for so many short arguments. */
 void redis_link_append(struct redis_link *link, int count, const char **arguments, const size_t *lengths)
 {
-    if (redisAppendCommandArgv(link->context, count, arguments, lengths) != REDIS_OK) {
+    size_t most = LENGTH_MAX;
+    for (int i = 0; i < count; i++) {
+        most += LENGTH_MAX + lengths[i] + strlen("\r\n");
+    }
+    char *text = g_malloc(most), *at = link_put_length(text, '*', (size_t)count);
+    for (int i = 0; i < count; i++) {
+        at = link_put_length(at, '$', lengths[i]);
+        if (lengths[i]) {
+            memcpy(at, arguments[i], lengths[i]);
+        }
+        at += lengths[i];
+        *at++ = '\r';
+        *at++ = '\n';
+    }
+    if (redisAppendFormattedCommand(link->context, text, (size_t)(at - text)) != REDIS_OK) {
         ev_io_start(link->loop, &link->writing); /* tells of the error */
     }
+    g_free(text);
 }
 
 bool redis_link_flush(struct redis_link *link)
