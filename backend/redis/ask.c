@@ -92,7 +92,8 @@ static struct remote_op *ask_known_op(struct redis *r, backend_known *known, voi
 
 static void ask_on_stat(void *arg, const struct redis_answer *answer);
 
-static void ask_send_stat(struct remote_op *op)
+/* `no_directory`: it was none when it was last asked for. */
+static void ask_send_stat(struct remote_op *op, bool no_directory)
 {
     struct redis_call call = {0};
     const char *leaf;
@@ -105,6 +106,7 @@ static void ask_send_stat(struct remote_op *op)
     g_free(directory);
     redis_call_leaf(&call, op->name, false);
     redis_call_flag(&call, "root", !*op->name);
+    redis_call_flag(&call, "no_directory", no_directory);
     redis_call_send(&call, 0, ask_on_stat, op);
 }
 
@@ -138,7 +140,7 @@ static bool ask_again(struct remote_op *op, const struct backend_info *info)
     }
     remote_doubt(op->r, place, NULL);
     op->again = true;
-    ask_send_stat(op);
+    ask_send_stat(op, false);
     return true;
 }
 
@@ -147,6 +149,11 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
     const redisReply *reply = answer->reply;
+    bool counted = reply && reply->type == REDIS_REPLY_INTEGER; /* see ask_whether_there */
+    if (counted && reply->integer != 0) {
+        ask_send_stat(op, reply->integer < 3);
+        return;
+    }
     struct backend_info info = {.type = BACKEND_NOTHING};
     const char *word = redis_text(reply, 0);
     enum backend_result result = answer->outcome == REMOTE_ANSWERED ? BACKEND_OK : redis_failure(r, answer);
@@ -159,7 +166,7 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
         if (redis_is_expired(r, reply, 1, &info) && info.holders > 1 && !op->again) { /* the others are as good */
             redis_info_clear(&info);
             op->again = true;
-            ask_send_stat(op);
+            ask_send_stat(op, true);
             return;
         }
         if (redis_is_expired(r, reply, 1, &info)) {
@@ -176,7 +183,7 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
         redis_fence(reply, 4, &info.directory.sequence);
         info.waiters = redis_count(reply, 6);
         ask_remember(r, op->name, &info.directory);
-    } else if (result == BACKEND_OK && strcmp(word, "nothing") == 0) {
+    } else if (result == BACKEND_OK && (counted || strcmp(word, "nothing") == 0)) {
         info.waiters = redis_count(reply, 1);
     } else if (result == BACKEND_OK) {
         redis_disbelieve(r, answer);
@@ -191,6 +198,29 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
     remote_op_free(op);
 }
 
+/* Most names that are looked up are free, as what is to be created is: that nothing is there, and nobody waits, costs
+ * the server a tenth of what stat.lua does.  What is named three times counts three times. */
+static void ask_whether_there(struct remote_op *op)
+{
+    struct redis *r = redis_of(op);
+    char *lock = redis_key(r, op->name), *order = redis_side_key(r, 'o', op->name);
+    char *self = redis_side_key(r, 'd', op->name);
+    const struct redis_argument of_self = {self, strlen(self)};
+    const struct redis_argument words[] = {
+        {"EXISTS", 6}, {lock, strlen(lock)}, {order, strlen(order)}, of_self, of_self, of_self};
+    redis_conn_command(r->conn, words, G_N_ELEMENTS(words), redis_patience(r), ask_on_stat, op);
+    g_free(lock);
+    g_free(order);
+    g_free(self);
+}
+
+/* As far as this mount knows. */
+static bool ask_is_free(struct redis *r, const char *name)
+{
+    return *name && !redis_is_numbered(remote_leaf(name)) && !g_hash_table_contains(r->remote.places, name) &&
+           !g_hash_table_contains(r->watches, name) && !(r->directories && g_hash_table_contains(r->directories, name));
+}
+
 void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
@@ -201,7 +231,11 @@ void redis_stat(struct backend *b, const char *name, backend_known *done, void *
     }
     struct remote_op *op = ask_known_op(r, done, arg);
     op->name = g_strdup(name);
-    ask_send_stat(op);
+    if (ask_is_free(r, name)) {
+        ask_whether_there(op);
+    } else {
+        ask_send_stat(op, false);
+    }
 }
 
 /* --- directories --- */

@@ -290,16 +290,19 @@ void redis_call_end(struct redis *r)
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
 {
     struct redis *r = call->r;
-    /* who asks when the server has long been away is not kept as long */
-    if (timeout == 0 && !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout) {
-        timeout = MIN(r->timeout, REDIS_TIMEOUT_AWAY);
-    }
+    timeout = timeout ? timeout : redis_patience(r);
     if (key_is_of_version(call->script)) {
         redis_call_key(call, 'r', "");
         redis_call_key(call, 'v', "");
     }
     size_t keys, count;
     const struct redis_argument *arguments = redis_call_arguments(call, &keys, &count);
+int64_t redis_patience(const struct redis *r)
+{
+    bool away = !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout;
+    return away ? MIN(r->timeout, REDIS_TIMEOUT_AWAY) : 0;
+}
+
     uint64_t id =
         redis_conn_call(r->conn, &redis_scripts[call->script], keys, arguments, count, timeout, answered, arg);
     redis_call_end(r);

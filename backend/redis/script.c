@@ -91,7 +91,6 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_STAT] = {"stat",
 #include "backend/redis/script/head.inc"
-#include "backend/redis/script/stat_free.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/stat.inc"
     },

@@ -34,7 +34,7 @@ record() {
     done
     kill "$monitor"
     wait "$monitor" 2>/dev/null
-    grep '"EVALSHA"' "$REQUESTS.all" | awk -F '"' '!seen[$4]++' >"$REQUESTS" # rm looks it up as well
+    grep -v ' lua\]' "$REQUESTS.all" | grep -E '"(EVALSHA|EXISTS)"' | awk -F '"' '!seen[$4]++' >"$REQUESTS" # rm looks it up as well
 }
 
 # measure WHAT: cycles for a second.

@@ -163,7 +163,7 @@ START_TEST(numbers_and_contents_beyond_all_bounds_are_cut)
                                     ":9223372036854775807\r\n:9223372036854775807\r\n:9223372036854775807\r\n"
                                     "$1\r\nm\r\n$1\r\nx\r\n$40\r\nffffffffffffffffffffffffffffffffffffffff\r\n"
                                     "$1\r\n0\r\n$1\r\ny\r\n$100000\r\n");
-    struct swap s = {.about = "\r\nnothing\r\n"};
+    struct swap s = {.about = ":0\r\n"}; /* nothing is there */
     gsize size = 0;
 
     for (int i = 0; i < 100000; i++)

@@ -1,6 +1,6 @@
 -- stat: what is known of a name.  Changes nothing.
 --
--- leaf; root: it is that of the root
+-- leaf; root: it is that of the root; no_directory: it was none a moment ago
 -- KEYS 12: WAITERS of the name as a directory; 13..16: ORDER, TERM, INFO, WAIT of the directory's queue, where the leaf may
 --       be one of its names
 -- → {'lock', describe…, content, holders, waiters, position} | {'directory', ttl, width, delay, sequence, meta,
@@ -12,7 +12,7 @@ local function of_lock(id, holders, waiters, position)
   return {'lock', unpack(d)}
 end
 
-local of_self = there >= 3 and call('HMGET', SELF, 'ttl', 'width', 'delay', 'sequence', 'meta', 'made') or {}
+local of_self = a.no_directory and {} or call('HMGET', SELF, 'ttl', 'width', 'delay', 'sequence', 'meta', 'made')
 if a.root or of_self[6] then
   return {
     'directory', of_self[1] or '0', of_self[2] or '1', of_self[3] or '0', of_self[4] or '0', of_self[5] or '',
