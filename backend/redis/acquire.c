@@ -5,6 +5,17 @@
 #include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
+#define LONE_CONTENT 512 /* as in head.lua */
+#define LONE_GRANTED "granted "
+
+/* What acquire_free.lua takes: where nobody else is there that claim becomes its key's value. */
+static bool acquire_may_be_lone(const struct remote_ticket *t, bool test)
+{
+    return t->head.mode == BACKEND_EXCLUSIVE && !t->place->sequence && !t->lock_owner && !t->head.fence && !test &&
+           (!t->content || g_bytes_get_size(t->content) <= LONE_CONTENT) &&
+           !redis_is_numbered(remote_leaf(t->place->name));
+}
+
 void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test)
 {
     const char *name = remote_ticket_name(t);
@@ -44,6 +55,14 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     } else if (t->place->sequence) {
         redis_call_number(call, "next", (int64_t)redis_sequence(r, t->place->name, 0));
     }
+    if (acquire_may_be_lone(t, test)) {
+        redis_call_word(call, t->token);
+        redis_call_word(call, r->mount);
+        redis_call_word_number(call, t->head.ttl);
+        redis_call_word(call, leaf);
+        redis_call_word(call, name);
+        redis_call_word_number(call, (int64_t)t->head.kind);
+    }
 }
 
 /* A ticket in a sequence is named by what was asked for, and a number. */
@@ -61,12 +80,22 @@ static uint64_t acquire_number(const char *leaf)
     return g_ascii_strtoull(leaf + strlen(leaf) - 10, NULL, 10);
 }
 
-/* Whether the script can have given this answer to this ticket. */
-static bool acquire_is_credible(struct redis *r, struct remote_ticket *t, const redisReply *reply, bool granted)
+/* The number that acquire_free.lua has given, or NULL. */
+static const char *acquire_lone_number(const redisReply *reply)
 {
-    const char *name = redis_text(reply, granted ? 4 : 5);
-    uint64_t fence;
-    if (!redis_fence(reply, granted ? 2 : 1, &fence)) {
+    bool is = reply && reply->type == REDIS_REPLY_STRING && g_str_has_prefix(reply->str, LONE_GRANTED);
+    return is ? reply->str + strlen(LONE_GRANTED) : NULL;
+}
+
+/* Whether the script can have given this answer to this ticket. */
+static bool acquire_is_credible(struct redis *r, struct remote_ticket *t, const redisReply *reply, bool granted,
+                                uint64_t *ret_fence)
+{
+    const char *name = redis_text(reply, granted ? 4 : 5), *lone = acquire_lone_number(reply);
+    if (lone) {
+        return acquire_may_be_lone(t, false) && redis_fence_of(lone, ret_fence);
+    }
+    if (!redis_fence(reply, granted ? 2 : 1, ret_fence)) {
         return false;
     }
     if (t->place->sequence && !acquire_is_given_name(t, name)) {
@@ -82,11 +111,12 @@ void redis_acquire_read(const struct remote_op *op, const struct redis_answer *g
     struct remote_ticket *t = remote_ticket_find(&r->remote, op->token);
     const redisReply *reply = given->reply;
     const char *word = redis_text(reply, 0);
-    bool granted = strcmp(word, "granted") == 0, queued = strcmp(word, "queued") == 0;
+    bool lone = acquire_lone_number(reply), granted = lone || strcmp(word, "granted") == 0,
+         queued = strcmp(word, "queued") == 0;
     answer->result = granted ? BACKEND_OK : queued ? BACKEND_QUEUED : redis_result(r, given);
-    if (answer->outcome == REMOTE_ANSWERED && (granted || queued) && acquire_is_credible(r, t, reply, granted)) {
-        redis_fence(reply, granted ? 2 : 1, &answer->fence);
-        answer->token = redis_text(reply, 1);
+    if (answer->outcome == REMOTE_ANSWERED && (granted || queued) &&
+        acquire_is_credible(r, t, reply, granted, &answer->fence)) {
+        answer->token = lone ? t->token : redis_text(reply, 1);
         answer->segments = redis_text(reply, 3);
         answer->leaf = redis_text(reply, granted ? 4 : 5);
         answer->rank = redis_number(reply, 2);

@@ -18,6 +18,14 @@ static void change_fill_release(struct redis_call *call, const struct remote_op 
         redis_call_text(call, "why", op->why);
     }
     redis_call_flag(call, "lease", op->lease);
+    if (!*op->why && !op->claim.sequence && !op->claim.lock_owner) { /* see release_lone.lua */
+        char *mine = op->lease ? g_strconcat(op->token, " l ", op->name, NULL) : NULL;
+        redis_call_term(call, 0, false);
+        redis_call_word(call, op->token);
+        redis_call_word(call, remote_leaf(op->file));
+        redis_call_word(call, mine ? mine : "");
+        g_free(mine);
+    }
 }
 
 static void change_fill_release_range(struct redis_call *call, const struct remote_op *op)

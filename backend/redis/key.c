@@ -238,11 +238,23 @@ void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script
     g_free(directory);
 }
 
+void redis_call_word(struct redis_call *call, const char *text)
+{
+    size_t length = strlen(text);
+    const char *copy = g_string_chunk_insert_len(call->r->arena, text, (gssize)length);
+    call->words[call->word_count++] = (struct redis_argument){copy, length};
+}
+
+void redis_call_word_number(struct redis_call *call, int64_t number)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, number);
+    redis_call_word(call, text);
+}
+
 void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable)
 {
-    if (renewable) {
-        redis_call_number(call, "term", MIN(ttl, call->r->grace));
-    }
+    redis_call_word_number(call, renewable ? MIN(ttl, call->r->grace) : 0);
 }
 
 void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
@@ -275,6 +287,7 @@ const struct redis_argument *redis_call_arguments(struct redis_call *call, size_
     *ret_keys = r->arguments->len;
     struct redis_argument packed = {(const char *)r->packed->data, r->packed->len};
     g_array_append_val(r->arguments, packed);
+    g_array_append_vals(r->arguments, call->words, call->word_count);
     *ret_count = r->arguments->len;
     return (const struct redis_argument *)r->arguments->data;
 }
@@ -287,22 +300,24 @@ void redis_call_end(struct redis *r)
     g_string_chunk_clear(r->arena);
 }
 
-uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
-{
-    struct redis *r = call->r;
-    timeout = timeout ? timeout : redis_patience(r);
-    if (key_is_of_version(call->script)) {
-        redis_call_key(call, 'r', "");
-        redis_call_key(call, 'v', "");
-    }
-    size_t keys, count;
-    const struct redis_argument *arguments = redis_call_arguments(call, &keys, &count);
 int64_t redis_patience(const struct redis *r)
 {
     bool away = !redis_conn_is_up(r->conn) && clock_now() - r->down_since >= r->timeout;
     return away ? MIN(r->timeout, REDIS_TIMEOUT_AWAY) : 0;
 }
 
+uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg)
+{
+    struct redis *r = call->r;
+    timeout = timeout ? timeout : redis_patience(r);
+    if (key_is_of_version(call->script)) {
+        if (call->script == REDIS_RECLAIM || call->script == REDIS_RECOVER) {
+            redis_call_key(call, 'r', "");
+        }
+        redis_call_key(call, 'v', "");
+    }
+    size_t keys, count;
+    const struct redis_argument *arguments = redis_call_arguments(call, &keys, &count);
     uint64_t id =
         redis_conn_call(r->conn, &redis_scripts[call->script], keys, arguments, count, timeout, answered, arg);
     redis_call_end(r);
@@ -368,14 +383,23 @@ uint32_t redis_count(const redisReply *reply, size_t index)
     return (uint32_t)CLAMP(redis_number(reply, index), 0, INT32_MAX);
 }
 
-bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
+static bool key_take_fence(uint64_t fence, uint64_t *ret_fence)
 {
-    uint64_t fence = redis_unsigned(reply, index);
     if (fence == 0 || fence > FENCE_MAX) {
         return false;
     }
     *ret_fence = fence;
     return true;
+}
+
+bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence)
+{
+    return key_take_fence(redis_unsigned(reply, index), ret_fence);
+}
+
+bool redis_fence_of(const char *text, uint64_t *ret_fence)
+{
+    return key_take_fence(g_ascii_strtoull(text, NULL, 10), ret_fence);
 }
 
 static void key_complain(struct redis *r, const char *what, const struct redis_answer *answer, const char *error)

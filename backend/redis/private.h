@@ -77,10 +77,14 @@ static inline struct redis *redis_of(const struct remote_op *op)
 
 /* --- key.c --- */
 
+#define REDIS_WORDS_MAX 7
+
 struct redis_call {
     struct redis *r;
     enum redis_script_id script;
-    guint fields; /* of its one argument that is no key */
+    guint fields; /* of its first argument that is no key */
+    guint word_count;
+    struct redis_argument words[REDIS_WORDS_MAX]; /* those behind it */
 };
 
 /* Whether it may be a side key, so that no lock can have it. */
@@ -101,7 +105,10 @@ bool redis_is_path(const char *path);
 /* Whether it may be the name of a sequence ticket. */
 bool redis_is_numbered(const char *leaf);
 
-/* The longest term for which the store may be closed, if it is renewable. */
+/* What a script may take without unpacking its first argument, in that order; numbers are not negative. */
+void redis_call_word(struct redis_call *call, const char *text);
+void redis_call_word_number(struct redis_call *call, int64_t number);
+/* The first word: the longest term for which the store may be closed, if it is renewable. */
 void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable);
 /* A call with the keys that common.lua takes, for a lock or for a directory's
  * queue, and its first fields: leaf and sequence.  With `numbered` also those
@@ -130,6 +137,8 @@ void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_scri
 /* What is to be sent, KEYS and then ARGV; until redis_call_end. */
 const struct redis_argument *redis_call_arguments(struct redis_call *call, size_t *ret_keys, size_t *ret_count);
 void redis_call_end(struct redis *r);
+/* Who asks when the server has long been away is not kept as long; 0: the default. */
+int64_t redis_patience(const struct redis *r);
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg);
 
 /* --- replies --- */
@@ -137,8 +146,6 @@ uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answere
 /* The element of an array reply, as text ("" when it is not there), whole number, or bytes (borrowed). */
 const char *redis_text(const redisReply *reply, size_t index);
 int64_t redis_number(const redisReply *reply, size_t index);
-/* Who asks when the server has long been away is not kept as long; 0: the default. */
-int64_t redis_patience(const struct redis *r);
 uint64_t redis_unsigned(const redisReply *reply, size_t index);
 uint64_t redis_offset(const redisReply *reply, size_t index);
 GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max); /* a new reference, `max` bytes at most */
@@ -147,6 +154,7 @@ GBytes *redis_bytes(const redisReply *reply, size_t index, size_t max); /* a new
 int64_t redis_time(const redisReply *reply, size_t index);                    /* ms, at most 10 years; -1: not known */
 uint32_t redis_count(const redisReply *reply, size_t index);                  /* 0 and more */
 bool redis_fence(const redisReply *reply, size_t index, uint64_t *ret_fence); /* false: no token can be that */
+bool redis_fence_of(const char *text, uint64_t *ret_fence);                   /* the same */
 
 /* The result of an answer that is not REMOTE_ANSWERED; logs errors of the server. */
 enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer);

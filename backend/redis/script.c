@@ -8,15 +8,17 @@
 /* clang-format off */
 const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
-#include "backend/redis/script/head.inc"
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/acquire_free.inc"
+#include "backend/redis/script/head.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/acquire.inc"
         , true
     },
     [REDIS_BEAT] = {"beat",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
@@ -24,14 +26,16 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/beat.inc"
     },
     [REDIS_RELEASE] = {"release",
-#include "backend/redis/script/head.inc"
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/release_lone.inc"
+#include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release.inc"
     },
     [REDIS_RELEASE_RANGE] = {"release_range",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
@@ -39,6 +43,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/release_range.inc"
     },
     [REDIS_RENEW] = {"renew",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/renew_lone.inc"
@@ -48,6 +53,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_RECLAIM] = {"reclaim",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
@@ -57,6 +63,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_CONVERT] = {"convert",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
@@ -66,6 +73,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_SET] = {"set",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/set_lone.inc"
@@ -75,6 +83,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_REVOKE] = {"revoke",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
@@ -82,6 +91,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/revoke.inc"
     },
     [REDIS_RENAME] = {"rename",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
@@ -90,6 +100,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_STAT] = {"stat",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/stat.inc"
@@ -101,6 +112,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/names.inc"
     },
     [REDIS_DIRECTORY] = {"directory",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
@@ -111,6 +123,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/leases.inc"
     },
     [REDIS_RECOVER] = {"recover",
+#include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"

@@ -115,10 +115,10 @@ TABLE = (
 
 # The same on Redis, and besides the requests of the server that an operation is, and the commands that these are made of.
 REDIS_TABLE = (
-    (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", (30, 58, 58, 3, 16)),
-    (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", (77, 87, 111, 4, 21)),
-    (flock_cycle, nothing, "2*SETLKW", (15, 35, 32, 2, 12)),
-    (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (44, 105, 74, 4, 63)),
+    (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", (30, 60, 58, 3, 16)),
+    (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", (77, 90, 111, 4, 21)),
+    (flock_cycle, nothing, "2*SETLKW", (15, 37, 32, 2, 12)),
+    (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (44, 108, 74, 4, 63)),
     (stat_free, nothing, "LOOKUP", (8, 14, 13, 1, 1)),
     (stat_held, hold_for_a_second, "GETATTR", (4, 3, 8, 0, 0)),
     (refused_touch, nothing, "OPEN 3*FLUSH SETATTR RELEASE", (34, 17, 41, 0, 0)),

@@ -51,33 +51,38 @@ static void teardown(void)
 /* --- one forged answer --- */
 
 struct swap {
-    const char *about, *from, *to; /* in pieces that have `about` in them */
+    const char *about, *to; /* instead of pieces that have `about` in them */
     unsigned done;
 };
 
-static void swap(void *arg, GString *piece)
-{
-    struct swap *s = arg;
-    char *at = memmem(piece->str, piece->len, s->about, strlen(s->about)) ? strstr(piece->str, s->from) : NULL;
-
-    if (at) {
-        gssize where = at - piece->str;
-
-        s->done++;
-        g_string_erase(piece, where, (gssize)strlen(s->from));
-        g_string_insert(piece, where, s->to);
-    }
-}
-
-/* What the string at a key is: it has hexadecimal digits, of which one is asked for at a time. */
+/* Of one that holds alone: it has hexadecimal digits, of which one is asked for at a time. */
 static void read_token(const char *key, char token[33])
 {
     for (int i = 1; i <= 32; i++) {
         char script[128];
 
-        g_snprintf(script, sizeof(script), "return tonumber(redis.call('GET', '%s'):sub(%d, %d), 16)", key, i, i);
+        g_snprintf(script, sizeof(script), "return tonumber(redis.call('GET', '%s'):sub(%d, %d), 16)", key, i + 12,
+                   i + 12);
         g_snprintf(token + i - 1, 2, "%llx", redis_server_do(hosts_server, "EVAL %s 0", script));
     }
+}
+
+static void answer_always_with(void *arg, GString *piece)
+{
+    struct swap *s = arg;
+
+    if (memmem(piece->str, piece->len, s->about, strlen(s->about))) {
+        s->done++;
+        g_string_assign(piece, s->to);
+    }
+}
+
+static void answer_with(void *arg, GString *piece)
+{
+    const struct swap *s = arg;
+
+    if (s->done == 0)
+        answer_always_with(arg, piece);
 }
 
 START_TEST(grant_with_the_token_of_another_lock_frees_nothing)
@@ -85,11 +90,11 @@ START_TEST(grant_with_the_token_of_another_lock_frees_nothing)
     struct told *a = hosts_get(0, "a", HOSTS_LONG), *b;
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     char token[33], *forged;
-    struct swap s = {.about = "granted\r\n", .from = "granted\r\n$32\r\n"};
+    struct swap s = {.about = "granted "};
 
     read_token("h:a", token);
-    s.to = forged = g_strdup_printf("granted\r\n$32\r\n%s\r\n$1\r\n1\r\n$0\r\n\r\n$0\r\n\r\n*0\r\n", token);
-    redis_proxy_forge(proxy, swap, &s);
+    s.to = forged = g_strdup_printf("*5\r\n$7\r\ngranted\r\n$32\r\n%s\r\n$1\r\n1\r\n$0\r\n\r\n$0\r\n\r\n", token);
+    redis_proxy_forge(proxy, answer_always_with, &s);
     b = hosts_acquire(0, "b", &claim);
     redis_proxy_forge(proxy, NULL, NULL);
     ck_assert_uint_ge(s.done, 1);
@@ -118,14 +123,6 @@ static const char *const monsters[] = {
     "*2\r\n$4\r\nlock\r\n*3\r\n:1\r\n:2\r\n",
     "\xff\xff\xff\xff\r\n",
 };
-
-static void answer_with(void *arg, GString *piece)
-{
-    struct swap *s = arg;
-
-    if (memmem(piece->str, piece->len, s->about, strlen(s->about)) && s->done++ == 0)
-        g_string_assign(piece, s->to);
-}
 
 START_TEST(answer_that_is_too_large_or_none_at_all_costs_the_connection_alone)
 {
@@ -190,8 +187,9 @@ START_TEST(content_that_another_client_has_written_is_cut_where_it_is)
     static const char *const write[] = {
         "local t = redis.call('GET', 'h:a') redis.call('HSET', 'lfs:i:h:a', 'c:' .. t, string.rep('c', 3000000))",
         "local t = redis.call('GET', 'h:a') redis.call('HSET', 'lfs:i:h:a', 'c:' .. t, string.rep('c', 9000000))",
-        "local v = redis.call('GET', 'h:a') local t = cmsgpack.unpack(v:sub(45)) t.y = string.rep('c', 1000000) "
-        "redis.call('SET', 'h:a', v:sub(1, 44) .. cmsgpack.pack(t), 'PX', 60000)"};
+        "local v = redis.call('GET', 'h:a') local at = v:match('^%d+ %d+ %d+ ()', 45) "
+        "local t = cmsgpack.unpack(v:sub(at)) t.content = string.rep('c', 1000000) "
+        "redis.call('SET', 'h:a', v:sub(1, at - 1) .. cmsgpack.pack(t), 'PX', 60000)"};
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     struct told *a = hosts_get(0, "a", HOSTS_LONG);
     gsize size = 0;

@@ -226,8 +226,8 @@ END_TEST
 
 static const char as_by_a_fresh_mount[] =
     "local run, of = redis.call('INFO', 'server'), redis.call('INFO', 'replication')\n"
-    "redis.call('SET', KEYS[1], '0123456789abcdef ' .. run:match('run_id:(%x+)') .. ':' ..\n"
-    "  of:match('master_replid:(%x+)') .. ' f 0')\n";
+    "redis.call('SET', KEYS[1], '0123456789abcdef f 0 ' .. run:match('run_id:(%x+)') .. ':' ..\n"
+    "  of:match('master_replid:(%x+)'))\n";
 
 START_TEST(mount_that_begins_on_an_empty_server_before_the_others_notice_keeps_nothing_from_them)
 {
@@ -257,7 +257,7 @@ START_TEST(strict_mount_waits_on_a_server_that_was_started_a_moment_ago)
 END_TEST
 
 static const char as_by_a_mount_with_a_longer_term[] =
-    "redis.call('SET', KEYS[1], (redis.call('GET', KEYS[1]):gsub('%d+$', '4000')))";
+    "redis.call('SET', KEYS[1], (redis.call('GET', KEYS[1]):gsub(' %d+ ', ' 4000 ')))";
 
 START_TEST(longer_term_that_is_heard_of_while_it_is_closed_counts)
 {

@@ -7,7 +7,7 @@
 -- the sequence's next number
 -- KEYS 12: the key of a lock of the directory's name; 13..15: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names
--- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
+-- → 'granted NUMBER', of acquire_free.lua | {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
 --   | {'busy', describe…} | {'free'} | {'missing'} | {'notdirectory'} | {'directory'}
 local NAMES_MAX = 1000 -- taken ones that a sequence passes over in one call
 
@@ -129,11 +129,8 @@ if of_sequence then
 end
 
 grant()
-t = {
-  m = a.mount, k = a.kind, x = a.mode, h = a.handle, p = a.owner, l = a.ttl, a = now,
-  d = tonumber(call('HGET', DIR, 'delay') or 0), i = a.meta, s = a.owner and {a.start, a.finish, a.mode},
-  f = a.path,
-}
+t = record(a)
+t.a, t.d, t.s = now, tonumber(call('HGET', DIR, 'delay') or 0), a.owner and {a.start, a.finish, a.mode}
 local number, lone = a.number, not a.kin and not a.number
 if tickets > 0 and (a.kin or not odd and partial(t)) then set_odd(a.kin) end
 local blocker, first, last, how = find_blocker(t, number, lone and not a.test)

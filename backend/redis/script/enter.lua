@@ -1,8 +1,8 @@
 -- enter: which version of its data the server has; asked on each new connection, and when VERSION may have changed.
 --
--- VERSION is `version life state longest`: a random number; which life of the server wrote it (a restart and a promotion
--- begin another); the state, f (fresh: nothing was known before), c (closed) or o (open again); and the longest
--- renewable term in use, ms.  A server that has forgotten has no VERSION, or an old one.  Who knows better closes: then
+-- VERSION is `version state longest life`: a random number; the state, f (fresh: nothing was known before), c (closed) or o
+-- (open again); the longest renewable term in use, ms; and which life of the server wrote it (a restart and a promotion
+-- begin another).  A server that has forgotten has no VERSION, or an old one.  Who knows better closes: then
 -- nothing new is granted while any holder that was there before may still believe in its term, and mounts put back what
 -- they believe in (reclaim.lua; RECLAIMED is the set of those tickets).  Who has known it closed for that term, and a
 -- hundredth of it, opens it.
@@ -24,7 +24,7 @@ local run, before = told(server, 'run_id'), told(replication, 'master_replid2')
 local life = run .. ':' .. told(replication, 'master_replid')
 
 local noted = redis.pcall('GET', VERSION)
-local version, of, state, longest = (type(noted) == 'string' and noted or ''):match('^(%x+) (%S+) (%a) (%d+)$')
+local version, state, longest, of = (type(noted) == 'string' and noted or ''):match('^(%x+) (%a) (%d+) (%S+)$')
 local was = version and noted
 longest = math.min(math.max(tonumber(longest or 0), a.longest), a.most)
 
@@ -44,7 +44,7 @@ elseif not version then
 elseif state == 'c' and a.version == version and a.closed >= longest + math.floor(longest / 100) + 2 then
   state = 'o'
 end
-local marker = version .. ' ' .. life .. ' ' .. state .. ' ' .. string.format('%.0f', longest)
+local marker = version .. ' ' .. state .. ' ' .. string.format('%.0f', longest) .. ' ' .. life
 if marker ~= was then
   local deleted = redis.pcall('DEL', VERSION) -- a write that a full server permits, before the one it would refuse
   if type(deleted) == 'table' then return deleted end

@@ -1,12 +1,13 @@
--- head: a lock in the server.  Stands before every script about one; behind it the
--- short ways of acquire_free.lua and release_lone.lua, then look.lua and, for what
--- changes a lock, common.lua: a script makes its functions anew at each call.
+-- head: a lock in the server.  Stands in every script about one; before it the short
+-- ways of acquire_free.lua and release_lone.lua, behind it look.lua and, for what changes a lock, common.lua: a script makes its
+-- functions anew at each call.
 --
 -- Of a lock (or of the queue of a directory, `sequence`) with the key L:
 --   L      string  the token of its only holder, or a word of ours (below); its
 --                  PX is the deadline, and the lock-delay.  The lock that other clients know.
---                  While nobody else asks it is LONE, the token and the record, with z the number
---                  and y the content, and there are no side keys but FENCE: see unfold.
+--                  While nobody else asks it is LONE, the token, the number, the time of the grant in
+--                  server us, the lock-delay, and what acquire.lua was asked for, which is then not
+--                  packed anew, and there are no side keys but FENCE: see look and unfold.
 --   ORDER  zset    ticket -> number: holders and waiters
 --   TERM   zset    ticket -> deadline in server ms: of the lease, or of a waiter's liveness
 --   WAIT   zset    ticket -> number: those that do not hold yet
@@ -24,21 +25,16 @@
 --
 -- L is the authority: when it is gone or another's, our holders are gone.
 local L, ORDER, TERM, WAIT, INFO, FENCE, DIR, LIST, WAITERS, SELF, MINE = unpack(KEYS)
-local call = redis.call
 
-local LONE = 'leasefs:one:'   -- one holds alone
 local SHARED = 'leasefs:held' -- several hold, or one that is not exclusive
 local DELAY = 'leasefs:delay' -- nobody holds: the directory's lock-delay runs
 local CLAIM = 3000            -- ms that who was handed the lock has to claim it
-local FENCE_KEPT = '604800000' -- ms: seven days
 local KEPT = 60000            -- ms that side keys outlive the last deadline
 local LONE_CONTENT = 512      -- bytes that are kept in L, which is read each time
 local FIRST, LAST = '0000000000000000', 'ffffffffffffffff'
 
 local a = cmsgpack.unpack(ARGV[1]) -- what the script is to do: fields of these names; one that is not there is nil
 local leaf, sequence, id = a.leaf, a.sequence, a.ticket
-local closed          -- nothing new is granted: see version.lua
-local fence, fence_of -- what is at FENCE, if that is this key
 
 local function number_text(x) return string.format('%.0f', x) end
 

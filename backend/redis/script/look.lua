@@ -5,6 +5,7 @@ local now_us = clock[1] * 1000000 + clock[2]
 local now = math.floor(now_us / 1000)
 
 local value, lone, who, tickets, waiting, odd, top, broken -- see look
+local lone_head, lone_asked -- of L: what stands before what was asked for, and that
 
 -- What a mount that starts again finds its leases by; kept with the lease is t.f, its path.  Those that another mount has
 -- ended stay until then.
@@ -23,6 +24,10 @@ end
 local function load(id)
   local packed = call('HGET', INFO, id)
   return packed and cmsgpack.unpack(packed)
+end
+
+local function record(a)
+  return {m = a.mount, k = a.kind, x = a.mode, h = a.handle, p = a.owner, l = a.ttl, i = a.meta, f = a.path}
 end
 
 local function waits(id) return waiting > 0 and call('ZSCORE', WAIT, id) end
@@ -64,9 +69,13 @@ local WHOLE = {[0] = {FIRST, LAST, 0}, [1] = {FIRST, LAST, 1}}
 local function look()
   value = not sequence and redis.pcall('GET', L)
   if type(value) == 'table' and not value.err:find('WRONGTYPE', 1, true) then error(value.err) end
-  lone = type(value) == 'string' and value:sub(1, #LONE) == LONE and cmsgpack.unpack(value:sub(#LONE + 33))
-  if type(lone) == 'table' then
-    lone.id = value:sub(#LONE + 1, #LONE + 32)
+  local text = type(value) == 'string' and value:sub(1, #LONE) == LONE and value or ''
+  local number, us, delay, at = text:match('^(%d+) (%d+) (%d+) ()', #LONE + 33)
+  lone_asked = at and cmsgpack.unpack(text:sub(at))
+  if type(lone_asked) == 'table' then
+    lone_head, lone = value:sub(1, at - 1), record(lone_asked)
+    lone.id, lone.z, lone.y, lone.c = value:sub(#LONE + 1, #LONE + 32), number, lone_asked.content, 1
+    lone.a, lone.d = math.floor(us / 1000), tonumber(delay)
     return
   end
   lone = nil
@@ -104,9 +113,9 @@ end
 local function is_lone(id) return lone and lone.id == id and (lone.d == 0 or lone_left() > 0) end
 
 local function keep_lone(left)
-  local t = lone.id
-  lone.id = nil
-  call('SET', L, LONE .. t .. cmsgpack.pack(lone), 'PX', number_text(math.max(left + lone.d, 1)))
+  local t = lone_asked
+  t.mount, t.kind, t.handle, t.ttl, t.meta, t.content = lone.m, lone.k, lone.h, lone.l, lone.i, lone.y
+  call('SET', L, lone_head .. cmsgpack.pack(t), 'PX', number_text(math.max(left + lone.d, 1)))
 end
 
 local function next_number()

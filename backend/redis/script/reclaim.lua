@@ -3,14 +3,14 @@
 -- Fields of acquire.lua; mode and segments: what it holds; number: its old one; age: ms since it was granted
 -- → as renew.lua, which stands behind it and does it once the store is open again; or 3 if the server did not have it.
 --   Of two that were reclaimed the later grant holds; what was not reclaimed gives way.
+local RECLAIMED = table.remove(KEYS)
+
 local function reclaim()
   expire()
   local number, there = tonumber(a.number), tickets > 0 and call('ZSCORE', ORDER, id)
-  local t = {
-    m = a.mount, k = a.kind, x = a.mode, h = a.handle, p = a.owner, l = a.ttl, a = now - a.age,
-    d = tonumber(call('HGET', DIR, 'delay') or 0), i = a.meta, s = a.owner and (a.segments or WHOLE[a.mode]), f = a.path,
-    c = 1, n = sequence and leaf or nil,
-  }
+  local t = record(a)
+  t.a, t.d, t.c, t.n = now - a.age, tonumber(call('HGET', DIR, 'delay') or 0), 1, sequence and leaf or nil
+  t.s = a.owner and (a.segments or WHOLE[a.mode])
   if there then drop(id, load(id)) end
 
   local given_way = {}

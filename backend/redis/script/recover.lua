@@ -2,6 +2,7 @@
 --
 -- sequence, ticket, path as in acquire.lua; mount: the new channel
 -- → {number, time left, age, ttl, mode, meta, name in the sequence, waits}, or {} if it is not there any more
+local RECLAIMED = table.remove(KEYS)
 if closed and call('SISMEMBER', RECLAIMED, id) == 0 then return {} end -- it may be another's since
 look()
 if is_lone(id) then

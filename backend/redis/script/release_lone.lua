@@ -1,12 +1,11 @@
 -- release_lone: the short way of release.lua, of a lock that is held by one alone.
 --
--- Fields and results: see release.lua.
-local noted = not sequence and not a.why and call('MGET', L, FENCE)
-local has = noted and noted[1]
-if has and has:sub(1, #LONE + #id) == LONE .. id then
-  call('DEL', L)
-  set_number((noted[2] or ''):match('^%d+') or cmsgpack.unpack(has:sub(#LONE + #id + 1)).z)
-  call('ZREM', LIST, leaf)
-  if a.lease then redis.pcall('SREM', MINE, id .. ' l ' .. a.path) end
+-- ARGV 3.., where it may be: ticket, leaf, and what MINE has of it ('': nothing).  Results: see release.lua.
+local has = #ARGV > 2 and call('MGET', KEYS[1])[1]
+if has and has:sub(1, #LONE + 32) == LONE .. ARGV[3] then
+  call('DEL', KEYS[1])
+  call('SET', KEYS[6], has:match('^%d+', #LONE + 33), 'PX', FENCE_KEPT)
+  call('ZREM', KEYS[8], ARGV[4])
+  if ARGV[5] ~= '' then redis.pcall('SREM', KEYS[11], ARGV[5]) end
   return 1
 end
