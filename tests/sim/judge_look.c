@@ -400,10 +400,11 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
             wrong = wrong || !found || answer->conflict.start > MAX(its->start, 0);
         }
         bool pid = answer->conflict.pid <= 0 || look_is_pid(hold, answer->conflict.pid) || its->mount != asked->mount;
-        possible =
-            possible || (judge_hold_possible(judge, hold, asked->when) && judge_hold_excludes(hold, &claim, false) &&
-                         pid && (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&
-                         its->start <= answer->conflict.end && answer->conflict.start <= its->end);
+        bool lost = judge->options.belief && !mount_calm(judge, asked->mount, asked->when); /* it stands for a while */
+        possible = possible || (judge_hold_possible(judge, hold, asked->when) &&
+                                (lost || judge_hold_excludes(hold, &claim, false)) && pid &&
+                                (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&
+                                its->start <= answer->conflict.end && answer->conflict.start <= its->end);
     }
     if (judge_rule(judge, JUDGE_PROBE,
                    !call->name->foreign && !call->handle->ticket && (wrong || (found && !possible)))) {
