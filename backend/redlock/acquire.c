@@ -258,7 +258,8 @@ void redlock_acquire_begin(struct redlock_call *call)
     redlock_poll_number(r, *directory != '\0');
     redlock_poll_number(r, t->wait && t->acquired);
     redlock_poll_text(r, r->channel);
-    const struct redlock_record record = redlock_keep_record(t, call->revision);
+    struct redlock_record record = redlock_keep_record(t, call->revision);
+    record.number = 0;
     redlock_keep_fill_record(r, &record);
     redlock_call_poll(call, REDLOCK_ACQUIRE, 0, redlock_call_timeout(r, t->head.ttl), acquire_on_votes);
     g_free(directory);

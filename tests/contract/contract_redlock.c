@@ -222,6 +222,36 @@ START_TEST(key_that_was_deleted_on_all_servers_is_not_given_again)
 }
 END_TEST
 
+/* As another mount's claim leaves it: a number is told when a majority has it. */
+static void claim_on(unsigned server, const char *number)
+{
+    char *record = g_strdup_printf("lfs:R:t%d:a", getpid());
+
+    server_do(server, "SET", "another");
+    redis_server_do(servers[server], "HSET %s token another number %s", record, number);
+    g_free(record);
+}
+
+START_TEST(claim_that_no_majority_has_kept_does_not_keep_a_holder_from_a_server)
+{
+    struct contract_log log = {0};
+    struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_FLOCK, &log), .ttl = CONTRACT_LONG};
+
+    CONTRACT_UNTIL(keys() == 3);
+    claim_on(2, "7");
+    for (int i = 0; i < 3; i++) {
+        backend_renew(contract_backend, &renewal, 1);
+        contract_get("b", BACKEND_FLOCK, &(struct contract_log){0}); /* which goes behind that */
+        ck_assert_int_eq(contract_release(contract_stat("b").ticket), BACKEND_OK);
+    }
+    ck_assert_int_eq(server_do(2, "STRLEN", NULL), 7);
+    claim_on(2, "0");
+    backend_renew(contract_backend, &renewal, 1);
+    CONTRACT_UNTIL(server_do(2, "STRLEN", NULL) == 32);
+    ck_assert_uint_eq(log.ended, 0);
+}
+END_TEST
+
 START_TEST(break_of_a_lock_that_was_ended_elsewhere_ends_who_holds_now)
 {
     struct contract_log log = {0};
@@ -340,6 +370,7 @@ static TCase *two_case(void)
     tcase_add_test(tcase, key_on_one_server_is_no_lock);
     tcase_add_test(tcase, lock_that_a_majority_has_given_to_another_is_lost_when_it_is_renewed);
     tcase_add_test(tcase, key_that_was_deleted_on_all_servers_is_not_given_again);
+    tcase_add_test(tcase, claim_that_no_majority_has_kept_does_not_keep_a_holder_from_a_server);
     tcase_add_test(tcase, break_of_a_lock_that_was_ended_elsewhere_ends_who_holds_now);
     tcase_add_test(tcase, release_of_an_earlier_try_that_comes_late_lets_nothing_go);
     tcase_add_test(tcase, claim_that_is_repeated_late_shortens_nothing);

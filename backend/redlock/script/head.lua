@@ -1,7 +1,7 @@
 -- head: a lock on one of several servers that know nothing of each other.
 --
 --   L       string  the token of its holder; its PX is the deadline.  The lock that other clients know.
---   RECORD  hash    of that holder, if it is a mount: token, number, kind, since (server ms), ttl, revision (of what it
+--   RECORD  hash    of that holder, if it is a mount: token, number (0: a majority is still to keep it), kind, since (server ms), ttl, revision (of what it
 --                   says, growing), meta, content; ends with L
 --   NUMBER  string  the last fencing number that was told, or is to be told
 --   LIST    zset    names in its directory, all of score 0; some may be left over
@@ -45,6 +45,11 @@ local function held(value)
     for i, x in ipairs({r[2], r[3], text(now - r[4]), r[5], r[6], r[7], r[8]:sub(1, 65536)}) do answer[5 + i] = x end
   end
   return answer
+end
+
+local function is_try(value)
+  local r = call('HMGET', RECORD, 'token', 'number')
+  return r[1] == value and r[2] == '0'
 end
 
 -- From ARGV[from] on: ttl of the lease, age, revision, kind, number, meta, content.

@@ -1,4 +1,5 @@
--- keep: extends what is held, and says what its record is to say; where this server has lost it, it is given again.
+-- keep: extends what is held, and says what its record is to say; where this server has lost it, it is given again,
+-- also in place of a try, which has no number yet: that does not hold unless it is kept by a majority, too.
 --
 -- token, ttl of the key, leaf; and of the record
 -- → {'ok'} | {'given'} | {'gone'} | {'held', …}
@@ -8,7 +9,7 @@ if value == token then
   if tonumber(ttl) >= tonumber(ARGV[4]) or call('PTTL', L) < tonumber(ttl) then -- else it is not extended
     call('PEXPIRE', L, ttl)
   end
-elseif value then
+elseif value and not (ARGV[11] == '1' and is_try(value)) then
   return held(value)
 elseif young or ARGV[11] == '1' then
   word = 'given'
