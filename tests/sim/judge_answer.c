@@ -67,6 +67,9 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
              k++) { /* inotify watches the file, which has another name now */
             ((struct watch *)hold->name->watches->pdata[k])->since = -1;
         }
+        if (outcome != REFUSED && (breaks || releases) && hold->claim.mount != asked->mount) {
+            hold->name->elsewhere[hold->claim.mount] = judge->now;
+        }
         if (outcome == DONE && breaks) {
             judge_hold_tell(judge, hold);
             hold->broken = true;
@@ -215,8 +218,8 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
             call_decides(judge, call);
             return;
         }
-        if (own || !call->handle || call_is_by_another(call) || call->handle->spent || call->handle->had ||
-            call->handle->asked || call->handle->opener != call->process) {
+        if (own || judge_call_is_late(judge, call, call->name) || !call->handle || call_is_by_another(call) ||
+            call->handle->spent || call->handle->had || call->handle->asked || call->handle->opener != call->process) {
             hold->may_end = answer->when; /* perhaps it has only renewed another */
             hold->begun = answer->when;
             hold->origin = own ? own->origin : hold->origin;
@@ -288,7 +291,7 @@ static void call_check_right(struct judge *judge, const struct call *call, const
                 hold->claim.kind == KIND_TICKET;
         certain = certain || judge_hold_certain(judge, hold, call->call.when);
     }
-    if (judge_rule(judge, rule, certain && !right && !name->foreign)) {
+    if (judge_rule(judge, rule, certain && !right && !name->foreign && !judge_call_is_late(judge, call, name))) {
         judge_break(judge, rule, name, "process %u did what only its holder may", call->process->id);
     }
 }
@@ -467,7 +470,9 @@ void call_check_time(struct judge *judge, const struct call *call, const struct 
     bool calm = mount_calm(judge, call->call.mount, when), signalled = call->signalled != JUDGE_NEVER;
     if (answer->error == EINTR || signalled) {
         call->name->interrupted = answer->when;
-        bool late = signalled && calm && answer->when - call->signalled > 2 * settle;
+        /* what waits for nothing but servers that do not answer is not cut short */
+        int64_t most = judge->options.moves && !call->waits ? JUDGE_PATIENCE : 2 * settle;
+        bool late = signalled && calm && answer->when - call->signalled > most;
         if (judge_rule(judge, JUDGE_INTERRUPT, (answer->error == EINTR && !signalled) || late)) {
             judge_break(judge, JUDGE_INTERRUPT, call->name, "process %u: %s", call->process->id,
                         late ? "a signal did not end the call" : "EINTR, and no signal");
@@ -546,7 +551,7 @@ static bool call_wrote_anothers(struct judge *judge, const struct call *call)
                 (hold != call->attempt && judge_hold_certain(judge, hold, call->call.when) &&
                  judge_hold_excludes(hold, &call->attempt->claim, true) && !judge_hold_belongs_to(hold, call->process));
     }
-    wrong = wrong && !own;
+    wrong = wrong && !own && !judge_call_is_late(judge, call, call->name);
     if (judge_rule(judge, JUDGE_CHANGE_RIGHT, wrong)) {
         judge_break(judge, JUDGE_CHANGE_RIGHT, call->name, "process %u wrote to another's lock", call->process->id);
     }

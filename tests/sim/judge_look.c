@@ -254,17 +254,6 @@ static void look_told_held(struct judge *judge, const struct call *call)
     }
 }
 
-/* The only one that may hold.  NULL, too, where its mount may not have heard yet that the last one was ended by
- * another: it answers for its own. */
-static struct hold *look_only(const struct judge *judge, const struct call *call)
-{
-    const struct judge_options *o = &judge->options;
-    const struct name *name = call->name;
-    bool late = o->remote && name->last_released && name->last_ended + o->ttl + o->margin >= call->call.when &&
-                !mount_calm(judge, call->call.mount, call->call.when);
-    return late ? NULL : name_only(judge, name, call->call.when);
-}
-
 /* --- attributes -------------------------------------------------------------------------- */
 
 static bool look_is(const struct judge_answer *answer, const char *text)
@@ -333,7 +322,8 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
 static void look_attribute(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     const char *what = call->call.target;
-    struct hold *only = look_only(judge, call);
+    struct hold *only =
+        judge_call_is_late(judge, call, call->name) ? NULL : name_only(judge, call->name, call->call.when);
     bool sole =
         only && only->begun <= call->call.when && !call->changed && judge_hold_certain(judge, only, call->call.when);
     if (strcmp(what, "user.lease.state") == 0 && call->handle) {
@@ -393,6 +383,8 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
                   !mount_calm(judge, asked->mount, asked->when); /* nothing is granted after a failover */
     bool possible = closed || call->changed || name_is_delayed(judge, call->name, asked->when) ||
                     judge_has_forgot(judge, asked->when);
+    possible =
+        possible || (judge->options.remote && !judge_calm(judge, asked->when - JUDGE_GRACE - judge->options.margin));
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         const struct claim *its = &hold->claim;
@@ -431,7 +423,8 @@ static void look_read(struct judge *judge, const struct call *call, const struct
 
 static void look_content(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
-    const struct hold *only = look_only(judge, call);
+    const struct hold *only =
+        judge_call_is_late(judge, call, call->name) ? NULL : name_only(judge, call->name, call->call.when);
     if (call->handle && call->handle->ticket) {
         if (answer->size > 10) {
             const char *end = memchr(answer->value, '\n', answer->size);
@@ -471,7 +464,8 @@ static bool look_is_leaving(const struct judge *judge, const struct call *call)
 
 static void look_stat(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
-    const struct hold *only = look_only(judge, call);
+    const struct hold *only =
+        judge_call_is_late(judge, call, call->name) ? NULL : name_only(judge, call->name, call->call.when);
     if (call->handle || call->name->directory) {
         return;
     }

@@ -126,6 +126,7 @@ struct name {
     int64_t last_ended;          /* of a hold that is over; -1: there was none */
     bool last_released, last_broken;
     int64_t broken;                      /* one of its holders was, the last time */
+    int64_t elsewhere[JUDGE_MOUNTS];     /* the same of those of the mount, by another one, also by a token; 0: never */
     int64_t interrupted;                 /* a wait for it was, the last time, which its store may not know yet */
     int64_t delayed_from, delayed_until; /* its lock-delay certainly runs; -1: never */
     bool foreign;                        /* somebody else has meddled with its key */
@@ -238,6 +239,8 @@ bool mount_troubled(const struct judge *judge, uint32_t mount);
 /* Had it any trouble in that time, or so shortly before that it may still be felt? */
 bool mount_calm(const struct judge *judge, uint32_t mount, int64_t from);
 bool judge_calm(const struct judge *judge, int64_t from); /* all mounts */
+/* Its mount may not have heard yet that another has ended its lock, and goes on as its holder. */
+bool judge_call_is_late(const struct judge *judge, const struct call *call, const struct name *name);
 /* Did a store forget so shortly before that what it had once may be there again? */
 bool judge_has_forgot(const struct judge *judge, int64_t from);
 void judge_free_name(void *name);

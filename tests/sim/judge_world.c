@@ -309,6 +309,15 @@ bool judge_has_forgot(const struct judge *judge, int64_t from)
     return judge->forgot >= 0 && from <= judge->forgot + judge->options.ttl + judge->options.margin;
 }
 
+bool judge_call_is_late(const struct judge *judge, const struct call *call, const struct name *name)
+{
+    const struct judge_options *o = &judge->options;
+    uint32_t mount = call->call.mount;
+    int64_t ended = name->elsewhere[mount];
+    return o->remote && ended && ended + o->ttl + o->margin >= call->call.when &&
+           !mount_calm(judge, mount, call->call.when);
+}
+
 bool judge_calm(const struct judge *judge, int64_t from)
 {
     for (uint32_t i = 0; i < JUDGE_MOUNTS; i++) {
