@@ -4,7 +4,7 @@
 #include "backend/log.h"
 #include "backend/redlock/private.h"
 
-#define CHANGE_TRIES 2 /* more, where a majority answers, and none of what it says */
+#define CHANGE_TRIES 2 /* more, where a majority answers, but is not at one */
 
 static void change_answer(struct redlock_call *call, enum backend_result result, clock_ms sent)
 {
@@ -125,7 +125,7 @@ static void change_on_changed(struct redlock_call *call)
         return;
     }
     bool answered = redlock_poll_answers(call->poll) >= vote_majority(r->count);
-    if (verdict == VOTE_AWAY && answered && call->tries++ < CHANGE_TRIES) { /* one was given it, and counts by then */
+    if (verdict == VOTE_AWAY && answered && call->tries++ < CHANGE_TRIES) {
         redlock_poll_close(call->poll, true);
         redlock_call_later(call, REDLOCK_RETRY, change_kept);
         return;
@@ -155,7 +155,7 @@ static void change_kept(struct redlock_call *call)
     struct redlock_record record = redlock_keep_record(t, hold->revision);
     g_strlcpy(call->token, hold->token, sizeof call->token);
     if (op->confirm) {
-        op->ttl = redlock_keep_left(t);
+        op->ttl = MIN(redlock_keep_left(t), t->head.ttl - 1); /* by which the script knows it */
     }
     if (op->procedure != REMOTE_RENEW) {
         record.revision = call->revision = ++r->revisions;

@@ -151,7 +151,9 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
     }
     if (result == BACKEND_OK) {
         t->renewing = t->renewing && confirmed;
-        t->head.deadline = remote_deadline(answer->sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
+        clock_ms deadline =
+            remote_deadline(answer->sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
+        t->head.deadline = confirmed ? MAX(t->head.deadline, deadline) : deadline;
         t->refresh = CLOCK_NEVER;
     } else {
         t->refresh = clock_now() + REMOTE_RENEW_RETRY;
