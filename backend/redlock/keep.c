@@ -2,8 +2,8 @@
  *
  * Tickets of one handle, or of one lock owner, hold together; in the key stands the token of the first.  What is held
  * is extended where it is.  A server that was started anew is given it again, and counts; one that has lost it
- * otherwise is given it when a majority has it, and counts the next time: had a majority lost it, another may have held
- * it meanwhile.
+ * otherwise is given it only behind an answer that a majority has it, and counts the next time: had a majority lost it,
+ * it may have been broken, and another may have held it meanwhile.
  */
 #include <string.h>
 
@@ -175,7 +175,7 @@ enum vote_verdict redlock_keep_verdict(struct redlock_call *call, struct redlock
         lost = lost || (strcmp(said, "gone") == 0 && hold && !(hold->lacking >> i & 1));
     }
     if (hold) {
-        hold->lacking = lacking;
+        hold->lacking = verdict == VOTE_WON ? lacking : 0;
     }
     if (ret_lost) {
         *ret_lost = lost;
