@@ -246,6 +246,7 @@ client() { # NAME COMMAND…
     says C "wait $name 5000 15" held
     waited_until "$over"
     says C release ok
+    expect eventually 10 keys "$name" 0 # the mount's, too, where it has had more time
     umount -l "$cut"
     MNT=$MOUNT_A
     it "$name and a mount exclude each other while two servers are away"
