@@ -380,7 +380,7 @@ int64_t redis_time(const redisReply *reply, size_t index)
 
 uint32_t redis_count(const redisReply *reply, size_t index)
 {
-    return (uint32_t)CLAMP(redis_number(reply, index), 0, INT32_MAX);
+    return (uint32_t)CLAMP(redis_number(reply, index), 0, UINT32_MAX);
 }
 
 static bool key_take_fence(uint64_t fence, uint64_t *ret_fence)
