@@ -320,7 +320,10 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->wait = conn.wait;
     r->longest = options->strict ? MIN(options->term, r->grace) : 0;
     redis_version_init(r);
+    char *mark = redis_side_key(r, 'a', "");
+    conn.mark = mark;
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);
+    g_free(mark);
     *ret = &r->remote.backend;
     return 0;
 }

@@ -558,6 +558,7 @@ static void carry_out(struct redis_client *client, const struct slice *argv, siz
     struct redis_model *m = client->m;
     struct model_call call = {
         .m = m, .client = client, .argv = argv, .argc = argc, .out = out, .command = model_command_find(m, argv, argc)};
+    uint64_t before = m->offset;
     m->counts.commands++;
     m->current = client;
     if (is_permitted(&call, whatever_state)) {
@@ -565,7 +566,9 @@ static void carry_out(struct redis_client *client, const struct slice *argv, siz
     }
     m->current = NULL;
     model_commit(m);
-    client->written = client->waits ? client->written : m->offset;
+    if (m->offset != before) { /* as from Redis 7.2 on; older ones take any command's */
+        client->written = m->offset;
+    }
     if (client->caching) { /* from the next command on, and for that one */
         client->caching = client->caching == 1 ? 2 : 0;
     }

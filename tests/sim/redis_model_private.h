@@ -147,7 +147,7 @@ struct redis_client {
     bool tracking, optin;
     uint64_t redirect; /* to another client; 0: none */
     int caching;       /* 1: of the next command; 2: of this one; 0: not */
-    uint64_t written;  /* the offset of the last write before its last command: what WAIT asks for */
+    uint64_t written;  /* the offset of its last command that wrote: what WAIT asks for */
     bool waits;        /* in WAIT, for so many replicas, until then (by `now`; INT64_MAX: for ever) */
     int64_t wait_count, wait_until;
 };

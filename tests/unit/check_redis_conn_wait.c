@@ -8,6 +8,7 @@
 
 #define ALWAYS FAKE_REDIS_ALWAYS
 #define ASKED "WAIT 2 150"
+#define MARK "EVAL redis.call('DEL'" /* the write before it */
 
 static struct fake_redis *fake;
 
@@ -39,7 +40,7 @@ static const char *said(void)
     size_t count = 0;
     for (; commands[count] && count + 1 < sizeof letters; count++) {
         ck_assert(*commands[count] != 'W' || strcmp(commands[count], ASKED) == 0);
-        letters[count] = *commands[count];
+        letters[count] = g_str_has_prefix(commands[count], MARK) ? 'M' : *commands[count];
     }
     letters[count] = '\0';
     g_strfreev(commands);
@@ -53,7 +54,7 @@ START_TEST(what_is_believed_is_told_when_the_replicas_have_it)
     fake_redis_rule(fake, "WAIT", FAKE_REDIS_LATE, 1);
     conn_call(&answer, CONN_COUNT, "a", "");
     conn_pass(100);
-    ck_assert_str_eq(said(), "EW");
+    ck_assert_str_eq(said(), "EMW");
     ck_assert_uint_eq(answer.times, 0);
     fake_redis_say(fake, ":2\r\n");
     CONN_UNTIL(answer.times);
@@ -88,7 +89,7 @@ START_TEST(one_wait_closes_all_of_a_turn)
     conn_command(&plain, "GET a");
     conn_call(&answers[9], CONN_COUNT, "a", "");
     CONN_UNTIL(answers[9].times);
-    ck_assert_str_eq(said(), "EEEEEEEEEGEW");
+    ck_assert_str_eq(said(), "EEEEEEEEEGEMW");
     for (unsigned i = 1; i < 10; i++) {
         ck_assert_uint_eq(answers[i].times, 1);
         ck_assert_uint_gt(answers[i].when, answers[i - 1].when);
@@ -110,22 +111,26 @@ START_TEST(what_comes_while_the_replicas_are_asked_leaves_with_the_next)
     conn_pass(20);
     conn_command(&third, "GET a");
     conn_pass(50);
-    ck_assert_str_eq(said(), "EW");
+    ck_assert_str_eq(said(), "EMW");
     fake_redis_say(fake, ":2\r\n");
     CONN_UNTIL(second.times && third.times);
     ck_assert_uint_eq(first.times, 1);
-    ck_assert_str_eq(said(), "EWEGW");
+    ck_assert_str_eq(said(), "EMWEGMW");
 }
 END_TEST
 
-static const char *const shortfalls[] = {":0\r\n",  ":1\r\n", ":-1\r\n", "-UNBLOCKED instance state changed\r\n",
-                                         "+OK\r\n", "*0\r\n"};
+static const struct {
+    const char *to, *answer;
+} shortfalls[] = {{"WAIT", ":0\r\n"},          {"WAIT", ":1\r\n"},
+                  {"WAIT", ":-1\r\n"},         {"WAIT", "-UNBLOCKED instance state changed\r\n"},
+                  {"WAIT", "+OK\r\n"},         {"WAIT", "*0\r\n"},
+                  {MARK, "-BUSY a script\r\n"}};
 
 START_TEST(too_few_replicas_leave_the_outcome_unknown)
 {
     struct conn_answer answers[2] = {0}, next = {0}, refused = {0};
     open_up();
-    fake_redis_rule(fake, "WAIT", shortfalls[_i], 1);
+    fake_redis_rule(fake, shortfalls[_i].to, shortfalls[_i].answer, 1);
     fake_redis_rule(fake, "WAIT", ":2\r\n", ALWAYS);
     fake_redis_rule(fake, "EVALSHA", ":7\r\n", 2);
     fake_redis_rule(fake, "EVALSHA", "-ERR no\r\n", 1);
@@ -146,7 +151,7 @@ START_TEST(too_few_replicas_leave_the_outcome_unknown)
     CONN_UNTIL(next.times);
     ck_assert_int_eq(next.outcome, REMOTE_ANSWERED);
     ck_assert_str_eq(redis_conn_error(conn), "");
-    ck_assert_str_eq(said(), "EEEWEW");
+    ck_assert_str_eq(said(), "EEEMWEMW");
 }
 END_TEST
 
@@ -167,7 +172,7 @@ START_TEST(connection_that_is_lost_before_the_replicas_answer_repeats_what_was_a
     ck_assert_uint_eq(first.times + second.times, 0);
     ck_assert_uint_eq(plain.times, 1);
     CONN_UNTIL(second.times);
-    ck_assert_str_eq(said(), "EEGWEEW");
+    ck_assert_str_eq(said(), "EEGMWEEMW");
     ck_assert_uint_lt(first.when, second.when);
     ck_assert(first.repeated && second.repeated);
     ck_assert_int_eq(first.outcome, REMOTE_ANSWERED);
@@ -215,12 +220,12 @@ START_TEST(forgotten_before_the_replicas_answer_is_not_told)
     fake_redis_rule(fake, "WAIT", ":2\r\n", 1);
     uint64_t id = conn_call(&answer, CONN_COUNT, "a", "");
     conn_pass(50);
-    ck_assert_str_eq(said(), "EW");
+    ck_assert_str_eq(said(), "EMW");
     ck_assert(!redis_conn_forget(conn, id)); /* it was carried out */
     conn_call(&next, CONN_COUNT, "a", "");
     fake_redis_say(fake, ":2\r\n");
     CONN_UNTIL(next.times);
-    ck_assert_int_eq(next.integer, 3); /* the second is WAIT's */
+    ck_assert_int_eq(next.integer, 4); /* of its scripts, with the mark */ /* the second is WAIT's */
     ck_assert_uint_eq(answer.times, 0);
 }
 END_TEST

@@ -64,8 +64,12 @@ void conn_setup(void)
     log_set_level(LOG_LEVEL_ERROR);
     conn_told = (struct conn_told){0};
     answers = 0;
-    conn_options = (struct redis_conn_options){
-        .timeout = 5000, .command_timeout = 500, .connect_timeout = 500, .channel = "lfs:me", .keepalive = true};
+    conn_options = (struct redis_conn_options){.timeout = 5000,
+                                               .command_timeout = 500,
+                                               .connect_timeout = 500,
+                                               .channel = "lfs:me",
+                                               .mark = "lfs:mark",
+                                               .keepalive = true};
     conn_loop = ev_loop_new(EVFLAG_AUTO);
     conn = NULL;
 }

@@ -406,6 +406,7 @@ static struct redis_conn_options conn_copy_options(const struct redis_conn_optio
     options.user = g_strdup(given->user ? given->user : given->uri.user);
     options.password = g_strdup(given->password);
     options.channel = g_strdup(given->channel);
+    options.mark = g_strdup(given->mark);
     if (!options.timeout) {
         options.timeout = REDIS_TIMEOUT_DEFAULT;
     }
@@ -508,6 +509,7 @@ void redis_conn_free(struct redis_conn *conn)
     conn_forget_password((char *)conn->options.password);
     conn_forget_password((char *)conn->options.sentinel_password);
     g_free((char *)conn->options.channel);
+    g_free((char *)conn->options.mark);
     g_free(conn);
 }
 

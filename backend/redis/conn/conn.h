@@ -50,6 +50,7 @@ struct redis_conn_options {
     int64_t connect_timeout;
     int64_t retry_max;                /* between two attempts to connect; 0: REDIS_RETRY_MAX */
     unsigned wait;                    /* how many replicas must have what is to be believed; 0: it is not asked */
+    const char *mark;                 /* a key that is written and deleted before they are asked; copied */
     bool keepalive;                   /* TCP keepalive (15 s) */
     const char *channel;              /* this mount's, subscribed; copied */
     uint32_t seed;                    /* of the jitter */

@@ -112,6 +112,7 @@ struct redis_conn {
     struct redis_requests delayed;     /* refused for the time being, in order */
     struct redis_requests unconfirmed; /* answered, in order; told when it is known whether the replicas have it */
     bool confirming;                   /* a WAIT is under way: nothing is sent before its answer */
+    bool marked;                       /* the write before the last one was done */
     bool short_of_replicas;            /* the last one was not met */
     uint64_t last_id;
     clock_ms expire_at; /* no request's time is up before */

@@ -5,8 +5,11 @@
  * reply any more.  Replies come in the order of `sent`, so what was forgotten
  * stays there, to be passed over.
  *
- * WAIT speaks of the writes of its own connection, and holds up what is behind it there.  So it goes behind all that
- * leave in one turn, and what comes meanwhile leaves with the next.
+ * WAIT holds up what is behind it on its connection, so it goes behind all that leave in one turn, and what comes
+ * meanwhile leaves with the next.  It speaks of the last write of its own connection (client.woff; until Redis 7.2 of
+ * all that was written before the last command), and a script that finds all as it is to be writes nothing: a claim
+ * that is repeated, a version that another mount has set.  So a write of its own goes before it, behind which all
+ * others are.
  */
 #include <string.h>
 
@@ -29,7 +32,8 @@ struct redis_request {
     bool whole;    /* sends the script's text: the server has lost it */
     bool repeated; /* a try before the present one may have been carried out */
     bool mended;   /* it met a key of the wrong type, and is tried once more */
-    bool is_wait;  /* WAIT, which nobody asked for; not live */
+    bool is_mark;  /* the write before WAIT; like that, nobody asked for it, and it is not live */
+    bool is_wait;  /* WAIT */
     uint64_t id;
     redis_answered *answered;
     void *arg;
@@ -239,6 +243,20 @@ static bool request_is_to_be_confirmed(const struct redis_conn *conn, const stru
     return conn->options.wait > 0 && request->script && request->script->believed;
 }
 
+/* Writes something, of which nothing is left; also in a server that is full: there a script may write what it likes
+ * once it has deleted. */
+static void request_send_mark(struct redis_conn *conn, clock_ms now)
+{
+    static const char text[] = "redis.call('DEL', KEYS[1]) redis.call('SET', KEYS[1], '') redis.call('DEL', KEYS[1])";
+    const char *key = conn->options.mark;
+    const struct redis_argument words[] = {{"EVAL", 4}, {text, sizeof text - 1}, {"1", 1}, {key, strlen(key)}};
+    struct redis_request *request = request_new(conn, 0, words, G_N_ELEMENTS(words), 0, 0);
+    request->is_mark = true;
+    request_append(conn, request, WAITING);
+    request_send(conn, request, now);
+    conn->marked = false;
+}
+
 /* Asks whether the replicas have what was sent before it. */
 static void request_send_wait(struct redis_conn *conn, clock_ms now)
 {
@@ -264,6 +282,7 @@ static void request_send_waiting(struct redis_conn *conn, clock_ms now)
         any = true;
     }
     if (believed) {
+        request_send_mark(conn, now);
         request_send_wait(conn, now);
     }
     if (any) {
@@ -435,7 +454,9 @@ static bool request_try_again(struct redis_conn *conn, struct redis_request *req
 static void request_note_shortfall(struct redis_conn *conn, const redisReply *reply)
 {
     char why[REDIS_ERROR_SIZE];
-    if (reply->type == REDIS_REPLY_INTEGER) {
+    if (!conn->marked) {
+        g_strlcpy(why, "nothing can be written that replicas could be asked about", sizeof why);
+    } else if (reply->type == REDIS_REPLY_INTEGER) {
         g_snprintf(why, sizeof why, "%lld replicas have what was written, but wait=%u asks for more", reply->integer,
                    conn->options.wait);
     } else {
@@ -453,7 +474,7 @@ static void request_note_shortfall(struct redis_conn *conn, const redisReply *re
 static void request_waited(struct redis_conn *conn, const redisReply *reply)
 {
     struct redis_request *request;
-    bool met = reply->type == REDIS_REPLY_INTEGER && reply->integer >= conn->options.wait;
+    bool met = conn->marked && reply->type == REDIS_REPLY_INTEGER && reply->integer >= conn->options.wait;
     if (!met) {
         request_note_shortfall(conn, reply);
     } else if (conn->short_of_replicas) {
@@ -486,6 +507,12 @@ bool redis_conn_request_replied(struct redis_conn *conn, redisReply *reply, char
         return true;
     }
     request_leave(conn, request);
+    if (request->is_mark) {
+        conn->marked = !refused;
+        request_free(request);
+        freeReplyObject(reply);
+        return true;
+    }
     if (request->is_wait) {
         request_free(request);
         request_waited(conn, reply);
