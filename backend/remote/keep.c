@@ -159,6 +159,9 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
         t->refresh = clock_now() + REMOTE_RENEW_RETRY;
     }
     remote_ticket_schedule(r, t);
+    if (result == BACKEND_OK && ttl < t->head.ttl) { /* it was converted meanwhile */
+        remote_extend(r, t);
+    }
 }
 
 static void keep_renew(struct remote *r, struct remote_ticket *t, bool confirm)
