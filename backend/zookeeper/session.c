@@ -306,6 +306,8 @@ static void session_on_prepare(struct ev_loop *loop, ev_prepare *prepare, int re
     (void)revents;
     if (!z->handle) {
         session_open(z);
+    } else if (z->ready && clock_now() - z->beaten > z->belief / 2) { /* the host was suspended, its timers too */
+        session_beat(z);
     }
     int rc = z->handle ? zookeeper_interest(z->handle, &fd, &interest, &in) : ZSYSTEMERROR;
     int events = (interest & ZOOKEEPER_READ ? EV_READ : 0) | (interest & ZOOKEEPER_WRITE ? EV_WRITE : 0);
