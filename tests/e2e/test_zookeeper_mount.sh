@@ -47,8 +47,7 @@ expect touch "$MNT/later"
 it "a directory that has given all of its numbers takes no tickets until it is made anew"
 ticket() { (exec 9<>"$MNT/full/job-") 2>&1; }
 end_process "$ZOOKEEPER_PID"
-expect java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$zookeeper_jar" "$E2E_DIR/FullDirectory.java" \
-    "$TEST_DIR/zookeeper" "$ZOOKEEPER_ROOT/full" 2>/dev/null
+expect "$PYTHON" "$E2E_DIR/full_directory.py" "$TEST_DIR/zookeeper" "$ZOOKEEPER_ROOT/full"
 expect zookeeper_launch
 expect eventually 20 connected
 expect_re "$(ticket)" 'No space left on device'

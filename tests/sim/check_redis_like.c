@@ -966,7 +966,7 @@ int main(void)
 {
     if (!redis_server_exists() || !is_of_the_version()) {
         puts("1..0 # SKIP there is no redis-server 7.0, which the model is like");
-        return 77;
+        return 0;
     }
     Suite *suite = suite_create("the model of Redis");
     TCase *alone = tcase_create("commands"), *mounted = tcase_create("mounts");
