@@ -138,6 +138,7 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     enum backend_result result = answer->result;
     int64_t ttl = op->ttl;
+    bool grown = t && op->claim.ttl < t->head.ttl; /* it was converted meanwhile */
     bool confirmed = op->confirm, moved = t && remote_ticket_has_moved(t, op->name);
     bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode ||
                            op->segments != t->segments || keep_is_changing(r, t)); /* each change has its own array */
@@ -159,7 +160,7 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
         t->refresh = clock_now() + REMOTE_RENEW_RETRY;
     }
     remote_ticket_schedule(r, t);
-    if (result == BACKEND_OK && ttl < t->head.ttl) { /* it was converted meanwhile */
+    if (result == BACKEND_OK && grown) {
         remote_extend(r, t);
     }
 }
@@ -168,7 +169,7 @@ static void keep_renew(struct remote *r, struct remote_ticket *t, bool confirm)
 {
     struct remote_op *op = remote_op_new(r, t);
     op->confirm = confirm;
-    op->ttl = t->head.ttl;
+    op->ttl = op->claim.ttl = t->head.ttl;
     op->name = g_strdup(t->place->name);
     op->claim.mode = (enum backend_mode)t->head.mode;
     op->segments = t->segments && !keep_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
