@@ -69,7 +69,8 @@ struct redis_conn {
     size_t script_count;
     char **hashes; /* SHA-1 of each script */
     char stamp[REDIS_STAMP_MAX + 1];
-    GRand *random; /* jitter */
+    char former_stamp[REDIS_STAMP_MAX + 1]; /* when the last connection was begun */
+    GRand *random;                          /* jitter */
 
     struct ev_loop *loop; /* NULL until started */
     const struct redis_conn_events *events;

@@ -60,14 +60,23 @@ void redis_conn_greet(struct redis_conn *conn, size_t keys, const struct redis_a
     g_byte_array_append(conn->command.steps, &byte, 1);
 }
 
+/* Ends the connection before this one, so that nothing said there is done any more.  A server that was restarted
+ * has its numbers anew, and over a Unix socket all have one address: so not where greet has told another stamp; then
+ * what scripts were asked with the old one is refused. */
+static void setup_end_former(struct redis_peer *peer)
+{
+    struct redis_conn *conn = peer->conn;
+    if (conn->former && strcmp(conn->stamp, conn->former_stamp) == 0) {
+        SAY(peer, REDIS_STEP_KILL, "CLIENT", "KILL", "ID", conn->former[0], "ADDR", conn->former[1]);
+    }
+    SAY(peer, REDIS_STEP_INFO, "CLIENT", "INFO");
+}
+
 static void setup_say_for_commands(struct redis_peer *peer)
 {
     struct redis_conn *conn = peer->conn;
     char number[32];
-    if (conn->former) {
-        SAY(peer, REDIS_STEP_KILL, "CLIENT", "KILL", "ID", conn->former[0], "ADDR", conn->former[1]);
-    }
-    SAY(peer, REDIS_STEP_INFO, "CLIENT", "INFO");
+    g_strlcpy(conn->former_stamp, conn->stamp, sizeof conn->former_stamp);
     if (conn->options.uri.database) {
         g_snprintf(number, sizeof(number), "%d", conn->options.uri.database);
         SAY(peer, REDIS_STEP_SELECT, "SELECT", number);
@@ -81,6 +90,8 @@ static void setup_say_for_commands(struct redis_peer *peer)
     }
     if (conn->options.greet) {
         conn->events->greet(conn->context);
+    } else {
+        setup_end_former(peer);
     }
 }
 
@@ -224,6 +235,10 @@ bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, c
     case REDIS_STEP_GREET:
         if (!refusal && !conn->events->greeted(conn->context, reply)) {
             refusal = "an answer that cannot be";
+        }
+        if (!refusal) {
+            setup_end_former(peer);
+            redis_link_flush(&peer->link);
         }
         break;
     default:
