@@ -111,6 +111,7 @@ struct request {
         struct {
             const struct xattr *attribute;
             size_t size;
+            int flags;
         } xattr;
         struct {
             int64_t ttl;

@@ -357,10 +357,9 @@ static void ops_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int set
 
 static void ops_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
-    (void)flags;
     struct request *r = ops_of_locks(ops_request(req, METRICS_SETXATTR, ino, NULL));
     if (r) {
-        xattr_set(r, name, value, size);
+        xattr_set(r, name, value, size, flags);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <time.h>
 
 #include "backend/log.h"
@@ -266,7 +267,7 @@ static void xattr_got(void *arg, enum backend_result result, const struct backen
 
 /* What a ticket of this mount tells: until when this mount believes in it, and
  * that without asking anybody else. */
-static void xattr_tell_ticket(struct request *r, struct backend_ticket *ticket)
+static void xattr_tell_ticket(struct request *r, struct backend_ticket *ticket, backend_known *known)
 {
     struct backend_info info = {.type = BACKEND_LOCK,
                                 .kind = ticket->kind,
@@ -276,22 +277,29 @@ static void xattr_tell_ticket(struct request *r, struct backend_ticket *ticket)
                                 .deadline = ticket->deadline,
                                 .ttl = ticket->ttl,
                                 .ticket = ticket};
-    xattr_got(r, BACKEND_OK, &info);
+    known(r, BACKEND_OK, &info);
+}
+
+static void xattr_ask(struct request *r, backend_known *known)
+{
+    bool of_ticket = r->xattr.attribute->of_ticket && !r->node->directory;
+    struct hold *hold = of_ticket ? hold_shown_to(r->node, request_caller(r)) : NULL;
+    if (hold) {
+        xattr_tell_ticket(r, hold->ticket, known);
+    } else {
+        request_stat(r, known);
+    }
 }
 
 void xattr_get(struct request *r, const char *name, size_t size)
 {
-    struct hold *hold;
     r->xattr.attribute = xattr_find(r->node, name);
     r->xattr.size = size;
     if (!r->xattr.attribute || !r->xattr.attribute->get) {
         /* of labels and access lists nobody need ask for each file: ls(1) does not */
         request_reply(r, g_str_has_prefix(name, "user.") ? -ENODATA : -EOPNOTSUPP);
-    } else if (r->xattr.attribute->of_ticket && !r->node->directory &&
-               (hold = hold_shown_to(r->node, request_caller(r)))) {
-        xattr_tell_ticket(r, hold->ticket);
     } else {
-        request_stat(r, xattr_got);
+        xattr_ask(r, xattr_got);
     }
 }
 
@@ -345,7 +353,24 @@ static void xattr_set_now(struct request *r)
     }
 }
 
-void xattr_set(struct request *r, const char *name, const char *value, size_t size)
+/* One that cannot be read is never there. */
+static void xattr_set_if(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    const struct xattr *attribute = r->xattr.attribute;
+    g_autofree char *value = result == BACKEND_OK && attribute->get ? attribute->get(r, info) : NULL;
+    if (result != BACKEND_OK) {
+        request_reply(r, fs_error(result));
+    } else if (value && r->xattr.flags & XATTR_CREATE) {
+        request_reply(r, -EEXIST);
+    } else if (!value && r->xattr.flags & XATTR_REPLACE) {
+        request_reply(r, -ENODATA);
+    } else {
+        xattr_set_now(r);
+    }
+}
+
+void xattr_set(struct request *r, const char *name, const char *value, size_t size, int flags)
 {
     const struct xattr *attribute = xattr_find(r->node, name);
     if (!attribute) {
@@ -357,7 +382,12 @@ void xattr_set(struct request *r, const char *name, const char *value, size_t si
     } else {
         r->value = g_strndup(value, size);
         r->xattr.attribute = attribute;
-        xattr_set_now(r);
+        r->xattr.flags = flags;
+        if (flags) {
+            xattr_ask(r, xattr_set_if);
+        } else {
+            xattr_set_now(r);
+        }
     }
 }
 

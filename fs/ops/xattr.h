@@ -6,10 +6,10 @@
 
 struct request;
 
-/* Each ends the request; `size` 0 asks how long the value or the list is. */
+/* Each ends the request; `size` 0 asks how long the value or the list is; `flags`: of setxattr(2). */
 void xattr_get(struct request *r, const char *name, size_t size);
 void xattr_list(struct request *r, size_t size);
-void xattr_set(struct request *r, const char *name, const char *value, size_t size);
+void xattr_set(struct request *r, const char *name, const char *value, size_t size, int flags);
 void xattr_remove(struct request *r, const char *name);
 
 #endif

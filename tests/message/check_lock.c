@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/xattr.h>
 
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
@@ -798,6 +799,36 @@ START_TEST(ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops)
 }
 END_TEST
 
+static int set_if(uint64_t node, const char *name, const char *value, uint32_t flags)
+{
+    return wire_result(w, wire_setxattr_if(w, node, name, value, flags));
+}
+
+START_TEST(attribute_is_set_only_if_it_is_there_or_is_not)
+{
+    ck_assert_int_eq(set_if(a.node, "user.lease.ttl", "3s", XATTR_REPLACE), ENODATA); /* nobody holds it */
+    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_int_eq(set_if(a.node, "user.lease.ttl", "3s", XATTR_CREATE), EEXIST);
+    ck_assert_uint_eq(number(a.node, "user.lease.ttl") * 1000, LEASE_TTL_DEFAULT);
+    ck_assert_int_eq(set_if(a.node, "user.lease.ttl", "3s", XATTR_REPLACE), 0);
+    ck_assert_uint_eq(number(a.node, "user.lease.ttl"), 3);
+    ck_assert_int_eq(set_if(a.node, "user.lease.break", "1", XATTR_REPLACE), ENODATA);
+    ck_assert_int_eq(set_if(a.node, "user.lease.check", "7", XATTR_CREATE), ESTALE);
+    ck_assert_int_eq(set_if(a.node, "user.lease.kind", "lease", XATTR_CREATE), EPERM);
+
+    uint64_t directory = wire_node(w, wire_mkdir(w, "D"));
+    static const char *const names[] = {"user.lease.ttl", "user.lease.width", "user.lease.delay"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        ck_assert_int_eq(set_if(directory, names[i], "7", XATTR_CREATE), EEXIST);
+        ck_assert_uint_ne(number(directory, names[i]), 7);
+        ck_assert_int_eq(set_if(directory, names[i], "7", XATTR_REPLACE), 0);
+        ck_assert_uint_eq(number(directory, names[i]), 7);
+    }
+    fake_backend_fail(w->fake, FAKE_STAT, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(set_if(directory, "user.lease.width", "8", XATTR_REPLACE), ENOLCK);
+}
+END_TEST
+
 /* A lease was renamed to the name of which a handle of before is open.  To the store it is one lock, and one lock
  * owner. */
 START_TEST(lock_owner_whose_handles_have_two_nodes_of_one_name_has_one_ticket)
@@ -1109,6 +1140,7 @@ int main(void)
     tcase_add_test(cases, holder_is_told_of_its_lock_while_the_backend_is_away);
     tcase_add_test(cases, each_that_shares_is_told_of_its_own);
     tcase_add_test(cases, ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops);
+    tcase_add_test(cases, attribute_is_set_only_if_it_is_there_or_is_not);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

@@ -130,6 +130,8 @@ uint64_t wire_getattr(struct wire *w, uint64_t node);
 uint64_t wire_setattr(struct wire *w, uint64_t node, const struct wire_file *file, struct fuse_setattr_in in);
 uint64_t wire_touch(struct wire *w, uint64_t node, const struct wire_file *file);
 uint64_t wire_setxattr(struct wire *w, uint64_t node, const char *name, const char *value);
+/* With XATTR_CREATE or XATTR_REPLACE. */
+uint64_t wire_setxattr_if(struct wire *w, uint64_t node, const char *name, const char *value, uint32_t flags);
 uint64_t wire_getxattr(struct wire *w, uint64_t node, const char *name);
 /* `operation` of flock(2) */
 uint64_t wire_flock(struct wire *w, struct wire_file file, int operation);

@@ -135,9 +135,14 @@ uint64_t wire_touch(struct wire *w, uint64_t node, const struct wire_file *file)
 
 uint64_t wire_setxattr(struct wire *w, uint64_t node, const char *name, const char *value)
 {
+    return wire_setxattr_if(w, node, name, value, 0);
+}
+
+uint64_t wire_setxattr_if(struct wire *w, uint64_t node, const char *name, const char *value, uint32_t flags)
+{
     struct {
         uint32_t size, flags;
-    } in = {(uint32_t)strlen(value), 0}; /* without FUSE_SETXATTR_EXT */
+    } in = {(uint32_t)strlen(value), flags}; /* without FUSE_SETXATTR_EXT */
     size_t length = strlen(name) + 1;
     char *both = g_strdup_printf("%s%c%s", name, '\1', value);
     both[length - 1] = '\0';
