@@ -368,9 +368,14 @@ void call_mark(struct zk_call *call, struct zk_node *node)
         node->marked = true;
         char *path = call_lock(node);
         int64_t bound = node->delay > 0 ? zoo_recv_timeout(call->z->handle) + node->ttl / 3 : 0;
-        GBytes *bytes = node_encode_mark(node->leaf, bound, node->delay);
-        call_set(call, path, bytes);
-        g_bytes_unref(bytes);
+        GBytes *mark = node_encode_mark(node->leaf, bound, node->delay);
+        struct zk_reply *reply = call_ask(call);
+        int length;
+        const char *bytes = call_bytes(mark, &length);
+        zoo_check_op_init(&reply->operations[0], node->path, -1);
+        zoo_set_op_init(&reply->operations[1], path, bytes, length, -1, &reply->stat);
+        call_multi(reply, 2);
+        g_bytes_unref(mark);
         g_free(path);
     }
 }

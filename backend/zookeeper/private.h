@@ -151,7 +151,7 @@ void call_make(struct zk_call *call, const char *path, GBytes *data, int replace
 void call_end_hold(struct zk_call *call, const char *path, const char *lock, int64_t delay);
 /* In one step `from` is removed, and `to` says `data`; of a lock-delay nothing is left behind. */
 void call_move(struct zk_call *call, const struct zk_node *from, const struct zk_node *to, GBytes *data);
-/* Where there is a lock-delay, the node's lock says that it holds; */
+/* Where there is a lock-delay, the node's lock says that it holds, if the node is there; */
 void call_mark(struct zk_call *call, struct zk_node *node);
 /* and when the node is removed, in the same step, that it was lost or given back. */
 void call_leave(struct zk_call *call, const struct zk_node *node, bool lost);

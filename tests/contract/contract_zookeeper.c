@@ -157,6 +157,37 @@ START_TEST(delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before)
 }
 END_TEST
 
+static void on_released(void *arg, enum backend_result result)
+{
+    ck_assert_int_eq(result, BACKEND_OK);
+    *(bool *)arg = true;
+}
+
+/* What a renewal that comes too late says is not that somebody holds. */
+START_TEST(delay_does_not_run_where_what_is_being_renewed_is_released_from_another_mount)
+{
+    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG};
+    ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
+    for (int i = 0; i < 20; i++) {
+        struct contract_log held = {0}, waiting = {0};
+        char name[16];
+        bool released = false;
+        snprintf(name, sizeof(name), "d/x%d", i);
+        contract_backend = contract_one;
+        struct backend_ticket *ticket = contract_get(name, BACKEND_LEASE, &held);
+        const struct backend_renewal renewal = {.ticket = ticket, .ttl = CONTRACT_LONG, .due = CONTRACT_LONG / 3};
+        contract_backend = contract_other;
+        contract_queue(name, BACKEND_EXCLUSIVE, &waiting);
+        backend_revoke(contract_other, name, ticket->fence, on_released, &released);
+        while (!held.ended) {
+            backend_renew(contract_one, &renewal, 1);
+            contract_turn();
+        }
+        CONTRACT_UNTIL(released && waiting.granted);
+    }
+}
+END_TEST
+
 /* One that is broken has all of a handle's locks taken away. */
 START_TEST(break_ends_all_locks_of_one_handle_from_another_mount)
 {
@@ -181,6 +212,7 @@ static TCase *zookeeper_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
     tcase_add_test(tcase, break_ends_all_locks_of_one_handle_from_another_mount);
+    tcase_add_test(tcase, delay_does_not_run_where_what_is_being_renewed_is_released_from_another_mount);
     tcase_add_test(tcase, delay_is_that_of_all_that_share);
     tcase_add_test(tcase, delay_that_is_set_later_is_that_of_locks_that_were_taken_before);
     tcase_add_test(tcase, delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before);

@@ -100,6 +100,8 @@ static void ask_multi(const struct zktree_request *q, zoo_op_t *ops, zoo_op_resu
             zoo_create_op_init(&ops[i], part->path, bytes, length, &ZOO_OPEN_ACL_UNSAFE, part->mode, NULL, 0);
         } else if (part->kind == ZKTREE_SET) {
             zoo_set_op_init(&ops[i], part->path, bytes, length, part->version, stat);
+        } else if (part->kind == ZKTREE_CHECK) {
+            zoo_check_op_init(&ops[i], part->path, part->version);
         } else {
             zoo_delete_op_init(&ops[i], part->path, part->version);
         }
@@ -178,6 +180,7 @@ static struct zktree_request *draw(GRand *random, const char *root)
         for (unsigned i = 0; i < q->count; i++) {
             q->parts[i] = draw_simple(random, root);
             q->parts[i]->mode = ZOO_PERSISTENT; /* at some others the library asserts */
+            q->parts[i]->kind = g_rand_int_range(random, 0, 4) == 0 ? ZKTREE_CHECK : q->parts[i]->kind;
         }
     }
     return q;

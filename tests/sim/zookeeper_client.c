@@ -572,6 +572,13 @@ void zoo_delete_op_init(zoo_op_t *op, const char *path, int version)
     op->delete_op.version = version;
 }
 
+void zoo_check_op_init(zoo_op_t *op, const char *path, int version)
+{
+    client_init_op(op, ZKTREE_CHECK);
+    op->check_op.path = path;
+    op->check_op.version = version;
+}
+
 void zoo_set_op_init(zoo_op_t *op, const char *path, const char *value, int length, int version, struct Stat *stat)
 {
     client_init_op(op, ZKTREE_SET);
@@ -597,6 +604,10 @@ static struct zktree_request *client_part(const zoo_op_t *op)
         part->path = g_strdup(op->set_op.path);
         part->data = client_bytes(op->set_op.data, op->set_op.datalen);
         part->version = op->set_op.version;
+        break;
+    case ZKTREE_CHECK:
+        part->path = g_strdup(op->check_op.path);
+        part->version = op->check_op.version;
         break;
     default:
         part->path = g_strdup(op->delete_op.path);

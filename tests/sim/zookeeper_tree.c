@@ -164,6 +164,12 @@ static int tree_set(struct zktree *tree, const struct zktree_request *q, int64_t
     return ZOK;
 }
 
+static int tree_check(const struct zktree *tree, const struct zktree_request *q)
+{
+    const struct node *node = node_at(tree, q->path);
+    return !node ? ZNONODE : q->version >= 0 && q->version != node->stat.version ? ZBADVERSION : ZOK;
+}
+
 static struct zktree *tree_copy(const struct zktree *tree)
 {
     struct zktree *copy = g_new0(struct zktree, 1);
@@ -190,6 +196,7 @@ static int tree_write(struct zktree *tree, const struct zktree_request *q, int64
 {
     return q->kind == ZKTREE_CREATE   ? tree_create(tree, q, zxid, time, answer)
            : q->kind == ZKTREE_DELETE ? tree_delete(tree, q, zxid)
+           : q->kind == ZKTREE_CHECK  ? tree_check(tree, q)
                                       : tree_set(tree, q, zxid, time, answer);
 }
 

@@ -16,6 +16,7 @@ enum zktree_kind {
     ZKTREE_DELETE,
     ZKTREE_SET,
     ZKTREE_MULTI,
+    ZKTREE_CHECK, /* only in a multi */
     ZKTREE_CLOSE, /* the session: its ephemeral nodes go */
     ZKTREE_NOTHING,
     ZKTREE_EXISTS, /* from here on it only looks */
