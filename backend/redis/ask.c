@@ -1,9 +1,11 @@
 /* ask: questions, and directories. */
 #include <string.h>
 
+#include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
 #define ASK_DIRECTORIES_MAX 4096 /* whose attributes are remembered */
+#define ASK_DELAYED_PART 64      /* locks that one request tells of their lock-delay */
 
 /* Whether a ticket is on that name, or may be, after a rename that is not answered. */
 static bool ask_is_of(const struct remote_ticket *t, const char *name)
@@ -285,10 +287,77 @@ static void ask_on_swept(void *arg, enum backend_result result, const struct bac
     }
 }
 
+/* --- a lock-delay that was set: locks that are there already are told of it, some after the others.  op->file is the
+ * last of the directory's names to which that was done; "": it was done to all --- */
+
+static void ask_on_delayed_names(void *arg, const struct redis_answer *answer);
+
+static void ask_send_delayed(struct remote_op *op)
+{
+    struct redis_call call = {.r = redis_of(op), .script = REDIS_LIST};
+    redis_call_key(&call, 'l', op->name);
+    redis_call_key(&call, 'd', op->name);
+    redis_call_key(&call, 0, op->name);
+    redis_call_text(&call, "after", op->file ? op->file : "");
+    redis_call_number(&call, "max", ASK_DELAYED_PART);
+    redis_call_flag(&call, "needed", *op->name);
+    redis_call_send(&call, 0, ask_on_delayed_names, op);
+}
+
+static void ask_on_delayed(void *arg, const struct redis_answer *answer)
+{
+    struct remote_op *op = arg;
+    enum backend_result result = redis_result(redis_of(op), answer);
+    if (result == BACKEND_OK && *op->file) {
+        ask_send_delayed(op);
+    } else {
+        remote_op_finish(op, result);
+    }
+}
+
+static void ask_on_delayed_names(void *arg, const struct redis_answer *answer)
+{
+    struct remote_op *op = arg;
+    struct redis *r = redis_of(op);
+    const redisReply *reply = answer->reply;
+    enum backend_result result = redis_result(r, answer);
+    if (result != BACKEND_OK) {
+        remote_op_finish(op, result == BACKEND_MISSING ? BACKEND_OK : result); /* removed since */
+        return;
+    }
+    GPtrArray *leaves = g_ptr_array_new();
+    struct redis_call call = {0};
+    for (size_t i = 2; i < MIN(reply->elements, 2 + ASK_DELAYED_PART); i++) {
+        const char *leaf = redis_text(reply, i);
+        char *path = *op->name ? g_strconcat(op->name, "/", leaf, NULL) : g_strdup(leaf);
+        if (redis_is_component(leaf) && redis_key_allowed(r, path)) {
+            redis_call_lock(&call, r, REDIS_DELAY, path, false, NULL);
+            g_ptr_array_add(leaves, (char *)leaf);
+        }
+        g_free(path);
+    }
+    bool more = !op->file || strcmp(redis_text(reply, 1), op->file) > 0;
+    g_free(op->file);
+    op->file = g_strdup(more ? redis_text(reply, 1) : "");
+    if (leaves->len > 0) {
+        redis_call_texts(&call, "leaves", leaves);
+        redis_call_send(&call, 0, ask_on_delayed, op);
+    } else if (*op->file) {
+        ask_send_delayed(op);
+    } else {
+        remote_op_finish(op, BACKEND_OK);
+    }
+    g_ptr_array_unref(leaves);
+}
+
 static void ask_on_directory(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct redis *r = redis_of(op);
+    if (answer->outcome == REMOTE_ANSWERED && strcmp(redis_text(answer->reply, 0), "delayed") == 0) {
+        ask_send_delayed(op);
+        return;
+    }
     enum backend_result result = redis_result(r, answer);
     if (result == BACKEND_NOT_EMPTY && !op->again) {
         op->again = true;

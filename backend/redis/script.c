@@ -119,6 +119,14 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/directory.inc"
     },
+    [REDIS_DELAY] = {"delay",
+#include "backend/redis/script/first.inc"
+#include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
+#include "backend/redis/script/look.inc"
+#include "backend/redis/script/common.inc"
+#include "backend/redis/script/delay.inc"
+    },
     [REDIS_LEASES] = {"leases",
 #include "backend/redis/script/leases.inc"
     },

@@ -22,6 +22,7 @@ enum redis_script_id {
     REDIS_LIST,
     REDIS_NAMES,
     REDIS_DIRECTORY,
+    REDIS_DELAY,
     REDIS_LEASES,
     REDIS_RECOVER,
     REDIS_ENTER,

@@ -124,6 +124,47 @@ START_TEST(changed_term_is_shown_on_another_mount)
 }
 END_TEST
 
+START_TEST(delay_that_is_set_later_is_that_of_locks_that_were_taken_before)
+{
+    struct contract_log broken = {0}, expired = {0};
+    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG}, at_once = {.width = 1};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &expired);
+    claim.ttl = CONTRACT_TERM;
+    if (!contract_can(BACKEND_CAN_SHARE)) /* or delay */
+        return;
+    ck_assert_int_eq(contract_mkdir("d", &at_once), BACKEND_OK);
+    contract_get("d/broken", BACKEND_FLOCK, &broken);
+    contract_get_soon("d/expires", &claim);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_set_directory("d", &delayed), BACKEND_OK);
+    ck_assert_int_eq(contract_revoke("d/broken", 0), BACKEND_OK);
+    ck_assert(contract_is_busy("d/broken"));
+    CONTRACT_UNTIL(expired.ended);
+    ck_assert(contract_is_busy("d/expires"));
+}
+END_TEST
+
+START_TEST(delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before)
+{
+    struct contract_log broken = {0}, expired = {0};
+    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG}, at_once = {.width = 1};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &expired);
+    claim.ttl = CONTRACT_TERM;
+    if (!contract_can(BACKEND_CAN_SHARE)) /* or delay */
+        return;
+    ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
+    contract_get("d/broken", BACKEND_FLOCK, &broken);
+    contract_get_soon("d/expires", &claim);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_set_directory("d", &at_once), BACKEND_OK);
+    ck_assert_int_eq(contract_revoke("d/broken", 0), BACKEND_OK);
+    ck_assert(!contract_is_busy("d/broken"));
+    CONTRACT_UNTIL(expired.ended);
+    contract_pass(CONTRACT_SHORT); /* its release is on its way */
+    ck_assert(!contract_is_busy("d/expires"));
+}
+END_TEST
+
 TCase *contract_mounts_case(void)
 {
     TCase *tcase = tcase_create("two mounts");
@@ -135,5 +176,7 @@ TCase *contract_mounts_case(void)
     tcase_add_test(tcase, upgrade_is_busy_while_another_mount_shares);
     tcase_add_test(tcase, two_upgrades_at_once_are_busy);
     tcase_add_test(tcase, changed_term_is_shown_on_another_mount);
+    tcase_add_test(tcase, delay_that_is_set_later_is_that_of_locks_that_were_taken_before);
+    tcase_add_test(tcase, delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before);
     return tcase;
 }

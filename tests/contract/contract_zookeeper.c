@@ -120,43 +120,6 @@ START_TEST(delay_is_that_of_all_that_share)
 }
 END_TEST
 
-START_TEST(delay_that_is_set_later_is_that_of_locks_that_were_taken_before)
-{
-    struct contract_log broken = {0}, expired = {0};
-    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG}, at_once = {.width = 1};
-    struct backend_claim claim = contract_claim(BACKEND_LEASE, &expired);
-    claim.ttl = CONTRACT_TERM;
-    ck_assert_int_eq(contract_mkdir("d", &at_once), BACKEND_OK);
-    contract_get("d/broken", BACKEND_FLOCK, &broken);
-    contract_get_soon("d/expires", &claim);
-    contract_backend = contract_other;
-    ck_assert_int_eq(contract_set_directory("d", &delayed), BACKEND_OK);
-    ck_assert_int_eq(contract_revoke("d/broken", 0), BACKEND_OK);
-    ck_assert(contract_is_busy("d/broken"));
-    CONTRACT_UNTIL(expired.ended);
-    ck_assert(contract_is_busy("d/expires"));
-}
-END_TEST
-
-START_TEST(delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before)
-{
-    struct contract_log broken = {0}, expired = {0};
-    struct backend_directory delayed = {.width = 1, .delay = 20 * CONTRACT_LONG}, at_once = {.width = 1};
-    struct backend_claim claim = contract_claim(BACKEND_LEASE, &expired);
-    claim.ttl = CONTRACT_TERM;
-    ck_assert_int_eq(contract_mkdir("d", &delayed), BACKEND_OK);
-    contract_get("d/broken", BACKEND_FLOCK, &broken);
-    contract_get_soon("d/expires", &claim);
-    contract_backend = contract_other;
-    ck_assert_int_eq(contract_set_directory("d", &at_once), BACKEND_OK);
-    ck_assert_int_eq(contract_revoke("d/broken", 0), BACKEND_OK);
-    ck_assert(!contract_is_busy("d/broken"));
-    CONTRACT_UNTIL(expired.ended);
-    contract_pass(CONTRACT_SHORT); /* its release is on its way */
-    ck_assert(!contract_is_busy("d/expires"));
-}
-END_TEST
-
 static void on_released(void *arg, enum backend_result result)
 {
     ck_assert_int_eq(result, BACKEND_OK);
@@ -214,8 +177,6 @@ static TCase *zookeeper_case(void)
     tcase_add_test(tcase, break_ends_all_locks_of_one_handle_from_another_mount);
     tcase_add_test(tcase, delay_does_not_run_where_what_is_being_renewed_is_released_from_another_mount);
     tcase_add_test(tcase, delay_is_that_of_all_that_share);
-    tcase_add_test(tcase, delay_that_is_set_later_is_that_of_locks_that_were_taken_before);
-    tcase_add_test(tcase, delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before);
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
     tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
     tcase_add_test(tcase, waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken);

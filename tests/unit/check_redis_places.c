@@ -392,6 +392,81 @@ START_TEST(lease_whose_term_is_over_is_not_revived_in_its_delay)
 }
 END_TEST
 
+/* _i: which lock was there before the delay was set: one that is held alone, shared, handed on to who waited, or a
+ * ticket that is broken, or that runs out. */
+START_TEST(lock_delay_is_that_which_the_directory_has_when_a_lock_is_lost)
+{
+    bool sequence = _i >= 3;
+    struct backend_directory directory = {.width = 1}, delayed = {.width = 1, .delay = HOSTS_LONG};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, _i == 4 ? 600 : HOSTS_LONG);
+    const char *name = sequence ? "d/s-" : "d/L";
+    struct told *holder, *next;
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    claim.sequence = sequence;
+    if (_i == 1)
+        claim.mode = BACKEND_SHARED;
+    holder = hosts_acquire(0, name, &claim);
+    ck_assert_int_eq(holder->result, BACKEND_OK);
+    if (_i == 2) {
+        next = hosts_queue(0, name, BACKEND_EXCLUSIVE, HOSTS_LONG);
+        ck_assert_int_eq(hosts_set_directory(1, "d", &delayed), BACKEND_OK);
+        hosts_release(holder);
+        HOSTS_UNTIL(next->granted);
+        holder = next;
+    } else {
+        ck_assert_int_eq(hosts_set_directory(1, "d", &delayed), BACKEND_OK);
+    }
+    if (_i == 4)
+        holder->renews = false;
+    else
+        ck_assert_int_eq(hosts_revoke(1, sequence ? "d/s-0000000000" : name, 0), BACKEND_OK);
+    HOSTS_UNTIL(holder->ended);
+    claim.wait = false;
+    claim.mode = BACKEND_EXCLUSIVE;
+    ck_assert_int_eq(hosts_acquire(1, name, &claim)->result, BACKEND_BUSY);
+}
+END_TEST
+
+/* Its mount dies, and nobody looks before its term is over: the key of the lock lasts as long as it should. */
+START_TEST(lock_delay_that_is_set_later_outlives_a_holder_at_whom_nobody_looks)
+{
+    struct backend_directory directory = {.width = 1}, delayed = {.width = 1, .delay = HOSTS_LONG};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 600);
+    clock_ms asked;
+
+    if (_i)
+        claim.mode = BACKEND_SHARED;
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    asked = clock_now();
+    ck_assert_int_eq(hosts_acquire(0, "d/L", &claim)->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_set_directory(1, "d", &delayed), BACKEND_OK);
+    hosts_close(0);
+    hosts_pass(MAX(asked + 700 - clock_now(), 1));
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL h:d/L"), HOSTS_LONG / 2);
+    ck_assert_int_eq(hosts_acquire(1, "d/L", &lease)->result, BACKEND_BUSY);
+    ck_assert_int_eq(hosts_stat(1, "d/L").type, BACKEND_NOTHING);
+}
+END_TEST
+
+/* Who waits for a lock whose holder is gone goes on after the delay that there is now. */
+START_TEST(lock_delay_that_is_taken_back_keeps_nobody_waiting)
+{
+    struct backend_directory delayed = {.width = 1, .delay = HOSTS_LONG}, directory = {.width = 1};
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 1500);
+    struct told *waiter;
+
+    if (_i)
+        claim.mode = BACKEND_SHARED;
+    ck_assert_int_eq(hosts_mkdir(1, "d", &delayed), BACKEND_OK);
+    ck_assert_int_eq(hosts_acquire(0, "d/L", &claim)->result, BACKEND_OK);
+    waiter = hosts_queue(1, "d/L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    ck_assert_int_eq(hosts_set_directory(1, "d", &directory), BACKEND_OK);
+    hosts_close(0);
+    HOSTS_UNTIL(waiter->granted);
+}
+END_TEST
+
 START_TEST(ticket_whose_name_is_asked_for_stays_in_the_list)
 {
     struct backend_directory directory = {.width = 1};
@@ -616,6 +691,9 @@ int main(void)
     tcase_add_test(tcase, fencing_tokens_are_whole_numbers_to_the_last_digit);
     tcase_add_loop_test(tcase, lock_delay_keeps_others_off_after_an_end_against_the_holders_will, 0, 2 * WAYS);
     tcase_add_test(tcase, lock_delay_of_a_ticket_outlives_what_its_mount_gives_up);
+    tcase_add_loop_test(tcase, lock_delay_is_that_which_the_directory_has_when_a_lock_is_lost, 0, 5);
+    tcase_add_loop_test(tcase, lock_delay_that_is_set_later_outlives_a_holder_at_whom_nobody_looks, 0, 2);
+    tcase_add_loop_test(tcase, lock_delay_that_is_taken_back_keeps_nobody_waiting, 0, 2);
     tcase_add_loop_test(tcase, lease_whose_term_is_over_is_not_revived_in_its_delay, 0, 4);
     tcase_add_test(tcase, ticket_whose_name_is_asked_for_stays_in_the_list);
     tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);

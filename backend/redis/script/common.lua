@@ -218,6 +218,24 @@ local function tell_delay(delay)
   if t then tell(t, 'a', id) end
 end
 
+-- The directory has another lock-delay, which is that of all that hold and wait: L lasts for it, too.
+local function heed_delay(delay)
+  local changed, last = {}, 0
+  for id in in_order(ORDER) do
+    local t = load(id)
+    if t and t.d ~= delay then changed[id] = t end
+  end
+  if not next(changed) then return end
+  for id, t in pairs(changed) do
+    t.d = delay
+    save(id, t)
+  end
+  if sequence or who ~= 'ours' then return end
+  for id in holders() do last = math.max(last, tonumber(call('ZSCORE', TERM, id) or 0)) end
+  call('PEXPIRE', L, number_text(math.max(last - now + delay, 1)))
+  tell_delay(1)
+end
+
 -- Where side keys are gone, who held is lost: L, if it is there, runs out as
 -- another client's would.  Who waits asks again.
 local function give_up()

@@ -5,13 +5,14 @@
 -- the same)
 -- KEYS 1: the key of the lock of that name; 2..6 the queue of the directory; 7: the directory; 8: its LIST;
 --      9: its WAITERS; 10: its parent; 12: the parent's LIST; 13: the key of a lock of the parent's name
--- → 'ok' | 'exists' | 'missing' | 'notempty' | 'notdirectory'
+-- → 'ok' | 'delayed': the same, and the locks in it are to be told of its delay | 'exists' | 'missing' | 'notempty' | 'notdirectory'
 local PARENT, NAMES, PARENT_L = KEYS[10], KEYS[12], KEYS[13]
 
 local function write(made)
   local last = tonumber(call('HGET', DIR, 'sequence') or 0)
   call('HSET', DIR, 'ttl', a.ttl, 'width', a.width, 'delay', a.delay, 'sequence', number_text(math.max(last, a.next)),
     'meta', a.meta, 'made', made)
+  if a.delay > 0 then call('HSET', DIR, 'delays', 1) end -- it has one, or had one
 end
 
 local function is_lock() return redis.pcall('EXISTS', L) == 1 or call('EXISTS', ORDER) == 1 end
@@ -37,6 +38,8 @@ if a.what == 'remove' then
 end
 write(made or 'root')
 expire()
+local delays = call('HEXISTS', DIR, 'delays') == 1
+if delays then heed_delay(a.delay) end
 grant()
 finish()
-return 'ok'
+return delays and 'delayed' or 'ok'
