@@ -288,6 +288,21 @@ static void good_cut(struct world *w)
     does(w, BY(REMOTE, mine, READ), ESTALE);
 }
 
+/* REMOTE waits, and its daemon is killed: for a while the server cannot know. */
+static uint64_t waiter_of_a_killed_daemon(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, 0, 0), its = reads(w, REMOTE);
+    uint64_t waits = begin(w, BY(REMOTE, its, FLOCK));
+    trouble(w, JUDGE_DEAD, 1, true);
+    end(w, waits, ECONNABORTED);
+    return mine;
+}
+
+static void good_waiters(struct world *w)
+{
+    attribute(w, SHELL, waiter_of_a_killed_daemon(w), "user.lease.waiters", "1");
+}
+
 static void good_tokens(struct world *w)
 {
     uint64_t mine = exclusive(w, SHELL, 0);
@@ -625,6 +640,14 @@ static void bad_waiters(struct world *w)
     attribute(w, SHELL, a, "user.lease.waiters", "0");
 }
 
+static void bad_waiters_of_none(struct world *w)
+{
+    uint64_t mine = waiter_of_a_killed_daemon(w);
+    trouble(w, JUDGE_DEAD, 1, false);
+    passes(w, 2 * TTL + MARGIN);
+    attribute(w, SHELL, mine, "user.lease.waiters", "1");
+}
+
 static void bad_probe(struct world *w)
 {
     uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
@@ -813,6 +836,7 @@ static const struct {
     {good_tokens, JUDGE_RULES},
     {good_watch, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_waiters, JUDGE_RULES},
     {bad_exclusive, JUDGE_EXCLUSIVE},
     {bad_exclusive_again, JUDGE_EXCLUSIVE},
     {bad_exclusive_after_death, JUDGE_EXCLUSIVE},
@@ -853,6 +877,7 @@ static const struct {
     {bad_content, JUDGE_CONTENT},
     {bad_attribute, JUDGE_ATTRIBUTE},
     {bad_waiters, JUDGE_ATTRIBUTE},
+    {bad_waiters_of_none, JUDGE_ATTRIBUTE},
     {bad_probe, JUDGE_PROBE},
     {bad_probe_none, JUDGE_PROBE},
     {bad_probe_pid, JUDGE_PROBE},

@@ -295,9 +295,8 @@ static bool look_waiters_wrong(const struct judge *judge, const struct call *cal
                  (!judge->options.unfair || other->call.mount == call->call.mount);
         most += other->attempt != NULL;
     }
-    bool leaves = judge->options.remote && call->name->interrupted + judge->options.settle > call->call.when;
-    leaves =
-        leaves || ((judge->options.belief || judge->options.moves) && !judge_calm(judge, call->call.when)); /* later */
+    bool leaves = judge->options.remote && (call->name->interrupted + judge->options.settle > call->call.when ||
+                                            !judge_calm(judge, call->call.when)); /* those of a lost mount: later */
     return told < least || (told > most && !call->changed && !leaves);
 }
 
