@@ -380,7 +380,22 @@ static void fault_of_key(const struct act *act, unsigned index)
     user_tell("***   the key is %s", key);
 }
 
-/* What is over as it begins. */
+/* Some of the next commands fail, whenever they come; as all worlds end, those that are left do not. */
+static void fault_ends_with_failures(void *arg)
+{
+    struct redis_model *server = network_server();
+    if (faults.over) {
+        redis_model_refuse(server, "", 0);
+        redis_model_kill_scripts(server, 0);
+    }
+    if (redis_model_is_to_fail(server)) {
+        world_after(FAULT_AGAIN, fault_ends_with_failures, arg);
+    } else {
+        fault_trouble(JUDGE_AWAY, JUDGE_ALL, false);
+    }
+}
+
+/* What is over as it begins, or once some commands have failed. */
 static void fault_of_server(const struct act *act, unsigned index)
 {
     struct redis_model *server = network_server();
@@ -409,12 +424,16 @@ static void fault_of_server(const struct act *act, unsigned index)
         break;
     case FAULT_SCRIPTS_KILLED:
         redis_model_kill_scripts(server, 1 + act->value % 3);
+        fault_trouble(JUDGE_AWAY, JUDGE_ALL, true);
+        fault_ends_with_failures(NULL);
         break;
     case FAULT_SCRIPTS_FORGOTTEN:
         redis_model_do(server, "SCRIPT", "FLUSH", NULL);
         break;
     case FAULT_REFUSED:
         redis_model_refuse(server, "MOVED 1 10.0.0.1:6379", 1 + act->value % 3);
+        fault_trouble(JUDGE_AWAY, JUDGE_ALL, true);
+        fault_ends_with_failures(NULL);
         break;
     default: {
         int64_t by = world_between(1, 3000) * 1000;

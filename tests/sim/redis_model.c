@@ -854,6 +854,11 @@ void redis_model_kill_scripts(struct redis_model *m, unsigned times)
     m->kills = times;
 }
 
+bool redis_model_is_to_fail(const struct redis_model *m)
+{
+    return m->refusals > 0 || m->kills > 0;
+}
+
 void redis_model_step(struct redis_model *m, int64_t by)
 {
     m->stepped += by;

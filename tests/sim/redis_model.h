@@ -102,6 +102,8 @@ void redis_model_lose(struct redis_model *model, size_t lost);
 void redis_model_refuse(struct redis_model *model, const char *error, unsigned times);
 /* The next `times` scripts that would write are killed just before that (SCRIPT KILL; after it a script cannot be). */
 void redis_model_kill_scripts(struct redis_model *model, unsigned times);
+/* Whether there will be such a command, or script. */
+bool redis_model_is_to_fail(const struct redis_model *model);
 /* Who does not give it is answered NOAUTH; NULL: nobody needs one. */
 void redis_model_set_password(struct redis_model *model, const char *password);
 /* Its clock is stepped by so much, either way. */
