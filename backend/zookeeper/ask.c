@@ -241,7 +241,7 @@ static void ask_next_part(struct zk_call *call)
         char *path = node_child(call->path, leaf);
         int32_t number;
         if (node_number(leaf, &number)) {
-            call_exists(call, path, false);
+            call_exists(call, path);
         } else {
             call_get(call, path);
             call_children(call, path, false);

@@ -268,17 +268,30 @@ void call_get(struct zk_call *call, const char *path)
     call_asked(reply, zoo_aget(call->z->handle, path, 0, call_on_data, reply));
 }
 
-void call_get_directory(struct zk_call *call, const char *path)
+/* What is not there is not watched; of what it was before all has been told. */
+static void call_on_watched(int rc, const char *value, int length, const struct Stat *stat, const void *data)
 {
-    struct zk_reply *reply = call_ask(call);
-    node_note_watch(call->z, path, "");
-    call_asked(reply, zoo_aget(call->z->handle, path, 1, call_on_data, reply));
+    const struct zk_reply *reply = data;
+    if (rc == ZNONODE) {
+        g_hash_table_remove(reply->call->z->watches, reply->name);
+    }
+    call_on_data(rc, value, length, stat, data);
 }
 
-void call_exists(struct zk_call *call, const char *path, bool watch)
+void call_watch(struct zk_call *call, const char *path, const char *token)
 {
     struct zk_reply *reply = call_ask(call);
-    call_asked(reply, zoo_aexists(call->z->handle, path, watch, call_on_stat, reply));
+    reply->name = g_strdup(path);
+    if (token) {
+        node_note_watch(call->z, path, token);
+    }
+    call_asked(reply, zoo_aget(call->z->handle, path, 1, call_on_watched, reply));
+}
+
+void call_exists(struct zk_call *call, const char *path)
+{
+    struct zk_reply *reply = call_ask(call);
+    call_asked(reply, zoo_aexists(call->z->handle, path, 0, call_on_stat, reply));
 }
 
 void call_children(struct zk_call *call, const char *path, bool watch)

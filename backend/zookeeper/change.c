@@ -120,7 +120,7 @@ static void change_renew(struct zk_call *call)
     }
     bool automatic = node->ttl == call->op->ttl && t->due_after > 0;
     if (automatic && node->automatic) {
-        call_exists(call, node->path, false);
+        call_exists(call, node->path);
     } else {
         node->automatic = automatic;
         node->ttl = call->op->ttl;

@@ -139,10 +139,11 @@ void call_create(struct zk_call *call, const char *path, GBytes *data, int mode)
 void call_delete(struct zk_call *call, const char *path, int version);
 void call_set(struct zk_call *call, const char *path, GBytes *data);
 void call_get(struct zk_call *call, const char *path);
-/* The same, and watch_directory when it changes. */
-void call_get_directory(struct zk_call *call, const char *path);
+/* The same, and if it is there a change of it is told, once, to the ticket (see node_note_watch; NULL: to none).  To
+ * ask whether it exists would watch a node that has gone for good: no node of a queue is made twice. */
+void call_watch(struct zk_call *call, const char *path, const char *token);
+void call_exists(struct zk_call *call, const char *path);
 /* `watch`: a change is told, once. */
-void call_exists(struct zk_call *call, const char *path, bool watch);
 void call_children(struct zk_call *call, const char *path, bool watch);
 void call_sync(struct zk_call *call, const char *path);
 /* A node that is version 1 and says `data`, in place of one of version `replace` (-1: of none); in one step. */

@@ -126,12 +126,10 @@ static void turn_wait(struct zk_call *call, const struct remote_ticket *t, const
         node_note_watch(call->z, call->path, t->token);
         call_children(call, call->path, true);
     } else {
-        node_note_watch(call->z, path, t->token);
-        call_exists(call, path, true);
+        call_watch(call, path, t->token);
     }
     if (t->place->sequence) { /* its width may change */
-        node_note_watch(call->z, call->path, t->token);
-        call_exists(call, call->path, true);
+        call_watch(call, call->path, t->token);
     }
     call_then(call, turn_on_watched);
     g_free(path);
@@ -383,7 +381,7 @@ void turn_get_directory(struct zk_call *call)
 {
     const char *leaf;
     char *parent = remote_parent(turn_ticket(call)->place->name, &leaf), *path = node_path(call->z, parent);
-    call_get_directory(call, path);
+    call_watch(call, path, "");
     g_free(path);
     g_free(parent);
 }

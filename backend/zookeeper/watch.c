@@ -29,7 +29,7 @@ static void watch_on_node(struct zk_call *call)
 
 static void watch_begin_node(struct zk_call *call)
 {
-    call_exists(call, call->path, true);
+    call_watch(call, call->path, call->name);
     call_then(call, watch_on_node);
 }
 
@@ -38,7 +38,6 @@ void watch_node(struct zookeeper *z, const char *path, const char *token)
     struct zk_call *call = call_new(z, NULL, watch_begin_node, NULL);
     call->path = g_strdup(path);
     call->name = g_strdup(token);
-    node_note_watch(z, path, token);
     call_start(call, 0);
 }
 
@@ -69,7 +68,7 @@ static void watch_on_directory(struct zk_call *call)
 
 static void watch_begin_directory(struct zk_call *call)
 {
-    call_get_directory(call, call->path);
+    call_watch(call, call->path, "");
     call_then(call, watch_on_directory);
 }
 
@@ -107,7 +106,7 @@ static void watch_on_looked(struct zk_call *call)
 static void watch_begin(struct zk_call *call)
 {
     if (call->flag) { /* it is a ticket */
-        call_exists(call, call->path, true);
+        call_watch(call, call->path, NULL);
     } else {
         call_children(call, call->path, true);
     }

@@ -7,11 +7,12 @@
 #include "tests/support/check_main.h"
 #include "tests/support/zookeeper_server.h"
 
-static uint16_t port; /* of the one server; each check has a root of its own in it */
+static struct zookeeper_server *server; /* each check has a root of its own in it */
 
 static struct backend *open_mount(uint32_t seed)
 {
-    char error[256] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d", port, getpid());
+    char error[256] = "",
+         *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d", zookeeper_server_port(server), getpid());
     struct zookeeper_uri uri;
     struct backend *b = NULL;
 
@@ -120,7 +121,7 @@ START_TEST(delay_is_that_of_all_that_share)
 }
 END_TEST
 
-static void on_released(void *arg, enum backend_result result)
+static void on_well(void *arg, enum backend_result result)
 {
     ck_assert_int_eq(result, BACKEND_OK);
     *(bool *)arg = true;
@@ -141,13 +142,57 @@ START_TEST(delay_does_not_run_where_what_is_being_renewed_is_released_from_anoth
         const struct backend_renewal renewal = {.ticket = ticket, .ttl = CONTRACT_LONG, .due = CONTRACT_LONG / 3};
         contract_backend = contract_other;
         contract_queue(name, BACKEND_EXCLUSIVE, &waiting);
-        backend_revoke(contract_other, name, ticket->fence, on_released, &released);
+        backend_revoke(contract_other, name, ticket->fence, on_well, &released);
         while (!held.ended) {
             backend_renew(contract_one, &renewal, 1);
             contract_turn();
         }
         CONTRACT_UNTIL(released && waiting.granted);
     }
+}
+END_TEST
+
+static void on_queued(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                      const struct backend_info *holder)
+{
+    struct contract_log *log = arg;
+    (void)ticket, (void)holder;
+    ck_assert(result == BACKEND_OK || result == BACKEND_QUEUED);
+    log->granted += result == BACKEND_OK;
+}
+
+/* Asks for it without waiting for the answer; `log` is told when it holds. */
+static struct backend_ticket *ask_for(struct backend *b, const char *name, struct contract_log *log)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, log);
+    claim.wait = true;
+    return backend_acquire(b, name, &claim, on_queued, log);
+}
+
+/* Lets some of what is under way be answered. */
+static void proceed(unsigned turns)
+{
+    for (unsigned i = 0; i < turns; i++) {
+        g_usleep(200);
+        contract_poll();
+    }
+}
+
+/* Each that is left costs the server and the mount memory for good, and all are told anew after a lost connection. */
+START_TEST(nothing_is_watched_when_all_has_been_released)
+{
+    struct contract_log log[100] = {{0}};
+    struct backend_ticket *held = contract_get("x", BACKEND_FLOCK, &log[0]);
+    unsigned before = zookeeper_server_watches(server);
+    for (unsigned i = 1; i < G_N_ELEMENTS(log); i++) {
+        struct backend_ticket *next = ask_for(i % 2 ? contract_other : contract_one, "x", &log[i]);
+        proceed(i % 8);
+        contract_backend = i % 2 ? contract_one : contract_other;
+        ck_assert_int_eq(contract_release(held), BACKEND_OK);
+        CONTRACT_UNTIL(log[i].granted);
+        held = next;
+    }
+    ck_assert_uint_le(zookeeper_server_watches(server), before + 4);
 }
 END_TEST
 
@@ -179,6 +224,7 @@ static TCase *zookeeper_case(void)
     tcase_add_test(tcase, delay_is_that_of_all_that_share);
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
     tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
+    tcase_add_test(tcase, nothing_is_watched_when_all_has_been_released);
     tcase_add_test(tcase, waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken);
     return tcase;
 }
@@ -192,8 +238,7 @@ int main(void)
         puts("1..0 # skip there is no ZooKeeper server");
         return 0;
     }
-    struct zookeeper_server *server = zookeeper_server_start();
-    port = zookeeper_server_port(server);
+    server = zookeeper_server_start();
     Suite *suite = contract_suite(&zookeeper);
     suite_add_tcase(suite, zookeeper_case());
     int result = check_main(suite);

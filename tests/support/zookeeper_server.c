@@ -42,7 +42,7 @@ static void write_configuration(const struct zookeeper_server *server, const cha
 {
     char *text = g_strdup_printf("tickTime=500\ndataDir=%s\nclientPort=%u\nclientPortAddress=127.0.0.1\n"
                                  "maxClientCnxns=0\nmaxSessionTimeout=200000\nadmin.enableServer=false\n"
-                                 "4lw.commands.whitelist=isro\n",
+                                 "4lw.commands.whitelist=isro,wchs\n",
                                  server->directory, server->port);
 
     if (!g_file_set_contents(file, text, -1, NULL))
@@ -66,17 +66,37 @@ static void launch(struct zookeeper_server *server)
     g_free(file);
 }
 
-static bool answers(const struct zookeeper_server *server)
+/* Of one of its words of four letters, all that it says, or as much as there is room for; "": it does not answer. */
+static void ask(const struct zookeeper_server *server, const char *word, char *answer, size_t size)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(server->port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    char answer[3] = "";
 
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 1}, sizeof(struct timeval));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    bool well = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && write(fd, "isro", 4) == 4 &&
-                recv(fd, answer, 2, MSG_WAITALL) == 2 && strcmp(answer, "rw") == 0;
+    bool asked = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && write(fd, word, 4) == 4;
+    ssize_t length = asked ? recv(fd, answer, size - 1, MSG_WAITALL) : 0;
+    answer[MAX(length, 0)] = '\0';
     close(fd);
-    return well;
+}
+
+static bool answers(const struct zookeeper_server *server)
+{
+    char answer[8];
+
+    ask(server, "isro", answer, sizeof(answer));
+    return strcmp(answer, "rw") == 0;
+}
+
+unsigned zookeeper_server_watches(const struct zookeeper_server *server)
+{
+    char answer[256];
+
+    ask(server, "wchs", answer, sizeof(answer));
+    const char *total = strstr(answer, "Total watches:");
+    if (!total)
+        give_up("it does not tell its watches");
+    return (unsigned)strtoul(total + strlen("Total watches:"), NULL, 10);
 }
 
 /* False: it has ended instead. */

@@ -16,6 +16,8 @@ bool zookeeper_server_exists(void);
 /* One that answers. */
 struct zookeeper_server *zookeeper_server_start(void);
 uint16_t zookeeper_server_port(const struct zookeeper_server *server);
+/* How many of its sessions it keeps for them. */
+unsigned zookeeper_server_watches(const struct zookeeper_server *server);
 void zookeeper_server_free(struct zookeeper_server *server);
 
 #endif
