@@ -252,7 +252,7 @@ void node_note_watch(struct zookeeper *z, const char *path, const char *token);
 
 /* The ticket wants to hear of the end of its own node. */
 void watch_node(struct zookeeper *z, const char *path, const char *token);
-/* What is held in it is to heed its lock-delay as it is now. */
+/* What is held in it is to heed its lock-delay as it is now, who waits in its queue its width. */
 void watch_directory(struct zookeeper *z, const char *path);
 void zk_watch(struct backend *b, const char *name);
 /* Something at that path has. */

@@ -162,6 +162,8 @@ static void session_changed(struct zookeeper *z, int type, const char *path)
         bool own = node && strcmp(node->path, path) == 0;
         if (!*token && type == ZOO_CHANGED_EVENT) {
             watch_directory(z, path);
+        } else if (!*token && type == ZOO_CHILD_EVENT) {
+            node_note_watch(z, path, ""); /* this one is still to come */
         } else if (!own) {
             if (node) {
                 node->again = true; /* should it be looking just now */

@@ -94,6 +94,12 @@ static void turn_on_watched(struct zk_call *call)
         freed = rank < call->number;
         g_ptr_array_unref(queue);
     }
+    if (t->place->sequence) {
+        struct zk_data data;
+        node_decode(call_reply(call, 1)->data, &data);
+        freed = freed || data.attributes.width != call->number; /* it has changed before it was watched */
+        node_data_clear(&data);
+    }
     if (freed || node->again) {
         turn_look(call);
         return;
@@ -129,7 +135,7 @@ static void turn_wait(struct zk_call *call, const struct remote_ticket *t, const
         call_watch(call, path, t->token);
     }
     if (t->place->sequence) { /* its width may change */
-        call_watch(call, call->path, t->token);
+        call_watch(call, call->path, "");
     }
     call_then(call, turn_on_watched);
     g_free(path);

@@ -41,20 +41,26 @@ void watch_node(struct zookeeper *z, const char *path, const char *token)
     call_start(call, 0);
 }
 
-/* --- the lock-delay of a directory: who holds in it says so from then on --- */
+/* --- a directory: who holds in it says its lock-delay from then on; who waits in its queue heeds its width --- */
 
 static void watch_on_directory(struct zk_call *call)
 {
     struct zookeeper *z = call->z;
     int64_t delay = node_delay_of(call_reply(call, 0)->data);
+    GPtrArray *queue = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter each;
     struct remote_ticket *t;
     g_hash_table_iter_init(&each, z->remote.tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
-        struct zk_node *node = t->place->sequence ? NULL : node_of(z, t->token);
+        struct zk_node *node = node_of(z, t->token);
         const char *leaf;
-        char *directory = remote_parent(t->place->name, &leaf), *path = node_path(z, directory);
-        if (node && node->delay != delay && strcmp(path, call->path) == 0) {
+        char *directory = remote_parent(t->place->name, &leaf);
+        char *path = node_path(z, t->place->sequence ? t->place->name : directory);
+        bool in = node && strcmp(path, call->path) == 0;
+        if (in && t->place->sequence) {
+            node->again = true; /* should it be looking just now */
+            g_ptr_array_add(queue, g_strdup(t->token));
+        } else if (in && node->delay != delay) {
             node->delay = delay;
             if (t->state == REMOTE_HELD && node->kind != BACKEND_PROVISIONAL) {
                 call_mark(call, node);
@@ -63,6 +69,10 @@ static void watch_on_directory(struct zk_call *call)
         g_free(path);
         g_free(directory);
     }
+    for (guint i = 0; i < queue->len; i++) {
+        remote_told(&z->remote, queue->pdata[i], REMOTE_MAY_BE_FREE, BACKEND_LOST);
+    }
+    g_ptr_array_unref(queue);
     call_then(call, call_end);
 }
 

@@ -162,10 +162,11 @@ static void on_queued(void *arg, enum backend_result result, struct backend_tick
 }
 
 /* Asks for it without waiting for the answer; `log` is told when it holds. */
-static struct backend_ticket *ask_for(struct backend *b, const char *name, struct contract_log *log)
+static struct backend_ticket *ask_for(struct backend *b, const char *name, bool sequence, struct contract_log *log)
 {
     struct backend_claim claim = contract_claim(BACKEND_FLOCK, log);
     claim.wait = true;
+    claim.sequence = sequence;
     return backend_acquire(b, name, &claim, on_queued, log);
 }
 
@@ -185,7 +186,7 @@ START_TEST(nothing_is_watched_when_all_has_been_released)
     struct backend_ticket *held = contract_get("x", BACKEND_FLOCK, &log[0]);
     unsigned before = zookeeper_server_watches(server);
     for (unsigned i = 1; i < G_N_ELEMENTS(log); i++) {
-        struct backend_ticket *next = ask_for(i % 2 ? contract_other : contract_one, "x", &log[i]);
+        struct backend_ticket *next = ask_for(i % 2 ? contract_other : contract_one, "x", false, &log[i]);
         proceed(i % 8);
         contract_backend = i % 2 ? contract_one : contract_other;
         ck_assert_int_eq(contract_release(held), BACKEND_OK);
@@ -193,6 +194,26 @@ START_TEST(nothing_is_watched_when_all_has_been_released)
         held = next;
     }
     ck_assert_uint_le(zookeeper_server_watches(server), before + 4);
+}
+END_TEST
+
+START_TEST(place_in_a_queue_holds_when_its_width_grows_while_it_is_taken)
+{
+    struct backend_directory narrow = {.width = 1}, wide = {.width = 2};
+    for (unsigned i = 0; i < 40; i++) {
+        struct contract_log first = {0}, second = {0};
+        char queue[16], name[24];
+        bool widened = false;
+        snprintf(queue, sizeof(queue), "q%u", i);
+        snprintf(name, sizeof(name), "q%u/a-", i);
+        ck_assert_int_eq(contract_mkdir(queue, &narrow), BACKEND_OK);
+        ask_for(contract_one, name, true, &first);
+        CONTRACT_UNTIL(first.granted);
+        ask_for(contract_one, name, true, &second);
+        proceed(i % 8);
+        backend_set_directory(contract_other, queue, &wide, on_well, &widened);
+        CONTRACT_UNTIL(widened && second.granted);
+    }
 }
 END_TEST
 
@@ -225,6 +246,7 @@ static TCase *zookeeper_case(void)
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
     tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
     tcase_add_test(tcase, nothing_is_watched_when_all_has_been_released);
+    tcase_add_test(tcase, place_in_a_queue_holds_when_its_width_grows_while_it_is_taken);
     tcase_add_test(tcase, waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken);
     return tcase;
 }
