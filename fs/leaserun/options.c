@@ -67,11 +67,13 @@ static const char *const action_names[] = {
 
 static int options_time(const char *option, const char *text, int64_t *ret_ms)
 {
-    if (duration_parse(text, strlen(text), ret_ms) != 0) {
+    int result = duration_parse(text, strlen(text), ret_ms);
+    if (result == -ERANGE) {
+        warnx("-%s %s: too long: the longest time is 3650d", option, text);
+    } else if (result != 0) {
         warnx("-%s %s: not a time, such as 10, 0.5, 500ms, 30s or 5m", option, text);
-        return EX_USAGE;
     }
-    return -1;
+    return result == 0 ? -1 : EX_USAGE;
 }
 
 static int options_ttl(const char *text, int64_t *ret_ms)

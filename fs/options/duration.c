@@ -20,9 +20,8 @@ int duration_parse(const char *text, size_t length, int64_t *ret_ms)
     size_t at = 0;
 
     for (; at < length && duration_is_digit(text[at]); at++) {
-        whole = whole * 10 + (text[at] - '0');
-        if (whole > DURATION_MAX) {
-            return -EINVAL;
+        if (whole <= DURATION_MAX) { /* else it is too much already */
+            whole = whole * 10 + (text[at] - '0');
         }
     }
     if (at == 0) {
@@ -45,7 +44,7 @@ int duration_parse(const char *text, size_t length, int64_t *ret_ms)
             int64_t ms = whole > DURATION_MAX / units[i].ms ? DURATION_MAX + 1
                                                             : whole * units[i].ms + fraction * units[i].ms / scale;
             if (ms > DURATION_MAX) {
-                return -EINVAL;
+                return -ERANGE;
             }
             *ret_ms = ms;
             return 0;

@@ -8,7 +8,7 @@
 #define DURATION_MAX (10LL * 365 * 24 * 3600 * 1000) /* ten years, in milliseconds */
 
 /* "500ms", "30s", "5m", "1h", "2d" or plain seconds (decimals allowed) to
- * milliseconds; -EINVAL when malformed or over DURATION_MAX. */
+ * milliseconds; -EINVAL when malformed, -ERANGE over DURATION_MAX. */
 int duration_parse(const char *text, size_t length, int64_t *ret_ms);
 
 #endif

@@ -143,6 +143,14 @@ for wrong in "" "$MNT/c" "-w x $MNT/c true" "-t 99ms $MNT/c true" "-t 1y $MNT/c 
     gives 64 $wrong
     expect [ -s "$OUT" ]
 done
+for long in 3651d 315360001 99999999999999999999h; do
+    gives 64 -t "$long" "$MNT/c" true
+    said 'the longest time is 3650d'
+done
+for wrong in 3651x 99999999999999999999x; do
+    gives 64 -t "$wrong" "$MNT/c" true
+    said 'not a time'
+done
 gives 0 --help
 said 'Usage: leaserun'
 gives 0 --version
