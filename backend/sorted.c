@@ -157,7 +157,7 @@ void sorted_insert(struct sorted *set, void *item)
         at = 0;
     }
     if (!block || (block->count == BLOCK_MAX && at == 0)) {
-        sorted_begin_block(set, item, BLOCK_STEP);
+        sorted_begin_block(set, item, BLOCK_MAX);
         return;
     }
     if (block->count == BLOCK_MAX) {

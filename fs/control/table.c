@@ -53,7 +53,7 @@ static unsigned control_count_waiters(const struct node *node)
     for (int list = 0; list < 2; list++) {
         for (hold = list ? LIST_FIRST(&node->waiting) : LIST_FIRST(&node->holds); hold; hold = LIST_NEXT(hold, link)) {
             count += hold->list == CONTROL_WAITING;
-            for (r = hold->parked ? TAILQ_FIRST(hold->parked) : NULL; r; r = TAILQ_NEXT(r, parked)) {
+            for (r = hold_first_parked(hold); r; r = TAILQ_NEXT(r, parked)) {
                 count += r->asks;
             }
         }

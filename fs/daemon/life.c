@@ -128,10 +128,10 @@ void fs_stop(struct fs *fs)
         struct node *node = g_ptr_array_index(nodes, i);
         struct hold *hold;
         LIST_FOREACH(hold, &node->holds, link) {
-            fs_refuse_all(hold->parked);
+            fs_refuse_all(hold->more ? &hold->more->parked : NULL);
         }
         LIST_FOREACH(hold, &node->waiting, link) {
-            fs_refuse_all(hold->parked);
+            fs_refuse_all(hold->more ? &hold->more->parked : NULL);
         }
         tree_unref(fs->tree, node);
     }

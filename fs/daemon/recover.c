@@ -142,13 +142,12 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     hold->closed = true;
     hold->settled = !here || recover_settled(ticket, meta->fixed);
     if (meta->has_times) {
-        hold->times = g_memdup2(meta->times, sizeof meta->times);
+        hold_more(hold)->times = g_memdup2(meta->times, sizeof meta->times);
     }
     if (!hold->settled) {
-        hold->heirs = g_new0(struct hold_heirs, 1);
+        struct hold_heirs *heirs = hold_new_heirs(hold);
         for (size_t i = 0; i < meta->heirs; i++) {
-            hold->heirs->heir[hold->heirs->count++] =
-                owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
+            heirs->heir[heirs->count++] = owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
         }
     }
     if (!hold->settled) {

@@ -55,11 +55,9 @@ static bool hold_awaits_outcome(struct request *r, const struct backend_info *ho
 /* Those that were parked on it meanwhile have waited for that outcome too. */
 static void hold_end_wait(const struct request *r, const struct hold *hold)
 {
-    struct request *parked;
-    if (r->awaited.until && hold->parked) {
-        TAILQ_FOREACH(parked, hold->parked, parked) {
-            parked->waited = true;
-        }
+    struct request *parked = r->awaited.until ? hold_first_parked(hold) : NULL;
+    for (; parked; parked = TAILQ_NEXT(parked, parked)) {
+        parked->waited = true;
     }
 }
 

@@ -74,7 +74,7 @@ void entry_attributes(struct fs *fs, const struct node *node, struct stat *st)
     const struct backend_ticket *ticket = hold ? hold->ticket : NULL;
     clock_ms acquired = ticket ? ticket->acquired : clock_now();
     entry_content(st, hold ? hold->size : 0);
-    entry_times(fs, st, acquired, ticket ? ticket->deadline - ticket->ttl : acquired, hold ? hold->times : NULL);
+    entry_times(fs, st, acquired, ticket ? ticket->deadline - ticket->ttl : acquired, hold ? hold_times(hold) : NULL);
 }
 
 void entry_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,

@@ -90,7 +90,7 @@ void handle_add_records(struct handle *h, struct hold *hold)
     h->records = h->records ? h->records : g_ptr_array_new();
     if (!g_ptr_array_find(h->records, hold, NULL)) {
         g_ptr_array_add(h->records, hold);
-        g_ptr_array_add(hold->records->handles, h);
+        g_ptr_array_add(hold->more->records->handles, h);
     }
 }
 

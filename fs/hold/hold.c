@@ -10,6 +10,8 @@
 #include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
 
+_Static_assert(sizeof(struct hold) <= 104, "a hold is to fit 112 bytes of heap");
+
 /* --- finding ------------------------------------------------------------- */
 
 void hold_is_longest(struct hold *hold)
@@ -31,13 +33,14 @@ void hold_is_longest(struct hold *hold)
 static guint hold_records_hash(gconstpointer key)
 {
     const struct hold *hold = key;
-    return g_int64_hash(&hold->records->lock_owner) * 31 + hold->records->name;
+    return g_int64_hash(&hold->more->records->lock_owner) * 31 + hold->more->records->name;
 }
 
 static gboolean hold_records_equal(gconstpointer a, gconstpointer b)
 {
     const struct hold *left = a, *right = b;
-    return left->records->lock_owner == right->records->lock_owner && tree_same_path(left->node, right->node);
+    return left->more->records->lock_owner == right->more->records->lock_owner &&
+           tree_same_path(left->node, right->node);
 }
 
 GHashTable *hold_records_table(void)
@@ -51,14 +54,15 @@ struct hold *hold_of_lock_owner(struct fs *fs, struct node *node, uint64_t lock_
         return NULL;
     }
     struct hold_records records = {.lock_owner = lock_owner, .name = g_str_hash(tree_name(node))};
-    struct hold key = {.node = node, .records = &records};
+    struct hold_more more = {.records = &records};
+    struct hold key = {.node = node, .more = &more};
     return g_hash_table_lookup(fs->records, &key);
 }
 
 void hold_set_lock_owner(struct fs *fs, struct hold *hold, uint64_t lock_owner)
 {
-    hold->records = g_new(struct hold_records, 1);
-    *hold->records = (struct hold_records){
+    struct hold_records *records = hold_more(hold)->records = g_new(struct hold_records, 1);
+    *records = (struct hold_records){
         .lock_owner = lock_owner, .name = g_str_hash(tree_name(hold->node)), .handles = g_ptr_array_new()};
     g_hash_table_add(fs->records, hold);
 }
@@ -74,7 +78,7 @@ void hold_rename(struct fs *fs, struct node *node, struct node *parent, const ch
     tree_rename(fs->tree, node, parent, name);
     LIST_FOREACH(hold, &node->waiting, link) {
         if (hold->kind == BACKEND_FCNTL) {
-            hold->records->name = g_str_hash(tree_name(node));
+            hold->more->records->name = g_str_hash(tree_name(node));
             g_hash_table_add(fs->records, hold);
         }
     }
@@ -82,10 +86,10 @@ void hold_rename(struct fs *fs, struct node *node, struct node *parent, const ch
 
 static void hold_drop_lock_owner(struct fs *fs, struct hold *hold)
 {
-    if (hold->records) {
+    if (hold_records(hold)) {
         g_hash_table_remove(fs->records, hold);
-        g_ptr_array_free(hold->records->handles, TRUE);
-        g_clear_pointer(&hold->records, g_free);
+        g_ptr_array_free(hold->more->records->handles, TRUE);
+        g_clear_pointer(&hold->more->records, g_free);
     }
 }
 
@@ -156,14 +160,15 @@ static void hold_leave_handles(struct hold *hold)
         hold_forget_kin(hold);
     }
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
-        if (hold->handle && hold->handle->hold == hold) {
-            hold->handle->hold = NULL;
-            hold->handle->closing = false;
+        handle = hold_handle(hold);
+        if (handle && handle->hold == hold) {
+            handle->hold = NULL;
+            handle->closing = false;
         }
         return;
     }
-    if (hold->kind == BACKEND_FCNTL && hold->records) {
-        GPtrArray *handles = hold->records->handles;
+    if (hold->kind == BACKEND_FCNTL && hold_records(hold)) {
+        GPtrArray *handles = hold->more->records->handles;
         for (guint i = 0; i < handles->len; i++) {
             handle = g_ptr_array_index(handles, i);
             g_ptr_array_remove_fast(handle->records, hold);
@@ -202,11 +207,8 @@ void hold_free(struct fs *fs, struct hold *hold)
         hold_drop_lock_owner(fs, hold);
     }
     hold->ticket = NULL;
-    struct request_queue *parked = hold->parked;
-    hold->parked = NULL;
-    if (parked) {
-        request_go_on_all(parked, hold->sequence ? BACKEND_STALE : BACKEND_UNREACHABLE);
-        g_free(parked);
+    if (hold_first_parked(hold)) {
+        request_go_on_all(&hold->more->parked, hold->sequence ? BACKEND_STALE : BACKEND_UNREACHABLE);
     }
     hold_unref(fs, hold);
 }
@@ -215,18 +217,10 @@ void hold_destroy(struct fs *fs, struct hold *hold)
 {
     hold_drop_heirs(hold);
     owner_unref(hold->owner);
-    g_free(hold->times);
+    g_free(hold_times(hold));
+    g_free(hold->more);
     tree_unref(fs->tree, hold->node);
     g_free(hold);
-}
-
-struct request_queue *hold_queue(struct hold *hold)
-{
-    if (!hold->parked) {
-        hold->parked = g_new0(struct request_queue, 1);
-        TAILQ_INIT(hold->parked);
-    }
-    return hold->parked;
 }
 
 void hold_await(struct request *r, struct hold *hold, request_step *answer)
@@ -274,7 +268,7 @@ void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticke
 void hold_resume_all(struct fs *fs, struct hold *hold)
 {
     hold_ref(hold);
-    request_go_on_all(hold->parked, BACKEND_OK);
+    request_go_on_all(&hold->more->parked, BACKEND_OK);
     hold_unref(fs, hold);
 }
 
@@ -283,7 +277,7 @@ void hold_resume_all(struct fs *fs, struct hold *hold)
 /* The store has ended its ticket: it is forgotten or, while its lock owner waits for more, holds nothing. */
 static void hold_end(struct fs *fs, struct hold *hold)
 {
-    if (hold->kind != BACKEND_FCNTL || !hold->parked || TAILQ_EMPTY(hold->parked)) {
+    if (hold->kind != BACKEND_FCNTL || !hold_first_parked(hold)) {
         hold_free(fs, hold);
         return;
     }
@@ -351,7 +345,7 @@ static bool hold_is_awaited(const struct node *node)
     const struct hold *hold;
     const struct request *r = NULL;
     LIST_FOREACH(hold, &node->waiting, link) {
-        for (r = hold->parked ? TAILQ_FIRST(hold->parked) : NULL; r && !r->queued; r = TAILQ_NEXT(r, parked)) {
+        for (r = hold_first_parked(hold); r && !r->queued; r = TAILQ_NEXT(r, parked)) {
         }
         if (r) {
             break;
@@ -383,7 +377,7 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
     }
     if (ticket->kind != BACKEND_LEASE) {
         hold_owner(hold);
-        if (hold->inherited && hold->heirs) {
+        if (hold->inherited && hold->has_heirs) {
             hold_settle(fs, hold); /* who took it has ended */
         }
         backend_renew(fs->backend,
@@ -401,13 +395,9 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
 
 static struct request *hold_request(const struct hold *hold, const struct backend_ticket *ticket)
 {
-    struct request *r = NULL;
-    if (hold->parked) {
-        TAILQ_FOREACH(r, hold->parked, parked) {
-            if (r->ticket ? r->ticket == ticket : r->hold == hold) {
-                break;
-            }
-        }
+    struct request *r = hold_first_parked(hold);
+    while (r && (r->ticket ? r->ticket != ticket : r->hold != hold)) {
+        r = TAILQ_NEXT(r, parked);
     }
     return r;
 }
@@ -438,12 +428,13 @@ static void hold_tell_handles(const struct hold *hold, void (*tell)(struct handl
 {
     struct handle *handle;
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
-        if (hold->handle) {
-            tell(hold->handle, lost);
+        if (hold_handle(hold)) {
+            tell(hold_handle(hold), lost);
         }
     } else if (hold->kind == BACKEND_FCNTL) {
-        for (guint i = 0; hold->records && i < hold->records->handles->len; i++) { /* it may be forgotten */
-            tell(g_ptr_array_index(hold->records->handles, i), lost);
+        const struct hold_records *records = hold_records(hold); /* it may be forgotten */
+        for (guint i = 0; records && i < records->handles->len; i++) {
+            tell(g_ptr_array_index(records->handles, i), lost);
         }
     } else {
         LIST_FOREACH(handle, &hold->node->handles, link) {

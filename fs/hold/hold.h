@@ -42,20 +42,25 @@ struct hold_records {
     GPtrArray *handles;  /* by which they were got; each has the hold among its records */
 };
 
+/* What a lease has in its first second, and most have not after that: a million leases do without it. */
+struct hold_more {
+    struct request_queue parked; /* who waits for its outcome or for its grant */
+    struct timespec *times;      /* access and modification, as set by the holder; or NULL */
+    union {
+        struct hold_records *records; /* FCNTL: see hold_set_lock_owner */
+        struct handle *handle;        /* FLOCK: the only one that it can be of, once granted */
+    };
+    struct hold_heirs heirs; /* in the first second; of a handle lock: hold_taken */
+};
+
 struct hold {
     LIST_ENTRY(hold) link;         /* node->holds or node->waiting */
     struct observed listed;        /* on `list` */
     struct node *node;             /* counted */
     struct backend_ticket *ticket; /* NULL while it is asked for */
     struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
-    struct hold_heirs *heirs;      /* in the first second; of a handle lock: hold_taken */
-    struct request_queue *parked;  /* who waits for its outcome or for its grant */
-    struct timespec *times;        /* access and modification, as set by the holder; or NULL */
-    union {
-        struct hold_records *records; /* FCNTL: see hold_set_lock_owner */
-        struct handle *handle;        /* FLOCK: the only one that it can be of, once granted */
-    };
-    clock_ms since; /* since when it is what it is */
+    struct hold_more *more;        /* NULL: nothing of that; see hold_more */
+    clock_ms since;                /* since when it is what it is */
     uid_t uid;
     gid_t gid;
     uint32_t size;  /* of the content */
@@ -69,6 +74,7 @@ struct hold {
     bool closed : 1;     /* the acquirer has closed the file */
     bool settled : 1;    /* the owner is final */
     bool inherited : 1;  /* the owner is another than the acquirer */
+    bool has_heirs : 1;  /* `more` has them, though perhaps none */
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
     bool moving : 1;     /* the store is asked to rename it: by which name it has it is not known */
     bool counted : 1;    /* among what is held below its directories */
@@ -78,6 +84,32 @@ struct hold {
     bool contended : 1;  /* the observer's: it has told of that */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
 };
+
+/* Those parts of `more`, or NULL. */
+static inline struct hold_heirs *hold_heirs(const struct hold *hold)
+{
+    return hold->has_heirs ? &hold->more->heirs : NULL;
+}
+
+static inline struct timespec *hold_times(const struct hold *hold)
+{
+    return hold->more ? hold->more->times : NULL;
+}
+
+static inline struct hold_records *hold_records(const struct hold *hold)
+{
+    return hold->more ? hold->more->records : NULL;
+}
+
+static inline struct handle *hold_handle(const struct hold *hold)
+{
+    return hold->more ? hold->more->handle : NULL;
+}
+
+static inline struct request *hold_first_parked(const struct hold *hold)
+{
+    return hold->more ? TAILQ_FIRST(&hold->more->parked) : NULL;
+}
 
 /* Does it hold, as far as is known here? */
 static inline bool hold_holds(const struct hold *hold)
@@ -186,8 +218,21 @@ static inline void hold_unref(struct fs *fs, struct hold *hold)
     }
 }
 
+/* `more`, made if need be; hold_settle frees it if it is empty then, else it goes with the hold. */
+static inline struct hold_more *hold_more(struct hold *hold)
+{
+    if (!hold->more) {
+        hold->more = fs_new0(sizeof *hold->more);
+        TAILQ_INIT(&hold->more->parked);
+    }
+    return hold->more;
+}
+
 /* Where requests wait for its outcome or for its grant. */
-struct request_queue *hold_queue(struct hold *hold);
+static inline struct request_queue *hold_queue(struct hold *hold)
+{
+    return &hold_more(hold)->parked;
+}
 /* Waits there for its outcome, as one that has nothing to undo. */
 void hold_await(struct request *r, struct hold *hold, request_step *answer);
 
@@ -216,7 +261,7 @@ void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticke
 void hold_resume_all(struct fs *fs, struct hold *hold);
 static inline void hold_resume_parked(struct fs *fs, struct hold *hold)
 {
-    if (hold->parked) {
+    if (hold_first_parked(hold)) {
         hold_resume_all(fs, hold);
     }
 }
@@ -238,6 +283,8 @@ struct owner *hold_owner(struct hold *hold);
 /* While the owner has ended and may pass it on, the next heir has it; `is_over`: the first second is. */
 void hold_pass_on(struct hold *hold, bool is_over);
 void hold_drop_heirs(struct hold *hold);
+/* None yet, in place of those that it has. */
+struct hold_heirs *hold_new_heirs(struct hold *hold);
 
 /* Does its owner live, or an heir, as long as it is not told that the owner failed? */
 bool hold_is_owned(struct hold *hold);

@@ -13,21 +13,27 @@
 
 void hold_drop_heirs(struct hold *hold)
 {
-    if (hold->heirs) {
-        for (size_t i = 0; i < hold->heirs->count; i++) {
-            owner_unref(hold->heirs->heir[i]);
-        }
-        g_free(hold->heirs);
-        hold->heirs = NULL;
+    const struct hold_heirs *heirs = hold_heirs(hold);
+    for (size_t i = 0; heirs && i < heirs->count; i++) {
+        owner_unref(heirs->heir[i]);
     }
+    hold->has_heirs = false;
+}
+
+struct hold_heirs *hold_new_heirs(struct hold *hold)
+{
+    hold_drop_heirs(hold);
+    hold_more(hold)->heirs.count = 0;
+    hold->has_heirs = true;
+    return &hold->more->heirs;
 }
 
 void hold_read_heirs(struct hold *hold)
 {
     hold->settled = !hold->owner;
-    if (hold->owner && !hold->heirs) {
-        hold->heirs = fs_new0(sizeof *hold->heirs);
-        hold->heirs->count = owner_heirs(hold->owner, hold->heirs->heir, HOLD_HEIRS_MAX);
+    if (hold->owner && !hold->has_heirs) {
+        struct hold_heirs *heirs = hold_new_heirs(hold);
+        heirs->count = owner_heirs(hold->owner, heirs->heir, HOLD_HEIRS_MAX);
     }
 }
 
@@ -40,10 +46,15 @@ void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
     hold->inherited = false;
     hold->closed = true;
     if (opener && opener != owner) {
-        hold->heirs = g_new0(struct hold_heirs, 1);
-        hold->heirs->count = 1;
-        hold->heirs->heir[0] = owner_ref(opener);
+        *hold_new_heirs(hold) = (struct hold_heirs){.count = 1, .heir = {owner_ref(opener)}};
     }
+}
+
+/* Who inherits it next, or NULL. */
+static struct owner *hold_heir(const struct hold *hold)
+{
+    const struct hold_heirs *heirs = hold_heirs(hold);
+    return heirs && heirs->count ? heirs->heir[0] : NULL;
 }
 
 /* How a helper ended may not be known before its parent has waited for it, which
@@ -52,7 +63,7 @@ void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
 static bool hold_passes_on(struct hold *hold, bool is_over)
 {
     enum owner_end end;
-    if (!hold->heirs || !hold->heirs->count || !hold->closed) {
+    if (!hold_heir(hold) || !hold->closed) {
         return false;
     }
     end = owner_end(hold->owner);
@@ -64,7 +75,7 @@ static bool hold_passes_on(struct hold *hold, bool is_over)
 
 static void hold_inherit(struct hold *hold)
 {
-    struct hold_heirs *heirs = hold->heirs;
+    struct hold_heirs *heirs = hold_heirs(hold);
     owner_unref(hold->owner);
     hold->owner = heirs->heir[0];
     hold->inherited = true;
@@ -88,7 +99,7 @@ struct owner *hold_owner(struct hold *hold)
 static struct owner *hold_opener(const struct hold *hold)
 {
     bool handle_lock = hold->kind > BACKEND_LEASE && !hold->sequence;
-    return handle_lock && hold->heirs && hold->heirs->count ? hold->heirs->heir[0] : NULL;
+    return handle_lock ? hold_heir(hold) : NULL;
 }
 
 bool hold_is_owner(struct hold *hold, struct owner *who)
@@ -108,7 +119,7 @@ static bool hold_descends(struct owner *who, struct owner *ancestor)
  * its heir.  If it is about to fail it leaves nothing, and the same user may release what a dead process has left. */
 static bool hold_is_due(struct fs *fs, struct hold *hold, struct owner *who)
 {
-    return who && hold->closed && hold->heirs && hold->heirs->count && owner_descends(who, hold->heirs->heir[0]) &&
+    return who && hold->closed && hold_heir(hold) && owner_descends(who, hold_heir(hold)) &&
            owner_thread_exiting(fs->owners, owner_pid(hold->owner));
 }
 
@@ -127,7 +138,7 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
     struct owner *owner = hold_owner(hold), *opener = hold_opener(hold);
     bool lives = owner && owner_alive(owner);   /* asked once: each time costs a system call */
     if (!lives && hold_passes_on(hold, true)) { /* how it ended is not told yet: perhaps well */
-        owner = hold->heirs->heir[0];
+        owner = hold_heir(hold);
         lives = owner_alive(owner);
     }
     if (owner_is_same(owner, who) || owner_is_same(opener, who)) {

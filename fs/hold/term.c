@@ -47,12 +47,13 @@ static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
     }
-    meta.has_times = hold->times != NULL;
-    if (hold->times) {
-        memcpy(meta.times, hold->times, sizeof meta.times);
+    meta.has_times = hold_times(hold) != NULL;
+    if (meta.has_times) {
+        memcpy(meta.times, hold_times(hold), sizeof meta.times);
     }
-    for (size_t i = 0; hold->heirs && i < hold->heirs->count; i++) {
-        meta.heir[i].pid = owner_identity(hold->heirs->heir[i], &meta.heir[i].start);
+    const struct hold_heirs *heirs = hold_heirs(hold);
+    for (size_t i = 0; heirs && i < heirs->count; i++) {
+        meta.heir[i].pid = owner_identity(heirs->heir[i], &meta.heir[i].start);
         meta.heirs++;
     }
     return hold_share_meta(fs, &meta);
@@ -146,10 +147,19 @@ void hold_give_grace(struct fs *fs, struct hold *hold)
     }
 }
 
+static void hold_trim(struct hold *hold)
+{
+    const struct hold_more *more = hold->more;
+    if (more && !hold->has_heirs && !more->times && !more->records && TAILQ_EMPTY(&more->parked)) {
+        g_clear_pointer(&hold->more, g_free);
+    }
+}
+
 void hold_settle(struct fs *fs, struct hold *hold)
 {
     hold_pass_on(hold, true);
     hold_drop_heirs(hold);
+    hold_trim(hold);
     hold->settled = true;
     if (hold->inherited) {
         hold_store(fs, hold);

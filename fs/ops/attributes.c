@@ -274,7 +274,7 @@ static void attributes_take_times(struct request *r)
     r->times.explicit_times = access || modification;
     if ((set & ATTRIBUTES_TIMES) != ATTRIBUTES_TIMES) {
         const struct hold *hold = hold_first(r->node);
-        r->times.explicit_times = r->times.explicit_times || (hold && hold->times);
+        r->times.explicit_times = r->times.explicit_times || (hold && hold_times(hold));
         entry_attributes(r->fs, r->node, &shown);
     }
     r->times.time[0] = access ? st->st_atim : set & FUSE_SET_ATTR_ATIME ? now : shown.st_atim;

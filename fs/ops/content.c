@@ -302,13 +302,13 @@ static void content_reply_dated(struct request *r)
 
 static void content_exchange_times(struct content_times *times, struct hold *hold)
 {
-    struct content_times before = {.explicit_times = hold->times != NULL};
-    if (hold->times) {
-        memcpy(before.time, hold->times, sizeof before.time);
+    struct content_times before = {.explicit_times = hold_times(hold) != NULL};
+    if (before.explicit_times) {
+        memcpy(before.time, hold_times(hold), sizeof before.time);
+        g_clear_pointer(&hold->more->times, g_free);
     }
-    g_clear_pointer(&hold->times, g_free);
     if (times->explicit_times) {
-        hold->times = g_memdup2(times->time, sizeof times->time);
+        hold_more(hold)->times = g_memdup2(times->time, sizeof times->time);
     }
     *times = before;
 }
@@ -326,7 +326,7 @@ static void content_times_stored(struct request *r)
 
 static void content_set_times(struct request *r, struct hold *hold)
 {
-    if (hold->times || r->times.explicit_times) {
+    if (hold_times(hold) || r->times.explicit_times) {
         content_exchange_times(&r->times, hold);
         hold_store_for(r, hold, content_times_stored);
     } else {

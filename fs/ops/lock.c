@@ -34,7 +34,7 @@ static void lock_flocked(struct request *r)
     if (r->result == BACKEND_OK) {
         struct hold *before = r->handle->hold;
         r->handle->hold = r->hold;
-        r->hold->handle = r->handle;
+        hold_more(r->hold)->handle = r->handle;
         if (before && before->kind == BACKEND_FLOCK) {
             hold_release(r->fs, before, NULL, NULL); /* two asked at once through one handle */
         }
@@ -73,7 +73,7 @@ static void lock_flock_new(struct request *r)
 static void lock_take_from_others(struct request *r, const struct hold *hold)
 {
     struct handle *other;
-    if (hold->handle == r->handle) {
+    if (hold_handle(hold) == r->handle) {
         return; /* it was that already: a change of mode */
     }
     LIST_FOREACH(other, &hold->node->handles, link) {
@@ -100,7 +100,7 @@ static void lock_flock_converted(struct request *r)
         lock_take_from_others(r, hold);
         hold_taken(hold, request_caller(r), r->handle->opener);
         r->handle->hold = hold;
-        hold->handle = r->handle;
+        hold_more(hold)->handle = r->handle;
         hold_resume_parked(r->fs, hold);
     }
     lock_answer(r, result);
@@ -203,7 +203,7 @@ void lock_flock(struct request *r, int operation)
 /* A lock owner that has asked and never got anything. */
 static void lock_drop_unused(struct fs *fs, struct hold *hold)
 {
-    if (!hold->ticket && (!hold->parked || TAILQ_EMPTY(hold->parked))) {
+    if (!hold->ticket && !hold_first_parked(hold)) {
         hold_free(fs, hold);
     }
 }

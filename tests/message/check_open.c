@@ -8,6 +8,7 @@
 
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
+#include "tests/support/heap.h"
 
 static struct wire *w;
 static pid_t alice, bob, carol; /* three processes that are no kin */
@@ -618,6 +619,23 @@ START_TEST(kernel_is_told_when_the_second_lapses)
 }
 END_TEST
 
+/* Its heirs, and room for who waits for its outcome: what is kept of it then, among a million, is counted in bytes. */
+START_TEST(what_a_lease_has_in_its_first_second_is_freed_then)
+{
+    enum { MANY = 1000, BYTES = 104 };
+    for (unsigned i = 0; i < MANY; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "lease%07u", i);
+        ck_assert_int_eq(wire_close(w, wire_created(w, name, O_WRONLY)), 0);
+    }
+    size_t before = heap_bytes();
+    wire_advance(w, SECOND);
+    if (HEAP_IS_MEASURED) {
+        ck_assert_uint_ge(before, heap_bytes() + (size_t)MANY * BYTES);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: opening and closing");
@@ -666,6 +684,7 @@ int main(void)
     tcase_add_test(cases, nonblocking_flock_awaits_a_provisional_outcome);
     tcase_add_test(cases, nonblocking_flock_is_refused_when_the_outcome_is_a_lease);
     tcase_add_test(cases, kernel_is_told_when_the_second_lapses);
+    tcase_add_test(cases, what_a_lease_has_in_its_first_second_is_freed_then);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
