@@ -175,13 +175,12 @@ void attributes_get(struct request *r)
 #define ATTRIBUTES_TIMES (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME)
 #define ATTRIBUTES_OWNER (FUSE_SET_ATTR_MODE | FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)
 
-static void attributes_stored(void *arg, enum backend_result result)
+static void attributes_stored(struct request *r)
 {
-    struct request *r = arg;
-    if (result == BACKEND_OK) {
+    if (r->result == BACKEND_OK) {
         attributes_reply(r);
     } else {
-        request_reply(r, fs_error(result));
+        request_reply(r, fs_error(r->result));
     }
 }
 
@@ -220,7 +219,7 @@ static void attributes_change_directory(struct request *r)
             clock_gettime(CLOCK_REALTIME, &node->directory->changed);
         }
     }
-    directory_store(r->fs, node, attributes_stored, r);
+    directory_store(r, attributes_stored);
 }
 
 /* What the store does not have is as it was. */

@@ -60,18 +60,39 @@ static GBytes *directory_meta(const struct fs *fs, uid_t uid, gid_t gid, mode_t 
     return meta_encode(&meta);
 }
 
-void directory_store(struct fs *fs, struct node *node, backend_done *done, void *arg)
+static void directory_was(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    if (result == BACKEND_OK && info->type == BACKEND_DIRECTORY) {
+        directory_load(r->node, &info->directory);
+    }
+    r->answer(r);
+}
+
+static void directory_stored(void *arg, enum backend_result result)
+{
+    struct request *r = arg;
+    r->result = result;
+    if (result == BACKEND_OK) {
+        r->answer(r);
+    } else {
+        request_stat(r, directory_was);
+    }
+}
+
+void directory_store(struct request *r, request_step *answer)
 {
     char path[TREE_PATH_MAX];
+    const struct node *node = r->node;
     struct backend_directory *own = &node->directory->attributes;
     if (own->meta) {
         g_bytes_unref(own->meta);
     }
-    own->meta = directory_meta(fs, node->directory->uid, node->directory->gid, node->mode, &node->directory->changed);
-    if (tree_path(node, path, sizeof path)) {
-        backend_set_directory(fs->backend, path, own, done, arg);
-    } else {
-        done(arg, BACKEND_INVALID);
+    own->meta =
+        directory_meta(r->fs, node->directory->uid, node->directory->gid, node->mode, &node->directory->changed);
+    r->answer = answer;
+    if (request_path(r, path)) {
+        backend_set_directory(r->fs->backend, path, own, directory_stored, r);
     }
 }
 

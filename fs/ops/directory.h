@@ -3,16 +3,16 @@
 #define FS_OPS_DIRECTORY_H
 
 #include "fs/fs.h"
+#include "fs/kernel/request.h"
 
 struct node;
-struct request;
 
 /* Takes over what the backend knows of a directory. */
 void directory_load(struct node *node, const struct backend_directory *directory);
 
-/* Writes the node's attributes, mode and owner to the backend, then calls
- * `done` with `arg`. */
-void directory_store(struct fs *fs, struct node *node, backend_done *done, void *arg);
+/* Writes the attributes, mode and owner of r->node to the backend; r->result
+ * tells `answer` what came of it.  What it did not take is as it was. */
+void directory_store(struct request *r, request_step *answer);
 
 /* r->name in r->other, with r->mode. */
 void directory_make(struct request *r);

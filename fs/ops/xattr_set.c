@@ -19,9 +19,9 @@ static int xattr_error(enum backend_result result)
     return result == BACKEND_MISSING ? -ESTALE : result == BACKEND_BUSY ? -EPERM : fs_error(result);
 }
 
-static void xattr_done(void *arg, enum backend_result result)
+static void xattr_done(struct request *r)
 {
-    request_reply(arg, xattr_error(result));
+    request_reply(r, xattr_error(r->result));
 }
 
 static void xattr_revoked(void *arg, enum backend_result result)
@@ -39,7 +39,7 @@ static void xattr_store_directory(struct request *r, const struct backend_direct
     GBytes *meta = r->node->directory->attributes.meta;
     r->node->directory->attributes = *attributes;
     r->node->directory->attributes.meta = meta;
-    directory_store(r->fs, r->node, xattr_done, r);
+    directory_store(r, xattr_done);
 }
 
 static void xattr_set_directory_ttl(struct request *r, int64_t ttl)

@@ -947,6 +947,22 @@ START_TEST(who_shares_a_lock_builds_nothing_on_the_firsts_content)
 }
 END_TEST
 
+START_TEST(directory_is_as_it_was_when_the_backend_does_not_take_a_change)
+{
+    be(alice, ALICE, 0600);
+    uint64_t node = wire_node(w, wire_mkdir(w, "d"));
+    fake_backend_fail(w->fake, FAKE_SET_DIRECTORY, BACKEND_FULL);
+    ck_assert_int_eq(change_mode(node, S_IFDIR | 0777), ENOSPC);
+    ck_assert_uint_eq(attributes(node).mode, S_IFDIR | 0755);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, node, "user.lease.ttl", "7s")), ENOSPC);
+    w->directory = node;
+    struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
+    char *ttl = wire_xattr(w, file.node, "user.lease.ttl");
+    ck_assert_str_eq(ttl, "30");
+    g_free(ttl);
+}
+END_TEST
+
 START_TEST(removed_directory_does_not_change_the_next_of_its_name)
 {
     be(bob, BOB, 0666);
@@ -1125,6 +1141,7 @@ int main(void)
     tcase_add_test(cases, content_under_a_byte_range_is_not_linked_by_a_stranger);
     tcase_add_test(cases, directory_is_removed_by_its_owner_and_root);
     tcase_add_test(cases, who_shares_a_lock_builds_nothing_on_the_firsts_content);
+    tcase_add_test(cases, directory_is_as_it_was_when_the_backend_does_not_take_a_change);
     tcase_add_test(cases, removed_directory_does_not_change_the_next_of_its_name);
     tcase_add_test(cases, lost_lease_is_stale_to_its_handle);
     tcase_add_test(cases, close_fails_for_nothing_but_a_lock_that_another_has);
