@@ -101,6 +101,7 @@ static const struct {
     [FAULT_MASTER_LEFT] = {"master left with a replica and hosts, as the other is promoted", 8, SENTINEL},
     [FAULT_REPLICA_LATE] = {"what is written late at a replica", 6, SENTINEL},
     [FAULT_FAILOVER] = {"failover of a master that is well", 8, SENTINEL},
+    [FAULT_NODES_BUSY] = {"majority of servers busy with another's script", 0, 0},
     [FAULT_SIGNAL] = {"signal in a call", 0, 0},
     [FAULT_PROGRAM_KILLED] = {"program killed between two calls", 0, 0},
     [FAULT_PROGRAM_KILLED_IN_CALL] = {"program killed in a call", 0, 0},
@@ -665,6 +666,33 @@ static void fault_of_nodes(const struct act *act, unsigned index)
     }
 }
 
+/* What was refused meanwhile is tried again. */
+static void fault_nodes_are_used(void *arg)
+{
+    (void)arg;
+    fault_trouble(JUDGE_AWAY, JUDGE_ALL, false);
+}
+
+static void fault_nodes_have_time(void *arg)
+{
+    for (unsigned i = 0; i < nodes_count(); i++) {
+        redis_model_set(nodes_server(i), REDIS_MODEL_BUSY, false);
+    }
+    network_look_at_server();
+    user_tell("*** it is over: %s", fault_table[FAULT_NODES_BUSY].name);
+    world_after(4 * WORLD_SECOND, fault_nodes_are_used, arg);
+}
+
+static void fault_of_busy_nodes(const struct act *act, unsigned index)
+{
+    fault_strikes(FAULT_NODES_BUSY, index);
+    fault_trouble(JUDGE_AWAY, JUDGE_ALL, true);
+    for (unsigned i = 0; i <= nodes_count() / 2; i++) {
+        redis_model_set(nodes_server(i), REDIS_MODEL_BUSY, true);
+    }
+    world_after(act->duration, fault_nodes_have_time, NULL);
+}
+
 static void fault_of_several(const struct act *act, unsigned index)
 {
     struct fault_nodes *fault = g_new0(struct fault_nodes, 1);
@@ -909,6 +937,9 @@ void fault_act(const struct act *act)
     case FAULT_REPLICA_LATE:
     case FAULT_FAILOVER:
         fault_of_several(act, index);
+        break;
+    case FAULT_NODES_BUSY:
+        fault_of_busy_nodes(act, index);
         break;
     default:
         fault_of_server(act, index);

@@ -67,6 +67,7 @@ enum fault_kind {
     FAULT_MASTER_LEFT,
     FAULT_REPLICA_LATE,
     FAULT_FAILOVER,
+    FAULT_NODES_BUSY, /* of a finale only */
     FAULTS_DRAWN,
     /* what happens to programs: user.c */
     FAULT_SIGNAL = FAULTS_DRAWN,

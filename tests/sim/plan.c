@@ -12,6 +12,7 @@
 #include <sys/file.h>
 
 #include "tests/sim/faults.h"
+#include "tests/sim/finale.h"
 #include "tests/sim/user.h"
 #include "tests/sim/world.h"
 
@@ -712,5 +713,6 @@ struct plan *plan_new(const struct plan_request *request)
     for (guint i = 0; plan->options.store == MOUNT_REDLOCK && i < plan->acts->len; i++) {
         plan_suit_redlock(&g_array_index(plan->acts, struct act, i));
     }
+    finale_add(plan);
     return plan;
 }

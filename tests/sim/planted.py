@@ -79,7 +79,7 @@ w|backend/redis/version.c|    if (state == 'c' && !r->closed && confirmed) {|   
 q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
 q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
 q|backend/redlock/acquire.c|    remote_make_token(call->token);|    g_strlcpy(call->token, t->token, sizeof call->token);
-z|backend/remote/keep.c|    if (result == BACKEND_OK && ttl < t->head.ttl) {|    if (false) {
+r|backend/redis/script/renew_lone.lua|if is_lone(id) and|if lone and
 z|backend/zookeeper/session.c|z->ready && clock_now() - z->beaten > z->belief / 2|false && z->ready
 """
 

@@ -1,0 +1,153 @@
+/* finale: what a world of servers ends with; see finale.h.
+ *
+ * Some mistakes show only where several things come together, which chance seldom brings: a lock is broken while its
+ * holder is cut off, and taken by another, before the first gives it back.  So each world with faults ends with such a
+ * scene, played by programs of its own on hosts that differ if there are two.  Nothing in it is certain: what a world
+ * has done before may be in its way.
+ */
+#include "tests/sim/finale.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include "tests/sim/faults.h"
+#include "tests/sim/world.h"
+
+#define SCENE_NAME 2       /* "c": few worlds use it much */
+#define SCENE_LONGEST 8000 /* ms that are waited at most for the end of earlier faults, and of their terms */
+
+enum actor { HOLDER, OTHER, THIRD, ACTORS };
+
+struct scene {
+    struct plan *plan;
+    struct {
+        unsigned mount, program;
+    } actors[ACTORS];
+};
+
+/* `delay`: ns. */
+static struct act *scene_add(const struct scene *s, enum actor actor, enum act_kind kind, int64_t delay)
+{
+    const struct act act = {.kind = kind,
+                            .mount = s->actors[actor].mount,
+                            .program = s->actors[actor].program,
+                            .delay = MAX(delay, 1),
+                            .name = SCENE_NAME,
+                            .end = INT64_MAX};
+    g_array_append_val(s->plan->acts, act);
+    return &g_array_index(s->plan->acts, struct act, s->plan->acts->len - 1);
+}
+
+static int64_t scene_soon(void)
+{
+    return world_between(1, 20) * WORLD_MS;
+}
+
+static void scene_open(const struct scene *s, enum actor actor, int flags, int64_t delay)
+{
+    scene_add(s, actor, ACT_OPEN, delay)->flags = flags;
+}
+
+/* Of its file, if it has one. */
+static void scene_look(const struct scene *s, enum actor actor, enum plan_attribute attribute, int64_t delay)
+{
+    struct act *act = scene_add(s, actor, ACT_GETXATTR, delay);
+    act->attribute = attribute;
+    act->value = 1;
+}
+
+/* Without a wait. */
+static void scene_take(const struct scene *s, enum actor actor, int64_t delay)
+{
+    if (world_chance(500)) {
+        scene_open(s, actor, O_CREAT | O_EXCL | O_RDWR, delay);
+    } else {
+        scene_open(s, actor, O_CREAT | O_RDWR, delay);
+        scene_add(s, actor, ACT_FLOCK, WORLD_MS)->flags = LOCK_EX | LOCK_NB;
+    }
+}
+
+static void scene_break(const struct scene *s, int64_t delay)
+{
+    scene_add(s, OTHER, ACT_SETXATTR, delay)->attribute = PLAN_BREAK;
+}
+
+static void scene_strike(const struct scene *s, enum fault_kind kind, int64_t delay, int64_t lasts)
+{
+    struct act *act = scene_add(s, HOLDER, ACT_FAULT, delay);
+    act->fault = kind;
+    act->duration = lasts;
+}
+
+/* Programs that nothing has happened to, when what was is over; who breaks is root. */
+static void scene_begin(const struct scene *s)
+{
+    int64_t quiet = MIN(2 * s->plan->options.ttl, SCENE_LONGEST) + 3000;
+    for (enum actor actor = HOLDER; actor < ACTORS; actor++) {
+        scene_add(s, actor, ACT_KILL, actor == HOLDER ? quiet * WORLD_MS : 1);
+    }
+    for (enum actor actor = HOLDER; actor < ACTORS; actor++) {
+        scene_add(s, actor, ACT_SPAWN, 200 * WORLD_MS)->value = actor == OTHER ? 10 : 2;
+    }
+    scene_break(s, scene_soon());
+}
+
+/* Its holder has not heard that the lock was broken, and another has it: it gives the lock back, or renews it. */
+static void scene_broken(const struct scene *s)
+{
+    int64_t cut = MIN(s->plan->options.ttl / 3, 1000) * WORLD_MS;
+    bool renews = world_chance(500);
+    scene_take(s, HOLDER, 50 * WORLD_MS);
+    scene_strike(s, FAULT_CUT_OFF, scene_soon(), cut);
+    scene_break(s, 5 * WORLD_MS);
+    scene_take(s, OTHER, 10 * WORLD_MS);
+    if (renews) { /* and the news is lost with the connection */
+        scene_strike(s, FAULT_RESET, cut / 2, 0);
+    } else {
+        scene_add(s, HOLDER, world_chance(500) ? ACT_FUNLOCK : ACT_CLOSE, WORLD_MS);
+    }
+    for (int i = 0; i < 3; i++) {
+        scene_look(s, HOLDER, PLAN_STATE, i ? 300 * WORLD_MS : cut + 300 * WORLD_MS);
+        scene_add(s, HOLDER, ACT_FSYNC, WORLD_MS);
+        scene_take(s, THIRD, scene_soon());
+        scene_look(s, OTHER, PLAN_STATE, scene_soon());
+    }
+}
+
+/* Who waits has undone a try at servers that were busy; they do that when it holds by another. */
+static void scene_undone(const struct scene *s)
+{
+    int64_t busy = world_between(100, 400) * WORLD_MS;
+    scene_take(s, HOLDER, 50 * WORLD_MS);
+    for (enum actor actor = OTHER; actor < ACTORS; actor++) { /* behind the second in which an open is refused */
+        scene_open(s, actor, O_CREAT | O_RDWR, 1200 * WORLD_MS);
+        scene_add(s, actor, ACT_FLOCK, WORLD_MS)->flags = LOCK_EX;
+    }
+    scene_strike(s, FAULT_NODES_BUSY, 100 * WORLD_MS, busy);
+    scene_add(s, HOLDER, ACT_CLOSE, busy - world_between(1, 60) * WORLD_MS);
+    for (int i = 0; i < 4; i++) {
+        scene_look(s, OTHER, PLAN_TOKEN, 100 * WORLD_MS);
+        scene_look(s, THIRD, PLAN_TOKEN, WORLD_MS);
+    }
+}
+
+void finale_add(struct plan *plan)
+{
+    enum mount_store store = plan->options.store;
+    bool one = store == MOUNT_REDIS || store == MOUNT_ZOOKEEPER;
+    if (!plan->faults || plan->mounts < 2 || !(one || store == MOUNT_REDLOCK)) {
+        return;
+    }
+    unsigned first = world_below(plan->mounts);
+    struct scene s = {.plan = plan};
+    for (enum actor actor = HOLDER; actor < ACTORS; actor++) {
+        s.actors[actor].mount = (first + actor) % plan->mounts;
+        s.actors[actor].program = PLAN_PROGRAMS - 1 - (actor == THIRD);
+    }
+    scene_begin(&s);
+    if (store == MOUNT_REDLOCK) {
+        scene_undone(&s);
+    } else {
+        scene_broken(&s);
+    }
+}
