@@ -143,6 +143,7 @@ static void change_converted(struct remote_op *op, const struct remote_answer *a
     } else if (t && result == BACKEND_OK) {
         change_into(t, op, answer->sent);
         remote_ticket_schedule(r, t);
+        result = change_has_ended(t) ? BACKEND_STALE : BACKEND_OK; /* answered too late to be believed in */
     }
     remote_op_finish(op, op->back ? BACKEND_UNREACHABLE : result);
 }

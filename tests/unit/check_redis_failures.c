@@ -247,6 +247,27 @@ START_TEST(convert_of_unknown_outcome_leaves_it_as_it_was)
 }
 END_TEST
 
+/* A provisional second becomes a lease of a shorter term, which is over when the answer comes: another may hold. */
+START_TEST(convert_that_is_answered_after_its_term_is_stale)
+{
+    struct backend_claim provisional = hosts_claim(BACKEND_PROVISIONAL, HOSTS_LONG);
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 100);
+    struct hosts_done first = {0}, done = {0};
+    struct told *other = hosts_get(0, "M", HOSTS_LONG), *told = hosts_acquire(0, "L", &provisional);
+    convert(other, BACKEND_SHARED, &first); /* the server has the script from then on */
+    HOSTS_UNTIL(first.told);
+    claim.user = told;
+    redis_server_pause(hosts_server);
+    backend_convert(hosts_mount(0), told->ticket, &claim, hosts_on_done, &done);
+    hosts_pass(200);
+    ck_assert(!done.told);
+    resume();
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_STALE);
+    HOSTS_UNTIL(told->ended && !hosts_exists("h:L"));
+}
+END_TEST
+
 START_TEST(convert_to_exclusive_of_unknown_outcome_is_told_while_the_server_is_away)
 {
     struct backend_claim shared = lease;
@@ -594,6 +615,7 @@ int main(void)
     tcase_add_loop_test(tcase, rename_of_unknown_outcome_leaves_one_name_or_none, 0, 2);
     tcase_add_test(tcase, rename_over_a_lease_of_unknown_outcome_gives_both_back);
     tcase_add_loop_test(tcase, convert_of_unknown_outcome_leaves_it_as_it_was, 0, 2);
+    tcase_add_test(tcase, convert_that_is_answered_after_its_term_is_stale);
     tcase_add_test(tcase, convert_to_exclusive_of_unknown_outcome_is_told_while_the_server_is_away);
     tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
     tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);
