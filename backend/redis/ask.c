@@ -205,15 +205,10 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
 static void ask_whether_there(struct remote_op *op)
 {
     struct redis *r = redis_of(op);
-    char *lock = redis_key(r, op->name), *order = redis_side_key(r, 'o', op->name);
-    char *self = redis_side_key(r, 'd', op->name);
-    const struct redis_argument of_self = {self, strlen(self)};
-    const struct redis_argument words[] = {
-        {"EXISTS", 6}, {lock, strlen(lock)}, {order, strlen(order)}, of_self, of_self, of_self};
-    redis_conn_command(r->conn, words, G_N_ELEMENTS(words), redis_patience(r), ask_on_stat, op);
-    g_free(lock);
-    g_free(order);
-    g_free(self);
+    struct redis_there there;
+    redis_there_fill(&there, r, op->name);
+    redis_conn_command(r->conn, there.words, G_N_ELEMENTS(there.words), redis_patience(r), ask_on_stat, op);
+    redis_there_clear(&there);
 }
 
 /* As far as this mount knows. */
@@ -226,14 +221,15 @@ static bool ask_is_free(struct redis *r, const char *name)
 void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
-    if (!redis_key_allowed(r, name)) {
+    bool allowed = redis_key_allowed(r, name), is_free = allowed && ask_is_free(r, name);
+    if (!allowed || (is_free && redis_absent_take(r, name))) {
         struct backend_info nothing = {.type = BACKEND_NOTHING};
         done(arg, BACKEND_OK, &nothing);
         return;
     }
     struct remote_op *op = ask_known_op(r, done, arg);
     op->name = g_strdup(name);
-    if (ask_is_free(r, name)) {
+    if (is_free) {
         ask_whether_there(op);
     } else {
         ask_send_stat(op, false);
@@ -378,6 +374,7 @@ static void ask_change_directory(struct backend *b, const char *what, const char
         done(arg, BACKEND_INVALID);
         return;
     }
+    redis_absent_forget(r, name);
     struct remote_op *op = remote_op_done(&r->remote, NULL, done, arg);
     op->name = g_strdup(name);
     op->why = strcmp(what, "remove") == 0 ? what : NULL;

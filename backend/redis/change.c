@@ -156,7 +156,11 @@ uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t ti
 {
     struct redis_call call = {0};
     change_fill(&call, op, t);
-    return redis_call_send(&call, timeout, change_on_answer, op);
+    uint64_t id = redis_call_send(&call, timeout, change_on_answer, op);
+    if (op->procedure == REMOTE_RELEASE && !op->claim.sequence) {
+        redis_absent_given_back(redis_of(op), op->name);
+    }
+    return id;
 }
 
 void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
@@ -166,6 +170,7 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
     if (!*name || !redis_key_allowed((struct redis *)b, name) || t->place->sequence) {
         done(arg, *name ? BACKEND_INVALID : BACKEND_IS_DIRECTORY);
     } else {
+        redis_absent_forget((struct redis *)b, name);
         remote_rename(b, ticket, name, replaced, done, arg);
     }
 }

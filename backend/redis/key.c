@@ -100,6 +100,34 @@ bool redis_is_numbered(const char *leaf)
     return length > 10 && leaf[length - 11] == '-' && strspn(leaf + length - 10, "0123456789") == 10;
 }
 
+void redis_there_fill(struct redis_there *there, struct redis *r, const char *name)
+{
+    static const char letters[] = {0, 'o', 'd', 'd', 'd'};
+    there->words[0] = (struct redis_argument){"EXISTS", 6};
+    for (size_t i = 0; i < G_N_ELEMENTS(letters); i++) {
+        char **key = &there->keys[MIN(i, G_N_ELEMENTS(there->keys) - 1)];
+        *key = i < G_N_ELEMENTS(there->keys) ? redis_side_key(r, letters[i], name) : *key;
+        there->words[i + 1] = (struct redis_argument){*key, strlen(*key)};
+    }
+}
+
+void redis_there_clear(struct redis_there *there)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(there->keys); i++) {
+        g_free(there->keys[i]);
+    }
+}
+
+char *redis_key_name(struct redis *r, const char *key, size_t length)
+{
+    size_t side = strlen(SIDE "X:"), before = strlen(r->before), behind = strlen(r->behind);
+    if (length > side && memcmp(key, SIDE, strlen(SIDE)) == 0) {
+        key += side;
+        length -= side;
+    }
+    return length < before + behind ? NULL : g_strndup(key + before, length - before - behind);
+}
+
 /* The argument is one map: a field, whose value follows. */
 static void key_add_field(struct redis_call *call, const char *field)
 {

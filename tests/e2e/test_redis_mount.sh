@@ -115,6 +115,49 @@ mount_redis
 expect_is "$(grep warning "$LOG" | grep -v 'built with sanitizers')" "" warnings
 unmount "$MNT"
 
+# cycles MOUNTPOINT N: takes a lock and gives it back N times.
+cycles() {
+    "$PYTHON" -S -E -c 'import os, sys
+for _ in range(int(sys.argv[2])):
+    os.close(os.open(sys.argv[1] + "/told", os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    os.unlink(sys.argv[1] + "/told")' "$1" "$2"
+}
+
+trips() { awk '$1 == "leasefs_backend_round_trips_total" { print $2 }' "$1/.leasefs/metrics"; }
+
+# A busy machine may take longer for a cycle than what was told is kept.
+cycle_takes() { # MOUNTPOINT TRIPS
+    local before
+    cycles "$1" 2
+    before=$(trips "$1")
+    cycles "$1" 20
+    [ $(($(trips "$1") - before)) = $((20 * $2)) ]
+}
+
+it "with lookup=told a cycle takes two round trips, and three without"
+mount_two lookup=told
+expect eventually 30 cycle_takes "$MOUNT_A" 2
+mount_redis lookup=server
+expect eventually 30 cycle_takes "$MNT" 3
+unmount "$MNT"
+
+it "with lookup=told another mount's lock is seen, at the latest by the second look-up, or a moment later"
+for i in {1..20}; do
+    cycles "$MOUNT_A" 3
+    expect touch "$MOUNT_B/told"
+    [ -e "$MOUNT_A/told" ] || say "late: $i"
+    expect test -e "$MOUNT_A/told"
+    expect_not mkdir "$MOUNT_A/told" 2>/dev/null
+    expect rm "$MOUNT_B/told"
+    cycles "$MOUNT_A" 3
+    expect_is "$(redis_cli SET told token NX)" OK
+    sleep 0.1
+    expect test -e "$MOUNT_A/told"
+    expect_is "$(redis_cli DEL told)" 1
+done
+unmount "$MOUNT_A"
+unmount "$MOUNT_B"
+
 it "a server that does not answer is given up"
 redis_pause
 refused "no answer within 100 ms" "$REDIS_URI" command_timeout=100ms
