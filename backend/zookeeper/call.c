@@ -268,11 +268,11 @@ void call_get(struct zk_call *call, const char *path)
     call_asked(reply, zoo_aget(call->z->handle, path, 0, call_on_data, reply));
 }
 
-/* What is not there is not watched; of what it was before all has been told. */
+/* What is not there, or may not be read, is not watched; of what it was before all has been told. */
 static void call_on_watched(int rc, const char *value, int length, const struct Stat *stat, const void *data)
 {
     const struct zk_reply *reply = data;
-    if (rc == ZNONODE) {
+    if (rc == ZNONODE || rc == ZNOAUTH) {
         g_hash_table_remove(reply->call->z->watches, reply->name);
     }
     call_on_data(rc, value, length, stat, data);

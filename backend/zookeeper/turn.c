@@ -79,12 +79,18 @@ void turn_busy_with_ticket(struct zk_call *call)
 
 /* --- queued --- */
 
+static void turn_wait(struct zk_call *call, const struct remote_ticket *t, const char *blocker);
+
 static void turn_on_watched(struct zk_call *call)
 {
     const struct remote_ticket *t = turn_ticket(call);
     struct zk_node *node = node_of(call->z, t->token);
     const struct zk_reply *watched = call_reply(call, 0);
     bool freed = watched->rc == ZNONODE;
+    if (watched->rc == ZNOAUTH && watched->name) { /* another client lets nobody read it: its end is not told either */
+        turn_wait(call, t, NULL);
+        return;
+    }
     if (watched->children) {
         GPtrArray *queue = node_queue(watched->children);
         guint rank = 0;
@@ -125,20 +131,21 @@ static void turn_on_watched(struct zk_call *call)
     g_ptr_array_unref(holders);
 }
 
+/* For that one; NULL: any of those before it may make room. */
 static void turn_wait(struct zk_call *call, const struct remote_ticket *t, const char *blocker)
 {
-    char *path = node_child(call->path, blocker);
-    if (t->place->sequence && call->number > 1) { /* any of those before may make room */
+    if (!blocker || (t->place->sequence && call->number > 1)) {
         node_note_watch(call->z, call->path, t->token);
         call_children(call, call->path, true);
     } else {
+        char *path = node_child(call->path, blocker);
         call_watch(call, path, t->token);
+        g_free(path);
     }
     if (t->place->sequence) { /* its width may change */
         call_watch(call, call->path, "");
     }
     call_then(call, turn_on_watched);
-    g_free(path);
 }
 
 static void turn_blocked(struct zk_call *call, const char *blocker)

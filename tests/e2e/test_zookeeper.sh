@@ -218,6 +218,16 @@ says A 'ls()' '*cut*'
 says A 'acquire("open")' ok
 says A 'rm("open")' ok
 
+it "who waits for a lock of another client that lets nobody read its node is told of its end"
+zookeeper_does '
+c.create("/secret")
+c.create("/secret/x-lock-", acl=[make_acl("digest", "someone:x", all=True)], sequence=True)'
+tell A 'f = op("secret", "RDONLY|CREAT"); flock(f, "EX")'
+expect constantly 150 quiet A
+zookeeper_does 'c.delete("/secret/x-lock-0000000000")'
+expect_is "$(hear A 5)" ok
+says A 'close(f)' ok
+
 it "a quota of the servers is told as ENOSPC, what is there can be given back, and then it goes on"
 zookeeper_does 'c.create("/limited", b"leasefs1 directory 0 1 0 1\n")'
 "$PYTHON" - "127.0.0.1:$ZOOKEEPER_PORT" "$ZOOKEEPER_ROOT" <<'END'
