@@ -449,6 +449,23 @@ START_TEST(lock_delay_that_is_set_later_outlives_a_holder_at_whom_nobody_looks)
 }
 END_TEST
 
+/* More of them than one request tells. */
+START_TEST(lock_delay_that_is_set_later_is_told_to_all_locks)
+{
+    struct backend_directory directory = {.width = 1}, delayed = {.width = 1, .delay = HOSTS_LONG};
+    char name[16];
+
+    ck_assert_int_eq(hosts_mkdir(1, "d", &directory), BACKEND_OK);
+    for (int i = 0; i < 150; i++) {
+        snprintf(name, sizeof name, "d/%d", i);
+        hosts_get(0, name, HOSTS_LONG);
+    }
+    ck_assert_int_eq(hosts_set_directory(1, "d", &delayed), BACKEND_OK);
+    for (int i = 0; i < 150; i++)
+        ck_assert_int_gt(redis_server_do(hosts_server, "PTTL h:d/%d", i), HOSTS_LONG);
+}
+END_TEST
+
 /* Who waits for a lock whose holder is gone goes on after the delay that there is now. */
 START_TEST(lock_delay_that_is_taken_back_keeps_nobody_waiting)
 {
@@ -693,6 +710,7 @@ int main(void)
     tcase_add_test(tcase, lock_delay_of_a_ticket_outlives_what_its_mount_gives_up);
     tcase_add_loop_test(tcase, lock_delay_is_that_which_the_directory_has_when_a_lock_is_lost, 0, 5);
     tcase_add_loop_test(tcase, lock_delay_that_is_set_later_outlives_a_holder_at_whom_nobody_looks, 0, 2);
+    tcase_add_test(tcase, lock_delay_that_is_set_later_is_told_to_all_locks);
     tcase_add_loop_test(tcase, lock_delay_that_is_taken_back_keeps_nobody_waiting, 0, 2);
     tcase_add_loop_test(tcase, lease_whose_term_is_over_is_not_revived_in_its_delay, 0, 4);
     tcase_add_test(tcase, ticket_whose_name_is_asked_for_stays_in_the_list);
