@@ -200,7 +200,7 @@ static const struct remote_ticket *acquire_kin(const struct remote_ticket *t)
         if (other == t || other->state != REMOTE_HELD || other->expired) {
             continue;
         }
-        if (!redlock_keep_are_kin(other, t->handle, t->lock_owner)) {
+        if (!remote_are_kin(other->handle, other->lock_owner, t->handle, t->lock_owner)) {
             return NULL;
         }
         found = !found || (other->lock_owner && other->lock_owner == t->lock_owner) ? other : found;

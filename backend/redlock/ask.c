@@ -196,14 +196,14 @@ void redlock_test(struct backend *b, const char *name, const struct backend_clai
     }
     remote_tell_expired(&r->remote, name);
     struct remote_ticket *t = redlock_keep_holder(r, name), *other;
+    uint64_t owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     if (!t) {
         ask_about(r, name, done, arg);
         return;
     }
     LIST_FOREACH(other, &t->place->tickets, link) {
         bool holds = other->state == REMOTE_HELD && !other->expired;
-        if (holds &&
-            !redlock_keep_are_kin(other, claim->handle, claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0)) {
+        if (holds && !remote_are_kin(other->handle, other->lock_owner, claim->handle, owner)) {
             redlock_ask_describe_ticket(r, other, &info);
         }
     }

@@ -64,11 +64,6 @@ struct remote_ticket *redlock_keep_holder(const struct redlock *r, const char *n
     return t;
 }
 
-bool redlock_keep_are_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner)
-{
-    return t->lock_owner && lock_owner ? t->lock_owner == lock_owner : handle && t->handle == handle;
-}
-
 void redlock_keep_tell(struct redlock *r, const char *token, enum remote_news news, enum backend_end why)
 {
     GPtrArray *tokens = g_ptr_array_new_with_free_func(g_free);

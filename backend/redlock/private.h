@@ -229,8 +229,6 @@ const char *redlock_keep_token(const struct redlock *r, const char *token);
 bool redlock_keep_is_shared(const struct redlock *r, const char *name, const char *token);
 /* The first ticket of this mount that holds the name, and is believed in; NULL: none. */
 struct remote_ticket *redlock_keep_holder(const struct redlock *r, const char *name);
-/* Whether tickets do not exclude each other. */
-bool redlock_keep_are_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner);
 /* Tells all tickets of this mount that hold with what stands in a key. */
 void redlock_keep_tell(struct redlock *r, const char *token, enum remote_news news, enum backend_end why);
 
