@@ -4,6 +4,7 @@
  * of what was given up.
  */
 #include <hiredis/hiredis.h>
+#include <string.h>
 
 #include "tests/support/check_main.h"
 #include "tests/unit/hosts_fixture.h"
@@ -42,6 +43,38 @@ START_TEST(place_in_a_queue_is_renewed_by_a_full_server)
         hosts_pass(TTL / 3);
     }
     ck_assert_uint_eq(told->ended, 0);
+}
+END_TEST
+
+/* Its close has been answered by then.  Alone, and where another waits; a new content finds no room. */
+START_TEST(what_is_undecided_becomes_a_lease_or_a_handles_lock_on_a_full_server)
+{
+    enum { TTL = 1500 };
+    bool waited_for = _i & 1;
+    struct backend_claim becomes = hosts_claim(_i & 2 ? BACKEND_FLOCK : BACKEND_LEASE, HOSTS_LONG),
+                         provisional = hosts_claim(BACKEND_PROVISIONAL, TTL);
+    struct hosts_done done = {0}, written = {0};
+    struct told *told = hosts_acquire(0, "L", &provisional);
+
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    if (waited_for) {
+        hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    }
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
+    becomes.user = told;
+    if (!waited_for) {
+        becomes.content = g_bytes_new_static("some text", strlen("some text"));
+        backend_convert(hosts_mount(0), told->ticket, &becomes, hosts_on_done, &written);
+        HOSTS_UNTIL(written.told);
+        ck_assert_int_eq(written.result, BACKEND_FULL);
+        g_clear_pointer(&becomes.content, g_bytes_unref);
+    }
+    backend_convert(hosts_mount(0), told->ticket, &becomes, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    hosts_pass(TTL + TTL / 3);
+    ck_assert_uint_eq(told->ended, 0);
+    ck_assert_int_eq(hosts_stat(2, "L").kind, becomes.kind);
 }
 END_TEST
 
@@ -172,6 +205,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, place_in_a_queue_is_renewed_by_a_full_server);
+    tcase_add_loop_test(tcase, what_is_undecided_becomes_a_lease_or_a_handles_lock_on_a_full_server, 0, 4);
     tcase_add_test(tcase, place_that_waits_keeps_its_name_where_the_queue_was_deleted);
     tcase_add_test(tcase, term_that_was_changed_before_the_answer_is_the_servers);
     tcase_add_test(tcase, shorter_term_of_who_joins_does_not_shorten_the_others);

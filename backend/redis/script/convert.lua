@@ -15,6 +15,9 @@ if closed and not waited and a.mode == 0 and (was ~= 0 or partial(t)) then
   finish()
   return 'busy'
 end
+-- It is a lock already, and its close may have been answered: a write that a full server permits, before those it would
+-- refuse.  Only a content needs room.
+if not a.content then call('ZREM', WAITERS, '') end
 if t.p and t.c then call('HDEL', INFO, owner_key(t.m, t.p)) end
 t.k, t.x, t.l, t.h, t.p = a.kind, a.mode, a.ttl, a.handle, a.owner
 t.s = t.p and {a.start, a.finish, t.x}
