@@ -414,6 +414,32 @@ START_TEST(version_that_is_deleted_or_overwritten_closes_and_opens_again)
 }
 END_TEST
 
+/* Who waits for the outcome of a provisional second goes on waiting for that; a name that is only refused because
+ * nothing new is granted is nobody's young lease, for which an open fails. */
+START_TEST(who_is_refused_while_nothing_is_granted_is_told_of_who_holds)
+{
+    static const char forget[] = "DEL lfs:v:lfs:h:/";
+    struct backend_claim provisional = hosts_claim(BACKEND_PROVISIONAL, HOSTS_LONG);
+    struct told *holder = hosts_acquire(0, "L", &provisional), *refused;
+    ck_assert_int_eq(holder->result, BACKEND_OK);
+    redis_server_do(hosts_server, forget);
+    HOSTS_UNTIL(is_closed(0) && is_closed(1));
+    refused = hosts_acquire(1, "L", &provisional);
+    ck_assert_int_eq(refused->result, BACKEND_BUSY);
+    ck_assert_int_eq(refused->holder.kind, BACKEND_PROVISIONAL);
+    ck_assert_uint_eq(refused->holder.fence, holder->ticket->fence);
+    ck_assert_int_eq(hosts_release(holder), BACKEND_OK);
+    refused = hosts_acquire(1, "L", &provisional);
+    ck_assert_int_eq(refused->result, BACKEND_BUSY);
+    ck_assert_int_ne(refused->holder.kind, BACKEND_LEASE);
+    redis_server_do(hosts_server, "SET h:L foreign PX 60000");
+    refused = hosts_acquire(1, "L", &provisional);
+    ck_assert_int_eq(refused->result, BACKEND_BUSY);
+    ck_assert_int_eq(refused->holder.kind, BACKEND_LEASE);
+    ck_assert(is_closed(1));
+}
+END_TEST
+
 /* Many locks of three mounts, and a server that forgets again and again: none is lost, none is granted twice. */
 START_TEST(nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets)
 {
@@ -464,6 +490,7 @@ int main(void)
     tcase_add_test(tcase, lock_that_another_program_took_meanwhile_is_lost);
     tcase_add_test(tcase, server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believes_in_it);
     tcase_add_loop_test(tcase, version_that_is_deleted_or_overwritten_closes_and_opens_again, 0, 3);
+    tcase_add_test(tcase, who_is_refused_while_nothing_is_granted_is_told_of_who_holds);
     tcase_add_test(tcase, nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets);
     suite_add_tcase(suite, tcase);
     tcase_set_timeout(away, 120);

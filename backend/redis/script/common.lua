@@ -472,8 +472,7 @@ end
 -- What stands in the way of `t`, which has that number, or is to be appended:
 -- a ticket, '' for what is not ours, or nil.  Of one without kin that is to be
 -- appended, `seen` tells if everybody has been looked at.
-local function find_blocker(t, number, lone)
-  if closed then return '' end
+local function find_holder(t, number, lone)
   if sequence then return find_sequence_blocker(t, number) end
   if who == 'foreign' or who == 'delay' then return '' end
   if odd then
@@ -485,6 +484,13 @@ local function find_blocker(t, number, lone)
   end
   local first = waiting > 0 and call('ZRANGE', WAIT, 0, 0, 'WITHSCORES')
   return first and (not number or tonumber(first[2]) < number) and first[1] or nil
+end
+
+-- While the store is closed nothing is granted; who stands in the way all the same is told.
+local function find_blocker(t, number, lone)
+  local blocker, first, last, mode = find_holder(t, number, lone)
+  if closed and not blocker then return '' end
+  return blocker, first, last, mode
 end
 
 local function set_odd(has_kin)
