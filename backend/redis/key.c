@@ -102,12 +102,14 @@ bool redis_is_numbered(const char *leaf)
 
 void redis_there_fill(struct redis_there *there, struct redis *r, const char *name)
 {
-    static const char letters[] = {0, 'o', 'd', 'd', 'd'};
+    static const char letters[] = {0, 'o', 'd'};
+    for (size_t i = 0; i < G_N_ELEMENTS(there->keys); i++) {
+        there->keys[i] = redis_side_key(r, letters[i], name);
+    }
     there->words[0] = (struct redis_argument){"EXISTS", 6};
-    for (size_t i = 0; i < G_N_ELEMENTS(letters); i++) {
-        char **key = &there->keys[MIN(i, G_N_ELEMENTS(there->keys) - 1)];
-        *key = i < G_N_ELEMENTS(there->keys) ? redis_side_key(r, letters[i], name) : *key;
-        there->words[i + 1] = (struct redis_argument){*key, strlen(*key)};
+    for (size_t i = 1; i < G_N_ELEMENTS(there->words); i++) {
+        const char *key = there->keys[MIN(i, G_N_ELEMENTS(there->keys)) - 1];
+        there->words[i] = (struct redis_argument){key, strlen(key)};
     }
 }
 

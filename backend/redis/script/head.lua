@@ -16,7 +16,7 @@
 --                  readers -> 1 when no exclusive ticket of a sequence holds; p:mount lock owner -> the ticket
 --                  with which it holds; kin, looked, seen: what is covered, see common.lua
 --   FENCE  string  the last number given, and to whom (mount, ticket) if L is LONE
--- Of its directory: DIR (hash: attributes), LIST (zset: names, all of score 0),
+-- Of its directory: DIR (hash: attributes; delays -> 1 if it has, or had, a lock-delay), LIST (zset: names, all of score 0),
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
 -- the name itself a directory.  MINE is the set of the leases of the mount that asks.
 --
