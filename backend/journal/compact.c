@@ -31,8 +31,6 @@ int journal_compact_begin(struct journal *j)
         j->compaction = JOURNAL_COMPACT_COPYING;
         j->compactions++;
         j->compact_error = 0;
-    } else {
-        j->next.fd = -1;
     }
     pthread_mutex_unlock(&j->mutex);
     return r;

@@ -67,8 +67,8 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
 {
     uint8_t header[JOURNAL_HEADER_SIZE];
     uint32_t salt;
-    if (getrandom(&salt, sizeof(salt), 0) != sizeof(salt)) {
-        return -EIO;
+    if (getrandom(&salt, sizeof(salt), 0) < 0) { /* so few bytes come whole */
+        return -errno;
     }
     memcpy(header, magic, sizeof(magic));
     file_put32(header + 8, VERSION);
@@ -140,9 +140,6 @@ int journal_file_commit(struct journal_file *file)
 int journal_file_make_room(struct journal_file *file, uint64_t bytes)
 {
     uint64_t need = file->size + file->batch->len + bytes;
-    if (need <= file->room) {
-        return 0;
-    }
     while (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->size, (off_t)(need - file->size)) < 0) {
         if (errno != EINTR) {
             return -errno;

@@ -1,8 +1,10 @@
-/* disk: write, fallocate, fdatasync and fsync, wrapped. */
+/* disk: the calls that disk_wraps of Makefile.am names. */
 #include "tests/support/disk.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,6 +32,115 @@ static struct {
     GHashTable *durable; /* inode -> its bytes when last synced; NULL: not remembered */
     ino_t durable_name;
 } disk = {.mutex = PTHREAD_MUTEX_INITIALIZER, .released = PTHREAD_COND_INITIALIZER};
+
+static struct {
+    bool planned;
+    unsigned skip;
+    int number;
+    void (*before)(void);
+} plans[DISK_CALLS];
+static pthread_mutex_t plans_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void disk_plan(enum disk_call call, unsigned skip, int number, void (*before)(void))
+{
+    pthread_mutex_lock(&plans_mutex);
+    plans[call].planned = true;
+    plans[call].skip = skip;
+    plans[call].number = number;
+    plans[call].before = before;
+    pthread_mutex_unlock(&plans_mutex);
+}
+
+bool disk_happened(void)
+{
+    bool all = true;
+
+    pthread_mutex_lock(&plans_mutex);
+    for (int i = 0; i < DISK_CALLS; i++) {
+        all = all && !plans[i].planned;
+        plans[i].planned = false;
+    }
+    pthread_mutex_unlock(&plans_mutex);
+    return all;
+}
+
+/* Whether this call is the one that is planned; it then fails with `*ret_number`, if that is not 0. */
+static bool is_planned(enum disk_call call, int *ret_number)
+{
+    void (*before)(void) = NULL;
+    bool now;
+
+    pthread_mutex_lock(&plans_mutex);
+    now = plans[call].planned && plans[call].skip-- == 0;
+    if (now) {
+        plans[call].planned = false;
+        before = plans[call].before;
+    }
+    *ret_number = now ? plans[call].number : 0;
+    pthread_mutex_unlock(&plans_mutex);
+    if (before)
+        before();
+    return now;
+}
+
+/* -1, with errno, if this call is to fail. */
+static int plan(enum disk_call call)
+{
+    int number;
+
+    is_planned(call, &number);
+    if (number)
+        errno = number;
+    return number ? -1 : 0;
+}
+
+/* A call wrapped under a name, which fails if that is planned. */
+#define PLANNED(call, type, name, parameters, arguments)                                                               \
+    type __real_##name parameters;                                                                                     \
+    type __wrap_##name parameters;                                                                                     \
+    type __wrap_##name parameters                                                                                      \
+    {                                                                                                                  \
+        return plan(call) < 0 ? -1 : __real_##name arguments;                                                          \
+    }
+
+PLANNED(DISK_LOCK, int, flock, (int fd, int operation), (fd, operation))
+PLANNED(DISK_PREAD, ssize_t, pread, (int fd, void *to, size_t length, off_t at), (fd, to, length, at))
+PLANNED(DISK_PREAD, ssize_t, pread64, (int fd, void *to, size_t length, off64_t at), (fd, to, length, at))
+PLANNED(DISK_PWRITE, ssize_t, pwrite, (int fd, const void *from, size_t length, off_t at), (fd, from, length, at))
+PLANNED(DISK_PWRITE, ssize_t, pwrite64, (int fd, const void *from, size_t length, off64_t at), (fd, from, length, at))
+PLANNED(DISK_STAT, int, fstat, (int fd, struct stat *st), (fd, st))
+PLANNED(DISK_STAT, int, fstat64, (int fd, struct stat64 *st), (fd, st))
+PLANNED(DISK_STATAT, int, fstatat, (int at, const char *path, struct stat *st, int flags), (at, path, st, flags))
+PLANNED(DISK_STATAT, int, fstatat64, (int at, const char *path, struct stat64 *st, int flags), (at, path, st, flags))
+PLANNED(DISK_TRUNCATE, int, ftruncate, (int fd, off_t length), (fd, length))
+PLANNED(DISK_TRUNCATE, int, ftruncate64, (int fd, off64_t length), (fd, length))
+PLANNED(DISK_RENAME, int, renameat, (int at, const char *from, int to_at, const char *to), (at, from, to_at, to))
+PLANNED(DISK_RANDOM, ssize_t, getrandom, (void *to, size_t length, unsigned flags), (to, length, flags))
+
+/* These have a mode where there is a file to make. */
+#define PLANNED_OPEN(call, name, parameters, arguments)                                                                \
+    int __real_##name parameters;                                                                                      \
+    int __wrap_##name parameters;                                                                                      \
+    int __wrap_##name parameters                                                                                       \
+    {                                                                                                                  \
+        va_list rest;                                                                                                  \
+        va_start(rest, flags);                                                                                         \
+        mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;                                                      \
+        va_end(rest);                                                                                                  \
+        return plan(call) < 0 ? -1 : __real_##name arguments;                                                          \
+    }
+
+PLANNED_OPEN(DISK_OPEN, open, (const char *path, int flags, ...), (path, flags, mode))
+PLANNED_OPEN(DISK_OPEN, open64, (const char *path, int flags, ...), (path, flags, mode))
+PLANNED_OPEN(DISK_OPENAT, openat, (int at, const char *path, int flags, ...), (at, path, flags, mode))
+PLANNED_OPEN(DISK_OPENAT, openat64, (int at, const char *path, int flags, ...), (at, path, flags, mode))
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg)
+{
+    return plan(DISK_THREAD) < 0 ? errno : __real_pthread_create(thread, attributes, run, arg);
+}
 
 void disk_fail_writes(int number)
 {
@@ -92,6 +203,14 @@ ino_t disk_durable_name(void)
 
 ssize_t __wrap_write(int fd, const void *data, size_t length)
 {
+    int number;
+
+    if (is_planned(DISK_WRITE, &number) && !number)
+        return __real_write(fd, data, length / 2);
+    if (number) {
+        errno = number;
+        return -1;
+    }
     if (disk.write_error) {
         errno = disk.write_error;
         return -1;
@@ -104,6 +223,8 @@ ssize_t __wrap_write(int fd, const void *data, size_t length)
 /* The C library has two names for it: which one is called depends on how off_t was chosen. */
 int __wrap_fallocate64(int fd, int mode, off64_t offset, off64_t length)
 {
+    if (plan(DISK_ROOM) < 0)
+        return -1;
     if (disk.room_error) {
         errno = disk.room_error;
         return -1;
@@ -122,9 +243,9 @@ static GBytes *bytes_of(int fd)
     uint8_t *data;
     ssize_t length;
 
-    fstat(fd, &st);
+    __real_fstat(fd, &st);
     data = g_malloc((gsize)st.st_size);
-    length = pread(fd, data, (size_t)st.st_size, 0);
+    length = __real_pread(fd, data, (size_t)st.st_size, 0);
     return g_bytes_new_take(data, (gsize)MAX(length, 0));
 }
 
@@ -147,7 +268,9 @@ static int sync_file(int fd, int (*real)(int))
     struct stat st, named = {0};
     GBytes *bytes = NULL;
 
-    fstat(fd, &st);
+    if (plan(DISK_SYNC) < 0)
+        return -1;
+    __real_fstat(fd, &st);
     errno = wait_for_disk(st.st_ino);
     if (errno)
         return -1;
@@ -155,7 +278,7 @@ static int sync_file(int fd, int (*real)(int))
     if (disk.durable && S_ISREG(st.st_mode))
         bytes = bytes_of(fd);
     else if (disk.durable && S_ISDIR(st.st_mode))
-        fstatat(fd, disk.name, &named, 0);
+        __real_fstatat(fd, disk.name, &named, 0);
     if (real(fd) < 0)
         return -1;
     pthread_mutex_lock(&disk.mutex);

@@ -1,7 +1,7 @@
 /* disk: a disk that fails on demand, and remembers what a power cut would leave.
  *
- * For programs linked with disk_wraps of Makefile.am: write, fallocate, fdatasync
- * and fsync go through here, from any thread.
+ * For programs linked with disk_wraps of Makefile.am: what they ask of files goes
+ * through here, from any thread, and so do getrandom and pthread_create.
  */
 #ifndef TESTS_SUPPORT_DISK_H
 #define TESTS_SUPPORT_DISK_H
@@ -10,6 +10,31 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+
+enum disk_call {
+    DISK_WRITE,
+    DISK_SYNC, /* fdatasync and fsync */
+    DISK_ROOM, /* fallocate */
+    DISK_OPEN,
+    DISK_OPENAT,
+    DISK_LOCK, /* flock */
+    DISK_PREAD,
+    DISK_PWRITE,
+    DISK_STAT, /* fstat */
+    DISK_STATAT,
+    DISK_TRUNCATE,
+    DISK_RENAME,
+    DISK_RANDOM,
+    DISK_THREAD, /* pthread_create */
+    DISK_CALLS
+};
+
+/* The next call of this kind but `skip` fails with `number`, once, or `before` runs
+ * before it, where that is not NULL.  A write of `number` 0 takes half of its bytes. */
+void disk_plan(enum disk_call call, unsigned skip, int number, void (*before)(void));
+
+/* Forgets what is planned; true if it has happened, all of it. */
+bool disk_happened(void);
 
 /* All writes fail with `number` from now on; 0: none does. */
 void disk_fail_writes(int number);
