@@ -259,6 +259,20 @@ static void good_deadlock(struct world *w)
     end(w, waits, 0);
 }
 
+/* What another process, that has the file, waits for by it, its owner does. */
+static void good_deadlock_of_files(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    judge_fork(w->judge, w->now, 20, OTHER, 120, 1000, 100);
+    record(w, SHELL, a, JUDGE_OFD, 0, 0, 0);
+    record(w, OTHER, b, JUDGE_OFD, 1, 1, 0);
+    uint64_t waits = begin(w, BY(SHELL, a, SETLK, .flags = JUDGE_OFD, .start = 1, .end = 1));
+    passes(w, JUDGE_SECOND);
+    record(w, 20, b, JUDGE_OFD, 0, 0, EDEADLK);
+    does(w, BY(OTHER, b, UNLCK, .flags = JUDGE_OFD, .start = 1, .end = 1), 0);
+    end(w, waits, 0);
+}
+
 static void good_queue(struct world *w)
 {
     does(w, ON(SHELL, "q", MKDIR), 0);
@@ -681,6 +695,13 @@ static void bad_deadlock(struct world *w)
     record(w, OTHER, b, 0, 1, 1, EDEADLK);
 }
 
+static void bad_deadlock_of_files(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    record(w, SHELL, a, JUDGE_OFD, 0, 0, 0);
+    record(w, OTHER, b, JUDGE_OFD, 0, 0, EDEADLK);
+}
+
 static void bad_deadlock_missed(struct world *w)
 {
     uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
@@ -831,6 +852,7 @@ static const struct {
     {good_interrupt, JUDGE_RULES},
     {good_records, JUDGE_RULES},
     {good_deadlock, JUDGE_RULES},
+    {good_deadlock_of_files, JUDGE_RULES},
     {good_queue, JUDGE_RULES},
     {good_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},
@@ -883,6 +905,7 @@ static const struct {
     {bad_probe_pid, JUDGE_PROBE},
     {bad_first_time, JUDGE_FIRST_TIME},
     {bad_deadlock, JUDGE_DEADLOCK},
+    {bad_deadlock_of_files, JUDGE_DEADLOCK},
     {bad_deadlock_missed, JUDGE_DEADLOCK},
     {bad_errno, JUDGE_ERRNO},
     {bad_errno_busy, JUDGE_ERRNO},

@@ -678,7 +678,7 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         call->handle->asked = call->asked_before;
     } else if (error == EDEADLK) {
         const struct hold *ticket = call->handle->ticket;
-        bool circle = waits_lead(judge, call, call->process, false, NULL, CYCLE_MAX) || call->changed ||
+        bool circle = waits_lead(judge, call, call, false, NULL, CYCLE_MAX) || call->changed ||
                       judge->given_up + judge->options.settle > call->call.when ||
                       (ticket && name_only(judge, ticket->name, call->call.when) != ticket);
         if (judge_rule(judge, JUDGE_DEADLOCK, !circle)) {

@@ -255,15 +255,22 @@ struct hold *name_ticket(struct judge *judge, const struct name *name)
 
 /* --- deadlocks --------------------------------------------------------------------------- */
 
-bool waits_lead(struct judge *judge, const struct call *call, const struct process *process, bool surely,
-                GPtrArray *cycle, unsigned depth)
+/* Is the hold its caller's?  Of an open file description lock, perhaps: any process may have that file. */
+static bool wait_is_for_own(const struct call *call, const struct hold *hold, bool surely)
+{
+    return hold->claim.process == call->process ||
+           (!surely && hold->claim.handle && hold->claim.handle == call->handle);
+}
+
+bool waits_lead(struct judge *judge, const struct call *call, const struct call *first, bool surely, GPtrArray *cycle,
+                unsigned depth)
 {
     for (guint i = 0; depth && call->attempt && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         bool counts = hold != call->attempt && judge_hold_excludes(hold, &call->attempt->claim, surely) &&
                       (!surely || (judge_hold_certain(judge, hold, judge->now) && hold->claim.kind == KIND_RECORD &&
                                    !hold->claim.ofd && hold->claim.mount == call->call.mount));
-        if (counts && hold->claim.process == process) {
+        if (counts && wait_is_for_own(first, hold, surely)) {
             return true;
         }
         for (guint k = 0; counts && k < judge->waits->len; k++) {
@@ -271,8 +278,8 @@ bool waits_lead(struct judge *judge, const struct call *call, const struct proce
             bool fresh = surely && (other->call.when + 2 * judge->options.settle > judge->now ||
                                     other->signalled != JUDGE_NEVER || other->call.flags & JUDGE_OFD ||
                                     other->call.operation != JUDGE_SETLK);
-            if (other == call || other->process != hold->claim.process || fresh ||
-                !waits_lead(judge, other, process, surely, cycle, depth - 1)) {
+            if (other == call || !wait_is_for_own(other, hold, surely) || fresh ||
+                !waits_lead(judge, other, first, surely, cycle, depth - 1)) {
                 continue;
             }
             if (cycle) {
@@ -289,7 +296,7 @@ static void call_begin_wait(struct judge *judge, struct call *call)
     g_ptr_array_add(judge->waits, call);
     if (call->call.operation == JUDGE_SETLK && !(call->call.flags & JUDGE_OFD) && !call->handle->ticket &&
         mount_calm(judge, call->call.mount, call->call.when) &&
-        !waits_lead(judge, call, call->process, true, call->cycle, CYCLE_MAX)) {
+        !waits_lead(judge, call, call, true, call->cycle, CYCLE_MAX)) {
         g_ptr_array_set_size(call->cycle, 0);
     }
 }

@@ -79,8 +79,7 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return (asked->operation != JUDGE_FLOCK && asked->operation != JUDGE_SETLK) || call->handle->ticket;
     case EDEADLK: /* or a ticket that shares is to be alone, which the queue cannot wait for */
         return !(asked->flags & JUDGE_TRY) &&
-               (call->handle->ticket ? !(asked->flags & JUDGE_SHARE)
-                                     : asked->operation == JUDGE_SETLK && !(asked->flags & JUDGE_OFD));
+               (call->handle->ticket ? !(asked->flags & JUDGE_SHARE) : asked->operation == JUDGE_SETLK);
     case EFBIG:
         return asked->operation != JUDGE_CLOSE || call->handle->too_large;
     case EBUSY:

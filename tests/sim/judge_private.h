@@ -204,9 +204,9 @@ bool judge_rule(struct judge *judge, enum judge_rule rule, bool broken);
 
 /* judge_call */
 #define CYCLE_MAX 8
-/* Do waits lead from who holds what `call` wants to the process?  The calls on the way are added to `cycle`. */
-bool waits_lead(struct judge *judge, const struct call *call, const struct process *process, bool surely,
-                GPtrArray *cycle, unsigned depth);
+/* Do waits lead from who holds what `call` wants to the caller of `first`?  The calls on the way are added to `cycle`. */
+bool waits_lead(struct judge *judge, const struct call *call, const struct call *first, bool surely, GPtrArray *cycle,
+                unsigned depth);
 void wait_ended(struct judge *judge, struct call *call);
 /* Calls under way that take what others hold may end it, too: it is new, or its owner has died. */
 void judge_hold_meets_takers(const struct judge *judge, struct hold *hold);
