@@ -207,6 +207,21 @@ static void good_owner_dies(struct world *w)
     exclusive(w, REMOTE, 0);
 }
 
+/* A child is refused times, through a file of its parent's: that may close it as before. */
+static void good_times_of_child(struct world *w)
+{
+    uint64_t a = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    does(w, BY(SHELL, a, TIMES), 0);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    does(w, BY(20, a, TIMES), EBUSY);
+    uint64_t b = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    record(w, SHELL, b, JUDGE_TRY, 0, 9, 0);
+    does(w, BY(SHELL, a, CLOSE), 0);
+    judge_exit(w->judge, w->now, SHELL, 0);
+    passes(w, JUDGE_SECOND / 2);
+    does(w, ON(OTHER, "L", STAT), 0);
+}
+
 static void good_flock(struct world *w)
 {
     uint64_t a = flocks(w, SHELL, 0, 0), b = reads(w, REMOTE), c = reads(w, OTHER);
@@ -848,6 +863,7 @@ static const struct {
     {good_touch, JUDGE_RULES},
     {good_provisional, JUDGE_RULES},
     {good_owner_dies, JUDGE_RULES},
+    {good_times_of_child, JUDGE_RULES},
     {good_flock, JUDGE_RULES},
     {good_interrupt, JUDGE_RULES},
     {good_records, JUDGE_RULES},

@@ -653,7 +653,8 @@ static void call_refused(struct judge *judge, struct call *call, int error)
         bool inherited = call->handle && call->handle->opener != call->process && operation != JUDGE_FLOCK &&
                          operation != JUDGE_SETLK; /* by it only the owner acquires, and changes times */
         bool again = operation == JUDGE_CLOSE && (call->handle->refused || call->handle->told_no); /* as before */
-        if (call->handle && error == EBUSY) {
+        bool unnamed = operation == JUDGE_TIMES; /* the kernel does not tell through which of its files: of its own */
+        if (call->handle && error == EBUSY && (!unnamed || call->handle->opener == call->process)) {
             call->handle->refused = true;
         }
         if (operation == JUDGE_MKDIR || queue || opened || again || inherited ||
