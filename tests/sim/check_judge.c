@@ -26,9 +26,12 @@ struct world {
 static const struct judge_options options = {
     .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .out = NULL};
 
-static struct world world_new(void)
+static const struct judge_options disk_options = {
+    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .keeps = true, .out = NULL};
+
+static struct world world_of(const struct judge_options *its)
 {
-    struct world w = {.judge = judge_new(&options), .now = 100 * JUDGE_SECOND};
+    struct world w = {.judge = judge_new(its), .now = 100 * JUDGE_SECOND};
     judge_fork(w.judge, w.now, INIT, 0, 1, 0, 1);
     judge_fork(w.judge, w.now, SHELL, INIT, 100, 1000, 100);
     for (uint32_t i = CHILD; i < PROCESSES; i++) {
@@ -36,6 +39,18 @@ static struct world world_new(void)
         judge_fork(w.judge, w.now, i, stranger ? INIT : SHELL, (pid_t)(100 + i), stranger ? 1001 : 1000, 100);
     }
     return w;
+}
+
+static struct world world_new(void)
+{
+    return world_of(&options);
+}
+
+/* It begins anew, with leases on the host's disk. */
+static void is_on_disk(struct world *w)
+{
+    judge_free(w->judge);
+    *w = world_of(&disk_options);
 }
 
 static void passes(struct world *w, int64_t time)
@@ -315,6 +330,36 @@ static void good_cut(struct world *w)
     attribute(w, REMOTE, mine, "user.lease.state", "lost");
     trouble(w, JUDGE_AWAY, 1, false);
     does(w, BY(REMOTE, mine, READ), ESTALE);
+}
+
+/* A lease is taken and released, of each name in turn; then the daemon is killed, and its journal's end cut off. */
+static void cut_after(struct world *w, const char *const names[])
+{
+    is_on_disk(w);
+    for (size_t i = 0; names[i]; i++) {
+        uint64_t mine = opens(w, SHELL, names[i], JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+        does(w, BY(SHELL, mine, CLOSE), 0);
+        does(w, ON(SHELL, names[i], UNLINK), 0);
+        passes(w, JUDGE_SECOND);
+    }
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_CUT, 0, true);
+    trouble(w, JUDGE_FORGOT, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    passes(w, 5 * TTL);
+}
+
+/* What was released last is there again, and renewed: its owner lives. */
+static void good_journal_cut(struct world *w)
+{
+    cut_after(w, (const char *const[]){"M", "L", NULL});
+    exclusive(w, OTHER, EEXIST);
+    passes(w, 2 * JUDGE_SECOND);
+    uint64_t mine = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    does(w, BY(SHELL, mine, CLOSE), 0);
+    opens(w, OTHER, "L", JUDGE_WRITES, 0); /* it is not new */
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    exclusive(w, OTHER, 0);
 }
 
 /* REMOTE waits, and its daemon is killed: for a while the server cannot know. */
@@ -841,6 +886,12 @@ static void bad_told_poll(struct world *w)
     judge_event(w->judge, w->now, JUDGE_HUNG_UP, SHELL, 0, NULL, mine);
 }
 
+static void bad_journal_cut(struct world *w)
+{
+    cut_after(w, (const char *const[]){"L", "M", NULL});
+    exclusive(w, OTHER, EEXIST);
+}
+
 static void bad_left(struct world *w)
 {
     exclusive(w, SHELL, 0);
@@ -871,6 +922,7 @@ static const struct {
     {good_deadlock_of_files, JUDGE_RULES},
     {good_queue, JUDGE_RULES},
     {good_cut, JUDGE_RULES},
+    {good_journal_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},
     {good_watch, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
@@ -937,6 +989,7 @@ static const struct {
     {bad_close_of_child, JUDGE_ERRNO},
     {bad_told, JUDGE_TOLD},
     {bad_told_poll, JUDGE_TOLD},
+    {bad_journal_cut, JUDGE_EFFECT},
     {bad_left, JUDGE_LEFT},
     {bad_teller, JUDGE_TELLER},
 };

@@ -122,6 +122,7 @@ struct judge *judge_new(const struct judge_options *options)
     judge->calls = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_call);
     judge->names = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, judge_free_name);
     judge->waits = g_ptr_array_new();
+    judge->past = g_ptr_array_new_with_free_func(judge_hold_free);
     return judge;
 }
 
@@ -129,6 +130,7 @@ void judge_free(struct judge *judge)
 {
     if (judge) {
         g_ptr_array_free(judge->waits, TRUE);
+        g_ptr_array_free(judge->past, TRUE);
         g_hash_table_destroy(judge->calls);
         g_hash_table_destroy(judge->names);
         g_hash_table_destroy(judge->handles);

@@ -323,8 +323,52 @@ void name_prune(struct judge *judge, struct name *name)
         struct hold *hold = name->holds->pdata[i];
         /* what `judge_hold_over` tells of a mount that is away may be taken back when it joins */
         if (hold->ended < judge->now && !hold->pending && !hold_in_use(hold)) {
+            bool kept = judge->options.keeps && hold->claim.kind == KIND_LEASE && hold->begun != JUDGE_NEVER;
             hold_is_over(judge, name, hold, hold->ended);
-            g_ptr_array_remove_index(name->holds, i);
+            g_ptr_array_steal_index(name->holds, i);
+            if (kept) {
+                g_ptr_array_add(judge->past, hold);
+            } else {
+                judge_hold_free(hold);
+            }
+        }
+    }
+}
+
+/* Perhaps, for as long as its owner lives or its term lasts, which is given anew. */
+static void hold_comes_back(const struct judge *judge, struct hold *hold)
+{
+    hold->doubt = true;
+    hold->token = 0;
+    hold->mode = 0;
+    g_clear_pointer(&hold->content, g_byte_array_unref);
+    hold->ended = hold->deadline ? MAX(hold->deadline, judge->now + hold->ttl) + judge->options.margin : JUDGE_NEVER;
+}
+
+static bool hold_may_come_back(const struct judge *judge, const struct hold *hold, uint32_t mount)
+{
+    return hold->claim.mount == mount && hold->begun >= judge->mounts[mount].emptied;
+}
+
+void judge_hold_comes_back(struct judge *judge, uint32_t mount)
+{
+    GHashTableIter iterator;
+    void *value;
+    int64_t last = -1;
+    g_hash_table_iter_init(&iterator, judge->names);
+    while (g_hash_table_iter_next(&iterator, NULL, &value)) {
+        name_prune(judge, value);
+    }
+    for (guint i = 0; i < judge->past->len; i++) {
+        const struct hold *hold = judge->past->pdata[i];
+        last = hold_may_come_back(judge, hold, mount) ? MAX(last, hold->may_end) : last;
+    }
+    for (guint i = judge->past->len; i-- > 0;) {
+        struct hold *hold = judge->past->pdata[i];
+        if (hold_may_come_back(judge, hold, mount) && hold->ended >= last) {
+            g_ptr_array_steal_index(judge->past, i);
+            hold_comes_back(judge, hold);
+            g_ptr_array_add(hold->name->holds, hold);
         }
     }
 }

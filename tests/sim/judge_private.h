@@ -181,6 +181,7 @@ struct mount {
     int64_t calm;                  /* the last one ended then */
     bool died;                     /* a daemon of it did */
     int64_t full;                  /* the last time that the store was full; -1: never */
+    int64_t emptied;               /* its disk began anew then */
 };
 
 struct judge {
@@ -192,6 +193,7 @@ struct judge {
     int64_t forgot;                                  /* the server did, last; -1: never */
     GPtrArray *waits;                                /* calls under way that wait without a limit */
     int64_t given_up;                                /* one of them, by a process that died */
+    GPtrArray *past;                                 /* leases that are over, where the store keeps them */
     uint64_t broken[JUDGE_RULES], tried[JUDGE_RULES];
     enum judge_rule first;
 };
@@ -204,7 +206,8 @@ bool judge_rule(struct judge *judge, enum judge_rule rule, bool broken);
 
 /* judge_call */
 #define CYCLE_MAX 8
-/* Do waits lead from who holds what `call` wants to the caller of `first`?  The calls on the way are added to `cycle`. */
+/* Do waits lead from who holds what `call` wants to the caller of `first`?  The calls on the way are added to `cycle`.
+ */
 bool waits_lead(struct judge *judge, const struct call *call, const struct call *first, bool surely, GPtrArray *cycle,
                 unsigned depth);
 void wait_ended(struct judge *judge, struct call *call);
@@ -286,8 +289,10 @@ struct hold *name_only(const struct judge *judge, const struct name *name, int64
 bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from);
 /* A certain hold of it is broken, by a call that began then. */
 void name_begin_delay(struct judge *judge, struct name *name, int64_t when);
-/* What is over is forgotten. */
+/* What is over is forgotten, but for what a disk may bring back. */
 void name_prune(struct judge *judge, struct name *name);
+/* The end of the mount's journal was lost: so was that of the lease that ended last, which is there again. */
+void judge_hold_comes_back(struct judge *judge, uint32_t mount);
 
 /* judge_look */
 void look_answered(struct judge *judge, struct call *call, const struct judge_answer *answer);

@@ -451,6 +451,7 @@ static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, ui
         trouble_ends_numbers(judge);
     }
     mount->full = trouble == JUDGE_FULL ? judge->now : mount->full;
+    mount->emptied = trouble == JUDGE_EMPTIED ? judge->now : mount->emptied;
     mount->calm = judge->now;
 }
 
@@ -464,6 +465,9 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     judge->forgot = trouble == JUDGE_FORGOT ? when : judge->forgot;
     if (trouble == JUDGE_FOREIGN && path) {
         judge_name(judge, path)->foreign = true;
+    }
+    if (trouble == JUDGE_CUT) {
+        judge_hold_comes_back(judge, mount);
     }
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
