@@ -276,6 +276,19 @@ static bool replay_is_same_boot(const struct local_session *a, const struct loca
     return *a->boot_id && strcmp(a->boot_id, b->boot_id) == 0;
 }
 
+/* The last one of the same boot: the wall clock may have been set since its record. */
+static const struct local_session *replay_session_of(const struct local_replay *replay, const struct kept_lease *kept)
+{
+    const struct local_session *own = &g_array_index(replay->sessions, struct local_session, kept->session);
+    for (guint i = replay->sessions->len; i-- > kept->session;) {
+        const struct local_session *session = &g_array_index(replay->sessions, struct local_session, i);
+        if (replay_is_same_boot(session, own)) {
+            return session;
+        }
+    }
+    return own;
+}
+
 /* Puts one lease back; false if it has ended. */
 static bool replay_restore_lease(const struct kept_lease *kept, const struct local_session *then,
                                  struct lockspace *space, const struct local_session *now,
@@ -323,7 +336,7 @@ static void replay_restore_leases(struct local_replay *replay, bool held, struct
 {
     const struct kept_lease *kept;
     for (struct sorted_place at = sorted_first(&replay->leases); (kept = sorted_item(at)); at = sorted_next(at)) {
-        const struct local_session *then = &g_array_index(replay->sessions, struct local_session, kept->session);
+        const struct local_session *then = replay_session_of(replay, kept);
         if (!(kept->lease.flags & LOCAL_LEASE_HELD) == held) {
             continue;
         }

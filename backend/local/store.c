@@ -97,14 +97,9 @@ static void store_copy_lease(void *arg, const char *name, struct backend_ticket 
     store_copy_record(store, LOCAL_LEASE);
 }
 
-static struct local_session store_present_session(const struct local_store *store)
-{
-    return (struct local_session){.boottime = clock_now(), .wall = clock_wall(), .boot_id = store->boot_id};
-}
-
 static int store_begin_compaction(struct local_store *store)
 {
-    struct local_session session = store_present_session(store);
+    struct local_session session = local_store_present_session(store);
     int r = journal_compact_begin(store->journal);
     if (r < 0) {
         return r;
@@ -313,8 +308,9 @@ static int store_begin_session(struct local_store *store, const struct local_ses
 static int store_restore(struct local_store *store, struct local_replay *replay, uint64_t cut, char *error,
                          size_t error_size)
 {
-    struct local_session session = store_present_session(store);
+    struct local_session session = local_store_present_session(store);
     struct local_restored restored;
+    store->wall = session.wall - session.boottime;
     local_replay_restore(replay, store->space, &session, &restored);
     store_log_restored(store, &restored, cut);
     int r = store_begin_session(store, &session, &restored);

@@ -5,7 +5,8 @@
  * leases are kept: everything else ends with the daemon.
  *
  * A session is one run of the daemon: its boot id tells whether the deadlines
- * (CLOCK_BOOTTIME) in the records after it still mean anything.
+ * (CLOCK_BOOTTIME) in the records after it still mean anything.  Its record comes
+ * again when the wall clock was set, by which times are told after a reboot.
  *
  * A store whose disk is full takes no new lease, BACKEND_FULL, until there is room
  * again, but goes on: the ends of all leases have their room on the disk

@@ -30,6 +30,7 @@ struct local_store {
     bool displaced;  /* they are not any more, */
     clock_ms missed; /* as was noticed then */
     GByteArray *record;
+    int64_t wall; /* the wall clock less the other, by the last session's record, in ms */
     uint64_t fence_step;
     uint64_t reserved;           /* fencing tokens below this may be used */
     uint64_t reserving;          /* and will be below this, */
@@ -49,6 +50,7 @@ struct local_store {
 void local_store_report_failure(struct local_store *store);
 /* Names held, and tickets that wait. */
 uint64_t local_store_locks(const struct local_store *store);
+struct local_session local_store_present_session(const struct local_store *store);
 /* store->record, empty; what is in it then goes into the batch. */
 GByteArray *local_store_fresh_record(struct local_store *store);
 enum backend_result local_store_put_record(struct local_store *store, enum local_record type);

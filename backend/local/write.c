@@ -12,6 +12,7 @@
 #define USUAL_LEASE 2048 /* beside a lease that is still to be decided, */
 #define UNDECIDED 512    /* with each that is, whose close is answered before it is written, */
 #define RECORD_FRAME 32  /* and what is around a record */
+#define WALL_STEP 100    /* ms: by this the wall clock was set, as both are kept in step */
 
 void local_store_report_failure(struct local_store *store)
 {
@@ -82,10 +83,31 @@ static void write_put_unwritten(struct local_store *store)
     store->pending = true;
 }
 
+struct local_session local_store_present_session(const struct local_store *store)
+{
+    return (struct local_session){.boottime = clock_now(), .wall = clock_wall(), .boot_id = store->boot_id};
+}
+
+/* After a reboot only the wall clock tells how old a lease is: by what it was last. */
+static void write_put_wall(struct local_store *store)
+{
+    struct local_session session = local_store_present_session(store);
+    int64_t wall = session.wall - session.boottime;
+    if (ABS(wall - store->wall) < WALL_STEP) {
+        return;
+    }
+    g_autoptr(GByteArray) record = g_byte_array_new(); /* the store's is in use */
+    local_record_session(record, &session);
+    if (journal_append(store->journal, LOCAL_SESSION, record->data, record->len) == 0) {
+        store->wall = wall;
+    }
+}
+
 enum backend_result local_store_put(struct local_store *store, enum local_record type, const void *payload,
                                     size_t length)
 {
     write_put_unwritten(store);
+    write_put_wall(store);
     int r = journal_append(store->journal, (uint8_t)type, payload, length);
     if (r == -EMSGSIZE) {
         return BACKEND_FULL;
@@ -288,6 +310,7 @@ enum backend_result local_store_commit(struct local_store *store, uint64_t *ret_
     int r = journal_commit(store->journal);
     if (r < 0) {
         g_hash_table_remove_all(store->numbers); /* to be asked for again */
+        store->wall = INT64_MIN / 2;             /* and to be told */
     }
     if (r < 0 && !journal_failed(store->journal)) {
         store->unwritten = store->ends->len > 0;

@@ -38,6 +38,33 @@ START_TEST(reboot_gives_leases_a_full_term)
 }
 END_TEST
 
+/* Less or more than by CLOCK_BOOTTIME alone. */
+static int64_t wall_step;
+
+int64_t __real_clock_wall(void);
+int64_t __wrap_clock_wall(void);
+
+int64_t __wrap_clock_wall(void)
+{
+    return __real_clock_wall() + wall_step;
+}
+
+START_TEST(reboot_after_the_wall_clock_was_set_leaves_leases_their_age)
+{
+    static const int64_t hour = 3600 * 1000;
+    struct contract_log log = {0};
+    clock_ms before = contract_get("a", BACKEND_LEASE, &log)->acquired, after;
+
+    wall_step = _i ? hour : -hour;
+    after = contract_get("b", BACKEND_LEASE, &log)->acquired;
+    local_options.boot_id = "another";
+    local_crash();
+    ck_assert_int_le(ABS(contract_stat("a").acquired - before), 1000);
+    ck_assert_int_le(ABS(contract_stat("b").acquired - after), 1000);
+    wall_step = 0;
+}
+END_TEST
+
 START_TEST(reboot_brings_back_what_would_have_expired)
 {
     struct contract_log log = {0};
@@ -485,6 +512,7 @@ static Suite *local_suite(void)
     tcase_add_checked_fixture(boots, local_setup, contract_teardown);
     tcase_set_timeout(boots, 30);
     tcase_add_test(boots, reboot_gives_leases_a_full_term);
+    tcase_add_loop_test(boots, reboot_after_the_wall_clock_was_set_leaves_leases_their_age, 0, 2);
     tcase_add_test(boots, reboot_brings_back_what_would_have_expired);
     tcase_add_test(boots, what_was_found_expired_does_not_come_back_after_a_reboot);
     tcase_add_test(boots, unknown_boot_counts_as_another);
