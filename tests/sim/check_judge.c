@@ -877,6 +877,15 @@ static void bad_told(struct world *w)
     judge_end(w->judge, w->now, "");
 }
 
+static void bad_told_and_ended(struct world *w)
+{
+    does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0);
+    judge_event(w->judge, w->now, JUDGE_WATCHES, OTHER, 0, "L", 0);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    passes(w, JUDGE_SECOND);
+    judge_exit(w->judge, w->now, OTHER, 0);
+}
+
 static void bad_told_poll(struct world *w)
 {
     uint64_t mine = flocks(w, SHELL, 0, 0);
@@ -988,6 +997,7 @@ static const struct {
     {bad_token_of_bytes, JUDGE_TOKEN_GROWS},
     {bad_close_of_child, JUDGE_ERRNO},
     {bad_told, JUDGE_TOLD},
+    {bad_told_and_ended, JUDGE_TOLD},
     {bad_told_poll, JUDGE_TOLD},
     {bad_journal_cut, JUDGE_EFFECT},
     {bad_left, JUDGE_LEFT},

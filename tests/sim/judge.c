@@ -141,7 +141,7 @@ void judge_free(struct judge *judge)
 
 /* --- events ------------------------------------------------------------------------------ */
 
-static void watch_late(struct judge *judge, const struct name *name, struct watch *watch)
+void judge_watch_late(struct judge *judge, const struct name *name, struct watch *watch)
 {
     bool late = watch->due != JUDGE_NEVER && judge->now > watch->due + judge->options.settle &&
                 mount_calm(judge, watch->mount, watch->since);
@@ -173,7 +173,7 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
     for (guint i = 0; i < name->watches->len; i++) {
         struct watch *watch = name->watches->pdata[i];
         if (watch->process == process && watch->handle == handle && event != JUDGE_PRIORITY) {
-            watch_late(judge, name, watch);
+            judge_watch_late(judge, name, watch);
             watch->since = event == JUDGE_DELETED ? -1 : watch->since; /* the file that it watched is no more */
         }
     }
@@ -224,7 +224,7 @@ void judge_end(struct judge *judge, int64_t when, const char *left)
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
         for (guint i = 0; i < name->watches->len; i++) {
-            watch_late(judge, name, name->watches->pdata[i]);
+            judge_watch_late(judge, name, name->watches->pdata[i]);
         }
     }
 }

@@ -204,6 +204,9 @@ void judge_break(struct judge *judge, enum judge_rule rule, const struct name *n
 /* A rule had something to say: broken if `broken`. Returns `broken`. */
 bool judge_rule(struct judge *judge, enum judge_rule rule, bool broken);
 
+/* It is, or will be, told no more: was it due before? */
+void judge_watch_late(struct judge *judge, const struct name *name, struct watch *watch);
+
 /* judge_call */
 #define CYCLE_MAX 8
 /* Do waits lead from who holds what `call` wants to the caller of `first`?  The calls on the way are added to `cycle`.

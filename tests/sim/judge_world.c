@@ -279,7 +279,11 @@ void judge_exit(struct judge *judge, int64_t when, uint32_t id, int status)
             }
         }
         for (guint i = name->watches->len; i-- > 0;) {
-            if (((struct watch *)name->watches->pdata[i])->process == process) {
+            struct watch *watch = name->watches->pdata[i];
+            if (watch->process == process) {
+                if (!watch->handle) { /* who polls learns it by asking */
+                    judge_watch_late(judge, name, watch);
+                }
                 g_ptr_array_remove_index_fast(name->watches, i);
             }
         }

@@ -307,16 +307,6 @@ static struct kernel_node *kernel_node(const struct kernel *kernel, uint64_t id)
     return NULL;
 }
 
-static void kernel_tell_watchers(struct kernel *kernel, struct kernel_node *node, const char *name)
-{
-    for (guint i = 0; node->watchers && i < node->watchers->len; i++) {
-        kernel->options.deleted(kernel->options.mount, GPOINTER_TO_UINT(g_ptr_array_index(node->watchers, i)), name);
-    }
-    if (node->watchers) {
-        g_ptr_array_set_size(node->watchers, 0);
-    }
-}
-
 /* fuse_reverse_inval_entry: takes the locks of the directory, and of a file that was deleted. */
 static int kernel_invalidate(struct kernel *kernel, uint64_t parent_id, uint64_t child, const char *name, bool expire)
 {
@@ -341,7 +331,8 @@ static int kernel_invalidate(struct kernel *kernel, uint64_t parent_id, uint64_t
                 kernel_drop(kernel, entry);
             }
             if (result == 0) {
-                kernel_tell_watchers(kernel, node, name);
+                node->links = 0;
+                kernel_tell_watchers(kernel, node);
             }
             kernel_give(&node->lock, true);
             kernel_unref(kernel, node);
@@ -474,6 +465,7 @@ struct kernel_node *kernel_learn(struct kernel *kernel, const struct fuse_entry_
         g_ptr_array_add(kernel->nodes, node);
     }
     node->type = out->attr.mode & S_IFMT;
+    node->links = out->attr.nlink;
     node->lookups++;
     return node;
 }
@@ -542,6 +534,58 @@ bool kernel_drop_any(struct kernel *kernel)
     }
     kernel_drop(kernel, entry);
     return true;
+}
+
+static void kernel_free_watcher(void *data)
+{
+    struct kernel_watcher *watcher = data;
+    g_free(watcher->path);
+    g_free(watcher);
+}
+
+void kernel_watch(struct kernel_node *node, uint32_t process, const char *path)
+{
+    if (!node->watchers) {
+        node->watchers = g_ptr_array_new_with_free_func(kernel_free_watcher);
+    }
+    for (guint i = 0; i < node->watchers->len; i++) {
+        if (((const struct kernel_watcher *)g_ptr_array_index(node->watchers, i))->process == process) {
+            return;
+        }
+    }
+    struct kernel_watcher *watcher = g_new(struct kernel_watcher, 1);
+    *watcher = (struct kernel_watcher){process, g_strdup(path)};
+    g_ptr_array_add(node->watchers, watcher);
+    kernel_ref(node);
+}
+
+void kernel_unwatch(struct kernel *kernel, uint32_t process)
+{
+    for (guint i = kernel->nodes->len; i-- > 0;) {
+        struct kernel_node *node = g_ptr_array_index(kernel->nodes, i);
+        for (guint k = node->watchers ? node->watchers->len : 0; k-- > 0;) {
+            if (((const struct kernel_watcher *)g_ptr_array_index(node->watchers, k))->process == process) {
+                g_ptr_array_remove_index(node->watchers, k);
+                kernel_unref(kernel, node);
+                break;
+            }
+        }
+    }
+}
+
+void kernel_tell_watchers(struct kernel *kernel, struct kernel_node *node)
+{
+    if (node->links || node->files || !node->watchers) {
+        return;
+    }
+    kernel_ref(node);
+    while (node->watchers->len) {
+        struct kernel_watcher *watcher = g_ptr_array_index(node->watchers, 0);
+        kernel->options.deleted(kernel->options.mount, watcher->process, watcher->path);
+        g_ptr_array_remove_index(node->watchers, 0);
+        kernel_unref(kernel, node);
+    }
+    kernel_unref(kernel, node);
 }
 
 unsigned kernel_entries(const struct kernel *kernel)

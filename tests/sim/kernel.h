@@ -42,8 +42,15 @@ struct kernel_node {
     uint64_t id, lookups;
     unsigned references;
     mode_t type;
+    unsigned links, files; /* as the kernel counts them: the attributes' st_nlink, and what is open */
     struct kernel_lock lock;
-    GPtrArray *watchers; /* process numbers; NULL: none.  inotify */
+    GPtrArray *watchers; /* of struct kernel_watcher; NULL: none */
+};
+
+/* inotify(7) keeps the inode, not its entry. */
+struct kernel_watcher {
+    uint32_t process;
+    char *path;
 };
 
 struct kernel_entry {
@@ -66,8 +73,8 @@ struct kernel_request {
 struct kernel_options {
     unsigned mount;
     bool can_expire; /* Linux 6.2 */
-    /* an entry went with a notification: the processes that watched it */
-    void (*deleted)(unsigned mount, uint32_t process, const char *name);
+    /* IN_DELETE_SELF of what a process watches by that path */
+    void (*deleted)(unsigned mount, uint32_t process, const char *path);
     void (*polled)(unsigned mount, uint64_t handle);
 };
 
@@ -111,6 +118,11 @@ void kernel_enter(struct kernel *kernel, struct kernel_node *parent, const char 
 bool kernel_is_fresh(const struct kernel *kernel, const struct kernel_entry *entry);
 void kernel_renew(const struct kernel *kernel, struct kernel_entry *entry, const struct fuse_entry_out *out);
 void kernel_drop(struct kernel *kernel, struct kernel_entry *entry);
+/* inotify(7): of that path of the node, by the process; all of a process's. */
+void kernel_watch(struct kernel_node *node, uint32_t process, const char *path);
+void kernel_unwatch(struct kernel *kernel, uint32_t process);
+/* Tells who watches it if it has no name any more and nobody has it open: as its last entry goes. */
+void kernel_tell_watchers(struct kernel *kernel, struct kernel_node *node);
 /* One of them that is drawn, as for want of memory. False: there was none. */
 bool kernel_drop_any(struct kernel *kernel);
 unsigned kernel_entries(const struct kernel *kernel);

@@ -576,6 +576,7 @@ static void user_exit(struct program *p, int status)
                   status & 0x7f ? "is killed"
                   : status      ? "exits with 1"
                                 : "exits with 0");
+        kernel_unwatch(mount_kernel(p->mount), process->number);
         judge_exit(users.judge, world_now(), process->number, status);
     }
 }

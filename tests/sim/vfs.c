@@ -165,6 +165,7 @@ static struct kernel_file *vfs_new_file(struct kernel *k, struct kernel_node *no
     file->node = node;
     file->flags = flags;
     file->references = 1;
+    node->files++;
     return file;
 }
 
@@ -270,6 +271,8 @@ int vfs_close(struct thread *t, struct kernel_file *file)
         if (!kernel_is_dead(file->kernel)) {
             kernel_ask(file->kernel, NULL, FUSE_RELEASE, file->node->id, &release, sizeof release, NULL, 0);
         }
+        file->node->files--;
+        kernel_tell_watchers(file->kernel, file->node);
         kernel_unref(file->kernel, file->node);
         g_free(file);
     }
@@ -370,6 +373,7 @@ static int vfs_getattr_node(struct thread *t, struct kernel *k, struct kernel_no
     struct fuse_attr_out out;
     int result = vfs_ask_whole(t, k, FUSE_GETATTR, node->id, &in, sizeof in, NULL, 0, &out, sizeof out);
     if (result == 0) {
+        node->links = out.attr.nlink;
         *call->attr = out.attr;
     }
     return result;
@@ -394,6 +398,9 @@ static int vfs_setattr_node(struct thread *t, struct kernel *k, struct kernel_no
     kernel_take(&node->lock, true);
     int result = vfs_ask_whole(t, k, FUSE_SETATTR, node->id, &in, sizeof in, NULL, 0, &out, sizeof out);
     kernel_give(&node->lock, true);
+    if (result == 0) {
+        node->links = out.attr.nlink;
+    }
     return result;
 }
 
@@ -465,19 +472,14 @@ int vfs_readlink(struct thread *t, struct kernel *k, const char *path, GByteArra
 
 static int vfs_watch_node(struct thread *t, struct kernel *k, struct kernel_node *node, struct vfs_call *call)
 {
-    (void)k, (void)call;
-    if (!node->watchers) {
-        node->watchers = g_ptr_array_new();
-    }
-    if (!g_ptr_array_find(node->watchers, GUINT_TO_POINTER(t->process->number), NULL)) {
-        g_ptr_array_add(node->watchers, GUINT_TO_POINTER(t->process->number));
-    }
+    (void)k;
+    kernel_watch(node, t->process->number, call->name);
     return 0;
 }
 
 int vfs_watch(struct thread *t, struct kernel *k, const char *path)
 {
-    return vfs_on_node(t, k, path, &(struct vfs_call){0}, vfs_watch_node);
+    return vfs_on_node(t, k, path, &(struct vfs_call){.name = path}, vfs_watch_node);
 }
 
 /* --- names that come and go ------------------------------------------------------------------ */
@@ -547,6 +549,14 @@ int vfs_link(struct thread *t, struct kernel *k, const char *path, const char *n
     return result;
 }
 
+/* It has a name less, by the kernel's own doing. */
+static void vfs_unlinked(struct kernel *k, struct kernel_node *node)
+{
+    node->links -= node->links ? 1 : 0;
+    node->links = node->type == S_IFDIR ? 0 : node->links;
+    kernel_tell_watchers(k, node);
+}
+
 /* Takes the name away: `opcode` UNLINK or RMDIR. */
 static int vfs_remove(struct thread *t, struct kernel *k, const char *path, uint32_t opcode)
 {
@@ -572,6 +582,9 @@ static int vfs_remove(struct thread *t, struct kernel *k, const char *path, uint
             struct kernel_entry *entry = kernel_find(k, dir, name);
             if (entry && (result == 0 || result == -EINTR)) {
                 kernel_drop(k, entry);
+            }
+            if (result == 0) {
+                vfs_unlinked(k, node);
             }
         }
         kernel_give(&dir->lock, true);
@@ -631,6 +644,9 @@ static int vfs_rename_locked(struct thread *t, struct kernel *k, struct kernel_n
         }
         if (result == 0) { /* d_move; the time of the entry is that of no answer */
             kernel_enter(k, to, new, source, &(struct fuse_entry_out){0});
+        }
+        if (result == 0 && target) {
+            vfs_unlinked(k, target);
         }
     }
 out:

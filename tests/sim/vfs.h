@@ -52,7 +52,7 @@ int vfs_mkdir(struct thread *t, struct kernel *k, const char *path, mode_t mode)
 int vfs_rmdir(struct thread *t, struct kernel *k, const char *path);
 /* Names, each with a newline, but "." and "..". */
 int vfs_list(struct thread *t, struct kernel *k, const char *path, GString *ret);
-/* inotify_add_watch for IN_DELETE_SELF. */
+/* inotify_add_watch for IN_DELETE_SELF, until the process ends. */
 int vfs_watch(struct thread *t, struct kernel *k, const char *path);
 
 /* `type` F_RDLCK, F_WRLCK or F_UNLCK. */
