@@ -404,6 +404,41 @@ static void good_watch(struct world *w)
     judge_end(w->judge, w->now, "");
 }
 
+/* Who took it by an inherited handle has ended: it is the opener's. */
+static void good_probe_of_heir(struct world *w)
+{
+    uint64_t mine = reads(w, SHELL), other = reads(w, OTHER);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    does(w, BY(20, mine, FLOCK), 0);
+    probe(w, OTHER, other, true, 0, JUDGE_BYTES_MAX, 120);
+    judge_exit(w->judge, w->now += JUDGE_MS, 20, 0);
+    probe(w, OTHER, other, true, 0, JUDGE_BYTES_MAX, 100);
+}
+
+/* A file of the holder's is so in whosever hands it is. */
+static void good_passed(struct world *w)
+{
+    flocks(w, SHELL, 0, 0);
+    uint64_t mine = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    judge_pass(w->judge, w->now, STRANGER, mine);
+    does(w, BY(STRANGER, mine, WRITE, .value = "me", .size = 2), 0);
+}
+
+/* Its disk has not kept that the lease became a lock of a handle, so it has it again, and may lock by it at once. */
+static void good_failed_disk(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    trouble(w, JUDGE_FAILS, 0, true);
+    flocks(w, SHELL, 0, 0);
+    trouble(w, JUDGE_FAILS, 0, false);
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    passes(w, 5 * TTL);
+    begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
+    passes(w, JUDGE_SECOND);
+    flocks(w, SHELL, JUDGE_TRY, 0);
+}
+
 static void good_rename(struct world *w)
 {
     exclusive(w, SHELL, 0);
@@ -736,6 +771,14 @@ static void bad_probe_none(struct world *w)
     probe(w, OTHER, reads(w, OTHER), false, 0, 0, 0);
 }
 
+static void bad_probe_opener(struct world *w)
+{
+    uint64_t mine = reads(w, SHELL);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    does(w, BY(20, mine, FLOCK), 0);
+    probe(w, OTHER, reads(w, OTHER), true, 0, JUDGE_BYTES_MAX, 100);
+}
+
 static void bad_probe_pid(struct world *w)
 {
     record(w, SHELL, reads(w, SHELL), 0, 0, 9, 0);
@@ -934,6 +977,9 @@ static const struct {
     {good_journal_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},
     {good_watch, JUDGE_RULES},
+    {good_probe_of_heir, JUDGE_RULES},
+    {good_passed, JUDGE_RULES},
+    {good_failed_disk, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},
     {bad_exclusive, JUDGE_EXCLUSIVE},
@@ -979,6 +1025,7 @@ static const struct {
     {bad_waiters_of_none, JUDGE_ATTRIBUTE},
     {bad_probe, JUDGE_PROBE},
     {bad_probe_none, JUDGE_PROBE},
+    {bad_probe_opener, JUDGE_PROBE},
     {bad_probe_pid, JUDGE_PROBE},
     {bad_first_time, JUDGE_FIRST_TIME},
     {bad_deadlock, JUDGE_DEADLOCK},

@@ -541,14 +541,13 @@ static bool call_wrote_anothers(struct judge *judge, const struct call *call)
 {
     bool wrong = false, own = false;
     const struct process *opener = call->handle ? call->handle->opener : NULL;
-    bool inherited = opener && process_descends(call->process, opener, false);
     /* times change nothing, and to the servers of one side the locks of the other are free */
     bool apart = judge->options.moves && call->call.operation == JUDGE_TIMES && !judge_calm(judge, call->call.when);
     for (guint i = 0; call->attempt && i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
-        own =
-            own || (hold != call->attempt && hold->begun != JUDGE_NEVER &&
-                    (judge_hold_belongs_to(hold, call->process) || (inherited && judge_hold_belongs_to(hold, opener))));
+        own = own || (hold != call->attempt && hold->begun != JUDGE_NEVER &&
+                      (judge_hold_belongs_to(hold, call->process) ||
+                       (opener && judge_hold_belongs_to(hold, opener)))); /* inherited, or passed */
         wrong =
             wrong || (hold != call->attempt && judge_hold_certain(judge, hold, call->call.when) &&
                       judge_hold_excludes(hold, &call->attempt->claim, true) &&

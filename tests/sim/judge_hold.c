@@ -529,7 +529,10 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
 {
     const struct name *name = hold->name;
     int64_t settle = judge->options.settle;
-    for (guint i = 0; !judge->options.unfair && i < name->calls->len; i++) {
+    if (judge->options.unfair || name->foreign) { /* what a failed disk has kept, its owner may lock by at once */
+        return;
+    }
+    for (guint i = 0; i < name->calls->len; i++) {
         const struct call *other = name->calls->pdata[i];
         const struct hold *waiter = other->attempt;
         if (!other->waits || !waiter || waiter == hold || other->signalled != JUDGE_NEVER ||

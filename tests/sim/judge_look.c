@@ -353,10 +353,12 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
 
 /* --- F_GETLK ----------------------------------------------------------------------------- */
 
-/* Of who took it, or may have inherited it. */
+/* Of who took it, or may have inherited it: a handle's lock, whose taker has ended, is its opener's. */
 static bool look_is_pid(const struct hold *hold, pid_t pid)
 {
-    bool is = hold->claim.process->pid == pid;
+    const struct process *taker = hold->claim.process;
+    const struct handle *handle = hold->claim.handle;
+    bool is = taker->pid == pid || (handle && !process_lives(taker) && handle->opener->pid == pid);
     for (guint i = 0; i < hold->owners->len; i++) {
         for (const struct process *at = hold->owners->pdata[i]; at && at->died >= hold->may_begin; at = at->parent) {
             is = is || at->pid == pid;
