@@ -424,6 +424,20 @@ static void good_passed(struct world *w)
     does(w, BY(STRANGER, mine, WRITE, .value = "me", .size = 2), 0);
 }
 
+/* A daemon that has begun anew counts the first second from when it was provisional, as other mounts do. */
+static void good_first_second_of_before(struct world *w)
+{
+    is_on_disk(w);
+    uint64_t mine = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    passes(w, 900 * JUDGE_MS);
+    does(w, BY(SHELL, mine, WRITE, .value = "me", .size = 2), 0);
+    passes(w, 60 * JUDGE_MS);
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    passes(w, 50 * JUDGE_MS);
+    opens(w, OTHER, "L", JUDGE_WRITES, 0);
+}
+
 /* Its disk has not kept that the lease became a lock of a handle, so it has it again, and may lock by it at once. */
 static void good_failed_disk(struct world *w)
 {
@@ -979,6 +993,7 @@ static const struct {
     {good_watch, JUDGE_RULES},
     {good_probe_of_heir, JUDGE_RULES},
     {good_passed, JUDGE_RULES},
+    {good_first_second_of_before, JUDGE_RULES},
     {good_failed_disk, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},
