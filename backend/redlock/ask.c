@@ -87,7 +87,7 @@ void redlock_ask_describe_ticket(struct redlock *r, struct remote_ticket *t, str
 
 /* The verdict of whichever word; servers that are held off tell as well as others that nothing is there, if all do: one
  * that does not answer may know better. */
-static enum vote_verdict ask_verdict(const struct redlock_call *call, const char *nothing, const char **ret_word)
+enum vote_verdict redlock_ask_verdict(const struct redlock_call *call, const char *nothing, const char **ret_word)
 {
     enum vote_verdict verdict = vote_verdict(&call->poll->vote, NULL, ret_word);
     unsigned agree = 0;
@@ -110,16 +110,21 @@ static void ask_tell(struct redlock_call *call, enum backend_result result, cons
     redlock_call_end(call, true);
 }
 
-static void ask_tell_directory(struct redlock_call *call, const char *word)
+void redlock_ask_note_directory(struct redlock_call *call, const char *word, struct backend_directory *directory)
 {
     const struct redlock_ballot *ballot = redlock_poll_best(call->poll, word, 3);
-    struct backend_info info = {.type = BACKEND_DIRECTORY};
-    GBytes *meta = redlock_ballot_bytes(ballot, 4, REDLOCK_META_MAX);
-    info.directory.ttl = CLAMP(redlock_ballot_number(ballot, 2), 0, ASK_TIME_MAX);
-    info.directory.width = 1;
-    info.directory.meta = meta;
+    *directory = (struct backend_directory){.ttl = CLAMP(redlock_ballot_number(ballot, 2), 0, ASK_TIME_MAX),
+                                            .width = 1,
+                                            .meta = redlock_ballot_bytes(ballot, 4, REDLOCK_META_MAX)};
     redlock_directory_note(call->r, call->name, redlock_ballot_text(ballot, 1), redlock_ballot_number(ballot, 3),
-                           &info.directory);
+                           directory);
+}
+
+static void ask_tell_directory(struct redlock_call *call, const char *word)
+{
+    struct backend_info info = {.type = BACKEND_DIRECTORY};
+    redlock_ask_note_directory(call, word, &info.directory);
+    GBytes *meta = info.directory.meta;
     ask_tell(call, BACKEND_OK, &info);
     g_bytes_unref(meta);
 }
@@ -128,7 +133,7 @@ static void ask_on_looked(struct redlock_call *call)
 {
     struct backend_info info = {.type = BACKEND_NOTHING, .waiters = ask_waiters(call->r, call->name)};
     const char *word;
-    enum vote_verdict verdict = ask_verdict(call, "nothing", &word);
+    enum vote_verdict verdict = redlock_ask_verdict(call, "nothing", &word);
     if (verdict == VOTE_OPEN) {
         return;
     }
@@ -256,7 +261,7 @@ static void ask_tell_listed(struct redlock_call *call, enum backend_result resul
 static void ask_on_listed(struct redlock_call *call)
 {
     const char *word;
-    enum vote_verdict verdict = ask_verdict(call, "missing", &word);
+    enum vote_verdict verdict = redlock_ask_verdict(call, "missing", &word);
     if (verdict == VOTE_OPEN) {
         return;
     }

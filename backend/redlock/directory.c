@@ -1,7 +1,7 @@
 /* directory: directories.
  *
  * One is there when a majority of the servers has it.  A mount gives those that it has seen to a server that comes
- * back.
+ * back, as they are by then.
  */
 #include <stdio.h>
 #include <string.h>
@@ -90,14 +90,42 @@ static struct redlock_call *directory_call(struct backend *b, const char *name, 
     return redlock_call_new(r, remote_op_done(&r->remote, NULL, done, arg), name);
 }
 
+static void directory_restore(struct redlock_call *call)
+{
+    const struct redlock_directory *d = directory_of(call);
+    if (d) {
+        directory_fill(call->r, call->name, *call->name ? "make" : "set", d);
+        redlock_poll_send(call->r, NULL, REDLOCK_DIRECTORY, 0, call->r->timeout);
+    }
+}
+
+/* One that another mount has removed or changed since is so; one of which no majority knows anything is as it was. */
+static void directory_on_looked(struct redlock_call *call)
+{
+    const char *word;
+    enum vote_verdict verdict = redlock_ask_verdict(call, "nothing", &word);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict == VOTE_WON && strcmp(word, "directory") == 0) {
+        struct backend_directory newest;
+        redlock_ask_note_directory(call, word, &newest);
+        g_bytes_unref(newest.meta);
+    } else if (verdict != VOTE_AWAY) {
+        redlock_directory_forget(call->r, call->name);
+    }
+    directory_restore(call);
+    redlock_call_end(call, true);
+}
+
 void redlock_directory_restore_all(struct redlock *r)
 {
     GHashTableIter each;
-    gpointer name, directory;
+    gpointer name;
     g_hash_table_iter_init(&each, r->directories);
-    while (g_hash_table_iter_next(&each, &name, &directory)) {
-        directory_fill(r, name, *(char *)name ? "make" : "set", directory);
-        redlock_poll_send(r, NULL, REDLOCK_DIRECTORY, 0, r->timeout);
+    while (g_hash_table_iter_next(&each, &name, NULL)) {
+        redlock_ask_fill_look(r, name);
+        redlock_call_poll(redlock_call_new(r, NULL, name), REDLOCK_LOOK, 0, r->timeout, directory_on_looked);
     }
 }
 
@@ -172,15 +200,15 @@ static void directory_on_removed(struct redlock_call *call)
     struct redlock *r = call->r;
     const char *word;
     enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", &word);
-    const struct redlock_directory *d = directory_of(call);
     if (verdict == VOTE_OPEN) {
         return;
     }
-    if (verdict == VOTE_WON) {
+    bool gone = verdict == VOTE_LOST && vote_count(&call->poll->vote, word) >= vote_majority(r->count) &&
+                (strcmp(word, "missing") == 0 || strcmp(word, "notdirectory") == 0);
+    if (verdict == VOTE_WON || gone) {
         redlock_directory_forget(r, call->name);
-    } else if (d) { /* some may have removed it */
-        directory_fill(r, call->name, "make", d);
-        redlock_poll_send(r, NULL, REDLOCK_DIRECTORY, 0, r->timeout);
+    } else { /* some may have removed it */
+        directory_restore(call);
     }
     directory_tell(call, verdict == VOTE_WON                                         ? BACKEND_OK
                          : verdict == VOTE_AWAY                                      ? BACKEND_UNREACHABLE

@@ -245,6 +245,10 @@ void redlock_ask_clear(struct backend_info *info);
 /* The same of a ticket of this mount, whose meta and content are borrowed. */
 void redlock_ask_describe_ticket(struct redlock *r, struct remote_ticket *t, struct backend_info *info);
 void redlock_ask_fill_look(struct redlock *r, const char *name);
+/* What the answers to that tell; `nothing`: what a server says that knows nothing. */
+enum vote_verdict redlock_ask_verdict(const struct redlock_call *call, const char *nothing, const char **ret_word);
+/* The newest of what a majority says of a directory; its meta is a new reference. */
+void redlock_ask_note_directory(struct redlock_call *call, const char *word, struct backend_directory *directory);
 
 /* --- directory.c --- */
 
