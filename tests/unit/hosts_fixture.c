@@ -13,6 +13,7 @@
 struct ev_loop *hosts_loop;
 struct redis_server *hosts_server;
 struct redis_options hosts_options;
+GPtrArray *hosts_gone;
 
 static struct backend *mounts[HOSTS];
 static GPtrArray *all_told;
@@ -96,8 +97,24 @@ static void on_wanted(void *context, struct backend_ticket *ticket)
         told->wanted++;
 }
 
-static const struct backend_events events = {
-    .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted};
+static bool on_watched(void *context, const char *name)
+{
+    (void)context, (void)name;
+    return true;
+}
+
+static void on_gone(void *context, const char *name)
+{
+    (void)context;
+    g_ptr_array_add(hosts_gone, g_strdup(name));
+}
+
+static const struct backend_events events = {.granted = on_granted,
+                                             .due = on_due,
+                                             .ended = on_ended,
+                                             .wanted = on_wanted,
+                                             .watched = on_watched,
+                                             .gone = on_gone};
 
 /* --- mounts --- */
 
@@ -115,6 +132,7 @@ void hosts_setup_with(const char *const *arguments)
                                                     .connect_timeout = HOSTS_COMMAND_TIMEOUT,
                                                     .uri.path = (char *)redis_server_socket(hosts_server)}};
     all_told = g_ptr_array_new_with_free_func(g_free);
+    hosts_gone = g_ptr_array_new_with_free_func(g_free);
     patience = clock_now() + PATIENCE;
 }
 
@@ -145,6 +163,7 @@ void hosts_teardown(void)
     spy = NULL;
     ev_loop_destroy(hosts_loop);
     g_ptr_array_unref(all_told);
+    g_ptr_array_unref(hosts_gone);
     redis_server_free(hosts_server);
 }
 

@@ -27,6 +27,8 @@ extern struct ev_loop *hosts_loop;
 extern struct redis_server *hosts_server;
 /* Of the mounts that are opened next; the set-up gives the prefix "h:" and the server's socket. */
 extern struct redis_options hosts_options;
+/* Names of backend_watch, of any mount, that are gone. */
+extern GPtrArray *hosts_gone;
 
 struct told {
     unsigned mount;

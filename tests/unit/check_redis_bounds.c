@@ -1,0 +1,368 @@
+/* check_redis_bounds: what a mount of a Redis server refuses before it asks, how much it keeps in mind at most, and
+ * what becomes of answers that come when they are of no use any more. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/redis/private.h"
+#include "tests/support/check_main.h"
+#include "tests/unit/hosts_fixture.h"
+
+static struct redis *mounted(unsigned mount)
+{
+    return (struct redis *)hosts_mount(mount);
+}
+
+/* --- keys --- */
+
+START_TEST(template_of_keys_that_no_lock_can_have_is_refused)
+{
+    static const struct {
+        const char *uri, *prefix, *key, *why; /* NULL: it is taken */
+    } cases[] = {
+        {"redis://127.0.0.1:1", NULL, "lock:n", "must contain {n}"},
+        {"redis://127.0.0.1:1", "lfs:", NULL, "begin with lfs:"},
+        {"redis://127.0.0.1:1", NULL, "lfs:{n}", "begin with lfs:"},
+        {"redis://127.0.0.1:1", "lf", "s:{n}", "begin with lfs:"},
+        {"redis://127.0.0.1:1", "x", "lfs:{n}", NULL},
+        {"redis+cluster://127.0.0.1:1,127.0.0.1:2", NULL, NULL, "has no {TAG}"},
+        {"redis+cluster://127.0.0.1:1,127.0.0.1:2", "{}:", NULL, "has no {TAG}"},
+        {"redis+cluster://127.0.0.1:1,127.0.0.1:2", "{tag:", NULL, "has no {TAG}"},
+        {"redis+cluster://127.0.0.1:1,127.0.0.1:2", "}{tag:", NULL, "has no {TAG}"},
+        {"redis+cluster://127.0.0.1:1,127.0.0.1:2", "a{tag}:", NULL, NULL},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        struct redis_options options = {.prefix = cases[i].prefix, .key = cases[i].key, .seed = 1};
+        struct backend *b = NULL;
+        char error[512] = "";
+        ck_assert_int_eq(redis_uri_parse(&options.conn.uri, cases[i].uri, error, sizeof error), 0);
+        int result = redis_new(&options, &b, error, sizeof error);
+        ck_assert_msg(result == (cases[i].why ? -EINVAL : 0), "%zu: %d, %s", i, result, error);
+        ck_assert_msg(!cases[i].why || strstr(error, cases[i].why), "%zu: %s", i, error);
+        ck_assert(!b == !!cases[i].why);
+        backend_free(b);
+        redis_uri_clear(&options.conn.uri);
+    }
+}
+END_TEST
+
+static void on_known(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    ck_assert_int_eq(result, BACKEND_OK);
+    *(int *)arg = (int)info->type;
+}
+
+static int type_of_test(const char *name, const struct backend_claim *claim)
+{
+    int type = -1;
+    backend_test(hosts_mount(0), name, claim, on_known, &type);
+    HOSTS_UNTIL(type >= 0);
+    return type;
+}
+
+static void on_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    (void)entries, (void)count;
+    *(int *)arg = (int)result;
+}
+
+static int list_result(const char *name)
+{
+    int result = -1;
+    backend_list(hosts_mount(0), name, "", 10, on_listed, &result);
+    HOSTS_UNTIL(result >= 0);
+    return result;
+}
+
+static enum backend_result remove_directory(const char *name)
+{
+    struct hosts_done done = {0};
+    backend_rmdir(hosts_mount(0), name, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    return done.result;
+}
+
+START_TEST(root_is_a_directory_and_stays)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    struct told *held = hosts_get(0, "a", HOSTS_LONG);
+    ck_assert_int_eq(hosts_acquire(0, "", &claim)->result, BACKEND_IS_DIRECTORY);
+    ck_assert_int_eq(type_of_test("", &claim), BACKEND_NOTHING);
+    ck_assert_int_eq(hosts_revoke(0, "", 0), BACKEND_IS_DIRECTORY);
+    ck_assert_int_eq(hosts_rename(held, ""), BACKEND_IS_DIRECTORY);
+    ck_assert_int_eq(remove_directory(""), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_stat(0, "").type, BACKEND_DIRECTORY);
+    ck_assert_int_eq(hosts_stat(0, "a").type, BACKEND_LOCK);
+}
+END_TEST
+
+/* It would be a side key of another lock. */
+START_TEST(name_that_no_lock_can_have_is_none)
+{
+    static const char name[] = "lfs:i:a";
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    hosts_options.prefix = NULL;
+    struct told *held = hosts_get(0, "a", HOSTS_LONG);
+    ck_assert_int_eq(hosts_acquire(0, name, &claim)->result, BACKEND_INVALID);
+    ck_assert_int_eq(type_of_test(name, &claim), BACKEND_NOTHING);
+    ck_assert_int_eq(list_result(name), BACKEND_MISSING);
+    ck_assert_int_eq(hosts_mkdir(0, name, NULL), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_revoke(0, name, 0), BACKEND_MISSING);
+    ck_assert_int_eq(hosts_rename(held, name), BACKEND_INVALID);
+    ck_assert_int_eq(hosts_release(held), BACKEND_OK);
+    ck_assert(!hosts_exists("lfs:i:a"));
+}
+END_TEST
+
+START_TEST(sequence_whose_names_would_be_too_long_is_refused)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    char longest[247], longer[248];
+    memset(longest, 'x', sizeof longest);
+    memset(longer, 'x', sizeof longer);
+    longest[244] = longer[245] = '-';
+    longest[245] = longer[246] = '\0';
+    claim.sequence = claim.wait = true;
+    ck_assert_int_eq(hosts_acquire(0, longer, &claim)->result, BACKEND_INVALID);
+    ck_assert_int_eq(hosts_acquire(0, "job", &claim)->result, BACKEND_INVALID);
+    ck_assert_int_eq(hosts_acquire(0, longest, &claim)->result, BACKEND_OK);
+    ck_assert_int_eq(type_of_test(longest, &claim), BACKEND_NOTHING);
+}
+END_TEST
+
+/* More than one request looks at, before those that there are. */
+START_TEST(names_of_strangers_do_not_keep_a_lock_delay_from_locks)
+{
+    struct backend_directory directory = {.width = 1, .delay = 60000};
+    hosts_options.prefix = NULL;
+    struct told *held = hosts_get(0, "z", HOSTS_LONG);
+    for (int i = 0; i < 200; i++) {
+        redis_server_do(hosts_server, "ZADD lfs:l:lfs:/ 0 lfs:%03d", i);
+    }
+    ck_assert_int_eq(hosts_set_directory(0, "", &directory), BACKEND_OK);
+    ck_assert_int_eq(hosts_revoke(1, "z", 0), BACKEND_OK);
+    HOSTS_UNTIL(held->ended);
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    ck_assert_int_eq(hosts_acquire(0, "z", &claim)->result, BACKEND_BUSY); /* the delay runs */
+}
+END_TEST
+
+/* --- how much is kept in mind --- */
+
+enum { MANY = 1024 };
+
+START_TEST(no_more_than_1024_names_that_were_given_back_are_remembered)
+{
+    char name[16];
+    hosts_options.lookup_told = true;
+    hosts_release(hosts_get(0, "first", HOSTS_LONG));
+    for (int i = 0; i < MANY; i++) {
+        hosts_patience();
+        snprintf(name, sizeof name, "n%d", i);
+        hosts_release(hosts_get(0, name, HOSTS_LONG));
+    }
+    ck_assert_uint_eq(g_hash_table_size(mounted(0)->absents), MANY);
+    ck_assert(!g_hash_table_contains(mounted(0)->absents, "first"));
+    ck_assert(g_hash_table_contains(mounted(0)->absents, "n0"));
+    hosts_get(1, "n0", HOSTS_LONG);
+    ck_assert_int_eq(hosts_stat(0, "n0").type, BACKEND_LOCK);
+}
+END_TEST
+
+START_TEST(answer_to_a_look_up_is_not_believed_when_the_name_was_taken_meanwhile)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    hosts_options.lookup_told = true;
+    hosts_release(hosts_get(0, "a", HOSTS_LONG));
+    ck_assert_int_eq(hosts_stat(0, "a").type, BACKEND_NOTHING);
+    hosts_let_go(hosts_get(0, "a", HOSTS_LONG)); /* the question goes behind that */
+    struct told *again = hosts_acquire(0, "a", &claim);
+    ck_assert_int_eq(again->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_stat(0, "a").type, BACKEND_LOCK);
+}
+END_TEST
+
+static bool is_gone(const char *name)
+{
+    return g_ptr_array_find_with_equal_func(hosts_gone, name, g_str_equal, NULL);
+}
+
+START_TEST(no_more_than_1024_names_are_watched_the_last_first)
+{
+    char name[16];
+    struct told *first = hosts_get(0, "first", HOSTS_LONG), *second = hosts_get(0, "second", HOSTS_LONG);
+    backend_watch(hosts_mount(1), "second");
+    backend_watch(hosts_mount(1), "first");
+    backend_watch(hosts_mount(1), "second"); /* again: it is the last now */
+    redis_server_do(hosts_server, "EVAL %s 0",
+                    "for i = 1, 1023 do redis.call('SET', 'h:n' .. i, 'theirs') end return 1");
+    for (int i = 1; i < MANY; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        backend_watch(hosts_mount(1), name);
+    }
+    ck_assert_uint_eq(g_hash_table_size(mounted(1)->watches), MANY);
+    ck_assert(!g_hash_table_contains(mounted(1)->watches, "first"));
+    hosts_stat(1, "second"); /* behind what was asked of them */
+    hosts_release(first);
+    hosts_release(second);
+    HOSTS_UNTIL(is_gone("second"));
+    ck_assert(!is_gone("first"));
+    ck_assert_uint_eq(hosts_gone->len, 1);
+}
+END_TEST
+
+/* It has no key of its own. */
+START_TEST(end_of_a_place_in_a_queue_is_told_to_who_watches_it)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    claim.sequence = claim.wait = true;
+    struct told *first = hosts_acquire(0, "job-", &claim), *second = hosts_acquire(0, "job-", &claim);
+    ck_assert_int_eq(first->result, BACKEND_OK);
+    ck_assert_int_eq(second->result, BACKEND_QUEUED);
+    backend_watch(hosts_mount(1), "job-0000000001"); /* which waits */
+    hosts_stat(1, "job-0000000001");
+    hosts_release(first);
+    HOSTS_UNTIL(second->granted);
+    hosts_pass(50);
+    ck_assert_uint_eq(hosts_gone->len, 0);
+    hosts_release(second);
+    HOSTS_UNTIL(is_gone("job-0000000001"));
+    ck_assert_uint_eq(hosts_gone->len, 1);
+    backend_watch(hosts_mount(1), "job-0000000001"); /* there is none already */
+    HOSTS_UNTIL(hosts_gone->len == 2);
+}
+END_TEST
+
+/* --- what comes too late --- */
+
+/* The mount is stopped for longer than a term, each time that it is answered. */
+START_TEST(grant_that_always_comes_too_late_is_refused_and_given_back)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 100);
+    hosts_mount(0);
+    struct told *told = hosts_ask(0, "a", &claim);
+    int stops = 0;
+    for (; !told->answered; stops++) {
+        g_usleep(150000);
+        hosts_turn();
+    }
+    ck_assert_int_eq(told->result, BACKEND_UNREACHABLE);
+    ck_assert_int_ge(stops, 3);
+    ck_assert_uint_eq(told->granted, 0);
+    HOSTS_UNTIL(!hosts_exists("h:a"));
+    hosts_get(0, "a", HOSTS_LONG);
+}
+END_TEST
+
+START_TEST(lease_that_is_over_is_changed_no_more_though_its_end_is_not_told)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    struct hosts_done converted = {0}, renamed = {0};
+    struct told *told = hosts_get(0, "a", 100);
+    struct backend_ticket *ticket = told->ticket;
+    told->renews = false;
+    while (clock_now() < ticket->deadline) {
+        g_usleep(1000);
+    }
+    ck_assert_uint_eq(told->ended, 0);
+    backend_convert(hosts_mount(0), ticket, &claim, hosts_on_done, &converted);
+    backend_rename(hosts_mount(0), ticket, "b", NULL, hosts_on_done, &renamed);
+    ck_assert(converted.told && renamed.told);
+    ck_assert_int_eq(converted.result, BACKEND_STALE);
+    ck_assert_int_eq(renamed.result, BACKEND_STALE);
+    HOSTS_UNTIL(told->ended);
+    ck_assert_int_eq(told->why, BACKEND_EXPIRED);
+    ck_assert_int_eq(hosts_stat(1, "b").type, BACKEND_NOTHING);
+}
+END_TEST
+
+START_TEST(two_breaks_at_once_are_heard_each_for_itself)
+{
+    struct told *a = hosts_get(0, "a", HOSTS_LONG), *b = hosts_get(0, "b", HOSTS_LONG);
+    struct hosts_done first = {0}, second = {0};
+    hosts_mount(1);
+    clock_ms before = clock_now();
+    backend_revoke(hosts_mount(1), "a", 0, hosts_on_done, &first);
+    backend_revoke(hosts_mount(1), "b", 0, hosts_on_done, &second);
+    HOSTS_UNTIL(first.told && second.told);
+    ck_assert_int_eq(first.result, BACKEND_OK);
+    ck_assert_int_eq(second.result, BACKEND_OK);
+    ck_assert_int_lt(clock_now() - before, 500); /* it is not what ends the wait for who does not hear */
+    HOSTS_UNTIL(a->ended && b->ended);
+    ck_assert_int_eq(a->why, BACKEND_BROKEN);
+    ck_assert_int_eq(b->why, BACKEND_BROKEN);
+}
+END_TEST
+
+/* --- what was held before --- */
+
+static GString *found_names;
+
+static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+{
+    (void)arg, (void)ticket, (void)meta, (void)content;
+    g_string_append_printf(found_names, "%s;", name);
+}
+
+START_TEST(notes_of_leases_that_cannot_be_are_passed_over)
+{
+    static const char *const notes[] = {"",
+                                        "theirs",
+                                        "0123456789abcdef0123456789abcdef n",
+                                        "short n a",
+                                        "0123456789abcdef0123456789abcdef n lfs:i:a",
+                                        "0123456789abcdef0123456789abcdef n a",
+                                        "0123456789abcdef0123456789abcdeX n a"};
+    char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "me", -1);
+    char *key = g_strdup_printf("lfs:m:%.32s", digest);
+    found_names = g_string_new(NULL);
+    hosts_options.prefix = NULL;
+    hosts_options.identity = "me";
+    hosts_get(0, "a", HOSTS_LONG);
+    ck_assert_int_eq(redis_server_do(hosts_server, "SCARD %s", key), 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(notes); i++) {
+        ck_assert_int_eq(redis_server_do(hosts_server, "SADD %s %s", key, notes[i]), 1);
+    }
+    hosts_close(0);
+    backend_recover(hosts_mount(0), on_found, NULL);
+    ck_assert_str_eq(found_names->str, "a;");
+    g_string_free(found_names, TRUE);
+    g_free(key);
+    g_free(digest);
+}
+END_TEST
+
+static Suite *bounds_suite(void)
+{
+    Suite *suite = suite_create("bounds of a mount of Redis");
+    TCase *alone = tcase_create("alone"), *tcase = tcase_create("mounts");
+
+    tcase_add_test(alone, template_of_keys_that_no_lock_can_have_is_refused);
+    suite_add_tcase(suite, alone);
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
+    tcase_add_test(tcase, root_is_a_directory_and_stays);
+    tcase_add_test(tcase, name_that_no_lock_can_have_is_none);
+    tcase_add_test(tcase, sequence_whose_names_would_be_too_long_is_refused);
+    tcase_add_test(tcase, names_of_strangers_do_not_keep_a_lock_delay_from_locks);
+    tcase_add_test(tcase, no_more_than_1024_names_that_were_given_back_are_remembered);
+    tcase_add_test(tcase, answer_to_a_look_up_is_not_believed_when_the_name_was_taken_meanwhile);
+    tcase_add_test(tcase, no_more_than_1024_names_are_watched_the_last_first);
+    tcase_add_test(tcase, end_of_a_place_in_a_queue_is_told_to_who_watches_it);
+    tcase_add_test(tcase, grant_that_always_comes_too_late_is_refused_and_given_back);
+    tcase_add_test(tcase, lease_that_is_over_is_changed_no_more_though_its_end_is_not_told);
+    tcase_add_test(tcase, two_breaks_at_once_are_heard_each_for_itself);
+    tcase_add_test(tcase, notes_of_leases_that_cannot_be_are_passed_over);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    if (!redis_server_exists()) {
+        puts("1..0 # skip there is no redis-server");
+        return 0;
+    }
+    return check_main(bounds_suite());
+}
