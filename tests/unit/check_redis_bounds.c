@@ -294,6 +294,56 @@ START_TEST(two_breaks_at_once_are_heard_each_for_itself)
 }
 END_TEST
 
+/* Its user gives up before the answer; or so, and gives back what it had otherwise. */
+START_TEST(claim_of_a_lock_owner_that_is_given_up_leaves_what_it_had_and_no_more)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG), other = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    struct hosts_done unlocked = {0}, given_up = {0};
+    claim.lock_owner = 5;
+    claim.end = 9;
+    struct told *had = hosts_acquire(0, "a", &claim);
+    ck_assert_int_eq(had->result, BACKEND_OK);
+    claim.start = 20;
+    claim.end = 29;
+    struct told *asked = hosts_ask(0, "a", &claim);
+    ck_assert(!asked->answered);
+    struct backend_ticket *ticket = had->ticket;
+    if (_i) {
+        had->ticket = NULL;
+        ck_assert(!backend_release_range(hosts_mount(0), ticket, 0, 9, hosts_on_done, &unlocked));
+    }
+    backend_release(hosts_mount(0), asked->ticket, hosts_on_done, &given_up);
+    asked->ticket = NULL;
+    HOSTS_UNTIL(given_up.told && (!_i || unlocked.told));
+    ck_assert_int_eq(given_up.result, BACKEND_OK);
+    claim.lock_owner = 6;
+    ck_assert_int_eq(hosts_acquire(1, "a", &claim)->result, BACKEND_OK); /* beside it, or alone */
+    ck_assert_int_eq(hosts_unlock(1, "a", 6, 20, 29), BACKEND_OK);
+    ck_assert_int_eq(hosts_acquire(1, "a", &other)->result, _i ? BACKEND_OK : BACKEND_BUSY);
+}
+END_TEST
+
+/* They would be others': no mount gives so many away without using them. */
+START_TEST(sequence_of_which_a_thousand_numbers_are_taken_is_refused_and_goes_on_after_them)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    struct backend_directory plain = {.width = 1};
+    claim.sequence = claim.wait = true;
+    ck_assert_int_eq(hosts_mkdir(0, "d", &plain), BACKEND_OK);
+    struct told *held = hosts_acquire(0, "d/job-", &claim);
+    ck_assert_int_eq(held->result, BACKEND_OK);
+    redis_server_do(hosts_server, "EVAL %s 0",
+                    "for i = 1, 1500 do redis.call('ZADD', 'lfs:l:h:d', 0, ('job-%010d'):format(i)) end return 1");
+    ck_assert_int_eq(hosts_acquire(0, "d/job-", &claim)->result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(redis_server_do(hosts_server, "ZCARD lfs:o:h:d"), 1);
+    struct told *next = hosts_acquire(0, "d/job-", &claim);
+    ck_assert_int_eq(next->result, BACKEND_QUEUED);
+    ck_assert_int_eq(hosts_stat(1, "d/job-0000001501").type, BACKEND_LOCK);
+    hosts_release(held);
+    HOSTS_UNTIL(next->granted);
+}
+END_TEST
+
 /* --- what was held before --- */
 
 static GString *found_names;
@@ -353,6 +403,8 @@ static Suite *bounds_suite(void)
     tcase_add_test(tcase, grant_that_always_comes_too_late_is_refused_and_given_back);
     tcase_add_test(tcase, lease_that_is_over_is_changed_no_more_though_its_end_is_not_told);
     tcase_add_test(tcase, two_breaks_at_once_are_heard_each_for_itself);
+    tcase_add_loop_test(tcase, claim_of_a_lock_owner_that_is_given_up_leaves_what_it_had_and_no_more, 0, 2);
+    tcase_add_test(tcase, sequence_of_which_a_thousand_numbers_are_taken_is_refused_and_goes_on_after_them);
     tcase_add_test(tcase, notes_of_leases_that_cannot_be_are_passed_over);
     suite_add_tcase(suite, tcase);
     return suite;
