@@ -13,7 +13,7 @@ void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
     struct skiplist_node *node = skiplist_first(&q->holders);
     for (unsigned i = 0; node && i < WANTED_MAX; i++, node = skiplist_next(node)) {
         struct ticket *holder = lockspace_ticket(node);
-        if (holder->head.kind != LOCKSPACE_DELAY && lockspace_conflict(place, holder, t) && space->listener.wanted) {
+        if (holder->head.kind != LOCKSPACE_DELAY && lockspace_conflict(place, holder, t)) {
             space->listener.wanted(space->context, &holder->head);
         }
     }
@@ -53,11 +53,7 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
         lockspace_entry_free(space, entry);
     }
     t->entry = ended;
-    if (space->listener.ended) {
-        space->listener.ended(space->context, &t->head, why);
-    } else {
-        lockspace_ticket_free(&t->head);
-    }
+    space->listener.ended(space->context, &t->head, why);
 }
 
 /* Lets a waiting ticket hold, or ends it if its own time is up.  True if that
@@ -84,9 +80,7 @@ static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t
         t->scope->apart = t->head.kind == BACKEND_FCNTL;
     }
     lockspace_join(space, t, true);
-    if (space->listener.granted) {
-        space->listener.granted(space->context, &t->head);
-    }
+    space->listener.granted(space->context, &t->head);
     return q->kin > 0;
 }
 

@@ -482,7 +482,7 @@ enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, stru
     if (target) {
         lockspace_expel(space, now, (struct ticket *)replaced, BACKEND_RELEASED);
         const struct queue *q = lockspace_queue(target);
-        if (q && skiplist_length(&q->waiters) > 0 && space->listener.wanted) {
+        if (q && skiplist_length(&q->waiters) > 0) {
             space->listener.wanted(space->context, ticket);
         }
         lockspace_update(space, now, target, 0, BACKEND_RANGE_MAX);
@@ -514,9 +514,7 @@ size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)
         lockspace_catch_up(t, now);
         t->due = CLOCK_NEVER;
         sorted_insert(&space->agenda, t);
-        if (space->listener.due) {
-            space->listener.due(space->context, &t->head);
-        }
+        space->listener.due(space->context, &t->head);
     }
     return count;
 }

@@ -38,7 +38,7 @@
 
 struct lockspace; /* opaque */
 
-/* Told as they happen, inside the lockspace_ call that causes them; must not
+/* All are there.  Told as they happen, inside the lockspace_ call that causes them; must not
  * call back into the lockspace except for the lockspace_ticket_ accessors.  With
  * `ended` the ticket is out of the lockspace and belongs to the listener, which
  * frees it with lockspace_ticket_free, now or later; until then the accessors

@@ -59,9 +59,7 @@ bool lockspace_range_join(struct lockspace *space, struct ticket *t)
     range_swap_bytes(&t->meta, &held->meta);
     range_swap_bytes(&t->content, &held->content);
     lockspace_join(space, t, true);
-    if (space->listener.absorbed) {
-        space->listener.absorbed(space->context, &held->head);
-    }
+    space->listener.absorbed(space->context, &held->head);
     lockspace_ticket_free(&held->head);
     return true;
 }

@@ -34,7 +34,14 @@ static void free_ended(void *context, struct backend_ticket *ticket, enum backen
     lockspace_ticket_free(ticket);
 }
 
-static const struct lockspace_listener listener = {.ended = free_ended};
+static void ignore(void *context, struct backend_ticket *ticket)
+{
+    (void)context;
+    (void)ticket;
+}
+
+static const struct lockspace_listener listener = {
+    .granted = ignore, .due = ignore, .ended = free_ended, .wanted = ignore, .absorbed = ignore};
 
 static struct backend_ticket *take(struct lockspace *space, clock_ms now, const char *name,
                                    const struct backend_claim *claim)
