@@ -156,8 +156,7 @@ static void acquire_on_written(struct redlock_call *call)
 {
     struct redlock *r = call->r;
     const struct remote_ticket *t = acquire_ticket(call);
-    struct redlock_hold first = {0};
-    enum vote_verdict verdict = redlock_keep_verdict(call, &first, NULL);
+    enum vote_verdict verdict = redlock_keep_verdict(call);
     if (verdict == VOTE_OPEN) {
         return;
     }
@@ -166,7 +165,7 @@ static void acquire_on_written(struct redlock_call *call)
         acquire_refused(call, verdict == VOTE_LOST || answered ? VOTE_SPLIT : verdict, NULL);
         return;
     }
-    redlock_keep_new(r, t, call->token, call->revision)->lacking = first.lacking;
+    redlock_keep_new(r, t, call->token, call->revision);
     /* what was won is to be believed in until its number is written, or else it is asked for again */
     acquire_granted(call, NULL,
                     clock_now() < call->deadline ? redlock_poll_sent(call->poll, "ok") : call->deadline - t->head.ttl);
@@ -187,7 +186,7 @@ static void acquire_on_votes(struct redlock_call *call)
     struct redlock_record record = redlock_keep_record(t, call->revision);
     record.number = call->number = (uint64_t)MAX(redlock_ballot_number(redlock_poll_best(call->poll, "ok", 1), 1), 1);
     call->deadline = remote_deadline(redlock_poll_sent(call->poll, "ok"), t->head.ttl);
-    redlock_keep_poll(call, &record, 0, acquire_on_written);
+    redlock_keep_poll(call, &record, false, acquire_on_written);
 }
 
 /* --- joined: it holds with what another of its handle, or lock owner, holds --- */
@@ -213,7 +212,7 @@ static void acquire_on_joined(struct redlock_call *call)
     struct redlock *r = call->r;
     const struct remote_ticket *t = acquire_ticket(call), *was = acquire_kin(t);
     struct remote_answer answer = {.outcome = REMOTE_REFUSED, .result = BACKEND_UNREACHABLE};
-    enum vote_verdict verdict = redlock_keep_verdict(call, redlock_keep_hold(r, t->token), NULL);
+    enum vote_verdict verdict = redlock_keep_verdict(call);
     if (verdict == VOTE_WON) {
         bool same = was && was->lock_owner && was->lock_owner == t->lock_owner;
         acquire_granted(call, same ? was : NULL, redlock_poll_sent(call->poll, "ok"));
@@ -235,9 +234,8 @@ void redlock_acquire_begin(struct redlock_call *call)
         const struct redlock_hold *hold = redlock_keep_hold(r, kin->token);
         g_strlcpy(call->token, hold->token, sizeof call->token);
         record.number = call->number = kin->head.fence;
-        uint32_t lacking = hold->lacking;
-        redlock_keep_new(r, t, call->token, 0)->lacking = lacking;
-        redlock_keep_poll(call, &record, lacking, acquire_on_joined);
+        redlock_keep_new(r, t, call->token, 0);
+        redlock_keep_poll(call, &record, true, acquire_on_joined);
         return;
     }
     const char *leaf;
@@ -261,7 +259,7 @@ void redlock_acquire_begin(struct redlock_call *call)
     struct redlock_record record = redlock_keep_record(t, call->revision);
     record.number = 0;
     redlock_keep_fill_record(r, &record);
-    redlock_call_poll(call, REDLOCK_ACQUIRE, 0, redlock_call_timeout(r, t->head.ttl), acquire_on_votes);
+    redlock_call_poll(call, REDLOCK_ACQUIRE, redlock_call_timeout(r, t->head.ttl), acquire_on_votes);
     g_free(directory);
 }
 

@@ -169,7 +169,7 @@ static void ask_about(struct redlock *r, const char *name, backend_known *done, 
     op->known = done;
     op->arg = arg;
     redlock_ask_fill_look(r, name);
-    redlock_call_poll(redlock_call_new(r, op, name), REDLOCK_LOOK, 0, r->timeout, ask_on_looked);
+    redlock_call_poll(redlock_call_new(r, op, name), REDLOCK_LOOK, r->timeout, ask_on_looked);
 }
 
 void redlock_stat(struct backend *b, const char *name, backend_known *done, void *arg)
@@ -287,5 +287,5 @@ void redlock_list(struct backend *b, const char *directory, const char *after, s
     struct redlock_call *call = redlock_call_new(r, op, directory);
     call->max = max;
     redlock_poll_fill_list(r, directory, after, max);
-    redlock_call_poll(call, REDLOCK_LIST, 0, r->timeout, ask_on_listed);
+    redlock_call_poll(call, REDLOCK_LIST, r->timeout, ask_on_listed);
 }

@@ -40,14 +40,14 @@ void redlock_call_end_all(struct redlock *r)
     }
 }
 
-void redlock_call_poll(struct redlock_call *call, enum redlock_script_id script, uint32_t give, int64_t timeout,
+void redlock_call_poll(struct redlock_call *call, enum redlock_script_id script, int64_t timeout,
                        void (*told)(struct redlock_call *call))
 {
     if (call->poll) {
         redlock_poll_close(call->poll, true);
     }
     call->told = told;
-    redlock_poll_send(call->r, call, script, give, timeout);
+    redlock_poll_send(call->r, call, script, timeout);
 }
 
 static void call_on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
@@ -85,7 +85,7 @@ char *redlock_call_digest(const char *token)
 void redlock_call_undo(struct redlock *r, const char *name, const char *token)
 {
     char *digest = redlock_call_digest(token);
-    redlock_poll_fill_release(r, name, digest, "");
-    redlock_poll_send(r, NULL, REDLOCK_RELEASE, 0, REDLOCK_RELEASE_TIME);
+    redlock_poll_fill_release(r, name, digest, "", 0);
+    redlock_poll_send(r, NULL, REDLOCK_RELEASE, REDLOCK_RELEASE_TIME);
     g_free(digest);
 }

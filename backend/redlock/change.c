@@ -59,8 +59,8 @@ static void change_release(struct redlock_call *call)
         return;
     }
     char *digest = redlock_call_digest(call->token);
-    redlock_poll_fill_release(r, call->name, digest, "");
-    redlock_call_poll(call, REDLOCK_RELEASE, 0, r->timeout, change_on_released);
+    redlock_poll_fill_release(r, call->name, digest, "", 0);
+    redlock_call_poll(call, REDLOCK_RELEASE, r->timeout, change_on_released);
     g_free(digest);
 }
 
@@ -91,10 +91,9 @@ static void change_on_renewed(struct redlock_call *call)
 {
     struct redlock *r = call->r;
     char token[REMOTE_TOKEN_SIZE];
-    bool lost = false;
     g_strlcpy(token, call->op->token, sizeof token);
-    struct remote_ticket *t = remote_ticket_find(&r->remote, token);
-    enum vote_verdict verdict = redlock_keep_verdict(call, redlock_keep_hold(r, token), &lost);
+    const struct remote_ticket *t = remote_ticket_find(&r->remote, token);
+    enum vote_verdict verdict = redlock_keep_verdict(call);
     if (verdict == VOTE_OPEN) {
         return;
     }
@@ -104,12 +103,8 @@ static void change_on_renewed(struct redlock_call *call)
                   : verdict == VOTE_WON                                 ? BACKEND_OK
                                                                         : BACKEND_UNREACHABLE,
                   redlock_poll_sent(call->poll, "ok"));
-    t = remote_ticket_find(&r->remote, token);
-    if (!t) {
+    if (!remote_ticket_find(&r->remote, token)) {
         g_hash_table_remove(r->holds, token);
-    } else if (lost && t->refresh == CLOCK_NEVER) { /* it is given to those that have lost it */
-        t->refresh = clock_now() + REMOTE_RENEW_RETRY;
-        remote_ticket_schedule(&r->remote, t);
     }
 }
 
@@ -120,7 +115,7 @@ static void change_on_changed(struct redlock_call *call)
 {
     struct redlock *r = call->r;
     struct redlock_hold *hold = redlock_keep_hold(r, call->op->token);
-    enum vote_verdict verdict = redlock_keep_verdict(call, hold, NULL);
+    enum vote_verdict verdict = redlock_keep_verdict(call);
     if (verdict == VOTE_OPEN) {
         return;
     }
@@ -167,8 +162,7 @@ static void change_kept(struct redlock_call *call)
         record.ttl = op->claim.ttl;
         r->longest = MAX(r->longest, MIN(record.ttl, REDLOCK_LONGEST));
     }
-    redlock_keep_poll(call, &record, hold->lacking,
-                      op->procedure == REMOTE_RENEW ? change_on_renewed : change_on_changed);
+    redlock_keep_poll(call, &record, true, op->procedure == REMOTE_RENEW ? change_on_renewed : change_on_changed);
 }
 
 /* One that waits is known here only. */

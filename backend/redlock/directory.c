@@ -95,7 +95,7 @@ static void directory_restore(struct redlock_call *call)
     const struct redlock_directory *d = directory_of(call);
     if (d) {
         directory_fill(call->r, call->name, *call->name ? "make" : "set", d);
-        redlock_poll_send(call->r, NULL, REDLOCK_DIRECTORY, 0, call->r->timeout);
+        redlock_poll_send(call->r, NULL, REDLOCK_DIRECTORY, call->r->timeout);
     }
 }
 
@@ -125,7 +125,7 @@ void redlock_directory_restore_all(struct redlock *r)
     g_hash_table_iter_init(&each, r->directories);
     while (g_hash_table_iter_next(&each, &name, NULL)) {
         redlock_ask_fill_look(r, name);
-        redlock_call_poll(redlock_call_new(r, NULL, name), REDLOCK_LOOK, 0, r->timeout, directory_on_looked);
+        redlock_call_poll(redlock_call_new(r, NULL, name), REDLOCK_LOOK, r->timeout, directory_on_looked);
     }
 }
 
@@ -138,7 +138,7 @@ static void directory_undo(struct redlock_call *call)
     const struct redlock_directory d = {.made = call->made};
     redlock_poll_forget(call->poll);
     directory_fill(call->r, call->name, "undo", &d);
-    redlock_poll_send(call->r, NULL, REDLOCK_DIRECTORY, 0, REDLOCK_RELEASE_TIME);
+    redlock_poll_send(call->r, NULL, REDLOCK_DIRECTORY, REDLOCK_RELEASE_TIME);
 }
 
 static void directory_on_made(struct redlock_call *call)
@@ -174,7 +174,7 @@ static void directory_make(struct redlock_call *call)
         .made = call->made, .ttl = call->directory.ttl, .revision = clock_wall(), .meta = call->directory.meta};
     redlock_directory_note(call->r, call->name, d.made, d.revision, &call->directory);
     directory_fill(call->r, call->name, "make", &d);
-    redlock_call_poll(call, REDLOCK_DIRECTORY, 0, call->r->timeout, directory_on_made);
+    redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_made);
 }
 
 void redlock_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
@@ -234,7 +234,7 @@ static void directory_on_listed(struct redlock_call *call)
         return;
     }
     directory_fill(call->r, call->name, "remove", &d);
-    redlock_call_poll(call, REDLOCK_DIRECTORY, 0, call->r->timeout, directory_on_removed);
+    redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_removed);
 }
 
 void redlock_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
@@ -246,7 +246,7 @@ void redlock_rmdir(struct backend *b, const char *name, backend_done *done, void
     struct redlock_call *call = directory_call(b, name, done, arg);
     if (call) {
         redlock_poll_fill_list(call->r, name, "", 1000);
-        redlock_call_poll(call, REDLOCK_LIST, 0, call->r->timeout, directory_on_listed);
+        redlock_call_poll(call, REDLOCK_LIST, call->r->timeout, directory_on_listed);
     }
 }
 
@@ -275,6 +275,6 @@ void redlock_set_directory(struct backend *b, const char *name, const struct bac
         const struct redlock_directory d = {
             .made = "set", .ttl = directory->ttl, .revision = clock_wall(), .meta = directory->meta};
         directory_fill(call->r, name, "set", &d);
-        redlock_call_poll(call, REDLOCK_DIRECTORY, 0, call->r->timeout, directory_on_set);
+        redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_set);
     }
 }

@@ -1,9 +1,9 @@
 /* keep: what is held, and its record.
  *
  * Tickets of one handle, or of one lock owner, hold together; in the key stands the token of the first.  What is held
- * is extended where it is.  A server that was started anew is given it again, and counts; one that has lost it
- * otherwise is given it only behind an answer that a majority has it, and counts the next time: had a majority lost it,
- * it may have been broken, and another may have held it meanwhile.
+ * is extended where it is, and given to the servers that have it not, which count the next time: had it been broken,
+ * or had another held it meanwhile, one server of each majority would know a greater number.  If a majority has to be
+ * given it at once, though none was started anew, it was deleted, and is let go.
  */
 #include <string.h>
 
@@ -132,7 +132,7 @@ static int64_t keep_term(const struct redlock *r, const struct redlock_call *cal
     return term;
 }
 
-void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *record, uint32_t lacking,
+void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *record, bool give,
                        void (*told)(struct redlock_call *call))
 {
     struct redlock *r = call->r;
@@ -146,37 +146,21 @@ void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *r
     redlock_poll_number(r, keep_term(r, call, record));
     redlock_poll_text(r, leaf);
     redlock_keep_fill_record(r, record);
-    redlock_call_poll(call, REDLOCK_KEEP, lacking, redlock_call_timeout(r, record->ttl), told);
+    redlock_poll_number(r, give);
+    redlock_call_poll(call, REDLOCK_KEEP, redlock_call_timeout(r, record->ttl), told);
     g_free(directory);
 }
 
-enum vote_verdict redlock_keep_verdict(struct redlock_call *call, struct redlock_hold *hold, bool *ret_lost)
+enum vote_verdict redlock_keep_verdict(struct redlock_call *call)
 {
     const struct redlock_poll *poll = call->poll;
     const char *word;
-    uint32_t lacking = 0;
-    bool lost = false;
     enum vote_verdict verdict = vote_verdict(&poll->vote, "ok", &word);
-    unsigned majority = vote_majority(call->r->count);
-    bool sure = verdict == VOTE_LOST && vote_count(&poll->vote, word) >= majority;
-    if (verdict == VOTE_OPEN ||
-        (verdict == VOTE_LOST && !sure && vote_count(&poll->vote, word) + poll->open >= majority)) {
-        return VOTE_OPEN;
-    }
-    for (unsigned i = 0; i < call->r->count; i++) {
-        const char *said = redlock_ballot_text(&poll->ballots[i], 0);
-        bool has = strcmp(said, "ok") == 0 || strcmp(said, "given") == 0;
-        lacking |= (uint32_t)!has << i; /* who has not answered may lack it */
-        lost = lost || (strcmp(said, "gone") == 0 && hold && !(hold->lacking >> i & 1));
-    }
-    if (hold) {
-        hold->lacking = verdict == VOTE_WON ? lacking : 0;
-    }
-    if (ret_lost) {
-        *ret_lost = lost;
-    }
-    if (sure) { /* where it was given again it is to go, too */
+    unsigned majority = vote_majority(call->r->count), others = vote_count(&poll->vote, word);
+    if (verdict == VOTE_LOST && others >= majority) { /* where it was given again it is to go, too */
         redlock_call_undo(call->r, call->name, call->token);
+    } else if (verdict == VOTE_LOST) {
+        verdict = others + poll->open >= majority ? VOTE_OPEN : VOTE_AWAY;
     }
-    return verdict == VOTE_WON || sure ? verdict : VOTE_AWAY;
+    return verdict == VOTE_SPLIT ? VOTE_AWAY : verdict;
 }

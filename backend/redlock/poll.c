@@ -61,7 +61,8 @@ void redlock_poll_bytes(struct redlock *r, GBytes *bytes)
     poll_add(r, length ? data : "", length);
 }
 
-void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why)
+void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why,
+                               uint64_t number)
 {
     const char *leaf;
     char *directory = remote_parent(name, &leaf);
@@ -73,6 +74,7 @@ void redlock_poll_fill_release(struct redlock *r, const char *name, const char *
     redlock_poll_text(r, leaf);
     redlock_poll_text(r, r->channel);
     redlock_poll_text(r, why);
+    redlock_poll_number(r, (int64_t)number);
     g_free(directory);
 }
 
@@ -138,8 +140,8 @@ static void poll_cast(struct redlock_poll *poll, unsigned server)
         g_snprintf(holder, sizeof holder, "%s %s", word,
                    redlock_ballot_text(ballot, strcmp(word, "held") == 0 ? 2 : 1));
         word = holder;
-    } else if (strcmp(word, "given") == 0) { /* a server that has not been started anew had let it go */
-        word = ballot->young ? "ok" : NULL;
+    } else if (strcmp(word, "given") == 0 && ballot->young) {
+        word = "ok";
     } else if (strcmp(word, "nothing") == 0) {
         word = VOTE_NOTHING;
     }
@@ -192,8 +194,7 @@ static void poll_on_answer(void *arg, const struct redis_answer *answer)
 
 /* --- asking --- */
 
-void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redlock_script_id script, uint32_t give,
-                       int64_t timeout)
+void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redlock_script_id script, int64_t timeout)
 {
     struct redlock_poll *poll = g_new0(struct redlock_poll, 1);
     poll->r = r;
@@ -204,14 +205,11 @@ void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redloc
     if (call) {
         call->poll = poll;
     }
-    guint last = r->arguments->len;
-    redlock_poll_text(r, "");
     for (unsigned i = 0; i < r->count; i++) {
         struct redlock_node *node = &r->nodes[i];
         struct redlock_ballot *ballot = &poll->ballots[i];
         bool up = redlock_node_is_up(node), away = !up && clock_now() - node->changed >= r->timeout;
         ballot->poll = poll;
-        g_array_index(r->arguments, struct redis_argument, last) = (struct redis_argument){"1", give >> i & 1};
         redlock_node_stamp(node);
         poll->open++;
         ballot->id = redis_conn_call(node->conn, &redlock_scripts[script], r->keys,

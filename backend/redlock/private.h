@@ -51,7 +51,6 @@ struct redlock_hold {
     uint64_t lock_owner;           /* or 0 */
     char token[REMOTE_TOKEN_SIZE]; /* what stands in the key: of several of one handle or lock owner the first one's */
     uint64_t revision;             /* of its record, as far as a majority has it */
-    uint32_t lacking;              /* a bit for each server that has said that it has it not (any more) */
 };
 
 /* A directory as it was last seen. */
@@ -135,10 +134,9 @@ void redlock_poll_key(struct redlock *r, char letter, const char *name); /* lett
 void redlock_poll_text(struct redlock *r, const char *text);
 void redlock_poll_number(struct redlock *r, int64_t number);
 void redlock_poll_bytes(struct redlock *r, GBytes *bytes); /* NULL: '' */
-/* Asks all servers.  `give`: a bit for each that is told that it lacks the lock.  After each answer call->told, until
- * redlock_poll_close; call NULL: nobody is told.  `timeout`: of each, ms. */
-void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redlock_script_id script, uint32_t give,
-                       int64_t timeout);
+/* Asks all servers.  After each answer call->told, until redlock_poll_close; call NULL: nobody is told.  `timeout`: of
+ * each, ms. */
+void redlock_poll_send(struct redlock *r, struct redlock_call *call, enum redlock_script_id script, int64_t timeout);
 /* What has not been answered is not sent (again). */
 void redlock_poll_forget(struct redlock_poll *poll);
 /* Its call hears no more.  `settle`: what is under way is to be carried out all the same. */
@@ -156,7 +154,8 @@ unsigned redlock_poll_answers(const struct redlock_poll *poll);
 clock_ms redlock_poll_sent(const struct redlock_poll *poll, const char *word);
 /* One of the store's that answers nobody any more: lets go `digest` (SHA-1 of the token), everywhere. */
 void redlock_poll_fill_list(struct redlock *r, const char *directory, const char *after, size_t max);
-void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why);
+void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why,
+                               uint64_t number);
 
 /* --- call.c --- */
 
@@ -186,7 +185,7 @@ struct redlock_call *redlock_call_new(struct redlock *r, struct remote_op *op, c
 void redlock_call_end(struct redlock_call *call, bool settle);
 void redlock_call_end_all(struct redlock *r);
 /* Asks, and has each answer told. */
-void redlock_call_poll(struct redlock_call *call, enum redlock_script_id script, uint32_t give, int64_t timeout,
+void redlock_call_poll(struct redlock_call *call, enum redlock_script_id script, int64_t timeout,
                        void (*told)(struct redlock_call *call));
 /* Later, from the loop. */
 void redlock_call_later(struct redlock_call *call, int64_t ms, void (*again)(struct redlock_call *call));
@@ -210,15 +209,15 @@ struct redlock_record {
 
 struct redlock_record redlock_keep_record(const struct remote_ticket *t, uint64_t revision);
 /* Of call->name with call->token: leaf and record; the key is to last `term`, or as long as another ticket that holds
- * with it needs. */
+ * with it needs.  `give`: it is held, so that servers that have it not are to be given it. */
 void redlock_keep_fill_record(struct redlock *r, const struct redlock_record *record);
-void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *record, uint32_t lacking,
+void redlock_keep_poll(struct redlock_call *call, const struct redlock_record *record, bool give,
                        void (*told)(struct redlock_call *call));
 /* For how long one that holds is to be kept to last as long as it is believed in. */
 int64_t redlock_keep_left(const struct remote_ticket *t);
 /* Whether it was answered that a majority keeps it (VOTE_WON), or that a majority does not (VOTE_LOST); VOTE_AWAY:
- * nobody knows.  Notes what each server lacks; *ret_lost (may be NULL): one has said so for the first time. */
-enum vote_verdict redlock_keep_verdict(struct redlock_call *call, struct redlock_hold *hold, bool *ret_lost);
+ * nobody knows. */
+enum vote_verdict redlock_keep_verdict(struct redlock_call *call);
 struct redlock_hold *redlock_keep_hold(const struct redlock *r, const char *token);
 struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_ticket *t, const char *token,
                                       uint64_t revision);

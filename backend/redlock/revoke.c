@@ -40,10 +40,10 @@ static void revoke_on_released(struct redlock_call *call)
     g_free(name);
 }
 
-static void revoke_release(struct redlock_call *call, const char *digest)
+static void revoke_release(struct redlock_call *call, const char *digest, uint64_t number)
 {
-    redlock_poll_fill_release(call->r, call->name, digest, call->number ? "released" : "broken");
-    redlock_call_poll(call, REDLOCK_RELEASE, 0, call->r->timeout, revoke_on_released);
+    redlock_poll_fill_release(call->r, call->name, digest, call->number ? "released" : "broken", number);
+    redlock_call_poll(call, REDLOCK_RELEASE, call->r->timeout, revoke_on_released);
 }
 
 /* Whether this holder is to end; if not, that has been told. */
@@ -73,7 +73,7 @@ static void revoke_on_looked(struct redlock_call *call)
     g_strlcpy(call->token, redlock_ballot_text(redlock_poll_best(call->poll, word, 9), 3), sizeof call->token);
     char *digest = g_strdup(word + strlen("held "));
     if (revoke_is_meant(call, &holder)) {
-        revoke_release(call, digest);
+        revoke_release(call, digest, holder.fence);
     } else {
         revoke_done(call, call->result);
     }
@@ -85,7 +85,7 @@ static void revoke_look(struct redlock_call *call)
 {
     call->looked = true;
     redlock_ask_fill_look(call->r, call->name);
-    redlock_call_poll(call, REDLOCK_LOOK, 0, call->r->timeout, revoke_on_looked);
+    redlock_call_poll(call, REDLOCK_LOOK, call->r->timeout, revoke_on_looked);
 }
 
 static void revoke_on_refused(struct redlock_call *call)
@@ -116,7 +116,7 @@ void redlock_revoke(struct backend *b, const char *name, uint64_t fence, const s
     g_strlcpy(call->token, redlock_keep_token(r, t->token), sizeof call->token);
     if (revoke_is_meant(call, &holder)) {
         char *digest = redlock_call_digest(call->token);
-        revoke_release(call, digest);
+        revoke_release(call, digest, holder.fence);
         g_free(digest);
     } else {
         redlock_call_later(call, 0, revoke_on_refused);

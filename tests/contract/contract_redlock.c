@@ -232,22 +232,31 @@ static void claim_on(unsigned server, const char *number)
     g_free(record);
 }
 
-START_TEST(claim_that_no_majority_has_kept_does_not_keep_a_holder_from_a_server)
+/* Renews it, and waits until the servers have answered. */
+static void renew(struct backend_ticket *ticket)
+{
+    struct backend_renewal renewal = {.ticket = ticket, .ttl = CONTRACT_LONG};
+
+    backend_renew(contract_backend, &renewal, 1);
+    contract_get("b", BACKEND_FLOCK, &(struct contract_log){0}); /* which goes behind that */
+    ck_assert_int_eq(contract_release(contract_stat("b").ticket), BACKEND_OK);
+}
+
+START_TEST(claim_and_what_is_left_of_an_earlier_lock_keep_no_holder_from_a_server)
 {
     struct contract_log log = {0};
-    struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_FLOCK, &log), .ttl = CONTRACT_LONG};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_FLOCK, &log);
 
     CONTRACT_UNTIL(keys() == 3);
-    claim_on(2, "7");
-    for (int i = 0; i < 3; i++) {
-        backend_renew(contract_backend, &renewal, 1);
-        contract_get("b", BACKEND_FLOCK, &(struct contract_log){0}); /* which goes behind that */
-        ck_assert_int_eq(contract_release(contract_stat("b").ticket), BACKEND_OK);
-    }
+    claim_on(2, "9000000000000000"); /* which was told later than ours */
+    for (int i = 0; i < 3; i++)
+        renew(ticket);
     ck_assert_int_eq(server_do(2, "STRLEN", NULL), 7);
-    claim_on(2, "0");
-    backend_renew(contract_backend, &renewal, 1);
-    CONTRACT_UNTIL(server_do(2, "STRLEN", NULL) == 32);
+    for (int i = 0; i < 2; i++) {
+        claim_on(2, i == 0 ? "0" : "7");
+        renew(ticket);
+        CONTRACT_UNTIL(server_do(2, "STRLEN", NULL) == 32);
+    }
     ck_assert_uint_eq(log.ended, 0);
 }
 END_TEST
@@ -370,7 +379,7 @@ static TCase *two_case(void)
     tcase_add_test(tcase, key_on_one_server_is_no_lock);
     tcase_add_test(tcase, lock_that_a_majority_has_given_to_another_is_lost_when_it_is_renewed);
     tcase_add_test(tcase, key_that_was_deleted_on_all_servers_is_not_given_again);
-    tcase_add_test(tcase, claim_that_no_majority_has_kept_does_not_keep_a_holder_from_a_server);
+    tcase_add_test(tcase, claim_and_what_is_left_of_an_earlier_lock_keep_no_holder_from_a_server);
     tcase_add_test(tcase, break_of_a_lock_that_was_ended_elsewhere_ends_who_holds_now);
     tcase_add_test(tcase, release_of_an_earlier_try_that_comes_late_lets_nothing_go);
     tcase_add_test(tcase, claim_that_is_repeated_late_shortens_nothing);
@@ -524,25 +533,64 @@ START_TEST(vote_that_comes_late_is_settled)
 }
 END_TEST
 
-START_TEST(server_that_is_given_a_lock_makes_no_majority_of_a_minority)
+/* As a break of "a" with that number does. */
+static void set_number(unsigned server, uint64_t number)
+{
+    redis_server_do(servers[server], "SET lfs:N:t%d:a %llu", getpid(), (unsigned long long)number + 1);
+}
+
+START_TEST(server_that_lacks_a_lock_makes_a_majority_with_one_that_has_it)
 {
     struct contract_log log = {0};
     struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_FLOCK, &log), .ttl = CONTRACT_LONG};
     clock_ms deadline = renewal.ticket->deadline;
 
     CONTRACT_UNTIL(keys() == 3);
+    server_do(2, "DEL", NULL); /* as one that was away when it was taken */
     redis_server_pause(servers[1]);
     g_usleep(100000); /* longer than what rounding makes of a term */
     backend_renew(contract_backend, &renewal, 1);
-    CONTRACT_UNTIL(renewal.ticket->deadline > deadline + 50); /* so 2 is known to have it */
-    deadline = renewal.ticket->deadline;
+    CONTRACT_UNTIL(renewal.ticket->deadline > deadline + 50);
+    ck_assert_int_eq(server_do(2, "STRLEN", NULL), 32);
+    redis_server_resume(servers[1]);
+}
+END_TEST
+
+START_TEST(server_that_knows_a_greater_number_is_not_given_a_lock)
+{
+    struct contract_log log = {0};
+    struct backend_renewal renewal = {.ticket = contract_get("a", BACKEND_FLOCK, &log), .ttl = CONTRACT_LONG};
+    clock_ms deadline = renewal.ticket->deadline;
+
+    CONTRACT_UNTIL(keys() == 3);
     server_do(2, "DEL", NULL); /* as by who breaks it, and reaches 1 and 2 only */
+    set_number(2, renewal.ticket->fence);
+    redis_server_pause(servers[1]);
+    g_usleep(100000);
     backend_renew(contract_backend, &renewal, 1);
     long long asked = calls(2, "evalsha");
     CONTRACT_UNTIL(calls(2, "evalsha") >= asked + 5);
     ck_assert_int_le(renewal.ticket->deadline, deadline + 50); /* as rounding makes it */
+    ck_assert_int_eq(server_do(2, "EXISTS", NULL), 0);
     redis_server_resume(servers[1]);
     CONTRACT_UNTIL(renewal.ticket->deadline > deadline + 50);
+}
+END_TEST
+
+START_TEST(break_leaves_a_greater_number)
+{
+    struct contract_log log = {0};
+    uint64_t fence = contract_get("a", BACKEND_LEASE, &log)->fence;
+
+    CONTRACT_UNTIL(keys() == 3);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_revoke("a", 0), BACKEND_OK);
+    contract_backend = contract_one;
+    CONTRACT_UNTIL(keys() == 0 && log.ended == 1);
+    for (unsigned i = 0; i < 3; i++)
+        CONTRACT_UNTIL(redis_server_do(servers[i], "EVAL %s 1 lfs:N:t%d:a",
+                                       "return tonumber(redis.call('GET', KEYS[1]))", getpid()) > (long long)fence);
+    ck_assert_uint_gt(contract_get("a", BACKEND_LEASE, &log)->fence, fence + 1);
 }
 END_TEST
 
@@ -618,7 +666,9 @@ static TCase *failing_case(void)
     tcase_add_test(tcase, server_that_comes_back_extends_no_term);
     tcase_add_test(tcase, without_a_majority_nothing_is_granted_and_with_one_it_goes_on);
     tcase_add_test(tcase, vote_that_comes_late_is_settled);
-    tcase_add_test(tcase, server_that_is_given_a_lock_makes_no_majority_of_a_minority);
+    tcase_add_test(tcase, server_that_lacks_a_lock_makes_a_majority_with_one_that_has_it);
+    tcase_add_test(tcase, server_that_knows_a_greater_number_is_not_given_a_lock);
+    tcase_add_test(tcase, break_leaves_a_greater_number);
     tcase_add_test(tcase, name_is_not_free_because_most_have_forgotten_it);
     tcase_add_test(tcase, mount_ends_while_it_asks);
     return tcase;

@@ -3,12 +3,12 @@
 --   L       string  the token of its holder; its PX is the deadline.  The lock that other clients know.
 --   RECORD  hash    of that holder, if it is a mount: token, number (0: a majority is still to keep it), kind, since (server ms), ttl, revision (of what it
 --                   says, growing), meta, content; ends with L
---   NUMBER  string  the last fencing number that was told, or is to be told
+--   NUMBER  string  the last fencing number that was told, or is to be told; of one that was broken the next
 --   LIST    zset    names in its directory, all of score 0; some may be left over
 -- A directory is a hash DIR: made (who made it), ttl, revision, meta.
 --
 -- Each script answers first one word, which is its vote; '': it has none.  The last of ARGV is '1' if this server has
--- been started so lately that it may have forgotten locks, the last but one if it is known to lack this one.
+-- been started so lately that it may have forgotten locks.
 local L, RECORD, NUMBER, LIST = unpack(KEYS)
 local call = redis.call
 local NUMBER_KEPT = 604800000 -- ms: seven days
@@ -47,9 +47,10 @@ local function held(value)
   return answer
 end
 
-local function is_try(value)
+-- Whether what stands in L was over before that number was given: a try has none yet, and of two that were told the lesser ended.
+local function is_before(value, number)
   local r = call('HMGET', RECORD, 'token', 'number')
-  return r[1] == value and r[2] == '0'
+  return r[1] == value and tonumber(r[2]) < tonumber(number)
 end
 
 -- From ARGV[from] on: ttl of the lease, age, revision, kind, number, meta, content.

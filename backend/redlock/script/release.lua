@@ -1,13 +1,16 @@
 -- release: lets go what has this digest.
 --
--- SHA-1 of the token, leaf, channel; why: it is not its holder that ends it ('': it is)
+-- SHA-1 of the token, leaf, channel; why: it is not its holder that ends it ('': it is); its number, or 0
 -- → {'ok', 1, or 0 if it was gone}
-local digest, leaf, channel, why = unpack(ARGV)
+local digest, leaf, channel, why, number = unpack(ARGV)
 local value, ended = holder(), 0
 if value and redis.sha1hex(value) == digest then
   if why ~= '' then call('PUBLISH', channel, 'e ' .. value:sub(1, 64) .. ' ' .. why) end
   ended = call('DEL', L)
   value = false
+end
+if why ~= '' and number ~= '0' and last_number() <= tonumber(number) then -- its holder may not have heard of it: see keep.lua
+  call('SET', NUMBER, text(number + 1), 'PX', NUMBER_KEPT)
 end
 if not value then
   call('DEL', RECORD)
