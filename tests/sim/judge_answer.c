@@ -239,6 +239,10 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     case JUDGE_FLOCK:
         hold->content =
             hold->origin == hold->serial && !hold->converted && !hold->claim.shared ? g_byte_array_new() : NULL;
+        for (guint i = 0; i < call->name->tokens->len; i++) { /* an heir has made its own what another process took */
+            struct grant *grant = &g_array_index(call->name->tokens, struct grant, i);
+            grant->process = grant->origin == hold->origin ? hold->claim.process : grant->process;
+        }
         break;
     default:
         break;
