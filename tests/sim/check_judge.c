@@ -277,6 +277,18 @@ static void good_records(struct world *w)
     record(w, OTHER, b, JUDGE_TRY, 0, 99, 0);
 }
 
+/* Its owner asks for a part of it anew while it is taken away. */
+static void good_record_released(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    record(w, SHELL, a, 0, 0, 99, 0);
+    uint64_t releases = begin(w, BY(INIT, b, SETXATTR, .target = "user.lease.release", .value = "5", .size = 1));
+    uint64_t asks = begin(w, BY(SHELL, a, SETLK, .flags = JUDGE_TRY | JUDGE_SHARE, .start = 40, .end = 59));
+    end(w, releases, 0);
+    does(w, BY(OTHER, b, FLOCK), 0);
+    end(w, asks, EAGAIN);
+}
+
 static void good_deadlock(struct world *w)
 {
     uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
@@ -984,6 +996,7 @@ static const struct {
     {good_flock, JUDGE_RULES},
     {good_interrupt, JUDGE_RULES},
     {good_records, JUDGE_RULES},
+    {good_record_released, JUDGE_RULES},
     {good_deadlock, JUDGE_RULES},
     {good_deadlock_of_files, JUDGE_RULES},
     {good_queue, JUDGE_RULES},

@@ -163,6 +163,12 @@ static void call_split(struct judge *judge, const struct call *call, struct hold
             rest->timeless = hold->timeless;
             rest->origin = hold->origin;
             rest->joined = hold->joined = true;
+            for (guint i = 0; i < hold->name->calls->len; i++) { /* what is ending it ends all of it */
+                struct call *other = hold->name->calls->pdata[i];
+                if (other != call && g_ptr_array_find(other->ending, hold, NULL)) {
+                    call_may_end(other, rest);
+                }
+            }
             *(after ? &hold->claim.end : &hold->claim.start) = after ? end : start;
         }
     }
