@@ -565,6 +565,18 @@ static void bad_token_refused(struct world *w)
     set(w, SHELL, "user.lease.release", "7", ESTALE);
 }
 
+/* It was given before the server forgot, and told after. */
+static void good_number_forgotten(struct world *w)
+{
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    uint64_t asks = begin(w, ON(SHELL, "q/job-", OPEN, .flags = JUDGE_CREATE | JUDGE_WRITES));
+    trouble(w, JUDGE_FORGOT, JUDGE_ALL, true);
+    uint64_t b = ticket(w, OTHER), a = ++w->handle;
+    judge_answer(w->judge, &(struct judge_answer){.id = asks, .when = ++w->now, .handle = a});
+    end_with(w, begin(w, BY(OTHER, b, READ)), 0, "job-0000000007\n");
+    end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
+}
+
 static void bad_number(struct world *w)
 {
     does(w, ON(SHELL, "q", MKDIR), 0);
@@ -1001,6 +1013,7 @@ static const struct {
     {good_deadlock_of_files, JUDGE_RULES},
     {good_queue, JUDGE_RULES},
     {good_cut, JUDGE_RULES},
+    {good_number_forgotten, JUDGE_RULES},
     {good_journal_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},
     {good_watch, JUDGE_RULES},

@@ -17,6 +17,7 @@ struct hold *judge_hold_new(struct judge *judge, struct name *name, const struct
                           .may_end = JUDGE_NEVER,
                           .ended = JUDGE_NEVER,
                           .sure = when,
+                          .asked_of = judge->forgets,
                           .ttl = judge->options.ttl,
                           .owners = g_ptr_array_new()};
     hold->origin = hold->serial;
@@ -579,6 +580,7 @@ static void hold_check_width(struct judge *judge, struct hold *hold)
 
 void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
 {
+    hold->got_of = hold->begun == JUDGE_NEVER ? judge->forgets : hold->got_of;
     hold->begun = when;
     hold->steady = when;
     if (hold->claim.handle && hold->claim.kind == KIND_LEASE) {

@@ -299,13 +299,20 @@ static bool look_waiters_wrong(const struct judge *judge, const struct call *cal
     return told < least || (told > most && !call->changed && !leaves);
 }
 
+/* Do both have their numbers of one server, that has not forgotten in between?  Another gives some of them again where
+ * there was more than one a second. */
+static bool look_is_same_count(const struct hold *a, const struct hold *b)
+{
+    return a->asked_of == a->got_of && b->asked_of == b->got_of && a->got_of == b->got_of;
+}
+
 static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t number)
 {
     const struct name *queue = ticket->name;
     bool broken = ticket->token && ticket->token != number;
     for (guint i = 0; i < queue->holds->len; i++) {
         const struct hold *other = queue->holds->pdata[i];
-        if (other != ticket && other->token) {
+        if (other != ticket && other->token && look_is_same_count(other, ticket)) {
             broken = broken || other->token == number || (other->begun < ticket->may_begin && other->token > number) ||
                      (ticket->begun < other->may_begin && other->token < number);
         }

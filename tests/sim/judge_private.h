@@ -107,6 +107,8 @@ struct hold {
     bool twin;             /* its file has, or had, another name */
     bool unclosed;         /* its owner has ended with the file open */
     bool moved;            /* by a rename, with its token */
+    uint64_t asked_of;     /* how often the server had forgotten by then, */
+    uint64_t got_of;       /* and when it was answered */
     bool joined;           /* of record locks: its lock owner may have others of the name, which share a token */
     mode_t mode;           /* 0: not known */
     int64_t deadline;      /* of a fixed term, at the latest; 0: none */
@@ -191,6 +193,7 @@ struct judge {
     struct mount mounts[JUDGE_MOUNTS];
     GHashTable *processes, *handles, *calls, *names; /* by number, and by path */
     int64_t forgot;                                  /* the server did, last; -1: never */
+    uint64_t forgets;                                /* so often */
     GPtrArray *waits;                                /* calls under way that wait without a limit */
     int64_t given_up;                                /* one of them, by a process that died */
     GPtrArray *past;                                 /* leases that are over, where the store keeps them */

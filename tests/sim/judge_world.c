@@ -467,6 +467,7 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     judge->now = when;
     g_hash_table_iter_init(&iterator, judge->names);
     judge->forgot = trouble == JUDGE_FORGOT ? when : judge->forgot;
+    judge->forgets += trouble == JUDGE_FORGOT;
     if (trouble == JUDGE_FOREIGN && path) {
         judge_name(judge, path)->foreign = true;
     }
