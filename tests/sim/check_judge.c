@@ -577,6 +577,19 @@ static void good_number_forgotten(struct world *w)
     end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
 }
 
+/* After its ticket is over, too. */
+static void bad_number_of_old(struct world *w)
+{
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    uint64_t a = ticket(w, SHELL);
+    end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
+    does(w, BY(SHELL, a, FLOCK), 0);
+    does(w, BY(SHELL, a, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    does(w, ON(SHELL, "q", LIST), 0);
+    end_with(w, begin(w, BY(OTHER, ticket(w, OTHER), READ)), 0, "job-0000000007\n");
+}
+
 static void bad_number(struct world *w)
 {
     does(w, ON(SHELL, "q", MKDIR), 0);
@@ -1036,6 +1049,7 @@ static const struct {
     {bad_token_check, JUDGE_TOKEN_CHECK},
     {bad_token_refused, JUDGE_TOKEN_CHECK},
     {bad_number, JUDGE_NUMBER},
+    {bad_number_of_old, JUDGE_NUMBER},
     {bad_order, JUDGE_ORDER},
     {bad_order_shared, JUDGE_ORDER},
     {bad_stuck, JUDGE_STUCK},

@@ -299,7 +299,9 @@ static void hold_is_over(struct judge *judge, struct name *name, const struct ho
         name->last_released = hold->released;
         name->last_broken = hold->broken;
     }
-    (void)judge;
+    if (hold->claim.kind == KIND_TICKET && hold->asked_of == judge->forgets) {
+        name->number = MAX(name->number, hold->token);
+    }
 }
 
 bool judge_hold_is_asked_for(const struct hold *hold)
