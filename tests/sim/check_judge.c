@@ -254,6 +254,19 @@ static void good_flock(struct world *w)
     flocks(w, SHELL, JUDGE_TRY, EAGAIN);
 }
 
+/* It has two files of the lock, and lost one. */
+static void good_state_of_two(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0), b = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    does(w, BY(SHELL, b, FLOCK), 0);
+    uint64_t waits = begin(w, BY(SHELL, a, FLOCK, .flags = JUDGE_SHARE));
+    judge_signal(w->judge, w->now, waits);
+    end(w, waits, EINTR);
+    judge_event(w->judge, w->now, JUDGE_HUNG_UP, SHELL, 0, NULL, a);
+    attribute(w, SHELL, a, "user.lease.state", "held");
+}
+
 static void good_interrupt(struct world *w)
 {
     flocks(w, SHELL, 0, 0);
@@ -1020,6 +1033,7 @@ static const struct {
     {good_times_of_child, JUDGE_RULES},
     {good_flock, JUDGE_RULES},
     {good_interrupt, JUDGE_RULES},
+    {good_state_of_two, JUDGE_RULES},
     {good_records, JUDGE_RULES},
     {good_record_released, JUDGE_RULES},
     {good_deadlock, JUDGE_RULES},

@@ -232,6 +232,14 @@ static void look_told_well(struct judge *judge, const struct call *call)
     }
 }
 
+/* May the answer be of that one, too?  The kernel does not tell which file's attribute is asked for. */
+static bool look_may_mean(const struct call *call, const struct hold *hold)
+{
+    return call->call.operation == JUDGE_GETXATTR &&
+           (judge_hold_belongs_to(hold, call->process) ||
+            (hold->claim.handle && g_hash_table_lookup(call->process->descriptors, hold->claim.handle)));
+}
+
 static void look_told_held(struct judge *judge, const struct call *call)
 {
     const struct hold *own = look_own(call);
@@ -243,7 +251,7 @@ static void look_told_held(struct judge *judge, const struct call *call)
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *other = call->name->holds->pdata[i];
         other_holds = other_holds ||
-                      (other != own && other->claim.handle != own->claim.handle &&
+                      (other != own && other->claim.handle != own->claim.handle && !look_may_mean(call, other) &&
                        judge_hold_certain(judge, other, call->call.when) &&
                        judge_hold_excludes(other, &own->claim, true) && judge_hold_excludes(own, &other->claim, true));
     }
