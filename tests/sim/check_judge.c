@@ -603,6 +603,22 @@ static void bad_number_of_old(struct world *w)
     end_with(w, begin(w, BY(OTHER, ticket(w, OTHER), READ)), 0, "job-0000000007\n");
 }
 
+/* Of a directory that is made anew, too, though the old one's ticket is read later. */
+static void good_number_anew(struct world *w)
+{
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    uint64_t a = ticket(w, SHELL);
+    does(w, BY(SHELL, a, FLOCK), 0);
+    does(w, ON(SHELL, "q/job-", UNLINK), 0);
+    does(w, ON(SHELL, "q", RMDIR), 0);
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
+    does(w, BY(SHELL, a, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    does(w, ON(SHELL, "q", LIST), 0);
+    end_with(w, begin(w, BY(OTHER, ticket(w, OTHER), READ)), 0, "job-0000000000\n");
+}
+
 static void bad_number(struct world *w)
 {
     does(w, ON(SHELL, "q", MKDIR), 0);
@@ -1041,6 +1057,7 @@ static const struct {
     {good_queue, JUDGE_RULES},
     {good_cut, JUDGE_RULES},
     {good_number_forgotten, JUDGE_RULES},
+    {good_number_anew, JUDGE_RULES},
     {good_journal_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},
     {good_watch, JUDGE_RULES},

@@ -17,7 +17,7 @@ struct hold *judge_hold_new(struct judge *judge, struct name *name, const struct
                           .may_end = JUDGE_NEVER,
                           .ended = JUDGE_NEVER,
                           .sure = when,
-                          .asked_of = judge->forgets,
+                          .asked_of = name->anew,
                           .ttl = judge->options.ttl,
                           .owners = g_ptr_array_new()};
     hold->origin = hold->serial;
@@ -282,7 +282,7 @@ static void hold_check_delay(struct judge *judge, const struct hold *hold)
 }
 
 /* Calls that are under way remember what stood in their way. */
-static void hold_is_over(struct judge *judge, struct name *name, const struct hold *hold, int64_t over)
+static void hold_is_over(struct name *name, const struct hold *hold, int64_t over)
 {
     for (guint i = 0; i < name->calls->len; i++) {
         struct call *call = name->calls->pdata[i];
@@ -299,7 +299,7 @@ static void hold_is_over(struct judge *judge, struct name *name, const struct ho
         name->last_released = hold->released;
         name->last_broken = hold->broken;
     }
-    if (hold->claim.kind == KIND_TICKET && hold->asked_of == judge->forgets) {
+    if (hold->claim.kind == KIND_TICKET && hold->asked_of == name->anew) {
         name->number = MAX(name->number, hold->token);
     }
 }
@@ -327,7 +327,7 @@ void name_prune(struct judge *judge, struct name *name)
         /* what `judge_hold_over` tells of a mount that is away may be taken back when it joins */
         if (hold->ended < judge->now && !hold->pending && !hold_in_use(hold)) {
             bool kept = judge->options.keeps && hold->claim.kind == KIND_LEASE && hold->begun != JUDGE_NEVER;
-            hold_is_over(judge, name, hold, hold->ended);
+            hold_is_over(name, hold, hold->ended);
             g_ptr_array_steal_index(name->holds, i);
             if (kept) {
                 g_ptr_array_add(judge->past, hold);
@@ -582,7 +582,7 @@ static void hold_check_width(struct judge *judge, struct hold *hold)
 
 void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
 {
-    hold->got_of = hold->begun == JUDGE_NEVER ? judge->forgets : hold->got_of;
+    hold->got_of = hold->begun == JUDGE_NEVER ? hold->name->anew : hold->got_of;
     hold->begun = when;
     hold->steady = when;
     if (hold->claim.handle && hold->claim.kind == KIND_LEASE) {

@@ -325,7 +325,7 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
                      (ticket->begun < other->may_begin && other->token < number);
         }
     }
-    broken = broken || (!ticket->token && ticket->asked_of == judge->forgets && number <= queue->number &&
+    broken = broken || (!ticket->token && ticket->asked_of == queue->anew && number <= queue->number &&
                         ticket->may_begin > queue->last_ended);
     if (judge_rule(judge, JUDGE_NUMBER, broken && !queue->foreign)) {
         judge_break(judge, JUDGE_NUMBER, queue, "a ticket has number %" G_GINT64_FORMAT, number - 1);

@@ -107,7 +107,7 @@ struct hold {
     bool twin;             /* its file has, or had, another name */
     bool unclosed;         /* its owner has ended with the file open */
     bool moved;            /* by a rename, with its token */
-    uint64_t asked_of;     /* how often the server had forgotten by then, */
+    uint64_t asked_of;     /* name->anew by then, */
     uint64_t got_of;       /* and when it was answered */
     bool joined;           /* of record locks: its lock owner may have others of the name, which share a token */
     mode_t mode;           /* 0: not known */
@@ -141,6 +141,7 @@ struct name {
     int64_t width, width_before, width_changed;
     bool width_unknown;
     int64_t number; /* the largest of a ticket that is over */
+    uint64_t anew;  /* how often the numbers have begun so, or may have */
 };
 
 struct grant {
@@ -193,7 +194,6 @@ struct judge {
     struct mount mounts[JUDGE_MOUNTS];
     GHashTable *processes, *handles, *calls, *names; /* by number, and by path */
     int64_t forgot;                                  /* the server did, last; -1: never */
-    uint64_t forgets;                                /* so often */
     GPtrArray *waits;                                /* calls under way that wait without a limit */
     int64_t given_up;                                /* one of them, by a process that died */
     GPtrArray *past;                                 /* leases that are over, where the store keeps them */

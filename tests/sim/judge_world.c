@@ -40,6 +40,7 @@ void judge_name_removed(const struct judge *judge, struct name *name)
     name->ttl = 0;
     name->delay_since = JUDGE_NEVER;
     name->number = -1;
+    name->anew++;
     for (guint i = 0; i < name->holds->len; i++) {
         ((struct hold *)name->holds->pdata[i])->token = 0;
     }
@@ -467,7 +468,6 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     judge->now = when;
     g_hash_table_iter_init(&iterator, judge->names);
     judge->forgot = trouble == JUDGE_FORGOT ? when : judge->forgot;
-    judge->forgets += trouble == JUDGE_FORGOT;
     if (trouble == JUDGE_FOREIGN && path) {
         judge_name(judge, path)->foreign = true;
     }
@@ -482,6 +482,7 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
         name->foreign = name->foreign || trouble == JUDGE_FAILS; /* what comes back of it later nobody can tell */
         if (trouble == JUDGE_FORGOT && name->directory) {
             name->number = -1;
+            name->anew++;
             name->width_unknown = true;
         }
         for (guint i = 0; i < name->holds->len; i++) {
