@@ -79,6 +79,8 @@ static void attributes_known(void *arg, enum backend_result result, const struct
         }
     } else if (hold || (first && (!lock || hold_is_sole(first)))) {
         r->answer(r); /* ours, or ours meanwhile */
+    } else if (node->directory && info->type == BACKEND_NOTHING && hold_is_here(node)) {
+        r->answer(r); /* a server that has forgotten hears of it again with what is held in it */
     } else if (node->directory && info->type == BACKEND_NOTHING) {
         request_reply(r, -ENOENT); /* also to who is in it */
     } else if (attributes_are_of_another(node, info)) {

@@ -73,10 +73,19 @@ static void names_reply_elsewhere(struct request *r, struct node *there, const s
     request_reply_entry(r, &entry);
 }
 
+/* A server that has forgotten hears of a directory again with what is held in it. */
+static bool names_is_put_back(const struct node *node)
+{
+    return node && node->directory && hold_is_here(node);
+}
+
 /* It was there until another mount has let go of it. */
 static void names_forget(struct request *r, struct node *node)
 {
     char path[TREE_PATH_MAX];
+    if (names_is_put_back(node)) {
+        return;
+    }
     if (node && node->directory) {
         if (tree_path(node, path, sizeof path)) {
             quota_drop_directory(r->fs->quota, path);
@@ -105,6 +114,9 @@ static void names_looked_up(void *arg, enum backend_result result, const struct 
     if (result != BACKEND_OK) {
         names_reply_unknown(r, node);
     } else if (names_take_held(r, node, info)) {
+        names_reply_node(r);
+    } else if (info->type == BACKEND_NOTHING && names_is_put_back(node)) {
+        r->node = tree_ref(node);
         names_reply_node(r);
     } else if (info->type == BACKEND_NOTHING) {
         names_forget(r, node);

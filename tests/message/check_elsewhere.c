@@ -482,6 +482,25 @@ START_TEST(directory_of_another_mount_is_seen_as_it_is)
 }
 END_TEST
 
+/* Until its locks are put back, with it. */
+START_TEST(directory_that_the_store_forgot_stays_where_a_lock_is_held_in_it)
+{
+    ck_assert_int_eq(wire_result(here, wire_mkdir(here, "D")), 0);
+    uint64_t node = here->directory = entry(here, "D").nodeid;
+    wire_created(here, "x", O_RDWR | O_EXCL);
+    here->directory = FUSE_ROOT_ID;
+    fake_backend_forget_directory(here->fake, "D");
+    ck_assert_uint_eq(entry(here, "D").nodeid, node);
+    ck_assert_uint_eq(attributes(here, node).mode & S_IFMT, S_IFDIR);
+    ck_assert_int_eq(wire_result(there, wire_mkdir(there, "D")), 0);
+    here->directory = entry(here, "D").nodeid;
+    ck_assert_int_eq(wire_result(here, wire_unlink(here, "x")), 0);
+    here->directory = FUSE_ROOT_ID;
+    fake_backend_forget_directory(here->fake, "D");
+    ck_assert(!wire_exists(here, "D"));
+}
+END_TEST
+
 START_TEST(directory_made_twice_is_there_once)
 {
     fake_backend_hold(here->fake, FAKE_MKDIR, true);
@@ -571,6 +590,7 @@ int main(void)
     tcase_add_test(cases, flock_waits_for_another_mount);
     tcase_add_test(cases, holders_that_share_are_both_told_of);
     tcase_add_test(cases, directory_of_another_mount_is_seen_as_it_is);
+    tcase_add_test(cases, directory_that_the_store_forgot_stays_where_a_lock_is_held_in_it);
     tcase_add_test(cases, directory_made_twice_is_there_once);
     tcase_add_test(cases, attributes_of_a_directory_that_another_mount_has_set_stay);
     tcase_add_loop_test(cases, file_is_of_who_holds_longest_in_whatever_order_the_grants_are_told, 0, 2);

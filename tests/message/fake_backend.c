@@ -587,6 +587,11 @@ void fake_backend_vacate(struct fake_backend *fake, const char *name)
     }
 }
 
+void fake_backend_forget_directory(struct fake_backend *fake, const char *name)
+{
+    g_hash_table_remove(fake->store->directories, name);
+}
+
 void fake_backend_end(struct fake_backend *fake, const char *name, enum backend_end why)
 {
     struct fake_ticket *t;

@@ -66,6 +66,8 @@ void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backe
 /* A client that is no mount does: nothing is known but its content. */
 void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content);
 void fake_backend_vacate(struct fake_backend *fake, const char *name);
+/* The store has lost it, and nothing that is held in it. */
+void fake_backend_forget_directory(struct fake_backend *fake, const char *name);
 /* Ends the holders of the name. */
 void fake_backend_end(struct fake_backend *fake, const char *name, enum backend_end why);
 
