@@ -267,6 +267,17 @@ static void good_state_of_two(struct world *w)
     attribute(w, SHELL, a, "user.lease.state", "held");
 }
 
+/* Who asks last of two, on different mounts, may be heard first. */
+static void good_crossed_waits(struct world *w)
+{
+    flocks(w, SHELL, JUDGE_SHARE, 0);
+    uint64_t b = reads(w, OTHER), c = reads(w, REMOTE);
+    begin(w, BY(OTHER, b, FLOCK, .flags = JUDGE_SHARE));
+    begin(w, BY(REMOTE, c, FLOCK));
+    passes(w, 5 * JUDGE_SECOND);
+    judge_end(w->judge, w->now, "L\n");
+}
+
 static void good_interrupt(struct world *w)
 {
     flocks(w, SHELL, 0, 0);
@@ -1048,6 +1059,7 @@ static const struct {
     {good_owner_dies, JUDGE_RULES},
     {good_times_of_child, JUDGE_RULES},
     {good_flock, JUDGE_RULES},
+    {good_crossed_waits, JUDGE_RULES},
     {good_interrupt, JUDGE_RULES},
     {good_state_of_two, JUDGE_RULES},
     {good_records, JUDGE_RULES},

@@ -434,8 +434,8 @@ static int64_t call_free_since(const struct judge *judge, const struct call *cal
             bool waits_behind = false;
             for (guint k = 0; k < name->calls->len; k++) {
                 const struct call *rival = name->calls->pdata[k];
-                waits_behind =
-                    waits_behind || (rival->attempt == other && rival->waits && rival->call.when > call->call.when);
+                waits_behind = waits_behind || (rival->attempt == other && rival->waits &&
+                                                rival->call.when > call->call.when + judge->options.settle);
             }
             since = waits_behind ? since : over >= judge->now ? JUDGE_NEVER : MAX(since, over);
             if (since == JUDGE_NEVER) {
