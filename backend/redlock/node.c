@@ -43,12 +43,12 @@ unsigned redlock_nodes_up(const struct redlock *r)
     return up;
 }
 
-/* Which other server is the same process; NULL: none. */
+/* Which other server is the same process, as it said last, be it while both are greeted at once; NULL: none. */
 static const struct redlock_node *node_twin(const struct redlock_node *node, const char *run_id)
 {
     for (unsigned i = 0; i < node->r->count; i++) {
         const struct redlock_node *other = &node->r->nodes[i];
-        if (other != node && redlock_node_is_up(other) && g_strcmp0(other->run_id, run_id) == 0) {
+        if (other != node && g_strcmp0(other->run_id, run_id) == 0) {
             return other;
         }
     }

@@ -649,6 +649,35 @@ START_TEST(bytes_of_a_lock_owner_are_given_back_one_after_the_other)
 }
 END_TEST
 
+/* Its mount has not been told yet that it has lost it. */
+START_TEST(kin_of_what_a_majority_has_given_to_another_is_not_let_in)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
+    claim.handle = 7;
+    struct backend_renewal renewal = {.ticket = contract_acquire("a", &claim).ticket, .ttl = CONTRACT_LONG};
+    ck_assert_ptr_nonnull(renewal.ticket);
+    for (unsigned i = 0; i < SERVERS; i++) {
+        while (server_do(i, "EXISTS", "%s", "a", "") == 0) {
+            contract_poll();
+        }
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        server_do(i, "SET", "%s", "a", "foreign");
+    }
+    claim = contract_claim(BACKEND_FCNTL, &log[1]);
+    claim.handle = 7;
+    claim.lock_owner = 5;
+    claim.end = BACKEND_RANGE_MAX;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_UNREACHABLE);
+    backend_renew(contract_backend, &renewal, 1);
+    CONTRACT_UNTIL(log[0].ended);
+    ck_assert_int_eq(log[0].why, BACKEND_LOST);
+    ck_assert_int_eq(server_do(0, "STRLEN", "%s", "a", ""), 7);
+    ck_assert_int_eq(server_do(1, "STRLEN", "%s", "a", ""), 7);
+}
+END_TEST
+
 /* --- messages --- */
 
 START_TEST(message_of_another_form_tells_nothing)
@@ -704,6 +733,7 @@ static Suite *redlock_suite(void)
     tcase_add_loop_test(mounted, directory_that_was_changed_elsewhere_stays_so_when_a_server_comes_back, 0, 2);
     tcase_add_test(mounted, change_of_which_no_two_servers_say_the_same_is_unknown);
     tcase_add_test(mounted, bytes_of_a_lock_owner_are_given_back_one_after_the_other);
+    tcase_add_test(mounted, kin_of_what_a_majority_has_given_to_another_is_not_let_in);
     tcase_add_test(mounted, message_of_another_form_tells_nothing);
     suite_add_tcase(suite, mounted);
     return suite;
