@@ -460,6 +460,39 @@ static void good_passed(struct world *w)
     does(w, BY(STRANGER, mine, WRITE, .value = "me", .size = 2), 0);
 }
 
+/* The provisional second was over before the kernel released the file. */
+static void good_close_across_a_stop(struct world *w)
+{
+    uint64_t mine = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    uint64_t closes = begin(w, BY(SHELL, mine, CLOSE));
+    trouble(w, JUDGE_STOPPED, 0, true);
+    passes(w, 2 * JUDGE_SECOND);
+    trouble(w, JUDGE_STOPPED, 0, false);
+    end(w, closes, 0);
+    flocks(w, OTHER, JUDGE_TRY, 0);
+}
+
+/* What is opened again before the end is through is the same file, and is deleted when it is closed. */
+static void good_watch_of_open(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, 0, 0);
+    judge_event(w->judge, w->now, JUDGE_WATCHES, OTHER, 0, "L", 0);
+    does(w, BY(SHELL, mine, CLOSE), 0);
+    reads(w, SHELL);
+    passes(w, JUDGE_SECOND);
+    judge_exit(w->judge, w->now, OTHER, 0);
+}
+
+/* A process' record locks are one, so the flock of a file by which it took one is beside those by another, too. */
+static void good_flock_beside_records(struct world *w)
+{
+    uint64_t a = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0), b = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    record(w, SHELL, a, 0, 5, 10, 0);
+    record(w, SHELL, b, 0, 1, 3, 0);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    does(w, BY(20, b, FLOCK, .flags = JUDGE_TRY), 0);
+}
+
 /* A daemon that has begun anew counts the first second from when it was provisional, as other mounts do. */
 static void good_first_second_of_before(struct world *w)
 {
@@ -487,6 +520,20 @@ static void good_failed_disk(struct world *w)
     begin(w, BY(OTHER, reads(w, OTHER), FLOCK));
     passes(w, JUDGE_SECOND);
     flocks(w, SHELL, JUDGE_TRY, 0);
+}
+
+/* Nor that the lease was released: it is back, is no new one, and is its owner's to renew. */
+static void good_failed_disk_renewed(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    trouble(w, JUDGE_FAILS, 0, true);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    trouble(w, JUDGE_FAILS, 0, false);
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    passes(w, 5 * TTL);
+    does(w, BY(SHELL, opens(w, SHELL, "L", JUDGE_WRITES, 0), CLOSE), 0);
+    opens(w, OTHER, "L", JUDGE_WRITES, 0);
 }
 
 static void good_rename(struct world *w)
@@ -862,6 +909,14 @@ static void bad_probe_none(struct world *w)
     probe(w, OTHER, reads(w, OTHER), false, 0, 0, 0);
 }
 
+static void bad_flock_beside_records(struct world *w)
+{
+    uint64_t a = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0), b = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    record(w, SHELL, a, 0, 5, 10, 0);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    does(w, BY(20, b, FLOCK, .flags = JUDGE_TRY), 0);
+}
+
 static void bad_probe_opener(struct world *w)
 {
     uint64_t mine = reads(w, SHELL);
@@ -1076,7 +1131,11 @@ static const struct {
     {good_probe_of_heir, JUDGE_RULES},
     {good_passed, JUDGE_RULES},
     {good_first_second_of_before, JUDGE_RULES},
+    {good_close_across_a_stop, JUDGE_RULES},
+    {good_watch_of_open, JUDGE_RULES},
+    {good_flock_beside_records, JUDGE_RULES},
     {good_failed_disk, JUDGE_RULES},
+    {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},
     {bad_exclusive, JUDGE_EXCLUSIVE},
@@ -1123,6 +1182,7 @@ static const struct {
     {bad_waiters_of_none, JUDGE_ATTRIBUTE},
     {bad_probe, JUDGE_PROBE},
     {bad_probe_none, JUDGE_PROBE},
+    {bad_flock_beside_records, JUDGE_RANGE},
     {bad_probe_opener, JUDGE_PROBE},
     {bad_probe_pid, JUDGE_PROBE},
     {bad_first_time, JUDGE_FIRST_TIME},

@@ -254,7 +254,8 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
     hold->written = answer->when;
     hold->closed = operation == JUDGE_CLOSE;
     hold->decided = operation == JUDGE_CLOSE || operation == JUDGE_WRITE || operation == JUDGE_TIMES;
-    hold->doubt = hold->doubt || (operation == JUDGE_CLOSE && mount_troubled(judge, call->call.mount));
+    bool stopped = mount_troubled(judge, call->call.mount) || judge->mounts[call->call.mount].calm >= call->call.when;
+    hold->doubt = hold->doubt || (operation == JUDGE_CLOSE && stopped); /* behind which it is released too late */
     call_decides(judge, call);
     judge_hold_begin(judge, hold, answer->when);
     call_gets_name(judge, call);
@@ -503,7 +504,7 @@ static void call_check_open(struct judge *judge, const struct call *call)
                      (!hold->decided && mount_calm(judge, call->call.mount, hold->may_begin))) &&
                     (!judge->options.belief || judge_calm(judge, hold->may_begin)) && /* a server's clock tells */
                     judge_hold_excludes(hold, &call->attempt->claim, true) && hold->claim.process != call->process;
-        if (judge_rule(judge, JUDGE_FIRST_TIME, must)) {
+        if (judge_rule(judge, JUDGE_FIRST_TIME, must && !hold->name->foreign)) { /* perhaps an old one is back */
             judge_break(judge, JUDGE_FIRST_TIME, call->name, "process %u opened a lease that began at %.6f",
                         call->process->id, (double)hold->may_begin / JUDGE_SECOND);
         }

@@ -64,6 +64,24 @@ bool judge_hold_belongs_to(const struct hold *hold, const struct process *proces
     return hold->claim.process == process || (handle && handle->opener == process) || hold_owned_by(hold, process);
 }
 
+/* A record lock and another: are they of one owner?  A process' records are one, and of all the handles that it took
+ * some by. */
+static bool hold_is_beside(const struct hold *hold, const struct claim *claim)
+{
+    const struct claim *mine = &hold->claim;
+    const struct claim *record = mine->kind == KIND_RECORD ? mine : claim, *other = record == mine ? claim : mine;
+    if ((mine->kind == KIND_RECORD) == (claim->kind == KIND_RECORD)) {
+        return false;
+    }
+    bool beside = mine->process == claim->process;
+    for (guint i = 0; !beside && other->handle && !record->ofd && i < hold->name->holds->len; i++) {
+        const struct claim *its = &((const struct hold *)hold->name->holds->pdata[i])->claim;
+        beside =
+            its->kind == KIND_RECORD && !its->ofd && its->process == record->process && its->handle == other->handle;
+    }
+    return beside;
+}
+
 bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, bool surely)
 {
     const struct claim *mine = &hold->claim;
@@ -86,9 +104,8 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
         return !opener && !hold_owned_by(hold, claim->process) && (!mine->handle || mine->handle != claim->handle);
     }
     bool same = mine->handle && mine->handle == claim->handle;
-    bool one_owner = mine->process == claim->process && (mine->kind == KIND_RECORD) != (claim->kind == KIND_RECORD);
-    if (surely && one_owner) {
-        return false; /* records are of all its handles, and one of those has the other lock */
+    if (surely && hold_is_beside(hold, claim)) {
+        return false;
     }
     return !(same && (surely || !leases) && !(records && (mine->ofd != claim->ofd || mine->process != claim->process)));
 }

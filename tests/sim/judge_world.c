@@ -169,6 +169,11 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
     g_hash_table_insert(judge->handles, &handle->id, handle);
     g_hash_table_insert(call->process->descriptors, handle, GUINT_TO_POINTER(1));
     g_ptr_array_add(call->name->handles, handle);
+    for (guint i = 0; i < call->name->watches->len; i++) { /* what is open again is deleted when it is closed */
+        struct watch *watch = call->name->watches->pdata[i];
+        bool through = watch->handle || watch->mount != handle->mount || watch->due < when;
+        watch->due = through ? watch->due : JUDGE_NEVER;
+    }
     return handle;
 }
 
