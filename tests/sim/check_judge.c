@@ -472,6 +472,47 @@ static void good_close_across_a_stop(struct world *w)
     flocks(w, OTHER, JUDGE_TRY, 0);
 }
 
+/* A close by who has the lock has taken nothing: what the lock becomes keeps its token. */
+static void good_token_of_a_conversion(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, JUDGE_SHARE, 0);
+    attribute(w, SHELL, mine, "user.lease.token", "1");
+    uint64_t other = flocks(w, SHELL, JUDGE_SHARE, 0);
+    does(w, BY(SHELL, mine, FLOCK, .flags = JUDGE_SHARE), 0);
+    does(w, BY(SHELL, other, CLOSE), 0);
+    does(w, BY(SHELL, opens(w, SHELL, "L", JUDGE_WRITES, 0), CLOSE), 0);
+    passes(w, 7 * JUDGE_SECOND);
+    does(w, BY(SHELL, mine, FLOCK), 0);
+    attribute(w, SHELL, mine, "user.lease.token", "1");
+}
+
+/* What times have not taken gets no term. */
+static void good_term_beside_times(struct world *w)
+{
+    uint64_t mine = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    does(w, BY(SHELL, mine, FLOCK), 0);
+    uint64_t sets = begin(w, ON(SHELL, "L", SETXATTR, .target = "user.lease.ttl", .value = "2s", .size = 2));
+    does(w, BY(SHELL, mine, TIMES), 0);
+    end(w, sets, 0);
+    opens(w, OTHER, "L", JUDGE_WRITES, 0);
+}
+
+/* A handle that has lost one lock has another that it waited for. */
+static void good_afresh(struct world *w)
+{
+    is_on_disk(w);
+    uint64_t mine = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    record(w, SHELL, mine, JUDGE_OFD, 1, 4, 0);
+    uint64_t waits = begin(w, BY(SHELL, mine, SETLK, .flags = JUDGE_SHARE, .start = 3, .end = 4));
+    passes(w, JUDGE_SECOND);
+    trouble(w, JUDGE_STOPPED, 0, true);
+    passes(w, 2 * TTL);
+    trouble(w, JUDGE_STOPPED, 0, false);
+    end(w, waits, 0);
+    record(w, OTHER, opens(w, OTHER, "L", JUDGE_WRITES, 0), JUDGE_SHARE, 1, 2, 0);
+    end_with(w, begin(w, BY(SHELL, mine, READ)), 0, "");
+}
+
 /* What is opened again before the end is through is the same file, and is deleted when it is closed. */
 static void good_watch_of_open(struct world *w)
 {
@@ -1132,6 +1173,9 @@ static const struct {
     {good_passed, JUDGE_RULES},
     {good_first_second_of_before, JUDGE_RULES},
     {good_close_across_a_stop, JUDGE_RULES},
+    {good_token_of_a_conversion, JUDGE_RULES},
+    {good_term_beside_times, JUDGE_RULES},
+    {good_afresh, JUDGE_RULES},
     {good_watch_of_open, JUDGE_RULES},
     {good_flock_beside_records, JUDGE_RULES},
     {good_failed_disk, JUDGE_RULES},

@@ -87,7 +87,8 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             (hold->may_begin >= asked->when || judge_hold_is_asked_for(hold))) {
             hold->may_end = MIN(hold->may_end, asked->when); /* two locked one file: which came first? */
         } else if (outcome == DONE && converts && call->attempt) {
-            call->attempt->origin = hold->begun == JUDGE_NEVER ? call->attempt->origin : hold->origin;
+            bool sure = hold->may_end >= asked->when || call->attempt->origin == call->attempt->serial;
+            call->attempt->origin = hold->begun == JUDGE_NEVER || !sure ? call->attempt->origin : hold->origin;
             call->attempt->converted = true;
             /* of what was asked for in vain the end is written, but not waited for */
             int64_t written = hold->begun == JUDGE_NEVER && judge->options.keeps ? judge->options.settle : 0;
@@ -400,7 +401,7 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
             bool was_fixed = hold->fixed;
             hold->fixed = !automatic;
             hold->ttl = strcmp(text, "auto") == 0 ? hold->ttl : duration;
-            hold->may_end = automatic || hold->may_end <= asked->when
+            hold->may_end = automatic || hold->may_end <= judge->now
                                 ? hold->may_end
                                 : asked->when + duration - duration / 50 - 2 * JUDGE_MS;
             hold->ended = automatic && !hold->fixed ? hold->ended : judge->now + duration + judge->options.margin;

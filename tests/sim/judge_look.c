@@ -243,7 +243,7 @@ static bool look_may_mean(const struct call *call, const struct hold *hold)
 static void look_told_held(struct judge *judge, const struct call *call)
 {
     const struct hold *own = look_own(call);
-    bool other_holds = false;
+    bool other_holds = false, afresh = false;
     bool anothers = own && own->claim.kind == KIND_RECORD && !own->claim.ofd && own->claim.process != call->process;
     if (!own || anothers || own->released || own->claim.kind == KIND_TICKET) {
         return;
@@ -254,8 +254,10 @@ static void look_told_held(struct judge *judge, const struct call *call)
                       (other != own && other->claim.handle != own->claim.handle && !look_may_mean(call, other) &&
                        judge_hold_certain(judge, other, call->call.when) &&
                        judge_hold_excludes(other, &own->claim, true) && judge_hold_excludes(own, &other->claim, true));
+        afresh = afresh || (other->claim.handle == own->claim.handle && other->begun != JUDGE_NEVER &&
+                            other->begun > own->begun); /* which has not lost that */
     }
-    if (judge_rule(judge, JUDGE_LOSS, other_holds)) {
+    if (judge_rule(judge, JUDGE_LOSS, other_holds && !afresh)) {
         judge_break(judge, JUDGE_LOSS, call->name, "process %u was told that it holds after another did",
                     call->process->id);
     }
