@@ -217,7 +217,7 @@ static void acquire_on_joined(struct redlock_call *call)
         bool same = was && was->lock_owner && was->lock_owner == t->lock_owner;
         acquire_granted(call, same ? was : NULL, redlock_poll_sent(call->poll, "ok"));
     } else if (verdict != VOTE_OPEN) {
-        if (!redlock_keep_is_shared(r, call->name, t->token)) {
+        if (!redlock_keep_other(r, call->name, t->token)) {
             redlock_call_undo(r, call->name, call->token);
         }
         g_hash_table_remove(r->holds, t->token);

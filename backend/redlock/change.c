@@ -47,15 +47,36 @@ static void change_on_released(struct redlock_call *call)
     g_free(name);
 }
 
+static void change_on_left(struct redlock_call *call)
+{
+    if (vote_verdict(&call->poll->vote, "ok", NULL) != VOTE_OPEN) {
+        change_answer(call, BACKEND_OK, clock_now()); /* what is left is told at its next renewal, if not now */
+    }
+}
+
+/* What others are told of the key is what is left of those that hold with it.  It is not extended. */
+static void change_leave_to(struct redlock_call *call, const struct remote_ticket *left)
+{
+    struct redlock *r = call->r;
+    struct redlock_hold *hold = redlock_keep_hold(r, left->token);
+    if (!hold || left->state != REMOTE_HELD) {
+        change_settle(call, BACKEND_OK);
+        return;
+    }
+    hold->revision = ++r->revisions;
+    struct redlock_record record = redlock_keep_record(left, hold->revision);
+    redlock_keep_poll(call, &record, true, change_on_left);
+}
+
 static void change_release(struct redlock_call *call)
 {
     struct redlock *r = call->r;
-    bool shared = redlock_keep_is_shared(r, call->name, call->op->token);
+    const struct remote_ticket *left = redlock_keep_other(r, call->name, call->op->token);
     g_strlcpy(call->token, redlock_keep_token(r, call->op->token), sizeof call->token);
     g_hash_table_remove(r->holds, call->op->token);
     g_hash_table_remove(r->tries, call->op->token);
-    if (shared) {
-        change_settle(call, BACKEND_OK);
+    if (left) {
+        change_leave_to(call, left);
         return;
     }
     char *digest = redlock_call_digest(call->token);

@@ -43,10 +43,10 @@ const char *redlock_keep_token(const struct redlock *r, const char *token)
     return hold ? hold->token : tried ? tried : token;
 }
 
-bool redlock_keep_is_shared(const struct redlock *r, const char *name, const char *token)
+struct remote_ticket *redlock_keep_other(const struct redlock *r, const char *name, const char *token)
 {
     const struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
-    const struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
+    struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
     while (t && (strcmp(t->token, token) == 0 ||
                  strcmp(redlock_keep_token(r, t->token), redlock_keep_token(r, token)) != 0)) {
         t = LIST_NEXT(t, link);
@@ -121,7 +121,9 @@ static int64_t keep_term(const struct redlock *r, const struct redlock_call *cal
 {
     const struct remote_place *place = g_hash_table_lookup(r->remote.places, call->name);
     const struct remote_ticket *t;
-    int64_t term = call->op->procedure == REMOTE_RENEW ? call->op->ttl : record->ttl;
+    enum remote_procedure procedure = call->op->procedure;
+    bool ends = procedure == REMOTE_RELEASE || procedure == REMOTE_RELEASE_RANGE;
+    int64_t term = procedure == REMOTE_RENEW ? call->op->ttl : ends ? 0 : record->ttl;
     for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
         bool other = t->state == REMOTE_HELD && strcmp(t->token, call->op->token) != 0 &&
                      strcmp(redlock_keep_token(r, t->token), call->token) == 0;

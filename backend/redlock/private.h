@@ -224,8 +224,8 @@ struct redlock_hold *redlock_keep_new(struct redlock *r, const struct remote_tic
 void redlock_keep_free(gpointer hold);
 /* What stands in the key for this ticket, or may. */
 const char *redlock_keep_token(const struct redlock *r, const char *token);
-/* Whether another ticket of that place holds with the same. */
-bool redlock_keep_is_shared(const struct redlock *r, const char *name, const char *token);
+/* Another ticket of that place that holds with the same, or NULL. */
+struct remote_ticket *redlock_keep_other(const struct redlock *r, const char *name, const char *token);
 /* The first ticket of this mount that holds the name, and is believed in; NULL: none. */
 struct remote_ticket *redlock_keep_holder(const struct redlock *r, const char *name);
 /* Tells all tickets of this mount that hold with what stands in a key. */

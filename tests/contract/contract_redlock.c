@@ -365,6 +365,27 @@ START_TEST(lock_owner_does_not_join_the_flock_of_its_handle_beside_another_owner
 }
 END_TEST
 
+START_TEST(kind_is_told_of_what_is_left_of_several_of_one_handle)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log[0]);
+    struct contract_acquired first;
+
+    claim.handle = 7;
+    first = contract_acquire("a", &claim);
+    ck_assert_int_eq(first.result, BACKEND_OK);
+    claim = contract_claim(BACKEND_FCNTL, &log[1]);
+    claim.handle = 7;
+    claim.lock_owner = 1;
+    claim.end = BACKEND_RANGE_MAX;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_OK);
+    ck_assert_int_eq(contract_release(first.ticket), BACKEND_OK);
+    contract_backend = contract_other;
+    ck_assert_int_eq(contract_stat("a").kind, BACKEND_FCNTL);
+    ck_assert_int_eq(log[1].ended, 0);
+}
+END_TEST
+
 static TCase *two_case(void)
 {
     TCase *tcase = tcase_create("two mounts");
@@ -384,6 +405,7 @@ static TCase *two_case(void)
     tcase_add_test(tcase, release_of_an_earlier_try_that_comes_late_lets_nothing_go);
     tcase_add_test(tcase, claim_that_is_repeated_late_shortens_nothing);
     tcase_add_test(tcase, lock_owner_does_not_join_the_flock_of_its_handle_beside_another_owner);
+    tcase_add_test(tcase, kind_is_told_of_what_is_left_of_several_of_one_handle);
     return tcase;
 }
 
