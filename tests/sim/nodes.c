@@ -378,17 +378,15 @@ static bool nodes_has_master(unsigned mount)
     return well && replica && !nodes_is_closed(master);
 }
 
-/* One that was without a majority has what it holds perhaps on servers that are still missing: it needs all of them, as
- * nothing is given again but behind the answers of a majority that has it. */
 static bool nodes_has_majority(unsigned mount)
 {
-    unsigned count = 0, needed = nodes.away[mount] ? nodes.options.count : nodes.options.count / 2 + 1;
+    unsigned count = 0;
     for (unsigned i = 0; i < nodes.options.count; i++) {
         const struct node *node = &nodes.nodes[i];
         count +=
             node_runs(node->server) && !network_is_parted(mount, MOUNTS_MAX + i) && world_now() >= node->steady[mount];
     }
-    return count >= needed;
+    return count > nodes.options.count / 2;
 }
 
 void nodes_look(void)
