@@ -449,7 +449,7 @@ static void names_rename_go(struct request *r)
     char path[TREE_PATH_MAX];
     struct node *there = tree_find(r->fs->tree, r->other, r->name);
     struct hold *hold = r->node ? hold_lease(r->node) : NULL, *replaced = names_replaceable(r, there);
-    bool undecided = hold && hold->kind == BACKEND_PROVISIONAL && hold_is_owner(hold, request_caller(r));
+    bool undecided = hold && hold->kind == BACKEND_PROVISIONAL && names_may_move(r, hold);
     if (hold && (hold->converting || !hold->since || undecided)) { /* perhaps closed already: RELEASE is on its way */
         hold_await(r, hold, names_rename_go);
         return;
