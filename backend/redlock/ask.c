@@ -116,8 +116,7 @@ void redlock_ask_note_directory(struct redlock_call *call, const char *word, str
     *directory = (struct backend_directory){.ttl = CLAMP(redlock_ballot_number(ballot, 2), 0, ASK_TIME_MAX),
                                             .width = 1,
                                             .meta = redlock_ballot_bytes(ballot, 4, REDLOCK_META_MAX)};
-    redlock_directory_note(call->r, call->name, redlock_ballot_text(ballot, 1), redlock_ballot_number(ballot, 3),
-                           directory);
+    redlock_seen_note(call->r, call->name, redlock_ballot_text(ballot, 1), redlock_ballot_number(ballot, 3), directory);
 }
 
 static void ask_tell_directory(struct redlock_call *call, const char *word)
@@ -147,7 +146,7 @@ static void ask_on_looked(struct redlock_call *call)
         redlock_ask_clear(&info);
     } else {
         if (answered) {
-            redlock_directory_forget(call->r, call->name);
+            redlock_seen_forget(call->r, call->name);
         }
         ask_tell(call, answered ? BACKEND_OK : BACKEND_UNREACHABLE, &info);
     }

@@ -9,32 +9,6 @@
 #include "backend/log.h"
 #include "backend/redlock/private.h"
 
-/* --- those that were seen --- */
-
-void redlock_directory_free(gpointer data)
-{
-    struct redlock_directory *directory = data;
-    g_clear_pointer(&directory->meta, g_bytes_unref);
-    g_free(directory->made);
-    g_free(directory);
-}
-
-void redlock_directory_note(struct redlock *r, const char *name, const char *made, int64_t revision,
-                            const struct backend_directory *attributes)
-{
-    struct redlock_directory *directory = g_new0(struct redlock_directory, 1);
-    directory->made = g_strdup(made);
-    directory->revision = revision;
-    directory->ttl = attributes->ttl;
-    directory->meta = attributes->meta ? g_bytes_ref(attributes->meta) : NULL;
-    g_hash_table_replace(r->directories, g_strdup(name), directory);
-}
-
-void redlock_directory_forget(struct redlock *r, const char *name)
-{
-    g_hash_table_remove(r->directories, name);
-}
-
 /* --- what is asked --- */
 
 static void directory_fill(struct redlock *r, const char *name, const char *what, const struct redlock_directory *d)
@@ -112,7 +86,7 @@ static void directory_on_looked(struct redlock_call *call)
         redlock_ask_note_directory(call, word, &newest);
         g_bytes_unref(newest.meta);
     } else if (verdict != VOTE_AWAY) {
-        redlock_directory_forget(call->r, call->name);
+        redlock_seen_forget(call->r, call->name);
     }
     directory_restore(call);
     redlock_call_end(call, true);
@@ -159,7 +133,7 @@ static void directory_on_made(struct redlock_call *call)
                                  : strcmp(word, "full") == 0         ? BACKEND_FULL
                                                                      : BACKEND_EXISTS;
     directory_undo(call);
-    redlock_directory_forget(call->r, call->name);
+    redlock_seen_forget(call->r, call->name);
     if (verdict == VOTE_SPLIT && ++call->tries < REDLOCK_TRIES) {
         redlock_poll_close(call->poll, false);
         redlock_call_later(call, redlock_call_pause(call->r, 4 * REDLOCK_RETRY * call->tries), directory_make);
@@ -172,7 +146,7 @@ static void directory_make(struct redlock_call *call)
 {
     const struct redlock_directory d = {
         .made = call->made, .ttl = call->directory.ttl, .revision = clock_wall(), .meta = call->directory.meta};
-    redlock_directory_note(call->r, call->name, d.made, d.revision, &call->directory);
+    redlock_seen_note(call->r, call->name, d.made, d.revision, &call->directory);
     directory_fill(call->r, call->name, "make", &d);
     redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_made);
 }
@@ -206,7 +180,7 @@ static void directory_on_removed(struct redlock_call *call)
     bool gone = verdict == VOTE_LOST && vote_count(&call->poll->vote, word) >= vote_majority(r->count) &&
                 (strcmp(word, "missing") == 0 || strcmp(word, "notdirectory") == 0);
     if (verdict == VOTE_WON || gone) {
-        redlock_directory_forget(r, call->name);
+        redlock_seen_forget(r, call->name);
     } else { /* some may have removed it */
         directory_restore(call);
     }

@@ -7,12 +7,13 @@
  * change.c     what is done to tickets
  * acquire.c    taking and waiting
  * revoke.c     ending holders by name
+ * directory.c  directories: making, removing, changing, giving them back
  * ask.c        questions: who holds, and what is in a directory
- * directory.c  directories
  * keep.c       what is held, and its record
  * call.c       what an operation asks of all servers, once or more
  * poll.c       one question to all servers, and their votes
  * node.c       one server
+ * seen.c       directories that were seen
  * script.c     the table of scripts
  * vote.c       what becomes of votes
  * uri.c        the address
@@ -256,13 +257,16 @@ void redlock_mkdir(struct backend *b, const char *name, const struct backend_dir
 void redlock_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
 void redlock_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,
                            backend_done *done, void *arg);
-/* It was seen, or not seen. */
-void redlock_directory_note(struct redlock *r, const char *name, const char *made, int64_t revision,
-                            const struct backend_directory *attributes);
-void redlock_directory_forget(struct redlock *r, const char *name);
-void redlock_directory_free(gpointer directory);
 /* A server may have lost those that were seen. */
 void redlock_directory_restore_all(struct redlock *r);
+
+/* --- seen.c --- */
+
+/* It was seen, or not seen. */
+void redlock_seen_note(struct redlock *r, const char *name, const char *made, int64_t revision,
+                       const struct backend_directory *attributes);
+void redlock_seen_forget(struct redlock *r, const char *name);
+void redlock_seen_free(gpointer directory);
 
 /* --- revoke.c --- */
 

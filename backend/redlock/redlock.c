@@ -290,7 +290,7 @@ int redlock_new(const struct redlock_options *options, struct backend **ret, cha
     r->holds = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_keep_free);
     r->tries = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     r->changes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_directory_free);
+    r->directories = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, redlock_seen_free);
     LIST_INIT(&r->polls);
     LIST_INIT(&r->calls);
     r->arena = g_string_chunk_new(4096);
