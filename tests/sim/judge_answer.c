@@ -78,8 +78,10 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending && decided &&
                 (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
                 name_begin_delay(judge, hold->name, asked->when);
-                if (hold->claim.handle) { /* other mounts are told a moment later */
-                    hold->claim.handle->lost = judge->now + (judge->options.remote ? judge->options.settle : 0);
+                if (hold->claim.handle) { /* other mounts are told a moment later, or ask when they renew it */
+                    const struct judge_options *o = &judge->options;
+                    bool calm = mount_calm(judge, hold->claim.mount, judge->now);
+                    hold->claim.handle->lost = judge->now + (!o->remote ? 0 : calm ? o->settle : o->ttl + o->margin);
                 }
             }
         }
