@@ -3,6 +3,7 @@
  * Nothing new is granted for GRACE then, which is shorter than most terms here, and longer than a busy machine takes to
  * put back what is held.
  */
+#include <hiredis/hiredis.h>
 #include <string.h>
 
 #include "tests/support/check_main.h"
@@ -441,6 +442,28 @@ START_TEST(who_is_refused_while_nothing_is_granted_is_told_of_who_holds)
 END_TEST
 
 /* Many locks of three mounts, and a server that forgets again and again: none is lost, none is granted twice. */
+START_TEST(mount_that_comes_back_to_a_restarted_server_ends_nobodys_connection)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    redisContext *strangers[40]; /* they have the numbers that the mounts' connections had, and the same address */
+    redis_server_stop(hosts_server);
+    redis_server_again(hosts_server);
+    for (size_t i = 0; i < G_N_ELEMENTS(strangers); i++) {
+        strangers[i] = redisConnectUnix(redis_server_socket(hosts_server));
+        freeReplyObject(redisCommand(strangers[i], "PING"));
+    }
+    HOSTS_UNTIL(redis_server_do(hosts_server, "EXISTS h:L") == 1);
+    hosts_until_open(0);
+    ck_assert_uint_eq(holder->ended, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(strangers); i++) {
+        redisReply *reply = redisCommand(strangers[i], "PING");
+        ck_assert_msg(reply, "connection %zu was ended", i);
+        freeReplyObject(reply);
+        redisFree(strangers[i]);
+    }
+}
+END_TEST
+
 START_TEST(nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets)
 {
     enum { NAMES = 12, TIMES = 5 };
@@ -491,6 +514,7 @@ int main(void)
     tcase_add_test(tcase, server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believes_in_it);
     tcase_add_loop_test(tcase, version_that_is_deleted_or_overwritten_closes_and_opens_again, 0, 3);
     tcase_add_test(tcase, who_is_refused_while_nothing_is_granted_is_told_of_who_holds);
+    tcase_add_test(tcase, mount_that_comes_back_to_a_restarted_server_ends_nobodys_connection);
     tcase_add_test(tcase, nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets);
     suite_add_tcase(suite, tcase);
     tcase_set_timeout(away, 120);
