@@ -426,6 +426,45 @@ START_TEST(reader_that_refuses_without_an_errno_refuses_the_start)
 }
 END_TEST
 
+/* In the middle, and where records behind a bad one are looked for: nothing is taken for the end, or cut off. */
+START_TEST(journal_that_cannot_be_read_to_its_end_is_not_cut_off)
+{
+    enum { RECORDS = 300, LENGTH = 2000 };
+    GPtrArray *records = scratch_records();
+    struct journal *j = open_good(records);
+    char text[LENGTH] = {0};
+    for (int i = 0; i < RECORDS; i++) {
+        ck_assert_int_eq(journal_append(j, 1, text, sizeof text), 0);
+    }
+    ck_assert_int_eq(journal_commit(j), 0);
+    journal_close(j);
+    GBytes *whole = scratch_read(directory, "journal");
+    char *data = g_memdup2(g_bytes_get_data(whole, NULL), g_bytes_get_size(whole));
+    for (int i = 0; i < RECORDS - 1; i++) { /* all but the last */
+        data[100 + i * (LENGTH + 17)] ^= (char)_i;
+    }
+    scratch_write(directory, "journal", data, g_bytes_get_size(whole));
+    unsigned failed = 0;
+    for (bool happened = true; happened; failed += happened) {
+        disk_plan(DISK_PREAD, failed, EIO, NULL);
+        int r = open_journal(records, &j);
+        happened = disk_happened();
+        ck_assert_int_eq(r, happened ? -EIO : _i ? -EBADMSG : 0);
+        ck_assert(r == 0 || strstr(error, happened ? "cannot be read at offset" : "is damaged at offset 20 "));
+        if (r == 0) {
+            journal_close(j);
+        }
+        GBytes *after = scratch_read(directory, "journal");
+        ck_assert_uint_eq(g_bytes_get_size(after), g_bytes_get_size(whole));
+        g_bytes_unref(after);
+    }
+    ck_assert_uint_ge(failed, 3);
+    g_free(data);
+    g_bytes_unref(whole);
+    g_ptr_array_unref(records);
+}
+END_TEST
+
 START_TEST(path_that_is_none_is_refused)
 {
     struct journal *j;
@@ -568,6 +607,7 @@ static Suite *errors_suite(void)
     tcase_add_test(opening, directory_that_cannot_be_looked_at_for_want_of_files_is_in_place);
     tcase_add_test(opening, record_with_a_number_of_its_own_is_not_read);
     tcase_add_test(opening, reader_that_refuses_without_an_errno_refuses_the_start);
+    tcase_add_loop_test(opening, journal_that_cannot_be_read_to_its_end_is_not_cut_off, 0, 2);
     tcase_add_test(opening, path_that_is_none_is_refused);
     suite_add_tcase(suite, opening);
 
