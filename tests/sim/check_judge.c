@@ -513,6 +513,49 @@ static void good_afresh(struct world *w)
     end_with(w, begin(w, BY(SHELL, mine, READ)), 0, "");
 }
 
+/* A lock taken by a passed file is by its uid the file's opener's, when both have ended. */
+static void good_unlink_of_a_passed_file(struct world *w)
+{
+    judge_fork(w->judge, w->now, 20, INIT, 120, 1001, 120);
+    judge_fork(w->judge, w->now, 21, SHELL, 121, 1000, 100);
+    uint64_t mine = opens(w, 21, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    judge_pass(w->judge, w->now, 20, mine);
+    judge_pass(w->judge, w->now, REMOTE, mine);
+    passes(w, 3 * JUDGE_SECOND);
+    does(w, BY(20, mine, FLOCK), 0);
+    judge_exit(w->judge, w->now += JUDGE_MS, 20, 9);
+    judge_exit(w->judge, w->now += JUDGE_MS, 21, 9);
+    passes(w, JUDGE_SECOND);
+    does(w, ON(OTHER, "L", UNLINK), 0);
+    does(w, ON(OTHER, "L", STAT), ENOENT);
+}
+
+/* A parent that is just exiting is told as the owner of what its child leaves. */
+static void good_probe_of_exiting_parent(struct world *w)
+{
+    uint64_t other = reads(w, OTHER);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    judge_fork(w->judge, w->now, 21, 20, 121, 1000, 100);
+    judge_exit(w->judge, w->now, 20, 0);
+    uint64_t mine = opens(w, 21, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    does(w, BY(21, mine, CLOSE), 0);
+    judge_exit(w->judge, w->now, 21, 0);
+    probe(w, OTHER, other, true, 0, JUDGE_BYTES_MAX, 120);
+}
+
+/* Which of two calls was first nobody can tell. */
+static void good_mode_beside_open(struct world *w)
+{
+    uint64_t id = begin(w, ON(SHELL, "L", OPEN, .flags = JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, .mode = 0604));
+    uint64_t changes = begin(w, ON(CHILD, "L", CHMOD, .mode = 0664));
+    judge_answer(w->judge, &(struct judge_answer){.id = id, .when = w->now += JUDGE_MS, .handle = ++w->handle});
+    end(w, changes, 0);
+    uint64_t looks = begin(w, ON(OTHER, "L", STAT));
+    judge_answer(w->judge, &(struct judge_answer){.id = looks,
+                                                  .when = w->now += JUDGE_MS,
+                                                  .stat = {.uid = 1000, .mode = 0664, .nlink = 1}});
+}
+
 /* What is opened again before the end is through is the same file, and is deleted when it is closed. */
 static void good_watch_of_open(struct world *w)
 {
@@ -1176,6 +1219,9 @@ static const struct {
     {good_token_of_a_conversion, JUDGE_RULES},
     {good_term_beside_times, JUDGE_RULES},
     {good_afresh, JUDGE_RULES},
+    {good_unlink_of_a_passed_file, JUDGE_RULES},
+    {good_probe_of_exiting_parent, JUDGE_RULES},
+    {good_mode_beside_open, JUDGE_RULES},
     {good_watch_of_open, JUDGE_RULES},
     {good_flock_beside_records, JUDGE_RULES},
     {good_failed_disk, JUDGE_RULES},

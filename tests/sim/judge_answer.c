@@ -579,6 +579,10 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
     if (only && !call->handle && only->claim.kind == KIND_LEASE && !another &&
         judge_hold_certain(judge, only, call->call.when)) {
         only->mode = call->call.mode;
+        return;
+    }
+    for (guint i = 0; i < call->name->holds->len; i++) { /* as what was made meanwhile has it, or not */
+        ((struct hold *)call->name->holds->pdata[i])->mode = 0;
     }
 }
 

@@ -449,7 +449,9 @@ bool judge_hold_may_end(const struct judge *judge, const struct hold *hold, cons
     if (hold->owners->len && (dead || !hold->owner) && mine->process->uid == process->uid) {
         return true;
     }
-    if (!hold->owners->len && !process_lives(mine->process) && mine->process->uid == process->uid) {
+    const struct process *opener = mine->handle ? mine->handle->opener : mine->process; /* whose by its uid it is */
+    if (!hold->owners->len && !process_lives(mine->process) &&
+        (mine->process->uid == process->uid || (!process_lives(opener) && opener->uid == process->uid))) {
         return true;
     }
     return !hold->owners->len && (process_descends(process, mine->process, false) ||

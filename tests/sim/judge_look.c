@@ -372,13 +372,15 @@ static void look_attribute(struct judge *judge, const struct call *call, const s
 /* --- F_GETLK ----------------------------------------------------------------------------- */
 
 /* Of who took it, or may have inherited it: a handle's lock, whose taker has ended, is its opener's. */
-static bool look_is_pid(const struct hold *hold, pid_t pid)
+static bool look_is_pid(const struct judge *judge, const struct hold *hold, pid_t pid)
 {
     const struct process *taker = hold->claim.process;
     const struct handle *handle = hold->claim.handle;
     bool is = taker->pid == pid || (handle && !process_lives(taker) && handle->opener->pid == pid);
     for (guint i = 0; i < hold->owners->len; i++) {
-        for (const struct process *at = hold->owners->pdata[i]; at && at->died >= hold->may_begin; at = at->parent) {
+        const struct process *at = hold->owners->pdata[i];
+        for (; at && at->died >= hold->may_begin - judge->options.settle;
+             at = at->parent) { /* exiting takes a moment */
             is = is || at->pid == pid;
         }
     }
@@ -409,7 +411,8 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
         if (judge_hold_certain(judge, hold, asked->when) && judge_hold_excludes(hold, &claim, true)) {
             wrong = wrong || !found || answer->conflict.start > MAX(its->start, 0);
         }
-        bool pid = answer->conflict.pid <= 0 || look_is_pid(hold, answer->conflict.pid) || its->mount != asked->mount;
+        bool pid =
+            answer->conflict.pid <= 0 || look_is_pid(judge, hold, answer->conflict.pid) || its->mount != asked->mount;
         bool lost = judge->options.belief && !mount_calm(judge, asked->mount, asked->when); /* it stands for a while */
         possible = possible || (judge_hold_possible(judge, hold, asked->when) &&
                                 (lost || judge_hold_excludes(hold, &claim, false)) && pid &&
