@@ -460,6 +460,40 @@ static void good_passed(struct world *w)
     does(w, BY(STRANGER, mine, WRITE, .value = "me", .size = 2), 0);
 }
 
+static void good_passed_lease(struct world *w)
+{
+    uint64_t mine = exclusive(w, SHELL, 0);
+    judge_pass(w->judge, w->now, STRANGER, mine);
+    does(w, BY(STRANGER, mine, TRUNCATE), 0);
+}
+
+/* What has its turn while a break is under way may be broken before it is told. */
+static void good_turn_beside_break(struct world *w)
+{
+    flocks(w, SHELL, JUDGE_SHARE, 0);
+    uint64_t b = reads(w, OTHER), waits = begin(w, BY(OTHER, b, FLOCK));
+    passes(w, JUDGE_SECOND);
+    uint64_t breaks = begin(w, ON(INIT, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1));
+    end(w, waits, ENOLCK);
+    end(w, breaks, 0);
+}
+
+/* Nor has its handle lost what it was given as another's was broken. */
+static void good_afresh_beside_break(struct world *w)
+{
+    uint64_t a = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0), b = opens(w, OTHER, "L", JUDGE_WRITES, 0);
+    flocks(w, CHILD, JUDGE_SHARE, 0);
+    does(w, BY(SHELL, a, FLOCK, .flags = JUDGE_SHARE), 0);
+    does(w, BY(OTHER, b, FLOCK, .flags = JUDGE_SHARE), 0);
+    passes(w, JUDGE_SECOND);
+    uint64_t waits = begin(w, BY(SHELL, a, SETLK, .start = 0, .end = 9));
+    uint64_t breaks = begin(w, ON(INIT, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1));
+    end(w, waits, 0);
+    end(w, breaks, 0);
+    passes(w, JUDGE_SECOND);
+    does(w, BY(SHELL, a, FSYNC), 0);
+}
+
 /* The provisional second was over before the kernel released the file. */
 static void good_close_across_a_stop(struct world *w)
 {
@@ -1214,6 +1248,7 @@ static const struct {
     {good_watch, JUDGE_RULES},
     {good_probe_of_heir, JUDGE_RULES},
     {good_passed, JUDGE_RULES},
+    {good_passed_lease, JUDGE_RULES},
     {good_first_second_of_before, JUDGE_RULES},
     {good_close_across_a_stop, JUDGE_RULES},
     {good_token_of_a_conversion, JUDGE_RULES},
@@ -1222,6 +1257,8 @@ static const struct {
     {good_unlink_of_a_passed_file, JUDGE_RULES},
     {good_probe_of_exiting_parent, JUDGE_RULES},
     {good_mode_beside_open, JUDGE_RULES},
+    {good_turn_beside_break, JUDGE_RULES},
+    {good_afresh_beside_break, JUDGE_RULES},
     {good_watch_of_open, JUDGE_RULES},
     {good_flock_beside_records, JUDGE_RULES},
     {good_failed_disk, JUDGE_RULES},

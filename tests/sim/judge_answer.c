@@ -26,6 +26,18 @@ int64_t judge_duration(const char *text, size_t size)
     return (int64_t)(value * scale);
 }
 
+/* Was it given something else since? */
+static bool call_is_given_anew(const struct handle *handle, int64_t since)
+{
+    for (guint i = 0; i < handle->name->holds->len; i++) {
+        const struct hold *hold = handle->name->holds->pdata[i];
+        if (hold->claim.handle == handle && hold->begun != JUDGE_NEVER && hold->begun >= since) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The handle that had it does not take it again by being closed. */
 static void call_spends(const struct hold *hold, enum judge_operation operation)
 {
@@ -78,7 +90,8 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending && decided &&
                 (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
                 name_begin_delay(judge, hold->name, asked->when);
-                if (hold->claim.handle) { /* other mounts are told a moment later, or ask when they renew it */
+                if (hold->claim.handle && !call_is_given_anew(hold->claim.handle, asked->when)) {
+                    /* other mounts are told a moment later, or ask when they renew it */
                     const struct judge_options *o = &judge->options;
                     bool calm = mount_calm(judge, hold->claim.mount, judge->now);
                     hold->claim.handle->lost = judge->now + (!o->remote ? 0 : calm ? o->settle : o->ttl + o->margin);
@@ -528,9 +541,23 @@ static void call_opened(struct judge *judge, struct call *call, const struct jud
     }
 }
 
+/* A file of its holder's is that in whosever hands it is. */
+static bool call_is_by_holders_file(const struct call *call)
+{
+    for (guint i = 0; call->handle && i < call->name->holds->len; i++) {
+        const struct hold *hold = call->name->holds->pdata[i];
+        if (hold != call->attempt && hold->begun != JUDGE_NEVER && judge_hold_belongs_to(hold, call->handle->opener)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void call_truncated(struct judge *judge, struct call *call)
 {
-    call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
+    if (!call_is_by_holders_file(call)) {
+        call_check_right(judge, call, call->name, JUDGE_CHANGE_RIGHT);
+    }
     struct hold *only = name_only(judge, call->name, call->call.when);
     if (only && only->content) {
         guint size = (guint)MIN(call->call.start, JUDGE_CONTENT_MAX), had = only->content->len;

@@ -51,6 +51,17 @@ static bool look_is_young(const struct judge *judge, const struct call *call)
     return call->blocked || call->name->foreign || judge_has_forgot(judge, call->call.when);
 }
 
+static bool look_is_being_broken(const struct name *name)
+{
+    for (guint i = 0; i < name->calls->len; i++) {
+        const struct judge_call *asked = &((const struct call *)name->calls->pdata[i])->call;
+        if (asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool look_allows(const struct judge *judge, const struct call *call, int error)
 {
     const struct judge_call *asked = &call->call;
@@ -58,7 +69,7 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
     switch (error) {
     case ENOLCK: /* or it had its turn, and was broken before it could be told */
         return !calm || ((asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK) &&
-                         call->name->broken >= asked->when);
+                         (call->name->broken >= asked->when || look_is_being_broken(call->name)));
     case EIO:
         return !calm;
     case ENOTCONN:
