@@ -107,7 +107,9 @@ enum backend_result local_store_put(struct local_store *store, enum local_record
                                     size_t length)
 {
     write_put_unwritten(store);
-    write_put_wall(store);
+    if (type != LOCAL_END) { /* what is over has no age */
+        write_put_wall(store);
+    }
     int r = journal_append(store->journal, (uint8_t)type, payload, length);
     if (r == -EMSGSIZE) {
         return BACKEND_FULL;
