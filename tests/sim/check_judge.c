@@ -664,6 +664,29 @@ static void good_rename(struct world *w)
     does(w, ON(SHELL, "M", UNLINK), 0);
 }
 
+/* Its term goes with it. */
+static void good_rename_of_a_term(struct world *w)
+{
+    does(w, BY(CHILD, exclusive(w, CHILD, 0), CLOSE), 0);
+    set(w, CHILD, "user.lease.ttl", "60s", 0);
+    passes(w, 2 * JUDGE_SECOND);
+    does(w, ON(CHILD, "L", RENAME, .target = "M"), 0);
+    passes(w, 2 * JUDGE_SECOND);
+    judge_exit(w->judge, w->now, CHILD, 0);
+    passes(w, 3 * TTL);
+    opens(w, REMOTE, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, EEXIST);
+}
+
+/* Nor is it longer than that. */
+static void bad_reason_of_a_term_renamed(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    set(w, SHELL, "user.lease.ttl", "2s", 0);
+    does(w, ON(SHELL, "L", RENAME, .target = "M"), 0);
+    passes(w, 2 * JUDGE_SECOND + 2 * MARGIN);
+    opens(w, REMOTE, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, EEXIST);
+}
+
 /* --- histories that cannot --------------------------------------------------------------- */
 
 static void bad_exclusive(struct world *w)
@@ -1264,6 +1287,7 @@ static const struct {
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_rename_of_a_term, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},
     {bad_exclusive, JUDGE_EXCLUSIVE},
     {bad_exclusive_again, JUDGE_EXCLUSIVE},
@@ -1298,6 +1322,7 @@ static const struct {
     {bad_effect_close, JUDGE_EFFECT},
     {bad_reason, JUDGE_REASON},
     {bad_reason_term, JUDGE_REASON},
+    {bad_reason_of_a_term_renamed, JUDGE_REASON},
     {bad_reason_provisional, JUDGE_REASON},
     {bad_ghost, JUDGE_GHOST},
     {bad_ghost_refused, JUDGE_GHOST},

@@ -613,9 +613,10 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
     }
 }
 
-/* Who owns what is moved, and until when it is renewed, stays. */
+/* Who owns what is moved, until when it is renewed, and a fixed term stay. */
 static void call_moves(struct judge *judge, struct call *call)
 {
+    int64_t may_end = JUDGE_NEVER, ended = 0;
     call->owned = call->ending->len;
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
@@ -624,11 +625,20 @@ static void call_moves(struct judge *judge, struct call *call)
         }
         call->owned = call->owned && hold->owner == call->process && !hold->doubt;
         call->attempt->sure = MIN(call->attempt->sure, hold->sure);
+        call->attempt->fixed = call->attempt->fixed || hold->fixed;
+        call->attempt->deadline = MAX(call->attempt->deadline, hold->deadline);
+        call->attempt->ttl = hold->fixed ? MAX(call->attempt->ttl, hold->ttl) : call->attempt->ttl;
+        may_end = MIN(may_end, hold->may_end);
+        ended = MAX(ended, hold->ended);
         for (guint k = 0; k < hold->owners->len; k++) {
             if (!g_ptr_array_find(call->attempt->owners, hold->owners->pdata[k], NULL)) {
                 g_ptr_array_add(call->attempt->owners, hold->owners->pdata[k]);
             }
         }
+    }
+    if (call->attempt->fixed) {
+        call->attempt->may_end = may_end;
+        call->attempt->ended = ended;
     }
 }
 
