@@ -687,6 +687,23 @@ static void bad_reason_of_a_term_renamed(struct world *w)
     opens(w, REMOTE, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, EEXIST);
 }
 
+/* A lease of one who has ended is back with an older journal: who moves it does not own it by that. */
+static void good_rename_of_what_is_back(struct world *w)
+{
+    is_on_disk(w);
+    does(w, BY(CHILD, exclusive(w, CHILD, 0), CLOSE), 0);
+    does(w, ON(CHILD, "L", UNLINK), 0);
+    trouble(w, JUDGE_DEAD, 0, true);
+    judge_exit(w->judge, w->now, CHILD, 9);
+    trouble(w, JUDGE_FORGOT, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    passes(w, JUDGE_SECOND);
+    does(w, BY(OTHER, opens(w, OTHER, "L", JUDGE_WRITES, 0), CLOSE), EBUSY);
+    does(w, ON(OTHER, "L", RENAME, .target = "M"), 0);
+    passes(w, 2 * TTL);
+    does(w, ON(SHELL, "M", STAT), ENOENT);
+}
+
 /* --- histories that cannot --------------------------------------------------------------- */
 
 static void bad_exclusive(struct world *w)
@@ -1287,6 +1304,7 @@ static const struct {
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_rename_of_what_is_back, JUDGE_RULES},
     {good_rename_of_a_term, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},
     {bad_exclusive, JUDGE_EXCLUSIVE},

@@ -617,12 +617,14 @@ static void call_changed_mode(struct judge *judge, const struct call *call)
 static void call_moves(struct judge *judge, struct call *call)
 {
     int64_t may_end = JUDGE_NEVER, ended = 0;
-    call->owned = call->ending->len;
+    bool begun = false;
+    call->owned = true;
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         if (hold == call->attempt || !judge_hold_possible(judge, hold, call->call.when)) {
             continue;
         }
+        begun = begun || hold->begun != JUDGE_NEVER;
         call->owned = call->owned && hold->owner == call->process && !hold->doubt;
         call->attempt->sure = MIN(call->attempt->sure, hold->sure);
         call->attempt->fixed = call->attempt->fixed || hold->fixed;
@@ -636,6 +638,7 @@ static void call_moves(struct judge *judge, struct call *call)
             }
         }
     }
+    call->owned = call->owned && begun; /* else it is one that has come back */
     if (call->attempt->fixed) {
         call->attempt->may_end = may_end;
         call->attempt->ended = ended;
