@@ -704,6 +704,23 @@ static void good_rename_of_what_is_back(struct world *w)
     does(w, ON(SHELL, "M", STAT), ENOENT);
 }
 
+/* The chain of parents is read as it is acquired: one of them may have ended before that was answered. */
+static void good_heir_ends_beside_write(struct world *w)
+{
+    judge_fork(w->judge, w->now, 20, 0, 120, 1000, 100);
+    opens(w, 20, "L", JUDGE_CREATE, 0);
+    judge_fork(w->judge, w->now, 21, 20, 121, 1000, 100); /* has that open, too */
+    judge_fork(w->judge, w->now, 22, 20, 122, 1000, 100);
+    uint64_t mine = opens(w, 22, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    uint64_t writes = begin(w, BY(22, mine, WRITE, .value = "me", .size = 2));
+    judge_exit(w->judge, w->now += JUDGE_MS, 20, 9);
+    end(w, writes, 0);
+    does(w, BY(22, mine, CLOSE), 0);
+    judge_exit(w->judge, w->now, 22, 0);
+    passes(w, 3 * TTL);
+    does(w, ON(REMOTE, "L", STAT), 0);
+}
+
 /* --- histories that cannot --------------------------------------------------------------- */
 
 static void bad_exclusive(struct world *w)
@@ -1304,6 +1321,7 @@ static const struct {
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_heir_ends_beside_write, JUDGE_RULES},
     {good_rename_of_what_is_back, JUDGE_RULES},
     {good_rename_of_a_term, JUDGE_RULES},
     {good_waiters, JUDGE_RULES},

@@ -409,8 +409,9 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
     }
     if (acquired != JUDGE_NEVER && now <= acquired + JUDGE_SECOND + settle) {
         struct process *parent = process->parent;
+        int64_t read = ticket ? acquired : hold->may_begin; /* the chain of parents was, at the earliest */
         for (struct process *at = parent; at; at = at->parent) {
-            if (at->died >= acquired && !hold_owned_by(hold, at)) { /* one that died since may have a file open */
+            if (at->died >= read && !hold_owned_by(hold, at)) { /* one that died since may have a file open */
                 g_ptr_array_add(hold->owners, at);
             }
         }
