@@ -721,6 +721,20 @@ static void good_heir_ends_beside_write(struct world *w)
     does(w, ON(REMOTE, "L", STAT), 0);
 }
 
+/* Who waits by a file whose lock is broken, and has its turn by that, begins afresh: also if the break is answered
+ * first. */
+static void good_turn_by_own_break(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, JUDGE_SHARE, 0);
+    flocks(w, OTHER, JUDGE_SHARE, 0);
+    uint64_t waits = begin(w, BY(SHELL, a, SETLK, .flags = JUDGE_OFD, .end = JUDGE_BYTES_MAX));
+    passes(w, JUDGE_SECOND);
+    set(w, OTHER, "user.lease.break", "1", 0);
+    end(w, waits, 0);
+    passes(w, JUDGE_SECOND);
+    does(w, BY(SHELL, a, FSYNC), 0);
+}
+
 /* --- histories that cannot --------------------------------------------------------------- */
 
 static void bad_exclusive(struct world *w)
@@ -1321,6 +1335,7 @@ static const struct {
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_turn_by_own_break, JUDGE_RULES},
     {good_heir_ends_beside_write, JUDGE_RULES},
     {good_rename_of_what_is_back, JUDGE_RULES},
     {good_rename_of_a_term, JUDGE_RULES},

@@ -614,6 +614,9 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
         }
         return;
     }
+    if (hold->claim.handle && hold->claim.kind != KIND_LEASE) { /* it starts afresh */
+        hold->claim.handle->lost = JUDGE_NEVER;
+    }
     bool astray = hold->claim.handle && hold->claim.handle->astray;
     hold->doubt = hold->doubt || astray;
     for (guint i = 0; i < hold->name->holds->len; i++) {
