@@ -735,6 +735,25 @@ static void good_turn_by_own_break(struct world *w)
     does(w, BY(SHELL, a, FSYNC), 0);
 }
 
+/* A file whose lock was lost is not told so once it has had another since, also when that has ended. */
+static void good_afresh_by_records(struct world *w)
+{
+    uint64_t a = opens(w, SHELL, "L", JUDGE_WRITES, 0), b = reads(w, SHELL), c = opens(w, OTHER, "L", JUDGE_WRITES, 0);
+    record(w, SHELL, a, JUDGE_OFD, 0, 9, 0);
+    uint64_t waits = begin(w, BY(SHELL, a, SETLK, .start = 5, .end = 9));
+    passes(w, JUDGE_SECOND);
+    trouble(w, JUDGE_STOPPED, 0, true);
+    passes(w, 2 * TTL);
+    trouble(w, JUDGE_STOPPED, 0, false);
+    end(w, waits, 0);
+    passes(w, JUDGE_SECOND);
+    record(w, OTHER, c, 0, 0, 3, 0);
+    does(w, BY(SHELL, b, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    end_with(w, begin(w, BY(SHELL, a, READ)), 0, "");
+    does(w, BY(SHELL, a, FSYNC), 0);
+}
+
 /* --- histories that cannot --------------------------------------------------------------- */
 
 static void bad_exclusive(struct world *w)
@@ -1335,6 +1354,7 @@ static const struct {
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_afresh_by_records, JUDGE_RULES},
     {good_turn_by_own_break, JUDGE_RULES},
     {good_heir_ends_beside_write, JUDGE_RULES},
     {good_rename_of_what_is_back, JUDGE_RULES},

@@ -616,6 +616,7 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
     }
     if (hold->claim.handle && hold->claim.kind != KIND_LEASE) { /* it starts afresh */
         hold->claim.handle->lost = JUDGE_NEVER;
+        hold->claim.handle->given = when;
     }
     bool astray = hold->claim.handle && hold->claim.handle->astray;
     hold->doubt = hold->doubt || astray;

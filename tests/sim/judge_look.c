@@ -259,6 +259,7 @@ static void look_told_held(struct judge *judge, const struct call *call)
     if (!own || anothers || own->released || own->claim.kind == KIND_TICKET) {
         return;
     }
+    afresh = own->claim.handle && own->claim.handle->given > own->begun;
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *other = call->name->holds->pdata[i];
         other_holds = other_holds ||

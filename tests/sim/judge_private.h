@@ -62,6 +62,7 @@ struct handle {
     bool spent;             /* what it had was taken away by name or token */
     bool told_no;           /* perhaps refused */
     bool too_large;         /* a write through it was */
+    int64_t given;          /* a lock, the last time; 0: never */
     int64_t lost;           /* what it had was broken, and that is told since; JUDGE_NEVER: it was not */
     int64_t released;       /* the same, if all that it had was released by its token */
     struct hold *ticket;
