@@ -754,6 +754,21 @@ static void good_afresh_by_records(struct world *w)
     does(w, BY(SHELL, a, FSYNC), 0);
 }
 
+/* Who has some bytes of the file need not queue for others behind one who waits for those. */
+static void good_order_of_bytes(struct world *w)
+{
+    uint64_t a = opens(w, SHELL, "L", JUDGE_WRITES, 0), b = opens(w, OTHER, "L", JUDGE_WRITES, 0);
+    uint64_t c = opens(w, CHILD, "L", JUDGE_WRITES, 0), d = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    record(w, SHELL, a, 0, 0, 0, 0);
+    record(w, OTHER, b, 0, 1, 1, 0);
+    begin(w, BY(CHILD, c, SETLK, .flags = JUDGE_SHARE, .start = 0, .end = JUDGE_BYTES_MAX));
+    passes(w, JUDGE_SECOND);
+    uint64_t waits = begin(w, BY(SHELL, d, SETLK, .start = 1, .end = 1));
+    passes(w, JUDGE_SECOND);
+    does(w, BY(OTHER, b, UNLCK, .start = 1, .end = 1), 0);
+    end(w, waits, 0);
+}
+
 /* --- histories that cannot --------------------------------------------------------------- */
 
 static void bad_exclusive(struct world *w)
@@ -1354,6 +1369,7 @@ static const struct {
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_order_of_bytes, JUDGE_RULES},
     {good_afresh_by_records, JUDGE_RULES},
     {good_turn_by_own_break, JUDGE_RULES},
     {good_heir_ends_beside_write, JUDGE_RULES},

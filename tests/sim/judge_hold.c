@@ -534,12 +534,15 @@ static enum judge_rule hold_rule(const struct hold *a, const struct hold *b)
     return a->claim.shared || b->claim.shared ? JUDGE_SHARED : JUDGE_EXCLUSIVE;
 }
 
-/* Has its handle something else that the claim waits for anyway? */
+/* Has its handle, or its process by another one, something else that the claim waits for anyway? */
 static bool hold_is_joined(const struct judge *judge, const struct hold *hold, const struct claim *claim)
 {
+    bool process = hold->claim.kind == KIND_RECORD && !hold->claim.ofd;
     for (guint i = 0; hold->claim.handle && i < hold->name->holds->len; i++) {
         const struct hold *other = hold->name->holds->pdata[i];
-        if (other != hold && other->claim.handle == hold->claim.handle &&
+        bool of_process = process && other->claim.kind == KIND_RECORD && !other->claim.ofd &&
+                          other->claim.process == hold->claim.process;
+        if (other != hold && (of_process || other->claim.handle == hold->claim.handle) &&
             judge_hold_possible(judge, other, judge->now) && judge_hold_excludes(other, claim, false)) {
             return true;
         }
