@@ -769,6 +769,42 @@ static void good_order_of_bytes(struct world *w)
     end(w, waits, 0);
 }
 
+/* A lease is taken; the wall clock is set or not, and the host loses its power. */
+static void power_lost(struct world *w, bool set)
+{
+    is_on_disk(w);
+    exclusive(w, SHELL, 0);
+    passes(w, 100 * JUDGE_MS);
+    if (set) {
+        trouble(w, JUDGE_WALL, 0, true);
+    }
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+}
+
+/* By a wall clock of which the store does not know that it was set, it is old at once, or still young later. */
+static void good_age_by_a_clock_that_was_set(struct world *w)
+{
+    power_lost(w, true);
+    opens(w, OTHER, "L", JUDGE_WRITES, 0);
+    passes(w, 3 * JUDGE_SECOND);
+    opens(w, OTHER, "L", JUDGE_WRITES, EBUSY);
+    exclusive(w, OTHER, EEXIST);
+}
+
+static void bad_first_time_behind_loss_of_power(struct world *w)
+{
+    power_lost(w, false);
+    opens(w, OTHER, "L", JUDGE_WRITES, 0);
+}
+
+/* The age only. */
+static void bad_exclusive_behind_a_clock_that_was_set(struct world *w)
+{
+    power_lost(w, true);
+    exclusive(w, OTHER, 0);
+}
+
 /* --- histories that cannot --------------------------------------------------------------- */
 
 static void bad_exclusive(struct world *w)
@@ -1369,6 +1405,7 @@ static const struct {
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_age_by_a_clock_that_was_set, JUDGE_RULES},
     {good_order_of_bytes, JUDGE_RULES},
     {good_afresh_by_records, JUDGE_RULES},
     {good_turn_by_own_break, JUDGE_RULES},
@@ -1425,6 +1462,8 @@ static const struct {
     {bad_probe_opener, JUDGE_PROBE},
     {bad_probe_pid, JUDGE_PROBE},
     {bad_first_time, JUDGE_FIRST_TIME},
+    {bad_first_time_behind_loss_of_power, JUDGE_FIRST_TIME},
+    {bad_exclusive_behind_a_clock_that_was_set, JUDGE_EXCLUSIVE},
     {bad_deadlock, JUDGE_DEADLOCK},
     {bad_deadlock_of_files, JUDGE_DEADLOCK},
     {bad_deadlock_missed, JUDGE_DEADLOCK},

@@ -40,6 +40,7 @@ struct disk {
     bool damaged;    /* something of it is not as it was written */
     unsigned cut_in; /* writes; 0: never */
     unsigned struck;
+    int64_t written, durable; /* the last write; and the last one that was synced */
     ino_t next_ino;
     void (*cut)(void *arg);
     void *arg;
@@ -185,6 +186,7 @@ ssize_t disk_write(struct disk_open *open, const void *data, size_t size)
     disk->damaged = disk->damaged || disk->twice;
     disk->twice = false;
     open->file->room = MAX(open->file->room, open->file->bytes->len);
+    disk->written = world_now();
     return (ssize_t)size;
 }
 
@@ -201,6 +203,7 @@ static int disk_sync(struct disk_open *open)
     if (open->file) {
         g_byte_array_set_size(open->file->durable, 0);
         g_byte_array_append(open->file->durable, open->file->bytes->data, open->file->bytes->len);
+        open->disk->durable = open->disk->written;
         return 0;
     }
     for (size_t i = 0; i < DISK_NAMES; i++) {
@@ -248,6 +251,11 @@ bool disk_was_damaged(struct disk *disk)
 void disk_cut_at_write(struct disk *disk, unsigned writes)
 {
     disk->cut_in = writes;
+}
+
+int64_t disk_written(const struct disk *disk)
+{
+    return disk->durable;
 }
 
 size_t disk_lose_power(struct disk *disk)

@@ -36,6 +36,8 @@ void disk_fail_next_write(struct disk *disk, int error);
 void disk_double_write(struct disk *disk);
 /* The daemon is killed in the middle of the next one but so many. */
 void disk_cut_at_write(struct disk *disk, unsigned writes);
+/* When what is on the platter was written, the last of it. */
+int64_t disk_written(const struct disk *disk);
 /* The host loses its power.  What was written since the last sync is there in part, from the beginning; or none of it.
  * How many bytes are lost. */
 size_t disk_lose_power(struct disk *disk);

@@ -835,12 +835,16 @@ void fault_act(const struct act *act)
     case FAULT_HOST_REBOOTED:
         fault_strikes(kind, index);
         user_kill_all(index);
+        if (disk && host->wall_set && host->wall_set >= disk_written(disk)) {
+            judge_trouble(faults.judge, world_now(), JUDGE_WALL, index, NULL, true);
+        }
         mount_reboot(mount);
         faults.older = mount_store(mount) == MOUNT_LOCAL; /* without sync=always */
         break;
     case FAULT_WALL_STEPPED:
         fault_strikes(kind, index);
         host->wall += world_between(-3600, 3600) * WORLD_SECOND;
+        host->wall_set = world_now();
         break;
     case FAULT_MEMORY_WANTED:
         if (kernel_drop_any(mount_kernel(mount))) {

@@ -196,6 +196,7 @@ enum judge_trouble {
     JUDGE_CUT,     /* the end of its journal was lost, with the numbers that were given (a moment) */
     JUDGE_EMPTIED, /* its disk begins anew, with nothing (a moment) */
     JUDGE_CLOCK,   /* the server's wall clock was stepped (a moment) */
+    JUDGE_WALL,    /* the host loses its power before its store has written that its wall clock was set (a moment) */
     JUDGE_FOREIGN, /* somebody who is no mount changed the key of `name` (a moment) */
     JUDGE_TROUBLES
 };

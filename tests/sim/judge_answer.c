@@ -515,7 +515,7 @@ static void call_check_open(struct judge *judge, const struct call *call)
         const struct hold *hold = call->name->holds->pdata[i];
         bool before = hold->decided && hold->steady > hold->begun; /* its daemon has begun anew since */
         bool must = hold->claim.kind == KIND_LEASE && judge_hold_certain(judge, hold, call->call.when) &&
-                    judge->now < hold->may_begin + JUDGE_SECOND - JUDGE_CLOCKS && !hold->moved &&
+                    judge->now < hold->may_begin + JUDGE_SECOND - JUDGE_CLOCKS && !hold->moved && !hold->ageless &&
                     ((hold->claim.mount == call->call.mount && !before) ||
                      (!hold->decided && mount_calm(judge, call->call.mount, hold->may_begin))) &&
                     (!judge->options.belief || judge_calm(judge, hold->may_begin)) && /* a server's clock tells */

@@ -41,7 +41,7 @@ static bool look_is_young(const struct judge *judge, const struct call *call)
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         bool young =
-            hold->begun == JUDGE_NEVER || hold->timeless ||
+            hold->begun == JUDGE_NEVER || hold->timeless || hold->ageless ||
             hold->begun + JUDGE_SECOND + judge->options.settle >= call->call.when ||
             !mount_calm(judge, hold->claim.mount, hold->begun); /* its close was heard of late, or it begins anew */
         if (hold != call->attempt && hold->claim.kind == KIND_LEASE && young) {

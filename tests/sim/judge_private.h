@@ -92,6 +92,7 @@ struct hold {
     unsigned pending;      /* calls that may be ending it */
     bool survives;         /* the daemon's death, if the next comes in time */
     bool doubt;            /* the world has shaken it */
+    bool ageless;          /* its age is told by a clock that was set since */
     bool timeless;         /* no limit of time can be told */
     bool fixed;            /* its term */
     bool released;         /* by a call; else by a limit of time */

@@ -425,6 +425,9 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         break;
     case JUDGE_FULL:
         break;
+    case JUDGE_WALL:
+        hold->ageless = true;
+        break;
     case JUDGE_CLOCK:
     case JUDGE_FOREIGN:
     case JUDGE_TROUBLES:
@@ -498,7 +501,7 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
             }
         }
     }
-    for (uint32_t i = 0; trouble != JUDGE_FOREIGN && i < JUDGE_MOUNTS; i++) {
+    for (uint32_t i = 0; trouble != JUDGE_FOREIGN && trouble != JUDGE_WALL && i < JUDGE_MOUNTS; i++) {
         if (mount == JUDGE_ALL || mount == i) {
             trouble_on_mount(judge, trouble, i, begins);
         }

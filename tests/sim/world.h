@@ -25,7 +25,8 @@ struct host {
     int64_t boot;     /* CLOCK_BOOTTIME when the world began */
     int64_t rate;     /* how much its clocks are fast, in millionths */
     int64_t asleep;   /* how long it was suspended: CLOCK_MONOTONIC does not count that */
-    int64_t wall;     /* CLOCK_REALTIME less CLOCK_BOOTTIME */
+    int64_t wall;     /* CLOCK_REALTIME less CLOCK_BOOTTIME, */
+    int64_t wall_set; /* which was set then, the last time */
     bool suspended;   /* nothing runs */
     char boot_id[40]; /* another after a power cut */
 };
