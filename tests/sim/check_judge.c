@@ -805,6 +805,23 @@ static void bad_exclusive_behind_a_clock_that_was_set(struct world *w)
     exclusive(w, OTHER, 0);
 }
 
+/* A file that lost its name to a renamed one may have it again as soon as that is free, and go with it from then on. */
+static void good_times_of_an_old_file(struct world *w)
+{
+    uint64_t old = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    passes(w, 2 * JUDGE_SECOND);
+    uint64_t new = opens(w, SHELL, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+    does(w, BY(SHELL, new, CLOSE), 0);
+    does(w, ON(SHELL, "M", RENAME, .target = "L"), 0);
+    does(w, BY(SHELL, flocks(w, SHELL, 0, 0), CLOSE), 0);
+    exclusive(w, SHELL, 0);
+    passes(w, 100 * JUDGE_MS);
+    does(w, ON(SHELL, "L", RENAME, .target = "N"), 0);
+    flocks(w, OTHER, 0, 0);
+    passes(w, JUDGE_SECOND);
+    does(w, BY(SHELL, old, TIMES), 0);
+}
+
 /* --- histories that cannot --------------------------------------------------------------- */
 
 static void bad_exclusive(struct world *w)
@@ -1042,6 +1059,20 @@ static void bad_write(struct world *w)
     passes(w, 2 * JUDGE_SECOND);
     uint64_t idle = opens(w, STRANGER, "L", JUDGE_WRITES, 0);
     does(w, BY(STRANGER, idle, WRITE, .value = "me", .size = 2), 0);
+}
+
+/* It has not gone with another that was moved while it had no name. */
+static void bad_times_of_an_old_file(struct world *w)
+{
+    uint64_t old = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    passes(w, 2 * JUDGE_SECOND);
+    uint64_t new = opens(w, SHELL, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+    does(w, BY(SHELL, new, CLOSE), 0);
+    does(w, ON(SHELL, "M", RENAME, .target = "L"), 0);
+    does(w, ON(SHELL, "L", RENAME, .target = "N"), 0);
+    flocks(w, OTHER, 0, 0);
+    passes(w, JUDGE_SECOND);
+    does(w, BY(SHELL, old, TIMES), 0);
 }
 
 static void bad_read_right(struct world *w)
@@ -1405,6 +1436,7 @@ static const struct {
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
+    {good_times_of_an_old_file, JUDGE_RULES},
     {good_age_by_a_clock_that_was_set, JUDGE_RULES},
     {good_order_of_bytes, JUDGE_RULES},
     {good_afresh_by_records, JUDGE_RULES},
@@ -1441,6 +1473,7 @@ static const struct {
     {bad_change, JUDGE_CHANGE_RIGHT},
     {bad_write, JUDGE_CHANGE_RIGHT},
     {bad_times, JUDGE_CHANGE_RIGHT},
+    {bad_times_of_an_old_file, JUDGE_CHANGE_RIGHT},
     {bad_read_right, JUDGE_READ_RIGHT},
     {bad_effect, JUDGE_EFFECT},
     {bad_effect_close, JUDGE_EFFECT},

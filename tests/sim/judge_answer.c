@@ -589,7 +589,8 @@ static bool call_wrote_anothers(struct judge *judge, const struct call *call)
                       judge_hold_excludes(hold, &call->attempt->claim, true) &&
                       !judge_hold_belongs_to(hold, call->process) && !(apart && hold->claim.mount != call->call.mount));
     }
-    wrong = wrong && !own && !judge_call_is_late(judge, call, call->name);
+    bool astray = call->handle && call->handle->astray;
+    wrong = wrong && !own && !astray && !judge_call_is_late(judge, call, call->name);
     if (judge_rule(judge, JUDGE_CHANGE_RIGHT, wrong)) {
         judge_break(judge, JUDGE_CHANGE_RIGHT, call->name, "process %u wrote to another's lock", call->process->id);
     }
@@ -773,8 +774,9 @@ static void call_moved(struct judge *judge, const struct call *call)
             g_ptr_array_remove_index(handles, i);
             handle->name = call->target;
             g_ptr_array_add(call->target->handles, handle);
-        } else if (handle->mount == mount && !another) {
-            call->name->file[mount] = handle->file;
+        } else if (handle->mount == mount) {
+            handle->astray = handle->astray || handle->again;
+            call->name->file[mount] = another ? call->name->file[mount] : handle->file;
         }
     }
 }
@@ -795,6 +797,10 @@ static void call_names_file(struct judge *judge, const struct call *call)
     for (guint i = 0; i < name->holds->len; i++) {
         const struct hold *hold = name->holds->pdata[i];
         held = held || (hold != call->attempt && judge_hold_possible(judge, hold, call->call.when));
+    }
+    for (guint i = 0; operation == JUDGE_OPEN && !open && held && i < name->handles->len; i++) {
+        struct handle *handle = name->handles->pdata[i];
+        handle->again = handle->again || handle->mount == mount; /* or what is held has it still */
     }
     if (operation == JUDGE_OPEN && before && !open && !held) { /* what is open has it again */
         name->file[mount] = before;

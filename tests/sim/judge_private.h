@@ -59,6 +59,7 @@ struct handle {
     bool asked, refused;    /* a lock on it, ever; and a time it was told that another holds */
     bool had;               /* a lease, once: if that was lost, closing takes none anew */
     bool astray;            /* it may have another name, as of a rename of unknown outcome */
+    bool again;             /* it may have its name again, after another file */
     bool spent;             /* what it had was taken away by name or token */
     bool told_no;           /* perhaps refused */
     bool too_large;         /* a write through it was */
