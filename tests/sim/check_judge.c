@@ -203,6 +203,27 @@ static void good_touch(struct world *w)
     exclusive(w, CHILD, 0);
 }
 
+/* Its parent is looked at before that is its heir, and answered behind. */
+static void good_helper_ends_as_its_parent_is_refused(struct world *w)
+{
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    does(w, BY(20, opens(w, 20, "L", JUDGE_CREATE | JUDGE_WRITES, 0), CLOSE), 0);
+    uint64_t id = begin(w, ON(SHELL, "L", UNLINK));
+    judge_exit(w->judge, w->now += JUDGE_MS, 20, 0);
+    end(w, id, EPERM);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+}
+
+static void good_break_of_what_is_being_renamed(struct world *w)
+{
+    exclusive(w, SHELL, 0);
+    uint64_t moves = begin(w, ON(SHELL, "L", RENAME, .target = "M"));
+    uint64_t breaks = begin(w, ON(INIT, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1));
+    end(w, moves, 0);
+    end(w, breaks, 0);
+    does(w, ON(OTHER, "M", STAT), ENOENT);
+}
+
 static void good_provisional(struct world *w)
 {
     uint64_t first = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
@@ -1402,6 +1423,8 @@ static const struct {
     {good_touch, JUDGE_RULES},
     {good_provisional, JUDGE_RULES},
     {good_owner_dies, JUDGE_RULES},
+    {good_break_of_what_is_being_renamed, JUDGE_RULES},
+    {good_helper_ends_as_its_parent_is_refused, JUDGE_RULES},
     {good_times_of_child, JUDGE_RULES},
     {good_flock, JUDGE_RULES},
     {good_crossed_waits, JUDGE_RULES},

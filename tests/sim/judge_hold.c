@@ -419,6 +419,9 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
         if (certainly && now < hold->may_begin + JUDGE_SECOND && process->status == 0 && closed && parent &&
             parent->parent && process_lives(parent)) {
             hold->owner = parent;
+            for (guint i = 0; i < hold->name->calls->len; i++) { /* perhaps it was looked at before */
+                ((struct call *)hold->name->calls->pdata[i])->changed = true;
+            }
         }
     }
     if (!hold->owner && !hold->fixed) {
