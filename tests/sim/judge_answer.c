@@ -91,10 +91,10 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
                 (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
                 name_begin_delay(judge, hold->name, asked->when);
                 if (hold->claim.handle && !call_is_given_anew(hold->claim.handle, asked->when)) {
-                    /* other mounts are told a moment later, or ask when they renew it */
+                    /* other mounts are told a moment later, or, of Redlock, ask when they renew it */
                     const struct judge_options *o = &judge->options;
-                    bool calm = mount_calm(judge, hold->claim.mount, judge->now);
-                    hold->claim.handle->lost = judge->now + (!o->remote ? 0 : calm ? o->settle : o->ttl + o->margin);
+                    bool late = o->unfair && judge->mounts[hold->claim.mount].since[JUDGE_LATE] != JUDGE_NEVER;
+                    hold->claim.handle->lost = judge->now + (!o->remote ? 0 : late ? o->ttl + o->margin : o->settle);
                 }
             }
         }
@@ -593,7 +593,7 @@ static bool call_wrote_anothers(struct judge *judge, const struct call *call)
                       judge_hold_excludes(hold, &call->attempt->claim, true) &&
                       !judge_hold_belongs_to(hold, call->process) && !(apart && hold->claim.mount != call->call.mount));
     }
-    bool astray = call->handle && call->handle->astray;
+    bool astray = call->handle && (call->handle->astray || call->handle->went);
     wrong = wrong && !own && !astray && !judge_call_is_late(judge, call, call->name);
     if (judge_rule(judge, JUDGE_CHANGE_RIGHT, wrong)) {
         judge_break(judge, JUDGE_CHANGE_RIGHT, call->name, "process %u wrote to another's lock", call->process->id);
@@ -779,7 +779,7 @@ static void call_moved(struct judge *judge, const struct call *call)
             handle->name = call->target;
             g_ptr_array_add(call->target->handles, handle);
         } else if (handle->mount == mount) {
-            handle->astray = handle->astray || handle->again;
+            handle->went = handle->went || handle->again;
             call->name->file[mount] = another ? call->name->file[mount] : handle->file;
         }
     }

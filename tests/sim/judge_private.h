@@ -60,6 +60,7 @@ struct handle {
     bool had;               /* a lease, once: if that was lost, closing takes none anew */
     bool astray;            /* it may have another name, as of a rename of unknown outcome */
     bool again;             /* it may have its name again, after another file */
+    bool went;              /* and may have gone along with that */
     bool spent;             /* what it had was taken away by name or token */
     bool told_no;           /* perhaps refused */
     bool too_large;         /* a write through it was */
