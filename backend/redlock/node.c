@@ -43,12 +43,14 @@ unsigned redlock_nodes_up(const struct redlock *r)
     return up;
 }
 
-/* Which other server is the same process, as it said last, be it while both are greeted at once; NULL: none. */
+/* Which other server is the same process, be it that both are being connected to; NULL: none.  One that is away may
+ * have another address now. */
 static const struct redlock_node *node_twin(const struct redlock_node *node, const char *run_id)
 {
     for (unsigned i = 0; i < node->r->count; i++) {
         const struct redlock_node *other = &node->r->nodes[i];
-        if (other != node && g_strcmp0(other->run_id, run_id) == 0) {
+        bool there = redlock_node_is_up(other) || clock_now() - other->greeted <= 2 * node->r->timeout;
+        if (other != node && there && g_strcmp0(other->run_id, run_id) == 0) {
             return other;
         }
     }
@@ -78,6 +80,7 @@ bool redlock_node_greeted(struct redlock_node *node, const redisReply *reply)
         log_warning("%s: %s", node->where, fault);
     }
     bool usable = !fault;
+    node->greeted = usable ? clock_now() : node->greeted;
     if (usable && (!run_id || g_strcmp0(run_id, node->run_id) != 0)) {
         node->lasting = false;
         node->born = clock_now() - (uptime ? 1000 * g_ascii_strtoll(uptime, NULL, 10) : 0);

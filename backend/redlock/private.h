@@ -41,6 +41,7 @@ struct redlock_node {
     char *where;
     char *run_id;     /* of the process that answers; NULL: not known */
     clock_ms born;    /* it was started no later than then */
+    clock_ms greeted; /* when that was said last */
     clock_ms changed; /* when it came up or went down */
     bool lasting;     /* it has all on its disk before it answers */
     GPtrArray *warnings;

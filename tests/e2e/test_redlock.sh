@@ -294,6 +294,27 @@ go_round() { # MOUNTPOINT UNTIL
 }
 rounds() { wc -l <"$TEST_DIR/rounds"; }
 
+it "two servers whose addresses are exchanged are there again"
+front() { # NAME PORT SERVER: a proxy on that port (0: any) before this server; FRONT
+    partner "$1" "$PYTHON" -S -E "$E2E_DIR/../proxy.py" --ids --listen "$2" --to "127.0.0.1:${redis_ports[$3]}"
+    FRONT=$(ask "$1" port)
+    [[ $FRONT =~ ^[0-9]+$ ]] || { say "the proxy did not start: $FRONT"; exit 1; }
+}
+front one 0 0
+one=$FRONT
+front two 0 1
+two=$FRONT
+mount_backend "redlock://127.0.0.1:$one,127.0.0.1:$two,127.0.0.1:${redis_ports[2]}" "ttl=$TTL"
+all_there() { grep -q '^servers: 3, 3 of them there' "$MNT/.leasefs/status"; }
+expect eventually 10 all_there
+end_actor one
+end_actor two
+front one "$one" 1
+front two "$two" 0
+expect eventually 20 all_there
+expect touch "$MNT/exchanged"
+expect rm "$MNT/exchanged"
+
 it "six processes on two mounts never hold together, while servers are killed, stopped and started anew empty"
 : >"$TEST_DIR/rounds"
 : >"$TEST_DIR/overlaps"
