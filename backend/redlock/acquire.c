@@ -207,20 +207,39 @@ static const struct remote_ticket *acquire_kin(const struct remote_ticket *t)
     return found;
 }
 
+/* What it was to hold with is lost, so it is asked for alone; who had that is told now. */
+static void acquire_alone(struct redlock_call *call)
+{
+    struct redlock *r = call->r;
+    char *lost = g_strdup(call->token);
+    redlock_poll_close(call->poll, false);
+    redlock_call_later(call, 0, redlock_acquire_begin);
+    redlock_keep_tell(r, lost, REMOTE_ENDED, BACKEND_LOST); /* who is told may cancel this one, too */
+    g_free(lost);
+}
+
 static void acquire_on_joined(struct redlock_call *call)
 {
     struct redlock *r = call->r;
     const struct remote_ticket *t = acquire_ticket(call), *was = acquire_kin(t);
     struct remote_answer answer = {.outcome = REMOTE_REFUSED, .result = BACKEND_UNREACHABLE};
-    enum vote_verdict verdict = redlock_keep_verdict(call);
+    bool ended = !redlock_keep_hold(r, t->token); /* a message has come before the answers: it was ended by name */
+    enum vote_verdict verdict = ended ? VOTE_LOST : redlock_keep_verdict(call);
+    if (verdict == VOTE_OPEN) {
+        return;
+    }
     if (verdict == VOTE_WON) {
         bool same = was && was->lock_owner && was->lock_owner == t->lock_owner;
         acquire_granted(call, same ? was : NULL, redlock_poll_sent(call->poll, "ok"));
-    } else if (verdict != VOTE_OPEN) {
-        if (!redlock_keep_other(r, call->name, t->token)) {
-            redlock_call_undo(r, call->name, call->token);
-        }
-        g_hash_table_remove(r->holds, t->token);
+        return;
+    }
+    if (!redlock_keep_other(r, call->name, t->token)) {
+        redlock_call_undo(r, call->name, call->token);
+    }
+    g_hash_table_remove(r->holds, t->token);
+    if (verdict == VOTE_LOST) {
+        acquire_alone(call);
+    } else {
         acquire_answer(call, &answer);
     }
 }

@@ -365,6 +365,81 @@ START_TEST(lock_owner_does_not_join_the_flock_of_its_handle_beside_another_owner
 }
 END_TEST
 
+/* The claim of a lock owner of the handle 7, which may join its flock. */
+static struct backend_claim join_claim(struct contract_log *log)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FCNTL, log);
+
+    claim.handle = 7;
+    claim.lock_owner = 1;
+    claim.end = BACKEND_RANGE_MAX;
+    return claim;
+}
+
+static struct backend_ticket *get_of_handle(struct contract_log *log)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, log);
+
+    claim.handle = 7;
+    const struct contract_acquired of = contract_acquire("a", &claim);
+    ck_assert_int_eq(of.result, BACKEND_OK);
+    return of.ticket;
+}
+
+START_TEST(claim_that_would_join_what_is_lost_takes_the_lock_for_itself)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = join_claim(&log[1]);
+    const struct backend_ticket *ticket = get_of_handle(&log[0]);
+    uint64_t fence = ticket->fence;
+
+    CONTRACT_UNTIL(keys() == 3);
+    for (unsigned i = 0; i < 3; i++)
+        server_do(i, "DEL", NULL);
+    const struct contract_acquired joined = contract_acquire("a", &claim);
+    ck_assert_int_eq(joined.result, BACKEND_OK);
+    ck_assert_uint_gt(joined.ticket->fence, fence);
+    ck_assert_uint_eq(log[0].ended, 1);
+    ck_assert_int_eq(log[0].why, BACKEND_LOST);
+    renew(joined.ticket);
+    ck_assert_uint_eq(log[1].ended, 0);
+}
+END_TEST
+
+static void on_joined(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                      const struct backend_info *holder)
+{
+    struct backend_ticket **joined = arg;
+
+    (void)holder;
+    ck_assert_int_eq(result, BACKEND_OK);
+    *joined = ticket;
+}
+
+START_TEST(claim_does_not_join_what_is_broken_before_it_is_answered)
+{
+    static const char tell[] = "return redis.call('PUBLISH', KEYS[2], 'e ' .. redis.call('GET', KEYS[1]) .. ' broken')";
+    char *key = g_strdup_printf("t%d:a", getpid()), *channel = g_strdup_printf("lfs:redlock:t%d:{n}", getpid());
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = join_claim(&log[1]);
+    struct backend_ticket *joined = NULL;
+    uint64_t fence = get_of_handle(&log[0])->fence;
+
+    CONTRACT_UNTIL(keys() == 3);
+    CONTRACT_UNTIL(redis_server_do(servers[0], "PUBLISH %s nothing", channel) == 2); /* both mounts hear it */
+    backend_acquire(contract_backend, "a", &claim, on_joined, &joined);
+    redis_server_do(servers[0], "EVAL %s 2 %s %s", tell, key, channel);
+    redis_server_do(servers[0], "PING"); /* by now the message is there, before an answer to the claim */
+    CONTRACT_UNTIL(joined);
+    ck_assert_int_eq(log[0].why, BACKEND_BROKEN);
+    ck_assert_uint_gt(joined->fence, fence);
+    renew(joined);
+    ck_assert_uint_eq(log[1].ended, 0);
+    g_free(key);
+    g_free(channel);
+}
+END_TEST
+
 START_TEST(kind_is_told_of_what_is_left_of_several_of_one_handle)
 {
     struct contract_log log[2] = {{0}};
@@ -405,6 +480,8 @@ static TCase *two_case(void)
     tcase_add_test(tcase, release_of_an_earlier_try_that_comes_late_lets_nothing_go);
     tcase_add_test(tcase, claim_that_is_repeated_late_shortens_nothing);
     tcase_add_test(tcase, lock_owner_does_not_join_the_flock_of_its_handle_beside_another_owner);
+    tcase_add_test(tcase, claim_that_would_join_what_is_lost_takes_the_lock_for_itself);
+    tcase_add_test(tcase, claim_does_not_join_what_is_broken_before_it_is_answered);
     tcase_add_test(tcase, kind_is_told_of_what_is_left_of_several_of_one_handle);
     return tcase;
 }
