@@ -9,9 +9,8 @@
  * The rule that grants: a ticket that holds goes on holding until it ends.  A
  * waiting ticket may hold when no ticket that conflicts with it holds, and no
  * waiting ticket that conflicts with it stands before it.  Two tickets conflict
- * unless both are shared, or they are kin: their handle is the same and not 0,
- * or their lock owner is the same and not 0; or both are FCNTL and their ranges do
- * not overlap.  A waiting ticket that conflicts with a holder that is kin of
+ * unless both are shared, or they are kin (backend_are_kin), or both are FCNTL and
+ * their ranges do not overlap.  A waiting ticket that conflicts with a holder that is kin of
  * yours does not stand before you: it waits for you, so you need not for it
  * (else no one could extend, upgrade or downgrade what another waits for).  Who
  * was overtaken that way, or by a grant in another range, gets a new number with

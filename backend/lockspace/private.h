@@ -38,12 +38,14 @@ struct group {
     enum group_kind kind;
     uint32_t count;       /* members; for GROUP_WAITING all tickets of the lock owner */
     struct ticket *first; /* linked by scope->next[kind] */
+    GSList *further;      /* of GROUP_HANDLE: struct ticket, that has it among its scope->handles */
 };
 
 /* What only some tickets have. */
 struct scope {
     uint64_t handle;
     uint64_t lock_owner;
+    GArray *handles;  /* as struct backend_kin has them */
     GArray *segments; /* of FCNTL: what it holds, or the one that it waits for; NULL: the whole lock */
     bool apart;       /* granted while it waited, and not yet one with what its lock owner holds: lockspace_claim */
     int64_t due;      /* while it waits: the claim's `due`, which starts anew with the grant */
@@ -226,6 +228,7 @@ void lockspace_directory_free(struct lockspace *space, struct directory *directo
 
 guint lockspace_group_hash(gconstpointer group);
 gboolean lockspace_group_equal(gconstpointer a, gconstpointer b);
+void lockspace_group_free(gpointer group);
 struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place);
 /* Adds to, or takes from, the groups of a ticket; returns by how much the kin of its queue changes. */
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t);

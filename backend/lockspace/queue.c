@@ -152,13 +152,6 @@ void lockspace_finish(struct lockspace *space, struct ticket *t)
     lockspace_ticket_free(&t->head);
 }
 
-/* A process that was forked has a lock owner of its own on the handles it inherited. */
-static bool queue_is_kin(const struct scope *x, const struct scope *y)
-{
-    bool handle = x->handle && x->handle == y->handle && !(x->lock_owner && y->lock_owner);
-    return handle || (x->lock_owner && x->lock_owner == y->lock_owner);
-}
-
 bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b)
 {
     if (lockspace_shared(a) && lockspace_shared(b)) {
@@ -168,7 +161,8 @@ bool lockspace_conflict(const struct entry *place, const struct ticket *a, const
     if (!x || !y || place->type == ENTRY_DIRECTORY) {
         return true;
     }
-    return !queue_is_kin(x, y) && (!x->segments || !y->segments || backend_segments_conflict(x->segments, y->segments));
+    bool kin = backend_are_kin(BACKEND_KIN(x), BACKEND_KIN(y));
+    return !kin && (!x->segments || !y->segments || backend_segments_conflict(x->segments, y->segments));
 }
 
 struct backend_segment lockspace_segment_in_way(const struct ticket *t, const struct ticket *asker)
@@ -180,11 +174,18 @@ struct backend_segment lockspace_segment_in_way(const struct ticket *t, const st
              : (struct backend_segment){.start = lockspace_start(t), .end = lockspace_end(t), .mode = t->head.mode};
 }
 
-static struct group *queue_kin_of(struct lockspace *space, const struct entry *place, const struct ticket *t,
-                                  enum group_kind kind)
+/* The groups that it is in, or would be: begins with `at` 0. */
+static struct group *queue_next_kin(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                                    guint *at)
 {
-    uint64_t id = !t->scope ? 0 : kind == GROUP_HANDLE ? t->scope->handle : t->scope->lock_owner;
-    return id ? lockspace_group(space, kind, id, place) : NULL;
+    const struct scope *s = t->scope;
+    guint count = s ? 2 + (s->handles ? s->handles->len : 0) : 0;
+    struct group *group = NULL;
+    for (; *at < count && !group; ++*at) {
+        uint64_t id = *at == 0 ? s->lock_owner : *at == 1 ? s->handle : g_array_index(s->handles, uint64_t, *at - 2);
+        group = id ? lockspace_group(space, *at == 0 ? GROUP_LOCK_OWNER : GROUP_HANDLE, id, place) : NULL;
+    }
+    return group;
 }
 
 bool lockspace_is_plain(struct lockspace *space, const struct entry *place, const struct queue *q,
@@ -196,8 +197,8 @@ bool lockspace_is_plain(struct lockspace *space, const struct entry *place, cons
     if (t->head.fence < space->next_fence) {
         return true;
     }
-    return !(q->partial && queue_is_partial(t)) && !queue_kin_of(space, place, t, GROUP_HANDLE) &&
-           !queue_kin_of(space, place, t, GROUP_LOCK_OWNER);
+    guint at = 0;
+    return !(q->partial && queue_is_partial(t)) && !queue_next_kin(space, place, t, &at);
 }
 
 static struct ticket *queue_first_exclusive(const struct skiplist *list)
@@ -257,15 +258,27 @@ static struct ticket *queue_blocker_in_sequence(const struct entry *place, const
     return waiter && lockspace_compare_tickets(waiter, t) < 0 ? waiter : NULL;
 }
 
+static bool queue_is_awaited(const struct entry *place, const struct ticket *t, const struct ticket *kin,
+                             const struct ticket *waiter)
+{
+    return kin->head.held && kin != t && backend_are_kin(BACKEND_KIN(kin->scope), BACKEND_KIN(t->scope)) &&
+           lockspace_conflict(place, kin, waiter);
+}
+
 /* Whether `waiter` waits for kin of `t`: it cannot go on before `t` does, so it
  * does not stand in its way. */
 static bool queue_outranks(struct lockspace *space, const struct entry *place, const struct ticket *t,
                            const struct ticket *waiter)
 {
-    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_LOCK_OWNER; kind++) {
-        struct group *group = queue_kin_of(space, place, t, kind);
-        for (struct ticket *k = group ? group->first : NULL; k; k = k->scope->next[kind]) {
-            if (k->head.held && k != t && queue_is_kin(k->scope, t->scope) && lockspace_conflict(place, k, waiter)) {
+    struct group *group;
+    for (guint at = 0; (group = queue_next_kin(space, place, t, &at));) {
+        for (const struct ticket *k = group->first; k; k = k->scope->next[group->kind]) {
+            if (queue_is_awaited(place, t, k, waiter)) {
+                return true;
+            }
+        }
+        for (GSList *k = group->further; k; k = k->next) {
+            if (queue_is_awaited(place, t, k->data, waiter)) {
                 return true;
             }
         }

@@ -79,9 +79,8 @@ static void change_fill_renew(struct redis_call *call, const struct remote_op *o
     redis_call_text(call, "mount", r->mount);
     redis_call_text(call, "path", t->place->name);
     redis_call_number(call, "kind", t->head.kind);
-    redis_call_unsigned(call, "handle", t->handle);
+    redis_call_kin(call, t, BACKEND_KIN(t));
     redis_call_unsigned(call, "owner", t->lock_owner);
-    redis_call_flag(call, "kin", remote_ticket_has_kin(t, t->handle, t->lock_owner));
     redis_call_unsigned(call, "number", t->head.fence);
     redis_call_number(call, "age", clock_now() - t->head.acquired);
     redis_call_bytes(call, "meta", t->meta);

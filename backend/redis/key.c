@@ -218,14 +218,27 @@ void redis_call_texts(struct redis_call *call, const char *field, const GPtrArra
     pack_count(call->r->packed, begin, texts->len);
 }
 
+void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_kin kin)
+{
+    GString *handles = g_string_new(NULL);
+    g_string_printf(handles, "%" PRIu64, kin.handle);
+    for (guint i = 0; kin.handles && i < kin.handles->len; i++) {
+        g_string_append_printf(handles, " %" PRIu64, g_array_index(kin.handles, uint64_t, i));
+    }
+    if (kin.handle) {
+        redis_call_text(call, "handle", handles->str);
+    }
+    redis_call_flag(call, "kin", remote_ticket_has_kin(t, kin));
+    g_string_free(handles, TRUE);
+}
+
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim)
 {
     redis_call_number(call, "kind", (int64_t)claim->kind);
     redis_call_number(call, "mode", (int64_t)claim->mode);
     redis_call_number(call, "ttl", claim->ttl);
     redis_call_number(call, "liveness", remote_ticket_liveness(t, claim->ttl));
-    redis_call_unsigned(call, "handle", claim->handle);
-    redis_call_flag(call, "kin", remote_ticket_has_kin(t, claim->handle, claim->lock_owner));
+    redis_call_kin(call, t, BACKEND_KIN(claim));
     if (claim->lock_owner) {
         redis_call_range(call, claim->lock_owner, claim->start, claim->end);
     }

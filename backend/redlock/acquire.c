@@ -199,7 +199,7 @@ static const struct remote_ticket *acquire_kin(const struct remote_ticket *t)
         if (other == t || other->state != REMOTE_HELD || other->expired) {
             continue;
         }
-        if (!remote_are_kin(other->handle, other->lock_owner, t->handle, t->lock_owner)) {
+        if (!backend_are_kin(BACKEND_KIN(other), BACKEND_KIN(t))) {
             return NULL;
         }
         found = !found || (other->lock_owner && other->lock_owner == t->lock_owner) ? other : found;

@@ -200,14 +200,15 @@ void redlock_test(struct backend *b, const char *name, const struct backend_clai
     }
     remote_tell_expired(&r->remote, name);
     struct remote_ticket *t = redlock_keep_holder(r, name), *other;
-    uint64_t owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    struct backend_kin kin = BACKEND_KIN(claim);
+    kin.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     if (!t) {
         ask_about(r, name, done, arg);
         return;
     }
     LIST_FOREACH(other, &t->place->tickets, link) {
         bool holds = other->state == REMOTE_HELD && !other->expired;
-        if (holds && !remote_are_kin(other->handle, other->lock_owner, claim->handle, owner)) {
+        if (holds && !backend_are_kin(BACKEND_KIN(other), kin)) {
             redlock_ask_describe_ticket(r, other, &info);
         }
     }

@@ -16,7 +16,7 @@ void remote_release(struct backend *b, struct backend_ticket *ticket, backend_do
 bool remote_cancel(struct backend *b, struct backend_ticket *ticket)
 {
     struct remote_ticket *t = (struct remote_ticket *)ticket;
-    t->cancelled = t->asked && remote_ticket_has_kin(t, 0, t->lock_owner);
+    t->cancelled = t->asked && remote_ticket_has_kin(t, (struct backend_kin){.lock_owner = t->lock_owner});
     if (!t->cancelled) {
         remote_release(b, ticket, NULL, NULL);
         return true;
@@ -59,6 +59,7 @@ static void change_into(struct remote_ticket *t, const struct remote_op *op, clo
     t->head.ttl = op->claim.ttl;
     t->handle = op->claim.handle;
     t->lock_owner = op->claim.lock_owner;
+    g_clear_pointer(&t->handles, g_array_unref);
     t->start = op->claim.start;
     t->end = op->claim.end;
     t->due_after = op->claim.due;
@@ -84,6 +85,7 @@ static void change_send_convert(struct remote_op *op, struct remote_ticket *t, c
     change_note_change(op, &c);
     op->claim = *claim;
     op->claim.meta = op->claim.content = NULL;
+    op->claim.handles = NULL;
     op->claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     t->converting++;
     remote_op_send(op, t, REMOTE_CONVERT, change_converted, timeout);

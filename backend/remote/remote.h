@@ -76,6 +76,7 @@ struct remote_ticket {
     bool expired;            /* past its deadline, and the store knows */
     bool renewing;
     uint64_t handle, lock_owner, start, end;
+    GArray *handles;   /* as struct backend_kin has them */
     GArray *segments;  /* struct backend_segment; what an FCNTL ticket holds; NULL: nothing known */
     int64_t due_after; /* the claim's `due` */
     clock_ms due;      /* CLOCK_NEVER: none */
@@ -295,14 +296,8 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text);
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end);
 /* Forgets them.  False: nothing is left that it holds. */
 bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end);
-/* Whether tickets of one mount with these do not exclude each other; 0: none. */
-static inline bool remote_are_kin(uint64_t handle, uint64_t lock_owner, uint64_t other_handle,
-                                  uint64_t other_lock_owner)
-{
-    return lock_owner && other_lock_owner ? lock_owner == other_lock_owner : handle && handle == other_handle;
-}
-/* Whether another ticket of this mount at its place is of its handle or lock owner. */
-bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner);
+/* Whether another ticket of this mount at its place is kin to these. */
+bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_kin kin);
 /* How long it lives in the store without a word of this mount. */
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
 bool remote_is_token(const char *token);

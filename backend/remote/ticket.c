@@ -103,6 +103,7 @@ void remote_op_free(struct remote_op *op)
     LIST_REMOVE(op, link);
     g_clear_pointer(&op->change.meta, g_bytes_unref);
     g_clear_pointer(&op->change.content, g_bytes_unref);
+    g_clear_pointer(&op->claim.handles, g_array_unref);
     g_clear_pointer(&op->segments, g_array_unref);
     g_free(op->name);
     g_free(op->file);
@@ -155,6 +156,7 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     };
     t->handle = claim->handle;
     t->lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    backend_handles_add(&t->handles, claim->handle, BACKEND_KIN(claim));
     t->start = claim->start;
     t->end = claim->end;
     t->due_after = claim->due;
@@ -188,6 +190,7 @@ void remote_ticket_free(struct remote *r, struct remote_ticket *t)
     ticket_leave(r, t);
     g_clear_pointer(&t->meta, g_bytes_unref);
     g_clear_pointer(&t->content, g_bytes_unref);
+    g_clear_pointer(&t->handles, g_array_unref);
     g_clear_pointer(&t->segments, g_array_unref);
     g_free(t->name);
     g_free(t->moving);
@@ -244,6 +247,7 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
     if (was) {
         t->converting = was->converting;
         t->head.joined = true;
+        backend_handles_add(&t->handles, t->handle, BACKEND_KIN(was));
         remote_ticket_free(r, was);
     }
     g_hash_table_remove(r->tickets, t->token);
@@ -320,11 +324,11 @@ bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end)
     return left->len > 0;
 }
 
-bool remote_ticket_has_kin(const struct remote_ticket *t, uint64_t handle, uint64_t lock_owner)
+bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_kin kin)
 {
     struct remote_ticket *other;
     LIST_FOREACH(other, &t->place->tickets, link) {
-        if (other != t && ((handle && other->handle == handle) || (lock_owner && other->lock_owner == lock_owner))) {
+        if (other != t && backend_are_kin(BACKEND_KIN(other), kin)) {
             return true;
         }
     }

@@ -60,7 +60,8 @@ static void ask_on_queue(struct zk_call *call)
 {
     struct backend_info info = {.type = BACKEND_NOTHING};
     const struct backend_claim *claim = &call->op->claim;
-    uint64_t owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
+    struct backend_kin asker = BACKEND_KIN(claim);
+    asker.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     GArray *holders = node_holders(call->replies);
     struct zk_data first = {0};
     bool all = true;
@@ -74,7 +75,7 @@ static void ask_on_queue(struct zk_call *call)
         node_decode(get->data, &data);
         bool shared = data.ours && data.mode == BACKEND_SHARED;
         const struct remote_ticket *t = node_ticket(call->z, &data, &get->stat);
-        bool kin = t && remote_are_kin(claim->handle, owner, t->handle, t->lock_owner);
+        bool kin = t && backend_are_kin(asker, BACKEND_KIN(t));
         bool counts = !call->flag || (holds && !kin && (claim->mode == BACKEND_EXCLUSIVE || !shared));
         if (counts && info.type == BACKEND_NOTHING) {
             ask_describe(call->z, &data, &get->stat, &info);
@@ -190,6 +191,7 @@ static void ask_about(struct zookeeper *z, const char *name, const struct backen
         call->flag = true;
         op->claim = *claim;
         op->claim.meta = op->claim.content = NULL;
+        op->claim.handles = claim->handles ? g_array_ref(claim->handles) : NULL;
     }
     call_start(call, 0);
 }

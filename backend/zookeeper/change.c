@@ -193,6 +193,7 @@ static void change_into(struct zk_call *call)
     node->automatic = false;
     node->handle = claim->handle;
     node->lock_owner = claim->lock_owner;
+    g_clear_pointer(&node->handles, g_array_unref);
     node_change(node, &call->op->change);
     change_write(call, node, NULL);
     call_mark(call, node);

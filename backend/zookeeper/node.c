@@ -1,11 +1,10 @@
 /* node: names and data of nodes.
  *
- * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER", and then meta and content
- * (MODE: NODE_RAISES is a shared one that wants to be exclusive; its term counts from when it was written, or is
- * negative: renewed for as long as the session lives, without a word here; of one mount those of a handle or of a lock
- * owner do not exclude each other); a directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then
- * meta.  What has other data is another client's: a handle lock, since it can be waited for, and is free when its
- * session ends.
+ * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER HANDLE …", and then meta and
+ * content (MODE: NODE_RAISES is a shared one that wants to be exclusive; its term counts from when it was written, or
+ * is negative: renewed for as long as the session lives, without a word here; of one mount those of a handle or of a
+ * lock owner do not exclude each other); a directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What
+ * has other data is another client's: a handle lock, since it can be waited for, and is free when its session ends.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 #define NODE_DIGITS 10
 #define NODE_RAISES 2u
+#define NODE_HEAD_MAX (400 + 17 * BACKEND_HANDLES_MAX)
 #define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: no session is believed to be longer */
 
 char *node_path(const struct zookeeper *z, const char *name)
@@ -152,11 +152,15 @@ static GBytes *node_join(char *head, GBytes *meta, GBytes *content)
 
 GBytes *node_encode(const struct zk_node *node, const char *token)
 {
-    char *head =
-        g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x\n",
-                        node->kind, node->raises ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl,
-                        token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0, node->handle, node->lock_owner);
-    return node_join(head, node->meta, node->content);
+    GString *head = g_string_new(NULL);
+    g_string_printf(head, "leasefs1 %u %u %" G_GINT64_FORMAT " %s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x",
+                    node->kind, node->raises ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl,
+                    token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0, node->handle, node->lock_owner);
+    for (guint i = 0; node->handles && i < node->handles->len; i++) {
+        g_string_append_printf(head, " %" G_GINT64_MODIFIER "x", g_array_index(node->handles, uint64_t, i));
+    }
+    g_string_append_c(head, '\n');
+    return node_join(g_string_free(head, FALSE), node->meta, node->content);
 }
 
 GBytes *node_encode_directory(const struct backend_directory *d, uint64_t nonce)
@@ -194,14 +198,26 @@ int64_t node_delay_of(GBytes *directory)
     return data.attributes.delay;
 }
 
+static void node_decode_handles(struct zk_data *data, const char *text)
+{
+    for (char *end; *text; text = end) {
+        uint64_t handle = g_ascii_strtoull(text, &end, 16);
+        if (end == text) {
+            return;
+        }
+        backend_handles_add(&data->handles, data->handle, (struct backend_kin){.handle = handle});
+    }
+}
+
 void node_decode(GBytes *bytes, struct zk_data *data)
 {
     gsize size = 0;
     const char *text = bytes ? g_bytes_get_data(bytes, &size) : NULL, *end = text ? memchr(text, '\n', size) : NULL;
     unsigned kind, mode, length, width;
+    int further = 0;
     int64_t ttl, delay;
     *data = (struct zk_data){.kind = BACKEND_FLOCK, .attributes = {.width = 1}};
-    if (!end || end - text > 400) {
+    if (!end || end - text > NODE_HEAD_MAX) {
         return;
     }
     char *head = g_strndup(text, (gsize)(end - text));
@@ -218,11 +234,12 @@ void node_decode(GBytes *bytes, struct zk_data *data)
         data->delay = CLAMP(data->delay, 0, INT64_MAX / 4);
     } else if (data->held[0] = '\0',
                sscanf(head,
-                      "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x",
-                      &kind, &mode, &ttl, data->token, &length, &data->handle, &data->lock_owner) >= 5 &&
+                      "leasefs1 %u %u %" G_GINT64_FORMAT " %32s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x%n",
+                      &kind, &mode, &ttl, data->token, &length, &data->handle, &data->lock_owner, &further) >= 5 &&
                    kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl != 0 &&
                    remote_is_token(data->token)) {
         data->ours = true;
+        node_decode_handles(data, head + further);
         data->kind = (enum backend_kind)kind;
         data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
         data->raises = mode == NODE_RAISES;
@@ -239,12 +256,13 @@ void node_data_clear(struct zk_data *data)
     g_clear_pointer(&data->meta, g_bytes_unref);
     g_clear_pointer(&data->content, g_bytes_unref);
     g_clear_pointer(&data->attributes.meta, g_bytes_unref);
+    g_clear_pointer(&data->handles, g_array_unref);
 }
 
 static bool node_excludes(const struct zk_data *a, const struct Stat *a_stat, const struct zk_data *b,
                           const struct Stat *b_stat)
 {
-    bool ours = a->ours && b->ours, kin = remote_are_kin(a->handle, a->lock_owner, b->handle, b->lock_owner);
+    bool ours = a->ours && b->ours, kin = backend_are_kin(BACKEND_KIN(a), BACKEND_KIN(b));
     bool shared = a->mode == BACKEND_SHARED && b->mode == BACKEND_SHARED;
     return !ours || !(shared || (kin && a_stat->ephemeralOwner == b_stat->ephemeralOwner));
 }
@@ -293,7 +311,7 @@ bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char 
 {
     const struct remote_ticket *other;
     LIST_FOREACH(other, &t->place->tickets, link) {
-        bool kin = other == t || remote_are_kin(t->handle, t->lock_owner, other->handle, other->lock_owner);
+        bool kin = other == t || backend_are_kin(BACKEND_KIN(t), BACKEND_KIN(other));
         const struct zk_node *node = kin ? node_of(z, other->token) : NULL;
         if (node && strcmp(node->leaf, leaf) == 0) {
             return true;
@@ -309,6 +327,7 @@ void node_free(gpointer data)
     g_free(node->place);
     g_clear_pointer(&node->meta, g_bytes_unref);
     g_clear_pointer(&node->content, g_bytes_unref);
+    g_clear_pointer(&node->handles, g_array_unref);
     g_free(node);
 }
 
@@ -327,6 +346,7 @@ struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, co
     node->place = g_strdup(t->place->name);
     node->handle = t->handle;
     node->lock_owner = t->lock_owner;
+    backend_handles_add(&node->handles, t->handle, BACKEND_KIN(t));
     if (path) {
         g_hash_table_replace(z->nodes, g_strdup(t->token), node);
     }

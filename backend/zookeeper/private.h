@@ -177,6 +177,7 @@ struct zk_node {
     char *place;         /* the name of the lock */
     uint64_t handle;     /* or 0 */
     uint64_t lock_owner; /* the same */
+    GArray *handles;     /* as struct backend_kin has them */
     int64_t delay;       /* lock-delay of its directory */
     bool marked;         /* its lock has said that it holds */
     clock_ms delayed;    /* while that of another runs: its end; else 0 */
@@ -200,6 +201,7 @@ struct zk_data {
     int64_t ttl;                 /* from when the node was written or, */
     bool automatic;              /* where it is renewed with the session, from now */
     uint64_t handle, lock_owner; /* of its mount; or 0 */
+    GArray *handles;             /* the same */
     char token[REMOTE_TOKEN_SIZE];
     GBytes *meta, *content;
 };

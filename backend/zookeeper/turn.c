@@ -227,6 +227,7 @@ void turn_join(struct zk_call *call, const struct remote_ticket *was, const stru
     GArray *segments = turn_segments(turn_ticket(call), was);
     node->mode = (uint8_t)backend_segments_mode(segments);
     g_array_unref(segments);
+    backend_handles_add(&node->handles, node->handle, BACKEND_KIN(turn_ticket(call)));
     GBytes *bytes = node_encode(node, was->token);
     call_set(call, node->path, bytes);
     if (spare) {

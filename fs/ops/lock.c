@@ -253,6 +253,18 @@ static void lock_set_given_up(struct request *r)
     }
 }
 
+/* By which its lock owner has records there besides. */
+static GArray *lock_further_handles(const struct hold *hold, const struct handle *h)
+{
+    const GPtrArray *handles = hold && hold_records(hold) ? hold_records(hold)->handles : NULL;
+    GArray *further = NULL;
+    for (guint i = 0; handles && i < handles->len; i++) {
+        const struct handle *other = g_ptr_array_index(handles, i);
+        backend_handles_add(&further, h->id, (struct backend_kin){.handle = other->id});
+    }
+    return further;
+}
+
 static void lock_set_new(struct request *r)
 {
     char path[TREE_PATH_MAX];
@@ -271,6 +283,7 @@ static void lock_set_new(struct request *r)
         return;
     }
     lock_claim(r, hold, BACKEND_FCNTL, &claim);
+    claim.handles = lock_further_handles(hold, r->handle);
     request_ref(r);
     struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, &claim, lock_set_done, r);
     if (r->req && ticket) {
@@ -278,6 +291,7 @@ static void lock_set_new(struct request *r)
         request_park(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
     }
     request_unref(r);
+    g_clear_pointer(&claim.handles, g_array_unref);
     g_bytes_unref(claim.meta);
 }
 
@@ -433,7 +447,9 @@ static void lock_get_go(struct request *r)
     claim.start = r->lock.start;
     claim.end = r->lock.end;
     if (request_path(r, path)) {
+        claim.handles = lock_further_handles(hold_of_lock_owner(r->fs, r->node, r->lock.owner), r->handle);
         backend_test(r->fs->backend, path, &claim, lock_got, r);
+        g_clear_pointer(&claim.handles, g_array_unref);
     }
 }
 
