@@ -48,13 +48,16 @@ static struct local_event *loop_find(struct local *l, const struct backend_ticke
     return g_hash_table_size(l->pending) ? g_hash_table_lookup(l->pending, ticket) : NULL;
 }
 
-/* On the list that its sequence asks for. */
+/* On the list that its sequence asks for; what is ready has the loop's next turn. */
 static void loop_place(struct local *l, struct local_event *event)
 {
     if (event->sequence) {
         TAILQ_INSERT_TAIL(&l->unsynced, event, link);
     } else {
         TAILQ_INSERT_TAIL(&l->ready, event, link);
+        if (l->loop) {
+            ev_feed_event(l->loop, &l->prepare, EV_PREPARE);
+        }
     }
 }
 

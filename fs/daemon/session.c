@@ -19,6 +19,9 @@
 #include "fs/kernel/metrics.h"
 #include "fs/ops/ops.h"
 
+#define SESSION_AT_ONCE 16 /* requests in one turn of the loop */
+#define SESSION_AHEAD 32
+
 struct session {
     struct ev_loop *loop;
     struct fuse_session *fuse;
@@ -28,6 +31,7 @@ struct session {
     ev_io io;
     ev_prepare prepare;
     struct spin spin;
+    int ahead;         /* how often reading on has found a request, of late; below 0: how many shall not try */
     uint64_t answered; /* how many requests were when the loop last slept */
     ev_signal signals[3];
     bool staged;    /* mounted elsewhere and then moved */
@@ -35,26 +39,56 @@ struct session {
     int error;      /* why the kernel could no longer be read; 0 after an unmount */
 };
 
-/* One request at a time: the backend's events come between two of them. */
-static void session_readable(struct ev_loop *loop, ev_io *io, int events)
+/* Reads a request and hands it on.  False if there is none, or the mount is at its end. */
+static bool session_read(struct session *s)
 {
-    struct session *s = io->data;
-    (void)events;
     int size = fuse_session_receive_buf(s->fuse, &s->buffer);
+    if (size == -EINTR || size == -EAGAIN) {
+        return false;
+    }
     if (size > 0) {
         uint64_t asked = s->fs->answered + s->fs->requests;
         fuse_session_process_buf(s->fuse, &s->buffer);
         if (s->fs->answered + s->fs->requests != asked) { /* a request, and no FORGET */
-            s->fs->metrics->spin_hits += spin_asked(&s->spin, ev_now(loop));
+            s->fs->metrics->spin_hits += spin_asked(&s->spin, ev_now(s->loop));
         }
-    } else if (size != -EINTR && size != -EAGAIN) {
+    } else {
         s->unmounted = size == 0 || size == -ENODEV;
         s->error = s->unmounted ? 0 : size;
-        ev_break(loop, EVBREAK_ALL);
-        return;
     }
-    if (fuse_session_exited(s->fuse)) {
-        ev_break(loop, EVBREAK_ALL);
+    if (size <= 0 || fuse_session_exited(s->fuse)) {
+        ev_break(s->loop, EVBREAK_ALL);
+        return false;
+    }
+    return true;
+}
+
+/* Is it worth a try to read on?  While it is in vain only one of SESSION_AHEAD requests is followed by one. */
+static bool session_may_read_on(struct session *s)
+{
+    return s->ahead >= 0 || ++s->ahead == 0;
+}
+
+static bool session_read_on(struct session *s)
+{
+    bool found = session_read(s);
+    s->ahead += found ? s->ahead < SESSION_AHEAD : -1;
+    if (s->ahead <= 0) {
+        s->ahead = -SESSION_AHEAD;
+    }
+    return found;
+}
+
+/* On one CPU, whoever is answered has mostly asked again before the loop could sleep: then epoll need not be asked
+ * first, which is 9 % of a flock.  What else has its turn, such as an event of the backend, comes between two requests.
+ */
+static void session_readable(struct ev_loop *loop, ev_io *io, int events)
+{
+    struct session *s = io->data;
+    bool more = session_read(s);
+    (void)events;
+    for (int i = 1; more && i < SESSION_AT_ONCE && !ev_pending_count(loop) && session_may_read_on(s); i++) {
+        more = session_read_on(s);
     }
 }
 
