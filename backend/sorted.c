@@ -14,7 +14,7 @@ enum { BLOCK_MAX = 64, BLOCK_STEP = 16, BLOCK_FIRST = 4 };
 
 struct block {
     skiplist_compare *compare;
-    uint32_t count; /* never 0 while it is in the set */
+    uint32_t count; /* 0 only if it is the only one */
     uint32_t room;
     void *items[];
 };
@@ -61,7 +61,7 @@ static struct block *block_resize(struct skiplist_node *node, uint32_t count)
 static uint32_t block_rank(const struct block *block, skiplist_probe *probe, const void *key, int limit)
 {
     uint32_t low = 0, high = block->count - 1;
-    if (probe(block->items[high], key) < limit) {
+    if (block->count == 0 || probe(block->items[high], key) < limit) {
         return block->count;
     }
     while (low < high) {
@@ -75,11 +75,14 @@ static uint32_t block_rank(const struct block *block, skiplist_probe *probe, con
     return low;
 }
 
-/* The last block that does not begin after the key, or else the first; NULL: the set is empty. */
+/* The last block that does not begin after the key, or else the first; NULL: there is none. */
 static struct skiplist_node *sorted_block(struct sorted *set, skiplist_probe *probe, const void *key)
 {
     struct sorted_key k = {.probe = probe, .key = key};
     struct skiplist_node *node = set->recent;
+    if (skiplist_length(&set->blocks) <= 1) {
+        return skiplist_first(&set->blocks);
+    }
     if (!node || block_probe(skiplist_item(node), &k) > 0 ||
         (skiplist_next(node) && block_probe(skiplist_item(skiplist_next(node)), &k) <= 0)) {
         struct skiplist_node *after = skiplist_seek(&set->blocks, block_probe, &k, true);
@@ -208,7 +211,7 @@ bool sorted_remove(struct sorted *set, const void *item)
     if (!node || at == block->count || block->items[at] != item) {
         return false;
     }
-    if (block->count == 1) {
+    if (block->count == 1 && skiplist_length(&set->blocks) > 1) {
         sorted_end_block(set, block);
         return true;
     }
@@ -254,11 +257,16 @@ struct sorted_place sorted_next(struct sorted_place place)
 void *sorted_item(struct sorted_place place)
 {
     const struct block *block = skiplist_item(place.node);
-    return block ? block->items[place.index] : NULL;
+    return block && place.index < block->count ? block->items[place.index] : NULL;
 }
 
 void *sorted_last(const struct sorted *set)
 {
     const struct block *block = skiplist_item(skiplist_last(&set->blocks));
-    return block ? block->items[block->count - 1] : NULL;
+    return block && block->count > 0 ? block->items[block->count - 1] : NULL;
+}
+
+bool sorted_is_empty(const struct sorted *set)
+{
+    return !sorted_last(set);
 }

@@ -7,7 +7,8 @@
  * put it in.
  *
  * The set holds pointers to items that the caller owns; their keys must not change
- * while they are in it.  An empty set owns no memory.
+ * while they are in it.  A set that was emptied keeps its last block, a small one, until
+ * sorted_clear: many a set has one item at a time.
  */
 #ifndef BACKEND_SORTED_H
 #define BACKEND_SORTED_H
@@ -55,9 +56,6 @@ void *sorted_item(struct sorted_place place);
 /* The last item, or NULL. */
 void *sorted_last(const struct sorted *set);
 
-static inline bool sorted_is_empty(const struct sorted *set)
-{
-    return skiplist_length(&set->blocks) == 0;
-}
+bool sorted_is_empty(const struct sorted *set);
 
 #endif

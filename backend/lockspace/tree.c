@@ -206,6 +206,7 @@ void lockspace_directory_free(struct lockspace *space, struct directory *directo
     if (directory->attributes.meta) {
         g_bytes_unref(directory->attributes.meta);
     }
+    sorted_clear(&directory->entries);
     if (directory->entry->parent) {
         lockspace_entry_free(space, directory->entry);
     } else {
