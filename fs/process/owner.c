@@ -1,8 +1,8 @@
 /* owner: the table of processes behind owner.h; facts come from process.h.
  *
- * A known process is looked at again when that was OWNER_FRESH_NS ago.  In less
- * time a pid cannot come back: the kernel gives pids in a ring, and making that
- * many processes takes longer.
+ * A known process is looked at again when that was OWNER_FRESH_NS ago, give or take a
+ * tick of the kernel.  In less time a pid cannot come back: the kernel gives pids in a ring,
+ * and making that many processes takes longer.
  *
  * Parents are pointers from owner to owner.  They stay true while the parent
  * lives, since a process gets another one only by the death of its own, and
@@ -51,7 +51,7 @@ struct owner_table {
 static int64_t owner_clock(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 

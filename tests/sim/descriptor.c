@@ -197,10 +197,11 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *new, stru
 int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 {
     const struct host *host = world_host();
-    int64_t value = !host                      ? world_now()
-                    : clock == CLOCK_REALTIME  ? host_realtime(host)
-                    : clock == CLOCK_MONOTONIC ? host_monotonic(host)
-                                               : host_boottime(host);
+    bool real = clock == CLOCK_REALTIME, monotonic = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE;
+    int64_t value = !host       ? world_now()
+                    : real      ? host_realtime(host)
+                    : monotonic ? host_monotonic(host)
+                                : host_boottime(host);
     *now = (struct timespec){.tv_sec = value / WORLD_SECOND, .tv_nsec = value % WORLD_SECOND};
     return 0;
 }
