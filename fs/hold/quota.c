@@ -63,9 +63,11 @@ void quota_charge_open(struct quota *quota, uid_t uid, int files)
 
 bool quota_exceeded(const struct quota *quota, uid_t uid)
 {
+    if (uid == 0) {
+        return false;
+    }
     struct quota_used used = quota_of(quota, uid);
-    return uid != 0 &&
-           ((quota->locks && used.locks > quota->locks) || (quota->content && used.content > quota->content));
+    return (quota->locks && used.locks > quota->locks) || (quota->content && used.content > quota->content);
 }
 
 static uint64_t quota_difference(uint64_t limit, uint64_t used)
