@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "backend/clock.h"
 
@@ -498,6 +499,13 @@ void backend_status_clear(struct backend_status *status);
 static inline bool backend_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
 {
     return b->operations->name(b, ticket, buffer, size);
+}
+
+/* A new structure, all 0, for what each request makes.  Several times as quick as g_new0: calloc(3) does not use again
+ * what the thread has freed (glibc before 2.41). */
+static inline void *backend_new0(size_t size)
+{
+    return memset(g_malloc(size), 0, size);
 }
 
 #endif

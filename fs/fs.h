@@ -110,13 +110,6 @@ static inline int64_t fs_wall(struct fs *fs, clock_ms when)
     return when + fs->wall_offset;
 }
 
-/* A new structure, all 0, for what each request makes.  Several times as quick as g_new0: calloc(3) does not use again
- * what the thread has freed (glibc before 2.41). */
-static inline void *fs_new0(size_t size)
-{
-    return memset(g_malloc(size), 0, size);
-}
-
 /* The negated errno of an outcome, 0 for OK and QUEUED. */
 int fs_error(enum backend_result result);
 

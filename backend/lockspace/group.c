@@ -31,7 +31,7 @@ static struct group *group_obtain(struct lockspace *space, enum group_kind kind,
 {
     struct group *g = lockspace_group(space, kind, id, place);
     if (!g) {
-        g = g_new0(struct group, 1);
+        g = backend_new0(sizeof *g);
         g->id = id;
         g->place = place;
         g->kind = kind;

@@ -34,7 +34,7 @@ void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim)
         return;
     }
     if (!t->scope) {
-        t->scope = g_new0(struct scope, 1);
+        t->scope = backend_new0(sizeof(struct scope));
     }
     t->scope->handle = claim->handle;
     t->scope->lock_owner = claim->lock_owner;
@@ -48,7 +48,7 @@ void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim)
 
 struct ticket *lockspace_ticket_new(const struct backend_claim *claim)
 {
-    struct ticket *t = g_new0(struct ticket, 1);
+    struct ticket *t = backend_new0(sizeof *t);
     t->head.user = claim->user;
     t->head.kind = (uint8_t)claim->kind;
     t->head.mode = (uint8_t)claim->mode;
@@ -111,7 +111,7 @@ void lockspace_start_term(struct ticket *t, clock_ms now, int64_t ttl, int64_t d
     t->head.deadline = now + t->head.ttl;
     t->due = due > 0 ? now + MIN(due, LOCKSPACE_TTL_MAX) : CLOCK_NEVER;
     if (!t->head.held && due > 0 && !t->scope) {
-        t->scope = g_new0(struct scope, 1);
+        t->scope = backend_new0(sizeof(struct scope));
     }
     if (t->scope) {
         t->scope->due = due;

@@ -19,7 +19,7 @@ void handle_warn_foreign(struct request *r)
 
 void handle_new(struct request *r)
 {
-    struct handle *h = fs_new0(sizeof *h);
+    struct handle *h = backend_new0(sizeof *h);
     struct owner *opener = request_caller(r);
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
     handle_warn_foreign(r);

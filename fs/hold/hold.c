@@ -98,7 +98,7 @@ static void hold_drop_lock_owner(struct fs *fs, struct hold *hold)
 struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, struct owner *owner, uid_t uid,
                       gid_t gid, mode_t mode)
 {
-    struct hold *hold = fs_new0(sizeof *hold);
+    struct hold *hold = backend_new0(sizeof *hold);
     hold->references = 1;
     hold->account = uid;
     hold->charged = true;

@@ -222,7 +222,7 @@ static inline void hold_unref(struct fs *fs, struct hold *hold)
 static inline struct hold_more *hold_more(struct hold *hold)
 {
     if (!hold->more) {
-        hold->more = fs_new0(sizeof *hold->more);
+        hold->more = backend_new0(sizeof *hold->more);
         TAILQ_INIT(&hold->more->parked);
     }
     return hold->more;

@@ -11,7 +11,7 @@ struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operatio
                             const char *name)
 {
     size_t length = name ? strlen(name) + 1 : 0;
-    struct request *r = fs_new0(sizeof *r + length);
+    struct request *r = backend_new0(sizeof *r + length);
     r->name = name ? memcpy(r->storage, name, length) : NULL;
     r->fs = fs;
     r->req = req;

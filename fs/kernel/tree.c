@@ -12,7 +12,7 @@
 static struct node *tree_node_new(struct tree *tree, struct node *parent, const char *name, mode_t type)
 {
     size_t length = strlen(name) + 1;
-    struct node *node = fs_new0(MAX(sizeof *node, offsetof(struct node, made_as) + length));
+    struct node *node = backend_new0(MAX(sizeof *node, offsetof(struct node, made_as) + length));
     memcpy(node->made_as, name, length);
     node->parent = parent ? tree_ref(parent) : NULL;
     node->ino = tree->next_ino++;
