@@ -15,12 +15,17 @@ static bool kin_in(const GArray *handles, uint64_t handle)
     return false;
 }
 
+static bool kin_has(struct backend_kin kin, uint64_t handle)
+{
+    return handle && (kin.handle == handle || kin_in(kin.handles, handle));
+}
+
 bool backend_are_kin(struct backend_kin a, struct backend_kin b)
 {
     if (a.lock_owner && b.lock_owner) {
         return a.lock_owner == b.lock_owner;
     }
-    return a.handle && b.handle && (a.handle == b.handle || kin_in(a.handles, b.handle) || kin_in(b.handles, a.handle));
+    return kin_has(a, b.handle) || kin_has(b, a.handle);
 }
 
 static void kin_add(GArray **handles, uint64_t first, uint64_t handle)

@@ -220,16 +220,15 @@ void redis_call_texts(struct redis_call *call, const char *field, const GPtrArra
 
 void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_kin kin)
 {
-    GString *handles = g_string_new(NULL);
-    g_string_printf(handles, "%" PRIu64, kin.handle);
+    char text[24 * (1 + BACKEND_HANDLES_MAX)];
+    size_t length = (size_t)sprintf(text, "%" PRIu64, kin.handle);
     for (guint i = 0; kin.handles && i < kin.handles->len; i++) {
-        g_string_append_printf(handles, " %" PRIu64, g_array_index(kin.handles, uint64_t, i));
+        length += (size_t)sprintf(text + length, " %" PRIu64, g_array_index(kin.handles, uint64_t, i));
     }
     if (kin.handle) {
-        redis_call_text(call, "handle", handles->str);
+        redis_call_text(call, "handle", text);
     }
     redis_call_flag(call, "kin", remote_ticket_has_kin(t, kin));
-    g_string_free(handles, TRUE);
 }
 
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim)
