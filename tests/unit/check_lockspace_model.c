@@ -151,7 +151,8 @@ static struct model_ticket random_wish(struct world *w, bool ranges)
     if (ranges && pick(w, 2)) {
         t.kind = BACKEND_FCNTL;
         t.lock_owner = pick(w, MODEL_LOCK_OWNERS);
-        t.handles = pick(w, 3) ? 0 : 1u << pick(w, HANDLES) | (pick(w, 2) ? 0 : 1u << pick(w, HANDLES));
+        t.handles = pick(w, 3) ? 0 : 1u << pick(w, HANDLES);
+        t.handles |= t.handles && t.lock_owner && pick(w, 2) ? 1u << pick(w, HANDLES) : 0;
         first = pick(w, 3) ? pick(w, MODEL_CELLS) : 0;
         last = pick(w, 3) ? first + pick(w, MODEL_CELLS - first) : MODEL_CELLS - 1;
     }
