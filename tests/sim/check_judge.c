@@ -632,6 +632,32 @@ static void good_flock_beside_records(struct world *w)
     does(w, BY(20, b, FLOCK, .flags = JUDGE_TRY), 0);
 }
 
+/* What is got while a break is under way may be broken by it, and has a lock-delay then, though it was closed since. */
+static void good_delay_of_what_a_break_met(struct world *w)
+{
+    does(w, ON(SHELL, "d", MKDIR), 0);
+    does(w, ON(SHELL, "d", SETXATTR, .target = "user.lease.delay", .value = "3", .size = 1), 0);
+    uint64_t file = opens(w, SHELL, "d/L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    uint64_t breaks = begin(w, ON(INIT, "d/L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1));
+    record(w, SHELL, file, 0, 5, 6, 0);
+    end(w, breaks, 0);
+    does(w, BY(SHELL, file, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    probe(w, OTHER, opens(w, OTHER, "d/L", 0, 0), true, 0, JUDGE_BYTES_MAX, 100);
+}
+
+/* The kernel cannot be told of an end while a call has the directory, and whoever looks there makes it forget the file.
+ */
+static void good_end_beside_rename(struct world *w)
+{
+    uint64_t mine = flocks(w, SHELL, 0, 0);
+    judge_event(w->judge, w->now, JUDGE_WATCHES, OTHER, 0, "L", 0);
+    does(w, BY(SHELL, mine, CLOSE), 0);
+    does(w, ON(SHELL, "L", RENAME, .target = "M"), ENOENT);
+    passes(w, 5 * JUDGE_SECOND);
+    judge_end(w->judge, w->now, "");
+}
+
 /* A daemon that has begun anew counts the first second from when it was provisional, as other mounts do. */
 static void good_first_second_of_before(struct world *w)
 {
@@ -1456,6 +1482,8 @@ static const struct {
     {good_afresh_beside_break, JUDGE_RULES},
     {good_watch_of_open, JUDGE_RULES},
     {good_flock_beside_records, JUDGE_RULES},
+    {good_delay_of_what_a_break_met, JUDGE_RULES},
+    {good_end_beside_rename, JUDGE_RULES},
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},

@@ -166,7 +166,7 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
     name_prune(judge, name);
     if (event == JUDGE_WATCHES) {
         struct watch *watch = g_new(struct watch, 1);
-        *watch = (struct watch){process, mount, handle, when, JUDGE_NEVER};
+        *watch = (struct watch){process, mount, handle, when, JUDGE_NEVER, JUDGE_NEVER};
         g_ptr_array_add(name->watches, watch);
         return;
     }

@@ -69,6 +69,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         if (term || (converts && outcome == REFUSED && hold->may_begin >= asked->when)) {
             continue;
         }
+        hold->broken = hold->broken || (breaks && outcome != REFUSED); /* perhaps, and then by that its delay begins */
         if (breaks && (hold->begun == JUDGE_NEVER || hold->begun > asked->when)) {
             if (outcome == DONE) {
                 call_spends(hold, asked->operation);

@@ -352,6 +352,7 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
         name_prune(judge, call->target);
         g_ptr_array_add(call->target->calls, call);
     }
+    judge_call_hides_ends(judge, call);
     call->file = call->name->file[asked->mount];
     call->asked_before = handle && handle->asked;
     bool locks = asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK || asked->operation == JUDGE_GETLK;

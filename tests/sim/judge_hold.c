@@ -232,18 +232,91 @@ struct hold *name_only(const struct judge *judge, const struct name *name, int64
 
 /* --- its end ----------------------------------------------------------------------------- */
 
+static size_t hold_directory_length(const struct name *name)
+{
+    const char *slash = strrchr(name->path, '/');
+    return slash ? (size_t)(slash - name->path) : 0;
+}
+
+/* In the directory of another? */
+static bool hold_is_in(const struct name *name, const struct name *other)
+{
+    size_t length = hold_directory_length(name);
+    return length == hold_directory_length(other) && strncmp(name->path, other->path, length) == 0;
+}
+
+/* Does it lock the directory of the name, so that the kernel cannot be told of an end there?  Who looks the name up
+ * meanwhile makes it forget the entry, and then who watches the file is not told. */
+static bool call_locks(const struct call *call, const struct name *name)
+{
+    size_t length = hold_directory_length(name);
+    bool in = !call->handle && (hold_is_in(call->name, name) || (call->target && hold_is_in(call->target, name)));
+    switch (call->call.operation) {
+    case JUDGE_OPEN:
+        return in && call->call.flags & JUDGE_CREATE;
+    case JUDGE_SYMLINK:
+    case JUDGE_LINK:
+    case JUDGE_RENAME:
+    case JUDGE_UNLINK:
+    case JUDGE_MKDIR:
+    case JUDGE_RMDIR:
+        return in;
+    case JUDGE_TIMES:
+    case JUDGE_CHMOD:
+    case JUDGE_SETXATTR:
+        return strlen(call->name->path) == length && strncmp(call->name->path, name->path, length) == 0;
+    default:
+        return false;
+    }
+}
+
+/* By another call than one that ends it. */
+static bool hold_is_hidden(const struct judge *judge, const struct hold *hold)
+{
+    GHashTableIter calls;
+    void *each;
+    g_hash_table_iter_init(&calls, judge->calls);
+    while (g_hash_table_iter_next(&calls, NULL, &each)) {
+        const struct call *call = each;
+        if (call->call.mount == hold->claim.mount && call_locks(call, hold->name) &&
+            !g_ptr_array_find(call->ending, (void *)hold, NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void judge_call_hides_ends(struct judge *judge, const struct call *call)
+{
+    GHashTableIter names;
+    void *each;
+    g_hash_table_iter_init(&names, judge->names);
+    while (g_hash_table_iter_next(&names, NULL, &each)) {
+        const struct name *name = each;
+        for (guint i = 0; i < name->watches->len; i++) {
+            struct watch *watch = name->watches->pdata[i];
+            if (!watch->handle && watch->due != JUDGE_NEVER && watch->mount == call->call.mount &&
+                call->call.when <= watch->ended + JUDGE_LEAVING && call_locks(call, name)) {
+                watch->due = JUDGE_NEVER;
+            }
+        }
+    }
+}
+
 void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released)
 {
     struct name *name = hold->name;
     hold->may_end = MIN(hold->may_end, may_end);
     hold->ended = MIN(hold->ended, ended);
     hold->released = released;
-    bool told = hold->begun != JUDGE_NEVER && hold->ended != JUDGE_NEVER && !name->foreign;
+    bool told = hold->begun != JUDGE_NEVER && hold->ended != JUDGE_NEVER && !name->foreign && name->watches->len &&
+                !hold_is_hidden(judge, hold);
     for (guint i = 0; told && i < name->watches->len; i++) {
         struct watch *watch = name->watches->pdata[i];
         if (!watch->handle && !hold->twin && watch->mount == hold->claim.mount && watch->since >= hold->begun &&
             name->holds->len == 1 && !name->handles->len) { /* what is open is deleted when it is closed */
             watch->due = MIN(watch->due, MAX(hold->ended, judge->now) + judge->options.settle);
+            watch->ended = judge->now;
         }
     }
 }
@@ -409,7 +482,8 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
     }
     if (acquired != JUDGE_NEVER && now <= acquired + JUDGE_SECOND + settle) {
         struct process *parent = process->parent;
-        int64_t read = ticket ? acquired : hold->may_begin; /* the chain of parents was, at the earliest */
+        /* the chain of parents was, at the earliest */
+        int64_t read = (ticket ? acquired : hold->may_begin) - JUDGE_FRESH;
         for (struct process *at = parent; at; at = at->parent) {
             if (at->died >= read && !hold_owned_by(hold, at)) { /* one that died since may have a file open */
                 g_ptr_array_add(hold->owners, at);

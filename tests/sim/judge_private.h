@@ -31,6 +31,9 @@
 /* How long a kernel goes by an entry of which it is being told that it is gone. */
 #define JUDGE_LEAVING (50 * JUDGE_MS)
 
+/* How long a daemon takes a process for alive that has ended, as a parent. */
+#define JUDGE_FRESH (10 * JUDGE_MS)
+
 /* How long a call may take that waits for what others have begun. */
 #define JUDGE_PATIENCE (5 * JUDGE_SECOND)
 
@@ -160,6 +163,7 @@ struct watch {
     uint32_t mount;
     struct handle *handle; /* NULL: the name */
     int64_t since, due;    /* due: JUDGE_NEVER: nothing to tell */
+    int64_t ended;         /* what is told then, at the earliest */
 };
 
 /* A call under way. */
@@ -264,6 +268,8 @@ struct hold *judge_hold_new(struct judge *judge, struct name *name, const struct
 void judge_hold_free(void *hold);
 void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when);
 /* It is over at `ended`, by a call (`released`) or a limit of time. */
+/* Who watches a file by inotify may not be told of its end, as this call begins. */
+void judge_call_hides_ends(struct judge *judge, const struct call *call);
 void judge_hold_end(struct judge *judge, struct hold *hold, int64_t may_end, int64_t ended, bool released);
 void judge_hold_tell(struct judge *judge, const struct hold *hold);
 int64_t judge_hold_over(const struct judge *judge, const struct hold *hold);
