@@ -1254,6 +1254,14 @@ static void bad_flock_beside_records(struct world *w)
     does(w, BY(20, b, FLOCK, .flags = JUDGE_TRY), 0);
 }
 
+/* By another file of the same process, by which it took none. */
+static void bad_flock_of_own_beside_records(struct world *w)
+{
+    uint64_t a = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0), b = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    record(w, SHELL, a, 0, 5, 10, 0);
+    does(w, BY(SHELL, b, FLOCK, .flags = JUDGE_TRY), 0);
+}
+
 static void bad_probe_opener(struct world *w)
 {
     uint64_t mine = reads(w, SHELL);
@@ -1543,6 +1551,7 @@ static const struct {
     {bad_probe, JUDGE_PROBE},
     {bad_probe_none, JUDGE_PROBE},
     {bad_flock_beside_records, JUDGE_RANGE},
+    {bad_flock_of_own_beside_records, JUDGE_RANGE},
     {bad_probe_opener, JUDGE_PROBE},
     {bad_probe_pid, JUDGE_PROBE},
     {bad_first_time, JUDGE_FIRST_TIME},

@@ -103,6 +103,13 @@ static void free_call(void *data)
     g_free(call);
 }
 
+static void judge_free_handle(void *data)
+{
+    struct handle *handle = data;
+    g_ptr_array_free(handle->recorded, TRUE);
+    g_free(handle);
+}
+
 struct judge *judge_new(const struct judge_options *options)
 {
     struct judge *judge = g_new0(struct judge, 1);
@@ -118,7 +125,7 @@ struct judge *judge_new(const struct judge_options *options)
         judge->mounts[i].full = -1;
     }
     judge->processes = g_hash_table_new_full(NULL, NULL, NULL, judge_free_process);
-    judge->handles = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, g_free);
+    judge->handles = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, judge_free_handle);
     judge->calls = g_hash_table_new_full(g_int64_hash, g_int64_equal, NULL, free_call);
     judge->names = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, judge_free_name);
     judge->waits = g_ptr_array_new();

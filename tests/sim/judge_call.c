@@ -363,6 +363,9 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
     if (asked->operation == JUDGE_MKDIR) {
         call->name->directory = true; /* from now on it may be one */
     }
+    if (asked->operation == JUDGE_SETLK && !(asked->flags & JUDGE_OFD)) {
+        g_ptr_array_add(handle->recorded, process);
+    }
     call->waits = locks && asked->operation != JUDGE_GETLK && !(asked->flags & JUDGE_TRY);
     call_begin_attempt(judge, call);
     if (call->attempt) {

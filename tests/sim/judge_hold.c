@@ -66,20 +66,13 @@ bool judge_hold_belongs_to(const struct hold *hold, const struct process *proces
 
 /* A record lock and another: are they of one owner?  A process' records are one, and of all the handles that it took
  * some by. */
-static bool hold_is_beside(const struct hold *hold, const struct claim *claim)
+static bool hold_is_beside(const struct claim *mine, const struct claim *claim)
 {
-    const struct claim *mine = &hold->claim;
     const struct claim *record = mine->kind == KIND_RECORD ? mine : claim, *other = record == mine ? claim : mine;
     if ((mine->kind == KIND_RECORD) == (claim->kind == KIND_RECORD)) {
         return false;
     }
-    bool beside = mine->process == claim->process;
-    for (guint i = 0; !beside && other->handle && !record->ofd && i < hold->name->holds->len; i++) {
-        const struct claim *its = &((const struct hold *)hold->name->holds->pdata[i])->claim;
-        beside =
-            its->kind == KIND_RECORD && !its->ofd && its->process == record->process && its->handle == other->handle;
-    }
-    return beside;
+    return other->handle && !record->ofd && g_ptr_array_find(other->handle->recorded, record->process, NULL);
 }
 
 bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, bool surely)
@@ -104,7 +97,7 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
         return !opener && !hold_owned_by(hold, claim->process) && (!mine->handle || mine->handle != claim->handle);
     }
     bool same = mine->handle && mine->handle == claim->handle;
-    if (surely && hold_is_beside(hold, claim)) {
+    if (surely && hold_is_beside(mine, claim)) {
         return false;
     }
     return !(same && (surely || !leases) && !(records && (mine->ofd != claim->ofd || mine->process != claim->process)));

@@ -71,6 +71,7 @@ struct handle {
     int64_t lost;           /* what it had was broken, and that is told since; JUDGE_NEVER: it was not */
     int64_t released;       /* the same, if all that it had was released by its token */
     struct hold *ticket;
+    GPtrArray *recorded; /* processes that have asked for record locks of theirs by it */
 };
 
 enum kind { KIND_PROVISIONAL, KIND_LEASE, KIND_FLOCK, KIND_RECORD, KIND_TICKET };

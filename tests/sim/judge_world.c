@@ -162,7 +162,8 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
                               .opened = when,
                               .closed = JUDGE_NEVER,
                               .lost = JUDGE_NEVER,
-                              .released = JUDGE_NEVER};
+                              .released = JUDGE_NEVER,
+                              .recorded = g_ptr_array_new()};
     if (judge_handle(judge, id)) {
         judge_break(judge, JUDGE_TELLER, call->name, "handle %" G_GUINT64_FORMAT " is opened twice", id);
     }
