@@ -1,5 +1,6 @@
 /* acquire: taking a lock, waiting for it, and claiming it: one script does all three.  Another speaks for those that
  * wait. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "backend/redis/pack.h"
@@ -7,13 +8,53 @@
 
 #define LONE_CONTENT 512 /* as in head.lua */
 #define LONE_GRANTED "granted "
+#define ACQUIRE_NOTE_EVERY 3600000 /* ms until the set of this mount's leases is told again how long it is kept */
 
 /* What acquire_free.lua takes: where nobody else is there that claim becomes its key's value. */
-static bool acquire_may_be_lone(const struct remote_ticket *t, bool test)
+static bool acquire_may_be_lone(const struct remote_ticket *t)
 {
-    return t->head.mode == BACKEND_EXCLUSIVE && !t->place->sequence && !t->lock_owner && !t->head.fence && !test &&
+    return t->head.mode == BACKEND_EXCLUSIVE && !t->place->sequence && !t->lock_owner && !t->head.fence &&
            (!t->content || g_bytes_get_size(t->content) <= LONE_CONTENT) &&
            !redis_is_numbered(remote_leaf(t->place->name));
+}
+
+bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t)
+{
+    bool alone = LIST_FIRST(&t->place->tickets) == t && !LIST_NEXT(t, link);
+    return acquire_may_be_lone(t) && t->state == REMOTE_ASKED && alone && !redis_is_closed(r) &&
+           !g_hash_table_contains(r->watches, t->place->name);
+}
+
+void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const struct remote_ticket *t)
+{
+    const char *name = t->place->name, *leaf = remote_leaf(name);
+    bool renewable = t->due_after > 0, lease = t->head.kind == BACKEND_LEASE;
+    bool noted = lease && (r->noted == 0 || clock_now() - r->noted >= ACQUIRE_NOTE_EVERY);
+    char to[sizeof r->mount + sizeof t->token + 2], term[24] = "";
+    g_snprintf(to, sizeof to, " %s %s+", r->mount, t->token);
+    if (renewable) {
+        g_snprintf(term, sizeof term, "%" PRId64 " ", MIN(t->head.ttl, r->grace));
+    }
+    redis_call_free(call, r, name);
+    redis_call_text(call, "mount", r->mount);
+    redis_call_text(call, "path", name);
+    redis_call_number(call, "kind", (int64_t)t->head.kind);
+    redis_call_number(call, "mode", (int64_t)t->head.mode);
+    redis_call_number(call, "ttl", t->head.ttl);
+    redis_call_unsigned(call, "handle", t->handle);
+    redis_call_bytes(call, "meta", t->meta);
+    if (t->content) {
+        redis_call_bytes(call, "content", t->content);
+    }
+    redis_call_word(call, to);
+    redis_call_word_number(call, t->head.ttl);
+    redis_call_word(call, leaf);
+    redis_call_word(call, term);
+    redis_call_word_lease(call, t->token, name, lease);
+    if (leaf != name || noted) {
+        redis_call_word(call, leaf == name ? "m" : noted ? "nm" : "n");
+    }
+    r->noted = noted ? clock_now() : r->noted;
 }
 
 void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test)
@@ -56,14 +97,6 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     } else if (t->place->sequence) {
         redis_call_number(call, "next", (int64_t)redis_sequence(r, t->place->name, 0));
     }
-    if (acquire_may_be_lone(t, test)) {
-        redis_call_word(call, t->token);
-        redis_call_word(call, r->mount);
-        redis_call_word_number(call, t->head.ttl);
-        redis_call_word(call, leaf);
-        redis_call_word(call, name);
-        redis_call_word_number(call, (int64_t)t->head.kind);
-    }
 }
 
 /* A ticket in a sequence is named by what was asked for, and a number. */
@@ -94,7 +127,7 @@ static bool acquire_is_credible(struct redis *r, struct remote_ticket *t, const 
 {
     const char *name = redis_text(reply, granted ? 4 : 5), *lone = acquire_lone_number(reply);
     if (lone) {
-        return acquire_may_be_lone(t, false) && redis_fence_of(lone, ret_fence);
+        return acquire_may_be_lone(t) && redis_fence_of(lone, ret_fence);
     }
     if (!redis_fence(reply, granted ? 2 : 1, ret_fence)) {
         return false;
@@ -117,6 +150,7 @@ void redis_acquire_read(const struct remote_op *op, const struct redis_answer *g
     answer->result = granted ? BACKEND_OK : queued ? BACKEND_QUEUED : redis_result(r, given);
     if (answer->outcome == REMOTE_ANSWERED && (granted || queued) &&
         acquire_is_credible(r, t, reply, granted, &answer->fence)) {
+        t->alone = lone;
         answer->token = lone ? t->token : redis_text(reply, 1);
         answer->segments = redis_text(reply, 3);
         answer->leaf = redis_text(reply, granted ? 4 : 5);

@@ -153,7 +153,7 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
     const redisReply *reply = answer->reply;
     bool counted = reply && reply->type == REDIS_REPLY_INTEGER; /* see ask_whether_there */
     if (counted && reply->integer != 0) {
-        ask_send_stat(op, reply->integer < 3);
+        ask_send_stat(op, reply->integer < 2);
         return;
     }
     struct backend_info info = {.type = BACKEND_NOTHING};
@@ -201,7 +201,7 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
 }
 
 /* Most names that are looked up are free, as what is to be created is: that nothing is there, and nobody waits, costs
- * the server a tenth of what stat.lua does.  What is named three times counts three times. */
+ * the server a tenth of what stat.lua does.  What is named twice counts twice. */
 static void ask_whether_there(struct remote_op *op)
 {
     struct redis *r = redis_of(op);

@@ -18,14 +18,6 @@ static void change_fill_release(struct redis_call *call, const struct remote_op 
         redis_call_text(call, "why", op->why);
     }
     redis_call_flag(call, "lease", op->lease);
-    if (!*op->why && !op->claim.sequence && !op->claim.lock_owner) { /* see release_lone.lua */
-        char *mine = op->lease ? g_strconcat(op->token, " l ", op->name, NULL) : NULL;
-        redis_call_term(call, 0, false);
-        redis_call_word(call, op->token);
-        redis_call_word(call, remote_leaf(op->file));
-        redis_call_word(call, mine ? mine : "");
-        g_free(mine);
-    }
 }
 
 static void change_fill_release_range(struct redis_call *call, const struct remote_op *op)
@@ -121,6 +113,24 @@ static void change_fill(struct redis_call *call, const struct remote_op *op, con
     }
 }
 
+/* What is asked first of a lock that is likely free, or held by one alone; false: it is nothing like that. */
+static bool change_fill_short(struct redis_call *call, const struct remote_op *op, const struct remote_ticket *t)
+{
+    struct redis *r = redis_of(op);
+    if (op->procedure == REMOTE_ACQUIRE && redis_acquire_may_be_free(r, t)) {
+        redis_acquire_fill_free(call, r, t);
+        return true;
+    }
+    if (op->procedure == REMOTE_RELEASE && op->alone) {
+        redis_call_lone(call, r, op->name);
+        redis_call_word(call, op->token);
+        redis_call_word(call, remote_leaf(op->file));
+        redis_call_word_lease(call, op->token, op->name, op->lease);
+        return true;
+    }
+    return false;
+}
+
 /* --- what is answered --- */
 
 static enum backend_result change_result(const struct remote_op *op, const struct redis_answer *given)
@@ -140,7 +150,8 @@ static void change_on_answer(void *arg, const struct redis_answer *given)
 {
     struct remote_op *op = arg;
     struct backend_info holder = {.type = BACKEND_LOCK, .holders = 1};
-    struct remote_answer answer = {.outcome = given->outcome, .sent = given->sent, .repeated = given->repeated};
+    struct remote_answer answer = {
+        .outcome = given->outcome, .sent = given->sent, .repeated = given->repeated || op->again};
     if (op->procedure == REMOTE_ACQUIRE) {
         redis_acquire_read(op, given, &answer, &holder);
     } else {
@@ -151,11 +162,36 @@ static void change_on_answer(void *arg, const struct redis_answer *given)
     redis_info_clear(&holder);
 }
 
+/* The short way leads nowhere where there is more to it. */
+static void change_on_short_answer(void *arg, const struct redis_answer *given)
+{
+    struct remote_op *op = arg;
+    bool nothing = given->outcome == REMOTE_ANSWERED && given->reply->type == REDIS_REPLY_NIL;
+    if (nothing || given->outcome != REMOTE_ANSWERED) {
+        redis_of(op)->noted = 0; /* that may not have been done, either */
+    }
+    if (!nothing) {
+        change_on_answer(arg, given);
+        return;
+    }
+    struct remote_ticket *t = op->procedure == REMOTE_ACQUIRE ? remote_ticket_find(op->r, op->token) : NULL;
+    struct redis_call call = {0};
+    op->again = given->repeated;
+    change_fill(&call, op, t);
+    uint64_t id = redis_call_send(&call, 0, change_on_answer, op);
+    if (t) {
+        t->request = id;
+    }
+}
+
 uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
 {
     struct redis_call call = {0};
-    change_fill(&call, op, t);
-    uint64_t id = redis_call_send(&call, timeout, change_on_answer, op);
+    bool is_short = change_fill_short(&call, op, t);
+    if (!is_short) {
+        change_fill(&call, op, t);
+    }
+    uint64_t id = redis_call_send(&call, timeout, is_short ? change_on_short_answer : change_on_answer, op);
     if (op->procedure == REMOTE_RELEASE && !op->claim.sequence) {
         redis_absent_given_back(redis_of(op), op->name);
     }
@@ -170,6 +206,7 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
         done(arg, *name ? BACKEND_INVALID : BACKEND_IS_DIRECTORY);
     } else {
         redis_absent_forget((struct redis *)b, name);
+        ((struct remote_ticket *)ticket)->alone = false;
         remote_rename(b, ticket, name, replaced, done, arg);
     }
 }

@@ -294,9 +294,43 @@ void redis_call_word_number(struct redis_call *call, int64_t number)
     redis_call_word(call, text);
 }
 
+void redis_call_word_lease(struct redis_call *call, const char *token, const char *name, bool lease)
+{
+    char *entry = lease ? g_strconcat(token, " l ", name, NULL) : NULL;
+    redis_call_word(call, entry ? entry : "");
+    g_free(entry);
+}
+
 void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable)
 {
     redis_call_word_number(call, renewable ? MIN(ttl, call->r->grace) : 0);
+}
+
+void redis_call_free(struct redis_call *call, struct redis *r, const char *name)
+{
+    const char *leaf;
+    char *directory = remote_parent(name, &leaf);
+    call->r = r;
+    call->script = REDIS_ACQUIRE_FREE;
+    redis_call_key(call, 0, name);
+    key_add_sides(call, "of", name);
+    key_add_sides(call, "dl", directory);
+    redis_call_key(call, 'd', name);
+    redis_call_key(call, 'm', NULL);
+    g_free(directory);
+}
+
+void redis_call_lone(struct redis_call *call, struct redis *r, const char *name)
+{
+    const char *leaf;
+    char *directory = remote_parent(name, &leaf);
+    call->r = r;
+    call->script = REDIS_RELEASE_LONE;
+    redis_call_key(call, 0, name);
+    redis_call_key(call, 'f', name);
+    redis_call_key(call, 'l', directory);
+    redis_call_key(call, 'm', NULL);
+    g_free(directory);
 }
 
 void redis_call_leaf(struct redis_call *call, const char *name, bool sequence)
@@ -317,18 +351,21 @@ void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_scri
 /* Whether it looks at the version: what changes nothing that is granted need not. */
 static bool key_is_of_version(enum redis_script_id script)
 {
-    static const bool without[REDIS_SCRIPTS] = {[REDIS_STAT] = true,   [REDIS_LIST] = true,  [REDIS_NAMES] = true,
-                                                [REDIS_LEASES] = true, [REDIS_ENTER] = true, [REDIS_MEND] = true};
+    static const bool without[REDIS_SCRIPTS] = {
+        [REDIS_STAT] = true,  [REDIS_LIST] = true, [REDIS_NAMES] = true,       [REDIS_LEASES] = true,
+        [REDIS_ENTER] = true, [REDIS_MEND] = true, [REDIS_RELEASE_LONE] = true};
     return !without[script];
 }
 
 const struct redis_argument *redis_call_arguments(struct redis_call *call, size_t *ret_keys, size_t *ret_count)
 {
     struct redis *r = call->r;
-    pack_count(r->packed, 0, call->fields);
     *ret_keys = r->arguments->len;
-    struct redis_argument packed = {(const char *)r->packed->data, r->packed->len};
-    g_array_append_val(r->arguments, packed);
+    if (call->fields > 0) {
+        pack_count(r->packed, 0, call->fields);
+        struct redis_argument packed = {(const char *)r->packed->data, r->packed->len};
+        g_array_append_val(r->arguments, packed);
+    }
     g_array_append_vals(r->arguments, call->words, call->word_count);
     *ret_count = r->arguments->len;
     return (const struct redis_argument *)r->arguments->data;

@@ -55,6 +55,7 @@ struct redis {
     char *address;       /* to show */
     enum redis_kind kind;
     bool was_up;
+    clock_ms noted; /* when the set of this mount's leases was last told how long it is kept; 0: it may be none */
     clock_ms down_since;
     int64_t timeout;     /* of a request */
     GPtrArray *warnings; /* of INFO, as of when it came up */
@@ -81,7 +82,7 @@ static inline struct redis *redis_of(const struct remote_op *op)
 
 /* --- key.c --- */
 
-#define REDIS_WORDS_MAX 7
+#define REDIS_WORDS_MAX 6
 
 struct redis_call {
     struct redis *r;
@@ -112,6 +113,8 @@ bool redis_is_numbered(const char *leaf);
 /* What a script may take without unpacking its first argument, in that order; numbers are not negative. */
 void redis_call_word(struct redis_call *call, const char *text);
 void redis_call_word_number(struct redis_call *call, int64_t number);
+/* What the set of the mount's leases has of a lock; '' if it is none. */
+void redis_call_word_lease(struct redis_call *call, const char *token, const char *name, bool lease);
 /* The first word: the longest term for which the store may be closed, if it is renewable. */
 void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable);
 /* A call with the keys that common.lua takes, for a lock or for a directory's
@@ -119,6 +122,9 @@ void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable);
  * of the directory's queue, when the leaf may be a name in it. */
 void redis_call_lock(struct redis_call *call, struct redis *r, enum redis_script_id script, const char *name,
                      bool sequence, const char *numbered);
+/* The same with the keys of acquire_free.lua and of release_lone.lua. */
+void redis_call_free(struct redis_call *call, struct redis *r, const char *name);
+void redis_call_lone(struct redis_call *call, struct redis *r, const char *name);
 /* 0: the lock's own; 'm': that of the mount's leases, without a name. */
 void redis_call_key(struct redis_call *call, char letter, const char *name);
 /* Fields of the one argument, a table to the script. */
@@ -147,10 +153,10 @@ void redis_call_end(struct redis *r);
 int64_t redis_patience(const struct redis *r);
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg);
 
-/* Asks whether anything is there of a name: a lock, a queue or (counted three times) a directory. */
+/* Asks whether anything is there of a name: a lock, a queue or (counted twice) a directory. */
 struct redis_there {
     char *keys[3];
-    struct redis_argument words[6];
+    struct redis_argument words[5];
 };
 void redis_there_fill(struct redis_there *there, struct redis *r, const char *name);
 void redis_there_clear(struct redis_there *there);
@@ -205,6 +211,9 @@ void redis_version_status(struct redis *r, GPtrArray *details);
 struct backend_ticket *redis_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
                                      backend_acquired *done, void *arg);
 void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg);
+/* Whether it is asked for in the short way first; and that. */
+bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t);
+void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const struct remote_ticket *t);
 /* With `test` what would stand in its way. */
 void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct remote_ticket *t, bool test);
 /* Values are borrowed of `given` and of `holder`, which is to be cleared. */

@@ -54,6 +54,7 @@ static void redis_on_up(void *context)
         log_info("the Redis server is there again");
     }
     r->was_up = true;
+    r->noted = 0;
     redis_version_up(r);
     remote_up(&r->remote);
     redis_version_look(r);

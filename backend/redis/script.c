@@ -9,12 +9,16 @@
 const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
 #include "backend/redis/script/first.inc"
-#include "backend/redis/script/version.inc"
-#include "backend/redis/script/acquire_free.inc"
 #include "backend/redis/script/head.inc"
+#include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/acquire.inc"
+        , true
+    },
+    [REDIS_ACQUIRE_FREE] = {"acquire_free",
+#include "backend/redis/script/first.inc"
+#include "backend/redis/script/acquire_free.inc"
         , true
     },
     [REDIS_BEAT] = {"beat",
@@ -27,12 +31,15 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     },
     [REDIS_RELEASE] = {"release",
 #include "backend/redis/script/first.inc"
-#include "backend/redis/script/release_lone.inc"
 #include "backend/redis/script/head.inc"
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/release.inc"
+    },
+    [REDIS_RELEASE_LONE] = {"release_lone",
+#include "backend/redis/script/first.inc"
+#include "backend/redis/script/release_lone.inc"
     },
     [REDIS_RELEASE_RANGE] = {"release_range",
 #include "backend/redis/script/first.inc"

@@ -81,6 +81,7 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
     op->ttl = t->head.ttl;
     op->why = why;
     op->lease = t->head.kind == BACKEND_LEASE;
+    op->alone = t->alone && !*why;
     if (t->moving) { /* it is under one name or the other */
         struct remote_op *other = remote_op_done(r, t, NULL, NULL);
 

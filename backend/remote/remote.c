@@ -65,6 +65,7 @@ void remote_told(struct remote *r, const char *token, enum remote_news news, enu
     if (!t) {
         return;
     }
+    t->alone = t->alone && news != REMOTE_WANTED;
     bool by_name = t->place->sequence && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
     if (news == REMOTE_HANDED_OVER && t->state != REMOTE_HELD) {
         t->handed = true;

@@ -73,7 +73,8 @@ struct remote_ticket {
     bool wait;               /* it may queue */
     uint8_t late;            /* grants that came too late */
     bool cancelled;          /* it ends if the next answer does not grant it */
-    bool expired;            /* past its deadline, and the store knows */
+    bool alone;   /* for a store that can do with less then: nobody else has asked for it, as far as is told */
+    bool expired; /* past its deadline, and the store knows */
     bool renewing;
     uint64_t handle, lock_owner, start, end;
     GArray *handles;   /* as struct backend_kin has them */
@@ -145,8 +146,9 @@ struct remote_op {
     bool confirm;    /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
     const char *why; /* of release: "" by its holder, else "expired" or "lost" */
     bool lease;      /* of release: the store keeps it for a mount that starts again */
+    bool alone;      /* of release: by its holder, as of the ticket */
     bool back;       /* of convert: to what it was before one whose outcome is unknown, of which `done` is told */
-    bool again;      /* of stat: asked once more */
+    bool again;      /* of stat: asked once more; for a store that asks in a short way first: that was repeated */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;

@@ -41,7 +41,7 @@ if command -v redis-server >/dev/null && command -v redis-cli >/dev/null; then
         redis_within=(valgrind -q --tool=callgrind --callgrind-out-file=/dev/null)
         redis_start --hz 1
         mount_backend "$REDIS_UNIX_URI" "timeout=20s,command_timeout=10s"
-        expect timeout -s KILL 100 "$PYTHON" "$E2E_DIR/instructions.py" "$MNT" "$REDIS_SOCKET" "$REDIS_PID" 7 \
+        expect timeout -s KILL 100 "$PYTHON" "$E2E_DIR/instructions.py" "$MNT" "$REDIS_SOCKET" "$REDIS_PID" 6 \
             >"$TEST_DIR/instructions"
         sed 's/^/# /' "$TEST_DIR/instructions"
     else

@@ -109,6 +109,7 @@ static const char *const templates[] = {
     "set k v px t nx",
     "setex k t v",
     "setnx k v",
+    "setrange k 2 v",
     "sismember k f",
     "smembers k",
     "srem k f ? f f",

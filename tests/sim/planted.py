@@ -55,9 +55,9 @@ l+|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            co
 l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    file->room = 0;|    file->room = 0;
 m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
 r|backend/remote/ticket.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
-r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + 32) == LONE .. ARGV[3]|has:sub(1, #LONE) == LONE
+r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + 32) == LONE .. ARGV[1]|has:sub(1, #LONE) == LONE
 r|backend/redis/script/release_lone.lua|  call('DEL', KEYS[1])\n|
-r|backend/redis/script/acquire_free.lua|  if there <= 1 and made then|  if made then
+r|backend/redis/script/acquire_free.lua|  if there <= 1 and made and|  if made and
 r|backend/redis/acquire.c|    return t->head.mode == BACKEND_EXCLUSIVE && !t->place->sequence|    return !t->place->sequence
 r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.ttl), id)|call('ZADD', TERM, number_text(now), id)
 r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.ttl + t.d))|    call('PEXPIRE', L, number_text(1))

@@ -398,6 +398,30 @@ static void run_append(struct model_call *call)
     }
 }
 
+static void run_setrange(struct model_call *call)
+{
+    struct model_value *value;
+    int64_t at;
+    const struct slice *bytes = &call->argv[3];
+    if (!read_number(call, 2, &at)) {
+        return;
+    }
+    if (at < 0) {
+        model_say_error(call, "ERR offset is out of range");
+    } else if (bytes->length == 0) {
+        if (model_look(call, key_of(call), MODEL_STRING, &value)) {
+            model_say_number(call, value ? (int64_t)value->text->len : 0);
+        }
+    } else if (model_make(call, key_of(call), MODEL_STRING, &value)) {
+        while (value->text->len < (gsize)at) {
+            g_string_append_c(value->text, '\0');
+        }
+        g_string_overwrite_len(value->text, (gsize)at, bytes->data, (gssize)bytes->length);
+        model_say_number(call, (int64_t)value->text->len);
+        model_close(call, key_of(call));
+    }
+}
+
 static void run_mget(struct model_call *call)
 {
     model_say_array(call, call->argc - 1);
@@ -791,6 +815,7 @@ const struct model_command model_key_commands[] = {
     {"set", -3, WRITES, 1, 1, 1, run_set},
     {"setex", 4, WRITES, 1, 1, 1, run_setex},
     {"setnx", 3, WRITES, 1, 1, 1, run_setnx},
+    {"setrange", 4, WRITES, 1, 1, 1, run_setrange},
     {"sismember", 3, MODEL_READ, 1, 1, 1, run_sismember},
     {"smembers", 2, MODEL_READ, 1, 1, 1, run_smembers},
     {"srem", -3, MODEL_WRITE, 1, 1, 1, run_srem},

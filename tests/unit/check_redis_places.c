@@ -261,6 +261,41 @@ START_TEST(fencing_tokens_are_whole_numbers_to_the_last_digit)
 }
 END_TEST
 
+#define WEEK (7 * 24 * 3600 * INT64_C(1000))
+
+START_TEST(number_is_kept_for_a_week_from_when_it_was_given)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        hosts_release(hosts_get(i % 2, "L", HOSTS_LONG));
+        ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:f:h:L"), WEEK);
+    }
+    redis_server_do(hosts_server, "SETRANGE lfs:f:h:L 0 1700000000000000"); /* as if that had been long ago */
+    redis_server_do(hosts_server, "PEXPIRE lfs:f:h:L 1000000");
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:f:h:L"), WEEK);
+    redis_server_do(hosts_server, "DEL lfs:f:h:L"); /* it has run out while the lock was held */
+    hosts_release(holder);
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:f:h:L"), WEEK);
+}
+END_TEST
+
+START_TEST(what_is_kept_of_a_mount_without_leases_runs_out)
+{
+    char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "me", -1);
+    char *key = g_strdup_printf("lfs:m:h:%.32s", digest);
+
+    hosts_close(0);
+    hosts_options.identity = "me";
+    for (unsigned i = 0; i < 3; i++) {
+        hosts_release(hosts_get(0, "L", HOSTS_LONG));
+        ck_assert_int_eq(redis_server_do(hosts_server, "SCARD %s", key), 1);
+        ck_assert_int_gt(redis_server_do(hosts_server, "PTTL %s", key), WEEK);
+    }
+    g_free(key);
+    g_free(digest);
+}
+END_TEST
+
 static GString *found_names;
 static uint64_t found_fence;
 
@@ -706,6 +741,8 @@ int main(void)
     tcase_add_test(tcase, mounts_of_different_prefixes_do_not_see_each_other);
     tcase_add_test(tcase, template_makes_the_keys_of_another_client);
     tcase_add_test(tcase, fencing_tokens_are_whole_numbers_to_the_last_digit);
+    tcase_add_test(tcase, number_is_kept_for_a_week_from_when_it_was_given);
+    tcase_add_test(tcase, what_is_kept_of_a_mount_without_leases_runs_out);
     tcase_add_loop_test(tcase, lock_delay_keeps_others_off_after_an_end_against_the_holders_will, 0, 2 * WAYS);
     tcase_add_test(tcase, lock_delay_of_a_ticket_outlives_what_its_mount_gives_up);
     tcase_add_loop_test(tcase, lock_delay_is_that_which_the_directory_has_when_a_lock_is_lost, 0, 5);

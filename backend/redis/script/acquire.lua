@@ -7,7 +7,7 @@
 -- the sequence's next number
 -- KEYS 12: the key of a lock of the directory's name; 13..15: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names
--- → 'granted NUMBER', of acquire_free.lua | {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
+-- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
 --   | {'busy', describe…} | {'free'} | {'missing'} | {'notdirectory'} | {'directory'}
 local NAMES_MAX = 1000 -- taken ones that a sequence passes over in one call
 local HANDLES_MAX = 1000 -- bytes of the list of a lock owner's

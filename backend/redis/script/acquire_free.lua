@@ -1,28 +1,43 @@
--- acquire_free: the short way of acquire.lua, where nobody holds or waits.
+-- acquire_free: the short way of acquire.lua, where nobody holds or waits, and nothing else is out of the ordinary.
 --
--- ARGV 3.., where the mount may take it: ticket, mount, ttl, leaf, path, kind, as texts.  KEYS and results: see acquire.lua.
-local last = #ARGV > 3 and not closed and (fence or '0'):match('^%d+$') -- else who had it alone has lost it: see last_number
-if last then
-  local asked, _, ticket, mount, ttl, leaf, path, kind = unpack(ARGV)
-  local there = call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[7], KEYS[10]) -- L, its queue, DIR, SELF
-  local needed = leaf ~= path
+-- KEYS: L, ORDER, FENCE, DIR, LIST, SELF, MINE, VERSION
+-- ARGV: what L is to have of the claim, packed; ' MOUNT TICKET+', as FENCE has it; ttl; leaf; if that is renewable the
+--       term, and a space, else ''; what MINE is to have of it ('': nothing); if need be, what is so: the directory must
+--       exist ('n'), MINE may be empty or about to run out ('m'), or both; the version that the mount knows
+-- → 'granted NUMBER', or nil: acquire.lua is to be asked
+local claim, to, ttl, leaf, term, mine = unpack(ARGV)
+local so = #ARGV == 8 and ARGV[7] or ''
+local needed = so:byte() == 110
+local known = call('MGET', KEYS[8], KEYS[3])
+local marker, fence = known[1] or '', known[2] or ''
+local last = not fence:find('%D') and (tonumber(fence) or 0)
+if #fence == FENCE_LENGTH and fence:byte(-1) == 45 then last = tonumber(fence:sub(1, 16)) end -- else who had it has lost it
+if last and marker:sub(1, 16) == ARGV[#ARGV] and marker:byte(18) ~= 99 then -- neither forgotten nor closed: see version.lua
+  if marker:sub(20, 19 + #term) ~= term and tonumber(term) > (tonumber(marker:match('^%d+', 20)) or 0) then
+    redis.pcall('SET', KEYS[8], marker:sub(1, 19) .. term .. (marker:match('%S+$') or ''))
+  end
+  local there = call('EXISTS', KEYS[1], KEYS[2], KEYS[6], KEYS[4])
   local made, delay, next_name = not needed, '0', false
   if there == 1 then -- the directory, if it has any of these
-    made, delay, next_name = unpack(call('HMGET', KEYS[7], 'made', 'delay', 'sequence'))
+    made, delay, next_name = unpack(call('HMGET', KEYS[4], 'made', 'delay', 'sequence'))
     made, delay = made or next_name and not needed, delay or '0'
   end
-  if there <= 1 and made then
-    local clock = call('TIME')
-    local now_us = clock[1] .. ('00000' .. clock[2]):sub(-6)
-    local number = now_us
-    if tonumber(now_us) <= tonumber(last) then number = string.format('%.0f', last + 1) end
+  local clock = call('TIME')
+  local number = clock[1] .. ('00000' .. clock[2]):sub(-6)
+  if there <= 1 and made and tonumber(number) > last then
     if delay ~= '0' then ttl = tostring(ttl + delay) end
-    call('SET', KEYS[1], LONE .. ticket .. number .. ' ' .. now_us .. ' ' .. delay .. ' ' .. asked, 'PX', ttl)
-    call('SET', KEYS[6], number .. ' ' .. mount .. ' ' .. ticket, 'PX', FENCE_KEPT)
-    call('ZADD', KEYS[8], '0', leaf)
-    if kind == '1' then
-      call('SADD', KEYS[11], ticket .. ' l ' .. path)
-      call('PEXPIRE', KEYS[11], FENCE_KEPT)
+    call('SET', KEYS[1], LONE .. to:sub(-33, -2) .. number .. ' ' .. number .. ' ' .. delay .. ' ' .. claim, 'PX', ttl)
+    if #fence == FENCE_LENGTH and fence:sub(1, 6) == number:sub(1, 6) then -- its term began within the last three hours
+      call('SETRANGE', KEYS[3], '0', number .. to)
+    else
+      call('SET', KEYS[3], number .. to, 'PX', FENCE_KEPT)
+    end
+    call('ZADD', KEYS[5], '0', leaf)
+    if so:byte(-1) == 109 then
+      call('SADD', KEYS[7], '', mine) -- with '' it is there until it runs out
+      call('PEXPIRE', KEYS[7], FENCE_KEPT)
+    elseif mine ~= '' then
+      call('SADD', KEYS[7], mine)
     end
     return 'granted ' .. number
   end

@@ -1,6 +1,5 @@
--- head: a lock in the server.  Stands in every script about one; before it the short
--- ways of acquire_free.lua and release_lone.lua, behind it look.lua and, for what changes a lock, common.lua: a script makes its
--- functions anew at each call.
+-- head: a lock in the server.  Stands in every script about one but acquire_free.lua and release_lone.lua; behind it look.lua
+-- and, for what changes a lock, common.lua.
 --
 -- Of a lock (or of the queue of a directory, `sequence`) with the key L:
 --   L      string  the token of its only holder, or a word of ours (below); its
@@ -15,7 +14,8 @@
 --                  odd -> 1 when counts do not decide (byte ranges, kin); top -> highest number granted;
 --                  readers -> 1 when no exclusive ticket of a sequence holds; p:mount lock owner -> the ticket
 --                  with which it holds; kin, looked, seen: what is covered, see common.lua
---   FENCE  string  the last number given, and to whom (mount, ticket) if L is LONE
+--   FENCE  string  the last number given; if L is LONE, or was, and has been given back, to whom as well, and which of these:
+--                  NUMBER MOUNT TICKET and, at once behind it, + or -
 -- Of its directory: DIR (hash: attributes; delays -> 1 if it has, or had, a lock-delay), LIST (zset: names, all of score 0),
 -- WAITERS (zset: waiting ticket -> deadline).  SELF is the hash that would make
 -- the name itself a directory.  MINE is the set of the leases of the mount that asks.
@@ -43,7 +43,7 @@ local function last_number()
   local noted = FENCE == fence_of and fence or call('GET', FENCE) or '0'
   local number = noted:match('^%d+$')
   if number then return tonumber(number) end
-  local mount, ticket = noted:match('^%d+ (lfs:%x+) (%x+)$')
+  local mount, ticket = noted:match('^%d+ (lfs:%x+) (%x+)%+$')
   if ticket and ticket ~= id and not closed then call('PUBLISH', mount, 'e ' .. ticket .. ' lost') end
   return tonumber(noted:match('^%d+') or 0)
 end

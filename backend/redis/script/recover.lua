@@ -9,7 +9,7 @@ if is_lone(id) then
   local left = lone_left()
   lone.m = a.mount
   keep_lone(left)
-  set_number(lone.z .. ' ' .. a.mount .. ' ' .. id)
+  set_number(lone.z .. ' ' .. a.mount .. ' ' .. id .. '+')
   return {lone.z, left, now - lone.a, lone.l, lone.x, lone.i, '', 0}
 end
 local t, number, deadline = load(id), call('ZSCORE', ORDER, id), call('ZSCORE', TERM, id)

@@ -1,11 +1,18 @@
 -- release_lone: the short way of release.lua, of a lock that is held by one alone.
 --
--- ARGV 3.., where it may be: ticket, leaf, and what MINE has of it ('': nothing).  Results: see release.lua.
-local has = #ARGV > 2 and call('MGET', KEYS[1])[1]
-if has and has:sub(1, #LONE + 32) == LONE .. ARGV[3] then
+-- KEYS: L, FENCE, LIST, MINE
+-- ARGV: ticket; leaf; what MINE has of it ('': nothing); the version that the mount knows, which does not matter
+-- → 1, or nil: release.lua is to be asked
+local known = call('MGET', KEYS[1], KEYS[2])
+local has, fence = known[1], known[2]
+if has and has:sub(1, #LONE + 32) == LONE .. ARGV[1] then
   call('DEL', KEYS[1])
-  call('SET', KEYS[6], has:match('^%d+', #LONE + 33), 'PX', FENCE_KEPT)
-  call('ZREM', KEYS[8], ARGV[4])
-  if ARGV[5] ~= '' then redis.pcall('SREM', KEYS[11], ARGV[5]) end
+  if fence and #fence == FENCE_LENGTH and fence:sub(-33) == ARGV[1] .. '+' then
+    call('SETRANGE', KEYS[2], '70', '-')
+  else
+    call('SET', KEYS[2], has:match('^%d+', #LONE + 33), 'PX', FENCE_KEPT)
+  end
+  call('ZREM', KEYS[3], ARGV[2])
+  if ARGV[3] ~= '' then redis.pcall('SREM', KEYS[4], ARGV[3]) end
   return 1
 end
