@@ -152,8 +152,9 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
     struct redis *r = redis_of(op);
     const redisReply *reply = answer->reply;
     bool counted = reply && reply->type == REDIS_REPLY_INTEGER; /* see ask_whether_there */
-    if (counted && reply->integer != 0) {
-        ask_send_stat(op, reply->integer < 2);
+    bool more = reply && reply->type == REDIS_REPLY_NIL;        /* see ask_for_directory */
+    if (more || (counted && reply->integer != 0)) {
+        ask_send_stat(op, counted && reply->integer < 2);
         return;
     }
     struct backend_info info = {.type = BACKEND_NOTHING};
@@ -211,11 +212,25 @@ static void ask_whether_there(struct remote_op *op)
     redis_there_clear(&there);
 }
 
+/* What was a directory is looked up on the way to each name in it. */
+static void ask_for_directory(struct remote_op *op)
+{
+    struct redis_call call = {.r = redis_of(op), .script = REDIS_STAT_DIRECTORY};
+    redis_call_key(&call, 'd', op->name);
+    redis_call_key(&call, 'q', op->name);
+    redis_call_send(&call, 0, ask_on_stat, op);
+}
+
 /* As far as this mount knows. */
+static bool ask_is_directory(struct redis *r, const char *name)
+{
+    return r->directories && g_hash_table_contains(r->directories, name);
+}
+
 static bool ask_is_free(struct redis *r, const char *name)
 {
     return *name && !redis_is_numbered(remote_leaf(name)) && !g_hash_table_contains(r->remote.places, name) &&
-           !g_hash_table_contains(r->watches, name) && !(r->directories && g_hash_table_contains(r->directories, name));
+           !g_hash_table_contains(r->watches, name) && !ask_is_directory(r, name);
 }
 
 void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
@@ -231,6 +246,8 @@ void redis_stat(struct backend *b, const char *name, backend_known *done, void *
     op->name = g_strdup(name);
     if (is_free) {
         ask_whether_there(op);
+    } else if (*name && ask_is_directory(r, name)) {
+        ask_for_directory(op);
     } else {
         ask_send_stat(op, false);
     }

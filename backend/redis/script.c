@@ -112,6 +112,9 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/stat.inc"
     },
+    [REDIS_STAT_DIRECTORY] = {"stat_directory",
+#include "backend/redis/script/stat_directory.inc"
+    },
     [REDIS_LIST] = {"list",
 #include "backend/redis/script/list.inc"
     },

@@ -21,6 +21,7 @@ enum redis_script_id {
     REDIS_REVOKE,
     REDIS_RENAME,
     REDIS_STAT,
+    REDIS_STAT_DIRECTORY,
     REDIS_LIST,
     REDIS_NAMES,
     REDIS_DIRECTORY,

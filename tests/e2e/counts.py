@@ -47,6 +47,12 @@ def cycle():
     os.unlink(lock)
 
 
+def cycle_below():
+    name = os.path.join(queue, "lock")
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
+    os.unlink(name)
+
+
 def touch_and_rm():
     assert touch(lock) == 0
     subprocess.run(["rm", lock], check=True)
@@ -117,9 +123,10 @@ TABLE = (
 # The same on Redis, and besides the requests of the server that an operation is, and the commands that these are made of.
 REDIS_TABLE = (
     (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", (30, 60, 58, 3, 15)),
+    (cycle_below, nothing, "3*LOOKUP CREATE FLUSH RELEASE UNLINK", (43, 121, 82, 5, 22)),
     (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", (77, 90, 111, 4, 22)),
     (flock_cycle, nothing, "2*SETLKW", (15, 37, 32, 2, 12)),
-    (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (44, 108, 74, 4, 63)),
+    (ticket_cycle, nothing, "3*LOOKUP CREATE SETLKW FLUSH RELEASE", (44, 108, 74, 4, 62)),
     (stat_free, nothing, "LOOKUP", (8, 14, 13, 1, 1)),
     (stat_held, hold_for_a_second, "GETATTR", (4, 3, 8, 0, 0)),
     (refused_touch, nothing, "OPEN 3*FLUSH SETATTR RELEASE", (34, 17, 41, 0, 0)),
