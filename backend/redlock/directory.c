@@ -1,7 +1,7 @@
 /* directory: directories.
  *
  * One is there when a majority of the servers has it.  A mount gives those that it has seen to a server that comes
- * back, as they are by then.
+ * back, as they are by then: it looks, and looks again if it has changed one itself before all have answered.
  */
 #include <stdio.h>
 #include <string.h>
@@ -64,14 +64,25 @@ static struct redlock_call *directory_call(struct backend *b, const char *name, 
     return redlock_call_new(r, remote_op_done(&r->remote, NULL, done, arg), name);
 }
 
+/* A change is sent now: a look that was sent before does not tell of it. */
+static void directory_cross(const struct redlock_call *change)
+{
+    struct redlock_call *call;
+    LIST_FOREACH(call, &change->r->calls, link) {
+        call->crossed = call->crossed || (!call->op && strcmp(call->name, change->name) == 0);
+    }
+}
+
 static void directory_restore(struct redlock_call *call)
 {
     const struct redlock_directory *d = directory_of(call);
     if (d) {
-        directory_fill(call->r, call->name, *call->name ? "make" : "set", d);
+        directory_fill(call->r, call->name, "make", d);
         redlock_poll_send(call->r, NULL, REDLOCK_DIRECTORY, call->r->timeout);
     }
 }
+
+static void directory_look(struct redlock_call *call);
 
 /* One that another mount has removed or changed since is so; one of which no majority knows anything is as it was. */
 static void directory_on_looked(struct redlock_call *call)
@@ -79,6 +90,10 @@ static void directory_on_looked(struct redlock_call *call)
     const char *word;
     enum vote_verdict verdict = redlock_ask_verdict(call, "nothing", &word);
     if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (call->crossed) {
+        directory_look(call);
         return;
     }
     if (verdict == VOTE_WON && strcmp(word, "directory") == 0) {
@@ -92,14 +107,20 @@ static void directory_on_looked(struct redlock_call *call)
     redlock_call_end(call, true);
 }
 
+static void directory_look(struct redlock_call *call)
+{
+    call->crossed = false;
+    redlock_ask_fill_look(call->r, call->name);
+    redlock_call_poll(call, REDLOCK_LOOK, call->r->timeout, directory_on_looked);
+}
+
 void redlock_directory_restore_all(struct redlock *r)
 {
     GHashTableIter each;
     gpointer name;
     g_hash_table_iter_init(&each, r->directories);
     while (g_hash_table_iter_next(&each, &name, NULL)) {
-        redlock_ask_fill_look(r, name);
-        redlock_call_poll(redlock_call_new(r, NULL, name), REDLOCK_LOOK, r->timeout, directory_on_looked);
+        directory_look(redlock_call_new(r, NULL, name));
     }
 }
 
@@ -147,6 +168,7 @@ static void directory_make(struct redlock_call *call)
     const struct redlock_directory d = {
         .made = call->made, .ttl = call->directory.ttl, .revision = clock_wall(), .meta = call->directory.meta};
     redlock_seen_note(call->r, call->name, d.made, d.revision, &call->directory);
+    directory_cross(call);
     directory_fill(call->r, call->name, "make", &d);
     redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_made);
 }
@@ -207,6 +229,7 @@ static void directory_on_listed(struct redlock_call *call)
         directory_tell(call, BACKEND_NOT_EMPTY);
         return;
     }
+    directory_cross(call);
     directory_fill(call->r, call->name, "remove", &d);
     redlock_call_poll(call, REDLOCK_DIRECTORY, call->r->timeout, directory_on_removed);
 }

@@ -176,7 +176,8 @@ struct redlock_call {
     uint64_t number, revision;
     size_t max;
     enum backend_result result;
-    bool looked; /* who holds has been asked */
+    bool looked;  /* who holds has been asked */
+    bool crossed; /* what it looks at was changed by this mount meanwhile */
     struct backend_match *match;
     char *made;                         /* of a directory */
     struct backend_directory directory; /* its meta is a reference */

@@ -602,6 +602,31 @@ START_TEST(directory_that_was_changed_elsewhere_stays_so_when_a_server_comes_bac
 }
 END_TEST
 
+static void on_set(void *arg, enum backend_result result)
+{
+    *(int *)arg = (int)result;
+}
+
+/* What the others said before the change is not given to the server that lacks it, nor to them. */
+START_TEST(directory_that_is_changed_while_a_server_comes_back_stays_so)
+{
+    const struct backend_directory changed = {.ttl = 7000, .width = 1};
+    int result = -1;
+    make_directory();
+    server_do(2, "DEL", "lfs:D:%s", "d", "");
+    redis_server_do(servers[0], "CLIENT PAUSE 300"); /* so that for a while nobody knows whether a majority has it */
+    come_back(2);
+    backend_set_directory(contract_backend, "d", &changed, on_set, &result);
+    CONTRACT_UNTIL(result >= 0);
+    ck_assert_int_eq(result, BACKEND_OK);
+    ck_assert_int_eq(contract_stat("d").directory.ttl, 7000);
+    while (server_do(2, "EXISTS", "lfs:D:%s", "d", "") == 0) {
+        contract_poll();
+    }
+    ck_assert_int_eq(contract_stat("d").directory.ttl, 7000);
+}
+END_TEST
+
 static long long calls(unsigned server)
 {
     return redis_server_do(
@@ -728,6 +753,7 @@ static Suite *redlock_suite(void)
     tcase_add_test(mounted, directory_in_which_a_majority_has_something_is_put_back);
     tcase_add_test(mounted, directory_is_given_to_a_server_that_comes_back_without_it);
     tcase_add_test(mounted, directory_that_was_removed_elsewhere_is_not_made_again_when_a_server_comes_back);
+    tcase_add_test(mounted, directory_that_is_changed_while_a_server_comes_back_stays_so);
     tcase_add_loop_test(mounted, directory_that_was_changed_elsewhere_stays_so_when_a_server_comes_back, 0, 2);
     tcase_add_test(mounted, change_of_which_no_two_servers_say_the_same_is_unknown);
     tcase_add_test(mounted, bytes_of_a_lock_owner_are_given_back_one_after_the_other);

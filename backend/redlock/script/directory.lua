@@ -13,6 +13,7 @@ if what == 'make' then
     return {call('EXISTS', PARENT_LOCK) == 1 and 'notdirectory' or 'missing'}
   end
   if old and old ~= made then return {'exists', old} end
+  if old and tonumber(call('HGET', DIR, 'revision')) > tonumber(revision) then return {'ok'} end -- it is given again, and was changed since
   if call('EXISTS', L) == 1 then return {'exists', ''} end
 elseif what == 'undo' then
   if old ~= made then return {'ok'} end
