@@ -23,9 +23,16 @@ struct redis_server {
     pid_t pid; /* 0: it does not run */
 };
 
+static const char *program(void)
+{
+    const char *named = g_getenv("REDIS_SERVER");
+
+    return named ? named : "redis-server";
+}
+
 bool redis_server_exists(void)
 {
-    char *path = g_find_program_in_path("redis-server");
+    char *path = g_find_program_in_path(program());
 
     g_free(path);
     return path != NULL;
@@ -45,7 +52,7 @@ struct redis_server *redis_server_new(const char *const *arguments)
 static void run(const struct redis_server *server, const char *port)
 {
     GPtrArray *arguments = g_ptr_array_new();
-    const char *const first[] = {"redis-server",  "--bind",       "127.0.0.1", "--port",          port,
+    const char *const first[] = {program(),       "--bind",       "127.0.0.1", "--port",          port,
                                  "--unixsocket",  server->socket, "--dir",     server->directory, "--logfile",
                                  "log",           "--daemonize",  "no",        "--save",          "",
                                  "--appendfsync", "always"};
@@ -55,7 +62,7 @@ static void run(const struct redis_server *server, const char *port)
     for (char **more = server->arguments; more && *more; more++)
         g_ptr_array_add(arguments, *more);
     g_ptr_array_add(arguments, NULL);
-    execvp("redis-server", (char **)arguments->pdata);
+    execvp(program(), (char **)arguments->pdata);
     _exit(127);
 }
 

@@ -11,7 +11,7 @@
 
 struct redis_server;
 
-/* Whether there is a redis-server to start at all. */
+/* Whether there is a redis-server, or what REDIS_SERVER names, to start at all. */
 bool redis_server_exists(void);
 
 /* A server that answers.  `arguments` (NULL-terminated, may be NULL) are further

@@ -305,7 +305,9 @@ START_TEST(claim_of_a_lock_owner_that_is_given_up_leaves_what_it_had_and_no_more
     ck_assert_int_eq(had->result, BACKEND_OK);
     claim.start = 20;
     claim.end = 29;
+    redis_server_pause(hosts_server);
     struct told *asked = hosts_ask(0, "a", &claim);
+    hosts_pass(50); /* it is sent */
     ck_assert(!asked->answered);
     struct backend_ticket *ticket = had->ticket;
     if (_i) {
@@ -314,12 +316,62 @@ START_TEST(claim_of_a_lock_owner_that_is_given_up_leaves_what_it_had_and_no_more
     }
     backend_release(hosts_mount(0), asked->ticket, hosts_on_done, &given_up);
     asked->ticket = NULL;
+    redis_server_resume(hosts_server);
     HOSTS_UNTIL(given_up.told && (!_i || unlocked.told));
     ck_assert_int_eq(given_up.result, BACKEND_OK);
     claim.lock_owner = 6;
     ck_assert_int_eq(hosts_acquire(1, "a", &claim)->result, BACKEND_OK); /* beside it, or alone */
     ck_assert_int_eq(hosts_unlock(1, "a", 6, 20, 29), BACKEND_OK);
     ck_assert_int_eq(hosts_acquire(1, "a", &other)->result, _i ? BACKEND_OK : BACKEND_BUSY);
+}
+END_TEST
+
+START_TEST(lock_owner_has_a_thousand_ranges_at_most_and_keeps_them)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FCNTL, HOSTS_LONG), other = hosts_claim(BACKEND_FCNTL, HOSTS_LONG);
+    claim.lock_owner = 5;
+    other.lock_owner = 6;
+    for (uint64_t i = 0; i <= 1000; i++) {
+        claim.start = claim.end = 2 * i;
+        ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, i < 1000 ? BACKEND_OK : BACKEND_UNREACHABLE);
+    }
+    other.start = other.end = 1998;
+    ck_assert_int_eq(hosts_acquire(1, "a", &other)->result, BACKEND_BUSY);
+    other.start = other.end = 2000;
+    ck_assert_int_eq(hosts_acquire(1, "a", &other)->result, BACKEND_OK);
+    claim.start = claim.end = 1; /* which makes one of two */
+    ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, BACKEND_OK);
+}
+END_TEST
+
+/* A server that has lost a queue, and not the number of its data, may have given the name since. */
+START_TEST(place_in_a_lost_queue_has_another_name_where_its_own_was_given_again)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, 1500);
+    struct backend_directory plain = {.width = 1};
+    struct told *others[2], *waiter;
+    char name[64];
+    claim.sequence = claim.wait = true;
+    ck_assert_int_eq(hosts_mkdir(0, "d", &plain), BACKEND_OK);
+    hosts_acquire(0, "d/s-", &claim);
+    waiter = hosts_acquire(0, "d/s-", &claim);
+    ck_assert_int_eq(waiter->result, BACKEND_QUEUED);
+    redis_server_do(hosts_server, "EVAL %s 0",
+                    "redis.call('HDEL', 'lfs:d:h:d', 'sequence')"
+                    "for k in ('otwilx'):gmatch('.') do redis.call('DEL', 'lfs:' .. k .. ':h:d') end return 1");
+    claim.ttl = HOSTS_LONG;
+    for (int i = 0; i < 2; i++) {
+        others[i] = hosts_acquire(1, "d/s-", &claim);
+        ck_assert(backend_name(hosts_mount(1), others[i]->ticket, name, sizeof name));
+        ck_assert_str_eq(name, i == 0 ? "d/s-0000000000" : "d/s-0000000001");
+    }
+    do {
+        hosts_turn();
+        ck_assert(waiter->ticket && backend_name(hosts_mount(0), waiter->ticket, name, sizeof name));
+    } while (strcmp(name, "d/s-0000000002") != 0);
+    hosts_release(others[0]);
+    hosts_release(others[1]);
+    HOSTS_UNTIL(waiter->granted);
 }
 END_TEST
 
@@ -404,6 +456,8 @@ static Suite *bounds_suite(void)
     tcase_add_test(tcase, lease_that_is_over_is_changed_no_more_though_its_end_is_not_told);
     tcase_add_test(tcase, two_breaks_at_once_are_heard_each_for_itself);
     tcase_add_loop_test(tcase, claim_of_a_lock_owner_that_is_given_up_leaves_what_it_had_and_no_more, 0, 2);
+    tcase_add_test(tcase, lock_owner_has_a_thousand_ranges_at_most_and_keeps_them);
+    tcase_add_test(tcase, place_in_a_lost_queue_has_another_name_where_its_own_was_given_again);
     tcase_add_test(tcase, sequence_of_which_a_thousand_numbers_are_taken_is_refused_and_goes_on_after_them);
     tcase_add_test(tcase, notes_of_leases_that_cannot_be_are_passed_over);
     suite_add_tcase(suite, tcase);

@@ -1,0 +1,29 @@
+#!/bin/bash
+# The simulator's Redis server keeps the contract as a real one does, and scripts meet in it what strangers and mounts that
+# were away have left: tests that are written for redis-server, with redis_model_server in its place.
+set -u
+cd "${top_builddir:-.}"
+export REDIS_SERVER=$PWD/tests/sim/redis_model_server
+number=0
+failed=0
+
+run() { # PROGRAM [CASE]
+    number=$((number + 1))
+    if said=$(env ${2:+"CK_RUN_CASE=$2"} "tests/$1" 2>&1) && grep -q '^ok' <<<"$said"; then
+        echo "ok $number - $1 ${2-}"
+    else
+        echo "not ok $number - $1 ${2-}"
+        grep -v '^ok' <<<"$said" | sed 's/^/# /'
+        failed=1
+    fi
+}
+
+run contract/contract_redis
+run contract/contract_redlock name
+run unit/check_redis_bounds mounts
+run unit/check_redis_forged
+run unit/check_redis_grace away
+run unit/check_redis_lost
+run unit/check_redlock mounted
+echo "1..$number"
+exit $failed
