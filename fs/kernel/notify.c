@@ -75,6 +75,19 @@ static void notify_expire(struct notify *notify, const struct notify_message *me
     (void)ignored; /* ENOENT: the kernel does not keep it */
 }
 
+/* FUSE_NOTIFY_INC_EPOCH of protocol 7.44, which few headers have.  (Linux fs/fuse/dev.c, fuse_notify_inc_epoch: it
+ * takes no lock.) */
+#define NOTIFY_INC_EPOCH 8
+
+void notify_ask_anew(struct notify *notify)
+{
+    struct fuse_out_header header = {.len = sizeof header, .error = NOTIFY_INC_EPOCH};
+    if (notify->thread) {
+        ssize_t ignored = writev(fuse_session_fd(notify->session), &(struct iovec){&header, sizeof header}, 1);
+        (void)ignored; /* EINVAL: an older kernel */
+    }
+}
+
 static void *notify_run(void *arg)
 {
     struct notify *notify = arg;

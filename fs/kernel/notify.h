@@ -53,6 +53,10 @@ uint64_t notify_expired(struct notify *notify);
 /* Calls `then` from the loop when that has reached `number`, or earlier. */
 void notify_when_expired(struct notify *notify, uint64_t number, void (*then)(void *arg), void *arg);
 
+/* The kernel looks up anew, once, whatever entry it keeps, also before it is told of what is still to be told.  It
+ * waits for nobody.  Kernels before Linux 6.16 go by what they keep. */
+void notify_ask_anew(struct notify *notify);
+
 /* Tells whoever polls a file that its state has changed, once; `*poll` may be NULL, and is then. */
 void notify_poll(struct fuse_pollhandle **poll);
 

@@ -216,8 +216,9 @@ void request_reply(struct request *r, int error)
 
 /* How long an answer waits for the kernel to be told, in milliseconds.  setxattr(2) does not for long: it holds the
  * lock of its file, and telling takes the directory's, which unlink(2) or rename(2) of the file may hold while it waits
- * for the file's.  For the others it is only a limit to what a call that makes a file in that directory, and waits for
- * a store, can cost them. */
+ * for the file's.  On a busy machine the thread that tells may not have run in that time, so the kernel is asked to
+ * keep nothing before such an answer.  For the others it is only a limit to what a call that makes a file in that
+ * directory, and waits for a store, can cost them. */
 #define REQUEST_UNTOLD_MAX 1000
 #define REQUEST_UNTOLD_MAX_SETXATTR 20
 
@@ -252,10 +253,15 @@ void request_reply_told(struct fs *fs)
 {
     uint64_t expired = notify_expired(fs->notify), next = UINT64_MAX;
     clock_ms now = clock_now();
+    bool asks_anew = false;
     for (struct request *r = TAILQ_FIRST(&fs->untold), *after; r; r = after) {
         after = TAILQ_NEXT(r, parked);
         if (tree_expired(r->node) <= expired || r->wake <= now) {
             TAILQ_REMOVE(&fs->untold, r, parked);
+            if (tree_expired(r->node) > expired && !asks_anew) {
+                notify_ask_anew(fs->notify);
+                asks_anew = true;
+            }
             request_reply(r, r->error);
         } else {
             next = MIN(next, tree_expired(r->node));

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "fs/kernel/notify.h"
 #include "fs/kernel/tree.h"
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
@@ -695,6 +696,32 @@ START_TEST(number_of_a_node_is_free_when_the_kernel_was_told_of_its_end)
 }
 END_TEST
 
+/* Else a lease that its token has released could still be seen. */
+START_TEST(answer_that_cannot_wait_for_the_kernel_to_be_told_makes_it_look_anew)
+{
+    notify_can_expire(w->fs->notify);
+    uint64_t first = lease_of(alice, "first"), second = lease_of(alice, "second");
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, first, "user.lease.ttl", "1s")), 0);
+    char *token = wire_xattr(w, second, "user.lease.token");
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "second")), second); /* and is kept */
+    wire_hold_deletions(true);
+    wire_advance(w, 2 * SECOND);
+    uint64_t released = wire_setxattr(w, second, "user.lease.release", token);
+    ck_assert(wire_waits(w, released));
+    ck_assert(!wire_was_told(w, WIRE_NOTIFY_INC_EPOCH, NULL));
+    wire_advance(w, 20);
+    while (wire_waits(w, released)) { /* the loop's timer goes by another clock */
+    }
+    ck_assert_int_eq(wire_result(w, released), 0);
+    ck_assert(wire_was_told(w, WIRE_NOTIFY_INC_EPOCH, NULL));
+    ck_assert(!wire_was_told(w, FUSE_NOTIFY_DELETE, "second"));
+    wire_hold_deletions(false);
+    while (!wire_was_told(w, FUSE_NOTIFY_DELETE, "second")) {
+    }
+    g_free(token);
+}
+END_TEST
+
 /* READDIR of the top, where the kernel has sought to this offset. */
 static uint64_t read_directory_at(uint64_t fh, uint64_t offset)
 {
@@ -919,6 +946,7 @@ int main(void)
     tcase_add_test(cases, directories_are_made_and_removed);
     tcase_add_test(cases, forgetting_everything_leaves_no_node);
     tcase_add_test(cases, number_of_a_node_is_free_when_the_kernel_was_told_of_its_end);
+    tcase_add_test(cases, answer_that_cannot_wait_for_the_kernel_to_be_told_makes_it_look_anew);
     tcase_add_test(cases, seek_far_into_a_directory_leaves_the_loop_to_others_and_may_be_interrupted);
     tcase_add_test(cases, listing_tells_the_attributes_of_leases_and_is_a_look_up_of_each);
     tcase_add_test(cases, attributes_of_what_was_made_are_kept_for_a_tick_where_the_kernel_checks_permissions);

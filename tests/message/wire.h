@@ -44,6 +44,9 @@ struct wire_file {
     uint32_t flags;
 };
 
+/* FUSE_NOTIFY_INC_EPOCH, which few headers have. */
+#define WIRE_NOTIFY_INC_EPOCH 8
+
 /* What the kernel is told unasked. */
 struct wire_notice {
     int code; /* enum fuse_notify_code */

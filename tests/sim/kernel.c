@@ -345,6 +345,8 @@ static int kernel_invalidate(struct kernel *kernel, uint64_t parent_id, uint64_t
     return result;
 }
 
+#define KERNEL_INC_EPOCH 8 /* FUSE_NOTIFY_INC_EPOCH, which few headers have */
+
 static int kernel_notified(struct kernel *kernel, int code, const char *body)
 {
     if (code == FUSE_NOTIFY_DELETE) {
@@ -367,6 +369,13 @@ static int kernel_notified(struct kernel *kernel, int code, const char *body)
         memcpy(&out, body, sizeof out);
         kernel->options.polled(kernel->options.mount, out.kh);
         return 0;
+    }
+    if (code == KERNEL_INC_EPOCH) {
+        world_trace("m%u! EPOCH", kernel->options.mount);
+        for (guint i = 0; kernel->options.can_expire && i < kernel->entries->len; i++) {
+            ((struct kernel_entry *)g_ptr_array_index(kernel->entries, i))->expires = 0;
+        }
+        return kernel->options.can_expire ? 0 : -EINVAL;
     }
     world_fail("message", "a notification that no kernel knows: %d", code);
 }

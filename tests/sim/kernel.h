@@ -72,7 +72,7 @@ struct kernel_request {
 
 struct kernel_options {
     unsigned mount;
-    bool can_expire; /* Linux 6.2 */
+    bool can_expire; /* Linux 6.2, and all of 6.16 that it is asked for */
     /* IN_DELETE_SELF of what a process watches by that path */
     void (*deleted)(unsigned mount, uint32_t process, const char *path);
     void (*polled)(unsigned mount, uint64_t handle);
