@@ -1,0 +1,178 @@
+/* check_redis_system: what a mount of Redis does when the system refuses it something: a descriptor, a thread, a timer.
+ *
+ * The calls are wrapped (see Makefile.am); `refusals` says how many of those that follow are refused.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "backend/redlock/redlock.h"
+#include "tests/support/check_main.h"
+#include "tests/unit/hosts_fixture.h"
+
+enum refused { SOCKET, SOCKET_ERROR, THREAD, TIMER, TIMER_SET, TIMER_READ, REFUSED };
+
+static unsigned refusals[REFUSED];
+static int timer_fd = -1;
+
+static bool refuse(enum refused what, int error)
+{
+    errno = refusals[what] ? error : errno;
+    return refusals[what] && refusals[what]--;
+}
+
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *length);
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *length);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *arg);
+int __real_timerfd_create(int clock, int flags);
+int __wrap_timerfd_create(int clock, int flags);
+int __real_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old);
+ssize_t __real_read(int fd, void *data, size_t size);
+ssize_t __wrap_read(int fd, void *data, size_t size);
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+    return refuse(SOCKET, EMFILE) ? -1 : __real_socket(domain, type, protocol);
+}
+
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *length)
+{
+    return refuse(SOCKET_ERROR, ENOBUFS) ? -1 : __real_getsockopt(fd, level, name, value, length);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *arg)
+{
+    return refuse(THREAD, EAGAIN) ? EAGAIN : __real_pthread_create(thread, attributes, start, arg);
+}
+
+int __wrap_timerfd_create(int clock, int flags)
+{
+    return timer_fd = refuse(TIMER, EMFILE) ? -1 : __real_timerfd_create(clock, flags);
+}
+
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, struct itimerspec *old)
+{
+    return refuse(TIMER_SET, EINVAL) ? -1 : __real_timerfd_settime(fd, flags, value, old);
+}
+
+ssize_t __wrap_read(int fd, void *data, size_t size)
+{
+    return fd == timer_fd && refuse(TIMER_READ, EAGAIN) ? -1 : __real_read(fd, data, size);
+}
+
+/* --- timers --- */
+
+START_TEST(mount_without_a_timer_is_refused_and_says_so)
+{
+    char error[256] = "";
+    struct redis_options options = {.conn.uri.path = (char *)"/nowhere"};
+    struct redlock_uri uri;
+    struct backend *b = NULL;
+    refusals[TIMER] = 2;
+    ck_assert_int_eq(redis_new(&options, &b, error, sizeof error), -EMFILE);
+    ck_assert_msg(g_str_has_prefix(error, "cannot make a timer: "), "%s", error);
+    ck_assert_int_eq(redlock_uri_parse(&uri, "redlock://a,b,c", error, sizeof error), 0);
+    const struct redlock_options several = {.uri = &uri, .ttl = 30000};
+    ck_assert_int_eq(redlock_new(&several, &b, error, sizeof error), -EMFILE);
+    ck_assert_msg(g_str_has_prefix(error, "cannot make a timer: "), "%s", error);
+    ck_assert_ptr_null(b);
+    redlock_uri_clear(&uri);
+}
+END_TEST
+
+/* It is set again with the next change, and a term that is over in between is none for others. */
+START_TEST(lease_whose_timer_could_not_be_set_is_refused_to_nobody_when_it_is_over)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 200);
+    hosts_mount(0);
+    refusals[TIMER_SET] = 1;
+    struct told *told = hosts_acquire(0, "a", &claim);
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    ck_assert_uint_eq(refusals[TIMER_SET], 0);
+    hosts_get(0, "b", HOSTS_LONG);
+    told->renews = false;
+    HOSTS_UNTIL(told->ended);
+    ck_assert_int_eq(told->why, BACKEND_EXPIRED);
+}
+END_TEST
+
+START_TEST(timer_that_had_nothing_to_read_goes_off_again)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, 200);
+    hosts_mount(0);
+    struct told *told = hosts_acquire(0, "a", &claim);
+    told->renews = false;
+    refusals[TIMER_READ] = 1;
+    HOSTS_UNTIL(told->ended);
+    ck_assert_uint_eq(refusals[TIMER_READ], 0);
+    ck_assert_int_eq(told->why, BACKEND_EXPIRED);
+}
+END_TEST
+
+/* --- connections --- */
+
+/* Each is for a while only: the mount tries again. */
+static void check_connects_later(enum refused what, unsigned times)
+{
+    refusals[what] = times;
+    hosts_get(0, "a", HOSTS_LONG); /* when it is up */
+    ck_assert_uint_eq(refusals[what], 0);
+}
+
+START_TEST(mount_that_gets_no_descriptor_connects_when_it_gets_one)
+{
+    check_connects_later(SOCKET, 2);
+}
+END_TEST
+
+START_TEST(connection_of_which_nobody_knows_whether_it_was_made_is_made_again)
+{
+    check_connects_later(SOCKET_ERROR, 1);
+}
+END_TEST
+
+START_TEST(mount_that_gets_no_thread_to_look_up_its_host_connects_when_it_gets_one)
+{
+    hosts_options.conn.uri.path = NULL;
+    hosts_options.conn.uri.host = (char *)"localhost";
+    hosts_options.conn.uri.port = redis_server_port(hosts_server);
+    check_connects_later(THREAD, 1);
+}
+END_TEST
+
+static Suite *system_suite(void)
+{
+    Suite *suite = suite_create("a mount of Redis and its system");
+    TCase *alone = tcase_create("alone"), *tcase = tcase_create("mounts");
+
+    tcase_add_test(alone, mount_without_a_timer_is_refused_and_says_so);
+    suite_add_tcase(suite, alone);
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
+    tcase_add_test(tcase, lease_whose_timer_could_not_be_set_is_refused_to_nobody_when_it_is_over);
+    tcase_add_test(tcase, timer_that_had_nothing_to_read_goes_off_again);
+    tcase_add_test(tcase, mount_that_gets_no_descriptor_connects_when_it_gets_one);
+    tcase_add_test(tcase, connection_of_which_nobody_knows_whether_it_was_made_is_made_again);
+    tcase_add_test(tcase, mount_that_gets_no_thread_to_look_up_its_host_connects_when_it_gets_one);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    if (!redis_server_exists()) {
+        puts("1..0 # skip there is no redis-server");
+        return 0;
+    }
+    return check_main(system_suite());
+}
