@@ -74,6 +74,26 @@ static int list_result(const char *name)
     return result;
 }
 
+static void on_told(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    (void)result, (void)entries, (void)count;
+    ++*(unsigned *)arg;
+}
+
+START_TEST(listing_that_is_under_way_when_its_mount_ends_is_told_to_nobody)
+{
+    unsigned told = 0;
+    hosts_get(0, "a", HOSTS_LONG);
+    redis_server_pause(hosts_server);
+    backend_list(hosts_mount(0), "", "", 10, on_told, &told);
+    hosts_pass(50);
+    hosts_close(0);
+    redis_server_resume(hosts_server);
+    ck_assert_int_eq(hosts_stat(1, "a").type, BACKEND_LOCK);
+    ck_assert_uint_eq(told, 0);
+}
+END_TEST
+
 static enum backend_result remove_directory(const char *name)
 {
     struct hosts_done done = {0};
@@ -408,8 +428,7 @@ static void on_found(void *arg, const char *name, struct backend_ticket *ticket,
 
 START_TEST(notes_of_leases_that_cannot_be_are_passed_over)
 {
-    static const char *const notes[] = {"",
-                                        "theirs",
+    static const char *const notes[] = {"theirs",
                                         "0123456789abcdef0123456789abcdef n",
                                         "short n a",
                                         "0123456789abcdef0123456789abcdef n lfs:i:a",
@@ -421,7 +440,7 @@ START_TEST(notes_of_leases_that_cannot_be_are_passed_over)
     hosts_options.prefix = NULL;
     hosts_options.identity = "me";
     hosts_get(0, "a", HOSTS_LONG);
-    ck_assert_int_eq(redis_server_do(hosts_server, "SCARD %s", key), 1);
+    ck_assert_int_eq(redis_server_do(hosts_server, "SCARD %s", key), 2); /* with '', by which it is kept */
     for (size_t i = 0; i < G_N_ELEMENTS(notes); i++) {
         ck_assert_int_eq(redis_server_do(hosts_server, "SADD %s %s", key, notes[i]), 1);
     }
@@ -445,6 +464,7 @@ static Suite *bounds_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
     tcase_add_test(tcase, root_is_a_directory_and_stays);
+    tcase_add_test(tcase, listing_that_is_under_way_when_its_mount_ends_is_told_to_nobody);
     tcase_add_test(tcase, name_that_no_lock_can_have_is_none);
     tcase_add_test(tcase, sequence_whose_names_would_be_too_long_is_refused);
     tcase_add_test(tcase, names_of_strangers_do_not_keep_a_lock_delay_from_locks);

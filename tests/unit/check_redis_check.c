@@ -1,6 +1,7 @@
 /* What is said of a Redis server before it is trusted with leases: of texts of
  * INFO, and of real servers that are as they should not be. */
 #include <arpa/inet.h>
+#include <ev.h>
 #include <glib.h>
 #include <signal.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 #include "backend/redis/check.h"
 #include "backend/redis/script.h"
 #include "tests/support/check_main.h"
+#include "tests/support/child.h"
 #include "tests/support/redis_server.h"
+#include "tests/unit/fake_redis.h"
 
 #define MANUAL "man/leasefs.8"
 #define PASSWORD "s3cret"
@@ -558,6 +561,83 @@ START_TEST(unknown_host_is_told)
 }
 END_TEST
 
+/* --- masters that a Sentinel names --- */
+
+static pid_t sentinel;
+
+/* A Sentinel that names that port of 127.0.0.1, in a process of its own: the check waits for it. */
+static void begin_sentinel(uint16_t master)
+{
+    static char *hosts[] = {(char *)"127.0.0.1", NULL};
+    static uint16_t ports[1];
+    char *port = g_strdup_printf("%u", master);
+    char *answer = g_strdup_printf("*2\r\n$9\r\n127.0.0.1\r\n$%zu\r\n%s\r\n", strlen(port), port);
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct fake_redis *fake = fake_redis_new(loop);
+    fake_redis_rule(fake, "SENTINEL GET-MASTER-ADDR-BY-NAME locks", answer, FAKE_REDIS_ALWAYS);
+    ports[0] = fake_redis_port(fake);
+    sentinel = child_fork();
+    if (sentinel == 0) {
+        ev_loop_fork(loop);
+        ev_run(loop, 0);
+        _exit(0);
+    }
+    options = (struct redis_options){
+        .conn = {.uri = {.kind = REDIS_SENTINEL, .hosts = hosts, .ports = ports, .name = (char *)"locks"},
+                 .command_timeout = 5000}};
+    fake_redis_free(fake);
+    ev_loop_destroy(loop);
+    g_free(answer);
+    g_free(port);
+}
+
+static void end_sentinel(void)
+{
+    kill(sentinel, SIGKILL);
+    waitpid(sentinel, NULL, 0);
+}
+
+START_TEST(master_that_a_sentinel_names_is_accepted_with_a_word_about_failovers)
+{
+    begin_sentinel(redis_server_port(server));
+    ck_assert_msg(check_server() == 0, "%s", error);
+    ck_assert_uint_eq(warnings->len, 1);
+    ck_assert_ptr_nonnull(strstr(warnings->pdata[0], "mount with wait=1"));
+    end_sentinel();
+}
+END_TEST
+
+START_TEST(server_that_a_sentinel_names_and_is_no_master_is_told)
+{
+    redis_server_do(server, "REPLICAOF 127.0.0.1 1");
+    begin_sentinel(redis_server_port(server));
+    assert_refused("it is not the master (any more, or yet): try again");
+    ck_assert_ptr_nonnull(strstr(error, "redis+sentinel://127.0.0.1:"));
+    ck_assert_ptr_nonnull(strstr(error, ": the master at 127.0.0.1:"));
+    end_sentinel();
+}
+END_TEST
+
+START_TEST(master_that_refuses_is_told_with_who_named_it)
+{
+    int fd = own_port();
+    begin_sentinel(options.conn.uri.port);
+    assert_refused("cannot connect: Connection refused");
+    ck_assert_ptr_nonnull(strstr(error, ": the master at 127.0.0.1:"));
+    end_sentinel();
+    close(fd);
+}
+END_TEST
+
+START_TEST(sentinels_of_which_none_answers_are_told)
+{
+    begin_sentinel(1);
+    end_sentinel();
+    assert_refused("; or mount with the option background, which waits");
+    ck_assert_ptr_nonnull(strstr(error, "redis+sentinel://127.0.0.1:"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_check");
@@ -590,6 +670,8 @@ int main(void)
     tcase_add_test(real, server_with_too_few_replicas_is_told);
     tcase_add_test(real, warnings_come_with_what_is_accepted);
     tcase_add_test(real, socket_that_is_not_there_is_told);
+    tcase_add_test(real, master_that_a_sentinel_names_is_accepted_with_a_word_about_failovers);
+    tcase_add_test(real, server_that_a_sentinel_names_and_is_no_master_is_told);
     if (redis_server_exists() || g_getenv("CI")) { /* where it must not be missing */
         suite_add_tcase(suite, real);
     }
@@ -601,6 +683,8 @@ int main(void)
     tcase_add_test(other, what_is_no_redis_server_is_told);
     tcase_add_test(other, password_is_not_repeated_when_auth_is_unknown);
     tcase_add_test(other, unknown_host_is_told);
+    tcase_add_test(other, master_that_refuses_is_told_with_who_named_it);
+    tcase_add_test(other, sentinels_of_which_none_answers_are_told);
     suite_add_tcase(suite, other);
     return check_main(suite);
 }

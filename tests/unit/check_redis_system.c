@@ -8,14 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "backend/redlock/redlock.h"
 #include "tests/support/check_main.h"
+#include "tests/support/scratch.h"
 #include "tests/unit/hosts_fixture.h"
 
-enum refused { SOCKET, SOCKET_ERROR, THREAD, TIMER, TIMER_SET, TIMER_READ, REFUSED };
+enum refused { SOCKET, SOCKET_ERROR, THREAD, TIMER, TIMER_SET, TIMER_READ, FILE_READ, REFUSED };
 
 static unsigned refusals[REFUSED];
 static int timer_fd = -1;
@@ -66,7 +68,8 @@ int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value, st
 
 ssize_t __wrap_read(int fd, void *data, size_t size)
 {
-    return fd == timer_fd && refuse(TIMER_READ, EAGAIN) ? -1 : __real_read(fd, data, size);
+    bool refused = fd == timer_fd ? refuse(TIMER_READ, EAGAIN) : refuse(FILE_READ, EIO);
+    return refused ? -1 : __real_read(fd, data, size);
 }
 
 /* --- timers --- */
@@ -118,6 +121,23 @@ START_TEST(timer_that_had_nothing_to_read_goes_off_again)
 }
 END_TEST
 
+/* --- files --- */
+
+START_TEST(credentials_that_cannot_be_read_are_refused)
+{
+    char *directory = scratch_new(), *path = g_build_filename(directory, "credentials", NULL);
+    char *user = NULL, *password = NULL, error[256] = "";
+    scratch_write(directory, "credentials", "secret", strlen("secret"));
+    ck_assert_int_eq(chmod(path, 0600), 0);
+    refusals[FILE_READ] = 1;
+    ck_assert_int_eq(redis_credentials_read(path, &user, &password, error, sizeof error), -EIO);
+    ck_assert_msg(strstr(error, path) && strstr(error, g_strerror(EIO)), "%s", error);
+    ck_assert_ptr_null(password);
+    scratch_free(directory);
+    g_free(path);
+}
+END_TEST
+
 /* --- connections --- */
 
 /* Each is for a while only: the mount tries again. */
@@ -155,6 +175,7 @@ static Suite *system_suite(void)
     TCase *alone = tcase_create("alone"), *tcase = tcase_create("mounts");
 
     tcase_add_test(alone, mount_without_a_timer_is_refused_and_says_so);
+    tcase_add_test(alone, credentials_that_cannot_be_read_are_refused);
     suite_add_tcase(suite, alone);
 
     tcase_set_timeout(tcase, 60);
