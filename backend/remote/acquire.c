@@ -50,11 +50,10 @@ static void acquire_set_given_name(struct remote_ticket *t, const char *leaf)
 
 static void acquire_ask(struct remote *r, struct remote_ticket *t);
 
-/* The ttl may have been changed since it was asked for. */
+/* It does not hold yet.  The ttl may have been changed since it was asked for. */
 static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t ttl, const struct remote_answer *grant)
 {
     clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(ttl, t->head.ttl));
-    bool first = t->state != REMOTE_HELD;
     if (deadline <= now && !t->cancelled && (t->wait || t->late++ < REMOTE_LATE_MAX)) { /* too late to believe in it */
         acquire_ask(r, t);
         return;
@@ -71,25 +70,22 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     t->handed = false;
     t->refresh = CLOCK_NEVER;
     remote_ticket_turn(r, t, REMOTE_HELD);
-    t->head.acquired = first ? now : t->head.acquired;
-    if (first && t->place->sequence &&
-        !t->acquired) { /* its term runs while it waits, and is renewed for its own reasons */
+    t->head.acquired = now;
+    if (t->place->sequence && !t->acquired) { /* its term runs while it waits, and is renewed for its own reasons */
         t->head.deadline = MIN(t->head.deadline, deadline);
-    } else if (first) {
-        acquire_start_term(t, now, deadline);
     } else {
-        t->head.deadline = MAX(t->head.deadline, deadline);
+        acquire_start_term(t, now, deadline);
     }
     remote_ticket_schedule(r, t);
     if (ttl != t->head.ttl) {
         remote_extend(r, t);
     }
-    if (first && t->place->held > 1 && !t->place->sequence) {
+    if (t->place->held > 1 && !t->place->sequence) {
         remote_doubt(r, t->place, t);
     }
     if (t->acquired) {
         acquire_told(t, BACKEND_OK);
-    } else if (first) {
+    } else {
         r->events->granted(r->context, &t->head);
     }
 }

@@ -195,9 +195,7 @@ void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why,
     if (release && !t->expired) {
         remote_send_release(r, t, why == BACKEND_EXPIRED ? "expired" : "lost", NULL, NULL);
     }
-    if (t->acquired) { /* its user does not have it yet */
-        t->acquired(t->arg, BACKEND_UNREACHABLE, NULL, NULL);
-    } else if (t->head.user) { /* else it is the store's own */
+    if (t->head.user) { /* else it is the store's own */
         r->events->ended(r->context, &t->head, why);
     }
     remote_ticket_free(r, t);

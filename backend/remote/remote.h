@@ -248,7 +248,7 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
 /* Extends one that holds to its ttl from now; or asks whether it holds, which need not extend it. */
 void remote_extend(struct remote *r, struct remote_ticket *t);
 void remote_confirm(struct remote *r, struct remote_ticket *t);
-/* Tells its end, and forgets it; `release`: the store may not know of it yet. */
+/* Tells its end, and forgets it: of one that holds, or waits.  `release`: the store may not know of it yet. */
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);
 /* Lets the store know what is past its deadline at a place, before its end is told here. */
 void remote_tell_expired(struct remote *r, const char *name);
