@@ -83,6 +83,7 @@ struct fs {
     uint64_t answered;      /* requests, ever */
     struct meta *last_meta; /* of the last claim, and its encoding: see hold.c */
     GBytes *last_meta_bytes;
+    struct hold_heirs *last_heirs; /* of the last lease: see hold_read_heirs; or NULL */
     struct request_queue interrupted;
     ev_idle interrupts;
     struct request_queue sleeping; /* the first to wake first */

@@ -128,10 +128,10 @@ void fs_stop(struct fs *fs)
         struct node *node = g_ptr_array_index(nodes, i);
         struct hold *hold;
         LIST_FOREACH(hold, &node->holds, link) {
-            fs_refuse_all(hold->more ? &hold->more->parked : NULL);
+            fs_refuse_all(hold->has_more ? &hold->more->parked : NULL);
         }
         LIST_FOREACH(hold, &node->waiting, link) {
-            fs_refuse_all(hold->more ? &hold->more->parked : NULL);
+            fs_refuse_all(hold->has_more ? &hold->more->parked : NULL);
         }
         tree_unref(fs->tree, node);
     }
@@ -175,6 +175,7 @@ void fs_free(struct fs *fs)
     tree_rest_for(fs->tree, NULL);
     notify_free(fs->notify);
     tree_free(fs->tree);
+    hold_heirs_unref(fs->last_heirs);
     owner_table_free(fs->owners);
     quota_free(fs->quota);
     g_clear_pointer(&fs->last_meta_bytes, g_bytes_unref);

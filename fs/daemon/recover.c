@@ -145,9 +145,13 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
         hold_more(hold)->times = g_memdup2(meta->times, sizeof meta->times);
     }
     if (!hold->settled) {
-        struct hold_heirs *heirs = hold_new_heirs(hold);
+        struct owner *heir[HOLD_HEIRS_MAX];
         for (size_t i = 0; i < meta->heirs; i++) {
-            heirs->heir[heirs->count++] = owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
+            heir[i] = owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
+        }
+        hold_set_heirs(hold, heir, meta->heirs);
+        for (size_t i = 0; i < meta->heirs; i++) {
+            owner_unref(heir[i]);
         }
     }
     if (!hold->settled) {

@@ -218,7 +218,9 @@ void hold_destroy(struct fs *fs, struct hold *hold)
     hold_drop_heirs(hold);
     owner_unref(hold->owner);
     g_free(hold_times(hold));
-    g_free(hold->more);
+    if (hold->has_more) {
+        g_free(hold->more);
+    }
     tree_unref(fs->tree, hold->node);
     g_free(hold);
 }
@@ -377,7 +379,7 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
     }
     if (ticket->kind != BACKEND_LEASE) {
         hold_owner(hold);
-        if (hold->inherited && hold->has_heirs) {
+        if (hold->inherited && hold_heirs(hold)) {
             hold_settle(fs, hold); /* who took it has ended */
         }
         backend_renew(fs->backend,

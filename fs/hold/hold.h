@@ -29,10 +29,11 @@
 struct handle;
 struct node;
 
-/* Who inherits a lease when its acquirer exits in the first second, in order. */
+/* Who inherits a lease when its acquirer exits in the first second, in order; leases of one process share it. */
 struct hold_heirs {
-    size_t count;
-    struct owner *heir[HOLD_HEIRS_MAX]; /* counted */
+    uint32_t references;
+    uint32_t count;
+    struct owner *heir[]; /* counted */
 };
 
 /* What only the record locks of a lock owner have. */
@@ -42,7 +43,7 @@ struct hold_records {
     GPtrArray *handles;  /* by which they were got; each has the hold among its records */
 };
 
-/* What a lease has in its first second, and most have not after that: a million leases do without it. */
+/* What most leases do not have. */
 struct hold_more {
     struct request_queue parked; /* who waits for its outcome or for its grant */
     struct timespec *times;      /* access and modification, as set by the holder; or NULL */
@@ -50,7 +51,7 @@ struct hold_more {
         struct hold_records *records; /* FCNTL: see hold_set_lock_owner */
         struct handle *handle;        /* FLOCK: the only one that it can be of, once granted */
     };
-    struct hold_heirs heirs; /* in the first second; of a handle lock: hold_taken */
+    struct hold_heirs *heirs; /* in the first second; of a handle lock: hold_taken */
 };
 
 struct hold {
@@ -59,8 +60,11 @@ struct hold {
     struct node *node;             /* counted */
     struct backend_ticket *ticket; /* NULL while it is asked for */
     struct owner *owner;           /* the acquirer, then whoever inherited; may be NULL */
-    struct hold_more *more;        /* NULL: nothing of that; see hold_more */
-    clock_ms since;                /* since when it is what it is */
+    union {
+        struct hold_more *more;   /* if it `has_more`; see hold_more */
+        struct hold_heirs *heirs; /* else; NULL: not read, or no longer of use */
+    };
+    clock_ms since; /* since when it is what it is */
     uid_t uid;
     gid_t gid;
     uint32_t size;  /* of the content */
@@ -68,13 +72,13 @@ struct hold {
     uint32_t bytes; /* with so much content */
     uint32_t references;
     uint16_t mode;
-    uint8_t kind;        /* enum backend_kind */
-    uint8_t becomes;     /* the kind that it is converted to */
-    bool fixed : 1;      /* its term was set: not renewed automatically */
-    bool closed : 1;     /* the acquirer has closed the file */
-    bool settled : 1;    /* the owner is final */
-    bool inherited : 1;  /* the owner is another than the acquirer */
-    bool has_heirs : 1;  /* `more` has them, though perhaps none */
+    uint8_t kind;       /* enum backend_kind */
+    uint8_t becomes;    /* the kind that it is converted to */
+    bool fixed : 1;     /* its term was set: not renewed automatically */
+    bool closed : 1;    /* the acquirer has closed the file */
+    bool settled : 1;   /* the owner is final */
+    bool inherited : 1; /* the owner is another than the acquirer */
+    bool has_more : 1;
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
     bool moving : 1;     /* the store is asked to rename it: by which name it has it is not known */
     bool counted : 1;    /* among what is held below its directories */
@@ -88,27 +92,27 @@ struct hold {
 /* Those parts of `more`, or NULL. */
 static inline struct hold_heirs *hold_heirs(const struct hold *hold)
 {
-    return hold->has_heirs ? &hold->more->heirs : NULL;
+    return hold->has_more ? hold->more->heirs : hold->heirs;
 }
 
 static inline struct timespec *hold_times(const struct hold *hold)
 {
-    return hold->more ? hold->more->times : NULL;
+    return hold->has_more ? hold->more->times : NULL;
 }
 
 static inline struct hold_records *hold_records(const struct hold *hold)
 {
-    return hold->more ? hold->more->records : NULL;
+    return hold->has_more ? hold->more->records : NULL;
 }
 
 static inline struct handle *hold_handle(const struct hold *hold)
 {
-    return hold->more ? hold->more->handle : NULL;
+    return hold->has_more ? hold->more->handle : NULL;
 }
 
 static inline struct request *hold_first_parked(const struct hold *hold)
 {
-    return hold->more ? TAILQ_FIRST(&hold->more->parked) : NULL;
+    return hold->has_more ? TAILQ_FIRST(&hold->more->parked) : NULL;
 }
 
 /* Does it hold, as far as is known here? */
@@ -221,9 +225,12 @@ static inline void hold_unref(struct fs *fs, struct hold *hold)
 /* `more`, made if need be; hold_settle frees it if it is empty then, else it goes with the hold. */
 static inline struct hold_more *hold_more(struct hold *hold)
 {
-    if (!hold->more) {
-        hold->more = backend_new0(sizeof *hold->more);
-        TAILQ_INIT(&hold->more->parked);
+    if (!hold->has_more) {
+        struct hold_more *more = backend_new0(sizeof *more);
+        TAILQ_INIT(&more->parked);
+        more->heirs = hold->heirs;
+        hold->more = more;
+        hold->has_more = true;
     }
     return hold->more;
 }
@@ -283,8 +290,9 @@ struct owner *hold_owner(struct hold *hold);
 /* While the owner has ended and may pass it on, the next heir has it; `is_over`: the first second is. */
 void hold_pass_on(struct hold *hold, bool is_over);
 void hold_drop_heirs(struct hold *hold);
-/* None yet, in place of those that it has. */
-struct hold_heirs *hold_new_heirs(struct hold *hold);
+/* These, perhaps none, in place of those that it has. */
+void hold_set_heirs(struct hold *hold, struct owner *const *heir, size_t count);
+void hold_heirs_unref(struct hold_heirs *heirs);
 
 /* Does its owner live, or an heir, as long as it is not told that the owner failed? */
 bool hold_is_owned(struct hold *hold);
@@ -293,7 +301,7 @@ bool hold_is_owned(struct hold *hold);
 bool hold_in_use(struct hold *hold);
 
 /* Reads who inherits, if that is not known yet; while the owner is alive. */
-void hold_read_heirs(struct hold *hold);
+void hold_read_heirs(struct fs *fs, struct hold *hold);
 
 /* Is `who` the owner itself; of a handle lock, also the one that opened the handle? */
 bool hold_is_owner(struct hold *hold, struct owner *who);

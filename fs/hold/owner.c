@@ -11,30 +11,71 @@
 
 #include <string.h>
 
+static struct hold_heirs *heirs_new(struct owner *const *heir, size_t count)
+{
+    struct hold_heirs *heirs = g_malloc(sizeof *heirs + count * sizeof(struct owner *));
+    heirs->references = 1;
+    heirs->count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        heirs->heir[i] = owner_ref(heir[i]);
+    }
+    return heirs;
+}
+
+void hold_heirs_unref(struct hold_heirs *heirs)
+{
+    if (heirs && --heirs->references == 0) {
+        for (size_t i = 0; i < heirs->count; i++) {
+            owner_unref(heirs->heir[i]);
+        }
+        g_free(heirs);
+    }
+}
+
+/* Takes over the reference. */
+static void heirs_replace(struct hold *hold, struct hold_heirs *heirs)
+{
+    struct hold_heirs *before = hold_heirs(hold);
+    if (hold->has_more) {
+        hold->more->heirs = heirs;
+    } else {
+        hold->heirs = heirs;
+    }
+    hold_heirs_unref(before);
+}
+
 void hold_drop_heirs(struct hold *hold)
 {
-    const struct hold_heirs *heirs = hold_heirs(hold);
-    for (size_t i = 0; heirs && i < heirs->count; i++) {
-        owner_unref(heirs->heir[i]);
-    }
-    hold->has_heirs = false;
+    heirs_replace(hold, NULL);
 }
 
-struct hold_heirs *hold_new_heirs(struct hold *hold)
+void hold_set_heirs(struct hold *hold, struct owner *const *heir, size_t count)
 {
-    hold_drop_heirs(hold);
-    hold_more(hold)->heirs.count = 0;
-    hold->has_heirs = true;
-    return &hold->more->heirs;
+    heirs_replace(hold, heirs_new(heir, count));
 }
 
-void hold_read_heirs(struct hold *hold)
+static bool heirs_are(const struct hold_heirs *heirs, struct owner *const *heir, size_t count)
+{
+    return heirs && heirs->count == count && (count == 0 || memcmp(heirs->heir, heir, count * sizeof *heir) == 0);
+}
+
+void hold_read_heirs(struct fs *fs, struct hold *hold)
 {
     hold->settled = !hold->owner;
-    if (hold->owner && !hold->has_heirs) {
-        struct hold_heirs *heirs = hold_new_heirs(hold);
-        heirs->count = owner_heirs(hold->owner, heirs->heir, HOLD_HEIRS_MAX);
+    if (!hold->owner || hold_heirs(hold)) {
+        return;
     }
+    struct owner *heir[HOLD_HEIRS_MAX];
+    size_t count = owner_heirs(hold->owner, heir, HOLD_HEIRS_MAX);
+    if (!heirs_are(fs->last_heirs, heir, count)) {
+        hold_heirs_unref(fs->last_heirs);
+        fs->last_heirs = heirs_new(heir, count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        owner_unref(heir[i]);
+    }
+    fs->last_heirs->references++;
+    heirs_replace(hold, fs->last_heirs);
 }
 
 void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
@@ -46,7 +87,7 @@ void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
     hold->inherited = false;
     hold->closed = true;
     if (opener && opener != owner) {
-        *hold_new_heirs(hold) = (struct hold_heirs){.count = 1, .heir = {owner_ref(opener)}};
+        hold_set_heirs(hold, &opener, 1);
     }
 }
 
@@ -75,11 +116,11 @@ static bool hold_passes_on(struct hold *hold, bool is_over)
 
 static void hold_inherit(struct hold *hold)
 {
-    struct hold_heirs *heirs = hold_heirs(hold);
+    const struct hold_heirs *heirs = hold_heirs(hold);
     owner_unref(hold->owner);
-    hold->owner = heirs->heir[0];
+    hold->owner = owner_ref(heirs->heir[0]);
     hold->inherited = true;
-    memmove(heirs->heir, heirs->heir + 1, --heirs->count * sizeof *heirs->heir);
+    hold_set_heirs(hold, heirs->heir + 1, heirs->count - 1);
 }
 
 void hold_pass_on(struct hold *hold, bool is_over)

@@ -81,7 +81,7 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
         claim->due = SECOND;
         claim->ttl = SECOND + SECOND / 2;
     } else if (kind == BACKEND_LEASE) {
-        hold_read_heirs(hold);
+        hold_read_heirs(fs, hold);
         claim->due = hold_due(hold, claim->ttl, 0);
     } else {
         claim->due = claim->ttl / 3;
@@ -149,9 +149,11 @@ void hold_give_grace(struct fs *fs, struct hold *hold)
 
 static void hold_trim(struct hold *hold)
 {
-    const struct hold_more *more = hold->more;
-    if (more && !hold->has_heirs && !more->times && !more->records && TAILQ_EMPTY(&more->parked)) {
-        g_clear_pointer(&hold->more, g_free);
+    struct hold_more *more = hold->has_more ? hold->more : NULL;
+    if (more && !more->times && !more->records && TAILQ_EMPTY(&more->parked)) {
+        hold->has_more = false;
+        hold->heirs = more->heirs;
+        g_free(more);
     }
 }
 

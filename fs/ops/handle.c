@@ -102,7 +102,7 @@ static void handle_flushed(struct request *r)
     if (r->result == BACKEND_OK) {
         r->handle->hold = r->hold;
         r->handle->closing = true;
-        hold_read_heirs(r->hold);
+        hold_read_heirs(r->fs, r->hold);
         r->hold->closed = true;
     }
     request_reply(r, fs_error(r->result));
@@ -184,7 +184,7 @@ static void handle_flush_of_close(struct request *r)
         request_reply(r, 0);
     } else {
         if (h->closing) { /* now, while it is there for sure: RELEASE may find it gone */
-            hold_read_heirs(hold);
+            hold_read_heirs(r->fs, hold);
             hold->closed = true;
             hold_give_grace(r->fs, hold);
         }
