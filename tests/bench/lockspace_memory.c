@@ -150,6 +150,7 @@ static void measure_hand_over(unsigned waiters, enum backend_kind kind, bool seq
 
 int main(void)
 {
+    mallopt(M_MXFAST, 0); /* as the daemon does */
     measure_leases();
     for (unsigned waiters = 10; waiters <= 10000; waiters *= 10) {
         measure_hand_over(waiters, BACKEND_FLOCK, false, "flock   ");
