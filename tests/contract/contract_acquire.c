@@ -234,6 +234,20 @@ START_TEST(handle_that_waits_is_let_in_when_its_lock_owner_is_left)
 }
 END_TEST
 
+START_TEST(handle_that_waits_for_a_lock_owner_is_let_in_when_that_asks_by_it)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+
+    ck_assert_int_eq(ask_by(1, 8, 0, 9), BACKEND_OK);
+    claim.handle = 2;
+    claim.wait = true;
+    ck_assert_int_eq(contract_acquire("a", &claim).result, BACKEND_QUEUED);
+    ck_assert_int_eq(ask_by(2, 8, 20, 29), BACKEND_OK);
+    CONTRACT_UNTIL(log.granted);
+}
+END_TEST
+
 START_TEST(meta_and_content_are_what_was_claimed_and_set)
 {
     struct contract_log log = {0};
@@ -558,6 +572,7 @@ TCase *contract_acquire_case(void)
     tcase_add_test(tcase, lock_owner_is_kin_to_each_handle_by_which_it_has_asked);
     tcase_add_test(tcase, lock_owner_waits_for_no_handle_by_which_it_holds);
     tcase_add_test(tcase, handle_that_waits_is_let_in_when_its_lock_owner_is_left);
+    tcase_add_test(tcase, handle_that_waits_for_a_lock_owner_is_let_in_when_that_asks_by_it);
     tcase_add_test(tcase, meta_and_content_are_what_was_claimed_and_set);
     tcase_add_test(tcase, content_may_be_64_kib_of_any_bytes);
     tcase_add_test(tcase, stat_tells_who_holds);

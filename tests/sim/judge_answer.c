@@ -411,7 +411,8 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
             struct hold *hold = name->holds->pdata[i];
             bool automatic =
                 strcmp(text, "auto") == 0 || hold->claim.kind == KIND_FLOCK || hold->claim.kind == KIND_RECORD;
-            if (outcome == UNKNOWN) { /* it has the one term or the other */
+            hold->reason = MAX(hold->reason, judge->now); /* it is renewed by that, also where its owner has ended */
+            if (outcome == UNKNOWN) {                     /* it has the one term or the other */
                 hold->may_end = MIN(hold->may_end, asked->when);
                 hold->ttl = MAX(hold->ttl, duration);
                 int64_t ended = automatic ? JUDGE_NEVER : judge->now + duration + judge->options.margin;
@@ -479,7 +480,9 @@ void call_check_wait(struct judge *judge, const struct call *call, int error)
         return;
     }
     int64_t since = call_free_since(judge, call);
-    bool delayed = name_is_delayed(judge, call->name, now - 2 * settle);
+    const struct hold *ticket = call->handle->ticket;
+    bool delayed = ticket ? queue_is_delayed(judge, ticket->name, now - 2 * settle)
+                          : name_is_delayed(judge, call->name, now - 2 * settle);
     if (judge_rule(judge, JUDGE_STUCK, calm && !delayed && since != JUDGE_NEVER && now - since > 2 * settle)) {
         judge_break(judge, JUDGE_STUCK, call->name, "process %u waits since %.6f; nobody stood in its way since %.6f",
                     call->process->id, (double)call->call.when / JUDGE_SECOND, (double)since / JUDGE_SECOND);

@@ -100,7 +100,8 @@ bool judge_hold_excludes(const struct hold *hold, const struct claim *claim, boo
     if (surely && hold_is_beside(mine, claim)) {
         return false;
     }
-    return !(same && (surely || !leases) && !(records && (mine->ofd != claim->ofd || mine->process != claim->process)));
+    bool owners = records && (mine->ofd != claim->ofd || (!mine->ofd && mine->process != claim->process)); /* two */
+    return !(same && (surely || !leases) && !owners);
 }
 
 /* --- when -------------------------------------------------------------------------------- */
@@ -327,9 +328,8 @@ void judge_hold_tell(struct judge *judge, const struct hold *hold)
 
 /* --- lock-delay --------------------------------------------------------------------------- */
 
-bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from)
+static bool name_is_delayed_by(const struct judge *judge, const struct name *name, int64_t delay, int64_t from)
 {
-    int64_t delay = judge_parent((struct judge *)judge, name)->delay;
     bool delayed =
         name->last_ended >= 0 && (!name->last_released || name->last_broken) && name->last_ended + delay >= from;
     for (guint i = 0; delay && !delayed && i < name->holds->len; i++) {
@@ -339,6 +339,16 @@ bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t
                                       : (!hold->released || hold->broken) && over + delay >= from;
     }
     return delay && delayed;
+}
+
+bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from)
+{
+    return name_is_delayed_by(judge, name, judge_parent((struct judge *)judge, name)->delay, from);
+}
+
+bool queue_is_delayed(const struct judge *judge, const struct name *queue, int64_t from)
+{
+    return name_is_delayed_by(judge, queue, queue->delay, from);
 }
 
 void name_begin_delay(struct judge *judge, struct name *name, int64_t when)
@@ -357,7 +367,7 @@ static void hold_check_delay(struct judge *judge, const struct hold *hold)
         (hold->may_begin < name->delayed_from && (hold->claim.shared || hold->claim.kind == KIND_RECORD))) {
         return;
     }
-    bool calm = judge_calm(judge, judge_parent(judge, name)->delay_since) && !name->foreign;
+    bool calm = judge_calm(judge, MIN(judge_parent(judge, name)->delay_since, name->delayed_from)) && !name->foreign;
     if (judge_rule(judge, JUDGE_DELAY, calm && judge->now < name->delayed_until)) {
         judge_break(judge, JUDGE_DELAY, name, "process %u got it, which is refused until %.6f", hold->claim.process->id,
                     (double)name->delayed_until / JUDGE_SECOND);
@@ -507,7 +517,8 @@ bool judge_hold_may_end(const struct judge *judge, const struct hold *hold, cons
     if (mine->mount != mount) {
         return false;
     }
-    if (judge->options.same_user && mine->process->uid == process->uid) {
+    const struct process *opener = mine->handle ? mine->handle->opener : mine->process; /* whose by its uid it is */
+    if (judge->options.same_user && (mine->process->uid == process->uid || opener->uid == process->uid)) {
         return true;
     }
     for (guint i = 0; i < hold->owners->len; i++) {
@@ -520,7 +531,6 @@ bool judge_hold_may_end(const struct judge *judge, const struct hold *hold, cons
     if (hold->owners->len && (dead || !hold->owner) && mine->process->uid == process->uid) {
         return true;
     }
-    const struct process *opener = mine->handle ? mine->handle->opener : mine->process; /* whose by its uid it is */
     if (!hold->owners->len && !process_lives(mine->process) &&
         (mine->process->uid == process->uid || (!process_lives(opener) && opener->uid == process->uid))) {
         return true;
@@ -620,6 +630,17 @@ static bool hold_is_joined(const struct judge *judge, const struct hold *hold, c
     return false;
 }
 
+bool name_is_being_broken(const struct name *name)
+{
+    for (guint i = 0; i < name->calls->len; i++) {
+        const struct judge_call *asked = &((const struct call *)name->calls->pdata[i])->call;
+        if (asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Who asked first and still waits is granted first; see JUDGE_ORDER. */
 static void hold_check_order(struct judge *judge, struct hold *hold)
 {
@@ -637,6 +658,9 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
         }
         if (judge->options.belief &&
             name->broken >= waiter->may_begin) { /* perhaps as it was its turn: it queued anew */
+            continue;
+        }
+        if (name_is_being_broken(name)) { /* perhaps what it got, which it is not told yet */
             continue;
         }
         if (hold->claim.kind == KIND_RECORD &&

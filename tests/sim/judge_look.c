@@ -51,17 +51,6 @@ static bool look_is_young(const struct judge *judge, const struct call *call)
     return call->blocked || call->name->foreign || judge_has_forgot(judge, call->call.when);
 }
 
-static bool look_is_being_broken(const struct name *name)
-{
-    for (guint i = 0; i < name->calls->len; i++) {
-        const struct judge_call *asked = &((const struct call *)name->calls->pdata[i])->call;
-        if (asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool look_allows(const struct judge *judge, const struct call *call, int error)
 {
     const struct judge_call *asked = &call->call;
@@ -69,7 +58,7 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
     switch (error) {
     case ENOLCK: /* or it had its turn, and was broken before it could be told */
         return !calm || ((asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK) &&
-                         (call->name->broken >= asked->when || look_is_being_broken(call->name)));
+                         (call->name->broken >= asked->when || name_is_being_broken(call->name)));
     case EIO:
         return !calm;
     case ENOTCONN:
@@ -208,6 +197,22 @@ static struct hold *look_own(const struct call *call)
     return call->handle ? call->handle->ticket : NULL;
 }
 
+/* Has the process closed a file of the name a moment ago, that the daemon has not heard of? */
+static bool look_has_closed(const struct judge *judge, const struct call *call)
+{
+    GHashTableIter handles;
+    void *each;
+    g_hash_table_iter_init(&handles, judge->handles);
+    while (g_hash_table_iter_next(&handles, NULL, &each)) {
+        const struct handle *handle = each;
+        if (handle->name == call->name && handle->opener == call->process && handle->closed != JUDGE_NEVER &&
+            handle->closed + judge->options.settle >= call->call.when) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void look_told_lost(struct judge *judge, const struct call *call)
 {
     struct hold *own = look_own(call);
@@ -220,8 +225,7 @@ static void look_told_lost(struct judge *judge, const struct call *call)
         another = another || (handle != call->handle && (handle->opener == call->process ||
                                                          g_hash_table_lookup(call->process->descriptors, handle)));
     }
-    another = another || (call->process->closed == call->name &&
-                          call->process->closed_at + judge->options.settle >= call->call.when); /* is on its way */
+    another = another || look_has_closed(judge, call);
     if (judge_rule(judge, JUDGE_KEPT,
                    judge_hold_certain(judge, own, call->call.when) && !own->name->foreign && !another)) {
         judge_break(judge, JUDGE_KEPT, call->name, "process %u was told that it holds no more", call->process->id);

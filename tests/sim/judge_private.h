@@ -304,6 +304,10 @@ void judge_hold_token(struct judge *judge, struct hold *hold, int64_t token);
 struct hold *name_only(const struct judge *judge, const struct name *name, int64_t from);
 /* May it be refused, since `from`, as it was lost less than its directory's delay ago? */
 bool name_is_delayed(const struct judge *judge, const struct name *name, int64_t from);
+/* The same of its tickets. */
+bool queue_is_delayed(const struct judge *judge, const struct name *queue, int64_t from);
+/* Does somebody break what it has just now? */
+bool name_is_being_broken(const struct name *name);
 /* A certain hold of it is broken, by a call that began then. */
 void name_begin_delay(struct judge *judge, struct name *name, int64_t when);
 /* What is over is forgotten, but for what a disk may bring back. */
