@@ -658,6 +658,42 @@ static void good_end_beside_rename(struct world *w)
     judge_end(w->judge, w->now, "");
 }
 
+/* A lease whose owner has ended is renewed by who may set its term, also to "auto". */
+static void good_term_of_the_dead(struct world *w)
+{
+    does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0);
+    passes(w, 2 * JUDGE_SECOND);
+    judge_exit(w->judge, w->now, SHELL, 0);
+    set(w, OTHER, "user.lease.ttl", "auto", 0);
+    passes(w, TTL - JUDGE_SECOND);
+    exclusive(w, OTHER, EEXIST);
+}
+
+/* An open file description's lock is not in the way of another process that has that file. */
+static void good_probe_of_own_description(struct world *w)
+{
+    uint64_t mine = reads(w, SHELL);
+    record(w, SHELL, mine, JUDGE_OFD, 2, 2, 0);
+    judge_fork(w->judge, w->now, 20, SHELL, 120, 1000, 100);
+    uint64_t id = begin(w, BY(20, mine, GETLK, .flags = JUDGE_OFD, .end = JUDGE_BYTES_MAX));
+    end(w, id, 0);
+}
+
+/* "lost" may be told of a file that was closed just before, though another was closed since. */
+static void good_lost_of_what_was_closed(struct world *w)
+{
+    uint64_t one = opens(w, SHELL, "L", JUDGE_WRITES | JUDGE_CREATE, 0), other = reads(w, SHELL);
+    does(w, BY(SHELL, one, WRITE, .value = "x", .size = 1), 0);
+    set(w, INIT, "user.lease.break", "1", 0);
+    uint64_t else_where = opens(w, SHELL, "M", JUDGE_CREATE, 0);
+    does(w, BY(SHELL, one, CLOSE), 0);
+    does(w, BY(SHELL, else_where, CLOSE), 0);
+    does(w, BY(SHELL, other, FLOCK), 0);
+    attribute(w, SHELL, other, "user.lease.state", "lost");
+    attribute(w, SHELL, other, "user.lease.token", "7");
+    set(w, SHELL, "user.lease.check", "7", 0);
+}
+
 /* A daemon that has begun anew counts the first second from when it was provisional, as other mounts do. */
 static void good_first_second_of_before(struct world *w)
 {
@@ -1492,6 +1528,9 @@ static const struct {
     {good_flock_beside_records, JUDGE_RULES},
     {good_delay_of_what_a_break_met, JUDGE_RULES},
     {good_end_beside_rename, JUDGE_RULES},
+    {good_term_of_the_dead, JUDGE_RULES},
+    {good_probe_of_own_description, JUDGE_RULES},
+    {good_lost_of_what_was_closed, JUDGE_RULES},
     {good_failed_disk, JUDGE_RULES},
     {good_failed_disk_renewed, JUDGE_RULES},
     {good_rename, JUDGE_RULES},
