@@ -694,6 +694,17 @@ static void good_lost_of_what_was_closed(struct world *w)
     set(w, SHELL, "user.lease.check", "7", 0);
 }
 
+/* Who has found a lease before it is moved may break it behind that, and be answered first. */
+static void good_break_behind_a_move(struct world *w)
+{
+    does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0);
+    uint64_t moves = begin(w, ON(SHELL, "L", RENAME, .target = "M"));
+    uint64_t breaks = begin(w, ON(INIT, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1));
+    end(w, breaks, 0);
+    end(w, moves, 0);
+    opens(w, OTHER, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+}
+
 /* A daemon that has begun anew counts the first second from when it was provisional, as other mounts do. */
 static void good_first_second_of_before(struct world *w)
 {
@@ -1528,6 +1539,7 @@ static const struct {
     {good_flock_beside_records, JUDGE_RULES},
     {good_delay_of_what_a_break_met, JUDGE_RULES},
     {good_end_beside_rename, JUDGE_RULES},
+    {good_break_behind_a_move, JUDGE_RULES},
     {good_term_of_the_dead, JUDGE_RULES},
     {good_probe_of_own_description, JUDGE_RULES},
     {good_lost_of_what_was_closed, JUDGE_RULES},

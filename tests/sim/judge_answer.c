@@ -225,7 +225,11 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         hold->converted = true;
         hold->owner = call->owned ? hold->owner : NULL;
         hold->may_end = call->owned ? hold->may_end : answer->when; /* else it stays its ancestor's */
-        for (guint i = 0; i < call->name->calls->len; i++) {        /* one that has found it before may break it yet */
+        if (call->name->broken >= call->call.when) { /* perhaps behind the move: by who had found it before */
+            hold->may_end = answer->when;
+            hold->broken = true;
+        }
+        for (guint i = 0; i < call->name->calls->len; i++) { /* one that has found it before may break it yet */
             const struct call *other = call->name->calls->pdata[i];
             hold->may_end = other->call.operation == JUDGE_SETXATTR ? answer->when : hold->may_end;
         }
