@@ -622,7 +622,8 @@ static bool hold_is_joined(const struct judge *judge, const struct hold *hold, c
         const struct hold *other = hold->name->holds->pdata[i];
         bool of_process = process && other->claim.kind == KIND_RECORD && !other->claim.ofd &&
                           other->claim.process == hold->claim.process;
-        if (other != hold && (of_process || other->claim.handle == hold->claim.handle) &&
+        bool beside = hold_is_beside(&other->claim, &hold->claim); /* by that file, too */
+        if (other != hold && (of_process || beside || other->claim.handle == hold->claim.handle) &&
             judge_hold_possible(judge, other, judge->now) && judge_hold_excludes(other, claim, false)) {
             return true;
         }
