@@ -21,9 +21,11 @@ run() { # PROGRAM [CASE]
 run contract/contract_redis
 run contract/contract_redlock name
 run unit/check_redis_bounds mounts
+run unit/check_redis_foreign administrator
 run unit/check_redis_forged
 run unit/check_redis_grace away
 run unit/check_redis_lost
+run unit/check_redis_places places
 run unit/check_redlock mounted
 echo "1..$number"
 exit $failed

@@ -728,7 +728,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("redis_places");
-    TCase *tcase = tcase_create("places"), *cluster = tcase_create("cluster");
+    TCase *tcase = tcase_create("places"), *cluster = tcase_create("cluster"), *slots = tcase_create("slots");
 
     tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, setup, hosts_teardown);
@@ -752,7 +752,6 @@ int main(void)
     tcase_add_loop_test(tcase, lease_whose_term_is_over_is_not_revived_in_its_delay, 0, 4);
     tcase_add_test(tcase, ticket_whose_name_is_asked_for_stays_in_the_list);
     tcase_add_test(tcase, place_that_was_broken_while_it_waited_delays_nobody);
-    tcase_add_test(tcase, keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_them);
     tcase_add_test(tcase, leases_are_found_again_by_the_mount_of_the_same_identity);
     tcase_add_test(tcase, lease_that_was_found_again_is_told_when_another_takes_it);
     tcase_add_test(tcase, break_of_a_ticket_keeps_the_numbers_of_its_queue);
@@ -761,7 +760,11 @@ int main(void)
 
     tcase_set_timeout(cluster, 40);
     tcase_add_checked_fixture(cluster, setup_cluster, hosts_teardown);
+    tcase_add_test(slots, keys_of_a_prefix_with_a_tag_are_in_one_slot_and_leases_are_found_by_them);
     tcase_add_test(cluster, mount_of_a_prefix_with_a_tag_lives_in_one_slot_of_a_cluster);
     suite_add_tcase(suite, cluster);
+    tcase_set_timeout(slots, 40);
+    tcase_add_checked_fixture(slots, setup, hosts_teardown);
+    suite_add_tcase(suite, slots);
     return check_main(suite);
 }
