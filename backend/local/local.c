@@ -51,6 +51,23 @@ static void local_start(struct backend *b, struct ev_loop *loop, const struct ba
     local_loop_start(local_of(b), loop, events, context);
 }
 
+struct local_rename {
+    LIST_ENTRY(local_rename) link;
+    struct local *local;
+    char *old, *name;
+    uint64_t fence; /* since the rename */
+    backend_done *done;
+    void *arg;
+};
+
+static void local_rename_free(struct local_rename *rename)
+{
+    LIST_REMOVE(rename, link);
+    g_free(rename->old);
+    g_free(rename->name);
+    g_free(rename);
+}
+
 static void local_free(struct backend *b)
 {
     struct local *l = local_of(b);
@@ -58,6 +75,9 @@ static void local_free(struct backend *b)
         local_store_on_synced(l->store, NULL, NULL);
     }
     local_loop_end(l);
+    while (!LIST_EMPTY(&l->renames)) {
+        local_rename_free(LIST_FIRST(&l->renames));
+    }
     local_store_close(l->store);
     lockspace_free(l->space);
     g_free(l);
@@ -304,6 +324,32 @@ static enum backend_result local_keep_rename(struct local *l, const struct backe
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
 }
 
+/* Nobody knows which name the journal has.  The lease has the old one again, as is answered, or is lost if that is
+ * taken by now. */
+static void local_undo_rename(const struct local_rename *rename)
+{
+    struct local *l = rename->local;
+    struct backend_info info;
+    uint64_t sequence;
+    clock_ms now = clock_now();
+    lockspace_stat(l->space, rename->name, &info);
+    bool there = info.type == BACKEND_LOCK && info.fence == rename->fence;
+    if (there && lockspace_rename(l->space, now, info.ticket, rename->old, NULL) != BACKEND_OK) {
+        local_lose(l, now, info.ticket);
+    }
+    local_commit(l, &sequence);
+}
+
+static void local_renamed(void *arg, enum backend_result result)
+{
+    struct local_rename *rename = arg;
+    if (result == BACKEND_UNREACHABLE) {
+        local_undo_rename(rename);
+    }
+    rename->done(rename->arg, result);
+    local_rename_free(rename);
+}
+
 static void local_rename(struct backend *b, struct backend_ticket *ticket, const char *name,
                          struct backend_ticket *replaced, backend_done *done, void *arg)
 {
@@ -331,6 +377,14 @@ static void local_rename(struct backend *b, struct backend_ticket *ticket, const
         }
     }
     local_commit(l, &after);
+    if (result == BACKEND_OK && sequence && done) {
+        struct local_rename *rename = g_new(struct local_rename, 1);
+        *rename = (struct local_rename){
+            .local = l, .old = g_strdup(old), .name = g_strdup(name), .fence = ticket->fence, .done = done, .arg = arg};
+        LIST_INSERT_HEAD(&l->renames, rename, link);
+        done = local_renamed;
+        arg = rename;
+    }
     local_complete(l, MAX(sequence, after), done, arg, result, BACKEND_UNREACHABLE);
 }
 

@@ -14,7 +14,8 @@
 #include "backend/local/store.h"
 #include "backend/lockspace/lockspace.h"
 
-struct local_event; /* something to be told from the loop */
+struct local_event;  /* something to be told from the loop */
+struct local_rename; /* one that waits for the journal */
 TAILQ_HEAD(local_events, local_event);
 
 struct local {
@@ -35,7 +36,8 @@ struct local {
     bool late;              /* it has, and not all that was due is done */
 
     struct local_events ready;
-    struct local_events unsynced;   /* by the sequence they wait for */
+    struct local_events unsynced; /* by the sequence they wait for */
+    LIST_HEAD(, local_rename) renames;
     GHashTable *pending;            /* ticket -> its event, if it has one */
     struct backend_ticket *telling; /* the ticket whose `ended` is being told */
 };

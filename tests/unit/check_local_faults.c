@@ -164,6 +164,32 @@ START_TEST(lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed)
 }
 END_TEST
 
+/* Who is told that it was not moved looks for it by its old name; else it would be there by one that nobody knows. */
+START_TEST(rename_whose_sync_fails_leaves_the_old_name)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_ticket *ticket = contract_get("a", BACKEND_LEASE, &log[0]);
+    struct told renamed = {0};
+
+    disk_hold_syncs(true);
+    disk_fail_syncs(EIO, 0);
+    backend_rename(contract_backend, ticket, "b", NULL, on_done, &renamed);
+    if (_i) {
+        contract_get("a", BACKEND_FLOCK, &log[1]);
+    }
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(renamed.count);
+    disk_fail_syncs(0, 0);
+    ck_assert_int_eq(renamed.result, BACKEND_UNREACHABLE);
+    ck_assert_int_eq(contract_stat("b").type, BACKEND_NOTHING);
+    ck_assert_int_eq(contract_stat("a").kind, _i ? BACKEND_FLOCK : BACKEND_LEASE);
+    if (_i) {
+        CONTRACT_UNTIL(log[0].ended);
+        ck_assert_int_eq(log[0].why, BACKEND_LOST);
+    }
+}
+END_TEST
+
 START_TEST(failed_disk_refuses_new_leases_and_keeps_what_is_held)
 {
     struct contract_log log[5] = {{0}};
@@ -680,6 +706,7 @@ static Suite *local_faults_suite(void)
     tcase_add_test(sync, number_of_a_queue_is_told_after_the_sync);
     tcase_add_test(sync, failed_sync_refuses_what_waited_for_it);
     tcase_add_test(sync, lease_that_became_a_handle_lock_is_one_also_when_the_sync_failed);
+    tcase_add_loop_test(sync, rename_whose_sync_fails_leaves_the_old_name, 0, 2);
     suite_add_tcase(suite, sync);
 
     tcase_add_checked_fixture(faults, local_setup, contract_teardown);
