@@ -162,10 +162,19 @@ static void change_on_answer(void *arg, const struct redis_answer *given)
     redis_info_clear(&holder);
 }
 
+static void change_forget_short(struct remote_op *op)
+{
+    GHashTable *releases = redis_of(op)->releases;
+    if (op->procedure == REMOTE_RELEASE && g_hash_table_lookup(releases, op->name) == op) {
+        g_hash_table_remove(releases, op->name);
+    }
+}
+
 /* The short way leads nowhere where there is more to it. */
 static void change_on_short_answer(void *arg, const struct redis_answer *given)
 {
     struct remote_op *op = arg;
+    change_forget_short(op);
     bool nothing = given->outcome == REMOTE_ANSWERED && given->reply->type == REDIS_REPLY_NIL;
     if (nothing || given->outcome != REMOTE_ANSWERED) {
         redis_of(op)->noted = 0; /* that may not have been done, either */
@@ -184,16 +193,38 @@ static void change_on_short_answer(void *arg, const struct redis_answer *given)
     }
 }
 
+/* A release in the short way that leads nowhere would be carried out behind what is asked now of the name: so it is
+ * asked for in full before that. */
+static void change_release_in_full(struct redis *r, const char *name)
+{
+    struct remote_op *op = g_hash_table_lookup(r->releases, name);
+    struct redis_call call = {0};
+    if (op) {
+        change_forget_short(op);
+        redis_conn_forget(r->conn, op->request);
+        change_fill(&call, op, NULL);
+        redis_call_send(&call, 0, change_on_answer, op);
+    }
+}
+
 uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
 {
+    struct redis *r = redis_of(op);
     struct redis_call call = {0};
     bool is_short = change_fill_short(&call, op, t);
     if (!is_short) {
+        if (op->procedure == REMOTE_ACQUIRE || op->procedure == REMOTE_RENAME) {
+            change_release_in_full(r, op->procedure == REMOTE_ACQUIRE ? t->place->name : op->name);
+        }
         change_fill(&call, op, t);
     }
     uint64_t id = redis_call_send(&call, timeout, is_short ? change_on_short_answer : change_on_answer, op);
+    if (is_short && op->procedure == REMOTE_RELEASE) {
+        op->request = id;
+        g_hash_table_replace(r->releases, op->name, op);
+    }
     if (op->procedure == REMOTE_RELEASE && !op->claim.sequence) {
-        redis_absent_given_back(redis_of(op), op->name);
+        redis_absent_given_back(r, op->name);
     }
     return id;
 }

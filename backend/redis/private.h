@@ -72,6 +72,7 @@ struct redis {
     clock_ms closed; /* since when it is known to be closed, and will be after a failover; 0: it is not (yet) */
     ev_timer opening;
     uint64_t reclaimed, lost;
+    GHashTable *releases;    /* name -> struct remote_op: what is asked in the short way of release_lone.lua */
     GHashTable *directories; /* name -> struct backend_directory: as they were last seen */
 };
 

@@ -168,6 +168,7 @@ static void redis_free(struct backend *b)
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
     g_hash_table_unref(r->absents);
+    g_hash_table_unref(r->releases);
     g_string_free(r->key, TRUE);
     g_string_chunk_free(r->arena);
     g_array_unref(r->arguments);
@@ -305,6 +306,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->watched);
     r->absents = g_hash_table_new(g_str_hash, g_str_equal);
+    r->releases = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->absent);
     r->lookup_told = options->lookup_told;
     r->key = g_string_new(NULL);

@@ -143,6 +143,7 @@ struct remote_op {
     struct backend_change change;  /* of convert and set: references */
     GArray *segments;              /* of renew: as of the ticket; or NULL */
     int64_t ttl;                   /* of acquire, renew and release */
+    uint64_t request;              /* of release, of a store that asks in a short way first: that */
     bool confirm;    /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
     const char *why; /* of release: "" by its holder, else "expired" or "lost" */
     bool lease;      /* of release: the store keeps it for a mount that starts again */

@@ -89,6 +89,31 @@ START_TEST(no_new_claim_overtakes_those_that_wait)
 }
 END_TEST
 
+/* Another mount that was refused has left the lock with more than release_lone.lua takes. */
+START_TEST(what_is_asked_behind_a_release_finds_it_done)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    struct told *holder = hosts_acquire(0, "L", &claim), *moved = hosts_get(0, "M", HOSTS_LONG);
+
+    ck_assert_int_eq(hosts_acquire(1, "L", &claim)->result, BACKEND_BUSY);
+    hosts_let_go(holder);
+    switch (_i) {
+    case 0:
+        ck_assert_int_eq(hosts_rename(moved, "L"), BACKEND_OK);
+        return;
+    case 1:
+        claim.mode = BACKEND_SHARED;
+        break;
+    case 2:
+        claim.kind = BACKEND_FCNTL;
+        claim.lock_owner = 1;
+        claim.end = BACKEND_RANGE_MAX;
+        break;
+    }
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_OK);
+}
+END_TEST
+
 START_TEST(lock_is_never_free_during_a_hand_over)
 {
     struct told *holder = hosts_get(0, "L", HOSTS_LONG);
@@ -387,6 +412,7 @@ int main(void)
     tcase_add_test(tcase, hand_over_tells_no_other_mount);
     tcase_add_test(tcase, run_of_shared_waiters_is_woken_together);
     tcase_add_test(tcase, no_new_claim_overtakes_those_that_wait);
+    tcase_add_loop_test(tcase, what_is_asked_behind_a_release_finds_it_done, 0, 4);
     tcase_add_test(tcase, lock_is_never_free_during_a_hand_over);
     tcase_add_test(tcase, first_waiter_gets_what_a_dead_mount_held_at_its_deadline);
     tcase_add_test(tcase, waiter_that_has_become_the_first_gets_what_a_dead_mount_held);
