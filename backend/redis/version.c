@@ -78,6 +78,7 @@ static void version_set(struct redis *r, const char *version, char state, int64_
     redis_conn_stamp(r->conn, version);
     r->state = state;
     r->renewed = r->renewed || forgotten;
+    r->noted = changed ? 0 : r->noted;
     ev_timer_stop(r->remote.loop, &r->opening);
     if (r->closed) {
         ev_timer_set(&r->opening, (double)MAX(version_left(r), 1) / 1000, 0);

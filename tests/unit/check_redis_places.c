@@ -291,6 +291,11 @@ START_TEST(what_is_kept_of_a_mount_without_leases_runs_out)
         ck_assert_int_eq(redis_server_do(hosts_server, "SCARD %s", key), 1);
         ck_assert_int_gt(redis_server_do(hosts_server, "PTTL %s", key), WEEK);
     }
+    redis_server_do(hosts_server, "FLUSHALL");
+    hosts_pass(100); /* it is told */
+    hosts_until_open(0);
+    hosts_get(0, "L", HOSTS_LONG);
+    ck_assert_int_gt(redis_server_do(hosts_server, "PTTL %s", key), WEEK);
     g_free(key);
     g_free(digest);
 }
