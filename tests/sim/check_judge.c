@@ -876,6 +876,90 @@ static void power_lost(struct world *w, bool set)
     trouble(w, JUDGE_DEAD, 0, false);
 }
 
+/* A lease with a term of its own; the daemon is killed or the host loses its power, and the daemon is stopped for a
+ * moment. */
+static void term_kept(struct world *w, bool power)
+{
+    is_on_disk(w);
+    exclusive(w, SHELL, 0);
+    set(w, SHELL, "user.lease.ttl", "60s", 0);
+    passes(w, 50 * JUDGE_SECOND);
+    if (power) {
+        trouble(w, JUDGE_POWER, 0, true);
+    }
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    trouble(w, JUDGE_STOPPED, 0, true);
+    trouble(w, JUDGE_STOPPED, 0, false);
+}
+
+/* Behind a loss of power it begins anew. */
+static void good_term_behind_loss_of_power(struct world *w)
+{
+    term_kept(w, true);
+    passes(w, 50 * JUDGE_SECOND);
+    judge_end(w->judge, w->now, "L\n");
+}
+
+/* And is no longer than that; without one it is what it was. */
+static void bad_left_behind_loss_of_power(struct world *w)
+{
+    term_kept(w, true);
+    passes(w, 60 * JUDGE_SECOND + 2 * MARGIN);
+    judge_end(w->judge, w->now, "L\n");
+}
+
+static void bad_left_behind_a_daemon(struct world *w)
+{
+    term_kept(w, false);
+    passes(w, 50 * JUDGE_SECOND);
+    judge_end(w->judge, w->now, "L\n");
+}
+
+/* So it does for what is there again with an older journal. */
+static void good_term_of_what_is_back(struct world *w)
+{
+    is_on_disk(w);
+    exclusive(w, SHELL, 0);
+    set(w, SHELL, "user.lease.ttl", "60s", 0);
+    passes(w, 50 * JUDGE_SECOND);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_CUT, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    trouble(w, JUDGE_STOPPED, 0, true);
+    trouble(w, JUDGE_STOPPED, 0, false);
+    passes(w, 50 * JUDGE_SECOND);
+    judge_end(w->judge, w->now, "L\n");
+}
+
+/* The owner turns into a record lock what another breaks, and the host loses its power before the end of it is written.
+ */
+static void taken_then_dead(struct world *w, bool breaks)
+{
+    is_on_disk(w);
+    does(w, BY(SHELL, exclusive(w, SHELL, 0), CLOSE), 0);
+    uint64_t b = opens(w, SHELL, "L", JUDGE_WRITES, 0);
+    uint64_t id = breaks ? begin(w, ON(INIT, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1)) : 0;
+    record(w, SHELL, b, 0, 1, 5, 0);
+    if (breaks) {
+        end(w, id, -1);
+    }
+    trouble(w, JUDGE_DEAD, 0, true);
+    trouble(w, JUDGE_DEAD, 0, false);
+    opens(w, OTHER, "L", JUDGE_WRITES, EBUSY);
+}
+
+static void good_break_that_is_not_written(struct world *w)
+{
+    taken_then_dead(w, true);
+}
+
+static void bad_errno_of_what_was_made_a_record(struct world *w)
+{
+    taken_then_dead(w, false);
+}
+
 /* By a wall clock of which the store does not know that it was set, it is old at once, or still young later. */
 static void good_age_by_a_clock_that_was_set(struct world *w)
 {
@@ -1548,6 +1632,9 @@ static const struct {
     {good_rename, JUDGE_RULES},
     {good_times_of_an_old_file, JUDGE_RULES},
     {good_age_by_a_clock_that_was_set, JUDGE_RULES},
+    {good_term_behind_loss_of_power, JUDGE_RULES},
+    {good_term_of_what_is_back, JUDGE_RULES},
+    {good_break_that_is_not_written, JUDGE_RULES},
     {good_order_of_bytes, JUDGE_RULES},
     {good_afresh_by_records, JUDGE_RULES},
     {good_turn_by_own_break, JUDGE_RULES},
@@ -1628,6 +1715,9 @@ static const struct {
     {bad_told_poll, JUDGE_TOLD},
     {bad_journal_cut, JUDGE_EFFECT},
     {bad_left, JUDGE_LEFT},
+    {bad_left_behind_loss_of_power, JUDGE_LEFT},
+    {bad_left_behind_a_daemon, JUDGE_LEFT},
+    {bad_errno_of_what_was_made_a_record, JUDGE_ERRNO},
     {bad_teller, JUDGE_TELLER},
 };
 

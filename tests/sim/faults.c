@@ -838,6 +838,7 @@ void fault_act(const struct act *act)
         if (disk && host->wall_set && host->wall_set >= disk_written(disk)) {
             judge_trouble(faults.judge, world_now(), JUDGE_WALL, index, NULL, true);
         }
+        judge_trouble(faults.judge, world_now(), JUDGE_POWER, index, NULL, true);
         mount_reboot(mount);
         faults.older = mount_store(mount) == MOUNT_LOCAL; /* without sync=always */
         break;

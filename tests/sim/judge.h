@@ -197,6 +197,7 @@ enum judge_trouble {
     JUDGE_EMPTIED, /* its disk begins anew, with nothing (a moment) */
     JUDGE_CLOCK,   /* the server's wall clock was stepped (a moment) */
     JUDGE_WALL,    /* the host loses its power before its store has written that its wall clock was set (a moment) */
+    JUDGE_POWER, /* the host loses its power: a term that is there again is full as a daemon serves again (a moment) */
     JUDGE_FOREIGN, /* somebody who is no mount changed the key of `name` (a moment) */
     JUDGE_TROUBLES
 };

@@ -106,8 +106,10 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             bool sure = hold->may_end >= asked->when || call->attempt->origin == call->attempt->serial;
             call->attempt->origin = hold->begun == JUDGE_NEVER || !sure ? call->attempt->origin : hold->origin;
             call->attempt->converted = true;
-            /* of what was asked for in vain the end is written, but not waited for */
-            int64_t written = hold->begun == JUDGE_NEVER && judge->options.keeps ? judge->options.settle : 0;
+            /* of what was asked for in vain, or is being taken by another call, the end is written, but not waited for
+             */
+            bool waited = hold->begun != JUDGE_NEVER && !hold->pending;
+            int64_t written = !waited && judge->options.keeps ? judge->options.settle : 0;
             judge_hold_end(judge, hold, asked->when, judge->now + written, true);
         } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED && !call->unasked)) {
             bool once = mount_calm(judge, asked->mount, asked->when); /* else it may be asked for twice */

@@ -438,7 +438,8 @@ static void hold_comes_back(const struct judge *judge, struct hold *hold)
     hold->token = 0;
     hold->mode = 0;
     g_clear_pointer(&hold->content, g_byte_array_unref);
-    hold->ended = hold->deadline ? MAX(hold->deadline, judge->now + hold->ttl) + judge->options.margin : JUDGE_NEVER;
+    hold->deadline = hold->deadline ? MAX(hold->deadline, judge->now + hold->ttl) : 0;
+    hold->ended = hold->deadline ? hold->deadline + judge->options.margin : JUDGE_NEVER;
 }
 
 static bool hold_may_come_back(const struct judge *judge, const struct hold *hold, uint32_t mount)

@@ -99,6 +99,7 @@ struct hold {
     bool survives;         /* the daemon's death, if the next comes in time */
     bool doubt;            /* the world has shaken it */
     bool ageless;          /* its age is told by a clock that was set since */
+    bool anew;             /* its term begins anew when a daemon serves again */
     bool timeless;         /* no limit of time can be told */
     bool fixed;            /* its term */
     bool released;         /* by a call; else by a limit of time */

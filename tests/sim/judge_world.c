@@ -366,6 +366,10 @@ static void hold_survived(const struct judge *judge, struct hold *hold)
         judge_hold_steady(hold, judge->now);
     }
     hold->survives = false;
+    if (hold->anew && hold->deadline) {
+        hold->deadline = MAX(hold->deadline, judge->now + hold->ttl);
+    }
+    hold->anew = false;
 }
 
 void judge_hold_daemon_died(struct judge *judge, struct hold *hold)
@@ -428,6 +432,9 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         break;
     case JUDGE_WALL:
         hold->ageless = true;
+        break;
+    case JUDGE_POWER:
+        hold->anew = true;
         break;
     case JUDGE_CLOCK:
     case JUDGE_FOREIGN:
@@ -502,7 +509,8 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
             }
         }
     }
-    for (uint32_t i = 0; trouble != JUDGE_FOREIGN && trouble != JUDGE_WALL && i < JUDGE_MOUNTS; i++) {
+    bool of_mounts = trouble != JUDGE_FOREIGN && trouble != JUDGE_WALL && trouble != JUDGE_POWER;
+    for (uint32_t i = 0; of_mounts && i < JUDGE_MOUNTS; i++) {
         if (mount == JUDGE_ALL || mount == i) {
             trouble_on_mount(judge, trouble, i, begins);
         }
