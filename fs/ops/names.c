@@ -320,10 +320,11 @@ static void names_link_known(void *arg, enum backend_result result, const struct
     }
 }
 
-void names_link(struct request *r, struct node *other)
+/* r->node is the file that gets another name. */
+static void names_link_go(struct request *r)
 {
     char path[TREE_PATH_MAX];
-    struct node *directory = r->other, *there = tree_find(r->fs->tree, directory, r->name);
+    struct node *other = r->node, *directory = r->other, *there = tree_find(r->fs->tree, directory, r->name);
     struct hold *hold = hold_first(other);
     if (sequence_is_prefix(r->name)) {
         request_reply(r, -EPERM); /* a ticket is made, not linked */
@@ -331,14 +332,22 @@ void names_link(struct request *r, struct node *other)
         request_reply(r, -EPERM);
     } else if (there && (there->directory || hold_first(there))) {
         request_reply(r, -EEXIST);
+    } else if (hold && hold->moving) {
+        hold_await(r, hold, names_link_go);
     } else if (!tree_path(other, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
     } else {
         r->node = tree_get(r->fs->tree, there, directory, r->name, other->mode & S_IFMT);
-        r->other = tree_ref(other);
+        r->other = other;
         tree_unref(r->fs->tree, directory);
         backend_stat(r->fs->backend, path, names_link_known, r);
     }
+}
+
+void names_link(struct request *r, struct node *other)
+{
+    r->node = tree_ref(other);
+    names_link_go(r);
 }
 
 /* --- moving ------------------------------------------------------------------------- */

@@ -206,6 +206,24 @@ START_TEST(link_to_a_held_name_is_refused)
 }
 END_TEST
 
+/* The store may have the new name already. */
+START_TEST(link_of_a_file_that_is_being_moved_waits)
+{
+    uint64_t node = lease_of(alice, "tmp");
+    fake_backend_hold(w->fake, FAKE_RENAME, true);
+    uint64_t moved = wire_rename(w, "tmp", "to", 0);
+    wire_turn(w);
+    uint64_t linked = wire_link(w, node, "L");
+    ck_assert(wire_waits(w, linked));
+    fake_backend_hold(w->fake, FAKE_RENAME, false);
+    fake_backend_answer(w->fake, FAKE_RENAME, 0);
+    ck_assert_int_eq(wire_result(w, moved), 0);
+    wire_node(w, linked);
+    ck_assert_int_eq(holder("L")->kind, BACKEND_LEASE);
+    ck_assert_int_eq(holder("to")->kind, BACKEND_LEASE);
+}
+END_TEST
+
 START_TEST(rename_moves_the_callers_own_lease)
 {
     struct wire_file file = wire_created(w, "from", O_RDWR | O_EXCL);
@@ -920,6 +938,7 @@ int main(void)
     tcase_add_test(cases, link_acquires_the_name_with_content_and_inode);
     tcase_add_test(cases, lock_of_a_name_that_was_linked_is_another_file);
     tcase_add_test(cases, link_to_a_held_name_is_refused);
+    tcase_add_test(cases, link_of_a_file_that_is_being_moved_waits);
     tcase_add_test(cases, rename_moves_the_callers_own_lease);
     tcase_add_test(cases, rename_of_anothers_or_onto_anothers_is_refused);
     tcase_add_test(cases, rename_onto_ones_own_replaces_it);
