@@ -253,14 +253,17 @@ static void lock_set_given_up(struct request *r)
     }
 }
 
-/* By which its lock owner has records there besides. */
-static GArray *lock_further_handles(const struct hold *hold, const struct handle *h)
+/* By which its lock owner has records there besides.  Who waits is kept with what is told now, and the records may be
+ * gone when it is granted: so only of files by which there is a flock in its way, and else it would wait for itself. */
+static GArray *lock_further_handles(const struct request *r, const struct hold *hold)
 {
     const GPtrArray *handles = hold && hold_records(hold) ? hold_records(hold)->handles : NULL;
     GArray *further = NULL;
     for (guint i = 0; handles && i < handles->len; i++) {
         const struct handle *other = g_ptr_array_index(handles, i);
-        backend_handles_add(&further, h->id, (struct backend_kin){.handle = other->id});
+        if (!r->blocks || (other->hold && other->hold->kind == BACKEND_FLOCK)) {
+            backend_handles_add(&further, r->handle->id, (struct backend_kin){.handle = other->id});
+        }
     }
     return further;
 }
@@ -283,7 +286,7 @@ static void lock_set_new(struct request *r)
         return;
     }
     lock_claim(r, hold, BACKEND_FCNTL, &claim);
-    claim.handles = lock_further_handles(hold, r->handle);
+    claim.handles = lock_further_handles(r, hold);
     request_ref(r);
     struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, &claim, lock_set_done, r);
     if (r->req && ticket) {
@@ -447,7 +450,7 @@ static void lock_get_go(struct request *r)
     claim.start = r->lock.start;
     claim.end = r->lock.end;
     if (request_path(r, path)) {
-        claim.handles = lock_further_handles(hold_of_lock_owner(r->fs, r->node, r->lock.owner), r->handle);
+        claim.handles = lock_further_handles(r, hold_of_lock_owner(r->fs, r->node, r->lock.owner));
         backend_test(r->fs->backend, path, &claim, lock_got, r);
         g_clear_pointer(&claim.handles, g_array_unref);
     }

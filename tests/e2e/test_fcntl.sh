@@ -133,6 +133,22 @@ says A 'fcntl.flock(d, fcntl.LOCK_UN); os.close(d)' ok
 says B 'record(b, "SETLK", "WRLCK", 0, 10)' ok
 closed
 
+it "a record lock that waits goes beside nobody who asks by a file of records that are gone"
+opened parted
+says A 'record(a, "SETLK", "WRLCK", 0, 10); d = op("parted", "RDWR")' ok
+says C 'record(c, "SETLK", "WRLCK", 100, 10)' ok
+says A 'got = []; threading.Thread(target=lambda: got.append(record(d, "SETLKW", "WRLCK", 100, 10)), daemon=True).start()' ok
+says A 'time.sleep(0.3); record(a, "SETLK", "UNLCK")' ok
+says A 'ends = os.pipe(); p = os.fork() or (fcntl.flock(a, fcntl.LOCK_EX), os.write(ends[1], b"x"), time.sleep(60))' ok
+says A 'time.sleep(0.3)' ok
+says C 'record(c, "SETLK", "UNLCK")' ok
+says A 'time.sleep(0.3); os.set_blocking(ends[0], False)' ok
+says A 'len(got)' 1
+says A 'os.read(ends[0], 1)' EAGAIN
+says A 'os.kill(p, 9); os.waitpid(p, 0)' ok
+says A 'os.close(d)' ok
+closed
+
 it "a child that exits does not release its parent's record locks"
 opened exit
 says A 'record(a, "SETLK", "WRLCK", 0, 10)' ok
