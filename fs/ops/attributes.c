@@ -60,6 +60,18 @@ static bool attributes_are_of_another(const struct node *node, const struct back
     return node->directory || S_ISLNK(node->mode) != S_ISLNK(meta.mode);
 }
 
+/* Is it held here: under this node, or through a file of it while another node has the name? */
+static bool attributes_are_of_hold(const struct node *node, const struct hold *hold)
+{
+    const struct handle *h;
+    LIST_FOREACH(h, &node->handles, link) {
+        if (hold_is_of(hold, h)) {
+            return true;
+        }
+    }
+    return hold->node == node;
+}
+
 static void attributes_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
@@ -67,7 +79,7 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     const struct hold *first = hold_first(node);
     bool lock = result == BACKEND_OK && info->type == BACKEND_LOCK;
     struct hold *hold = lock && info->ticket ? info->ticket->user : NULL;
-    hold = hold && hold->node == node ? hold : NULL; /* else the name is another node's */
+    hold = hold && attributes_are_of_hold(node, hold) ? hold : NULL; /* else the name is another node's */
     if (hold) {
         hold_is_longest(hold);
     }

@@ -560,6 +560,31 @@ START_TEST(file_is_of_who_holds_longest_in_whatever_order_the_grants_are_told)
 }
 END_TEST
 
+/* By its path another node is found: its own symbolic link, or what it has moved there. */
+START_TEST(lock_through_a_file_of_before_the_name_was_its_own_lease_has_that_files_attributes)
+{
+    struct wire_file file = wire_created(here, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(here, wire_flock(here, file, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(here, wire_flock(here, file, LOCK_UN)), 0);
+    if (_i & 1) {
+        ck_assert_int_eq(wire_result(here, wire_symlink(here, "L", "t")), 0);
+    } else {
+        ck_assert_int_eq(wire_close(here, wire_created(here, "M", O_RDWR | O_EXCL)), 0);
+        ck_assert_int_eq(wire_result(here, wire_rename(here, "M", "L", 0)), 0);
+    }
+    uint64_t asked = _i & 2 ? wire_setlk(here, file, 7, F_WRLCK, 0, 9, false) : wire_flock(here, file, LOCK_EX);
+    ck_assert_int_eq(wire_result(here, asked), 0);
+    ck_assert_uint_eq(attributes(here, file.node).mode & S_IFMT, S_IFREG);
+    ck_assert_int_eq(wire_result(here, wire_touch(here, file.node, &file)), 0);
+    check_xattr(here, file.node, "user.lease.state", "held");
+    ck_assert_int_eq(wire_result(here, wire_fsync(here, file)), 0);
+    ck_assert_int_eq(wire_result(here, wire_write(here, file, 0, "x", 1)), 0);
+    ck_assert_int_eq(wire_result(here, wire_read(here, file, 0, 9)), 0);
+    ck_assert_int_eq(wire_close(here, file), 0);
+    ck_assert_int_eq(wire_result(here, wire_lookup(here, "L")), ENOENT);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: held elsewhere");
@@ -594,6 +619,8 @@ int main(void)
     tcase_add_test(cases, directory_made_twice_is_there_once);
     tcase_add_test(cases, attributes_of_a_directory_that_another_mount_has_set_stay);
     tcase_add_loop_test(cases, file_is_of_who_holds_longest_in_whatever_order_the_grants_are_told, 0, 2);
+    tcase_add_loop_test(cases, lock_through_a_file_of_before_the_name_was_its_own_lease_has_that_files_attributes, 0,
+                        4);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
