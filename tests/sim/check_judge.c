@@ -1150,6 +1150,32 @@ static void bad_order(struct world *w)
     end(w, first, 0);
 }
 
+/* Two wait for what a break takes, or what its holder gives back before that is answered. */
+static void order_beside_break(struct world *w, bool given_back)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0), b = reads(w, OTHER), c = reads(w, REMOTE);
+    begin(w, BY(OTHER, b, FLOCK));
+    passes(w, JUDGE_SECOND);
+    uint64_t second = begin(w, BY(REMOTE, c, FLOCK));
+    uint64_t breaks = begin(w, ON(INIT, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1));
+    if (given_back) {
+        does(w, BY(SHELL, a, CLOSE), 0);
+    }
+    end(w, breaks, 0);
+    end(w, second, 0);
+}
+
+/* The first may have got it before the break took it, which ends whoever holds, and waits anew behind the second. */
+static void good_order_of_whom_a_break_met(struct world *w)
+{
+    order_beside_break(w, true);
+}
+
+static void bad_order_behind_break(struct world *w)
+{
+    order_beside_break(w, false);
+}
+
 static void bad_order_shared(struct world *w)
 {
     flocks(w, SHELL, JUDGE_SHARE, 0);
@@ -1622,6 +1648,7 @@ static const struct {
     {good_watch_of_open, JUDGE_RULES},
     {good_flock_beside_records, JUDGE_RULES},
     {good_delay_of_what_a_break_met, JUDGE_RULES},
+    {good_order_of_whom_a_break_met, JUDGE_RULES},
     {good_end_beside_rename, JUDGE_RULES},
     {good_break_behind_a_move, JUDGE_RULES},
     {good_term_of_the_dead, JUDGE_RULES},
@@ -1657,6 +1684,7 @@ static const struct {
     {bad_number, JUDGE_NUMBER},
     {bad_number_of_old, JUDGE_NUMBER},
     {bad_order, JUDGE_ORDER},
+    {bad_order_behind_break, JUDGE_ORDER},
     {bad_order_shared, JUDGE_ORDER},
     {bad_stuck, JUDGE_STUCK},
     {bad_stuck_for_ever, JUDGE_STUCK},

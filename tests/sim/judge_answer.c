@@ -70,6 +70,9 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             continue;
         }
         hold->broken = hold->broken || (breaks && outcome != REFUSED); /* perhaps, and then by that its delay begins */
+        if (breaks && outcome != REFUSED && hold->may_end < judge->now) {
+            hold->name->missed = judge->now;
+        }
         if (breaks && (hold->begun == JUDGE_NEVER || hold->begun > asked->when)) {
             if (outcome == DONE) {
                 call_spends(hold, asked->operation);

@@ -658,8 +658,8 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
             waiter->may_begin + 2 * settle >= hold->may_begin || !judge_calm(judge, waiter->may_begin)) {
             continue;
         }
-        if (judge->options.belief &&
-            name->broken >= waiter->may_begin) { /* perhaps as it was its turn: it queued anew */
+        int64_t broken = judge->options.belief ? name->broken : judge->options.remote ? name->missed : 0;
+        if (broken >= waiter->may_begin) { /* perhaps as it was its turn: it queued anew */
             continue;
         }
         if (name_is_being_broken(name)) { /* perhaps what it got, which it is not told yet */

@@ -137,6 +137,7 @@ struct name {
     int64_t last_ended;          /* of a hold that is over; -1: there was none */
     bool last_released, last_broken;
     int64_t broken;                      /* one of its holders was, the last time */
+    int64_t missed;                      /* the same, where one may have let go before that was answered */
     int64_t elsewhere[JUDGE_MOUNTS];     /* the same of those of the mount, by another one, also by a token; 0: never */
     int64_t interrupted;                 /* a wait for it was, the last time, which its store may not know yet */
     int64_t delayed_from, delayed_until; /* its lock-delay certainly runs; -1: never */
