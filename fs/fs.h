@@ -51,6 +51,7 @@ struct tree;
 
 TAILQ_HEAD(request_queue, request);
 LIST_HEAD(handle_list, handle);
+LIST_HEAD(request_list, request);
 LIST_HEAD(directory_cursor_list, directory_cursor);
 
 /* In the log and in .leasefs/status, once a process of a pid namespace that the daemon cannot see has used the mount.
@@ -78,8 +79,9 @@ struct fs {
     GHashTable *records;                  /* a set of holds, by lock owner and path: see hold_of_lock_owner */
     struct directory_cursor_list cursors; /* open directories */
     uint64_t next_handle;
-    int64_t wall_offset;    /* see fs_wall */
-    uint32_t requests;      /* not answered yet */
+    int64_t wall_offset; /* see fs_wall */
+    struct request_list unanswered;
+    uint32_t requests;      /* so many are not answered yet */
     uint64_t answered;      /* requests, ever */
     struct meta *last_meta; /* of the last claim, and its encoding: see hold.c */
     GBytes *last_meta_bytes;

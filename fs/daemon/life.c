@@ -109,33 +109,22 @@ void fs_start(struct fs *fs, struct fuse_session *session)
     tree_rest_for(fs->tree, fs->notify);
 }
 
-static void fs_refuse_all(struct request_queue *queue)
+/* Those that wait, and those that the backend has not answered, whose completions it does not call any more. */
+void fs_stop(struct fs *fs)
 {
     struct request *r;
-    while (queue && (r = TAILQ_FIRST(queue))) {
+    notify_finish(fs->notify);
+    request_reply_told(fs);
+    control_stop(fs);
+    while ((r = LIST_FIRST(&fs->unanswered))) {
         request_reply(r, -ENOLCK);
     }
 }
 
-void fs_stop(struct fs *fs)
+static void fs_drop_hold(struct fs *fs, struct hold *hold)
 {
-    notify_finish(fs->notify);
-    request_reply_told(fs);
-    fs_refuse_all(&fs->sleeping);
-    control_stop(fs);
-    GPtrArray *nodes = tree_all(fs->tree);
-    for (guint i = 0; i < nodes->len; i++) {
-        struct node *node = g_ptr_array_index(nodes, i);
-        struct hold *hold;
-        LIST_FOREACH(hold, &node->holds, link) {
-            fs_refuse_all(hold->has_more ? &hold->more->parked : NULL);
-        }
-        LIST_FOREACH(hold, &node->waiting, link) {
-            fs_refuse_all(hold->has_more ? &hold->more->parked : NULL);
-        }
-        tree_unref(fs->tree, node);
-    }
-    g_ptr_array_free(nodes, TRUE);
+    hold->references = 1; /* the others are of completions that are not called any more */
+    hold_free(fs, hold);
 }
 
 /* What is held stays in the backend: handle locks end with it, leases do not. */
@@ -145,10 +134,10 @@ static void fs_drop_holds(struct fs *fs)
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
         while (!LIST_EMPTY(&node->holds)) {
-            hold_free(fs, LIST_FIRST(&node->holds));
+            fs_drop_hold(fs, LIST_FIRST(&node->holds));
         }
         while (!LIST_EMPTY(&node->waiting)) {
-            hold_free(fs, LIST_FIRST(&node->waiting));
+            fs_drop_hold(fs, LIST_FIRST(&node->waiting));
         }
         tree_unref(fs->tree, node);
     }

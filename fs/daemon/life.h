@@ -11,8 +11,8 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
 /* Starts the backend, takes over the leases that it kept, and tells the kernel of
  * changes through this session from now on. */
 void fs_start(struct fs *fs, struct fuse_session *session);
-/* While the mount still answers: ends the notifications, and answers whoever
- * waits with ENOLCK. */
+/* While the mount still answers: ends the notifications, and answers all that
+ * is not answered with ENOLCK. */
 void fs_stop(struct fs *fs);
 void fs_free(struct fs *fs);
 

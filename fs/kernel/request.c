@@ -19,6 +19,7 @@ struct request *request_new(struct fs *fs, fuse_req_t req, enum metrics_operatio
     r->references = 1;
     r->operation = (uint8_t)operation;
     r->since = metrics_clock();
+    LIST_INSERT_HEAD(&fs->unanswered, r, unanswered);
     fs->requests++;
     return r;
 }
@@ -55,6 +56,7 @@ static void request_end(struct request *r, int error)
     r->node = NULL;
     r->other = NULL;
     r->hold = NULL;
+    LIST_REMOVE(r, unanswered);
     fs->requests--;
     fs->answered++;
     request_unref(r);

@@ -33,6 +33,7 @@ enum content_reply { CONTENT_REPLY_WRITTEN, CONTENT_REPLY_OPEN, CONTENT_REPLY_AT
 typedef void request_step(struct request *r);
 
 struct request {
+    LIST_ENTRY(request) unanswered;   /* in fs->unanswered */
     TAILQ_ENTRY(request) parked;      /* in the queue it waits in */
     TAILQ_ENTRY(request) interrupted; /* in fs->interrupted */
     struct observed asking;           /* of one that asks */

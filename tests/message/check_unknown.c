@@ -333,6 +333,35 @@ START_TEST(attributes_of_a_lock_that_ends_meanwhile_are_estale)
 }
 END_TEST
 
+START_TEST(mount_that_ends_answers_what_the_store_has_not)
+{
+    struct wire_file lease = wire_created(w, "written", O_WRONLY | O_EXCL),
+                     second = wire_created(w, "second", O_WRONLY);
+    struct wire_file shared = wire_created(w, "shared", O_RDONLY), other = wire_opened(w, shared.node, O_RDONLY);
+    wire_created(w, "from", O_WRONLY | O_EXCL);
+    wire_created(w, "to", O_WRONLY | O_EXCL);
+    wire_created(w, "removed", O_WRONLY | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, shared, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flush(w, second, 0)), 0);
+    for (int call = 0; call < FAKE_CALLS; call++) {
+        fake_backend_hold(w->fake, (enum fake_call)call, true);
+    }
+    const uint64_t asked[] = {
+        wire_lookup(w, "looked up"),    wire_create(w, "L", O_WRONLY | O_EXCL),
+        wire_symlink(w, "S", "target"), wire_write(w, lease, 0, "x", 1),
+        wire_release(w, second),        wire_rename(w, "from", "to", 0),
+        wire_unlink(w, "removed"),      wire_mkdir(w, "D"),
+        wire_flock(w, other, LOCK_EX),  wire_setlk(w, other, 3, F_WRLCK, 0, 1, true),
+        wire_flock(w, shared, LOCK_UN),
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(asked); i++) {
+        ck_assert_msg(wire_waits(w, asked[i]), "request %zu does not wait", i);
+    }
+    wire_end(w);
+    set_up();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: unknown outcomes");
@@ -356,6 +385,7 @@ int main(void)
     tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
     tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
     tcase_add_test(cases, attributes_of_a_lock_that_ends_meanwhile_are_estale);
+    tcase_add_test(cases, mount_that_ends_answers_what_the_store_has_not);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }

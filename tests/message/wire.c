@@ -552,6 +552,11 @@ void wire_free(struct wire *w)
     fake_backend_hold_events(w->fake, false);
     wire_turn(w);
     wire_let_go(w);
+    wire_end(w);
+}
+
+void wire_end(struct wire *w)
+{
     fs_stop(w->fs);
     wire_collect(w);
     wire_check_answered(w);

@@ -71,6 +71,8 @@ struct wire *wire_new(unsigned features);
 struct wire *wire_new_beside(struct wire *first);
 /* Closes what is open, forgets all nodes, checks that nothing is left. */
 void wire_free(struct wire *w);
+/* The mount ends as it is, with calls of the backend that were held back; checks that nothing is left unanswered. */
+void wire_end(struct wire *w);
 
 /* --- processes ------------------------------------------------------------------ */
 
