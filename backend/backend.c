@@ -19,6 +19,7 @@ const char *backend_result_name(enum backend_result result)
         [BACKEND_FULL] = "full",
         [BACKEND_QUOTA] = "quota",
         [BACKEND_INVALID] = "invalid",
+        [BACKEND_GRACE] = "grace",
         [BACKEND_UNREACHABLE] = "unreachable",
         [BACKEND_UNSUPPORTED] = "unsupported",
         [BACKEND_DAMAGED] = "damaged",

@@ -45,6 +45,7 @@ enum backend_result {
     BACKEND_FULL,        /* the store has no room */
     BACKEND_QUOTA,       /* its user has all that a user may have */
     BACKEND_INVALID,     /* this backend cannot have such a name */
+    BACKEND_GRACE,       /* convert: nothing is granted until those who held have put it back; nothing is changed */
     BACKEND_UNREACHABLE, /* the service is away; nothing is known or changed */
     BACKEND_UNSUPPORTED, /* this backend has no such feature */
     BACKEND_DAMAGED,     /* what the store keeps of this name is not what it wrote */

@@ -19,6 +19,7 @@ int fs_error(enum backend_result result)
         [BACKEND_FULL] = ENOSPC,
         [BACKEND_QUOTA] = EDQUOT,
         [BACKEND_INVALID] = EINVAL,
+        [BACKEND_GRACE] = ENOLCK,
         [BACKEND_UNREACHABLE] = ENOLCK,
         [BACKEND_UNSUPPORTED] = EOPNOTSUPP,
         [BACKEND_DAMAGED] = EIO,

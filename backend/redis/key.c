@@ -529,6 +529,7 @@ enum backend_result redis_result(struct redis *r, const struct redis_answer *ans
         {"exists", BACKEND_EXISTS},
         {"notempty", BACKEND_NOT_EMPTY},
         {"invalid", BACKEND_INVALID},
+        {"grace", BACKEND_GRACE},
         {"directory", BACKEND_IS_DIRECTORY},
         {"notdirectory", BACKEND_NOT_DIRECTORY},
     };

@@ -149,12 +149,30 @@ static void sequence_go(struct request *r)
     }
 }
 
+#define SEQUENCE_PAUSE 250 /* ms between two questions whether the store grants again */
+
+/* After a pause, in which the ticket may have ended. */
+static void sequence_ask_again(struct request *r)
+{
+    struct hold *hold = sequence_ticket(r);
+    if (hold) {
+        sequence_await_turn(r, hold);
+    } else {
+        request_reply(r, -ESTALE);
+    }
+}
+
 /* A shared ticket that others hold beside does not become exclusive, as a read lock of Curator's
- * InterProcessReadWriteLock does not: two that waited to would wait for each other. */
+ * InterProcessReadWriteLock does not: two that waited to would wait for each other.  Nobody waits for it where the
+ * store has forgotten who holds beside it, and they are still to put that back. */
 static void sequence_asked(struct request *r)
 {
     if (r->result == BACKEND_OK) {
         sequence_go(r);
+    } else if (r->result == BACKEND_GRACE && r->blocks) {
+        request_sleep(r, clock_now() + SEQUENCE_PAUSE, sequence_ask_again, request_give_up);
+    } else if (r->result == BACKEND_GRACE) {
+        request_reply(r, -EAGAIN);
     } else if (r->result == BACKEND_BUSY) {
         request_reply(r, r->blocks ? -EDEADLK : -EAGAIN);
     } else {

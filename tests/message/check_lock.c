@@ -362,6 +362,41 @@ START_TEST(getlk_of_a_ticket_tells_whether_it_is_its_turn)
 }
 END_TEST
 
+/* No other shares it: the store only waits for what may be put back. */
+START_TEST(shared_ticket_waits_to_be_exclusive_while_its_store_grants_nothing)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "job-", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_SH)), 0);
+    fake_backend_fail(w->fake, FAKE_CONVERT, BACKEND_GRACE);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), EAGAIN);
+    uint64_t waits = wire_flock(w, file, LOCK_EX);
+    wire_advance(w, SECOND);
+    ck_assert(wire_waits(w, waits));
+    wire_interrupt(w, waits);
+    ck_assert_int_eq(wire_result(w, waits), EINTR);
+    waits = wire_flock(w, file, LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    fake_backend_fail(w->fake, FAKE_CONVERT, _i ? BACKEND_BUSY : BACKEND_OK);
+    wire_advance(w, SECOND);
+    ck_assert_int_eq(wire_result(w, waits), _i ? EDEADLK : 0);
+}
+END_TEST
+
+START_TEST(ticket_that_ends_while_its_store_grants_nothing_is_stale)
+{
+    w->pid = alice;
+    struct wire_file file = wire_created(w, "job-", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_SH)), 0);
+    fake_backend_fail(w->fake, FAKE_CONVERT, BACKEND_GRACE);
+    uint64_t waits = wire_flock(w, file, LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "job-0000000001")), 0);
+    wire_advance(w, SECOND);
+    ck_assert_int_eq(wire_result(w, waits), ESTALE);
+}
+END_TEST
+
 START_TEST(lock_through_the_handle_of_a_closed_tickets_owner_waits_for_its_turn)
 {
     w->pid = alice;
@@ -1115,6 +1150,8 @@ int main(void)
     tcase_add_test(cases, getlk_tells_the_lowest_range);
     tcase_add_test(cases, getlk_tells_of_no_lock_of_its_own);
     tcase_add_test(cases, getlk_of_a_ticket_tells_whether_it_is_its_turn);
+    tcase_add_loop_test(cases, shared_ticket_waits_to_be_exclusive_while_its_store_grants_nothing, 0, 2);
+    tcase_add_test(cases, ticket_that_ends_while_its_store_grants_nothing_is_stale);
     tcase_add_test(cases, lock_through_the_handle_of_a_closed_tickets_owner_waits_for_its_turn);
     tcase_add_loop_test(cases, who_took_a_lock_is_told_not_who_opened_the_handle, 0, 3);
     tcase_add_loop_test(cases, flock_is_of_who_took_it_and_then_of_who_opened_the_handle, 0, 3);

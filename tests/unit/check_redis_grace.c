@@ -441,6 +441,32 @@ START_TEST(who_is_refused_while_nothing_is_granted_is_told_of_who_holds)
 }
 END_TEST
 
+/* Who else shares is still to put that back: so it is not told that others do. */
+START_TEST(shared_place_in_a_queue_becomes_exclusive_when_all_is_put_back)
+{
+    struct backend_claim shared = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), exclusive = shared;
+    struct backend_directory directory = {.width = 1};
+    struct hosts_done done = {0};
+    shared.mode = BACKEND_SHARED;
+    shared.sequence = shared.wait = true;
+    ck_assert_int_eq(hosts_mkdir(0, "d", &directory), BACKEND_OK);
+    struct told *told = hosts_acquire(0, "d/q-", &shared);
+    ck_assert_int_eq(told->result, BACKEND_OK);
+    ways[_i]();
+    HOSTS_UNTIL(is_closed(0));
+    exclusive.user = told;
+    backend_convert(hosts_mount(0), told->ticket, &exclusive, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_GRACE);
+    ck_assert_int_eq(told->ticket->mode, BACKEND_SHARED);
+    hosts_until_open(0);
+    done.told = false;
+    backend_convert(hosts_mount(0), told->ticket, &exclusive, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+}
+END_TEST
+
 /* Many locks of three mounts, and a server that forgets again and again: none is lost, none is granted twice. */
 START_TEST(mount_that_comes_back_to_a_restarted_server_ends_nobodys_connection)
 {
@@ -514,6 +540,7 @@ int main(void)
     tcase_add_test(tcase, server_that_goes_back_to_an_older_state_gives_the_lock_to_who_believes_in_it);
     tcase_add_loop_test(tcase, version_that_is_deleted_or_overwritten_closes_and_opens_again, 0, 3);
     tcase_add_test(tcase, who_is_refused_while_nothing_is_granted_is_told_of_who_holds);
+    tcase_add_loop_test(tcase, shared_place_in_a_queue_becomes_exclusive_when_all_is_put_back, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, mount_that_comes_back_to_a_restarted_server_ends_nobodys_connection);
     tcase_add_test(tcase, nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets);
     suite_add_tcase(suite, tcase);
