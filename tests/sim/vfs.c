@@ -391,7 +391,7 @@ static int vfs_setattr_node(struct thread *t, struct kernel *k, struct kernel_no
     if (in.valid & FATTR_SIZE && node->type == S_IFLNK) {
         return -EINVAL; /* truncate(2) asks for what it leads to */
     }
-    if (call->file) {
+    if (call->file && in.valid & FATTR_SIZE) { /* of mode, owner and times Linux does not tell the file */
         in.valid |= FATTR_FH;
         in.fh = call->file->fh;
     }
