@@ -77,6 +77,7 @@ enum backend_end {
  * for it, or its acquire completed with anything but OK and QUEUED. */
 struct backend_ticket {
     void *user;        /* the claim's `user`; may be changed */
+    GBytes *content;   /* as far as this mount knows; NULL: empty, or not known */
     uint64_t fence;    /* ticket number = fencing token; 0 while unknown */
     clock_ms acquired; /* when it was granted (or queued, while it waits) */
     clock_ms deadline; /* when it ends unless renewed */

@@ -186,7 +186,7 @@ static enum backend_result local_keep_conversion(struct local *l, clock_ms now, 
         .acquired = ticket->acquired,
         .deadline = now + claim->ttl,
         .meta = claim->meta ? claim->meta : lockspace_ticket_meta(ticket),
-        .content = claim->content ? claim->content : lockspace_ticket_content(ticket),
+        .content = claim->content ? claim->content : ticket->content,
     };
     if (!lockspace_ticket_name(ticket, name, sizeof(name))) {
         return BACKEND_INVALID;
@@ -318,7 +318,7 @@ static enum backend_result local_keep_rename(struct local *l, const struct backe
         .acquired = ticket->acquired,
         .deadline = ticket->deadline,
         .meta = lockspace_ticket_meta(ticket),
-        .content = lockspace_ticket_content(ticket),
+        .content = ticket->content,
     };
     enum backend_result result = local_store_put_lease(l->store, &lease);
     return result == BACKEND_OK ? local_commit(l, ret_sequence) : result;
@@ -567,7 +567,7 @@ static void local_recover_directory(void *arg, const char *name, const struct ba
 static void local_recover_lease(void *arg, const char *name, struct backend_ticket *ticket)
 {
     struct recovery *recovery = arg;
-    GBytes *content = lockspace_ticket_content(ticket);
+    GBytes *content = ticket->content;
     recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket), content ? content : recovery->empty);
 }
 

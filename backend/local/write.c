@@ -193,7 +193,7 @@ void local_store_describe_ticket(const struct backend_ticket *ticket, const char
         .acquired = ticket->acquired,
         .deadline = ticket->deadline,
         .meta = lockspace_ticket_meta(ticket),
-        .content = lockspace_ticket_content(ticket),
+        .content = ticket->content,
     };
 }
 

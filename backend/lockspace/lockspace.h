@@ -129,9 +129,8 @@ uint64_t lockspace_undecided(const struct lockspace *space);
 /* What a ticket is, beyond its public head.  The name is written to `buffer`
  * (NUL-terminated, whole path); false if it does not fit. */
 bool lockspace_ticket_name(const struct backend_ticket *ticket, char *buffer, size_t size);
-GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);    /* borrowed; may be NULL */
-GBytes *lockspace_ticket_content(const struct backend_ticket *ticket); /* borrowed; may be NULL */
-bool lockspace_ticket_sequence(const struct backend_ticket *ticket);   /* is it in a directory's queue */
+GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);  /* borrowed; may be NULL */
+bool lockspace_ticket_sequence(const struct backend_ticket *ticket); /* is it in a directory's queue */
 
 /* Frees a ticket that `ended` has handed over.  NULL is allowed. */
 void lockspace_ticket_free(struct backend_ticket *ticket);

@@ -119,7 +119,7 @@ void lockspace_describe(const struct ticket *t, const struct ticket *asker, stru
         .start = segment.start,
         .end = segment.end,
         .meta = t->meta,
-        .content = t->content,
+        .content = t->head.content,
         .ticket = delay ? NULL : (struct backend_ticket *)&t->head,
         .holders = !delay && t->head.held,
     };

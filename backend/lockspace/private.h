@@ -57,7 +57,6 @@ struct ticket {
     struct entry *entry;        /* its lock; its own file, for a sequence ticket */
     struct scope *scope;        /* NULL: the whole lock, kin to none */
     GBytes *meta;
-    GBytes *content;
     clock_ms due; /* CLOCK_NEVER: none, or told */
 };
 

@@ -57,7 +57,7 @@ bool lockspace_range_join(struct lockspace *space, struct ticket *t)
     t->head.acquired = held->head.acquired;
     t->head.joined = true;
     range_swap_bytes(&t->meta, &held->meta);
-    range_swap_bytes(&t->content, &held->content);
+    range_swap_bytes(&t->head.content, &held->head.content);
     lockspace_join(space, t, true);
     space->listener.absorbed(space->context, &held->head);
     lockspace_ticket_free(&held->head);

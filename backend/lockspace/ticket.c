@@ -54,7 +54,7 @@ struct ticket *lockspace_ticket_new(const struct backend_claim *claim)
     t->head.mode = (uint8_t)claim->mode;
     t->due = CLOCK_NEVER;
     ticket_set_bytes(&t->meta, claim->meta);
-    ticket_set_bytes(&t->content, claim->content);
+    ticket_set_bytes(&t->head.content, claim->content);
     lockspace_set_scope(t, claim);
     return t;
 }
@@ -69,7 +69,7 @@ void lockspace_ticket_free(struct backend_ticket *ticket)
         g_free(t->entry);
     }
     ticket_set_bytes(&t->meta, NULL);
-    ticket_set_bytes(&t->content, NULL);
+    ticket_set_bytes(&t->head.content, NULL);
     if (t->scope) {
         g_clear_pointer(&t->scope->handles, g_array_unref);
         g_clear_pointer(&t->scope->segments, g_array_unref);
@@ -81,11 +81,6 @@ void lockspace_ticket_free(struct backend_ticket *ticket)
 GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket)
 {
     return ((const struct ticket *)ticket)->meta;
-}
-
-GBytes *lockspace_ticket_content(const struct backend_ticket *ticket)
-{
-    return ((const struct ticket *)ticket)->content;
 }
 
 bool lockspace_ticket_sequence(const struct backend_ticket *ticket)
@@ -101,7 +96,7 @@ void lockspace_set(struct backend_ticket *ticket, const struct backend_change *c
         ticket_set_bytes(&t->meta, change->meta);
     }
     if (change->set & BACKEND_SET_CONTENT) {
-        ticket_set_bytes(&t->content, change->content);
+        ticket_set_bytes(&t->head.content, change->content);
     }
 }
 

@@ -14,7 +14,7 @@
 static bool acquire_may_be_lone(const struct remote_ticket *t)
 {
     return t->head.mode == BACKEND_EXCLUSIVE && !t->place->sequence && !t->lock_owner && !t->head.fence &&
-           (!t->content || g_bytes_get_size(t->content) <= LONE_CONTENT) &&
+           (!t->head.content || g_bytes_get_size(t->head.content) <= LONE_CONTENT) &&
            !redis_is_numbered(remote_leaf(t->place->name));
 }
 
@@ -43,8 +43,8 @@ void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const str
     redis_call_number(call, "ttl", t->head.ttl);
     redis_call_unsigned(call, "handle", t->handle);
     redis_call_bytes(call, "meta", t->meta);
-    if (t->content) {
-        redis_call_bytes(call, "content", t->content);
+    if (t->head.content) {
+        redis_call_bytes(call, "content", t->head.content);
     }
     redis_call_word(call, to);
     redis_call_word_number(call, t->head.ttl);
@@ -89,8 +89,8 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     redis_call_flag(call, "wait", t->wait);
     redis_call_flag(call, "test", test);
     redis_call_bytes(call, "meta", t->meta);
-    if (t->content) {
-        redis_call_bytes(call, "content", t->content);
+    if (t->head.content) {
+        redis_call_bytes(call, "content", t->head.content);
     }
     if (t->head.fence) {
         redis_call_number(call, "number", (int64_t)t->head.fence);

@@ -76,8 +76,8 @@ static void change_fill_renew(struct redis_call *call, const struct remote_op *o
     redis_call_unsigned(call, "number", t->head.fence);
     redis_call_number(call, "age", clock_now() - t->head.acquired);
     redis_call_bytes(call, "meta", t->meta);
-    if (t->content) {
-        redis_call_bytes(call, "content", t->content);
+    if (t->head.content) {
+        redis_call_bytes(call, "content", t->head.content);
     }
 }
 

@@ -79,7 +79,7 @@ void redlock_ask_describe_ticket(struct redlock *r, struct remote_ticket *t, str
                                   .ttl = t->head.ttl,
                                   .end = BACKEND_RANGE_MAX,
                                   .meta = t->meta,
-                                  .content = t->content,
+                                  .content = t->head.content,
                                   .ticket = &t->head,
                                   .holders = 1,
                                   .waiters = ask_waiters(r, t->place->name)};

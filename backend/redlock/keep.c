@@ -95,7 +95,7 @@ struct redlock_record redlock_keep_record(const struct remote_ticket *t, uint64_
         .number = t->head.fence,
         .revision = revision,
         .meta = t->meta,
-        .content = t->content,
+        .content = t->head.content,
     };
 }
 

@@ -46,8 +46,8 @@ static void change(struct remote_ticket *t, const struct backend_change *c)
         t->meta = c->meta ? g_bytes_ref(c->meta) : NULL;
     }
     if (c->set & BACKEND_SET_CONTENT) {
-        g_clear_pointer(&t->content, g_bytes_unref);
-        t->content = c->content ? g_bytes_ref(c->content) : NULL;
+        g_clear_pointer(&t->head.content, g_bytes_unref);
+        t->head.content = c->content ? g_bytes_ref(c->content) : NULL;
     }
 }
 
@@ -108,7 +108,7 @@ static void change_convert_back(struct remote *r, struct remote_ticket *t, struc
         .ttl = t->head.ttl,
         .due = t->due_after,
         .meta = t->meta,
-        .content = t->content,
+        .content = t->head.content,
     };
     if (left <= 0) {
         return; /* it is about to end */
@@ -193,7 +193,9 @@ void remote_set(struct backend *b, struct backend_ticket *ticket, const struct b
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
     if (change_has_ended(t)) {
-        done(arg, BACKEND_STALE);
+        if (done) {
+            done(arg, BACKEND_STALE);
+        }
         return;
     }
     struct remote_op *op = remote_op_done(r, t, done, arg);

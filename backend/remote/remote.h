@@ -85,7 +85,7 @@ struct remote_ticket {
     clock_ms spoke;    /* the last word of life of one that waits */
     clock_ms next;     /* the earliest of these and the deadline: its place in the agenda */
     uint64_t serial;   /* makes it unique there */
-    GBytes *meta, *content;
+    GBytes *meta;
     backend_acquired *acquired; /* until it is told */
     void *arg;
 };

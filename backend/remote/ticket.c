@@ -164,7 +164,7 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     t->serial = ++r->serials;
     t->meta = claim->meta ? g_bytes_ref(claim->meta) : NULL;
     t->wait = claim->wait;
-    t->content = claim->content ? g_bytes_ref(claim->content) : NULL;
+    t->head.content = claim->content ? g_bytes_ref(claim->content) : NULL;
     if (claim->sequence) {
         char *directory = remote_parent(name, &leaf);
         t->name = g_strdup(name);
@@ -189,7 +189,7 @@ void remote_ticket_free(struct remote *r, struct remote_ticket *t)
     g_hash_table_remove(r->tickets, t->token);
     ticket_leave(r, t);
     g_clear_pointer(&t->meta, g_bytes_unref);
-    g_clear_pointer(&t->content, g_bytes_unref);
+    g_clear_pointer(&t->head.content, g_bytes_unref);
     g_clear_pointer(&t->handles, g_array_unref);
     g_clear_pointer(&t->segments, g_array_unref);
     g_free(t->name);
@@ -247,6 +247,7 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
     if (was) {
         t->converting = was->converting;
         t->head.joined = true;
+        t->head.content = g_steal_pointer(&was->head.content); /* the store keeps it with the token */
         backend_handles_add(&t->handles, t->handle, BACKEND_KIN(was));
         remote_ticket_free(r, was);
     }

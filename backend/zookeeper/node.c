@@ -342,7 +342,7 @@ struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, co
     node->mode = t->head.mode;
     node->ttl = t->head.ttl;
     node->meta = t->meta ? g_bytes_ref(t->meta) : NULL;
-    node->content = t->content ? g_bytes_ref(t->content) : NULL;
+    node->content = t->head.content ? g_bytes_ref(t->head.content) : NULL;
     node->place = g_strdup(t->place->name);
     node->handle = t->handle;
     node->lock_owner = t->lock_owner;

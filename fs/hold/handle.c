@@ -52,20 +52,24 @@ struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind 
     return hold_new(fs, h->node, kind, h->opener, h->uid, h->gid, S_IFREG | handle_mode(h));
 }
 
+bool handle_owns(const struct handle *h, struct hold *hold)
+{
+    return hold_is_of(hold, h) || hold_is_owner(hold, h->opener);
+}
+
 static struct hold *handle_own_hold_of(const struct node *node, const struct handle *h)
 {
-    struct hold *hold;
+    struct hold *hold, *longest = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold_holds(hold) && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener))) {
-            return hold;
-        }
+        longest = hold_holds(hold) && handle_owns(h, hold) ? hold : longest;
     }
-    return NULL;
+    return longest;
 }
 
 struct hold *handle_own_hold(struct fs *fs, const struct handle *h)
 {
-    struct hold *own = h->hold ? h->hold : handle_own_hold_of(h->node, h);
+    struct hold *own = h->hold && h->hold->kind != BACKEND_FLOCK ? h->hold : handle_own_hold_of(h->node, h);
+    own = own ? own : h->hold;
     return own ? own : handle_own_hold_of(tree_present(fs->tree, h->node), h);
 }
 

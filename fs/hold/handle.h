@@ -74,8 +74,9 @@ struct hold *handle_new_hold(struct fs *fs, struct handle *handle, enum backend_
  * does not tell them, what the opener's umask leaves of 0666. */
 mode_t handle_mode(struct handle *handle);
 
-/* What the handle has, or the process that opened it, whichever handle it came by; or
- * NULL.  The name may have another node by now than the handle has. */
+/* Has the handle this one, or the process that opened it, whichever handle it came by? */
+bool handle_owns(const struct handle *handle, struct hold *hold);
+/* Of these the one that has held longest; or NULL.  The name may have another node by now than the handle has. */
 struct hold *handle_own_hold(struct fs *fs, const struct handle *handle);
 /* Is what it holds for the second being made into a lock of another handle's, or a lease by its times? */
 static inline bool handle_is_left(const struct handle *h)

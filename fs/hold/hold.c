@@ -274,6 +274,90 @@ void hold_resume_all(struct fs *fs, struct hold *hold)
     hold_unref(fs, hold);
 }
 
+/* --- handing on ------------------------------------------------------------ */
+
+static bool hold_is_of_any(const struct hold *hold, const GPtrArray *handles)
+{
+    for (guint i = 0; i < handles->len; i++) {
+        if (hold_is_of(hold, g_ptr_array_index(handles, i))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Are both one process's, or of one file: a flock and a record lock, say? */
+static bool hold_is_kin(const struct hold *hold, const struct hold *other)
+{
+    if (owner_is_same(hold->owner, other->owner)) {
+        return true;
+    }
+    if (hold->kind == BACKEND_FCNTL) {
+        return hold_records(hold) && hold_is_of_any(other, hold_records(hold)->handles);
+    }
+    return hold->kind == BACKEND_FLOCK && hold_handle(hold) && hold_is_of(other, hold_handle(hold));
+}
+
+/* Which shows what this one has shown, once that is given up: its kin that has held longest.  NULL: none, or another
+ * has held longer, which shows it already. */
+static struct hold *hold_successor(const struct hold *hold)
+{
+    struct hold *other, *longest = NULL;
+    bool behind = false;
+    LIST_FOREACH(other, &hold->node->holds, link) {
+        if (other != hold && hold_holds(other) && other->since && hold_is_kin(hold, other)) {
+            longest = other;
+            if (behind) {
+                return NULL;
+            }
+        }
+        behind = behind || other == hold;
+    }
+    return longest;
+}
+
+static void hold_hand_on_rights(struct fs *fs, const struct hold *hold, struct hold *next)
+{
+    const struct timespec *times = hold_times(hold), *had = hold_times(next);
+    bool same_times = times && had ? memcmp(times, had, 2 * sizeof *times) == 0 : times == had;
+    if (same_times && next->uid == hold->uid && next->gid == hold->gid && next->mode == hold->mode) {
+        return;
+    }
+    next->uid = hold->uid;
+    next->gid = hold->gid;
+    next->mode = hold->mode;
+    if (!same_times) {
+        g_clear_pointer(&hold_more(next)->times, g_free);
+        next->more->times = times ? g_memdup2(times, 2 * sizeof *times) : NULL;
+    }
+    hold_store(fs, next);
+}
+
+static bool hold_shows_same(const struct hold *hold, const struct hold *other)
+{
+    GBytes *content = hold->ticket->content, *has = other->ticket->content;
+    return content && has ? g_bytes_equal(content, has) : hold->size == 0 && other->size == 0;
+}
+
+/* What a file or a process has by two locks is one to it: what the first has shown until it is given up goes on with
+ * the other. */
+static void hold_hand_on(struct fs *fs, const struct hold *hold)
+{
+    struct hold *next = hold->since && hold_holds(hold) ? hold_successor(hold) : NULL;
+    if (!next || (hold->size && !hold->ticket->content)) {
+        return; /* not known */
+    }
+    if (!hold_shows_same(hold, next)) {
+        struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = hold->ticket->content};
+        if (!hold_charge(fs, next, hold->size)) {
+            return;
+        }
+        hold_set_size(fs, next, hold->size);
+        backend_set(fs->backend, next->ticket, &change, NULL, NULL);
+    }
+    hold_hand_on_rights(fs, hold, next);
+}
+
 /* --- ending ---------------------------------------------------------------- */
 
 /* The store has ended its ticket: it is forgotten or, while its lock owner waits for more, holds nothing. */
@@ -296,6 +380,7 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 {
     struct backend_ticket *ticket = hold->ticket;
     struct node *node = tree_ref(hold->node);
+    hold_hand_on(fs, hold);
     hold->ticket = NULL;
     if (ticket) {
         backend_release(fs->backend, ticket, done, arg);
@@ -310,6 +395,7 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64_t end, backend_done *done, void *arg)
 {
     struct node *node = tree_ref(hold->node);
+    hold_hand_on(fs, hold); /* perhaps it ends */
     if (!backend_release_range(fs->backend, hold->ticket, start, end, done, arg)) {
         hold_end(fs, hold);
         hold_check_gone(fs, node);
@@ -467,6 +553,9 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     struct request *r = ticket->held ? NULL : hold_request(hold, ticket);
     if (ticket->held) {
         fs->observer->ended(fs, hold, why);
+    }
+    if (ticket->held && why == BACKEND_RELEASED && hold->ticket == ticket) {
+        hold_hand_on(fs, hold);
     }
     if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
         hold_spend(hold, why != BACKEND_RELEASED);

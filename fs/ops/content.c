@@ -161,9 +161,23 @@ static void content_refuse(struct request *r, int error)
     request_reply(r, error);
 }
 
+/* What is shown is the file's own, too, though it has asked for another since. */
+static void content_take_shown(struct request *r, const struct backend_info *info)
+{
+    struct hold *hold = info->ticket ? info->ticket->user : NULL;
+    bool own = hold && r->handle && handle_owns(r->handle, hold);
+    if (own && hold != r->hold && hold->kind > BACKEND_LEASE && r->hold->kind > BACKEND_LEASE) {
+        hold_unref(r->fs, r->hold);
+        r->hold = hold_ref(hold);
+    }
+}
+
 static void content_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
+    if (result == BACKEND_OK) {
+        content_take_shown(r, info);
+    }
     struct hold *hold = r->hold;
     if (result != BACKEND_OK) {
         content_refuse(r, fs_error(result));
@@ -175,7 +189,7 @@ static void content_known(void *arg, enum backend_result result, const struct ba
         return;
     }
     /* Of several that share only the first is shown; nobody builds on what another wrote. */
-    g_autoptr(GBytes) next = content_next(r, shown ? info->content : NULL);
+    g_autoptr(GBytes) next = content_next(r, shown ? info->content : hold->ticket->content);
     if (!next) {
         content_refuse(r, -EFBIG);
     } else if (!hold_charge(r->fs, hold, r->content.size)) {
@@ -357,15 +371,15 @@ static struct handle *content_handle_of(struct request *r)
 
 static struct hold *content_hold_of_node(struct request *r, const struct node *node)
 {
-    struct hold *hold;
+    struct hold *hold, *longest = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
         bool has = hold_makes_name(hold);
         bool undecided = hold->kind == BACKEND_PROVISIONAL && !hold->owner && request_is_foreign(r);
         if (has && (hold_is_owner(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
-            return hold;
+            longest = hold; /* what is shown, if it is its own */
         }
     }
-    return NULL;
+    return longest;
 }
 
 /* What this process has there: it holds, or waits in its directory's queue.  The name may have another node by now. */

@@ -297,6 +297,30 @@ expect constantly 200 exists turn
 says A 'os.close(a)' ok
 expect eventually 2 absent turn
 
+it "what is written through a file with a record lock and a flock is read, and stays until the last is given up"
+for first in record flock; do
+    for text in he held; do
+        says A 'a = op("both", "RDWR|CREAT")' ok
+        [ $first = record ] || says A 'flock(a, "EX")' ok
+        says A 'record(a, "SETLK", "WRLCK", 0, 10)' ok
+        says A 'write(a, "he")' ok
+        says A 'record(a, "SETLK", "WRLCK", 20, 10)' ok
+        [ $first = flock ] || says A 'flock(a, "EX|NB")' ok
+        [ $text = he ] || says A 'write(a, "ld")' ok
+        says A 'os.chmod(path("both"), 0o640)' ok
+        says B 'content("both")' $text
+        [ $first = flock ] || says A 'record(a, "SETLK", "UNLCK", 0, 10)' ok
+        [ $first = flock ] || says A 'record(a, "SETLK", "UNLCK", 20, 10)' ok
+        [ $first = record ] || says A 'flock(a, "UN")' ok
+        says B 'content("both")' $text
+        expect_is "$(stat -c %a "$MNT/both")" 640
+        says A 'write(a, "!")' ok
+        says B 'content("both")' "$text!"
+        says A 'os.close(a)' ok
+        expect eventually 2 absent both
+    done
+done
+
 it "lockf(3) as Python's fcntl.lockf and flock --fcntl"
 says A 'a = op("lockf", "RDWR|CREAT"); fcntl.lockf(a, fcntl.LOCK_EX | fcntl.LOCK_NB)' ok
 says B 'b = op("lockf", "RDWR"); fcntl.lockf(b, fcntl.LOCK_EX | fcntl.LOCK_NB)' 'E@(AGAIN|ACCES)'

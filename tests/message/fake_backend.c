@@ -563,7 +563,7 @@ void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, co
     t->due = CLOCK_NEVER;
     t->head =
         (struct backend_ticket){.acquired = CLOCK_NEVER, .deadline = CLOCK_NEVER, .kind = BACKEND_LEASE, .held = true};
-    t->content = g_bytes_new(content, strlen(content));
+    t->head.content = g_bytes_new(content, strlen(content));
     g_ptr_array_add(fake->store->tickets, t);
 }
 

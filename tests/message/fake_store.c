@@ -153,7 +153,7 @@ void fake_store_free_ticket(struct fake_backend *fake, struct fake_ticket *ticke
     }
     g_ptr_array_remove(fake->store->tickets, ticket);
     fake_store_replace(&ticket->meta, NULL);
-    fake_store_replace(&ticket->content, NULL);
+    fake_store_replace(&ticket->head.content, NULL);
     g_clear_pointer(&ticket->segments, g_array_unref);
     g_free(ticket->name);
     g_free(ticket);
@@ -183,7 +183,7 @@ void fake_store_join(struct fake_backend *fake, struct fake_ticket *t)
     t->head.acquired = held->head.acquired;
     t->head.joined = true;
     fake_store_replace(&t->meta, held->meta);
-    fake_store_replace(&t->content, held->content);
+    fake_store_replace(&t->head.content, held->head.content);
     for (guint i = 0; i < t->mount->pending->len; i++) {
         struct fake_pending *pending = g_ptr_array_index(t->mount->pending, i);
         pending->ticket = pending->ticket == held ? t : pending->ticket;
@@ -266,7 +266,7 @@ static void fake_info(const struct fake_backend *fake, const struct fake_ticket 
     info->start = s ? s->start : 0;
     info->end = s ? s->end : BACKEND_RANGE_MAX;
     info->meta = ticket->meta;
-    info->content = ticket->content;
+    info->content = ticket->head.content;
     info->ticket = ticket->mount == fake ? (struct backend_ticket *)&ticket->head : NULL;
 }
 
@@ -375,7 +375,7 @@ static void fake_take(struct fake_backend *fake, struct fake_ticket *t, const st
         fake_store_replace(&t->meta, claim->meta);
     }
     if (claim->content) {
-        fake_store_replace(&t->content, claim->content);
+        fake_store_replace(&t->head.content, claim->content);
     }
 }
 
@@ -526,7 +526,7 @@ enum backend_result fake_store_change(struct fake_ticket *t, const struct backen
         fake_store_replace(&t->meta, change->meta);
     }
     if (change->set & BACKEND_SET_CONTENT) {
-        fake_store_replace(&t->content, change->content);
+        fake_store_replace(&t->head.content, change->content);
     }
     return BACKEND_OK;
 }

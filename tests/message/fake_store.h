@@ -16,7 +16,7 @@ struct fake_ticket {
     GArray *segments;  /* struct backend_segment, of FCNTL; NULL: the whole lock */
     clock_ms due;      /* CLOCK_NEVER: none */
     int64_t due_after; /* the grant */
-    GBytes *meta, *content;
+    GBytes *meta;
 };
 
 /* A call on its way. */

@@ -633,6 +633,28 @@ static void good_flock_beside_records(struct world *w)
 }
 
 /* What is got while a break is under way may be broken by it, and has a lock-delay then, though it was closed since. */
+/* A record lock and a flock by one file, through which it writes; then only the flock. */
+static uint64_t writes_with_two_locks(struct world *w)
+{
+    uint64_t a = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    record(w, SHELL, a, 0, 0, 9, 0);
+    does(w, BY(SHELL, a, WRITE, .value = "me", .size = 2), 0);
+    does(w, BY(SHELL, a, FLOCK), 0);
+    does(w, BY(SHELL, a, WRITE, .value = "n", .size = 1, .start = 2), 0);
+    does(w, BY(SHELL, a, UNLCK, .end = JUDGE_BYTES_MAX), 0);
+    return a;
+}
+
+static void good_content_of_two_locks(struct world *w)
+{
+    end_with(w, begin(w, BY(SHELL, writes_with_two_locks(w), READ)), 0, "men");
+}
+
+static void bad_content_of_two_locks(struct world *w)
+{
+    end_with(w, begin(w, BY(SHELL, writes_with_two_locks(w), READ)), 0, "n");
+}
+
 static void good_delay_of_what_a_break_met(struct world *w)
 {
     does(w, ON(SHELL, "d", MKDIR), 0);
@@ -1647,6 +1669,7 @@ static const struct {
     {good_afresh_beside_break, JUDGE_RULES},
     {good_watch_of_open, JUDGE_RULES},
     {good_flock_beside_records, JUDGE_RULES},
+    {good_content_of_two_locks, JUDGE_RULES},
     {good_delay_of_what_a_break_met, JUDGE_RULES},
     {good_order_of_whom_a_break_met, JUDGE_RULES},
     {good_end_beside_rename, JUDGE_RULES},
@@ -1711,6 +1734,7 @@ static const struct {
     {bad_unseen, JUDGE_UNSEEN},
     {bad_unseen_list, JUDGE_UNSEEN},
     {bad_content, JUDGE_CONTENT},
+    {bad_content_of_two_locks, JUDGE_CONTENT},
     {bad_attribute, JUDGE_ATTRIBUTE},
     {bad_waiters, JUDGE_ATTRIBUTE},
     {bad_waiters_of_none, JUDGE_ATTRIBUTE},

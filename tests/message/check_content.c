@@ -1,0 +1,245 @@
+/* What a lock's file shows where one file, or one process, has it by more than one lock. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "tests/message/wire.h"
+#include "tests/support/check_main.h"
+
+static struct wire *w;
+static pid_t alice, bob;
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_SOLE_AUTHORITY);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    w->pid = alice;
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+static void check_content(struct wire_file file, const char *expected)
+{
+    uint64_t read = wire_read(w, file, 0, 1 << 17);
+    ck_assert_int_eq(wire_result(w, read), 0);
+    size_t size;
+    const char *data = wire_data(w, read, &size);
+    ck_assert_uint_eq(size, strlen(expected));
+    ck_assert_mem_eq(data, expected, size);
+}
+
+static struct fuse_attr attributes(uint64_t node)
+{
+    uint64_t asked = wire_getattr(w, node);
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    return ((const struct fuse_attr_out *)wire_data(w, asked, NULL))->attr;
+}
+
+static void flock_by(struct wire_file file, int operation)
+{
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, operation)), 0);
+}
+
+/* Of a lock owner with the number of the process, as its FLUSH has it. */
+static void records(struct wire_file file, uint32_t type, uint64_t start, uint64_t end)
+{
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, (uint64_t)w->pid, type, start, end, false)), 0);
+}
+
+static void write_at(struct wire_file file, uint64_t offset, const char *text)
+{
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, offset, text, strlen(text))), 0);
+}
+
+static void change(uint64_t node, struct fuse_setattr_in in)
+{
+    ck_assert_int_eq(wire_result(w, wire_setattr(w, node, NULL, in)), 0);
+}
+
+/* A record lock, and then a flock. */
+static struct wire_file locked_twice(void)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    records(file, F_WRLCK, 0, 9);
+    flock_by(file, LOCK_EX | LOCK_NB);
+    return file;
+}
+
+START_TEST(what_is_written_is_read_whichever_lock_came_first)
+{
+    struct wire_file file = locked_twice();
+    write_at(file, 0, "text");
+    check_content(file, "text");
+    write_at(file, 2, "n");
+    check_content(file, "tent");
+    ck_assert_uint_eq(attributes(file.node).size, 4);
+    change(file.node, (struct fuse_setattr_in){.valid = FATTR_SIZE, .size = 2});
+    check_content(file, "te");
+}
+END_TEST
+
+START_TEST(content_and_rights_go_on_with_the_flock)
+{
+    uint64_t const last[] = {INT64_MAX, 9};
+    for (size_t i = 0; i < G_N_ELEMENTS(last); i++) {
+        struct wire_file file = locked_twice();
+        write_at(file, 0, "text");
+        change(file.node, (struct fuse_setattr_in){.valid = FATTR_MODE, .mode = S_IFREG | 0600});
+        change(file.node, (struct fuse_setattr_in){.valid = FATTR_ATIME | FATTR_MTIME, .atime = 7, .mtime = 8});
+        records(file, F_UNLCK, 0, last[i]);
+        ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+        check_content(file, "text");
+        struct fuse_attr seen = attributes(file.node);
+        ck_assert_uint_eq(seen.size, 4);
+        ck_assert_uint_eq(seen.mode, S_IFREG | 0600);
+        ck_assert_uint_eq(seen.mtime, 8);
+        ck_assert_int_eq(wire_close(w, file), 0);
+        ck_assert(!wire_exists(w, "L"));
+    }
+}
+END_TEST
+
+START_TEST(content_goes_on_when_another_file_of_the_process_is_closed)
+{
+    struct wire_file file = locked_twice();
+    write_at(file, 0, "text");
+    struct wire_file other = wire_opened(w, file.node, O_RDONLY);
+    ck_assert_int_eq(wire_close(w, other), 0); /* that ends the record lock */
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    check_content(file, "text");
+    write_at(file, 4, "s");
+    check_content(file, "texts");
+}
+END_TEST
+
+START_TEST(content_goes_on_with_the_record_lock)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    flock_by(file, LOCK_EX);
+    write_at(file, 0, "text");
+    records(file, F_WRLCK, 0, 9);
+    records(file, F_WRLCK, 20, 29);
+    flock_by(file, LOCK_UN);
+    check_content(file, "text");
+    records(file, F_UNLCK, 0, 9);
+    check_content(file, "text");
+    records(file, F_WRLCK, 0, 9);
+    check_content(file, "text");
+}
+END_TEST
+
+START_TEST(content_goes_on_when_the_first_is_released_by_its_token)
+{
+    struct wire_file file = locked_twice();
+    write_at(file, 0, "text");
+    char *token = g_strdup_printf("%" G_GUINT64_FORMAT, fake_backend_holder(w->fake, "L")->fence);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.release", token)), 0);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 1);
+    ck_assert_ptr_nonnull(fake_backend_holder(w->fake, "L"));
+    w->pid = bob;
+    struct wire_file reader = wire_opened(w, file.node, O_RDONLY);
+    check_content(reader, "text");
+    g_free(token);
+}
+END_TEST
+
+START_TEST(what_was_cut_stays_cut)
+{
+    struct wire_file file = locked_twice();
+    write_at(file, 0, "text");
+    records(file, F_WRLCK, 20, 29);
+    records(file, F_UNLCK, 20, 29);
+    change(file.node, (struct fuse_setattr_in){.valid = FATTR_SIZE, .size = 0});
+    records(file, F_UNLCK, 0, INT64_MAX);
+    check_content(file, "");
+}
+END_TEST
+
+/* A child that was forked has the file, too, and a lock owner of its own. */
+START_TEST(who_locks_through_one_file_writes_what_is_shown)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    records(file, F_WRLCK, 0, 9);
+    w->pid = bob;
+    records(file, F_WRLCK, 10, 19);
+    write_at(file, 0, "child");
+    w->pid = alice;
+    check_content(file, "child");
+    write_at(file, 5, "ren");
+    check_content(file, "children");
+    records(file, F_UNLCK, 0, 9);
+    check_content(file, "children");
+}
+END_TEST
+
+START_TEST(what_a_process_writes_through_a_second_file_is_shown)
+{
+    struct wire_file first = wire_created(w, "L", O_RDWR), second = wire_opened(w, first.node, O_RDWR);
+    flock_by(first, LOCK_SH);
+    flock_by(second, LOCK_SH);
+    write_at(second, 0, "text");
+    check_content(first, "text");
+    ck_assert_int_eq(wire_close(w, first), 0);
+    check_content(second, "text");
+}
+END_TEST
+
+START_TEST(what_is_not_shown_yet_is_kept)
+{
+    w->pid = bob;
+    struct wire_file others = wire_created(w, "L", O_RDWR);
+    flock_by(others, LOCK_SH);
+    write_at(others, 0, "bob's");
+    w->pid = alice;
+    struct wire_file file = wire_opened(w, others.node, O_RDWR);
+    records(file, F_RDLCK, 0, 9);
+    flock_by(file, LOCK_SH);
+    write_at(file, 0, "tent");
+    write_at(file, 2, "x");
+    check_content(others, "bob's");
+    records(file, F_UNLCK, 0, INT64_MAX);
+    w->pid = bob;
+    flock_by(others, LOCK_UN);
+    check_content(file, "text");
+}
+END_TEST
+
+START_TEST(strangers_content_goes_on_with_nobody)
+{
+    w->pid = bob;
+    struct wire_file others = wire_created(w, "L", O_RDWR);
+    flock_by(others, LOCK_SH);
+    write_at(others, 0, "bob's");
+    w->pid = alice;
+    struct wire_file file = wire_opened(w, others.node, O_RDWR);
+    flock_by(file, LOCK_SH);
+    w->pid = bob;
+    flock_by(others, LOCK_UN);
+    check_content(file, "");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: content of several locks");
+    TCase *cases = tcase_create("content");
+    suite_add_tcase(suite, cases);
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_add_test(cases, what_is_written_is_read_whichever_lock_came_first);
+    tcase_add_test(cases, content_and_rights_go_on_with_the_flock);
+    tcase_add_test(cases, content_goes_on_when_another_file_of_the_process_is_closed);
+    tcase_add_test(cases, content_goes_on_with_the_record_lock);
+    tcase_add_test(cases, content_goes_on_when_the_first_is_released_by_its_token);
+    tcase_add_test(cases, what_was_cut_stays_cut);
+    tcase_add_test(cases, who_locks_through_one_file_writes_what_is_shown);
+    tcase_add_test(cases, what_a_process_writes_through_a_second_file_is_shown);
+    tcase_add_test(cases, what_is_not_shown_yet_is_kept);
+    tcase_add_test(cases, strangers_content_goes_on_with_nobody);
+    return check_main(suite);
+}
