@@ -637,6 +637,7 @@ static void good_flock_beside_records(struct world *w)
 static uint64_t writes_with_two_locks(struct world *w)
 {
     uint64_t a = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    passes(w, 2 * JUDGE_SECOND);
     record(w, SHELL, a, 0, 0, 9, 0);
     does(w, BY(SHELL, a, WRITE, .value = "me", .size = 2), 0);
     does(w, BY(SHELL, a, FLOCK), 0);

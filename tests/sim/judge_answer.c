@@ -172,6 +172,37 @@ static void call_write(struct call *call, struct hold *hold)
     }
 }
 
+/* Is it of the call's file, or of its process? */
+static bool call_is_of_holder(const struct call *call, const struct hold *hold)
+{
+    const struct process *opener = call->handle ? call->handle->opener : NULL;
+    return (call->handle && hold->claim.handle == call->handle) || judge_hold_belongs_to(hold, call->process) ||
+           (opener && judge_hold_belongs_to(hold, opener));
+}
+
+/* Of a handle's lock: what its file, or process, shows already by another; NULL: not known. */
+static GByteArray *call_first_content(const struct judge *judge, const struct call *call)
+{
+    const struct hold *hold = call->attempt;
+    GByteArray *content = g_byte_array_new();
+    bool known = hold->origin == hold->serial && !hold->converted && !hold->claim.shared, has = false;
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *other = call->name->holds->pdata[i];
+        if (other == hold || !call_is_of_holder(call, other) || !judge_hold_possible(judge, other, call->call.when)) {
+            continue;
+        }
+        known = known && !has && other->content && !other->writing && judge_hold_certain(judge, other, call->call.when);
+        has = true;
+        if (known) {
+            g_byte_array_append(content, other->content->data, other->content->len);
+        }
+    }
+    if (!known) {
+        g_byte_array_unref(g_steal_pointer(&content));
+    }
+    return content;
+}
+
 /* A provisional hold of the handle is decided. */
 static void call_decides(struct judge *judge, struct call *call)
 {
@@ -267,12 +298,14 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         hold->origin = own ? own->origin : hold->origin;
         return;
     case JUDGE_FLOCK:
-        hold->content =
-            hold->origin == hold->serial && !hold->converted && !hold->claim.shared ? g_byte_array_new() : NULL;
+        hold->content = call_first_content(judge, call);
         for (guint i = 0; i < call->name->tokens->len; i++) { /* an heir has made its own what another process took */
             struct grant *grant = &g_array_index(call->name->tokens, struct grant, i);
             grant->process = grant->origin == hold->origin ? hold->claim.process : grant->process;
         }
+        break;
+    case JUDGE_SETLK:
+        hold->content = call_first_content(judge, call);
         break;
     default:
         break;
@@ -843,9 +876,10 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
         if (changes && hold->may_begin <= call->call.when && hold->writing) {
             hold->writing--;
             hold->written = judge->now;
-            if (outcome == DONE && operation == JUDGE_WRITE && hold != call->attempt && hold->begun != JUDGE_NEVER) {
+            bool wrote = operation == JUDGE_WRITE && hold != call->attempt && hold->begun != JUDGE_NEVER;
+            if (outcome == DONE && wrote && call_is_of_holder(call, hold)) {
                 call_write(call, hold);
-            } else if (outcome == UNKNOWN && hold->content) {
+            } else if ((outcome == UNKNOWN || (outcome == DONE && wrote)) && hold->content) {
                 g_byte_array_unref(g_steal_pointer(&hold->content));
             }
         }
