@@ -9,7 +9,7 @@
 struct backend *contract_backend, *contract_one, *contract_other;
 
 static const struct contract *subject;
-static struct ev_loop *loop;
+struct ev_loop *contract_loop;
 static ev_timer patience;
 static GPtrArray *kept; /* GBytes that end with the scenario */
 static GString *listing;
@@ -17,7 +17,7 @@ static unsigned event_number;
 
 void contract_end_turn(void)
 {
-    ev_break(loop, EVBREAK_ONE);
+    ev_break(contract_loop, EVBREAK_ONE);
 }
 
 void contract_use(const struct contract *of)
@@ -88,14 +88,14 @@ static void give_up(struct ev_loop *l, ev_timer *timer, int revents)
 void contract_start(struct backend *b)
 {
     contract_backend = b;
-    ev_now_update(loop);
-    ev_timer_again(loop, &patience);
-    backend_start(b, loop, &events, NULL);
+    ev_now_update(contract_loop);
+    ev_timer_again(contract_loop, &patience);
+    backend_start(b, contract_loop, &events, NULL);
 }
 
 void contract_setup(void)
 {
-    loop = ev_loop_new(EVFLAG_AUTO);
+    contract_loop = ev_loop_new(EVFLAG_AUTO);
     ev_init(&patience, give_up);
     patience.repeat = PATIENCE;
     kept = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
@@ -108,8 +108,8 @@ void contract_teardown(void)
 {
     backend_free(contract_backend);
     contract_backend = NULL;
-    ev_timer_stop(loop, &patience);
-    ev_loop_destroy(loop);
+    ev_timer_stop(contract_loop, &patience);
+    ev_loop_destroy(contract_loop);
     g_ptr_array_unref(kept);
     g_string_free(listing, TRUE);
     if (subject->clean)
@@ -134,12 +134,12 @@ void contract_teardown_two(void)
 
 void contract_turn(void)
 {
-    ev_run(loop, EVRUN_ONCE);
+    ev_run(contract_loop, EVRUN_ONCE);
 }
 
 void contract_poll(void)
 {
-    ev_run(loop, EVRUN_NOWAIT);
+    ev_run(contract_loop, EVRUN_NOWAIT);
 }
 
 /* --- calls --- */

@@ -49,6 +49,7 @@ TCase *contract_mounts_case(void); /* where there is another mount */
 #define CONTRACT_TERM 3000  /* one that does, but in which a busy machine answers, too */
 
 extern struct backend *contract_backend;
+extern struct ev_loop *contract_loop; /* the scenario's */
 
 /* Starts a backend on the scenario's loop; the fixtures do it for the first. */
 void contract_start(struct backend *b);
