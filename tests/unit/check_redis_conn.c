@@ -142,6 +142,23 @@ START_TEST(free_does_not_wait_for_a_slow_look_up)
 }
 END_TEST
 
+START_TEST(free_ends_a_look_up_that_is_known_and_was_not_told_yet)
+{
+    unsigned before = count_threads();
+
+    pthread_mutex_lock(&slowness);
+    conn_open_host("slow.test", 1);
+    while (count_threads() == before)
+        ev_run(conn_loop, EVRUN_NOWAIT);
+    unsigned during = count_threads();
+    pthread_mutex_unlock(&slowness);
+    while (count_threads() == during)
+        g_usleep(1000);
+    redis_conn_free(conn);
+    conn = NULL;
+}
+END_TEST
+
 START_TEST(comes_up_when_the_server_appears)
 {
     struct conn_answer answer = {0};
@@ -510,6 +527,7 @@ static Suite *conn_suite(void)
         unknown_host_is_told_and_tried_again,
         slow_look_up_does_not_hold_up_the_loop,
         free_does_not_wait_for_a_slow_look_up,
+        free_ends_a_look_up_that_is_known_and_was_not_told_yet,
         comes_up_when_the_server_appears,
         selects_its_database,
         waits_while_the_password_is_wrong,

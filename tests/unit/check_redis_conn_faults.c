@@ -34,6 +34,56 @@ static void open_up(void)
     conn_until_up();
 }
 
+/* --- without memory: hiredis does not end the program then --- */
+
+static unsigned none_left; /* the next calls of hiredis that have no memory */
+
+redisContext *__real_redisConnectFd(int fd);
+redisContext *__wrap_redisConnectFd(int fd);
+int __real_redisAppendFormattedCommand(redisContext *c, const char *command, size_t length);
+int __wrap_redisAppendFormattedCommand(redisContext *c, const char *command, size_t length);
+
+redisContext *__wrap_redisConnectFd(int fd)
+{
+    if (none_left == 0)
+        return __real_redisConnectFd(fd);
+    none_left--;
+    return NULL;
+}
+
+int __wrap_redisAppendFormattedCommand(redisContext *c, const char *command, size_t length)
+{
+    if (none_left == 0)
+        return __real_redisAppendFormattedCommand(c, command, length);
+    none_left--;
+    c->err = REDIS_ERR_OOM;
+    g_strlcpy(c->errstr, "Out of memory", sizeof c->errstr);
+    return REDIS_ERR;
+}
+
+START_TEST(connection_that_there_is_no_memory_for_is_tried_again)
+{
+    none_left = 1;
+    open_fake();
+    CONN_UNTIL(strstr(redis_conn_error(conn), "Cannot allocate memory"));
+    conn_until_up();
+}
+END_TEST
+
+START_TEST(request_that_there_is_no_memory_for_ends_the_connection)
+{
+    struct conn_answer answer = {0};
+
+    open_up();
+    none_left = 1;
+    conn_command(&answer, "INCR a");
+    CONN_UNTIL(conn_told.downs);
+    ck_assert_str_eq(conn_told.why, "Out of memory");
+    CONN_UNTIL(answer.times);
+    ck_assert_int_eq(answer.outcome, REMOTE_ANSWERED); /* on the next */
+}
+END_TEST
+
 /* --- replies that do not come --- */
 
 static const char *const ends[] = {FAKE_REDIS_CLOSE, FAKE_REDIS_HALF, FAKE_REDIS_RESET, FAKE_REDIS_SILENT,
@@ -436,6 +486,37 @@ START_TEST(server_without_tracking_and_names_is_used_all_the_same)
 }
 END_TEST
 
+static const char *const replies_to_info[] = {
+    "$20\r\nid=3 addr=x:1 name=a\r\n", "$4\r\nid=3\r\n", "$9\r\nid=3 ad b\r\n", "$6\r\ni ad b\r\n",
+    "-NOPERM no permissions\r\n",      ":1\r\n"};
+
+START_TEST(refusal_of_what_is_not_needed_is_told_once)
+{
+    fake_redis_rule(fake, "CLIENT KILL", "-ERR no such client\r\n", ALWAYS);
+    fake_redis_rule(fake, "CLIENT INFO", replies_to_info[_i], ALWAYS);
+    fake_redis_rule(fake, "INCR", FAKE_REDIS_CLOSE, 2);
+    open_up();
+    ck_assert_int_eq(conn_get("INCR a").outcome, REMOTE_ANSWERED);
+    ck_assert_uint_eq(conn_told.downs, 2);
+}
+END_TEST
+
+static const struct {
+    const char *command, *error, *words;
+} refused[] = {{"CLIENT SETNAME", "-NOAUTH Authentication required.\r\n", "CLIENT SETNAME: NOAUTH"},
+               {"CLIENT SETNAME", "-MASTERDOWN Link with MASTER is down\r\n", "CLIENT SETNAME: MASTERDOWN"},
+               {"CLIENT ID", "-LOADING Redis is loading\r\n", "CLIENT ID: LOADING"},
+               {"CLIENT INFO", "-LOADING Redis is loading\r\n", "CLIENT INFO: LOADING"}};
+
+START_TEST(refusal_of_all_while_coming_up_is_waited_for)
+{
+    fake_redis_rule(fake, refused[_i].command, refused[_i].error, 1);
+    open_fake();
+    CONN_UNTIL(strstr(redis_conn_error(conn), refused[_i].words));
+    conn_until_up();
+}
+END_TEST
+
 START_TEST(message_in_the_midst_of_the_set_up_does_no_harm)
 {
     fake_redis_rule(fake, "SUBSCRIBE lfs:me",
@@ -528,6 +609,10 @@ static Suite *faults_suite(void)
         requests_of_one_turn_leave_in_one_write,
     };
     const TTest *const up[] = {
+        refusal_of_what_is_not_needed_is_told_once,
+        refusal_of_all_while_coming_up_is_waited_for,
+        connection_that_there_is_no_memory_for_is_tried_again,
+        request_that_there_is_no_memory_for_ends_the_connection,
         server_that_loads_is_waited_for,
         silence_while_coming_up_is_an_end,
         refusals_are_met_with_longer_and_longer_pauses,
@@ -539,11 +624,12 @@ static Suite *faults_suite(void)
         strange_messages_are_passed_over,
         silent_connection_of_messages_is_given_up_only_if_waited_on,
     };
+    const size_t up_loops[G_N_ELEMENTS(up)] = {G_N_ELEMENTS(replies_to_info), G_N_ELEMENTS(refused)};
     Suite *suite = suite_create("redis_conn_faults");
 
     add(suite, "replies", replies, loops, G_N_ELEMENTS(replies));
     add(suite, "order", order, NULL, G_N_ELEMENTS(order));
-    add(suite, "up", up, NULL, G_N_ELEMENTS(up));
+    add(suite, "up", up, up_loops, G_N_ELEMENTS(up));
     return suite;
 }
 

@@ -1,4 +1,6 @@
 /* check_redis_locate: a redis_conn that Sentinels, or nodes of a Cluster, tell where the server is. */
+#include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,6 +85,29 @@ static bool is_at(int server)
     bool is = redis_conn_is_up(conn) && g_strcmp0(redis_conn_place(conn), place) == 0;
     g_free(place);
     return is;
+}
+
+/* --- names --- */
+
+int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found);
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found);
+
+static pthread_mutex_t slowness = PTHREAD_MUTEX_INITIALIZER;
+
+/* many.test has two addresses, of which the first refuses; slow.test is not found while `slowness` is locked. */
+int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **found)
+{
+    bool many = strcmp(host, "many.test") == 0, slow = strcmp(host, "slow.test") == 0;
+    if (hints->ai_flags & AI_NUMERICHOST || !(many || slow)) {
+        return __real_getaddrinfo(host, port, hints, found);
+    }
+    if (slow) {
+        pthread_mutex_lock(&slowness);
+        pthread_mutex_unlock(&slowness);
+        return __real_getaddrinfo("127.0.0.1", port, hints, found);
+    }
+    int r = __real_getaddrinfo("127.0.0.2", port, hints, found);
+    return r ? r : __real_getaddrinfo("127.0.0.1", port, hints, &(*found)->ai_next);
 }
 
 /* --- asking --- */
@@ -189,6 +214,49 @@ START_TEST(name_of_a_host_is_looked_up_wherever_it_stands)
     conn_until_up();
     ck_assert_uint_gt(fake_redis_connections(servers[0]), 0);
     ck_assert_uint_eq(fake_redis_connections(tellers[1]), 0);
+}
+END_TEST
+
+START_TEST(every_address_of_a_name_is_tried)
+{
+    hosts[0] = (char *)"many.test";
+    all_name(0);
+    conn_open_given();
+    conn_until_up();
+    ck_assert_uint_eq(fake_redis_connections(tellers[0]), 1);
+    ck_assert_uint_eq(fake_redis_connections(tellers[1]), 0);
+}
+END_TEST
+
+START_TEST(others_are_asked_where_a_name_is_not_found_in_time)
+{
+    hosts[0] = (char *)"slow.test";
+    all_name(0);
+    pthread_mutex_lock(&slowness);
+    conn_open_given();
+    conn_until_up();
+    pthread_mutex_unlock(&slowness);
+    ck_assert_uint_eq(fake_redis_connections(tellers[0]), 0);
+    ck_assert_uint_eq(fake_redis_connections(tellers[1]), 1);
+}
+END_TEST
+
+START_TEST(others_are_asked_where_an_address_cannot_be_connected_to)
+{
+    hosts[0] = (char *)"255.255.255.255";
+    all_name(0);
+    conn_open_given();
+    conn_until_up();
+    ck_assert_uint_eq(fake_redis_connections(tellers[1]), 1);
+}
+END_TEST
+
+START_TEST(user_of_the_sentinels_may_have_no_password)
+{
+    conn_options.sentinel_user = "watcher";
+    all_name(0);
+    conn_open_given();
+    conn_until_up();
 }
 END_TEST
 
@@ -301,6 +369,46 @@ START_TEST(master_is_left_as_soon_as_a_sentinel_tells_of_another)
 }
 END_TEST
 
+START_TEST(master_that_a_sentinel_tells_of_is_connected_to_at_once)
+{
+    all_name(0);
+    fake_redis_rule(servers[0], "CLIENT", FAKE_REDIS_CLOSE, ALWAYS);
+    conn_options.retry_max = 60000;
+    conn_open_given();
+    unsigned made = 0;
+    for (int quiet = 0; quiet < 3; quiet++) { /* until the pauses are long */
+        CONN_UNTIL(fake_redis_connections(servers[0]) > made);
+        made = fake_redis_connections(servers[0]);
+    }
+    all_name(1);
+    push(0, switched("locks", 1));
+    push(1, switched("locks", 1));
+    push(2, switched("locks", 1));
+    conn_until_up();
+    ck_assert(is_at(1));
+}
+END_TEST
+
+START_TEST(master_whose_name_is_still_looked_up_is_left_for_another)
+{
+    names(0, 0);
+    fake_redis_behave(tellers[0]);
+    fake_redis_rule(tellers[0], ASK, address_text("slow.test", fake_redis_port(servers[0])), 1);
+    fake_redis_rule(tellers[0], ASK, address_text("127.0.0.1", fake_redis_port(servers[1])), ALWAYS);
+    names(1, 1);
+    pthread_mutex_lock(&slowness);
+    conn_open_given();
+    CONN_UNTIL(fake_redis_connections(tellers[0]) == 1);
+    CONN_UNTIL(redis_conn_place(conn));
+    push(0, text(g_strdup_printf("locks 127.0.0.1 1 slow.test %u", fake_redis_port(servers[0])))); /* the same */
+    push(0, switched("locks", 1));
+    conn_until_up();
+    pthread_mutex_unlock(&slowness);
+    ck_assert(is_at(1));
+    ck_assert_uint_eq(fake_redis_connections(servers[0]), 0);
+}
+END_TEST
+
 START_TEST(what_is_told_of_others_changes_nothing)
 {
     all_name(0);
@@ -313,7 +421,9 @@ START_TEST(what_is_told_of_others_changes_nothing)
     push(0, "locks 127.0.0.1 1 127.0.0.1 0");
     push(0, "locks 127.0.0.1 1 a/b 1");
     fake_redis_push(tellers[0],
-                    "*3\r\n$7\r\nmessage\r\n$5\r\n+sdown\r\n$1\r\nx\r\n*0\r\n:1\r\n-ERR\r\n*3\r\n:1\r\n:1\r\n:1\r\n");
+                    "*3\r\n$7\r\nmessage\r\n$5\r\n+sdown\r\n$1\r\nx\r\n*0\r\n:1\r\n-ERR\r\n*3\r\n:1\r\n:1\r\n:1\r\n"
+                    "*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n:1\r\n"
+                    "*2\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n");
     conn_pass(200);
     ck_assert_uint_eq(conn_told.downs, 0);
     ck_assert(is_at(0));
@@ -447,6 +557,35 @@ START_TEST(server_that_is_in_no_cluster_is_told_of)
 }
 END_TEST
 
+START_TEST(node_that_does_not_tell_the_slot_is_passed_over)
+{
+    fake_redis_behave(tellers[0]);
+    fake_redis_rule(tellers[0], "CLUSTER KEYSLOT", "+OK\r\n", ALWAYS);
+    fake_redis_rule(tellers[0], "CLUSTER SLOTS", slots_text("$9\r\n127.0.0.1\r\n", fake_redis_port(servers[0])),
+                    ALWAYS);
+    fake_redis_rule(tellers[1], "CLUSTER SLOTS", slots_text("$9\r\n127.0.0.1\r\n", fake_redis_port(servers[1])),
+                    ALWAYS);
+    conn_open_given();
+    conn_until_up();
+    ck_assert(is_at(1));
+}
+END_TEST
+
+/* By the option of the server, as its nodes are the servers. */
+START_TEST(password_that_a_node_wants_is_told)
+{
+    for (int i = 0; i < 3; i++) {
+        fake_redis_behave(tellers[i]);
+        fake_redis_rule(tellers[i], "AUTH", "-WRONGPASS invalid username-password pair\r\n", ALWAYS);
+        fake_redis_rule(tellers[i], "CLUSTER", "-NOAUTH Authentication required.\r\n", ALWAYS);
+    }
+    conn_options.password = _i == 0 ? NULL : "wrong";
+    conn_open_given();
+    CONN_UNTIL(strstr(redis_conn_error(conn), _i == 0 ? "use the option credentials=FILE"
+                                                      : "it refuses this password: correct or leave out credentials="));
+}
+END_TEST
+
 START_TEST(slot_that_has_moved_is_followed_and_the_request_repeated)
 {
     struct conn_answer answer = {0};
@@ -484,12 +623,18 @@ int main(void)
     tcase_add_test(asking, error_tells_what_each_of_them_said);
     tcase_add_test(asking, none_of_them_answers_within_a_bounded_time);
     tcase_add_test(asking, name_of_a_host_is_looked_up_wherever_it_stands);
+    tcase_add_test(asking, every_address_of_a_name_is_tried);
+    tcase_add_test(asking, others_are_asked_where_a_name_is_not_found_in_time);
+    tcase_add_test(asking, others_are_asked_where_an_address_cannot_be_connected_to);
+    tcase_add_test(asking, user_of_the_sentinels_may_have_no_password);
     tcase_add_test(asking, password_of_the_sentinels_is_not_that_of_the_server);
     tcase_add_test(asking, password_is_not_repeated_by_an_error);
     tcase_add_loop_test(later, server_that_is_no_master_is_not_used, 0, G_N_ELEMENTS(roles));
     tcase_add_test(later, master_that_is_not_one_yet_is_asked_for_again);
     tcase_add_test(later, who_answers_read_only_is_left_for_the_master_and_the_request_repeated);
     tcase_add_test(later, master_is_left_as_soon_as_a_sentinel_tells_of_another);
+    tcase_add_test(later, master_that_a_sentinel_tells_of_is_connected_to_at_once);
+    tcase_add_test(later, master_whose_name_is_still_looked_up_is_left_for_another);
     tcase_add_test(later, what_is_told_of_others_changes_nothing);
     tcase_add_test(later, another_sentinel_tells_when_that_one_is_gone);
     tcase_add_test(later, none_of_them_is_needed_once_it_is_up);
@@ -501,6 +646,8 @@ int main(void)
     tcase_add_loop_test(cluster, node_without_an_address_is_at_the_one_that_was_asked, 0, G_N_ELEMENTS(same));
     tcase_add_loop_test(cluster, others_are_asked_where_a_node_does_not_know, 0, G_N_ELEMENTS(useless_slots));
     tcase_add_test(cluster, server_that_is_in_no_cluster_is_told_of);
+    tcase_add_test(cluster, node_that_does_not_tell_the_slot_is_passed_over);
+    tcase_add_loop_test(cluster, password_that_a_node_wants_is_told, 0, 2);
     tcase_add_test(cluster, slot_that_has_moved_is_followed_and_the_request_repeated);
     suite_add_tcase(suite, asking);
     suite_add_tcase(suite, later);
