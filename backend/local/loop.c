@@ -373,6 +373,7 @@ static void loop_on_prepare(struct ev_loop *loop, struct ev_prepare *watcher, in
         more = local_store_step(l->store);
     }
     loop_set_alarm(l);
+    ev_clear_pending(loop, watcher); /* what is ready since has the next turn: requests are between */
     if (more || l->late || !TAILQ_EMPTY(&l->ready)) {
         ev_idle_start(loop, &l->again);
     } else {

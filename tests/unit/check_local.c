@@ -186,6 +186,28 @@ START_TEST(very_many_leases_are_due_one_after_the_other_but_in_time)
 }
 END_TEST
 
+/* A request is read between two turns. */
+START_TEST(very_many_leases_that_end_together_end_in_many_turns)
+{
+    enum { COUNT = 2000, AT_ONCE = 128 };
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    char name[32];
+
+    claim.ttl = CONTRACT_SHORT;
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(name, sizeof name, "lease%d", i);
+        ck_assert_int_eq(contract_acquire(name, &claim).result, BACKEND_OK);
+    }
+    g_usleep(2 * CONTRACT_SHORT * 1000);
+    while (log.ended < COUNT) {
+        unsigned before = log.ended;
+        contract_turn();
+        ck_assert_uint_le(log.ended - before, AT_ONCE);
+    }
+}
+END_TEST
+
 /* --- numbers --- */
 
 START_TEST(tokens_never_repeat_over_crashes_and_clean_ends)
@@ -523,6 +545,7 @@ static Suite *local_suite(void)
     tcase_add_test(boots, unknown_boot_counts_as_another);
     tcase_add_test(boots, crash_while_the_journal_is_rewritten_after_a_reboot_loses_nothing);
     tcase_add_test(boots, very_many_leases_are_due_one_after_the_other_but_in_time);
+    tcase_add_test(boots, very_many_leases_that_end_together_end_in_many_turns);
     suite_add_tcase(suite, boots);
 
     tcase_add_checked_fixture(numbers, local_setup, contract_teardown);
