@@ -6,12 +6,15 @@
  *         on the same CPU as the daemon, and the daemon's memory for each.  Then
  *         gives all of them a fixed TTL so that they end within one second, while
  *         another process goes on with cycles and notes how long its slowest
- *         request took, on any CPU.
+ *         request took, on any CPU.  Where it may, it does so a second time with
+ *         all of them ahead of whatever else runs there (SCHED_FIFO), as on a
+ *         machine that nobody else uses.
  *
  * Lines that begin with row= are for programs: words NAME=VALUE.
  *
  * The mount's own TTL should be long, so that renewal does not get between.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -224,6 +227,24 @@ static void million_watch(const struct million *m, int64_t first, int64_t end)
     million_tell("while they end:", &during);
 }
 
+/* This process and all threads of the daemon go ahead of other programs; false if that is not allowed. */
+static bool million_go_ahead(const struct million *m)
+{
+    const struct sched_param first = {.sched_priority = 1};
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task", (int)m->daemon);
+    DIR *tasks = opendir(path);
+    bool well = tasks && sched_setscheduler(0, SCHED_FIFO, &first) == 0;
+    for (const struct dirent *task; well && (task = readdir(tasks));) {
+        pid_t thread = atoi(task->d_name); /* 0: . and .. */
+        well = thread == 0 || sched_setscheduler(thread, SCHED_FIFO, &first) == 0;
+    }
+    if (tasks) {
+        closedir(tasks);
+    }
+    return well;
+}
+
 static void million_expire(const struct million *m)
 {
     int64_t first = million_fix(m);
@@ -275,5 +296,10 @@ int main(int argc, char **argv)
     fflush(stdout);
     million_run_on(&m, &all);
     million_expire(&m);
+    if (million_go_ahead(&m)) {
+        printf("the same ahead of other programs:\n");
+        million_fill(&m, 0, m.count);
+        million_expire(&m);
+    }
     return 0;
 }
