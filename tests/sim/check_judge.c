@@ -956,6 +956,97 @@ static void good_term_of_what_is_back(struct world *w)
     judge_end(w->judge, w->now, "L\n");
 }
 
+/* A lease of a term of its own is released, and another behind it; then the host loses its power, and perhaps the end
+ * of its journal. */
+static void terms_released(struct world *w, bool older)
+{
+    is_on_disk(w);
+    exclusive(w, SHELL, 0);
+    set(w, SHELL, "user.lease.ttl", "60s", 0);
+    does(w, ON(SHELL, "L", UNLINK), 0);
+    opens(w, SHELL, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+    does(w, ON(SHELL, "M", UNLINK), 0);
+    trouble(w, JUDGE_POWER, 0, true);
+    trouble(w, JUDGE_DEAD, 0, true);
+    if (older) {
+        trouble(w, JUDGE_FORGOT, 0, true);
+    }
+    trouble(w, JUDGE_DEAD, 0, false);
+    passes(w, 50 * JUDGE_SECOND);
+}
+
+static void good_term_of_an_older_journal(struct world *w)
+{
+    terms_released(w, true);
+    judge_end(w->judge, w->now, "L\n");
+}
+
+static void bad_left_of_an_older_journal(struct world *w)
+{
+    terms_released(w, true);
+    passes(w, 10 * JUDGE_SECOND + 2 * MARGIN);
+    judge_end(w->judge, w->now, "L\n");
+}
+
+static void bad_left_of_a_written_journal(struct world *w)
+{
+    terms_released(w, false);
+    judge_end(w->judge, w->now, "L\n");
+}
+
+/* The daemon is killed, and its owner ends before another serves: the shell inherits what was not final. */
+static void ends_without_daemon(struct world *w, int64_t age)
+{
+    is_on_disk(w);
+    uint64_t a = exclusive(w, CHILD, 0);
+    does(w, BY(CHILD, a, CLOSE), 0);
+    passes(w, age);
+    trouble(w, JUDGE_DEAD, 0, true);
+    passes(w, 4 * JUDGE_SECOND);
+    judge_exit(w->judge, w->now, CHILD, 0);
+    trouble(w, JUDGE_DEAD, 0, false);
+    passes(w, 3 * TTL);
+    opens(w, STRANGER, "L", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, EEXIST);
+}
+
+static void good_heir_of_a_second_without_end(struct world *w)
+{
+    ends_without_daemon(w, JUDGE_SECOND);
+}
+
+static void bad_heir_of_a_second_that_was_over(struct world *w)
+{
+    ends_without_daemon(w, 2 * JUDGE_SECOND);
+}
+
+/* It is told whose it was, though another has moved it. */
+static void probe_of_what_was_moved(struct world *w, pid_t told)
+{
+    judge_fork(w->judge, w->now, 20, INIT, 120, 1000, 100);
+    uint64_t mine = opens(w, 20, "M", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+    passes(w, 2 * JUDGE_SECOND);
+    judge_fork(w->judge, w->now, 21, 20, 121, 1000, 100); /* keeps it */
+    does(w, BY(20, mine, CLOSE), 0);
+    judge_exit(w->judge, w->now, 20, 9);
+    passes(w, JUDGE_SECOND);
+    does(w, ON(SHELL, "M", RENAME, .target = "L"), 0);
+    uint64_t id = begin(w, BY(OTHER, reads(w, OTHER), GETLK, .end = JUDGE_BYTES_MAX));
+    w->now += JUDGE_MS;
+    judge_answer(w->judge, &(struct judge_answer){.id = id,
+                                                  .when = w->now,
+                                                  .conflict = {.found = true, .end = JUDGE_BYTES_MAX, .pid = told}});
+}
+
+static void good_probe_of_what_was_moved(struct world *w)
+{
+    probe_of_what_was_moved(w, 120);
+}
+
+static void bad_probe_of_what_was_moved(struct world *w)
+{
+    probe_of_what_was_moved(w, 105);
+}
+
 /* The owner turns into a record lock what another breaks, and the host loses its power before the end of it is written.
  */
 static void taken_then_dead(struct world *w, bool breaks)
@@ -1671,6 +1762,9 @@ static const struct {
     {good_watch_of_open, JUDGE_RULES},
     {good_flock_beside_records, JUDGE_RULES},
     {good_content_of_two_locks, JUDGE_RULES},
+    {good_term_of_an_older_journal, JUDGE_RULES},
+    {good_heir_of_a_second_without_end, JUDGE_RULES},
+    {good_probe_of_what_was_moved, JUDGE_RULES},
     {good_delay_of_what_a_break_met, JUDGE_RULES},
     {good_order_of_whom_a_break_met, JUDGE_RULES},
     {good_end_beside_rename, JUDGE_RULES},
@@ -1736,6 +1830,10 @@ static const struct {
     {bad_unseen_list, JUDGE_UNSEEN},
     {bad_content, JUDGE_CONTENT},
     {bad_content_of_two_locks, JUDGE_CONTENT},
+    {bad_left_of_an_older_journal, JUDGE_LEFT},
+    {bad_left_of_a_written_journal, JUDGE_LEFT},
+    {bad_heir_of_a_second_that_was_over, JUDGE_REASON},
+    {bad_probe_of_what_was_moved, JUDGE_PROBE},
     {bad_attribute, JUDGE_ATTRIBUTE},
     {bad_waiters, JUDGE_ATTRIBUTE},
     {bad_waiters_of_none, JUDGE_ATTRIBUTE},

@@ -447,7 +447,7 @@ static bool hold_may_come_back(const struct judge *judge, const struct hold *hol
     return hold->claim.mount == mount && hold->begun >= judge->mounts[mount].emptied;
 }
 
-void judge_hold_comes_back(struct judge *judge, uint32_t mount)
+void judge_hold_comes_back(struct judge *judge, uint32_t mount, bool power)
 {
     GHashTableIter iterator;
     void *value;
@@ -458,11 +458,12 @@ void judge_hold_comes_back(struct judge *judge, uint32_t mount)
     }
     for (guint i = 0; i < judge->past->len; i++) {
         const struct hold *hold = judge->past->pdata[i];
-        last = hold_may_come_back(judge, hold, mount) ? MAX(last, hold->may_end) : last;
+        last = !power && hold_may_come_back(judge, hold, mount) ? MAX(last, hold->may_end) : last;
     }
     for (guint i = judge->past->len; i-- > 0;) {
         struct hold *hold = judge->past->pdata[i];
-        if (hold_may_come_back(judge, hold, mount) && hold->ended >= last) {
+        bool longer = !power || hold->ttl > judge->options.ttl; /* else see judge_has_forgot */
+        if (longer && hold_may_come_back(judge, hold, mount) && hold->ended >= last) {
             g_ptr_array_steal_index(judge->past, i);
             hold_comes_back(judge, hold);
             g_ptr_array_add(hold->name->holds, hold);
@@ -471,6 +472,15 @@ void judge_hold_comes_back(struct judge *judge, uint32_t mount)
 }
 
 /* --- owners ------------------------------------------------------------------------------ */
+
+/* Is its owner final?  A daemon that has not run since the first second was over looks when it goes on or serves again:
+ * who has ended meanwhile may have done so in time. */
+static bool hold_is_settled(const struct judge *judge, const struct hold *hold, int64_t acquired)
+{
+    const struct mount *mount = &judge->mounts[hold->claim.mount];
+    int64_t over = acquired + JUDGE_SECOND + judge->options.settle;
+    return judge->now > over && MIN(mount->since[JUDGE_DEAD], mount->since[JUDGE_STOPPED]) > over;
+}
 
 void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct process *process)
 {
@@ -484,7 +494,7 @@ void judge_hold_owner_died(struct judge *judge, struct hold *hold, struct proces
     if (hold->owner == process) {
         hold->owner = NULL;
     }
-    if (acquired != JUDGE_NEVER && now <= acquired + JUDGE_SECOND + settle) {
+    if (acquired != JUDGE_NEVER && !hold_is_settled(judge, hold, acquired)) {
         struct process *parent = process->parent;
         /* the chain of parents was, at the earliest */
         int64_t read = (ticket ? acquired : hold->may_begin) - JUDGE_FRESH;

@@ -395,6 +395,7 @@ static bool look_is_pid(const struct judge *judge, const struct hold *hold, pid_
     bool is = taker->pid == pid || (handle && !process_lives(taker) && handle->opener->pid == pid);
     for (guint i = 0; i < hold->owners->len; i++) {
         const struct process *at = hold->owners->pdata[i];
+        is = is || (hold->moved && at->pid == pid); /* by another, when its owner had ended */
         for (; at && at->died >= hold->may_begin - judge->options.settle;
              at = at->parent) { /* exiting takes a moment */
             is = is || at->pid == pid;

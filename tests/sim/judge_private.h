@@ -196,6 +196,7 @@ struct mount {
     bool died;                     /* a daemon of it did */
     int64_t full;                  /* the last time that the store was full; -1: never */
     int64_t emptied;               /* its disk began anew then */
+    bool dark;                     /* its host has lost its power, and no daemon has served since */
 };
 
 struct judge {
@@ -314,8 +315,9 @@ bool name_is_being_broken(const struct name *name);
 void name_begin_delay(struct judge *judge, struct name *name, int64_t when);
 /* What is over is forgotten, but for what a disk may bring back. */
 void name_prune(struct judge *judge, struct name *name);
-/* The end of the mount's journal was lost: so was that of the lease that ended last, which is there again. */
-void judge_hold_comes_back(struct judge *judge, uint32_t mount);
+/* The end of the mount's journal was lost: so was that of the lease that ended last, which is there again; by a loss of
+ * power those of any number of them. */
+void judge_hold_comes_back(struct judge *judge, uint32_t mount, bool power);
 
 /* judge_look */
 void look_answered(struct judge *judge, struct call *call, const struct judge_answer *answer);

@@ -467,6 +467,7 @@ static void trouble_on_mount(struct judge *judge, enum judge_trouble trouble, ui
         mount->since[trouble] = begins ? judge->now : JUDGE_NEVER;
     }
     mount->died = mount->died || trouble == JUDGE_DEAD;
+    mount->dark = mount->dark && (trouble != JUDGE_DEAD || begins);
     bool forgets = trouble == JUDGE_DEAD && begins && !judge->options.keeps && !judge->options.remote;
     if (forgets || trouble == JUDGE_EMPTIED) {
         trouble_ends_numbers(judge);
@@ -487,8 +488,12 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
     if (trouble == JUDGE_FOREIGN && path) {
         judge_name(judge, path)->foreign = true;
     }
-    if (trouble == JUDGE_CUT) {
-        judge_hold_comes_back(judge, mount);
+    if (trouble == JUDGE_POWER) {
+        judge->mounts[mount].dark = true;
+    }
+    bool dark = trouble == JUDGE_FORGOT && mount != JUDGE_ALL && judge->mounts[mount].dark;
+    if (trouble == JUDGE_CUT || dark) {
+        judge_hold_comes_back(judge, mount, dark);
     }
     while (g_hash_table_iter_next(&iterator, NULL, &value)) {
         struct name *name = value;
