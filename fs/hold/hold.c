@@ -274,6 +274,14 @@ void hold_resume_all(struct fs *fs, struct hold *hold)
     hold_unref(fs, hold);
 }
 
+void hold_let_go(struct fs *fs, struct hold *hold)
+{
+    if (hold->kind == BACKEND_LEASE) {
+        hold->converting = false;
+        hold_resume_parked(fs, hold);
+    }
+}
+
 /* --- handing on ------------------------------------------------------------ */
 
 static bool hold_is_of_any(const struct hold *hold, const GPtrArray *handles)

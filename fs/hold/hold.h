@@ -240,6 +240,15 @@ static inline struct request_queue *hold_queue(struct hold *hold)
 {
     return &hold_more(hold)->parked;
 }
+/* While the store is told something of a lease it is neither moved nor made another kind: who wants that waits. */
+static inline void hold_stand_still(struct hold *hold)
+{
+    if (hold->kind == BACKEND_LEASE) {
+        hold->converting = true;
+        hold->becomes = BACKEND_LEASE;
+    }
+}
+void hold_let_go(struct fs *fs, struct hold *hold);
 /* Waits there for its outcome, as one that has nothing to undo. */
 void hold_await(struct request *r, struct hold *hold, request_step *answer);
 

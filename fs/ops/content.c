@@ -115,24 +115,10 @@ static void content_end(struct request *r, enum backend_result result)
     }
 }
 
-/* While the content is changed the lease is neither moved nor made another kind. */
-static void content_hold_still(struct request *r, struct hold *hold)
-{
-    r->hold = hold_ref(hold);
-    if (hold->kind == BACKEND_LEASE) {
-        hold->converting = true;
-        hold->becomes = BACKEND_LEASE;
-    }
-}
-
 static void content_let_go(struct request *r)
 {
-    struct hold *hold = r->hold;
-    if (hold->kind == BACKEND_LEASE) {
-        hold->converting = false;
-        hold_resume_parked(r->fs, hold);
-    }
-    hold_unref(r->fs, hold);
+    hold_let_go(r->fs, r->hold);
+    hold_unref(r->fs, r->hold);
 }
 
 static void content_stored(void *arg, enum backend_result result)
@@ -203,7 +189,8 @@ static void content_known(void *arg, enum backend_result result, const struct ba
 static void content_change(struct request *r, struct hold *hold)
 {
     char path[TREE_PATH_MAX];
-    content_hold_still(r, hold);
+    r->hold = hold_ref(hold);
+    hold_stand_still(hold);
     if (tree_path(hold->node, path, sizeof path)) {
         backend_stat(r->fs->backend, path, content_known, r);
     } else {

@@ -102,16 +102,18 @@ static void xattr_refused(void *arg, enum backend_result result, const struct ba
  * a store that is full refuses before anything has changed. */
 static void xattr_term_noted(struct request *r)
 {
+    struct fs *fs = r->fs;
     struct hold *hold = r->hold;
     enum backend_result result = r->result;
     hold->fixed = r->term.fixed;
     if (result == BACKEND_OK && !hold->ticket) {
         result = BACKEND_STALE;
-    } else if (result == BACKEND_OK && !hold_set_term(r->fs, hold, r->term.ttl)) {
-        hold_store(r->fs, hold);
+    } else if (result == BACKEND_OK && !hold_set_term(fs, hold, r->term.ttl)) {
+        hold_store(fs, hold);
         result = BACKEND_FULL;
     }
     request_reply(r, fs_error(result));
+    hold_let_go(fs, hold);
 }
 
 static void xattr_set_term(struct request *r, struct hold *hold, int64_t ttl)
@@ -119,6 +121,7 @@ static void xattr_set_term(struct request *r, struct hold *hold, int64_t ttl)
     r->term.fixed = hold->fixed;
     r->term.ttl = ttl;
     hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
+    hold_stand_still(hold); /* a handle's lock would have the term, and not be renewed for as long as it lives */
     hold_store_for(r, hold, xattr_term_noted);
 }
 

@@ -815,6 +815,30 @@ START_TEST(each_that_shares_is_told_of_its_own)
 }
 END_TEST
 
+/* The store has made it a handle's lock before that is known here. */
+START_TEST(lease_is_not_made_a_lock_while_its_term_is_set)
+{
+    for (int by_record = 0; by_record < 2; by_record++) {
+        w->pid = alice;
+        struct wire_file file = wire_created(w, "M", O_RDWR | O_EXCL);
+        fake_backend_hold(w->fake, FAKE_SET, true);
+        uint64_t set = wire_setxattr(w, file.node, "user.lease.ttl", "500ms");
+        uint64_t lock = by_record ? wire_setlk(w, file, 1, F_WRLCK, 0, 9, true) : wire_flock(w, file, LOCK_EX);
+        ck_assert(wire_waits(w, lock));
+        ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, BACKEND_LEASE);
+        fake_backend_answer(w->fake, FAKE_SET, 0);
+        fake_backend_hold(w->fake, FAKE_SET, false);
+        ck_assert_int_eq(wire_result(w, set), 0);
+        ck_assert_int_eq(wire_result(w, lock), 0);
+        for (int i = 0; i < 10; i++) {
+            wire_advance(w, LEASE_TTL_DEFAULT / 3 + 1);
+        }
+        ck_assert_int_eq(fake_backend_holder(w->fake, "M")->kind, by_record ? BACKEND_FCNTL : BACKEND_FLOCK);
+        ck_assert_int_eq(wire_result(w, wire_unlink(w, "M")), 0);
+    }
+}
+END_TEST
+
 START_TEST(ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops)
 {
     w->pid = alice;
@@ -1176,6 +1200,7 @@ int main(void)
     tcase_add_test(cases, poll_is_silent_about_a_lock_that_its_holder_gave_back);
     tcase_add_test(cases, holder_is_told_of_its_lock_while_the_backend_is_away);
     tcase_add_test(cases, each_that_shares_is_told_of_its_own);
+    tcase_add_test(cases, lease_is_not_made_a_lock_while_its_term_is_set);
     tcase_add_test(cases, ttl_of_a_handle_lock_is_what_is_left_when_renewing_stops);
     tcase_add_test(cases, attribute_is_set_only_if_it_is_there_or_is_not);
     suite_add_tcase(suite, cases);
