@@ -72,7 +72,7 @@ static void absent_on_answer(void *arg, const struct redis_answer *answer)
 
 void redis_absent_given_back(struct redis *r, const char *name)
 {
-    if (!r->lookup_told || !*name || redis_is_numbered(remote_leaf(name)) || !redis_conn_is_up(r->conn)) {
+    if (!r->lookup_told || redis_is_numbered(remote_leaf(name))) {
         return;
     }
     struct redis_absent *absent = absent_of(r, name);

@@ -58,7 +58,7 @@ static void acquire_answer_queued(struct redlock_call *call)
                                    .sent = clock_now(),
                                    .foreign = true};
     for (unsigned i = 0; i < r->count; i++) {
-        r->order = MAX(r->order, (uint64_t)CLAMP(redlock_ballot_number(&call->poll->ballots[i], 1), 0, INT64_MAX / 2));
+        r->order = MAX(r->order, (uint64_t)MAX(redlock_ballot_number(&call->poll->ballots[i], 1), 0));
     }
     if (!answer.fence) {
         answer.fence = ++r->order; /* its place among those of this mount; it is given a number when it holds */

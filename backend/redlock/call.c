@@ -22,9 +22,7 @@ void redlock_call_end(struct redlock_call *call, bool settle)
     if (call->poll) {
         redlock_poll_close(call->poll, settle);
     }
-    if (call->r->remote.loop) {
-        ev_timer_stop(call->r->remote.loop, &call->timer);
-    }
+    ev_timer_stop(call->r->remote.loop, &call->timer);
     LIST_REMOVE(call, link);
     g_free(call->match);
     g_free(call->made);

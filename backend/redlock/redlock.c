@@ -89,18 +89,12 @@ static void redlock_on_changed(void *context, const char *key, size_t length)
     }
 }
 
-static void redlock_on_mended(void *context, const redisReply *reply)
-{
-    (void)context, (void)reply; /* no script mends */
-}
-
 static const struct redis_conn_events conn_events = {.greet = redlock_greet,
                                                      .greeted = redlock_greeted,
                                                      .up = redlock_on_up,
                                                      .down = redlock_on_down,
                                                      .message = redlock_on_message,
-                                                     .changed = redlock_on_changed,
-                                                     .mended = redlock_on_mended};
+                                                     .changed = redlock_on_changed};
 
 /* --- the backend --- */
 

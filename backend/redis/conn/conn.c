@@ -115,28 +115,30 @@ static void connect_peer(struct redis_peer *peer)
     }
 }
 
-static void conn_on_resolved(void *arg, GArray *addresses, const char *error)
+static void conn_take_addresses(struct redis_conn *conn, GArray *addresses)
 {
-    struct redis_conn *conn = arg;
-    conn->resolve = NULL;
-    if (!addresses || addresses->len == 0) {
-        if (addresses) {
-            g_array_unref(addresses);
-        }
-        conn_fail(conn, "cannot find the host: %s", addresses ? "it has no address" : error);
-        return;
-    }
     conn->addresses = addresses;
     conn->address = 0;
     connect_peer(&conn->pubsub);
     redis_conn_wake(conn);
 }
 
+static void conn_on_resolved(void *arg, GArray *addresses, const char *error)
+{
+    struct redis_conn *conn = arg;
+    conn->resolve = NULL;
+    if (addresses) {
+        conn_take_addresses(conn, addresses);
+    } else {
+        conn_fail(conn, "cannot find the host: %s", error);
+    }
+}
+
 static void conn_resolve(struct redis_conn *conn)
 {
     GArray *addresses = redis_resolve_numeric(conn->host, conn->port);
     if (addresses) {
-        conn_on_resolved(conn, addresses, NULL);
+        conn_take_addresses(conn, addresses);
         return;
     }
     conn->resolve = redis_resolve_start(conn->loop, conn->host, conn->port, conn_on_resolved, conn);
@@ -180,8 +182,7 @@ static void conn_locate(struct redis_conn *conn)
 {
     conn->state = REDIS_CONN_RESOLVE;
     if (conn->options.uri.path) {
-        GArray *addresses = redis_resolve_path(conn->options.uri.path);
-        conn_on_resolved(conn, addresses, "the path of a socket is too long");
+        conn_take_addresses(conn, redis_resolve_path(conn->options.uri.path));
     } else {
         redis_locate_ask(conn->locate);
     }

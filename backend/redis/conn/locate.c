@@ -119,9 +119,8 @@ static void locate_on_resolved(void *arg, GArray *addresses, const char *error)
 {
     struct redis_locate *l = arg;
     l->resolve = NULL;
-    if (!addresses || addresses->len == 0) {
-        g_clear_pointer(&addresses, g_array_unref);
-        locate_pass_over(l, error ? error : "it has no address");
+    if (!addresses) {
+        locate_pass_over(l, error);
         return;
     }
     l->addresses = addresses;
@@ -399,9 +398,6 @@ void redis_locate_ask(struct redis_locate *l)
 
 void redis_locate_free(struct redis_locate *l)
 {
-    if (!l) {
-        return;
-    }
     locate_stop(l);
     g_string_free(l->errors, TRUE);
     g_free(l);

@@ -39,7 +39,7 @@ struct redis_locate *redis_locate_new(const struct redis_locate_options *options
 void redis_locate_ask(struct redis_locate *locate);
 /* Whether that is what a master says to ROLE. */
 bool redis_locate_is_master(const redisReply *reply);
-/* Nothing is told any more.  NULL is allowed. */
+/* Nothing is told any more. */
 void redis_locate_free(struct redis_locate *locate);
 
 #endif

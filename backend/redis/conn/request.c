@@ -91,9 +91,6 @@ static void request_free(struct redis_request *request)
 /* Its callback is not called (again). */
 static void request_retire(struct redis_conn *conn, struct redis_request *request)
 {
-    if (!request->live) {
-        return;
-    }
     request->live = false;
     TAILQ_REMOVE(&conn->live, request, live_link);
     g_hash_table_remove(conn->requests, &request->id);
@@ -106,8 +103,8 @@ static void request_answer(struct redis_conn *conn, struct redis_request *reques
     const struct redis_answer given = {
         .outcome = outcome,
         .reply = reply,
-        .key = request->script && request->count > HEAD ? request->arguments[HEAD] : NULL,
-        .key_length = request->script && request->count > HEAD ? request->lengths[HEAD] : 0,
+        .key = request->script ? request->arguments[HEAD] : NULL,
+        .key_length = request->script ? request->lengths[HEAD] : 0,
         .sent = request->sent,
         .repeated = request->repeated,
     };

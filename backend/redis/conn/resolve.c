@@ -32,9 +32,7 @@ GArray *redis_resolve_path(const char *path)
     struct redis_address at = {.length = sizeof(struct sockaddr_un)};
     struct sockaddr_un *address = (struct sockaddr_un *)&at.address;
     address->sun_family = AF_UNIX;
-    if (g_strlcpy(address->sun_path, path, sizeof(address->sun_path)) >= sizeof(address->sun_path)) {
-        return NULL;
-    }
+    g_strlcpy(address->sun_path, path, sizeof(address->sun_path));
     GArray *addresses = g_array_new(FALSE, FALSE, sizeof(at));
     g_array_append_val(addresses, at);
     return addresses;

@@ -14,12 +14,12 @@
 struct ev_loop;
 struct redis_resolve;
 
-/* The address of a Unix-domain socket; NULL: the path is too long. */
+/* The address of a Unix-domain socket, whose path is no longer than redis_uri_parse takes it. */
 GArray *redis_resolve_path(const char *path);
 /* The address that a numeric host stands for; NULL: it is a name. */
 GArray *redis_resolve_numeric(const char *host, uint16_t port);
 
-/* Called from the loop: an array of struct redis_address, now the callee's, or
+/* Called from the loop: an array of struct redis_address (one at least), now the callee's, or
  * NULL and why.  The look-up is over; it frees itself. */
 typedef void redis_resolved(void *arg, GArray *addresses, const char *error);
 
