@@ -46,6 +46,48 @@ START_TEST(template_of_keys_that_no_lock_can_have_is_refused)
 }
 END_TEST
 
+START_TEST(store_names_components_and_paths_alone)
+{
+    char longest[256], longer[257], path[4200];
+    memset(longest, 'x', sizeof longest);
+    memset(longer, 'x', sizeof longer);
+    memset(path, 'x', sizeof path);
+    for (size_t i = 100; i < sizeof path; i += 100) {
+        path[i] = '/';
+    }
+    longest[255] = longer[256] = path[sizeof path - 1] = '\0';
+    ck_assert(redis_is_component("a") && redis_is_component("...") && redis_is_component(longest));
+    ck_assert(!redis_is_component("") && !redis_is_component(longer) && !redis_is_component("a/b"));
+    ck_assert(!redis_is_component(".") && !redis_is_component(".."));
+    ck_assert(redis_is_path("a") && redis_is_path("a/b"));
+    ck_assert(!redis_is_path("") && !redis_is_path("a//b") && !redis_is_path("../b/c") && !redis_is_path(path));
+    ck_assert(redis_is_numbered("x-0123456789") && redis_is_numbered("-0123456789"));
+    ck_assert(!redis_is_numbered("0123456789") && !redis_is_numbered("x_0123456789") &&
+              !redis_is_numbered("x-012345678a"));
+}
+END_TEST
+
+START_TEST(words_that_are_not_in_an_answer_are_nothing)
+{
+    char word[] = "12";
+    redisReply text = {.type = REDIS_REPLY_STRING, .str = word, .len = 2}, number = {.type = REDIS_REPLY_INTEGER};
+    redisReply *elements[] = {&text, &number};
+    redisReply array = {.type = REDIS_REPLY_ARRAY, .elements = 2, .element = elements};
+    number.integer = 7;
+    ck_assert_str_eq(redis_text(&array, 0), "12");
+    ck_assert_str_eq(redis_text(&array, 1), "");
+    ck_assert_str_eq(redis_text(&array, 2), "");
+    ck_assert_str_eq(redis_text(NULL, 0), "");
+    ck_assert_str_eq(redis_text(&text, 0), "12");
+    ck_assert_str_eq(redis_text(&text, 1), "");
+    ck_assert_int_eq(redis_number(&array, 0), 12);
+    ck_assert_int_eq(redis_number(&array, 1), 7);
+    ck_assert_int_eq(redis_number(&number, 0), 7);
+    ck_assert_int_eq(redis_number(&number, 1), 0);
+    ck_assert_int_eq(redis_number(NULL, 0), 0);
+}
+END_TEST
+
 static void on_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     ck_assert_int_eq(result, BACKEND_OK);
@@ -91,6 +133,41 @@ START_TEST(listing_that_is_under_way_when_its_mount_ends_is_told_to_nobody)
     redis_server_resume(hosts_server);
     ck_assert_int_eq(hosts_stat(1, "a").type, BACKEND_LOCK);
     ck_assert_uint_eq(told, 0);
+}
+END_TEST
+
+static void on_never(void *arg, enum backend_result result)
+{
+    (void)arg, (void)result;
+    ck_abort();
+}
+
+START_TEST(break_that_is_under_way_when_its_mount_ends_is_told_to_nobody)
+{
+    struct told *held = hosts_get(1, "a", HOSTS_LONG);
+    hosts_until_up(0);
+    redis_server_pause(hosts_server);
+    backend_revoke(hosts_mount(0), "a", held->ticket->fence, on_never, NULL);
+    backend_revoke(hosts_mount(0), "b", 0, on_never, NULL);
+    hosts_pass(50);
+    hosts_close(0);
+    redis_server_resume(hosts_server);
+    ck_assert_int_eq(hosts_stat(1, "c").type, BACKEND_NOTHING);
+}
+END_TEST
+
+/* As many as are kept in mind, and one more. */
+START_TEST(directories_beyond_4096_are_looked_up_anew)
+{
+    char name[16];
+    for (int i = 0; i <= 4096; i++) {
+        hosts_patience();
+        snprintf(name, sizeof name, "d%d", i);
+        redis_server_do(hosts_server, "HSET lfs:d:h:%s made x ttl 0 width 1", name);
+        ck_assert_int_eq(hosts_stat(0, name).type, BACKEND_DIRECTORY);
+    }
+    ck_assert_uint_eq(g_hash_table_size(mounted(0)->directories), 1);
+    ck_assert_int_eq(hosts_stat(0, "d0").type, BACKEND_DIRECTORY);
 }
 END_TEST
 
@@ -432,6 +509,8 @@ START_TEST(notes_of_leases_that_cannot_be_are_passed_over)
     static const char *const notes[] = {"theirs",
                                         "0123456789abcdef0123456789abcdef n",
                                         "short n a",
+                                        "0123456789abcdef0123456789abcdef s q",
+                                        "0123456789abcdef0123456789abcdef n a//b",
                                         "0123456789abcdef0123456789abcdef n lfs:i:a",
                                         "0123456789abcdef0123456789abcdef n a",
                                         "0123456789abcdef0123456789abcdeX n a"};
@@ -460,12 +539,16 @@ static Suite *bounds_suite(void)
     TCase *alone = tcase_create("alone"), *tcase = tcase_create("mounts");
 
     tcase_add_test(alone, template_of_keys_that_no_lock_can_have_is_refused);
+    tcase_add_test(alone, store_names_components_and_paths_alone);
+    tcase_add_test(alone, words_that_are_not_in_an_answer_are_nothing);
     suite_add_tcase(suite, alone);
 
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, hosts_setup, hosts_teardown);
     tcase_add_test(tcase, root_is_a_directory_and_stays);
     tcase_add_test(tcase, listing_that_is_under_way_when_its_mount_ends_is_told_to_nobody);
+    tcase_add_test(tcase, break_that_is_under_way_when_its_mount_ends_is_told_to_nobody);
+    tcase_add_test(tcase, directories_beyond_4096_are_looked_up_anew);
     tcase_add_test(tcase, name_that_no_lock_can_have_is_none);
     tcase_add_test(tcase, sequence_whose_names_would_be_too_long_is_refused);
     tcase_add_test(tcase, names_of_strangers_do_not_keep_a_lock_delay_from_locks);

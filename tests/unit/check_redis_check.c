@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backend/redis/check.h"
+#include "backend/redis/conn/tls.h"
 #include "backend/redis/script.h"
 #include "tests/support/check_main.h"
 #include "tests/support/child.h"
@@ -102,12 +103,27 @@ END_TEST
 
 START_TEST(what_is_not_told_is_not_judged)
 {
-    static const char *const cases[] = {"", "\r\n", "nonsense", "# Server\r\n", ":\r\n:::\r\n", "role\r\nrole"};
+    static const char *const cases[] = {
+        "", "\r\n", "nonsense", "# Server\r\n", ":\r\n:::\r\n", "role\r\nrole", "# role:slave\r\n"};
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         begin_lines();
         redis_check_info(cases[i], REDIS_SERVER, 0, errors, warnings);
         ck_assert_uint_eq(errors->len, 0);
         ck_assert_uint_eq(warnings->len, 0);
+        end_lines();
+    }
+}
+END_TEST
+
+START_TEST(node_of_a_cluster_is_none_of_a_server_and_right_for_a_cluster)
+{
+    static const char *const modes[] = {"cluster_enabled:1\r\n", "redis_mode:cluster\r\n"};
+    for (size_t i = 0; i < G_N_ELEMENTS(modes); i++) {
+        begin_lines();
+        redis_check_info(modes[i], REDIS_CLUSTER, 1, errors, warnings);
+        ck_assert_uint_eq(errors->len, 0);
+        redis_check_info(modes[i], REDIS_SERVER, 0, errors, warnings);
+        ck_assert_uint_eq(errors->len, 1);
         end_lines();
     }
 }
@@ -457,6 +473,13 @@ START_TEST(warnings_come_with_what_is_accepted)
 }
 END_TEST
 
+START_TEST(template_without_a_name_is_told)
+{
+    options.key = "lock";
+    assert_refused("the template of keys has no {n}");
+}
+END_TEST
+
 START_TEST(socket_that_is_not_there_is_told)
 {
     options.conn.uri.path = (char *)"/nowhere/socket";
@@ -544,6 +567,86 @@ START_TEST(what_is_no_redis_server_is_told)
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         assert_answer_is_refused(cases[i].answer, cases[i].words);
     }
+}
+END_TEST
+
+/* What hiredis has no memory for, or may not do. */
+static unsigned fails_to_connect, fails_to_limit;
+
+redisContext *__real_redisConnectWithTimeout(const char *host, int port, const struct timeval limit);
+redisContext *__wrap_redisConnectWithTimeout(const char *host, int port, const struct timeval limit);
+int __real_redisSetTimeout(redisContext *context, const struct timeval limit);
+int __wrap_redisSetTimeout(redisContext *context, const struct timeval limit);
+
+redisContext *__wrap_redisConnectWithTimeout(const char *host, int port, const struct timeval limit)
+{
+    return fails_to_connect > 0 ? NULL : __real_redisConnectWithTimeout(host, port, limit);
+}
+
+int __wrap_redisSetTimeout(redisContext *context, const struct timeval limit)
+{
+    return fails_to_limit > 0 ? REDIS_ERR : __real_redisSetTimeout(context, limit);
+}
+
+START_TEST(failures_of_this_host_are_told)
+{
+    int fd = own_port();
+    ck_assert_int_eq(listen(fd, 5), 0);
+    fails_to_connect = 1;
+    assert_refused("out of memory");
+    fails_to_connect = 0;
+    fails_to_limit = 1;
+    assert_refused("cannot set a timeout");
+    fails_to_limit = 0;
+    close(fd);
+}
+END_TEST
+
+#ifndef HAVE_HIREDIS_SSL
+START_TEST(tls_that_is_not_built_in_is_told)
+{
+    int fd = own_port();
+    ck_assert_int_eq(listen(fd, 5), 0);
+    options.conn.uri.tls = true; /* which redis_uri_parse refuses */
+    assert_refused("no connection with TLS");
+    ck_assert(!redis_tls_wants_input(NULL));
+    ck_assert_ptr_null(redis_tls_error(NULL));
+    close(fd);
+}
+END_TEST
+#endif
+
+/* Resets every connection that has said something, until it is killed. */
+static pid_t reset_all(int fd)
+{
+    static const struct linger hard = {1, 0};
+    ck_assert_int_eq(listen(fd, 5), 0);
+    pid_t child = fork();
+    if (child < 0)
+        ck_abort_msg("cannot fork");
+    if (child == 0) {
+        char buffer[512];
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int peer = accept(fd, NULL, NULL); peer >= 0; peer = accept(fd, NULL, NULL)) {
+            if (read(peer, buffer, sizeof buffer) > 0) {
+                setsockopt(peer, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+            }
+            close(peer);
+        }
+        _exit(0);
+    }
+    return child;
+}
+
+START_TEST(connection_that_is_reset_is_told)
+{
+    int fd = own_port();
+    pid_t child = reset_all(fd);
+    options.conn.connect_timeout = 3000;
+    assert_refused("the connection failed: Connection reset by peer");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(fd);
 }
 END_TEST
 
@@ -647,6 +750,7 @@ int main(void)
     tcase_add_test(info, good_server_gives_no_lines);
     tcase_add_test(info, replicas_that_are_too_few_or_too_many_are_a_warning);
     tcase_add_test(info, what_is_not_told_is_not_judged);
+    tcase_add_test(info, node_of_a_cluster_is_none_of_a_server_and_right_for_a_cluster);
     tcase_add_test(info, server_that_cannot_keep_leases_is_an_error);
     tcase_add_test(info, eviction_is_a_warning_only_when_memory_is_limited);
     tcase_add_test(info, server_that_forgets_at_a_restart_is_a_warning);
@@ -669,6 +773,7 @@ int main(void)
     tcase_add_test(real, replica_is_refused_also_when_it_hides_info);
     tcase_add_test(real, server_with_too_few_replicas_is_told);
     tcase_add_test(real, warnings_come_with_what_is_accepted);
+    tcase_add_test(real, template_without_a_name_is_told);
     tcase_add_test(real, socket_that_is_not_there_is_told);
     tcase_add_test(real, master_that_a_sentinel_names_is_accepted_with_a_word_about_failovers);
     tcase_add_test(real, server_that_a_sentinel_names_and_is_no_master_is_told);
@@ -681,6 +786,11 @@ int main(void)
     tcase_add_test(other, refused_port_is_told);
     tcase_add_test(other, silent_listener_is_given_up);
     tcase_add_test(other, what_is_no_redis_server_is_told);
+    tcase_add_test(other, failures_of_this_host_are_told);
+#ifndef HAVE_HIREDIS_SSL
+    tcase_add_test(other, tls_that_is_not_built_in_is_told);
+#endif
+    tcase_add_test(other, connection_that_is_reset_is_told);
     tcase_add_test(other, password_is_not_repeated_when_auth_is_unknown);
     tcase_add_test(other, unknown_host_is_told);
     tcase_add_test(other, master_that_refuses_is_told_with_who_named_it);

@@ -279,6 +279,50 @@ START_TEST(change_whose_answer_is_lost_succeeds)
 }
 END_TEST
 
+START_TEST(removal_of_a_directory_whose_answer_is_lost_succeeds)
+{
+    struct hosts_done done = {0};
+    ck_assert_int_eq(hosts_mkdir(0, "d", NULL), BACKEND_OK);
+    redis_proxy_lose_answer(proxy, "remove", 1);
+    backend_rmdir(hosts_mount(0), "d", hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
+    ck_assert_int_eq(done.result, BACKEND_OK);
+    done.told = false;
+    backend_rmdir(hosts_mount(0), "d", hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_MISSING);
+}
+END_TEST
+
+/* It is listed to see whether something was left over: nobody knows then. */
+START_TEST(removal_of_a_directory_whose_names_are_never_told_is_unknown)
+{
+    struct hosts_done done = {0};
+    ck_assert_int_eq(hosts_mkdir(0, "d", NULL), BACKEND_OK);
+    hosts_get(1, "d/a", HOSTS_LONG);
+    redis_proxy_lose_answer(proxy, "after", UINT_MAX);
+    backend_rmdir(hosts_mount(0), "d", hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    redis_proxy_lose_answer(proxy, "after", 0);
+}
+END_TEST
+
+/* Locks that are there are told of it one part after the other. */
+START_TEST(lock_delay_that_the_server_cannot_give_to_the_locks_of_a_directory_is_unknown)
+{
+    struct backend_directory directory = {.width = 1, .delay = 60000};
+    struct hosts_done done = {0};
+    hosts_get(1, "a", HOSTS_LONG);
+    redis_proxy_lose_answer(proxy, "after", UINT_MAX);
+    backend_set_directory(hosts_mount(0), "", &directory, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_UNREACHABLE);
+    redis_proxy_lose_answer(proxy, "after", 0);
+}
+END_TEST
+
 START_TEST(revocation_whose_answer_is_lost_is_told_as_it_was_done)
 {
     struct told *holder = hosts_get(1, "L", HOSTS_LONG), *next;
@@ -593,6 +637,9 @@ int main(void)
     tcase_add_test(tcase, queued_claim_whose_answer_is_lost_stands_in_the_queue_once);
     tcase_add_test(tcase, sequence_ticket_whose_answer_is_lost_has_one_name);
     tcase_add_loop_test(tcase, change_whose_answer_is_lost_succeeds, 0, G_N_ELEMENTS(changes));
+    tcase_add_test(tcase, removal_of_a_directory_whose_answer_is_lost_succeeds);
+    tcase_add_test(tcase, removal_of_a_directory_whose_names_are_never_told_is_unknown);
+    tcase_add_test(tcase, lock_delay_that_the_server_cannot_give_to_the_locks_of_a_directory_is_unknown);
     tcase_add_loop_test(tcase, revocation_whose_answer_is_lost_is_told_as_it_was_done, 0, 2);
     tcase_add_test(tcase, revocation_is_noted_in_spite_of_a_key_of_another_type);
     tcase_add_test(tcase, revocation_ends_nobody_who_came_after_it_was_asked_for);
