@@ -1216,6 +1216,18 @@ static void good_number_forgotten(struct world *w)
     end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
 }
 
+/* Two servers took themselves for the master, and one has given numbers that the other has not heard of. */
+static void good_number_of_another_server(struct world *w)
+{
+    does(w, ON(SHELL, "q", MKDIR), 0);
+    uint64_t a = ticket(w, SHELL);
+    end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
+    does(w, BY(SHELL, a, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    trouble(w, JUDGE_MOVED, JUDGE_ALL, true);
+    end_with(w, begin(w, BY(OTHER, ticket(w, OTHER), READ)), 0, "job-0000000007\n");
+}
+
 /* After its ticket is over, too. */
 static void bad_number_of_old(struct world *w)
 {
@@ -1743,6 +1755,7 @@ static const struct {
     {good_cut, JUDGE_RULES},
     {good_number_forgotten, JUDGE_RULES},
     {good_number_anew, JUDGE_RULES},
+    {good_number_of_another_server, JUDGE_RULES},
     {good_journal_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},
     {good_watch, JUDGE_RULES},

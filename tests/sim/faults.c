@@ -176,6 +176,11 @@ void faults_away(unsigned mount, bool away)
     fault_trouble(JUDGE_AWAY, mount, away);
 }
 
+void faults_moved(void)
+{
+    judge_trouble(faults.judge, world_now(), JUDGE_MOVED, JUDGE_ALL, NULL, true);
+}
+
 static void fault_moment(enum judge_trouble trouble, unsigned mount)
 {
     fault_trouble(trouble, mount, true);

@@ -83,6 +83,7 @@ void faults_begin(struct judge *judge, struct mount **mounts, unsigned count, in
 void faults_died(unsigned mount);
 /* Of nodes_options. */
 void faults_away(unsigned mount, bool away);
+void faults_moved(void);
 /* One that is not of this file has struck. */
 void fault_count(enum fault_kind kind);
 const char *fault_name(enum fault_kind kind);

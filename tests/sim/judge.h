@@ -193,6 +193,7 @@ enum judge_trouble {
     JUDGE_FULL,    /* the store or its disk takes nothing more */
     JUDGE_FAILS,   /* its disk fails: what was promised and not yet written is lost */
     JUDGE_FORGOT,  /* the server forgot everything (a moment) */
+    JUDGE_MOVED,   /* another server took over, or has what one had of its own since (a moment) */
     JUDGE_CUT,     /* the end of its journal was lost, with the numbers that were given (a moment) */
     JUDGE_EMPTIED, /* its disk begins anew, with nothing (a moment) */
     JUDGE_CLOCK,   /* the server's wall clock was stepped (a moment) */

@@ -429,6 +429,7 @@ static void trouble_shakes(struct judge *judge, struct hold *hold, enum judge_tr
         hold->doubt = hold->doubt || (begins && hold->closed && hold->begun + o->settle > now);
         break;
     case JUDGE_FULL:
+    case JUDGE_MOVED:
         break;
     case JUDGE_WALL:
         hold->ageless = true;
@@ -501,10 +502,10 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
             g_array_set_size(name->tokens, 0);
         }
         name->foreign = name->foreign || trouble == JUDGE_FAILS; /* what comes back of it later nobody can tell */
-        if (trouble == JUDGE_FORGOT && name->directory) {
+        if ((trouble == JUDGE_FORGOT || trouble == JUDGE_MOVED) && name->directory) {
             name->number = -1;
             name->anew++;
-            name->width_unknown = true;
+            name->width_unknown = name->width_unknown || trouble == JUDGE_FORGOT;
         }
         for (guint i = 0; i < name->holds->len; i++) {
             struct hold *hold = name->holds->pdata[i];
@@ -514,7 +515,8 @@ void judge_trouble(struct judge *judge, int64_t when, enum judge_trouble trouble
             }
         }
     }
-    bool of_mounts = trouble != JUDGE_FOREIGN && trouble != JUDGE_WALL && trouble != JUDGE_POWER;
+    bool of_mounts =
+        trouble != JUDGE_FOREIGN && trouble != JUDGE_MOVED && trouble != JUDGE_WALL && trouble != JUDGE_POWER;
     for (uint32_t i = 0; of_mounts && i < JUDGE_MOUNTS; i++) {
         if (mount == JUDGE_ALL || mount == i) {
             trouble_on_mount(judge, trouble, i, begins);

@@ -184,18 +184,23 @@ static void node_promote(struct node *node, uint64_t epoch)
     nodes.changed = world_now();
     nodes.promotions++;
     world_trace("node %u is the master of epoch %lu", node->index, (unsigned long)epoch);
+    nodes.options.moved();
     network_look_at_server();
     nodes_look();
 }
 
 static void node_follow(struct node *node, unsigned master, uint64_t epoch)
 {
+    bool was_master = node->master == node->index;
     node_unlink(node);
     node->reign++;
     node->epoch = epoch;
     node->master = master;
     redis_model_demote(node->server);
     world_trace("node %u follows node %u", node->index, master);
+    if (was_master) {
+        nodes.options.moved();
+    }
     network_look_at_server();
     nodes_look();
 }

@@ -24,6 +24,7 @@ struct nodes_options {
     int64_t ttl; /* ms */
     /* It has not what it needs, or has it again. */
     void (*away)(unsigned mount, bool away);
+    void (*moved)(void); /* another server is the master, or one that was follows it */
 };
 
 void nodes_begin(const struct nodes_options *options);

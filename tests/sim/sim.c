@@ -141,7 +141,8 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
                                         .count = plan->options.nodes,
                                         .mounts = plan->mounts,
                                         .ttl = plan->options.ttl,
-                                        .away = faults_away});
+                                        .away = faults_away,
+                                        .moved = faults_moved});
     if (zookeeper) {
         zkmodel_begin();
     }
