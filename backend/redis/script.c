@@ -4,7 +4,8 @@
 #include "backend/redis/script.h"
 
 /* The order of the parts is theirs, not the alphabet's.  With `true` what it answers is believed: that a ticket holds,
- * or that the store is closed, from when on it is counted for how long. */
+ * or that the store is closed, from when on it is counted for how long; or that others hold no more, who may be of a newer
+ * master. */
 /* clang-format off */
 const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",
@@ -96,6 +97,7 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/common.inc"
 #include "backend/redis/script/revoke.inc"
+        , true
     },
     [REDIS_RENAME] = {"rename",
 #include "backend/redis/script/first.inc"

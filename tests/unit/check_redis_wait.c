@@ -157,6 +157,22 @@ START_TEST(who_is_handed_a_lock_has_it_when_the_replica_knows)
 }
 END_TEST
 
+/* Another may be the master by then, on which its holder goes on. */
+START_TEST(break_that_the_replica_has_not_heard_of_is_not_told_as_done)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG);
+    redis_server_pause(replica);
+    ck_assert_int_eq(hosts_revoke(1, "L", _i ? holder->ticket->fence : 0), BACKEND_UNREACHABLE);
+    redis_server_resume(replica);
+    enum backend_result result;
+    do {
+        result = hosts_revoke(1, "L", 0);
+    } while (result == BACKEND_UNREACHABLE);
+    ck_assert(result == BACKEND_OK || result == BACKEND_MISSING);
+    HOSTS_UNTIL(holder->ended);
+}
+END_TEST
+
 START_TEST(conversion_that_the_replica_has_not_heard_of_is_undone)
 {
     struct backend_claim shared = hosts_claim(BACKEND_FLOCK, HOSTS_LONG), exclusive = shared;
@@ -263,6 +279,7 @@ static Suite *wait_suite(void)
         {many_of_one_turn_are_confirmed_in_one, 1},
         {what_is_held_outlasts_a_short_halt_and_ends_with_its_term_in_a_long_one, 1},
         {who_is_handed_a_lock_has_it_when_the_replica_knows, 1},
+        {break_that_the_replica_has_not_heard_of_is_not_told_as_done, 2},
         {conversion_that_the_replica_has_not_heard_of_is_undone, 1},
         {content_that_the_replica_has_not_is_not_set, 1},
         {rename_that_the_replica_has_not_heard_of_leaves_neither_name, 1},
