@@ -4,8 +4,9 @@
 #include "backend/redis/script.h"
 
 /* The order of the parts is theirs, not the alphabet's.  With `true` what it answers is believed: that a ticket holds,
- * or that the store is closed, from when on it is counted for how long; or that others hold no more, who may be of a newer
- * master. */
+ * or that the store is closed, from when on it is counted for how long; or that others hold no more, on whichever
+ * master.
+ */
 /* clang-format off */
 const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_ACQUIRE] = {"acquire",

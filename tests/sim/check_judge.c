@@ -29,6 +29,9 @@ static const struct judge_options options = {
 static const struct judge_options disk_options = {
     .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .keeps = true, .out = NULL};
 
+static const struct judge_options told_options = {
+    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .told = 100 * JUDGE_MS, .out = NULL};
+
 static struct world world_of(const struct judge_options *its)
 {
     struct world w = {.judge = judge_new(its), .now = 100 * JUDGE_SECOND};
@@ -51,6 +54,13 @@ static void is_on_disk(struct world *w)
 {
     judge_free(w->judge);
     *w = world_of(&disk_options);
+}
+
+/* It begins anew, with mounts that look up what they were told. */
+static void is_told(struct world *w)
+{
+    judge_free(w->judge);
+    *w = world_of(&told_options);
 }
 
 static void passes(struct world *w, int64_t time)
@@ -1475,6 +1485,41 @@ static void bad_ghost_refused(struct world *w)
     does(w, ON(SHELL, "L", STAT), 0);
 }
 
+/* Another mount has it, and the server's word of that has not come. */
+static void good_unseen_till_told(struct world *w)
+{
+    is_told(w);
+    does(w, BY(REMOTE, opens(w, REMOTE, "L", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0), CLOSE), 0);
+    does(w, ON(SHELL, "L", STAT), ENOENT);
+    does(w, ON(SHELL, "L", STAT), 0);
+}
+
+/* The second look asks, */
+static void bad_unseen_again(struct world *w)
+{
+    is_told(w);
+    exclusive(w, REMOTE, 0);
+    does(w, ON(SHELL, "L", STAT), ENOENT);
+    does(w, ON(SHELL, "L", STAT), ENOENT);
+}
+
+/* and one that is later than a tenth of a second, */
+static void bad_unseen_late(struct world *w)
+{
+    is_told(w);
+    exclusive(w, REMOTE, 0);
+    passes(w, 110 * JUDGE_MS);
+    does(w, ON(SHELL, "L", STAT), ENOENT);
+}
+
+/* and what is held here needs no word. */
+static void bad_unseen_here(struct world *w)
+{
+    is_told(w);
+    exclusive(w, OTHER, 0);
+    does(w, ON(SHELL, "L", STAT), ENOENT);
+}
+
 static void bad_unseen(struct world *w)
 {
     exclusive(w, SHELL, 0);
@@ -1756,6 +1801,7 @@ static const struct {
     {good_number_forgotten, JUDGE_RULES},
     {good_number_anew, JUDGE_RULES},
     {good_number_of_another_server, JUDGE_RULES},
+    {good_unseen_till_told, JUDGE_RULES},
     {good_journal_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},
     {good_watch, JUDGE_RULES},
@@ -1840,6 +1886,9 @@ static const struct {
     {bad_ghost, JUDGE_GHOST},
     {bad_ghost_refused, JUDGE_GHOST},
     {bad_unseen, JUDGE_UNSEEN},
+    {bad_unseen_again, JUDGE_UNSEEN},
+    {bad_unseen_late, JUDGE_UNSEEN},
+    {bad_unseen_here, JUDGE_UNSEEN},
     {bad_unseen_list, JUDGE_UNSEEN},
     {bad_content, JUDGE_CONTENT},
     {bad_content_of_two_locks, JUDGE_CONTENT},

@@ -2,6 +2,7 @@
 #include "tests/sim/process.h"
 
 #include <errno.h>
+#include <ev.h>
 #include <glib.h>
 #include <poll.h>
 #include <signal.h>
@@ -220,10 +221,10 @@ pid_t __wrap_getsid(pid_t pid)
     return process ? process->session : pid == 1 ? 1 : -1;
 }
 
-/* process_has_ended asks it of a pidfd. */
+/* process_has_ended asks it of a pidfd, redis_link_is_read of a connection. */
 int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     const struct process *process = descriptor_object(fds->fd, DESCRIPTOR_PIDFD);
     (void)count, (void)timeout;
-    return process->state >= PROCESS_ZOMBIE;
+    return process ? process->state >= PROCESS_ZOMBIE : (descriptor_ready(fds->fd) & EV_READ) != 0;
 }
