@@ -92,16 +92,11 @@ static struct local_event *loop_add(struct local *l, struct backend_ticket *tick
     return event;
 }
 
-static bool loop_is_kept(const struct local *l, const struct backend_ticket *ticket)
-{
-    return l->store && ticket->kind == BACKEND_LEASE;
-}
-
 static void loop_granted(void *context, struct backend_ticket *ticket)
 {
     struct local *l = context;
     struct local_event *event = loop_add(l, ticket, EVENT_GRANTED);
-    if (!loop_is_kept(l, ticket)) {
+    if (!local_is_kept(l, ticket->kind)) {
         return;
     }
     local_store_put_granted(l->store, ticket);
@@ -126,7 +121,7 @@ static void loop_ended(void *context, struct backend_ticket *ticket, enum backen
 {
     struct local *l = context;
     loop_add(l, ticket, EVENT_ENDED)->why = why;
-    if (loop_is_kept(l, ticket)) {
+    if (local_is_kept(l, ticket->kind)) {
         local_store_put_end(l->store, ticket->fence);
     }
 }
@@ -143,6 +138,23 @@ const struct lockspace_listener local_listener = {
     .wanted = loop_wanted,
     .absorbed = loop_absorbed,
 };
+
+enum backend_result local_may_give(struct local *l, const char *name, bool kept)
+{
+    if (strlen(name) >= LOCAL_NAME_MAX - 32) { /* room for the number of a sequence ticket */
+        return BACKEND_INVALID;
+    }
+    if (!l->store) {
+        return BACKEND_OK;
+    }
+    if (kept && local_store_failed(l->store)) {
+        return BACKEND_UNREACHABLE;
+    }
+    if (!local_store_may_number(l->store)) {
+        return BACKEND_UNREACHABLE;
+    }
+    return kept ? local_store_may_keep(l->store) : BACKEND_OK;
+}
 
 enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
 {
@@ -254,8 +266,8 @@ static void loop_tell_acquired(struct local *l, const struct local_event *event)
 
 static void loop_tell_granted(struct local *l, const struct local_event *event)
 {
-    bool unsafe = l->store &&
-                  ((loop_is_kept(l, event->ticket) && local_store_failed(l->store)) || !local_store_in_place(l->store));
+    bool unsafe = l->store && ((local_is_kept(l, event->ticket->kind) && local_store_failed(l->store)) ||
+                               !local_store_in_place(l->store));
     bool ended = local_has_ended(l, event->ticket), joins = event->ticket->kind == BACKEND_FCNTL;
     uint64_t sequence;
     if (unsafe && !ended) {

@@ -1,8 +1,9 @@
 /* private: what the files of the local backend share.
  *
- * local.c  the calls of backend.h
- * loop.c   events and completions that wait for the loop; the alarm
- * store.c  what is written down, with write.c, record.c and replay.c
+ * local.c   the calls of backend.h
+ * rename.c  one of them
+ * loop.c    events and completions that wait for the loop; the alarm
+ * store.c   what is written down, with write.c, record.c and replay.c
  */
 #ifndef BACKEND_LOCAL_PRIVATE_H
 #define BACKEND_LOCAL_PRIVATE_H
@@ -42,6 +43,21 @@ struct local {
     struct backend_ticket *telling; /* the ticket whose `ended` is being told */
 };
 
+/* Whether what is of that kind goes into the journal. */
+static inline bool local_is_kept(const struct local *l, enum backend_kind kind)
+{
+    return l->store && kind == BACKEND_LEASE;
+}
+
+/* --- rename.c --- */
+
+void local_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+                  backend_done *done, void *arg);
+/* At the end: completions are not called. */
+void local_rename_end_all(struct local *l);
+
+/* --- loop.c --- */
+
 extern const struct lockspace_listener local_listener;
 
 /* Creates the alarm.  0 or -errno. */
@@ -50,6 +66,8 @@ void local_loop_start(struct local *l, struct ev_loop *loop, const struct backen
 /* Forgets all that was not told yet. */
 void local_loop_end(struct local *l);
 
+/* Whether calls that give out fencing tokens, or lasting leases (`kept`), may go on. */
+enum backend_result local_may_give(struct local *l, const char *name, bool kept);
 /* Writes what was put down.  `*ret_sequence` is what a completion has to wait
  * for: 0 unless sync_always. */
 enum backend_result local_commit(struct local *l, uint64_t *ret_sequence);
