@@ -29,14 +29,15 @@
 #define LOCKSPACE_TTL_MAX (INT64_MAX / 4)
 
 /* Tickets that have something in common, found by hash: those of one handle or
- * of one lock owner on one lock (its kin), and those of a lock owner that wait anywhere. */
+ * of one lock owner on one lock (its kin), and those of a lock owner that wait anywhere.
+ * One that is alone on its lock is in no group: it has no kin there, and nobody waits for it. */
 enum group_kind { GROUP_HANDLE, GROUP_LOCK_OWNER, GROUP_WAITING, GROUP_KINDS };
 
 struct group {
     uint64_t id;
     const struct entry *place; /* NULL for GROUP_WAITING */
     enum group_kind kind;
-    uint32_t count;       /* members; for GROUP_WAITING all tickets of the lock owner */
+    uint32_t count;       /* members; for GROUP_WAITING all tickets of the lock owner that are not alone */
     struct ticket *first; /* linked by scope->next[kind] */
     GSList *further;      /* of GROUP_HANDLE: struct ticket, that has it among its scope->handles */
 };
@@ -229,7 +230,7 @@ guint lockspace_group_hash(gconstpointer group);
 gboolean lockspace_group_equal(gconstpointer a, gconstpointer b);
 void lockspace_group_free(gpointer group);
 struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place);
-/* Adds to, or takes from, the groups of a ticket; returns by how much the kin of its queue changes. */
+/* Adds to, or takes from, the groups of a ticket that is in a queue; returns by how much the kin of that changes. */
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t);
 uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t);
 

@@ -45,6 +45,9 @@ static struct queue *queue_obtain(struct lockspace *space, struct entry *place)
     q->exclusive = lockspace_shared(t) ? 0 : 1;
     q->partial = queue_is_partial(t);
     q->delays = t->head.kind == LOCKSPACE_DELAY;
+    if (t->scope) {
+        lockspace_group_join(space, t);
+    }
     return q;
 }
 
@@ -75,26 +78,24 @@ static bool queue_is_undecided(const struct ticket *t)
 void lockspace_link(struct lockspace *space, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_place(t));
-    uint32_t kin = t->scope ? lockspace_group_join(space, t) : 0;
     space->undecided += queue_is_undecided(t);
     if (q) {
         q->exclusive += t->head.held && !lockspace_shared(t);
         q->partial += queue_is_partial(t);
         q->delays += t->head.kind == LOCKSPACE_DELAY;
-        q->kin += kin;
+        q->kin += t->scope ? lockspace_group_join(space, t) : 0;
     }
 }
 
 void lockspace_unlink(struct lockspace *space, struct ticket *t)
 {
     struct queue *q = lockspace_queue(lockspace_place(t));
-    uint32_t kin = t->scope ? lockspace_group_leave(space, t) : 0;
     space->undecided -= queue_is_undecided(t);
     if (q) {
         q->exclusive -= t->head.held && !lockspace_shared(t);
         q->partial -= queue_is_partial(t);
         q->delays -= t->head.kind == LOCKSPACE_DELAY;
-        q->kin -= kin;
+        q->kin -= t->scope ? lockspace_group_leave(space, t) : 0;
     }
 }
 
@@ -334,6 +335,9 @@ void lockspace_settle(struct lockspace *space, struct entry *place)
     if (q && skiplist_length(&q->waiters) == 0 && skiplist_length(&q->holders) <= 1) {
         struct ticket *t = lockspace_ticket(skiplist_first(&q->holders));
         if (place->type == ENTRY_QUEUE) {
+            if (t && t->scope) {
+                lockspace_group_leave(space, t);
+            }
             lockspace_queue_free(q);
             place->type = ENTRY_SINGLE;
             place->ticket = t;

@@ -7,14 +7,27 @@
 #include "backend/deadlock.h"
 #include "backend/lockspace/private.h"
 
+static struct group *range_group(struct lockspace *space, const struct entry *place, uint64_t lock_owner)
+{
+    return lock_owner ? lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place) : NULL;
+}
+
+static bool range_holds(const struct ticket *t)
+{
+    return t->head.held && t->head.kind == BACKEND_FCNTL && !t->scope->apart;
+}
+
 /* The ticket with which a lock owner holds, but not `except`; NULL: it has none. */
 static struct ticket *range_held(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
                                  const struct ticket *except)
 {
-    struct group *g = lock_owner ? lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place) : NULL;
-    struct ticket *t = g ? g->first : NULL;
-    while (t && (t == except || !t->head.held || t->head.kind != BACKEND_FCNTL || t->scope->apart)) {
-        t = t->scope->next[GROUP_LOCK_OWNER];
+    struct ticket *t = place->type == ENTRY_SINGLE ? place->ticket : NULL;
+    if (t) {
+        bool own = lock_owner && lockspace_lock_owner(t) == lock_owner;
+        return own && t != except && range_holds(t) ? t : NULL;
+    }
+    const struct group *g = range_group(space, place, lock_owner);
+    for (t = g ? g->first : NULL; t && (t == except || !range_holds(t)); t = t->scope->next[GROUP_LOCK_OWNER]) {
     }
     return t;
 }
@@ -22,8 +35,8 @@ static struct ticket *range_held(struct lockspace *space, const struct entry *pl
 bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t lock_owner)
 {
     const struct ticket *held = range_held(space, place, lock_owner, NULL);
-    const struct group *g = lock_owner ? lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place) : NULL;
-    return !g || g->count + (held ? held->scope->segments->len : 0) <= LOCKSPACE_RANGES_MAX;
+    const struct group *g = range_group(space, place, lock_owner);
+    return (g ? g->count : 1) + (held ? held->scope->segments->len : 0) <= LOCKSPACE_RANGES_MAX;
 }
 
 static void range_swap_bytes(GBytes **a, GBytes **b)
@@ -110,7 +123,7 @@ bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
     static const struct deadlock_rules rules = {.look = range_look, .waits = range_waits};
     uint64_t self = lockspace_lock_owner(t);
     if (t->head.kind != BACKEND_FCNTL || !self || !lockspace_group(space, GROUP_WAITING, self, NULL)) {
-        return false; /* it holds nothing, so nobody waits for it */
+        return false; /* nobody waits for it */
     }
     return deadlock_found(&rules, space, t, self);
 }
