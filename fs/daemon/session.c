@@ -19,7 +19,7 @@
 #include "fs/kernel/metrics.h"
 #include "fs/ops/ops.h"
 
-#define SESSION_AT_ONCE 16 /* requests in one turn of the loop */
+#define SESSION_AT_ONCE 64 /* requests in one turn of the loop */
 #define SESSION_AHEAD 32
 
 struct session {
