@@ -50,7 +50,7 @@ static bool session_read(struct session *s)
     if (size > 0) {
         uint64_t asked = s->fs->answered + s->fs->requests;
         fuse_session_process_buf(s->fuse, &s->buffer);
-        if (s->fs->answered + s->fs->requests != asked) { /* a request, and no FORGET */
+        if (spin_awaits(&s->spin) && s->fs->answered + s->fs->requests != asked) { /* a request, and no FORGET */
             s->fs->metrics->spin_hits += spin_asked(&s->spin, ev_now(s->loop));
         }
     } else {
