@@ -108,10 +108,10 @@ static void lock_flock_converted(struct request *r)
 
 static void lock_resumed(struct request *r);
 
-/* It would be asked for by a name that the store may have for another by then. */
-static bool lock_awaits_name(struct request *r, request_step *answer)
+/* It would be asked for by a name that the store may have for another by then.  `lease` is that of the request's path
+ * here and below. */
+static bool lock_awaits_name(struct request *r, struct hold *lease, request_step *answer)
 {
-    struct hold *lease = hold_lease_of_path(r->fs, r->node);
     if (!lease || !lease->moving) {
         return false;
     }
@@ -121,9 +121,8 @@ static bool lock_awaits_name(struct request *r, request_step *answer)
 
 /* A provisional second of another handle: who does not want to wait for the
  * lock waits for its outcome all the same. */
-static bool lock_awaits_outcome(struct request *r)
+static bool lock_awaits_outcome(struct request *r, struct hold *lease)
 {
-    struct hold *lease = hold_lease_of_path(r->fs, r->node);
     if (r->blocks || r->waited || !lease || lease->kind != BACKEND_PROVISIONAL || lease == r->handle->hold) {
         return false;
     }
@@ -148,10 +147,10 @@ static void lock_convert(struct request *r, struct hold *hold, enum backend_kind
  * or the lease of the process that opened it, whoever asks: flock(1) asks for its
  * shell.  (Of another pid namespace only the handle is known.)  NULL: it is a
  * claim of its own. */
-static struct hold *lock_convertible(struct request *r)
+static struct hold *lock_convertible(const struct request *r, struct hold *lease)
 {
     struct handle *h = r->handle;
-    struct hold *hold = h->hold ? h->hold : hold_lease_of_path(r->fs, r->node);
+    struct hold *hold = h->hold ? h->hold : lease;
     if (!hold || !hold->since) {
         return NULL;
     }
@@ -164,8 +163,8 @@ static struct hold *lock_convertible(struct request *r)
 
 static void lock_flock_go(struct request *r)
 {
-    struct hold *ticket = sequence_ticket(r);
-    struct hold *hold = lock_convertible(r);
+    struct hold *lease = hold_lease_of_path(r->fs, r->node);
+    struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
     if (ticket) {
         sequence_await_turn(r, ticket);
     } else if (r->handle->ticket) {
@@ -174,7 +173,7 @@ static void lock_flock_go(struct request *r)
         hold_await(r, hold, lock_resumed);
     } else if (hold) {
         lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
-    } else if (!lock_awaits_name(r, lock_resumed) && !lock_awaits_outcome(r)) {
+    } else if (!lock_awaits_name(r, lease, lock_resumed) && !lock_awaits_outcome(r, lease)) {
         lock_flock_new(r);
     }
 }
@@ -329,8 +328,9 @@ static struct hold *lock_becoming(const struct node *node)
 
 static void lock_set_go(struct request *r)
 {
-    struct hold *ticket = sequence_ticket(r);
-    struct hold *hold = lock_convertible(r), *becoming = lock_becoming(tree_present(r->fs->tree, r->node));
+    const struct node *node = tree_present(r->fs->tree, r->node);
+    struct hold *lease = hold_lease(node), *becoming = lock_becoming(node);
+    struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
     if (becoming) {
         hold_await(r, becoming, lock_resumed);
     } else if (ticket) {
@@ -341,7 +341,7 @@ static void lock_set_go(struct request *r)
         hold_await(r, hold, lock_resumed);
     } else if (hold && hold->kind != BACKEND_FLOCK && !hold_of_lock_owner(r->fs, r->node, r->lock.owner)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
-    } else if (!lock_awaits_name(r, lock_resumed) && !lock_awaits_outcome(r)) {
+    } else if (!lock_awaits_name(r, lease, lock_resumed) && !lock_awaits_outcome(r, lease)) {
         lock_set_new(r);
     }
 }
@@ -433,7 +433,8 @@ static void lock_get_go(struct request *r)
 {
     char path[TREE_PATH_MAX];
     struct backend_claim claim = {.kind = BACKEND_FCNTL, .handle = r->handle->id};
-    const struct hold *ticket = sequence_ticket(r), *hold = lock_convertible(r);
+    struct hold *lease = hold_lease_of_path(r->fs, r->node);
+    const struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
     if (ticket) {
         lock_get_turn(r, ticket);
         return;
@@ -442,7 +443,7 @@ static void lock_get_go(struct request *r)
         lock_get_unheld(r); /* F_SETLK would turn it into the lock asked for; and it is exclusive */
         return;
     }
-    if (lock_awaits_name(r, lock_get_go)) {
+    if (lock_awaits_name(r, lease, lock_get_go)) {
         return;
     }
     claim.mode = r->lock.mode;

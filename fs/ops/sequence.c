@@ -85,7 +85,7 @@ void sequence_create(struct request *r, mode_t mode, GBytes *content, request_st
 
 /* --- waiting for the turn ------------------------------------------------------- */
 
-struct hold *sequence_ticket(struct request *r)
+struct hold *sequence_ticket(struct request *r, struct hold *lease)
 {
     struct hold *hold = r->handle->hold;
     if (hold && hold->sequence) {
@@ -93,13 +93,12 @@ struct hold *sequence_ticket(struct request *r)
     }
     /* One that was closed and is a lease: its owner and those it started may ask, and anybody by a handle of its owner.
      */
-    hold = hold_lease_of_path(r->fs, r->node);
-    if (!hold || !hold->sequence) {
+    if (!lease || !lease->sequence) {
         return NULL;
     }
     bool may =
-        hold_is_owner(hold, r->handle->opener) || hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
-    return may ? hold : NULL;
+        hold_is_owner(lease, r->handle->opener) || hold_may_change(r->fs, lease, request_caller(r), request_uid(r));
+    return may ? lease : NULL;
 }
 
 static void sequence_asked(struct request *r);
@@ -154,7 +153,7 @@ static void sequence_go(struct request *r)
 /* After a pause, in which the ticket may have ended. */
 static void sequence_ask_again(struct request *r)
 {
-    struct hold *hold = sequence_ticket(r);
+    struct hold *hold = sequence_ticket(r, hold_lease_of_path(r->fs, r->node));
     if (hold) {
         sequence_await_turn(r, hold);
     } else {

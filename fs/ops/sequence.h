@@ -20,8 +20,9 @@ static inline bool sequence_is_prefix(const char *name)
  * lease at once).  `content` NULL: its own name. */
 void sequence_create(struct request *r, mode_t mode, GBytes *content, request_step *answer);
 
-/* The ticket on whose turn a lock request through r->handle waits, or NULL. */
-struct hold *sequence_ticket(struct request *r);
+/* The ticket on whose turn a lock request through r->handle waits, or NULL.  `lease` is that of the request's path, or
+ * NULL. */
+struct hold *sequence_ticket(struct request *r, struct hold *lease);
 
 /* Answers it when the ticket holds; r->blocks and r->lock.mode say how. */
 void sequence_await_turn(struct request *r, struct hold *hold);
