@@ -9,6 +9,7 @@
 struct quota {
     uint64_t locks, content; /* the limits */
     GHashTable *users;       /* uid -> struct quota_used */
+    struct quota_used *last; /* the user who was charged last, or NULL */
     GHashTable *directories; /* path -> uid */
 };
 
@@ -40,12 +41,17 @@ static struct quota_used quota_of(const struct quota *quota, uid_t uid)
 /* Those who have nothing any more stay: they come back. */
 static struct quota_used *quota_user(struct quota *quota, uid_t uid)
 {
-    struct quota_used *used = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
+    struct quota_used *used = quota->last;
+    if (used && used->uid == uid) {
+        return used;
+    }
+    used = g_hash_table_lookup(quota->users, GUINT_TO_POINTER(uid));
     if (!used) {
         used = g_new0(struct quota_used, 1);
         used->uid = uid;
         g_hash_table_insert(quota->users, GUINT_TO_POINTER(uid), used);
     }
+    quota->last = used;
     return used;
 }
 
