@@ -19,7 +19,7 @@ static uint64_t sip_rotate(uint64_t x, unsigned bits)
     return x << bits | x >> (64 - bits);
 }
 
-static void sip_round(struct sip *s)
+static inline void sip_round(struct sip *s)
 {
     uint64_t *v = s->v;
     v[0] += v[1], v[2] += v[3];
@@ -30,7 +30,7 @@ static void sip_round(struct sip *s)
     v[2] = sip_rotate(v[2], 32);
 }
 
-static void sip_add(struct sip *s, uint64_t word)
+static inline void sip_add(struct sip *s, uint64_t word)
 {
     s->v[3] ^= word;
     sip_round(s);
