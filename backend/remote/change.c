@@ -41,6 +41,7 @@ static void change_note_change(struct remote_op *op, const struct backend_change
 
 static void change(struct remote_ticket *t, const struct backend_change *c)
 {
+    t->changes++;
     if (c->set & BACKEND_SET_META) {
         g_clear_pointer(&t->meta, g_bytes_unref);
         t->meta = c->meta ? g_bytes_ref(c->meta) : NULL;

@@ -139,7 +139,8 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     enum backend_result result = answer->result;
     int64_t ttl = op->ttl;
-    bool grown = t && op->claim.ttl < t->head.ttl; /* it was converted meanwhile */
+    /* Its term is longer by now, or the store has put it back as it was before a change that it has done first. */
+    bool again = t && (op->claim.ttl < t->head.ttl || op->changes != t->changes);
     bool confirmed = op->confirm, moved = t && remote_ticket_has_moved(t, op->name);
     bool converted = t && (t->converting || op->claim.mode != (enum backend_mode)t->head.mode ||
                            op->segments != t->segments || keep_is_changing(r, t)); /* each change has its own array */
@@ -161,7 +162,7 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
         t->refresh = clock_now() + REMOTE_RENEW_RETRY;
     }
     remote_ticket_schedule(r, t);
-    if (result == BACKEND_OK && grown) {
+    if (result == BACKEND_OK && again) {
         remote_extend(r, t);
     }
 }
@@ -173,6 +174,7 @@ static void keep_renew(struct remote *r, struct remote_ticket *t, bool confirm)
     op->ttl = op->claim.ttl = t->head.ttl;
     op->name = g_strdup(t->place->name);
     op->claim.mode = (enum backend_mode)t->head.mode;
+    op->changes = t->changes;
     op->segments = t->segments && !keep_is_changing(r, t) ? g_array_ref(t->segments) : NULL;
     remote_op_send(op, t, REMOTE_RENEW, keep_renewed, 0);
 }

@@ -66,6 +66,7 @@ struct remote_ticket {
     char *moving;        /* the name that a rename gives it whose outcome is not known (yet); or NULL */
     bool renaming;       /* that, or one that replaces it, is not answered */
     unsigned converting; /* conversions that are not answered */
+    uint32_t changes;    /* what it is, and what is kept with it, was changed so often */
     enum remote_state state;
     bool handed;             /* the store has told that it holds */
     struct remote_op *asked; /* its acquire that is not answered; or NULL */
@@ -143,6 +144,7 @@ struct remote_op {
     struct backend_change change;  /* of convert and set: references */
     GArray *segments;              /* of renew: as of the ticket; or NULL */
     int64_t ttl;                   /* of acquire, renew and release */
+    uint32_t changes;              /* of renew: as of the ticket */
     uint64_t request;              /* of release, of a store that asks in a short way first: that */
     bool confirm;    /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
     const char *why; /* of release: "" by its holder, else "expired" or "lost" */

@@ -219,6 +219,63 @@ START_TEST(claim_is_given_up_at_once_where_its_lock_owner_has_no_other)
 }
 END_TEST
 
+/* --- renewals --- */
+
+static struct remote_op *sent[4]; /* of a store that does not answer by itself */
+static unsigned count;
+
+static uint64_t on_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
+{
+    (void)t, (void)timeout;
+    ck_assert_uint_lt(count, G_N_ELEMENTS(sent));
+    sent[count++] = op;
+    return 0;
+}
+
+static void on_done(void *arg, enum backend_result result)
+{
+    (void)arg;
+    told = result;
+}
+
+/* While a server grants nothing, a renewal puts back what was known when it was sent. */
+START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
+{
+    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
+    struct backend_claim lease = {.kind = BACKEND_LEASE, .ttl = 60000}, flock = {.kind = BACKEND_FLOCK, .ttl = 60000};
+    struct backend_change change = {.set = BACKEND_SET_META};
+    struct remote_answer done = {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = clock_now()};
+    struct remote_store silent = *r->store;
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct remote_ticket *t = remote_ticket_new(r, "1", &lease);
+    remote_ticket_turn(r, t, REMOTE_HELD);
+    t->head.deadline = clock_now() + 60000;
+    backend_start(&r->backend, loop, &events, NULL);
+    silent.call = on_call;
+    r->store = &silent;
+    if (_i == 1) {
+        backend_convert(&r->backend, &t->head, &flock, on_done, NULL);
+    } else if (_i == 2) {
+        backend_set(&r->backend, &t->head, &change, on_done, NULL);
+    }
+    remote_extend(r, t);
+    ck_assert_uint_eq(count, _i ? 2 : 1);
+    for (unsigned i = 0, answered = count; i < answered; i++) {
+        sent[i]->answered(sent[i], &done);
+    }
+    ck_assert_uint_eq(count, _i ? 3 : 1);
+    if (_i) {
+        ck_assert_int_eq(told, BACKEND_OK);
+        ck_assert_int_eq(sent[2]->procedure, REMOTE_RENEW);
+        sent[2]->answered(sent[2], &done);
+        ck_assert_uint_eq(count, 3);
+    }
+    backend_free(&r->backend);
+    setup();
+    ev_loop_destroy(loop);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("remote_ticket");
@@ -233,6 +290,7 @@ int main(void)
     tcase_add_loop_test(tcase, claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered, 0,
                         G_N_ELEMENTS(outcomes));
     tcase_add_test(tcase, claim_is_given_up_at_once_where_its_lock_owner_has_no_other);
+    tcase_add_loop_test(tcase, what_is_changed_while_it_is_renewed_is_renewed_again, 0, 3);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
