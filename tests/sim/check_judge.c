@@ -32,6 +32,9 @@ static const struct judge_options disk_options = {
 static const struct judge_options told_options = {
     .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .told = 100 * JUDGE_MS, .out = NULL};
 
+static const struct judge_options moves_options = {
+    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .moves = true, .out = NULL};
+
 static struct world world_of(const struct judge_options *its)
 {
     struct world w = {.judge = judge_new(its), .now = 100 * JUDGE_SECOND};
@@ -61,6 +64,13 @@ static void is_told(struct world *w)
 {
     judge_free(w->judge);
     *w = world_of(&told_options);
+}
+
+/* It begins anew, with a server that others take over from. */
+static void is_moved(struct world *w)
+{
+    judge_free(w->judge);
+    *w = world_of(&moves_options);
 }
 
 static void passes(struct world *w, int64_t time)
@@ -1485,6 +1495,24 @@ static void bad_ghost_refused(struct world *w)
     does(w, ON(SHELL, "L", STAT), 0);
 }
 
+/* It is left with the old master, which still has what was there before. */
+static void good_look_at_old_master(struct world *w)
+{
+    is_moved(w);
+    exclusive(w, SHELL, 0);
+    trouble(w, JUDGE_AWAY, 1, true);
+    end_with(w, begin(w, ON(REMOTE, "L", GETXATTR, .target = "user.lease.kind")), 0, "flock");
+}
+
+/* A mount knows its own. */
+static void bad_look_at_own(struct world *w)
+{
+    is_moved(w);
+    exclusive(w, SHELL, 0);
+    trouble(w, JUDGE_AWAY, 1, true);
+    end_with(w, begin(w, ON(OTHER, "L", GETXATTR, .target = "user.lease.kind")), 0, "flock");
+}
+
 /* Another mount has it, and the server's word of that has not come. */
 static void good_unseen_till_told(struct world *w)
 {
@@ -1802,6 +1830,7 @@ static const struct {
     {good_number_anew, JUDGE_RULES},
     {good_number_of_another_server, JUDGE_RULES},
     {good_unseen_till_told, JUDGE_RULES},
+    {good_look_at_old_master, JUDGE_RULES},
     {good_journal_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},
     {good_watch, JUDGE_RULES},
@@ -1886,6 +1915,7 @@ static const struct {
     {bad_ghost, JUDGE_GHOST},
     {bad_ghost_refused, JUDGE_GHOST},
     {bad_unseen, JUDGE_UNSEEN},
+    {bad_look_at_own, JUDGE_ATTRIBUTE},
     {bad_unseen_again, JUDGE_UNSEEN},
     {bad_unseen_late, JUDGE_UNSEEN},
     {bad_unseen_here, JUDGE_UNSEEN},

@@ -365,11 +365,20 @@ static void look_ticket_number(struct judge *judge, struct hold *ticket, int64_t
     ticket->token = number;
 }
 
+/* The only hold of which a look tells, or NULL.  While masters change, one may tell of what it alone has, or still has;
+ * but a mount knows what it holds itself. */
+static struct hold *look_only(const struct judge *judge, const struct call *call)
+{
+    struct hold *only = name_only(judge, call->name, call->call.when);
+    bool astray = judge->options.moves && !judge_calm(judge, call->call.when);
+    bool late = judge_call_is_late(judge, call, call->name);
+    return !late && only && (!astray || only->claim.mount == call->call.mount) ? only : NULL;
+}
+
 static void look_attribute(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
     const char *what = call->call.target;
-    struct hold *only =
-        judge_call_is_late(judge, call, call->name) ? NULL : name_only(judge, call->name, call->call.when);
+    struct hold *only = look_only(judge, call);
     bool sole =
         only && only->begun <= call->call.when && !call->changed && judge_hold_certain(judge, only, call->call.when);
     if (strcmp(what, "user.lease.state") == 0 && call->handle) {
@@ -516,8 +525,7 @@ static bool look_is_leaving(const struct judge *judge, const struct call *call)
 
 static void look_stat(struct judge *judge, const struct call *call, const struct judge_answer *answer)
 {
-    const struct hold *only =
-        judge_call_is_late(judge, call, call->name) ? NULL : name_only(judge, call->name, call->call.when);
+    const struct hold *only = look_only(judge, call);
     if (call->handle || call->name->directory) {
         return;
     }
