@@ -661,6 +661,34 @@ START_TEST(servers_that_are_one_process_have_one_vote)
 }
 END_TEST
 
+static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+{
+    (void)arg, (void)name, (void)ticket, (void)meta, (void)content;
+    ck_abort();
+}
+
+/* What a mount that has ended held runs out: nothing is found of it. */
+START_TEST(mount_shows_its_servers_and_finds_nothing_of_before)
+{
+    static const int64_t terms[] = {100, 2000, CONTRACT_LONG};
+    char error[256] = "";
+    struct redlock_uri uri;
+    ck_assert_int_eq(redlock_uri_parse(&uri, "redlock://[::1]:1,localhost:2,127.0.0.1:3/4", error, sizeof error), 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(terms); i++) { /* of which a server may take a part */
+        const struct redlock_options options = {.uri = &uri, .ttl = terms[i]};
+        struct backend *opened = NULL;
+        struct backend_status status;
+        ck_assert_int_eq(redlock_new(&options, &opened, error, sizeof error), 0);
+        backend_status(opened, &status);
+        ck_assert_str_eq(status.address, "redlock://[::1]:1,localhost:2,127.0.0.1:3/4");
+        backend_status_clear(&status);
+        backend_recover(opened, on_found, NULL);
+        backend_free(opened);
+    }
+    redlock_uri_clear(&uri);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redlock");
@@ -692,6 +720,7 @@ int main(void)
     tcase_add_loop_test(cases, server_that_does_not_say_so_has_no_vote, 0, 4);
     tcase_add_loop_test(cases, server_that_keeps_less_than_all_has_no_vote, 0, 2);
     tcase_add_test(cases, servers_that_are_one_process_have_one_vote);
+    tcase_add_test(cases, mount_shows_its_servers_and_finds_nothing_of_before);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
