@@ -41,7 +41,9 @@ static void change_on_released(struct redlock_call *call)
     char *name = g_strdup(call->name);
     change_answer(call, verdict == VOTE_WON ? BACKEND_OK : BACKEND_UNREACHABLE, redlock_poll_sent(call->poll, "ok"));
     struct remote_place *place = g_hash_table_lookup(r->remote.places, name);
-    if (place && verdict == VOTE_WON) {
+    if (!place) {
+        g_hash_table_remove(r->changes, name);
+    } else if (verdict == VOTE_WON) {
         remote_changed(&r->remote, place);
     }
     g_free(name);
