@@ -307,6 +307,21 @@ START_TEST(ten_thousand_requests_are_answered_once_and_in_order)
 }
 END_TEST
 
+/* None of them is too long for itself. */
+START_TEST(strings_that_are_too_much_together_end_the_connection)
+{
+    struct conn_answer answer = {0};
+
+    open_up();
+    uint64_t id = conn_command(&answer, "EVAL return{('x'):rep(3e6),('x'):rep(3e6),('x'):rep(3e6)} 0");
+    CONN_UNTIL(conn_told.downs);
+    ck_assert_str_eq(conn_told.why, "a reply that is too large");
+    redis_conn_forget(conn, id);
+    conn_until_up();
+    ck_assert_uint_eq(answer.times, 0);
+}
+END_TEST
+
 START_TEST(forgotten_before_it_is_sent_is_not_carried_out)
 {
     struct conn_answer answer = {0};
@@ -541,6 +556,7 @@ static Suite *conn_suite(void)
         scripts_that_the_server_lost_are_sent_again,
         errors_are_answers,
         ten_thousand_requests_are_answered_once_and_in_order,
+        strings_that_are_too_much_together_end_the_connection,
         forgotten_before_it_is_sent_is_not_carried_out,
         forgotten_after_it_was_sent_is_carried_out,
     };
