@@ -131,6 +131,22 @@ static void scene_undone(const struct scene *s)
     }
 }
 
+/* Nobody takes what was broken, so its holder that comes back finds it free on most servers. */
+static void scene_back(const struct scene *s)
+{
+    int64_t cut = MIN(s->plan->options.ttl / 3, 1000) * WORLD_MS;
+    scene_take(s, HOLDER, 50 * WORLD_MS);
+    scene_strike(s, FAULT_CUT_OFF, scene_soon(), cut);
+    scene_break(s, 5 * WORLD_MS);
+    for (int i = 0; i < 3; i++) {
+        scene_look(s, HOLDER, PLAN_STATE, i ? s->plan->options.ttl * WORLD_MS / 2 : cut + 1500 * WORLD_MS);
+        scene_add(s, THIRD, ACT_STAT, scene_soon());
+        scene_add(s, HOLDER, ACT_FSYNC, WORLD_MS);
+    }
+    scene_take(s, THIRD, scene_soon());
+    scene_add(s, HOLDER, ACT_FSYNC, 100 * WORLD_MS);
+}
+
 void finale_add(struct plan *plan)
 {
     enum mount_store store = plan->options.store;
@@ -147,6 +163,8 @@ void finale_add(struct plan *plan)
     scene_begin(&s);
     if (store == MOUNT_REDLOCK) {
         scene_undone(&s);
+        scene_begin(&s);
+        scene_back(&s);
     } else {
         scene_broken(&s);
     }

@@ -81,6 +81,7 @@ q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_hold_off(clock_n
 q|backend/redlock/acquire.c|    remote_make_token(call->token);|    g_strlcpy(call->token, t->token, sizeof call->token);
 r|backend/redis/script/renew_lone.lua|if is_lone(id) and|if lone and
 z|backend/zookeeper/session.c|z->ready && clock_now() - z->beaten > z->belief / 2|false && z->ready
+q|backend/redlock/script/keep.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
 """
 
 
