@@ -6,6 +6,7 @@
 
 #include "backend/redis/private.h"
 #include "tests/support/check_main.h"
+#include "tests/unit/fake_redis.h"
 #include "tests/unit/hosts_fixture.h"
 
 static struct redis *mounted(unsigned mount)
@@ -533,6 +534,61 @@ START_TEST(notes_of_leases_that_cannot_be_are_passed_over)
 }
 END_TEST
 
+/* More than are told at once; of a sequence also one that waits. */
+START_TEST(leases_of_many_parts_are_found_again)
+{
+    enum { LEASES = 600 };
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    char name[16];
+    found_names = g_string_new(NULL);
+    hosts_options.identity = "me";
+    for (int i = 0; i < LEASES; i++) {
+        hosts_patience();
+        snprintf(name, sizeof name, "n%d", i);
+        hosts_get(0, name, HOSTS_LONG);
+    }
+    claim.sequence = claim.wait = true;
+    ck_assert_int_eq(hosts_acquire(0, "job-", &claim)->result, BACKEND_OK);
+    ck_assert_int_eq(hosts_acquire(0, "job-", &claim)->result, BACKEND_QUEUED);
+    ck_assert_int_eq(hosts_mkdir(0, "q", NULL), BACKEND_OK);
+    ck_assert_int_eq(hosts_acquire(0, "q/job-", &claim)->result, BACKEND_OK);
+    hosts_close(0);
+    backend_recover(hosts_mount(0), on_found, NULL);
+    char **names = g_strsplit(found_names->str, ";", -1);
+    ck_assert_uint_eq(g_strv_length(names), LEASES + 3 + 1); /* and what is behind the last */
+    unsigned tickets = 0;
+    for (char **found = names; *found; found++) {
+        tickets += strstr(*found, "job-") != NULL;
+    }
+    ck_assert_uint_eq(tickets, 3);
+    g_strfreev(names);
+    g_string_free(found_names, TRUE);
+}
+END_TEST
+
+/* As a Sentinel says. */
+START_TEST(status_tells_of_the_master_that_was_named)
+{
+    char *hosts[] = {(char *)"127.0.0.1", NULL}, *port = g_strdup_printf("%u", redis_server_port(hosts_server));
+    char *answer = g_strdup_printf("*2\r\n$9\r\n127.0.0.1\r\n$%zu\r\n%s\r\n", strlen(port), port);
+    char *master = g_strdup_printf("master: 127.0.0.1:%s", port);
+    struct fake_redis *sentinel = fake_redis_new(hosts_loop);
+    uint16_t ports[] = {fake_redis_port(sentinel)};
+    fake_redis_rule(sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME locks", answer, FAKE_REDIS_ALWAYS);
+    hosts_options.conn.uri =
+        (struct redis_uri){.kind = REDIS_SENTINEL, .hosts = hosts, .ports = ports, .name = (char *)"locks"};
+    struct backend_status status;
+    backend_status(hosts_mount(0), &status);
+    ck_assert(g_ptr_array_find_with_equal_func(status.details, master, g_str_equal, NULL));
+    backend_status_clear(&status);
+    hosts_close(0);
+    fake_redis_free(sentinel);
+    g_free(master);
+    g_free(answer);
+    g_free(port);
+}
+END_TEST
+
 static Suite *bounds_suite(void)
 {
     Suite *suite = suite_create("bounds of a mount of Redis");
@@ -564,7 +620,13 @@ static Suite *bounds_suite(void)
     tcase_add_test(tcase, place_in_a_lost_queue_has_another_name_where_its_own_was_given_again);
     tcase_add_test(tcase, sequence_of_which_a_thousand_numbers_are_taken_is_refused_and_goes_on_after_them);
     tcase_add_test(tcase, notes_of_leases_that_cannot_be_are_passed_over);
+    tcase_add_test(tcase, leases_of_many_parts_are_found_again);
     suite_add_tcase(suite, tcase);
+
+    TCase *named = tcase_create("named");
+    tcase_add_checked_fixture(named, hosts_setup, hosts_teardown);
+    tcase_add_test(named, status_tells_of_the_master_that_was_named);
+    suite_add_tcase(suite, named);
     return suite;
 }
 

@@ -741,6 +741,36 @@ START_TEST(sentinels_of_which_none_answers_are_told)
 }
 END_TEST
 
+/* The node that says who has the slot names itself, and then another, as it is moved. */
+START_TEST(slot_that_moves_as_it_is_looked_at_is_told)
+{
+    static char *hosts[] = {(char *)"127.0.0.1", (char *)"127.0.0.1", NULL};
+    static uint16_t ports[2];
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct fake_redis *fake = fake_redis_new(loop);
+    char *slots =
+        g_strdup_printf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%u\r\n", fake_redis_port(fake));
+    ports[0] = ports[1] = fake_redis_port(fake);
+    fake_redis_rule(fake, "CLUSTER SLOTS", slots, FAKE_REDIS_ALWAYS);
+    fake_redis_rule(fake, "PING", "-MOVED 7 127.0.0.1:1\r\n", FAKE_REDIS_ALWAYS);
+    pid_t node = child_fork();
+    if (node == 0) {
+        ev_loop_fork(loop);
+        ev_run(loop, 0);
+        _exit(0);
+    }
+    options = (struct redis_options){
+        .conn = {.uri = {.kind = REDIS_CLUSTER, .hosts = hosts, .ports = ports}, .command_timeout = 5000},
+        .prefix = "{a}"};
+    assert_refused("it has not the slot of the prefix any more: try again");
+    kill(node, SIGKILL);
+    waitpid(node, NULL, 0);
+    fake_redis_free(fake);
+    ev_loop_destroy(loop);
+    g_free(slots);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("redis_check");
@@ -795,6 +825,7 @@ int main(void)
     tcase_add_test(other, unknown_host_is_told);
     tcase_add_test(other, master_that_refuses_is_told_with_who_named_it);
     tcase_add_test(other, sentinels_of_which_none_answers_are_told);
+    tcase_add_test(other, slot_that_moves_as_it_is_looked_at_is_told);
     suite_add_tcase(suite, other);
     return check_main(suite);
 }
