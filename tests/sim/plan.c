@@ -686,6 +686,12 @@ static void plan_suit_redlock(struct act *act)
     }
 }
 
+void plan_free(struct plan *plan)
+{
+    g_array_free(plan->acts, TRUE);
+    g_free(plan);
+}
+
 struct plan *plan_new(const struct plan_request *request)
 {
     static const int64_t terms[] = {500, 500, 1500, 3000, 30000};

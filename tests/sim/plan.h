@@ -88,6 +88,7 @@ struct plan_request {
 
 /* Draws with its own chance: the world begins afterwards. */
 struct plan *plan_new(const struct plan_request *request);
+void plan_free(struct plan *plan);
 
 /* "a", "d/x", "q/job-"…; for ACT_LIST and the like those of directories. */
 #define PLAN_NAMES 8

@@ -295,12 +295,15 @@ static struct plan *sim_shrink(struct plan *plan, const char *rule)
         for (guint from = 0; from < plan->acts->len && left > 0; left--) {
             struct plan *tried = sim_without(plan, from, MIN(part, plan->acts->len - from));
             if (sim_seconds() > until) {
+                plan_free(tried);
                 return plan;
             }
             if (!sim_run(tried, result, NULL, false, false) && strcmp(result->rule, rule) == 0) {
+                plan_free(plan);
                 plan = tried;
                 smaller = true;
             } else {
+                plan_free(tried);
                 from += part;
             }
         }
@@ -390,7 +393,9 @@ static int sim_many(void)
     while (next < end || running) {
         for (unsigned i = 0; i < jobs && next < end; i++) {
             if (!pids[i]) {
-                pids[i] = sim_fork(sim_plan(next++), &results[i], NULL, false, false);
+                struct plan *plan = sim_plan(next++);
+                pids[i] = sim_fork(plan, &results[i], NULL, false, false);
+                plan_free(plan); /* or each fork would copy the tables of more memory than the one before */
                 running++;
             }
         }
