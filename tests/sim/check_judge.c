@@ -1236,6 +1236,18 @@ static void good_number_forgotten(struct world *w)
     end_with(w, begin(w, BY(SHELL, a, READ)), 0, "job-0000000007\n");
 }
 
+/* The process's record lock may be gone by that, and what is read is what it has taken by another file since. */
+static void good_read_behind_interrupted_close(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, SHELL), c = reads(w, SHELL);
+    record(w, SHELL, a, 0, 0, JUDGE_BYTES_MAX, 0);
+    uint64_t closes = begin(w, BY(SHELL, b, CLOSE));
+    judge_signal(w->judge, w->now, closes);
+    end(w, closes, EINTR);
+    does(w, BY(SHELL, c, FLOCK), 0);
+    end_with(w, begin(w, BY(SHELL, a, READ)), 0, "");
+}
+
 /* Two servers took themselves for the master, and one has given numbers that the other has not heard of. */
 static void good_number_of_another_server(struct world *w)
 {
@@ -1830,6 +1842,7 @@ static const struct {
     {good_number_anew, JUDGE_RULES},
     {good_number_of_another_server, JUDGE_RULES},
     {good_unseen_till_told, JUDGE_RULES},
+    {good_read_behind_interrupted_close, JUDGE_RULES},
     {good_look_at_old_master, JUDGE_RULES},
     {good_journal_cut, JUDGE_RULES},
     {good_tokens, JUDGE_RULES},

@@ -125,7 +125,8 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             call_spends(hold, asked->operation);
         } else if (outcome == UNKNOWN || converts) {
             hold->may_end = MIN(hold->may_end, asked->when);
-            hold->released = hold->released || converts; /* perhaps: flock(2) gives it back before it asks anew */
+            /* perhaps: flock(2) gives it back before it asks anew, and a close that is interrupted does */
+            hold->released = hold->released || converts || asked->operation == JUDGE_CLOSE;
         }
     }
     g_ptr_array_set_size(call->ending, 0);
