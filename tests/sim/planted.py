@@ -50,7 +50,7 @@ m|fs/ops/content.c|    return hold_first(r->node) \\|\\| hold_first(tree_present
 m+|fs/hold/rights.c|    if (uid == rights->uid) {|    if (true) {
 m+|fs/kernel/request.c|        if (r->queue) {\n            request_unpark(r);|        if (false) {\n            request_unpark(r);
 r|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake + 60000 <= clock_now()) {
-l+|backend/local/loop.c|    if (loop_is_kept(l, ticket)) {\n        local_store_put_end(l->store, ticket->fence);\n    }|    (void)l;
+l+|backend/local/loop.c|    if (local_is_kept(l, ticket->kind)) {\n        local_store_put_end(l->store, ticket->fence);\n    }|    (void)l;
 l+|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            continue;\n        }\n        if (n < 0) {\n            return -errno;\n        }\n        data += n;\n        length -= (size_t)n;|        if (n < 0) {\n            return -errno;\n        }\n        return 0;
 l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    file->room = 0;|    file->room = 0;
 m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
