@@ -41,6 +41,18 @@ static struct remote_ticket *add(unsigned lock, uint64_t lock_owner, bool holds)
     return t;
 }
 
+START_TEST(whole_lock_alone_is_all_of_what_has_no_parts)
+{
+    struct remote_ticket *whole = add(1, 1, false), *parts = add(2, 2, true);
+
+    ck_assert(remote_ticket_cut(whole, 5, BACKEND_RANGE_MAX));
+    ck_assert(remote_ticket_cut(whole, 0, 9));
+    ck_assert(!remote_ticket_cut(whole, 0, BACKEND_RANGE_MAX));
+    ck_assert(remote_ticket_cut(parts, 5, BACKEND_RANGE_MAX));
+    ck_assert(!remote_ticket_cut(parts, 0, 9));
+}
+END_TEST
+
 /* --- cycles --- */
 
 /* Lock owner n holds lock n and waits for lock n + 1; the last waits for lock `back`. */
@@ -283,6 +295,7 @@ int main(void)
 
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, whole_lock_alone_is_all_of_what_has_no_parts);
     tcase_add_loop_test(tcase, cycle_of_any_length_that_is_searched_is_found, 0, 5);
     tcase_add_test(tcase, chain_without_an_end_at_itself_is_no_cycle);
     tcase_add_test(tcase, chain_of_30000_waits_does_not_exhaust_a_small_stack);
