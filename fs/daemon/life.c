@@ -121,12 +121,6 @@ void fs_stop(struct fs *fs)
     }
 }
 
-static void fs_drop_hold(struct fs *fs, struct hold *hold)
-{
-    hold->references = 1; /* the others are of completions that are not called any more */
-    hold_free(fs, hold);
-}
-
 /* What is held stays in the backend: handle locks end with it, leases do not. */
 static void fs_drop_holds(struct fs *fs)
 {
@@ -134,14 +128,18 @@ static void fs_drop_holds(struct fs *fs)
     for (guint i = 0; i < nodes->len; i++) {
         struct node *node = g_ptr_array_index(nodes, i);
         while (!LIST_EMPTY(&node->holds)) {
-            fs_drop_hold(fs, LIST_FIRST(&node->holds));
+            hold_free(fs, LIST_FIRST(&node->holds));
         }
         while (!LIST_EMPTY(&node->waiting)) {
-            fs_drop_hold(fs, LIST_FIRST(&node->waiting));
+            hold_free(fs, LIST_FIRST(&node->waiting));
         }
         tree_unref(fs->tree, node);
     }
     g_ptr_array_free(nodes, TRUE);
+    while (!LIST_EMPTY(&fs->ended)) {
+        LIST_FIRST(&fs->ended)->references = 1; /* the others are of completions that are not called any more */
+        hold_unref(fs, LIST_FIRST(&fs->ended));
+    }
 }
 
 void fs_free(struct fs *fs)

@@ -203,6 +203,7 @@ void hold_free(struct fs *fs, struct hold *hold)
     quota_charge(fs->quota, hold->account, -1, 0);
     hold->charged = false;
     LIST_REMOVE(hold, link);
+    LIST_INSERT_HEAD(&fs->ended, hold, link);
     if (hold->kind == BACKEND_FCNTL) {
         hold_drop_lock_owner(fs, hold);
     }
@@ -215,6 +216,7 @@ void hold_free(struct fs *fs, struct hold *hold)
 
 void hold_destroy(struct fs *fs, struct hold *hold)
 {
+    LIST_REMOVE(hold, link);
     hold_drop_heirs(hold);
     owner_unref(hold->owner);
     g_free(hold_times(hold));

@@ -55,7 +55,7 @@ struct hold_more {
 };
 
 struct hold {
-    LIST_ENTRY(hold) link;         /* node->holds or node->waiting */
+    LIST_ENTRY(hold) link;         /* node->holds, node->waiting or, when it is forgotten, fs->ended */
     struct observed listed;        /* on `list` */
     struct node *node;             /* counted */
     struct backend_ticket *ticket; /* NULL while it is asked for */

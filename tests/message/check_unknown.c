@@ -362,6 +362,33 @@ START_TEST(mount_that_ends_answers_what_the_store_has_not)
 }
 END_TEST
 
+START_TEST(mount_that_ends_frees_what_ended_while_the_store_was_asked)
+{
+    struct wire_file written = wire_created(w, "written", O_WRONLY | O_EXCL);
+    struct wire_file decided = wire_created(w, "decided", O_WRONLY);
+    wire_created(w, "moved", O_WRONLY | O_EXCL);
+    wire_created(w, "replaced", O_WRONLY | O_EXCL);
+    for (int call = 0; call < FAKE_CALLS; call++) {
+        fake_backend_hold(w->fake, (enum fake_call)call, true);
+    }
+    const uint64_t asked[] = {
+        wire_write(w, written, 0, "x", 1),
+        wire_write(w, decided, 0, "x", 1),
+        wire_rename(w, "moved", "replaced", 0),
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(asked); i++) {
+        ck_assert_msg(wire_waits(w, asked[i]), "request %zu does not wait", i);
+    }
+    static const char *const names[] = {"written", "decided", "moved", "replaced"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        fake_backend_end(w->fake, names[i], BACKEND_BROKEN);
+    }
+    wire_turn(w);
+    wire_end(w);
+    set_up();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: unknown outcomes");
@@ -386,6 +413,7 @@ int main(void)
     tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
     tcase_add_test(cases, attributes_of_a_lock_that_ends_meanwhile_are_estale);
     tcase_add_test(cases, mount_that_ends_answers_what_the_store_has_not);
+    tcase_add_test(cases, mount_that_ends_frees_what_ended_while_the_store_was_asked);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
