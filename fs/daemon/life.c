@@ -151,6 +151,7 @@ void fs_free(struct fs *fs)
     ev_idle_stop(fs->loop, &fs->teller);
     ev_timer_stop(fs->loop, &fs->patience);
     ev_timer_stop(fs->loop, &fs->alarm);
+    recover_stop(fs);
     fs_drop_holds(fs);
     while (!LIST_EMPTY(&fs->handles)) {
         handle_drop(fs, LIST_FIRST(&fs->handles));

@@ -166,9 +166,17 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
 }
 
 struct recover_question {
+    LIST_ENTRY(recover_question) link; /* in fs->recovering */
     struct fs *fs;
     struct hold *hold; /* counted */
 };
+
+static void recover_answered(struct recover_question *question)
+{
+    LIST_REMOVE(question, link);
+    hold_unref(question->fs, question->hold);
+    g_free(question);
+}
 
 static void recover_size(void *arg, enum backend_result result, const struct backend_info *info)
 {
@@ -177,8 +185,15 @@ static void recover_size(void *arg, enum backend_result result, const struct bac
     if (result == BACKEND_OK && info->content && info->ticket && info->ticket->user == hold) {
         hold_set_size(question->fs, hold, g_bytes_get_size(info->content));
     }
-    hold_unref(question->fs, hold);
-    g_free(question);
+    recover_answered(question);
+}
+
+static void recover_ask(struct fs *fs, struct hold *hold, const char *path)
+{
+    struct recover_question *question = g_new(struct recover_question, 1);
+    *question = (struct recover_question){.fs = fs, .hold = hold_ref(hold)};
+    LIST_INSERT_HEAD(&fs->recovering, question, link);
+    backend_stat(fs->backend, path, recover_size, question);
 }
 
 void recover_leases(struct fs *fs)
@@ -198,9 +213,7 @@ void recover_leases(struct fs *fs)
     for (guint i = 0; i < recovery.unknown->len; i++) {
         struct hold *hold = g_ptr_array_index(recovery.unknown, i);
         if (hold->ticket && tree_path(hold->node, path, sizeof path)) {
-            struct recover_question *question = g_new(struct recover_question, 1);
-            *question = (struct recover_question){fs, hold_ref(hold)};
-            backend_stat(fs->backend, path, recover_size, question);
+            recover_ask(fs, hold, path);
         }
         hold_unref(fs, hold);
     }
@@ -211,4 +224,11 @@ void recover_leases(struct fs *fs)
     g_free(recovery.directory);
     tree_unref(fs->tree, recovery.greatest);
     tree_unref(fs->tree, recovery.parent);
+}
+
+void recover_stop(struct fs *fs)
+{
+    while (!LIST_EMPTY(&fs->recovering)) {
+        recover_answered(LIST_FIRST(&fs->recovering));
+    }
 }

@@ -7,5 +7,7 @@
 /* After the daemon was started again: directories, leases and their owners are
  * what they were; who lives is renewed, who died runs out. */
 void recover_leases(struct fs *fs);
+/* Forgets what the backend was asked of them: it does not answer any more. */
+void recover_stop(struct fs *fs);
 
 #endif

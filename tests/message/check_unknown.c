@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "fs/daemon/recover.h"
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
 
@@ -362,6 +363,35 @@ START_TEST(mount_that_ends_answers_what_the_store_has_not)
 }
 END_TEST
 
+/* What the store was asked about what the daemon before has left, too. */
+START_TEST(mount_that_ends_lets_go_of_what_it_was_taking_over)
+{
+    fake_backend_keep(w->fake, "kept", "content");
+    fake_backend_keep(w->fake, "lost", "content");
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    recover_leases(w->fs);
+    ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_STAT), 3); /* the root, and these */
+    fake_backend_end(w->fake, "lost", BACKEND_BROKEN);
+    wire_turn(w);
+    wire_end(w);
+    set_up();
+}
+END_TEST
+
+START_TEST(size_of_what_is_taken_over_is_told_by_the_store)
+{
+    fake_backend_keep(w->fake, "L", "content");
+    fake_backend_hold(w->fake, FAKE_STAT, true);
+    recover_leases(w->fs);
+    fake_backend_hold(w->fake, FAKE_STAT, false);
+    fake_backend_answer(w->fake, FAKE_STAT, 1);
+    fake_backend_refuse(w->fake, FAKE_STAT, 0, BACKEND_UNREACHABLE);
+    uint64_t found = wire_lookup(w, "L");
+    ck_assert_int_eq(wire_result(w, found), 0);
+    ck_assert_uint_eq(((const struct fuse_entry_out *)wire_data(w, found, NULL))->attr.size, strlen("content"));
+}
+END_TEST
+
 START_TEST(mount_that_ends_frees_what_ended_while_the_store_was_asked)
 {
     struct wire_file written = wire_created(w, "written", O_WRONLY | O_EXCL);
@@ -413,6 +443,8 @@ int main(void)
     tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
     tcase_add_test(cases, attributes_of_a_lock_that_ends_meanwhile_are_estale);
     tcase_add_test(cases, mount_that_ends_answers_what_the_store_has_not);
+    tcase_add_test(cases, mount_that_ends_lets_go_of_what_it_was_taking_over);
+    tcase_add_test(cases, size_of_what_is_taken_over_is_told_by_the_store);
     tcase_add_test(cases, mount_that_ends_frees_what_ended_while_the_store_was_asked);
     suite_add_tcase(suite, cases);
     return check_main(suite);

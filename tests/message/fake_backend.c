@@ -344,9 +344,15 @@ static void fake_set_directory_call(struct backend *b, const char *name, const s
 
 static void fake_recover(struct backend *b, backend_found *found, void *arg)
 {
-    (void)b;
-    (void)found;
-    (void)arg;
+    struct fake_backend *fake = fake_of(b);
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
+        struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
+        if (t->kept) {
+            t->kept = false;
+            t->mount = fake;
+            found(arg, t->name, &t->head, t->meta, NULL);
+        }
+    }
 }
 
 static struct backend_counts fake_counts(struct backend *b)
@@ -541,7 +547,8 @@ void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds)
     *fake->now = until;
 }
 
-void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backend_kind kind, enum backend_mode mode)
+static struct fake_ticket *fake_occupy(struct fake_backend *fake, const char *name, enum backend_kind kind,
+                                       enum backend_mode mode)
 {
     struct fake_ticket *t = g_new0(struct fake_ticket, 1);
     t->name = g_strdup(name);
@@ -554,6 +561,20 @@ void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backe
                                       .mode = (uint8_t)mode,
                                       .held = true};
     g_ptr_array_add(fake->store->tickets, t);
+    return t;
+}
+
+void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backend_kind kind, enum backend_mode mode)
+{
+    fake_occupy(fake, name, kind, mode);
+}
+
+void fake_backend_keep(struct fake_backend *fake, const char *name, const char *content)
+{
+    struct fake_ticket *t = fake_occupy(fake, name, BACKEND_LEASE, BACKEND_EXCLUSIVE);
+    t->kept = true;
+    t->head.deadline = *fake->now + t->head.ttl;
+    t->head.content = g_bytes_new(content, strlen(content));
 }
 
 void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content)

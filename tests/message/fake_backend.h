@@ -63,6 +63,9 @@ void fake_backend_advance(struct fake_backend *fake, int64_t milliseconds);
 /* Another mount takes the name (which must be free) or leaves it again, if
  * its lock was not broken meanwhile. */
 void fake_backend_occupy(struct fake_backend *fake, const char *name, enum backend_kind kind, enum backend_mode mode);
+/* The daemon before this one has left a lease of the name, which backend_recover finds next; of its content it tells
+ * nothing. */
+void fake_backend_keep(struct fake_backend *fake, const char *name, const char *content);
 /* A client that is no mount does: nothing is known but its content. */
 void fake_backend_occupy_plainly(struct fake_backend *fake, const char *name, const char *content);
 void fake_backend_vacate(struct fake_backend *fake, const char *name);

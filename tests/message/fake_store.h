@@ -11,6 +11,7 @@ struct fake_ticket {
     bool sequence;
     bool asked; /* its acquire has not been carried out yet */
     bool ended; /* `ended` is still to be told */
+    bool kept;  /* of the daemon before: backend_recover finds it */
     bool apart; /* granted after it has waited, and not told: what its lock owner holds is another */
     uint64_t handle, lock_owner;
     GArray *segments;  /* struct backend_segment, of FCNTL; NULL: the whole lock */
