@@ -286,44 +286,58 @@ void hold_let_go(struct fs *fs, struct hold *hold)
 
 /* --- handing on ------------------------------------------------------------ */
 
-static bool hold_is_of_any(const struct hold *hold, const GPtrArray *handles)
+/* So many are looked at for each release, so that who locks one file very often keeps nobody else waiting. */
+#define HOLD_KIN_MAX 10000
+
+/* Those that have a file with it: a flock and a record lock, say, or those of several lock owners.  Sets `kin`. */
+static void hold_mark_kin(const struct hold *hold, bool kin)
 {
-    for (guint i = 0; i < handles->len; i++) {
-        if (hold_is_of(hold, g_ptr_array_index(handles, i))) {
-            return true;
+    const struct hold_records *records = hold->kind == BACKEND_FCNTL ? hold_records(hold) : NULL;
+    const struct handle *only = hold->kind == BACKEND_FLOCK ? hold_handle(hold) : NULL;
+    guint count = records ? records->handles->len : only != NULL;
+    for (guint i = 0, left = HOLD_KIN_MAX; i < count && left; i++, left--) {
+        const struct handle *handle = records ? g_ptr_array_index(records->handles, i) : only;
+        if (handle->hold) {
+            handle->hold->kin = kin;
+        }
+        for (guint j = 0; handle->records && j < handle->records->len && left > 1; j++, left--) {
+            ((struct hold *)g_ptr_array_index(handle->records, j))->kin = kin;
         }
     }
-    return false;
 }
 
-/* Are both one process's, or of one file: a flock and a record lock, say? */
-static bool hold_is_kin(const struct hold *hold, const struct hold *other)
+static struct hold *hold_younger(const struct hold *hold)
 {
-    if (owner_is_same(hold->owner, other->owner)) {
-        return true;
-    }
-    if (hold->kind == BACKEND_FCNTL) {
-        return hold_records(hold) && hold_is_of_any(other, hold_records(hold)->handles);
-    }
-    return hold->kind == BACKEND_FLOCK && hold_handle(hold) && hold_is_of(other, hold_handle(hold));
+    struct hold **link = hold->link.le_prev;
+    bool is_youngest = link == &hold->node->holds.lh_first;
+    return is_youngest ? NULL : (struct hold *)((char *)link - offsetof(struct hold, link.le_next));
+}
+
+/* Is it of the same process, or marked?  What a process has through another user's file is no kin of its own: who
+ * might break the one would be given the other. */
+static bool hold_may_succeed(const struct hold *hold, const struct hold *other)
+{
+    bool is_kin = other->kin || (hold->owner && other->owner == hold->owner);
+    return is_kin && other->account == hold->account && other->since && hold_holds(other);
 }
 
 /* Which shows what this one has shown, once that is given up: its kin that has held longest.  NULL: none, or another
  * has held longer, which shows it already. */
 static struct hold *hold_successor(const struct hold *hold)
 {
-    struct hold *other, *longest = NULL;
-    bool behind = false;
-    LIST_FOREACH(other, &hold->node->holds, link) {
-        if (other != hold && hold_holds(other) && other->since && hold_is_kin(hold, other)) {
-            longest = other;
-            if (behind) {
-                return NULL;
-            }
-        }
-        behind = behind || other == hold;
+    struct hold *older = LIST_NEXT(hold, link), *younger = hold_younger(hold);
+    if (!older && !younger) {
+        return NULL;
     }
-    return longest;
+    hold_mark_kin(hold, true);
+    while (older && !hold_may_succeed(hold, older)) {
+        older = LIST_NEXT(older, link);
+    }
+    while (!older && younger && !hold_may_succeed(hold, younger)) {
+        younger = hold_younger(younger);
+    }
+    hold_mark_kin(hold, false);
+    return older ? NULL : younger;
 }
 
 static void hold_hand_on_rights(struct fs *fs, const struct hold *hold, struct hold *next)

@@ -84,6 +84,7 @@ struct hold {
     bool counted : 1;    /* among what is held below its directories */
     bool charged : 1;    /* to its account */
     bool ended : 1;      /* it was taken: observer->ended */
+    bool kin : 1;        /* while another is given up: they have a file in common */
     uint8_t list : 2;    /* the observer's */
     bool contended : 1;  /* the observer's: it has told of that */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */

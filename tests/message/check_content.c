@@ -225,6 +225,31 @@ START_TEST(strangers_content_goes_on_with_nobody)
 }
 END_TEST
 
+/* A file of another user that was passed to this process, which locks by it and by one of its own. */
+START_TEST(what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own)
+{
+    bool const flocks[] = {true, false};
+    for (size_t i = 0; i < G_N_ELEMENTS(flocks); i++) {
+        w->uid = 1001;
+        struct wire_file passed = wire_created(w, "L", O_RDWR);
+        w->uid = 1000;
+        struct wire_file own = wire_opened(w, passed.node, O_RDWR);
+        flocks[i] ? flock_by(passed, LOCK_SH) : records(passed, F_RDLCK, 0, 9);
+        write_at(passed, 0, "theirs");
+        change(own.node, (struct fuse_setattr_in){.valid = FATTR_MODE, .mode = S_IFREG | 0600});
+        flock_by(own, LOCK_SH);
+        ck_assert_uint_eq(attributes(own.node).uid, 1001);
+        flocks[i] ? flock_by(passed, LOCK_UN) : records(passed, F_UNLCK, 0, INT64_MAX);
+        struct fuse_attr seen = attributes(own.node);
+        ck_assert_uint_eq(seen.uid, 1000);
+        ck_assert_uint_eq(seen.size, 0);
+        ck_assert_int_eq(wire_close(w, own), 0);
+        ck_assert_int_eq(wire_close(w, passed), 0);
+        ck_assert(!wire_exists(w, "L"));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: content of several locks");
@@ -241,5 +266,6 @@ int main(void)
     tcase_add_test(cases, what_a_process_writes_through_a_second_file_is_shown);
     tcase_add_test(cases, what_is_not_shown_yet_is_kept);
     tcase_add_test(cases, strangers_content_goes_on_with_nobody);
+    tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
     return check_main(suite);
 }
