@@ -156,7 +156,7 @@ void handle_free(struct fs *fs, struct handle *h)
 static void handle_note_refusal(struct handle *h, int error)
 {
     if (!h->refused && error != -EPERM && (!h->hold || handle_may_decide(h))) { /* EPERM: its mode, not the lock */
-        h->refused = error;
+        h->refused = error == -ESTALE && !h->hold ? -EBUSY : error; /* it has lost nothing: another has the name */
     }
 }
 

@@ -585,6 +585,19 @@ START_TEST(lock_through_a_file_of_before_the_name_was_its_own_lease_has_that_fil
 }
 END_TEST
 
+/* It has lost nothing, so a close that succeeds would say that it has the lock. */
+START_TEST(close_fails_where_times_were_refused_since_another_has_the_name_as_a_symbolic_link)
+{
+    struct wire_file file = wire_created(here, "L", O_RDWR);
+    wire_advance(here, 2 * SECOND);
+    ck_assert_int_eq(wire_result(there, wire_symlink(there, "L", "t")), 0);
+    struct fuse_setattr_in cut = {.valid = FATTR_SIZE};
+    uint64_t asked = _i ? wire_setattr(here, file.node, &file, cut) : wire_touch(here, file.node, NULL);
+    ck_assert_int_eq(wire_result(here, asked), ESTALE);
+    ck_assert_int_eq(wire_close(here, file), EBUSY);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: held elsewhere");
@@ -621,6 +634,8 @@ int main(void)
     tcase_add_loop_test(cases, file_is_of_who_holds_longest_in_whatever_order_the_grants_are_told, 0, 2);
     tcase_add_loop_test(cases, lock_through_a_file_of_before_the_name_was_its_own_lease_has_that_files_attributes, 0,
                         4);
+    tcase_add_loop_test(cases, close_fails_where_times_were_refused_since_another_has_the_name_as_a_symbolic_link, 0,
+                        2);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
