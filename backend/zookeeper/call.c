@@ -254,12 +254,12 @@ void call_delete(struct zk_call *call, const char *path, int version)
     call_asked(reply, zoo_adelete(call->z->handle, path, version, call_on_void, reply));
 }
 
-void call_set(struct zk_call *call, const char *path, GBytes *data)
+void call_set(struct zk_call *call, const char *path, GBytes *data, int version)
 {
     struct zk_reply *reply = call_ask(call);
     int length;
     const char *bytes = call_bytes(data, &length);
-    call_asked(reply, zoo_aset(call->z->handle, path, bytes, length, -1, call_on_stat, reply));
+    call_asked(reply, zoo_aset(call->z->handle, path, bytes, length, version, call_on_stat, reply));
 }
 
 void call_get(struct zk_call *call, const char *path)
@@ -330,6 +330,11 @@ void call_make(struct zk_call *call, const char *path, GBytes *data, int replace
         zoo_delete_op_init(&reply->operations[count++], path, replace);
     }
     call_make_ops(reply, &count, path, data);
+    if (replace == 1) {
+        int length;
+        const char *bytes = call_bytes(data, &length);
+        zoo_set_op_init(&reply->operations[count++], path, bytes, length, 1, &reply->stat);
+    }
     call_multi(reply, count);
 }
 

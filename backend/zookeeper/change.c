@@ -60,7 +60,7 @@ static void change_release(struct zk_call *call)
 static void change_write(struct zk_call *call, const struct zk_node *node, zk_step *next)
 {
     GBytes *bytes = node_encode(node, call->name);
-    call_set(call, node->path, bytes);
+    call_set(call, node->path, bytes, -1);
     if (next) {
         call_then(call, next);
     }

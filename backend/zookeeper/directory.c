@@ -1,7 +1,8 @@
 /* directory: nodes that carry our mark.
  *
  * A directory is made empty and is marked in the same step, so what removes nodes that locks have left behind, by their
- * version, does not remove a directory that was made meanwhile.
+ * version, does not remove a directory that was made meanwhile.  What is written or removed has the version that was
+ * looked at, so that a lock that has taken the name is neither; if it has another, the call looks again.
  */
 #include <string.h>
 
@@ -38,9 +39,15 @@ static bool directory_is_root(const struct zookeeper *z, const char *path)
 
 /* --- mkdir --- */
 
+static void directory_begin_make(struct zk_call *call);
+
 static void directory_on_made(struct zk_call *call)
 {
     int rc = call_reply(call, 0)->rc;
+    if (rc == ZNONODE) { /* what a lock had left is gone, or the parent is */
+        directory_begin_make(call);
+        return;
+    }
     directory_tell(call, rc == ZNOTEMPTY || rc == ZBADVERSION ? BACKEND_EXISTS : call_result(call, rc));
 }
 
@@ -106,10 +113,16 @@ void zk_mkdir(struct backend *b, const char *name, const struct backend_director
 
 /* --- rmdir --- */
 
+static void directory_begin_remove(struct zk_call *call);
+
 static void directory_on_removed_at_last(struct zk_call *call)
 {
     int rc = call_reply(call, call->replies->len - 1)->rc;
-    directory_tell(call, rc == ZNONODE ? BACKEND_OK : call_result(call, rc));
+    if (rc == ZBADVERSION) {
+        directory_begin_remove(call);
+    } else {
+        directory_tell(call, call_result(call, rc));
+    }
 }
 
 /* What locks have left behind is removed: nodes without data, children and session. */
@@ -131,7 +144,7 @@ static void directory_on_children(struct zk_call *call)
         call_delete(call, call->children->pdata[i], ((const struct zk_reply *)gets->pdata[i])->stat.version);
     }
     g_ptr_array_unref(gets);
-    call_delete(call, call->path, -1);
+    call_delete(call, call->path, call->stat.version);
     call_then(call, directory_on_removed_at_last);
 }
 
@@ -151,12 +164,11 @@ static void directory_on_listed(struct zk_call *call)
 
 static void directory_on_removed(struct zk_call *call)
 {
-    int rc = call_reply(call, 0)->rc;
-    if (rc == ZNOTEMPTY) {
+    if (call_reply(call, 0)->rc == ZNOTEMPTY) {
         call_children(call, call->path, false);
         call_then(call, directory_on_listed);
     } else {
-        directory_tell(call, call_result(call, rc));
+        directory_on_removed_at_last(call);
     }
 }
 
@@ -165,7 +177,8 @@ static void directory_remove(struct zk_call *call)
     const struct zk_reply *get = call_reply(call, 1);
     uint64_t nonce;
     if (directory_is(get, &nonce)) {
-        call_delete(call, call->path, get->stat.version);
+        call->stat = get->stat;
+        call_delete(call, call->path, call->stat.version);
         call_then(call, directory_on_removed);
     } else if (get->rc == ZNONODE && call->was_sent) {
         directory_tell(call, BACKEND_OK); /* by an earlier try */
@@ -197,16 +210,24 @@ void zk_rmdir(struct backend *b, const char *name, backend_done *done, void *arg
 
 /* --- attributes --- */
 
+static void directory_begin_set(struct zk_call *call);
+
 static void directory_on_set(struct zk_call *call)
 {
-    directory_tell(call, call_result(call, call_reply(call, 0)->rc));
+    int rc = call_reply(call, 0)->rc;
+    if (rc == ZBADVERSION) {
+        directory_begin_set(call);
+    } else {
+        directory_tell(call, call_result(call, rc));
+    }
 }
 
 static void directory_set(struct zk_call *call)
 {
+    const struct zk_reply *get = call_reply(call, 1);
     uint64_t nonce;
-    if (directory_is(call_reply(call, 1), &nonce) || directory_is_root(call->z, call->path)) {
-        call_set(call, call->path, call->kept);
+    if (directory_is(get, &nonce) || directory_is_root(call->z, call->path)) {
+        call_set(call, call->path, call->kept, get->rc == ZOK ? get->stat.version : -1);
         call_then(call, directory_on_set);
     } else {
         directory_tell(call, BACKEND_MISSING);

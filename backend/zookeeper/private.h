@@ -137,7 +137,7 @@ void call_end_all(struct zookeeper *z);
 /* Requests; the answers are those of the next step. */
 void call_create(struct zk_call *call, const char *path, GBytes *data, int mode);
 void call_delete(struct zk_call *call, const char *path, int version);
-void call_set(struct zk_call *call, const char *path, GBytes *data);
+void call_set(struct zk_call *call, const char *path, GBytes *data, int version);
 void call_get(struct zk_call *call, const char *path);
 /* The same, and if it is there a change of it is told, once, to the ticket (see node_note_watch; NULL: to none).  To
  * ask whether it exists would watch a node that has gone for good: no node of a queue is made twice. */
@@ -146,7 +146,8 @@ void call_exists(struct zk_call *call, const char *path);
 /* `watch`: a change is told, once. */
 void call_children(struct zk_call *call, const char *path, bool watch);
 void call_sync(struct zk_call *call, const char *path);
-/* A node that is version 1 and says `data`, in place of one of version `replace` (-1: of none); in one step. */
+/* A node that says `data`, in place of one of version `replace` (-1: of none), in one step.  Its version is another
+ * than that, and not 0: who has looked at the one before does not take it for that. */
 void call_make(struct zk_call *call, const char *path, GBytes *data, int replace);
 /* In one step the node is removed, and its lock says that it was lost, which counts for `delay`, or given back: 0. */
 void call_end_hold(struct zk_call *call, const char *path, const char *lock, int64_t delay);

@@ -47,7 +47,7 @@ static void session_on_beaten(struct zk_call *call)
     } else if (set->rc == ZNONODE) { /* somebody has removed it, but not the session */
         log_warning("the node %s was removed by another client of the ZooKeeper server", z->own);
         call_create(call, z->own, NULL, ZOO_EPHEMERAL);
-        call_set(call, z->own, NULL);
+        call_set(call, z->own, NULL, -1);
         call_then(call, call_end);
         return;
     }
@@ -57,7 +57,7 @@ static void session_on_beaten(struct zk_call *call)
 static void session_send_beat(struct zk_call *call)
 {
     call->z->beaten = clock_now();
-    call_set(call, call->z->own, NULL);
+    call_set(call, call->z->own, NULL, -1);
     call_then(call, session_on_beaten);
 }
 
@@ -116,7 +116,7 @@ static void session_greet(struct zk_call *call)
         g_free(path);
     }
     call_create(call, z->own, NULL, ZOO_EPHEMERAL);
-    call_set(call, z->own, NULL);
+    call_set(call, z->own, NULL, -1);
     call_then(call, session_is_there);
 }
 

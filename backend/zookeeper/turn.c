@@ -229,7 +229,7 @@ void turn_join(struct zk_call *call, const struct remote_ticket *was, const stru
     g_array_unref(segments);
     backend_handles_add(&node->handles, node->handle, BACKEND_KIN(turn_ticket(call)));
     GBytes *bytes = node_encode(node, was->token);
-    call_set(call, node->path, bytes);
+    call_set(call, node->path, bytes, -1);
     if (spare) {
         call_delete(call, spare->path, -1);
     }

@@ -159,6 +159,105 @@ START_TEST(delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before)
 }
 END_TEST
 
+/* --- directories, changed by both at once --- */
+
+enum { MANY = 24 }; /* with the one begun a little later each time */
+
+static const struct backend_directory longer = {.width = 1, .ttl = CONTRACT_LONG};
+
+static void on_done(void *arg, enum backend_result result)
+{
+    *(int *)arg = (int)result;
+    contract_end_turn();
+}
+
+static void proceed(int turns)
+{
+    for (int i = 0; i < turns; i++) {
+        g_usleep(200);
+        contract_poll();
+    }
+}
+
+/* Of two calls that only one can do. */
+static void one_is_done(const int result[2], enum backend_result other)
+{
+    CONTRACT_UNTIL(result[0] >= 0 && result[1] >= 0);
+    ck_assert_int_eq(MIN(result[0], result[1]), BACKEND_OK);
+    ck_assert_int_eq(MAX(result[0], result[1]), other);
+}
+
+START_TEST(directory_is_removed_beside_a_change_of_it)
+{
+    for (int i = 0; i < 2 * MANY; i++) {
+        int set = -1, removed = -1;
+        ck_assert_int_eq(contract_mkdir("d", &at_once), BACKEND_OK);
+        if (i % 2) {
+            backend_set_directory(contract_other, "d", &longer, on_done, &set);
+            proceed(i / 2 % 8);
+        }
+        backend_rmdir(contract_one, "d", on_done, &removed);
+        if (i % 2 == 0) {
+            proceed(i / 2 % 8);
+            backend_set_directory(contract_other, "d", &longer, on_done, &set);
+        }
+        CONTRACT_UNTIL(set >= 0 && removed >= 0);
+        ck_assert_int_eq(removed, BACKEND_OK);
+        ck_assert(set == BACKEND_OK || set == BACKEND_MISSING);
+    }
+}
+END_TEST
+
+START_TEST(directory_is_changed_by_both_at_once)
+{
+    ck_assert_int_eq(contract_mkdir("d", &at_once), BACKEND_OK);
+    for (int i = 0; i < MANY; i++) {
+        int set[2] = {-1, -1};
+        backend_set_directory(contract_one, "d", &at_once, on_done, &set[0]);
+        proceed(i % 8);
+        backend_set_directory(contract_other, "d", &longer, on_done, &set[1]);
+        CONTRACT_UNTIL(set[0] >= 0 && set[1] >= 0);
+        ck_assert_int_eq(set[0], BACKEND_OK);
+        ck_assert_int_eq(set[1], BACKEND_OK);
+    }
+}
+END_TEST
+
+START_TEST(directory_in_which_a_lock_was_is_removed_by_one_alone)
+{
+    for (int i = 0; i < MANY; i++) {
+        struct contract_log log = {0};
+        int removed[2] = {-1, -1};
+        ck_assert_int_eq(contract_mkdir("d", &at_once), BACKEND_OK);
+        ck_assert_int_eq(contract_release(contract_get("d/a", BACKEND_FLOCK, &log)), BACKEND_OK);
+        backend_rmdir(contract_one, "d", on_done, &removed[0]);
+        proceed(i % 8);
+        backend_rmdir(contract_other, "d", on_done, &removed[1]);
+        one_is_done(removed, BACKEND_MISSING);
+    }
+}
+END_TEST
+
+START_TEST(directory_is_made_by_one_alone_where_a_lock_was_lost)
+{
+    struct backend_directory shortly = {.width = 1, .delay = 1};
+    for (int i = 0; i < MANY / 4 && contract_can(BACKEND_CAN_SHARE); i++) {
+        struct contract_log log = {0};
+        int made[2] = {-1, -1};
+        ck_assert_int_eq(contract_mkdir("d", &shortly), BACKEND_OK);
+        contract_get("d/a", BACKEND_FLOCK, &log);
+        ck_assert_int_eq(contract_revoke("d/a", 0), BACKEND_OK);
+        contract_pass(CONTRACT_SHORT); /* and with that the delay */
+        backend_mkdir(contract_one, "d/a", &at_once, on_done, &made[0]);
+        proceed(i % 8);
+        backend_mkdir(contract_other, "d/a", &at_once, on_done, &made[1]);
+        one_is_done(made, BACKEND_EXISTS);
+        ck_assert_int_eq(contract_rmdir("d/a"), BACKEND_OK);
+        ck_assert_int_eq(contract_rmdir("d"), BACKEND_OK);
+    }
+}
+END_TEST
+
 TCase *contract_mounts_case(void)
 {
     TCase *tcase = tcase_create("two mounts");
@@ -172,5 +271,9 @@ TCase *contract_mounts_case(void)
     tcase_add_test(tcase, changed_term_is_shown_on_another_mount);
     tcase_add_test(tcase, delay_that_is_set_later_is_that_of_locks_that_were_taken_before);
     tcase_add_test(tcase, delay_that_is_taken_back_is_not_that_of_locks_that_were_taken_before);
+    tcase_add_test(tcase, directory_is_removed_beside_a_change_of_it);
+    tcase_add_test(tcase, directory_is_changed_by_both_at_once);
+    tcase_add_test(tcase, directory_in_which_a_lock_was_is_removed_by_one_alone);
+    tcase_add_test(tcase, directory_is_made_by_one_alone_where_a_lock_was_lost);
     return tcase;
 }
