@@ -316,6 +316,21 @@ START_TEST(same_seed_and_bytes_give_the_same_run)
 }
 END_TEST
 
+START_TEST(what_a_replica_has_it_has_whatever_it_tells_later)
+{
+    check_begins(ask("SET a 1"), "+OK");
+    uint64_t before = redis_model_offset(model);
+    check_begins(ask("SET b 2"), "+OK");
+    check_begins(ask("WAIT 1 10"), "");
+    redis_model_acknowledge(model, 1, redis_model_offset(model));
+    ck_assert_str_eq(receive(client), ":1\r\n");
+    redis_model_acknowledge(model, 1, before);
+    ck_assert_str_eq(ask("WAIT 1 10"), ":1\r\n");
+    redis_model_forget_replica(model, 1);
+    ck_assert_str_eq(ask("WAIT 0 10"), ":0\r\n");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("faults of the model of Redis");
@@ -334,6 +349,7 @@ int main(void)
     tcase_add_test(all, keys_expire_by_its_clock_and_are_told_to_watchers);
     tcase_add_test(all, who_gives_no_password_is_refused);
     tcase_add_test(all, same_seed_and_bytes_give_the_same_run);
+    tcase_add_test(all, what_a_replica_has_it_has_whatever_it_tells_later);
     suite_add_tcase(suite, all);
     return check_main(suite);
 }

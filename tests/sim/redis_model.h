@@ -127,7 +127,7 @@ struct redis_model_change *redis_model_change_copy(const struct redis_model_chan
 void redis_model_change_free(struct redis_model_change *change); /* NULL is allowed */
 /* What the master has sent. */
 void redis_model_apply(struct redis_model *model, const struct redis_model_change *change);
-/* That replica of it has all up to there; or it is gone. */
+/* That replica of it has all up to there; what is told in another order takes nothing back.  Or it is gone. */
 void redis_model_acknowledge(struct redis_model *model, unsigned replica, uint64_t offset);
 void redis_model_forget_replica(struct redis_model *model, unsigned replica);
 /* REPLICAOF by a Sentinel, which ends all connections: of nobody, and then it is a master with another replication id;

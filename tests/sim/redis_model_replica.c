@@ -68,8 +68,9 @@ void model_replica_work(struct redis_model *m)
 
 void redis_model_acknowledge(struct redis_model *m, unsigned replica, uint64_t offset)
 {
+    bool there = m->replicas[replica].there;
     m->replicas[replica].there = true;
-    m->replicas[replica].offset = offset;
+    m->replicas[replica].offset = there ? MAX(m->replicas[replica].offset, offset) : offset;
     if (!m->state[REDIS_MODEL_PAUSED] && !m->state[REDIS_MODEL_DOWN]) {
         model_replica_work(m);
     }
