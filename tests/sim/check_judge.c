@@ -308,6 +308,22 @@ static void good_state_of_two(struct world *w)
     attribute(w, SHELL, a, "user.lease.state", "held");
 }
 
+/* What is read through a file, whose lock was released by its token, does not tell that it holds. */
+static void good_read_behind_release(struct world *w)
+{
+    uint64_t b = reads(w, OTHER), a = flocks(w, SHELL, 0, 0), others = begin(w, BY(OTHER, b, FLOCK));
+    judge_signal(w->judge, w->now, others);
+    set(w, SHELL, "user.lease.release", "7", 0); /* that, or what the other may have got behind it */
+    end(w, others, EINTR);
+    exclusive(w, REMOTE, 0);
+    uint64_t waits = begin(w, BY(SHELL, a, FLOCK));
+    judge_signal(w->judge, w->now, waits);
+    end(w, waits, EINTR);
+    judge_event(w->judge, w->now, JUDGE_HUNG_UP, SHELL, 0, NULL, a);
+    passes(w, 2 * JUDGE_SECOND);
+    does(w, BY(SHELL, a, READ), 0);
+}
+
 /* Who asks last of two, on different mounts, may be heard first. */
 static void good_crossed_waits(struct world *w)
 {
@@ -1832,6 +1848,7 @@ static const struct {
     {good_crossed_waits, JUDGE_RULES},
     {good_interrupt, JUDGE_RULES},
     {good_state_of_two, JUDGE_RULES},
+    {good_read_behind_release, JUDGE_RULES},
     {good_records, JUDGE_RULES},
     {good_record_released, JUDGE_RULES},
     {good_deadlock, JUDGE_RULES},

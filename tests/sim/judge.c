@@ -196,7 +196,7 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
         if (judge_rule(judge, JUDGE_KEPT, several == 1 && judge_hold_certain(judge, hold, when) && !name->foreign)) {
             judge_break(judge, JUDGE_KEPT, name, "process %u was told by poll that it holds no more", id);
         }
-        judge_hold_end(judge, hold, when, several == 1 ? when : JUDGE_NEVER, false); /* or another of them */
+        judge_hold_end(judge, hold, when, several == 1 ? when : JUDGE_NEVER, hold->released); /* or another of them */
     }
 }
 
