@@ -138,13 +138,20 @@ static void redis_on_mended(void *context, const redisReply *reply)
     }
 }
 
+static clock_ms redis_needed(void *context)
+{
+    const struct redis *r = context;
+    return remote_needed(&r->remote);
+}
+
 static const struct redis_conn_events conn_events = {.greet = redis_version_greet,
                                                      .greeted = redis_version_greeted,
                                                      .up = redis_on_up,
                                                      .down = redis_on_down,
                                                      .message = redis_on_message,
                                                      .changed = redis_on_changed,
-                                                     .mended = redis_on_mended};
+                                                     .mended = redis_on_mended,
+                                                     .needed = redis_needed};
 
 /* --- the backend --- */
 

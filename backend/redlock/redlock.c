@@ -89,12 +89,19 @@ static void redlock_on_changed(void *context, const char *key, size_t length)
     }
 }
 
+static clock_ms redlock_needed(void *context)
+{
+    const struct redlock_node *node = context;
+    return remote_needed(&node->r->remote);
+}
+
 static const struct redis_conn_events conn_events = {.greet = redlock_greet,
                                                      .greeted = redlock_greeted,
                                                      .up = redlock_on_up,
                                                      .down = redlock_on_down,
                                                      .message = redlock_on_message,
-                                                     .changed = redlock_on_changed};
+                                                     .changed = redlock_on_changed,
+                                                     .needed = redlock_needed};
 
 /* --- the backend --- */
 

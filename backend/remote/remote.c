@@ -37,6 +37,23 @@ void remote_up(struct remote *r)
     g_ptr_array_free(tickets, TRUE);
 }
 
+clock_ms remote_needed(const struct remote *r)
+{
+    GHashTableIter each;
+    const struct remote_ticket *t;
+    clock_ms now = clock_now(), first = CLOCK_NEVER;
+    if (r->store->is_up((struct remote *)r)) {
+        return CLOCK_NEVER;
+    }
+    g_hash_table_iter_init(&each, r->tickets);
+    while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
+        if (t->state == REMOTE_HELD && t->due_after > 0 && t->head.deadline > now) {
+            first = MIN(first, t->head.deadline);
+        }
+    }
+    return first;
+}
+
 void remote_changed(struct remote *r, struct remote_place *place)
 {
     struct remote_ticket *t, *first = NULL;

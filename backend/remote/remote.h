@@ -202,6 +202,9 @@ void remote_start(struct remote *r, struct ev_loop *loop, const struct backend_e
 void remote_clear(struct remote *r);
 /* The store is there (again): what is held is confirmed, what waits stands in the queue again, in order. */
 void remote_up(struct remote *r);
+/* When the first term ends that is renewed while the store is there; CLOCK_NEVER: it is, or there is none.  It looks at
+ * all tickets. */
+clock_ms remote_needed(const struct remote *r);
 /* What a store tells unasked of a ticket of this mount; others are passed over. */
 enum remote_news {
     REMOTE_HANDED_OVER, /* it holds, and is to claim */

@@ -175,6 +175,19 @@ START_TEST(comes_up_when_the_server_appears)
 }
 END_TEST
 
+START_TEST(attempts_come_more_often_towards_the_time_by_which_it_is_needed)
+{
+    conn_options.retry_max = 60000;
+    conn_told.needed = clock_now() + 5000;
+    redis_server_stop(server);
+    conn_open(redis_server_socket(server));
+    conn_pass(4000);
+    redis_server_again(server);
+    conn_until_up();
+    ck_assert_int_lt(clock_now(), conn_told.needed);
+}
+END_TEST
+
 START_TEST(selects_its_database)
 {
     conn_options.uri.database = 3;
@@ -544,6 +557,7 @@ static Suite *conn_suite(void)
         free_does_not_wait_for_a_slow_look_up,
         free_ends_a_look_up_that_is_known_and_was_not_told_yet,
         comes_up_when_the_server_appears,
+        attempts_come_more_often_towards_the_time_by_which_it_is_needed,
         selects_its_database,
         waits_while_the_password_is_wrong,
         missing_password_is_told,

@@ -55,8 +55,14 @@ static void on_changed(void *context, const char *key, size_t length)
     }
 }
 
+static clock_ms on_needed(void *context)
+{
+    (void)context;
+    return conn_told.needed ? conn_told.needed : CLOCK_NEVER;
+}
+
 static const struct redis_conn_events events = {
-    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed};
+    .up = on_up, .down = on_down, .message = on_message, .changed = on_changed, .needed = on_needed};
 
 void conn_setup(void)
 {

@@ -22,6 +22,7 @@ extern struct conn_told {
     unsigned ups, downs, messages, changes, all_changes;
     char why[256], message[64], key[64];
     void (*on_up)(void);
+    clock_ms needed; /* by when it is to be up; 0: never */
 } conn_told;
 
 struct conn_answer {

@@ -27,13 +27,23 @@
 
 /* --- failing --- */
 
-/* How long to wait after this many rounds that failed. */
-static int64_t conn_pause_after(struct redis_conn *conn)
+/* The longest pause. */
+static int64_t conn_pause_max(struct redis_conn *conn, clock_ms now)
 {
-    int64_t pause = REDIS_RETRY_MIN, most = conn->options.retry_max ? conn->options.retry_max : REDIS_RETRY_MAX;
+    int64_t most = conn->options.retry_max ? conn->options.retry_max : REDIS_RETRY_MAX;
+    if (conn->events->needed && (conn->needed_by <= now || conn->needed_by == CLOCK_NEVER)) {
+        conn->needed_by = conn->events->needed(conn->context);
+    }
+    return conn->events->needed ? MIN(most, MAX((conn->needed_by - now) / 8, REDIS_RETRY_SOON)) : most;
+}
+
+/* How long to wait after this many rounds that failed. */
+static int64_t conn_pause_after(struct redis_conn *conn, clock_ms now)
+{
     if (conn->attempts == 0) {
         return 0;
     }
+    int64_t pause = REDIS_RETRY_MIN, most = conn_pause_max(conn, now);
     for (unsigned i = 1; i < conn->attempts && pause < most; i++) {
         pause *= 2;
     }
@@ -60,7 +70,7 @@ static bool conn_plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now
     if (!was_up && conn->addresses && ++conn->address < conn->addresses->len) {
         return false;
     }
-    conn->retry_at += conn_pause_after(conn);
+    conn->retry_at += conn_pause_after(conn, now);
     conn->attempts++;
     if (conn->addresses) {
         g_array_unref(conn->addresses);
@@ -208,6 +218,7 @@ static void conn_come_up(struct redis_conn *conn)
     }
     conn->was_up = true;
     conn->watched = false;
+    conn->needed_by = 0;
     conn->error[0] = conn->logged[0] = '\0';
     conn->counts.since = clock_now();
     conn->state = REDIS_CONN_UP;

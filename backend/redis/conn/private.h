@@ -90,6 +90,7 @@ struct redis_conn {
     guint address;     /* the one that is tried */
     unsigned attempts; /* rounds over all addresses that failed */
     clock_ms retry_at;
+    clock_ms needed_by; /* as struct redis_conn_events says; of the past: to be asked for */
     clock_ms refused_at;
     struct redis_peer pubsub;
     struct redis_peer command;
