@@ -33,12 +33,6 @@ static void acquire_told(struct remote_ticket *t, enum backend_result result)
     done(t->arg, result, &t->head, NULL);
 }
 
-static void acquire_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline)
-{
-    t->head.deadline = deadline;
-    t->due = t->due_after > 0 ? now + t->due_after : CLOCK_NEVER;
-}
-
 static void acquire_set_given_name(struct remote_ticket *t, const char *leaf)
 {
     if (!t->place->sequence || !*leaf) {
@@ -74,7 +68,7 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     if (t->place->sequence && !t->acquired) { /* its term runs while it waits, and is renewed for its own reasons */
         t->head.deadline = MIN(t->head.deadline, deadline);
     } else {
-        acquire_start_term(t, now, deadline);
+        remote_ticket_start_term(t, now, deadline);
     }
     remote_ticket_schedule(r, t);
     if (ttl != t->head.ttl) {
@@ -135,7 +129,8 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
     acquire_set_given_name(t, answer->leaf);
     remote_ticket_turn(r, t, REMOTE_WAITING);
     if (t->acquired) {
-        acquire_start_term(t, now, remote_deadline(now, t->head.ttl)); /* its life in the store is another matter */
+        remote_ticket_start_term(t, now,
+                                 remote_deadline(now, t->head.ttl)); /* its life in the store is another matter */
     }
     t->spoke = answer->sent;
     r->beat = MIN(r->beat, t->spoke + remote_pause(t));

@@ -64,13 +64,12 @@ static void change_into(struct remote_ticket *t, const struct remote_op *op, clo
     t->start = op->claim.start;
     t->end = op->claim.end;
     t->due_after = op->claim.due;
-    t->due = op->claim.due > 0 ? clock_now() + op->claim.due : CLOCK_NEVER;
     g_clear_pointer(&t->segments, g_array_unref);
     if (t->lock_owner) {
         struct backend_segment s = {.start = t->start, .end = t->end, .mode = op->claim.mode};
         t->segments = g_array_append_val(g_array_new(FALSE, FALSE, sizeof s), s);
     }
-    t->head.deadline = remote_deadline(sent, t->head.ttl);
+    remote_ticket_start_term(t, clock_now(), remote_deadline(sent, t->head.ttl));
     change(t, &op->change);
 }
 

@@ -296,6 +296,9 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
 bool remote_ticket_has_moved(const struct remote_ticket *t, const char *name);
 /* Its times have changed. */
 void remote_ticket_schedule(struct remote *r, struct remote_ticket *t);
+/* Its term runs until then; it is due after what was asked for or, where the store's answer came so late that little
+ * would be left, as is asked for of a term as long as what is left. */
+void remote_ticket_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline);
 /* To when the first is to be seen to. */
 void remote_ticket_set_alarm(struct remote *r);
 /* What the store says that it holds: "start end mode …". */

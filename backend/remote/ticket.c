@@ -272,6 +272,13 @@ void remote_ticket_set_alarm(struct remote *r)
     }
 }
 
+void remote_ticket_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline)
+{
+    int64_t left = deadline - now, after = t->due_after;
+    t->head.deadline = deadline;
+    t->due = after > 0 ? now + (after > left / 4 * 3 ? left / 3 : after) : CLOCK_NEVER;
+}
+
 void remote_ticket_schedule(struct remote *r, struct remote_ticket *t)
 {
     clock_ms next = MIN(MIN(t->due, t->refresh), t->head.deadline);

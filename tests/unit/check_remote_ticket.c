@@ -288,6 +288,41 @@ START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
 }
 END_TEST
 
+/* Its term counts from when it was asked for; the time until it is due, from the answer. */
+START_TEST(what_was_granted_late_is_due_before_its_term_is_over)
+{
+    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
+    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .due = 10000, .user = &told};
+    struct remote_answer grant = {.outcome = REMOTE_ANSWERED,
+                                  .result = BACKEND_OK,
+                                  .sent = clock_now() - (_i ? 25000 : 10),
+                                  .leaf = "",
+                                  .segments = "",
+                                  .token = "0123456789abcdef0123456789abcdef"};
+    struct remote_store silent = *r->store;
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
+    backend_start(&r->backend, loop, &events, NULL);
+    silent.call = on_call;
+    r->store = &silent;
+    remote_acquire(r, t, on_acquired, NULL);
+    if (_i < 2) {
+        sent[0]->answered(sent[0], &grant);
+    } else { /* a conversion that is answered late */
+        t->head.deadline = clock_now() + 60000;
+        remote_ticket_turn(r, t, REMOTE_HELD);
+        backend_convert(&r->backend, &t->head, &claim, on_done, NULL);
+        sent[1]->answered(sent[1], &grant);
+    }
+    ck_assert_int_eq(told, BACKEND_OK);
+    ck_assert_int_ge(t->due, clock_now() + (_i ? 1000 : 9900));
+    ck_assert_int_le(t->due, _i ? t->head.deadline - 2000 : clock_now() + 10000);
+    backend_free(&r->backend);
+    setup();
+    ev_loop_destroy(loop);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("remote_ticket");
@@ -304,6 +339,7 @@ int main(void)
                         G_N_ELEMENTS(outcomes));
     tcase_add_test(tcase, claim_is_given_up_at_once_where_its_lock_owner_has_no_other);
     tcase_add_loop_test(tcase, what_is_changed_while_it_is_renewed_is_renewed_again, 0, 3);
+    tcase_add_loop_test(tcase, what_was_granted_late_is_due_before_its_term_is_over, 0, 3);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
