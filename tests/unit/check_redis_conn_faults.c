@@ -198,13 +198,15 @@ END_TEST
 
 /* --- errors that pass --- */
 
-static const char *const passing[] = {"-LOADING Redis is loading the dataset in memory\r\n",
-                                      "-BUSY Redis is busy running a script\r\n",
-                                      "-MASTERDOWN Link with MASTER is down\r\n",
-                                      "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
-                                      "-NOREPLICAS Not enough good replicas to write.\r\n",
-                                      "-CLUSTERDOWN The cluster is down\r\n",
-                                      "-ASK 3999 127.0.0.1:6381\r\n"};
+static const char *const passing[] = {
+    "-LOADING Redis is loading the dataset in memory\r\n",
+    "-BUSY Redis is busy running a script\r\n",
+    "-MASTERDOWN Link with MASTER is down\r\n",
+    "-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+    "-NOREPLICAS Not enough good replicas to write.\r\n",
+    "-CLUSTERDOWN The cluster is down\r\n",
+    "-ERR Script killed by user with SCRIPT KILL... script: 0, on @user_script:1.\r\n",
+    "-ASK 3999 127.0.0.1:6381\r\n"};
 
 START_TEST(passing_error_is_tried_again)
 {

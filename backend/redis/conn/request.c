@@ -365,7 +365,8 @@ void redis_conn_request_resume(struct redis_conn *conn)
 
 /* --- replies --- */
 
-/* Whether the server may say otherwise in a moment. */
+/* Whether the server may say otherwise in a moment.  Who ends a script that is slow (SCRIPT KILL) may meet ours, which
+ * has written nothing then. */
 static bool request_is_passing(const char *error)
 {
     static const char *const codes[] = {"LOADING ",    "BUSY ",        "MASTERDOWN ", "TRYAGAIN ", "READONLY ",
@@ -376,7 +377,7 @@ static bool request_is_passing(const char *error)
             return true;
         }
     }
-    return false;
+    return strstr(error, "Script killed by user") != NULL;
 }
 
 /* Whether another server has the data, or may have soon; or this one says anew which version of them it has.
