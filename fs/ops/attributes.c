@@ -317,11 +317,8 @@ static void attributes_set_here(struct request *r)
  * stranger on its own mount gets. */
 static void attributes_refuse(struct request *r)
 {
-    const struct handle *h;
-    bool lost = r->handle && r->handle->spent;
-    LIST_FOREACH(h, &r->node->handles, link) {
-        lost = lost || (!r->handle && h->lost && h->opener && h->opener == request_caller(r));
-    }
+    const struct handle *h = r->handle ? r->handle : handle_of_times(r);
+    bool lost = h && (r->handle ? h->spent : h->lost);
     if (r->attributes.set & ATTRIBUTES_OWNER || (r->attributes.set & FUSE_SET_ATTR_SIZE && !r->handle)) {
         request_reply(r, -EPERM);
     } else if (hold_first(r->node)) {

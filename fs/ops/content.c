@@ -344,8 +344,7 @@ static void content_dated(struct request *r)
     }
 }
 
-/* The handle through which this process may acquire by setting times. */
-static struct handle *content_handle_of(struct request *r)
+struct handle *handle_of_times(struct request *r)
 {
     struct handle *h, *found = NULL;
     LIST_FOREACH(h, &r->node->handles, link) {
@@ -379,7 +378,7 @@ static struct hold *content_hold_of(struct request *r)
 /* Utimes by path does not keep the handle open: look again. */
 static void content_dated_anew(struct request *r)
 {
-    struct handle *h = r->result == BACKEND_OK ? content_handle_of(r) : NULL;
+    struct handle *h = r->result == BACKEND_OK ? handle_of_times(r) : NULL;
     if (h) {
         h->hold = r->hold;
     } else if (r->result == BACKEND_OK) {
@@ -390,7 +389,7 @@ static void content_dated_anew(struct request *r)
 
 static void content_date_idle(struct request *r)
 {
-    struct handle *h = content_handle_of(r);
+    struct handle *h = handle_of_times(r);
     if (!h || h->spent) {
         request_reply(r, -ESTALE);
     } else if (h->locking) {
@@ -403,7 +402,7 @@ static void content_date_idle(struct request *r)
 void handle_times(struct request *r)
 {
     struct hold *own = content_hold_of(r);
-    const struct handle *h = own ? NULL : content_handle_of(r);
+    const struct handle *h = own ? NULL : handle_of_times(r);
     if (h && h->lost) {
         request_reply(r, -ESTALE);
     } else if (own && own->converting) {

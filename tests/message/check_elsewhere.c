@@ -598,6 +598,24 @@ START_TEST(close_fails_where_times_were_refused_since_another_has_the_name_as_a_
 }
 END_TEST
 
+/* The one had a lock that was broken; the other never had any, and its close is asked about what the caller has now. */
+START_TEST(times_are_refused_by_the_file_that_lost_nothing_where_a_process_has_two)
+{
+    struct wire_file lost = wire_created(here, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(here, wire_flock(here, lost, LOCK_EX)), 0);
+    uint64_t node = entry(there, "L").nodeid;
+    there->uid = 0;
+    ck_assert_int_eq(setxattr_result(there, node, "user.lease.break", "1"), 0);
+    there->uid = 1001;
+    lease_there("L", "x");
+    ck_assert_int_eq(wire_result(here, wire_touch(here, lost.node, NULL)), ESTALE);
+    struct wire_file file = wire_opened(here, lost.node, O_RDWR);
+    ck_assert_int_eq(wire_result(here, wire_touch(here, file.node, NULL)), EBUSY);
+    ck_assert_int_eq(wire_close(here, file), EBUSY);
+    ck_assert_int_eq(wire_close(here, lost), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: held elsewhere");
@@ -636,6 +654,7 @@ int main(void)
                         4);
     tcase_add_loop_test(cases, close_fails_where_times_were_refused_since_another_has_the_name_as_a_symbolic_link, 0,
                         2);
+    tcase_add_test(cases, times_are_refused_by_the_file_that_lost_nothing_where_a_process_has_two);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
