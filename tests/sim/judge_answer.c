@@ -866,6 +866,37 @@ static void call_names_file(struct judge *judge, const struct call *call)
     }
 }
 
+/* What closing says, it says again: of times it is not known by which of its files they were set. */
+static void call_failed(const struct call *call)
+{
+    GPtrArray *handles = call->name->handles;
+    if (call->handle) {
+        call->handle->failed = true;
+    }
+    for (guint i = 0; call->call.operation == JUDGE_TIMES && i < handles->len; i++) {
+        struct handle *handle = handles->pdata[i];
+        handle->failed = handle->failed || handle->opener == call->process;
+    }
+}
+
+/* It was not there: a mount that has seen that knows what is open in it by no name. */
+static void call_made_directory(struct judge *judge, const struct name *directory)
+{
+    GHashTableIter i;
+    void *name;
+    g_hash_table_iter_init(&i, judge->names);
+    while (g_hash_table_iter_next(&i, NULL, &name)) {
+        const struct name *in = name;
+        size_t length = strlen(directory->path);
+        if (strncmp(in->path, directory->path, length) != 0 || in->path[length] != '/') {
+            continue;
+        }
+        for (guint k = 0; k < in->handles->len; k++) {
+            ((struct handle *)in->handles->pdata[k])->astray = true;
+        }
+    }
+}
+
 static void call_finish(struct judge *judge, struct call *call, const struct judge_answer *answer, enum outcome outcome)
 {
     enum judge_operation operation = call->call.operation;
@@ -892,11 +923,16 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
             call_opened(judge, call, answer);
         } else if (operation == JUDGE_RMDIR) {
             judge_name_removed(judge, call->name);
+        } else if (operation == JUDGE_MKDIR) {
+            call_made_directory(judge, call->name);
         } else if (operation == JUDGE_CLOSE) {
             judge_close_one(judge, call->process, call->handle, answer->when);
         }
     } else if (outcome == REFUSED) {
         call_refused(judge, call, answer->error);
+    }
+    if (answer->error == EIO) {
+        call_failed(call);
     }
     if (outcome != DONE && operation == JUDGE_CLOSE && answer->error != -1) {
         judge_close_one(judge, call->process, call->handle, answer->when); /* the descriptor is gone all the same */

@@ -642,11 +642,13 @@ static bool hold_is_joined(const struct judge *judge, const struct hold *hold, c
     return false;
 }
 
+/* Or released by its token, which anybody may have read. */
 bool name_is_being_broken(const struct name *name)
 {
     for (guint i = 0; i < name->calls->len; i++) {
         const struct judge_call *asked = &((const struct call *)name->calls->pdata[i])->call;
-        if (asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.break") == 0) {
+        if (asked->operation == JUDGE_SETXATTR &&
+            (strcmp(asked->target, "user.lease.break") == 0 || strcmp(asked->target, "user.lease.release") == 0)) {
             return true;
         }
     }

@@ -60,7 +60,7 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         return !calm || ((asked->operation == JUDGE_FLOCK || asked->operation == JUDGE_SETLK) &&
                          (call->name->broken >= asked->when || name_is_being_broken(call->name)));
     case EIO:
-        return !calm;
+        return !calm || (asked->operation == JUDGE_CLOSE && call->handle->failed);
     case ENOTCONN:
     case ECONNABORTED:
         return true;

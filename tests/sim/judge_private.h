@@ -66,6 +66,7 @@ struct handle {
     bool went;              /* and may have gone along with that */
     bool spent;             /* what it had was taken away by name or token */
     bool told_no;           /* perhaps refused */
+    bool failed;            /* perhaps answered EIO */
     bool too_large;         /* a write through it was */
     int64_t given;          /* a lock, the last time; 0: never */
     int64_t lost;           /* what it had was broken, and that is told since; JUDGE_NEVER: it was not */
