@@ -1345,6 +1345,43 @@ static void good_order_of_whom_a_break_met(struct world *w)
     order_beside_break(w, true);
 }
 
+/* The same of what is removed meanwhile by a child of the first, which may. */
+static void good_order_of_what_a_child_removes(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0), b = reads(w, OTHER), c = reads(w, REMOTE);
+    judge_fork(w->judge, w->now, PROCESSES, OTHER, 100 + PROCESSES, 1000, 100);
+    begin(w, BY(OTHER, b, FLOCK));
+    passes(w, JUDGE_SECOND);
+    uint64_t second = begin(w, BY(REMOTE, c, FLOCK)), removes = begin(w, ON(PROCESSES, "L", UNLINK));
+    does(w, BY(SHELL, a, CLOSE), 0);
+    end(w, second, 0);
+    end(w, removes, 0);
+}
+
+/* What a release by its token is asked for is not always what it was when the token was read. */
+static void good_order_of_what_a_token_releases(struct world *w)
+{
+    uint64_t a = flocks(w, SHELL, 0, 0), b = reads(w, OTHER), c = reads(w, REMOTE);
+    begin(w, BY(OTHER, b, FLOCK));
+    passes(w, JUDGE_SECOND);
+    uint64_t second = begin(w, BY(REMOTE, c, FLOCK));
+    does(w, BY(SHELL, a, CLOSE), 0);
+    uint64_t release = begin(w, ON(INIT, "L", SETXATTR, .target = "user.lease.release", .value = "7", .size = 1));
+    end(w, second, 0);
+    end(w, release, 0);
+}
+
+/* Either may have been the last that its file was asked for. */
+static void good_two_flocks_at_once_through_one_file(struct world *w)
+{
+    uint64_t a = reads(w, SHELL);
+    judge_fork(w->judge, w->now, PROCESSES, SHELL, 100 + PROCESSES, 1000, 100);
+    uint64_t first = begin(w, BY(SHELL, a, FLOCK, .flags = JUDGE_SHARE)), second = begin(w, BY(PROCESSES, a, FLOCK));
+    end(w, first, 0);
+    end(w, second, 0);
+    flocks(w, REMOTE, JUDGE_SHARE | JUDGE_TRY, 0);
+}
+
 static void bad_order_behind_break(struct world *w)
 {
     order_beside_break(w, false);
@@ -1920,6 +1957,9 @@ static const struct {
     {bad_number, JUDGE_NUMBER},
     {bad_number_of_old, JUDGE_NUMBER},
     {bad_order, JUDGE_ORDER},
+    {good_order_of_what_a_child_removes, JUDGE_RULES},
+    {good_order_of_what_a_token_releases, JUDGE_RULES},
+    {good_two_flocks_at_once_through_one_file, JUDGE_RULES},
     {bad_order_behind_break, JUDGE_ORDER},
     {bad_order_shared, JUDGE_ORDER},
     {bad_stuck, JUDGE_STUCK},

@@ -300,6 +300,13 @@ static void call_got(struct judge *judge, struct call *call, const struct judge_
         return;
     case JUDGE_FLOCK:
         hold->content = call_first_content(judge, call);
+        if (call->handle->flocked_by &&
+            call->handle->flocked >= call->call.when) { /* two at once through one file: either may be the last */
+            g_ptr_array_add(hold->owners, call->handle->flocked_by);
+            hold->doubt = true;
+        }
+        call->handle->flocked = answer->when;
+        call->handle->flocked_by = call->process;
         for (guint i = 0; i < call->name->tokens->len; i++) { /* an heir has made its own what another process took */
             struct grant *grant = &g_array_index(call->name->tokens, struct grant, i);
             grant->process = grant->origin == hold->origin ? hold->claim.process : grant->process;

@@ -655,6 +655,18 @@ bool name_is_being_broken(const struct name *name)
     return false;
 }
 
+/* A descendant removes what it may of the name: perhaps what the waiter was just granted, and is not told of yet. */
+static bool hold_is_being_removed(const struct name *name, const struct process *waiter)
+{
+    for (guint i = 0; i < name->calls->len; i++) {
+        const struct call *call = name->calls->pdata[i];
+        if (call->call.operation == JUDGE_UNLINK && process_descends(call->process, waiter, false)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Who asked first and still waits is granted first; see JUDGE_ORDER. */
 static void hold_check_order(struct judge *judge, struct hold *hold)
 {
@@ -672,6 +684,9 @@ static void hold_check_order(struct judge *judge, struct hold *hold)
         }
         int64_t broken = judge->options.belief ? name->broken : judge->options.remote ? name->missed : 0;
         if (broken >= waiter->may_begin) { /* perhaps as it was its turn: it queued anew */
+            continue;
+        }
+        if (hold_is_being_removed(name, waiter->claim.process)) {
             continue;
         }
         if (name_is_being_broken(name)) { /* perhaps what it got, which it is not told yet */

@@ -67,10 +67,12 @@ struct handle {
     bool spent;             /* what it had was taken away by name or token */
     bool told_no;           /* perhaps refused */
     bool failed;            /* perhaps answered EIO */
-    bool too_large;         /* a write through it was */
-    int64_t given;          /* a lock, the last time; 0: never */
-    int64_t lost;           /* what it had was broken, and that is told since; JUDGE_NEVER: it was not */
-    int64_t released;       /* the same, if all that it had was released by its token */
+    int64_t flocked;        /* when a flock through it was last answered 0, */
+    struct process *flocked_by;
+    bool too_large;   /* a write through it was */
+    int64_t given;    /* a lock, the last time; 0: never */
+    int64_t lost;     /* what it had was broken, and that is told since; JUDGE_NEVER: it was not */
+    int64_t released; /* the same, if all that it had was released by its token */
     struct hold *ticket;
     GPtrArray *recorded; /* processes that have asked for record locks of theirs by it */
 };
