@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATIENCE 20.0 /* seconds from the start of a backend */
+#define PATIENCE 20.0 /* seconds, for each wait */
 
 struct backend *contract_backend, *contract_one, *contract_other;
 
@@ -85,11 +85,16 @@ static void give_up(struct ev_loop *l, ev_timer *timer, int revents)
     ck_abort_msg("waited %g s for what did not happen", PATIENCE);
 }
 
+void contract_patience(void)
+{
+    ev_now_update(contract_loop);
+    ev_timer_again(contract_loop, &patience);
+}
+
 void contract_start(struct backend *b)
 {
     contract_backend = b;
-    ev_now_update(contract_loop);
-    ev_timer_again(contract_loop, &patience);
+    contract_patience();
     backend_start(b, contract_loop, &events, NULL);
 }
 

@@ -62,8 +62,9 @@ extern struct backend *contract_one, *contract_other;
 void contract_setup_two(void);
 void contract_teardown_two(void);
 
-/* One turn of the loop; ends the check 20 s after the start of a backend. */
+/* One turn of the loop; ends the check 20 s after the last call of contract_patience: what is slow is not stuck. */
 void contract_turn(void);
+void contract_patience(void);
 /* The same without waiting. */
 void contract_poll(void);
 /* For callbacks: the turn ends with them, instead of waiting for more. */
@@ -71,6 +72,7 @@ void contract_end_turn(void);
 
 #define CONTRACT_UNTIL(condition)                                                                                      \
     do {                                                                                                               \
+        contract_patience();                                                                                           \
         while (!(condition))                                                                                           \
             contract_turn();                                                                                           \
     } while (0)

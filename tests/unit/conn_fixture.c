@@ -86,12 +86,17 @@ void conn_teardown(void)
     ev_loop_destroy(conn_loop);
 }
 
+void conn_patience(void)
+{
+    patience = clock_now() + 20000;
+}
+
 void conn_open_given(void)
 {
     conn = redis_conn_new(&conn_options, conn_scripts, 2);
     ck_assert(!redis_conn_is_up(conn));
     redis_conn_start(conn, conn_loop, &events, NULL);
-    patience = clock_now() + 20000;
+    conn_patience();
 }
 
 void conn_open(const char *socket)

@@ -48,11 +48,13 @@ void conn_open_host(const char *host, uint16_t port);
 /* The same as conn_options.uri says. */
 void conn_open_given(void);
 
-/* One turn of the loop; ends the check after 20 s. */
+/* One turn of the loop; ends the check 20 s after the last call of conn_patience: what is slow is not stuck. */
 void conn_turn(void);
+void conn_patience(void);
 
 #define CONN_UNTIL(condition)                                                                                          \
     do {                                                                                                               \
+        conn_patience();                                                                                               \
         while (!(condition))                                                                                           \
             conn_turn();                                                                                               \
     } while (0)

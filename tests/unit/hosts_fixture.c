@@ -8,7 +8,7 @@
 
 #include "backend/log.h"
 
-#define PATIENCE 20000 /* ms from the set-up */
+#define PATIENCE 20000 /* ms, for each wait */
 
 struct ev_loop *hosts_loop;
 struct redis_server *hosts_server;
@@ -133,7 +133,7 @@ void hosts_setup_with(const char *const *arguments)
                                                     .uri.path = (char *)redis_server_socket(hosts_server)}};
     all_told = g_ptr_array_new_with_free_func(g_free);
     hosts_gone = g_ptr_array_new_with_free_func(g_free);
-    patience = clock_now() + PATIENCE;
+    hosts_patience();
 }
 
 void hosts_setup(void)

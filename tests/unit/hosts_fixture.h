@@ -63,12 +63,13 @@ void hosts_until_up(unsigned mount);
 /* It grants what is new again. */
 void hosts_until_open(unsigned mount);
 
-/* One turn of the loop; ends the check 20 s after the set-up, or after the last call of hosts_patience. */
+/* One turn of the loop; ends the check 20 s after the last call of hosts_patience: what is slow is not stuck. */
 void hosts_turn(void);
 void hosts_patience(void);
 
 #define HOSTS_UNTIL(condition)                                                                                         \
     do {                                                                                                               \
+        hosts_patience();                                                                                              \
         while (!(condition))                                                                                           \
             hosts_turn();                                                                                              \
     } while (0)
