@@ -549,6 +549,9 @@ START_TEST(flush_while_held_and_while_waiting_costs_nobody_a_lock_or_a_place)
     waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
     fence = MAX(fence, waiter->ticket->fence);
     note(waiter, "waits ");
+    for (unsigned i = 0; i < 2; i++) {
+        hosts_until_known(i, HOSTS_GRACE);
+    }
     redis_server_do(hosts_server, "FLUSHALL");
     HOSTS_UNTIL(hosts_exists("h:L") && hosts_exists("h:M"));
     hosts_until_open(1);

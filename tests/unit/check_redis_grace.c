@@ -12,6 +12,15 @@
 
 enum { GRACE = 5000 };
 
+/* A lock for GRACE or longer has been there. */
+static void until_all_know(void)
+{
+    hosts_release(hosts_get(0, "known", HOSTS_LONG));
+    for (unsigned i = 0; i < 3; i++) {
+        hosts_until_known(i, GRACE);
+    }
+}
+
 static void setup(void)
 {
     hosts_setup();
@@ -19,6 +28,7 @@ static void setup(void)
     for (unsigned i = 0; i < 3; i++) {
         hosts_until_up(i);
     }
+    until_all_know();
 }
 
 static void setup_debugged(void)
@@ -203,6 +213,7 @@ START_TEST(holder_that_is_away_keeps_its_lock_until_its_term_is_over)
     struct told *away = hosts_get(3, "L", TERM);
     struct told *here = hosts_get(4, "M", TERM);
     clock_ms deadline = away->ticket->deadline;
+    hosts_until_known(4, TERM);
     hosts_close(3);
     ways[_i]();
     struct told *waiter = hosts_queue(4, "L", BACKEND_EXCLUSIVE, TERM);
@@ -267,6 +278,7 @@ START_TEST(longer_term_that_is_heard_of_while_it_is_closed_counts)
     }
     hosts_options.grace = 0; /* the longest term */
     hosts_get(3, "L", 1000);
+    hosts_until_known(3, 1000);
     ways[_i]();
     HOSTS_UNTIL(is_closed(3));
     clock_ms closed = clock_now();
@@ -292,6 +304,7 @@ static void setup_proxies(void)
     }
     hosts_options.conn.uri.path = (char *)redis_server_socket(hosts_server);
     hosts_until_up(2);
+    until_all_know();
 }
 
 static void teardown_proxies(void)
@@ -342,7 +355,6 @@ START_TEST(of_two_that_put_back_the_same_lock_the_later_grant_holds_in_either_or
 {
     struct told *later, *earlier = overtaken(&later);
     unsigned first = (unsigned)_i;
-    hosts_patience();
     cut_off(1);
     forget_by_flush();
     HOSTS_UNTIL(is_closed(2));
@@ -351,7 +363,6 @@ START_TEST(of_two_that_put_back_the_same_lock_the_later_grant_holds_in_either_or
     let_back(1 - first);
     HOSTS_UNTIL(earlier->ended);
     ck_assert_int_eq(earlier->why, BACKEND_LOST);
-    hosts_patience();
     hosts_until_up(1);
     hosts_until_open(2);
     assert_holds_until_released(later, 2);
@@ -506,7 +517,6 @@ START_TEST(nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets)
             g_snprintf(name, sizeof name, "n%u", i);
             ck_assert_int_ne(result_of((i + 1) % 3, name, BACKEND_FLOCK), BACKEND_OK);
         }
-        hosts_patience();
         if (time == 2) {
             hosts_until_open(time % 3);
         }
@@ -514,7 +524,6 @@ START_TEST(nothing_is_lost_and_nothing_granted_twice_while_the_server_forgets)
             ck_assert_uint_eq(holders[i]->ended, 0);
         }
     }
-    hosts_patience();
     hosts_until_open(0);
     for (unsigned i = 0; i < NAMES; i++) {
         ck_assert_int_eq(hosts_release(holders[i]), BACKEND_OK);

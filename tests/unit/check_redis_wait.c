@@ -224,6 +224,9 @@ END_TEST
 START_TEST(pause_begins_when_the_replica_has_heard_of_it)
 {
     struct told *told = hosts_get(0, "L", HOSTS_LONG);
+    for (unsigned i = 0; i < 2; i++) {
+        hosts_until_known(i, GRACE);
+    }
     redis_server_pause(replica);
     redis_server_do(hosts_server, "FLUSHALL");
     for (unsigned i = 0; i < 2; i++) {

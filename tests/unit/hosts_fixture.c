@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "backend/log.h"
+#include "backend/redis/private.h"
 
 #define PATIENCE 20000 /* ms, for each wait */
 
@@ -206,6 +207,11 @@ static bool is_up(unsigned mount)
 void hosts_until_up(unsigned mount)
 {
     HOSTS_UNTIL(is_up(mount));
+}
+
+void hosts_until_known(unsigned mount, int64_t term)
+{
+    HOSTS_UNTIL(((struct redis *)hosts_mount(mount))->longest >= term);
 }
 
 /* --- the loop --- */

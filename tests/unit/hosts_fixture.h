@@ -60,6 +60,9 @@ struct backend *hosts_mount(unsigned mount);
 /* Frees it; its tickets stay in the server unless they were released before. */
 void hosts_close(unsigned mount);
 void hosts_until_up(unsigned mount);
+/* It has heard of a term that is so long, a moment after the grant.  A server that forgets before is closed for the
+ * longest that mounts know of. */
+void hosts_until_known(unsigned mount, int64_t term);
 /* It grants what is new again. */
 void hosts_until_open(unsigned mount);
 
