@@ -8,6 +8,7 @@
 #include "tests/support/check_main.h"
 #include "tests/unit/fake_redis.h"
 #include "tests/unit/hosts_fixture.h"
+#include "tests/unit/redis_proxy.h"
 
 static struct redis *mounted(unsigned mount)
 {
@@ -162,7 +163,6 @@ START_TEST(directories_beyond_4096_are_looked_up_anew)
 {
     char name[16];
     for (int i = 0; i <= 4096; i++) {
-        hosts_patience();
         snprintf(name, sizeof name, "d%d", i);
         redis_server_do(hosts_server, "HSET lfs:d:h:%s made x ttl 0 width 1", name);
         ck_assert_int_eq(hosts_stat(0, name).type, BACKEND_DIRECTORY);
@@ -255,7 +255,6 @@ START_TEST(no_more_than_1024_names_that_were_given_back_are_remembered)
     hosts_options.lookup_told = true;
     hosts_release(hosts_get(0, "first", HOSTS_LONG));
     for (int i = 0; i < MANY; i++) {
-        hosts_patience();
         snprintf(name, sizeof name, "n%d", i);
         hosts_release(hosts_get(0, name, HOSTS_LONG));
     }
@@ -333,22 +332,32 @@ END_TEST
 
 /* --- what comes too late --- */
 
-/* The mount is stopped for longer than a term, each time that it is answered. */
+static void take_longer_than_the_term(void *arg, GString *piece)
+{
+    if (strstr(piece->str, "granted")) {
+        g_usleep(150000);
+        ++*(int *)arg;
+    }
+}
+
+/* Each time that it is granted, the answer is on its way for longer than the term. */
 START_TEST(grant_that_always_comes_too_late_is_refused_and_given_back)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, 100);
+    struct redis_proxy *proxy = redis_proxy_new(hosts_loop, redis_server_socket(hosts_server));
+    int late = 0;
+    hosts_options.conn.uri.path = (char *)redis_proxy_socket(proxy);
     hosts_mount(0);
-    struct told *told = hosts_ask(0, "a", &claim);
-    int stops = 0;
-    for (; !told->answered; stops++) {
-        g_usleep(150000);
-        hosts_turn();
-    }
+    redis_proxy_forge(proxy, take_longer_than_the_term, &late);
+    struct told *told = hosts_acquire(0, "a", &claim);
     ck_assert_int_eq(told->result, BACKEND_UNREACHABLE);
-    ck_assert_int_ge(stops, 3);
+    ck_assert_int_ge(late, 3);
     ck_assert_uint_eq(told->granted, 0);
+    redis_proxy_forge(proxy, NULL, NULL);
     HOSTS_UNTIL(!hosts_exists("h:a"));
     hosts_get(0, "a", HOSTS_LONG);
+    hosts_close(0);
+    redis_proxy_free(proxy);
 }
 END_TEST
 
@@ -431,7 +440,6 @@ START_TEST(lock_owner_has_a_thousand_ranges_at_most_and_keeps_them)
     other.lock_owner = 6;
     for (uint64_t i = 0; i <= 1000; i++) {
         claim.start = claim.end = 2 * i;
-        hosts_patience(); /* what is slow is not stuck */
         ck_assert_int_eq(hosts_acquire(0, "a", &claim)->result, i < 1000 ? BACKEND_OK : BACKEND_UNREACHABLE);
     }
     other.start = other.end = 1998;
@@ -543,7 +551,6 @@ START_TEST(leases_of_many_parts_are_found_again)
     found_names = g_string_new(NULL);
     hosts_options.identity = "me";
     for (int i = 0; i < LEASES; i++) {
-        hosts_patience();
         snprintf(name, sizeof name, "n%d", i);
         hosts_get(0, name, HOSTS_LONG);
     }
