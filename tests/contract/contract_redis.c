@@ -21,7 +21,7 @@ static struct backend *open_mount(uint32_t seed)
     struct backend *b = NULL;
 
     options.conn.wait = CONTRACT_WAIT;
-    options.conn.command_timeout = CONTRACT_WAIT ? 20000 : 0; /* a replica may be slow on a busy machine */
+    options.conn.timeout = options.conn.command_timeout = 20000; /* server and replica may be slow on a busy machine */
     options.conn.uri.path = (char *)redis_server_socket(server);
     ck_assert_msg(redis_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
     return b;
