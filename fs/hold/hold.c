@@ -167,13 +167,14 @@ static void hold_leave_handles(struct hold *hold)
         }
         return;
     }
-    if (hold->kind == BACKEND_FCNTL && hold_records(hold)) {
+    if (hold->kind == BACKEND_FCNTL) {
         GPtrArray *handles = hold->more->records->handles;
         for (guint i = 0; i < handles->len; i++) {
             handle = g_ptr_array_index(handles, i);
             g_ptr_array_remove_fast(handle->records, hold);
         }
         g_ptr_array_set_size(handles, 0);
+        return;
     }
     LIST_FOREACH(handle, &hold->node->handles, link) {
         if (handle->hold == hold) {
