@@ -374,10 +374,7 @@ static void hold_hand_on(struct fs *fs, const struct hold *hold)
     }
     if (!hold_shows_same(hold, next)) {
         struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = hold->ticket->content};
-        if (!hold_charge(fs, next, hold->size)) {
-            return;
-        }
-        hold_set_size(fs, next, hold->size);
+        hold_set_size(fs, next, hold->size); /* whatever room is left: the first is charged for it no longer */
         backend_set(fs->backend, next->ticket, &change, NULL, NULL);
     }
     hold_hand_on_rights(fs, hold, next);

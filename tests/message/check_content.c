@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "fs/hold/quota.h"
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
 
@@ -250,6 +251,24 @@ START_TEST(what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_o
 }
 END_TEST
 
+/* One that is given up, and the one that goes on with what it has shown, are never there together. */
+START_TEST(what_goes_on_needs_no_further_room_of_its_user)
+{
+    quota_free(w->fs->quota);
+    w->fs->quota = quota_new(8, 6);
+    w->uid = 1000;
+    struct wire_file file = locked_twice();
+    write_at(file, 0, "text");
+    change(file.node, (struct fuse_setattr_in){.valid = FATTR_MODE, .mode = S_IFREG | 0600});
+    records(file, F_UNLCK, 0, 9);
+    check_content(file, "text");
+    ck_assert_uint_eq(attributes(file.node).mode, S_IFREG | 0600);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 4, "ual", 3)), EDQUOT);
+    write_at(file, 4, "ed");
+    check_content(file, "texted");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: content of several locks");
@@ -267,5 +286,6 @@ int main(void)
     tcase_add_test(cases, what_is_not_shown_yet_is_kept);
     tcase_add_test(cases, strangers_content_goes_on_with_nobody);
     tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
+    tcase_add_test(cases, what_goes_on_needs_no_further_room_of_its_user);
     return check_main(suite);
 }
