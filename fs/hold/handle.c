@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "backend/log.h"
+#include "fs/hold/quota.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
 
@@ -96,6 +97,18 @@ void handle_add_records(struct handle *h, struct hold *hold)
         g_ptr_array_add(h->records, hold);
         g_ptr_array_add(hold->more->records->handles, h);
     }
+}
+
+void handle_begin_anew(struct fs *fs, struct handle *h, struct hold *hold)
+{
+    hold->anew = false;
+    quota_charge(fs->quota, hold->account, -1, 0);
+    quota_charge(fs->quota, h->uid, 1, 0);
+    hold->account = h->uid;
+    hold->uid = h->uid;
+    hold->gid = h->gid;
+    hold->mode = (uint16_t)(S_IFREG | handle_mode(h));
+    hold_store(fs, hold); /* it was asked for as what it was then */
 }
 
 void handle_end_hold(struct request *r, struct hold *hold, backend_done *done)

@@ -94,6 +94,9 @@ static inline bool handle_may_decide(const struct handle *h)
 
 /* A lock owner has got this by it. */
 void handle_add_records(struct handle *handle, struct hold *hold);
+/* What the lock owner has got by it is of the file's user, and as that asked: it has given up all that it had while it
+ * waited. */
+void handle_begin_anew(struct fs *fs, struct handle *handle, struct hold *hold);
 /* Ends the fcntl locks of a lock owner on the path of r->node: all go with any close by that
  * owner, as POSIX has it.  They are forgotten here when the call returns; `done` with `r`
  * tells that the store has done it, at once if there are none. */

@@ -392,8 +392,11 @@ static void hold_end(struct fs *fs, struct hold *hold)
     hold_leave_handles(hold);
     hold_count(hold, false);
     fs->observer->gone(fs, hold);
+    hold_set_size(fs, hold, 0);
+    g_clear_pointer(&hold->more->times, g_free);
     hold->ticket = NULL;
     hold->since = 0;
+    hold->anew = true;
     LIST_REMOVE(hold, link);
     LIST_INSERT_HEAD(&hold->node->waiting, hold, link);
 }

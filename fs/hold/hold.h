@@ -88,6 +88,7 @@ struct hold {
     uint8_t list : 2;    /* the observer's */
     bool contended : 1;  /* the observer's: it has told of that */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
+    bool anew : 1;       /* FCNTL: all was given up while its lock owner waited for more */
 };
 
 /* Those parts of `more`, or NULL. */

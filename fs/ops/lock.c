@@ -215,6 +215,9 @@ static void lock_set_answer(struct request *r)
     if (result == BACKEND_OK) {
         hold_granted(fs, hold, r->ticket);
         hold_taken(hold, request_caller(r), r->handle->opener); /* the last of those who took by one file */
+        if (hold->anew) {
+            handle_begin_anew(fs, r->handle, hold);
+        }
         handle_add_records(r->handle, hold);
     }
     r->ticket = NULL;

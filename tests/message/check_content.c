@@ -269,6 +269,34 @@ START_TEST(what_goes_on_needs_no_further_room_of_its_user)
 }
 END_TEST
 
+/* While a thread of its process waits for other bytes. */
+START_TEST(what_is_got_after_all_was_given_up_shows_nothing_of_before)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    records(file, F_WRLCK, 0, 9);
+    struct fuse_attr before = attributes(file.node);
+    w->pid = bob;
+    struct wire_file others = wire_opened(w, file.node, O_RDWR);
+    records(others, F_WRLCK, 20, 29);
+    w->pid = alice;
+    write_at(file, 0, "text");
+    change(file.node, (struct fuse_setattr_in){.valid = FATTR_MODE, .mode = S_IFREG | 0600});
+    change(file.node, (struct fuse_setattr_in){.valid = FATTR_ATIME | FATTR_MTIME, .atime = 7, .mtime = 8});
+    uint64_t waiting = wire_setlk(w, file, (uint64_t)alice, F_WRLCK, 20, 29, true);
+    records(file, F_UNLCK, 0, 9);
+    w->pid = bob;
+    records(others, F_UNLCK, 20, 29);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    w->pid = alice;
+    check_content(file, "");
+    struct fuse_attr seen = attributes(file.node);
+    ck_assert_uint_eq(seen.size, 0);
+    ck_assert_uint_eq(seen.mode, before.mode);
+    ck_assert_uint_ne(seen.mtime, 8);
+    ck_assert_uint_eq(seen.uid, before.uid);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: content of several locks");
@@ -287,5 +315,6 @@ int main(void)
     tcase_add_test(cases, strangers_content_goes_on_with_nobody);
     tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
     tcase_add_test(cases, what_goes_on_needs_no_further_room_of_its_user);
+    tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);
     return check_main(suite);
 }
