@@ -200,18 +200,18 @@ say "sold: $(logged ^in) of $((20 * each)) by $sellers sellers, $killed of them 
 
 it "renewal: the lease lasts while the command runs, and ends by its term when the script is killed"
 begin
-join "$RECIPES/renewal" "$MNT/renewal" sleep 4
+mkfifo "$TEST_DIR/done"
+join "$RECIPES/renewal" "$MNT/renewal" bash -c 'read -r _ <"$TEST_DIR/done"'
 join "$RECIPES/renewal" "$MNT/crashed" sleep 60
 join "$RECIPES/renewal" "$MNT/broken" sleep 60
-for name in renewal crashed broken; do expect eventually 5 exists $name/lease; done
-now
-T=$NOW
+for name in renewal crashed broken; do expect eventually 20 exists $name/lease; done
 expect_not "$RECIPES/renewal" "$MNT/renewal" true 2>/dev/null
 kill_group "${crowd[1]}"
 expect exists crashed/lease
 expect setfattr -n user.lease.break -v 1 "$MNT/broken/lease"
-expect constantly 3300 exists renewal/lease
+expect constantly 3300 exists renewal/lease # for longer than its term
 expect eventually $((SLACK / 1000 + 1)) absent crashed/lease
+echo >"$TEST_DIR/done"
 expect wait "${crowd[0]}"
 expect absent renewal/lease
 expect_not wait "${crowd[2]}" # it was told that it had lost the lease
