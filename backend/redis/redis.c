@@ -81,7 +81,10 @@ static void redis_on_message(void *context, const char *data, size_t length)
     guint count = g_strv_length(words);
     for (guint i = 0; i < G_N_ELEMENTS(ours) && count > 1; i++) {
         if (strcmp(words[0], ours[i]) == 0 && (i != REMOTE_ENDED || count > 2)) {
-            remote_told(&r->remote, words[1], i, i == REMOTE_ENDED ? redis_end(words[2]) : BACKEND_LOST);
+            enum backend_end why = i == REMOTE_ENDED ? redis_end(words[2]) : BACKEND_LOST;
+            if (i != REMOTE_ENDED || !remote_doubt_end(&r->remote, words[1], why)) {
+                remote_told(&r->remote, words[1], i, why);
+            }
         }
     }
     if (count > 2 && strcmp(words[0], "s") == 0) {

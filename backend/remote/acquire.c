@@ -48,7 +48,8 @@ static void acquire_ask(struct remote *r, struct remote_ticket *t);
 static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t ttl, const struct remote_answer *grant)
 {
     clock_ms now = clock_now(), deadline = remote_deadline(grant->sent, MIN(ttl, t->head.ttl));
-    if (deadline <= now && !t->cancelled && (t->wait || t->late++ < REMOTE_LATE_MAX)) { /* too late to believe in it */
+    bool late = deadline - now < MIN(ttl, t->head.ttl) / 8; /* a renewal might not be answered before it is over */
+    if (late && !t->cancelled && (t->wait || t->late++ < REMOTE_LATE_MAX)) {
         acquire_ask(r, t);
         return;
     }

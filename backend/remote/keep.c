@@ -149,10 +149,12 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
         return;
     }
     if ((result == BACKEND_STALE && !moved) || (result == BACKEND_BUSY && !converted)) {
-        remote_end(r, t, BACKEND_LOST, result == BACKEND_BUSY || t->moving);
+        enum backend_end why = t->told_expired && result == BACKEND_STALE ? BACKEND_EXPIRED : BACKEND_LOST;
+        remote_end(r, t, why, result == BACKEND_BUSY || t->moving);
         return;
     }
     if (result == BACKEND_OK) {
+        t->told_expired = false;
         t->renewing = t->renewing && confirmed;
         clock_ms deadline =
             remote_deadline(answer->sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */

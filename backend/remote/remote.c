@@ -98,6 +98,18 @@ void remote_told(struct remote *r, const char *token, enum remote_news news, enu
     }
 }
 
+bool remote_doubt_end(struct remote *r, const char *token, enum backend_end why)
+{
+    struct remote_ticket *t = remote_ticket_find(r, token);
+    bool may_be_of_before = t && t->state == REMOTE_HELD && clock_now() - t->head.acquired < t->head.ttl;
+    if ((why != BACKEND_EXPIRED && why != BACKEND_LOST) || !may_be_of_before || t->renaming || t->moving) {
+        return false;
+    }
+    t->told_expired = why == BACKEND_EXPIRED;
+    remote_confirm(r, t);
+    return true;
+}
+
 /* --- time --- */
 
 static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms now)

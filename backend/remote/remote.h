@@ -74,8 +74,9 @@ struct remote_ticket {
     bool wait;               /* it may queue */
     uint8_t late;            /* grants that came too late */
     bool cancelled;          /* it ends if the next answer does not grant it */
-    bool alone;   /* for a store that can do with less then: nobody else has asked for it, as far as is told */
-    bool expired; /* past its deadline, and the store knows */
+    bool alone;        /* for a store that can do with less then: nobody else has asked for it, as far as is told */
+    bool expired;      /* past its deadline, and the store knows */
+    bool told_expired; /* the store has said that its term is over, perhaps before it was granted: that is asked */
     bool renewing;
     uint64_t handle, lock_owner, start, end;
     GArray *handles;   /* as struct backend_kin has them */
@@ -213,6 +214,10 @@ enum remote_news {
     REMOTE_ENDED        /* for that reason */
 };
 void remote_told(struct remote *r, const char *token, enum remote_news news, enum backend_end why);
+/* That a ticket has ended is said on another connection than its grant.  What was handed over, and not claimed in time
+ * as the store was away, is asked for again under the same token: then its end is told behind its grant, so the store
+ * is asked.  False: it is not that, and to be believed; a break and a release are, as who asked for them waits. */
+bool remote_doubt_end(struct remote *r, const char *token, enum backend_end why);
 /* The lock of that place may be free: of the tickets that wait there the first asks.  NULL: of all places. */
 void remote_changed(struct remote *r, struct remote_place *place);
 /* Operations of a backend. */

@@ -136,9 +136,12 @@ static void on_granted(void *context, struct backend_ticket *ticket)
     granted++;
 }
 
+static enum backend_end ended_why;
+
 static void on_ended(void *context, struct backend_ticket *ticket, enum backend_end why)
 {
-    (void)context, (void)ticket, (void)why;
+    (void)context, (void)ticket;
+    ended_why = why;
     ended++;
 }
 
@@ -323,6 +326,74 @@ START_TEST(what_was_granted_late_is_due_before_its_term_is_over)
 }
 END_TEST
 
+/* Of which nothing is left, or less than a renewal may need. */
+START_TEST(what_was_granted_too_late_is_asked_for_again)
+{
+    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
+    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .due = 10000, .user = &told};
+    struct remote_answer grant = {.outcome = REMOTE_ANSWERED,
+                                  .result = BACKEND_OK,
+                                  .sent = clock_now() - (_i ? 29000 : 31000),
+                                  .leaf = "",
+                                  .segments = "",
+                                  .token = "0123456789abcdef0123456789abcdef"};
+    struct remote_store silent = *r->store;
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
+    backend_start(&r->backend, loop, &events, NULL);
+    silent.call = on_call;
+    r->store = &silent;
+    told = BACKEND_DAMAGED;
+    remote_acquire(r, t, on_acquired, NULL);
+    sent[0]->answered(sent[0], &grant);
+    ck_assert_uint_eq(count, 2);
+    ck_assert_int_eq(told, BACKEND_DAMAGED);
+    grant.sent = clock_now();
+    sent[1]->answered(sent[1], &grant);
+    ck_assert_int_eq(told, BACKEND_OK);
+    backend_free(&r->backend);
+    setup();
+    ev_loop_destroy(loop);
+}
+END_TEST
+
+/* Its end before it was asked for again is told behind its grant. */
+START_TEST(what_is_said_to_have_ended_just_after_its_grant_is_asked_for)
+{
+    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
+    struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .user = &told};
+    struct remote_answer renewed = {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = clock_now()};
+    struct remote_store silent = *r->store;
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
+    enum backend_end why = _i ? BACKEND_EXPIRED : BACKEND_LOST;
+    backend_start(&r->backend, loop, &events, NULL);
+    silent.call = on_call;
+    r->store = &silent;
+    remote_ticket_turn(r, t, REMOTE_HELD);
+    t->head.acquired = clock_now();
+    t->head.deadline = clock_now() + 30000;
+    ck_assert(!remote_doubt_end(r, t->token, BACKEND_BROKEN));
+    ck_assert(!remote_doubt_end(r, t->token, BACKEND_RELEASED));
+    ck_assert(remote_doubt_end(r, t->token, why));
+    ck_assert_int_eq(sent[0]->procedure, REMOTE_RENEW);
+    sent[0]->answered(sent[0], &renewed);
+    ck_assert_uint_eq(ended, 0);
+    ck_assert(remote_doubt_end(r, t->token, why));
+    renewed.result = BACKEND_STALE;
+    sent[1]->answered(sent[1], &renewed);
+    ck_assert_uint_eq(ended, 1);
+    ck_assert_int_eq(ended_why, why);
+    t = remote_ticket_new(r, "1", &claim);
+    remote_ticket_turn(r, t, REMOTE_HELD);
+    t->head.acquired = clock_now() - 30000;
+    ck_assert(!remote_doubt_end(r, t->token, why));
+    backend_free(&r->backend);
+    setup();
+    ev_loop_destroy(loop);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("remote_ticket");
@@ -340,6 +411,8 @@ int main(void)
     tcase_add_test(tcase, claim_is_given_up_at_once_where_its_lock_owner_has_no_other);
     tcase_add_loop_test(tcase, what_is_changed_while_it_is_renewed_is_renewed_again, 0, 3);
     tcase_add_loop_test(tcase, what_was_granted_late_is_due_before_its_term_is_over, 0, 3);
+    tcase_add_loop_test(tcase, what_was_granted_too_late_is_asked_for_again, 0, 2);
+    tcase_add_loop_test(tcase, what_is_said_to_have_ended_just_after_its_grant_is_asked_for, 0, 2);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }
