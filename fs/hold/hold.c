@@ -167,7 +167,7 @@ static void hold_leave_handles(struct hold *hold)
         }
         return;
     }
-    if (hold->kind == BACKEND_FCNTL) {
+    if (hold->kind == BACKEND_FCNTL && hold_records(hold)) { /* else its handle still has it as what it was */
         GPtrArray *handles = hold->more->records->handles;
         for (guint i = 0; i < handles->len; i++) {
             handle = g_ptr_array_index(handles, i);
