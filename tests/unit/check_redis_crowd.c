@@ -278,6 +278,39 @@ START_TEST(readers_that_get_their_turn_together_are_let_in_in_parts)
 }
 END_TEST
 
+static enum backend_result convert(struct told *told, const struct backend_claim *claim)
+{
+    struct hosts_done done = {0};
+    struct backend_claim own = *claim;
+
+    own.user = told;
+    backend_convert(hosts_mount(told->mount), told->ticket, &own, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    return done.result;
+}
+
+/* flock(2) of one that shares already. */
+START_TEST(who_shares_with_a_crowd_asks_again_for_what_it_would_cost_among_few)
+{
+    unsigned const crowds[] = {FEW, MANY};
+    uint64_t cost[G_N_ELEMENTS(crowds)];
+    struct told *sharers[MANY];
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+
+    claim.mode = BACKEND_SHARED;
+    for (unsigned i = 0, crowd = 0; crowd < G_N_ELEMENTS(crowds); crowd++) {
+        for (; i < crowds[crowd]; i++)
+            sharers[i] = hosts_acquire(i % 3, "L", &claim);
+        cost[crowd] = commands();
+        ck_assert_int_eq(convert(sharers[0], &claim), BACKEND_OK);
+        cost[crowd] = commands() - cost[crowd];
+    }
+    ck_assert_uint_eq(cost[0], cost[1]);
+    claim.mode = BACKEND_EXCLUSIVE;
+    ck_assert_int_eq(convert(sharers[0], &claim), BACKEND_BUSY);
+}
+END_TEST
+
 static long long calls(void)
 {
     return redis_server_do(hosts_server, "EVAL %s 0",
@@ -400,6 +433,7 @@ int main(void)
     tcase_add_test(tcase, holder_behind_a_crowd_is_seen);
     tcase_add_test(tcase, one_process_has_no_more_ranges_than_a_call_can_bear);
     tcase_add_test(tcase, readers_that_get_their_turn_together_are_let_in_in_parts);
+    tcase_add_test(tcase, who_shares_with_a_crowd_asks_again_for_what_it_would_cost_among_few);
     tcase_add_test(tcase, those_who_wait_cost_their_mount_one_request_for_each_heartbeat);
     tcase_add_test(tcase, damaged_lock_does_not_silence_those_who_wait_for_others);
     tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);

@@ -29,6 +29,7 @@ t.u = nil
 local function excluded()
   if sequence and (t.x == 1 or was == 0) then return false end
   if sequence and tickets - waiting > width() then return true end
+  if not sequence and not odd and not a.kin then return t.x == 0 end -- all share the whole of it, and none is kin
   for other in holders() do
     local u = other ~= id and load(other)
     if u and (sequence and u.x == 1 or not sequence and conflict(u, t)) then return true end
