@@ -389,7 +389,8 @@ static inline void backend_renew(struct backend *b, const struct backend_renewal
     b->operations->renew(b, renewals, count);
 }
 
-/* Replaces meta or content. */
+/* Replaces meta or content.  Without `done` nobody would hear that there is no room: a store that is full takes it all
+ * the same, now or as soon as it can. */
 static inline void backend_set(struct backend *b, struct backend_ticket *ticket, const struct backend_change *change,
                                backend_done *done, void *arg)
 {

@@ -100,6 +100,7 @@ static void change_fill(struct redis_call *call, const struct remote_op *op, con
     case REMOTE_SET:
         redis_call_ticket(call, r, REDIS_SET, t);
         change_fill_change(call, &op->change);
+        redis_call_flag(call, "untold", !op->done);
         break;
     case REMOTE_RENAME:
         change_fill_rename(call, op, t);

@@ -384,6 +384,52 @@ START_TEST(full_server_grants_nothing_new_and_goes_on_with_the_rest)
 }
 END_TEST
 
+static void on_content(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    char **content = arg;
+    gsize size = 0;
+    const char *data = info->content ? g_bytes_get_data(info->content, &size) : NULL;
+
+    ck_assert_int_eq(result, BACKEND_OK);
+    *content = g_strndup(data ? data : "", size);
+}
+
+static void check_content(const char *expected)
+{
+    char *content = NULL;
+
+    backend_stat(hosts_mount(1), "L", on_content, &content);
+    HOSTS_UNTIL(content);
+    ck_assert_str_eq(content, expected);
+    g_free(content);
+}
+
+/* As where a lock's content goes on with another of its process; _i: it is alone. */
+START_TEST(full_server_takes_what_nobody_would_hear_that_it_refused)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    struct backend_change change = {.set = BACKEND_SET_META | BACKEND_SET_CONTENT};
+    struct hosts_done done = {0};
+    struct told *told;
+
+    claim.mode = _i ? BACKEND_EXCLUSIVE : BACKEND_SHARED;
+    told = hosts_acquire(0, "L", &claim);
+    if (!_i)
+        hosts_acquire(0, "L", &claim);
+    redis_server_do(hosts_server, "CONFIG SET maxmemory-policy noeviction");
+    redis_server_do(hosts_server, "CONFIG SET maxmemory 1");
+    change.meta = change.content = g_bytes_new_static("text", 4);
+    backend_set(hosts_mount(0), told->ticket, &change, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    ck_assert_int_eq(done.result, BACKEND_FULL);
+    check_content("");
+    backend_set(hosts_mount(0), told->ticket, &change, NULL, NULL);
+    HOSTS_UNTIL(told->ticket->content);
+    check_content("text");
+    g_bytes_unref(change.content);
+}
+END_TEST
+
 /* --- conversions --- */
 
 static struct told *get_shared(int64_t ttl)
@@ -619,6 +665,7 @@ int main(void)
     tcase_add_test(tcase, convert_to_exclusive_of_unknown_outcome_is_told_while_the_server_is_away);
     tcase_add_loop_test(tcase, release_behind_another_request_leaves_nothing, 0, 2 * IN_FLIGHT);
     tcase_add_test(tcase, full_server_grants_nothing_new_and_goes_on_with_the_rest);
+    tcase_add_loop_test(tcase, full_server_takes_what_nobody_would_hear_that_it_refused, 0, 2);
     tcase_add_test(tcase, server_that_became_a_replica_is_unreachable_until_it_is_none);
     tcase_add_test(tcase, server_with_too_few_replicas_is_away_until_it_has_them);
     tcase_add_test(tcase, server_that_has_forgotten_the_scripts_is_told_them_again);
