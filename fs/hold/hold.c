@@ -341,12 +341,13 @@ static struct hold *hold_successor(const struct hold *hold)
     return older ? NULL : younger;
 }
 
-static void hold_hand_on_rights(struct fs *fs, const struct hold *hold, struct hold *next)
+/* False: it had the same. */
+static bool hold_hand_on_rights(const struct hold *hold, struct hold *next)
 {
     const struct timespec *times = hold_times(hold), *had = hold_times(next);
     bool same_times = times && had ? memcmp(times, had, 2 * sizeof *times) == 0 : times == had;
     if (same_times && next->uid == hold->uid && next->gid == hold->gid && next->mode == hold->mode) {
-        return;
+        return false;
     }
     next->uid = hold->uid;
     next->gid = hold->gid;
@@ -355,7 +356,7 @@ static void hold_hand_on_rights(struct fs *fs, const struct hold *hold, struct h
         g_clear_pointer(&hold_more(next)->times, g_free);
         next->more->times = times ? g_memdup2(times, 2 * sizeof *times) : NULL;
     }
-    hold_store(fs, next);
+    return true;
 }
 
 static bool hold_shows_same(const struct hold *hold, const struct hold *other)
@@ -372,12 +373,13 @@ static void hold_hand_on(struct fs *fs, const struct hold *hold)
     if (!next || (hold->size && !hold->ticket->content)) {
         return; /* not known */
     }
+    bool has_changed = hold_hand_on_rights(hold, next);
     if (!hold_shows_same(hold, next)) {
-        struct backend_change change = {.set = BACKEND_SET_CONTENT, .content = hold->ticket->content};
         hold_set_size(fs, next, hold->size); /* whatever room is left: the first is charged for it no longer */
-        backend_set(fs->backend, next->ticket, &change, NULL, NULL);
+        hold_store_all(fs, next, hold->ticket->content);
+    } else if (has_changed) {
+        hold_store(fs, next);
     }
-    hold_hand_on_rights(fs, hold, next);
 }
 
 /* --- ending ---------------------------------------------------------------- */

@@ -353,6 +353,8 @@ void hold_give_grace(struct fs *fs, struct hold *hold);
 /* Writes owner, mode and times to the backend again after a change. */
 void hold_store(struct fs *fs, struct hold *hold);
 void hold_store_with(struct fs *fs, struct hold *hold, backend_done *done, void *arg);
+/* The same with another content, of one that holds, in one step: nobody reads that by the rights of before. */
+void hold_store_all(struct fs *fs, struct hold *hold, GBytes *content);
 /* The same for a request, which goes on with `answer` when the store has it: r->hold is the hold then, r->result what
  * came of it. */
 void hold_store_for(struct request *r, struct hold *hold, request_step *answer);

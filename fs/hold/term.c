@@ -106,6 +106,14 @@ void hold_store(struct fs *fs, struct hold *hold)
     hold_store_with(fs, hold, NULL, NULL);
 }
 
+void hold_store_all(struct fs *fs, struct hold *hold, GBytes *content)
+{
+    GBytes *meta = hold_meta(fs, hold);
+    struct backend_change change = {.set = BACKEND_SET_META | BACKEND_SET_CONTENT, .meta = meta, .content = content};
+    backend_set(fs->backend, hold->ticket, &change, NULL, NULL);
+    g_bytes_unref(meta);
+}
+
 void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
 {
     bool lease = hold->kind == BACKEND_LEASE;

@@ -269,6 +269,22 @@ START_TEST(what_goes_on_needs_no_further_room_of_its_user)
 }
 END_TEST
 
+/* Another mount would read it by the mode that the second has had until then. */
+START_TEST(content_goes_on_together_with_its_mode)
+{
+    struct wire_file file = locked_twice();
+    write_at(file, 0, "secret");
+    change(file.node, (struct fuse_setattr_in){.valid = FATTR_MODE, .mode = S_IFREG | 0600});
+    fake_backend_hold(w->fake, FAKE_SET, true);
+    records(file, F_UNLCK, 0, INT64_MAX);
+    ck_assert_uint_eq(fake_backend_held_back(w->fake, FAKE_SET), 1);
+    fake_backend_answer(w->fake, FAKE_SET, 0);
+    fake_backend_hold(w->fake, FAKE_SET, false);
+    check_content(file, "secret");
+    ck_assert_uint_eq(attributes(file.node).mode, S_IFREG | 0600);
+}
+END_TEST
+
 /* While a thread of its process waits for other bytes. */
 START_TEST(what_is_got_after_all_was_given_up_shows_nothing_of_before)
 {
@@ -315,6 +331,7 @@ int main(void)
     tcase_add_test(cases, strangers_content_goes_on_with_nobody);
     tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
     tcase_add_test(cases, what_goes_on_needs_no_further_room_of_its_user);
+    tcase_add_test(cases, content_goes_on_together_with_its_mode);
     tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);
     return check_main(suite);
 }
