@@ -366,20 +366,23 @@ static bool hold_shows_same(const struct hold *hold, const struct hold *other)
 }
 
 /* What a file or a process has by two locks is one to it: what the first has shown until it is given up goes on with
- * the other. */
-static void hold_hand_on(struct fs *fs, const struct hold *hold)
+ * the other.  Returns that if it has been given the content. */
+static struct hold *hold_hand_on(struct fs *fs, const struct hold *hold)
 {
     struct hold *next = hold->since && hold_holds(hold) ? hold_successor(hold) : NULL;
     if (!next || (hold->size && !hold->ticket->content)) {
-        return; /* not known */
+        return NULL; /* not known */
     }
     bool has_changed = hold_hand_on_rights(hold, next);
     if (!hold_shows_same(hold, next)) {
         hold_set_size(fs, next, hold->size); /* whatever room is left: the first is charged for it no longer */
         hold_store_all(fs, next, hold->ticket->content);
-    } else if (has_changed) {
+        return next;
+    }
+    if (has_changed) {
         hold_store(fs, next);
     }
+    return NULL;
 }
 
 /* --- ending ---------------------------------------------------------------- */
@@ -422,10 +425,17 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64_t end, backend_done *done, void *arg)
 {
     struct node *node = tree_ref(hold->node);
-    hold_hand_on(fs, hold); /* perhaps it ends */
+    struct hold *next = hold_hand_on(fs, hold); /* perhaps it ends */
+    next = next ? hold_ref(next) : NULL;
     if (!backend_release_range(fs->backend, hold->ticket, start, end, done, arg)) {
         hold_end(fs, hold);
         hold_check_gone(fs, node);
+    } else if (next && next->ticket && quota_exceeded(fs->quota, next->account)) {
+        hold_set_size(fs, next, 0); /* it goes on, and there is no room for both */
+        hold_store_all(fs, next, NULL);
+    }
+    if (next) {
+        hold_unref(fs, next);
     }
     tree_unref(fs->tree, node);
 }

@@ -269,6 +269,21 @@ START_TEST(what_goes_on_needs_no_further_room_of_its_user)
 }
 END_TEST
 
+START_TEST(content_of_a_lock_that_goes_on_takes_no_room_for_its_second)
+{
+    quota_free(w->fs->quota);
+    w->fs->quota = quota_new(8, 6);
+    w->uid = 1000;
+    struct wire_file file = locked_twice();
+    records(file, F_WRLCK, 20, 29);
+    write_at(file, 0, "text");
+    records(file, F_UNLCK, 20, 29);
+    write_at(file, 4, "ed");
+    records(file, F_UNLCK, 0, 9);
+    check_content(file, "texted");
+}
+END_TEST
+
 /* Another mount would read it by the mode that the second has had until then. */
 START_TEST(content_goes_on_together_with_its_mode)
 {
@@ -331,6 +346,7 @@ int main(void)
     tcase_add_test(cases, strangers_content_goes_on_with_nobody);
     tcase_add_test(cases, what_is_had_through_another_users_file_goes_on_with_nothing_of_ones_own);
     tcase_add_test(cases, what_goes_on_needs_no_further_room_of_its_user);
+    tcase_add_test(cases, content_of_a_lock_that_goes_on_takes_no_room_for_its_second);
     tcase_add_test(cases, content_goes_on_together_with_its_mode);
     tcase_add_test(cases, what_is_got_after_all_was_given_up_shows_nothing_of_before);
     return check_main(suite);
