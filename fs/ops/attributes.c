@@ -317,8 +317,7 @@ static void attributes_set_here(struct request *r)
  * stranger on its own mount gets. */
 static void attributes_refuse(struct request *r)
 {
-    const struct handle *h = r->handle ? r->handle : handle_of_times(r);
-    bool lost = h && (r->handle ? h->spent : h->lost);
+    bool lost = r->handle ? r->handle->spent : handle_times_are_lost(r);
     if (r->attributes.set & ATTRIBUTES_OWNER || (r->attributes.set & FUSE_SET_ATTR_SIZE && !r->handle)) {
         request_reply(r, -EPERM);
     } else if (hold_first(r->node)) {

@@ -344,7 +344,9 @@ static void content_dated(struct request *r)
     }
 }
 
-struct handle *handle_of_times(struct request *r)
+/* The handle through which this process may acquire by setting times: one that lost its lock only if it has no other.
+ */
+static struct handle *content_handle_of(struct request *r)
 {
     struct handle *h, *found = NULL;
     LIST_FOREACH(h, &r->node->handles, link) {
@@ -353,6 +355,20 @@ struct handle *handle_of_times(struct request *r)
         }
     }
     return found;
+}
+
+bool handle_times_are_lost(struct request *r)
+{
+    const struct handle *h = content_handle_of(r);
+    if (h && !h->spent) {
+        return false;
+    }
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->lost && h->opener && h->opener == request_caller(r)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static struct hold *content_hold_of_node(struct request *r, const struct node *node)
@@ -378,7 +394,7 @@ static struct hold *content_hold_of(struct request *r)
 /* Utimes by path does not keep the handle open: look again. */
 static void content_dated_anew(struct request *r)
 {
-    struct handle *h = r->result == BACKEND_OK ? handle_of_times(r) : NULL;
+    struct handle *h = r->result == BACKEND_OK ? content_handle_of(r) : NULL;
     if (h) {
         h->hold = r->hold;
     } else if (r->result == BACKEND_OK) {
@@ -389,7 +405,7 @@ static void content_dated_anew(struct request *r)
 
 static void content_date_idle(struct request *r)
 {
-    struct handle *h = handle_of_times(r);
+    struct handle *h = content_handle_of(r);
     if (!h || h->spent) {
         request_reply(r, -ESTALE);
     } else if (h->locking) {
@@ -402,8 +418,7 @@ static void content_date_idle(struct request *r)
 void handle_times(struct request *r)
 {
     struct hold *own = content_hold_of(r);
-    const struct handle *h = own ? NULL : handle_of_times(r);
-    if (h && h->lost) {
+    if (!own && handle_times_are_lost(r)) {
         request_reply(r, -ESTALE);
     } else if (own && own->converting) {
         hold_await(r, own, handle_times);

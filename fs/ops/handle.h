@@ -19,9 +19,9 @@ void handle_write(struct request *r); /* takes r->content.bytes over */
 void handle_truncate(struct request *r, off_t size);
 void handle_truncate_at_open(struct request *r, struct hold *hold);
 void handle_times(struct request *r); /* of r->node, by its caller */
-/* The handle of r->node through which its caller may acquire by setting times, one that lost its lock only if it has no
- * other; or NULL.  The kernel does not tell by which they are set. */
-struct handle *handle_of_times(struct request *r);
+/* Has the caller lost the lock that it had through a file of r->node, and no writable one there that lost nothing?  The
+ * kernel does not tell by which times are set. */
+bool handle_times_are_lost(struct request *r);
 
 /* poll(2): always readable and writable; POLLPRI when somebody began to wait for
  * what the handle holds, POLLERR|POLLHUP when it was lost, or released but not

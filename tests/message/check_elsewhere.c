@@ -616,6 +616,25 @@ START_TEST(times_are_refused_by_the_file_that_lost_nothing_where_a_process_has_t
 }
 END_TEST
 
+START_TEST(times_are_lost_by_a_file_that_is_open_for_reading_alone)
+{
+    struct wire_file file = wire_created(here, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(here, wire_flock(here, file, LOCK_EX)), 0);
+    uint64_t node = entry(there, "L").nodeid;
+    there->uid = 0;
+    ck_assert_int_eq(setxattr_result(there, node, "user.lease.break", "1"), 0);
+    there->uid = 1001;
+    if (_i) { /* by a process of the same mount */
+        here->pid = wire_child(here);
+        wire_created(here, "L", O_RDWR | O_EXCL);
+        here->pid = alice;
+    } else {
+        lease_there("L", "x");
+    }
+    ck_assert_int_eq(wire_result(here, wire_touch(here, file.node, NULL)), ESTALE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("fs: held elsewhere");
@@ -655,6 +674,7 @@ int main(void)
     tcase_add_loop_test(cases, close_fails_where_times_were_refused_since_another_has_the_name_as_a_symbolic_link, 0,
                         2);
     tcase_add_test(cases, times_are_refused_by_the_file_that_lost_nothing_where_a_process_has_two);
+    tcase_add_loop_test(cases, times_are_lost_by_a_file_that_is_open_for_reading_alone, 0, 2);
     suite_add_tcase(suite, cases);
     return check_main(suite);
 }
