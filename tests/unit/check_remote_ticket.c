@@ -247,6 +247,38 @@ static uint64_t on_call(struct remote_op *op, struct remote_ticket *t, int64_t t
     return 0;
 }
 
+static struct remote_store silent;
+static struct ev_loop *loop;
+
+/* It begins with a store that answers nothing by itself. */
+static void begin_silent(void)
+{
+    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
+    loop = ev_loop_new(EVFLAG_AUTO);
+    backend_start(&r->backend, loop, &events, NULL);
+    silent = *r->store;
+    silent.call = on_call;
+    r->store = &silent;
+}
+
+static void end_silent(void)
+{
+    backend_free(&r->backend);
+    setup(); /* for the teardown */
+    ev_loop_destroy(loop);
+}
+
+/* A grant of a lock that was asked for so many milliseconds ago. */
+static struct remote_answer granted_after(int64_t delay)
+{
+    return (struct remote_answer){.outcome = REMOTE_ANSWERED,
+                                  .result = BACKEND_OK,
+                                  .sent = clock_now() - delay,
+                                  .leaf = "",
+                                  .segments = "",
+                                  .token = "0123456789abcdef0123456789abcdef"};
+}
+
 static void on_done(void *arg, enum backend_result result)
 {
     (void)arg;
@@ -256,18 +288,13 @@ static void on_done(void *arg, enum backend_result result)
 /* While a server grants nothing, a renewal puts back what was known when it was sent. */
 START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
 {
-    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
     struct backend_claim lease = {.kind = BACKEND_LEASE, .ttl = 60000}, flock = {.kind = BACKEND_FLOCK, .ttl = 60000};
     struct backend_change change = {.set = BACKEND_SET_META};
     struct remote_answer done = {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = clock_now()};
-    struct remote_store silent = *r->store;
-    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
     struct remote_ticket *t = remote_ticket_new(r, "1", &lease);
     remote_ticket_turn(r, t, REMOTE_HELD);
     t->head.deadline = clock_now() + 60000;
-    backend_start(&r->backend, loop, &events, NULL);
-    silent.call = on_call;
-    r->store = &silent;
+    begin_silent();
     if (_i == 1) {
         backend_convert(&r->backend, &t->head, &flock, on_done, NULL);
     } else if (_i == 2) {
@@ -285,29 +312,17 @@ START_TEST(what_is_changed_while_it_is_renewed_is_renewed_again)
         sent[2]->answered(sent[2], &done);
         ck_assert_uint_eq(count, 3);
     }
-    backend_free(&r->backend);
-    setup();
-    ev_loop_destroy(loop);
+    end_silent();
 }
 END_TEST
 
 /* Its term counts from when it was asked for; the time until it is due, from the answer. */
 START_TEST(what_was_granted_late_is_due_before_its_term_is_over)
 {
-    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
     struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .due = 10000, .user = &told};
-    struct remote_answer grant = {.outcome = REMOTE_ANSWERED,
-                                  .result = BACKEND_OK,
-                                  .sent = clock_now() - (_i ? 25000 : 10),
-                                  .leaf = "",
-                                  .segments = "",
-                                  .token = "0123456789abcdef0123456789abcdef"};
-    struct remote_store silent = *r->store;
-    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct remote_answer grant = granted_after(_i ? 25000 : 10);
     struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
-    backend_start(&r->backend, loop, &events, NULL);
-    silent.call = on_call;
-    r->store = &silent;
+    begin_silent();
     remote_acquire(r, t, on_acquired, NULL);
     if (_i < 2) {
         sent[0]->answered(sent[0], &grant);
@@ -320,29 +335,17 @@ START_TEST(what_was_granted_late_is_due_before_its_term_is_over)
     ck_assert_int_eq(told, BACKEND_OK);
     ck_assert_int_ge(t->due, clock_now() + (_i ? 1000 : 9900));
     ck_assert_int_le(t->due, _i ? t->head.deadline - 2000 : clock_now() + 10000);
-    backend_free(&r->backend);
-    setup();
-    ev_loop_destroy(loop);
+    end_silent();
 }
 END_TEST
 
 /* Of which nothing is left, or less than a renewal may need. */
 START_TEST(what_was_granted_too_late_is_asked_for_again)
 {
-    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
     struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .due = 10000, .user = &told};
-    struct remote_answer grant = {.outcome = REMOTE_ANSWERED,
-                                  .result = BACKEND_OK,
-                                  .sent = clock_now() - (_i ? 29000 : 31000),
-                                  .leaf = "",
-                                  .segments = "",
-                                  .token = "0123456789abcdef0123456789abcdef"};
-    struct remote_store silent = *r->store;
-    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct remote_answer grant = granted_after(_i ? 29000 : 31000);
     struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
-    backend_start(&r->backend, loop, &events, NULL);
-    silent.call = on_call;
-    r->store = &silent;
+    begin_silent();
     told = BACKEND_DAMAGED;
     remote_acquire(r, t, on_acquired, NULL);
     sent[0]->answered(sent[0], &grant);
@@ -351,25 +354,18 @@ START_TEST(what_was_granted_too_late_is_asked_for_again)
     grant.sent = clock_now();
     sent[1]->answered(sent[1], &grant);
     ck_assert_int_eq(told, BACKEND_OK);
-    backend_free(&r->backend);
-    setup();
-    ev_loop_destroy(loop);
+    end_silent();
 }
 END_TEST
 
 /* Its end before it was asked for again is told behind its grant. */
 START_TEST(what_is_said_to_have_ended_just_after_its_grant_is_asked_for)
 {
-    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
     struct backend_claim claim = {.kind = BACKEND_FLOCK, .ttl = 30000, .user = &told};
     struct remote_answer renewed = {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = clock_now()};
-    struct remote_store silent = *r->store;
-    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
     struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
     enum backend_end why = _i ? BACKEND_EXPIRED : BACKEND_LOST;
-    backend_start(&r->backend, loop, &events, NULL);
-    silent.call = on_call;
-    r->store = &silent;
+    begin_silent();
     remote_ticket_turn(r, t, REMOTE_HELD);
     t->head.acquired = clock_now();
     t->head.deadline = clock_now() + 30000;
@@ -388,9 +384,7 @@ START_TEST(what_is_said_to_have_ended_just_after_its_grant_is_asked_for)
     remote_ticket_turn(r, t, REMOTE_HELD);
     t->head.acquired = clock_now() - 30000;
     ck_assert(!remote_doubt_end(r, t->token, why));
-    backend_free(&r->backend);
-    setup();
-    ev_loop_destroy(loop);
+    end_silent();
 }
 END_TEST
 
