@@ -12,6 +12,7 @@
  *
  *     rights, meta, quota  who may, what the store keeps with a lock, how much a user may have
  *     owner   whose it is                      term    what the store is told of it
+ *     size    what its user is charged         kin     what goes on with another when it is given up
  *     hold    finding, making, ending; the store's events      ask  acquiring and converting
  *     handle  an open file, and what it holds  entry   what the kernel is told of a name
  */
@@ -361,6 +362,12 @@ void hold_store_for(struct request *r, struct hold *hold, request_step *answer);
 
 /* The default TTL in a directory. */
 int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
+
+/* --- what goes on with another: kin.c --- */
+
+/* What a file or a process has by two locks is one to it: what the first has shown until it is given up goes on with
+ * the other.  Returns that if it has been given the content. */
+struct hold *hold_hand_on(struct fs *fs, const struct hold *hold);
 
 /* --- when it is gone: hold.c --- */
 
