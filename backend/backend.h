@@ -202,8 +202,7 @@ struct backend_status {
     char *address;  /* where the leases are, as the mount names it, without passwords or
                        tokens: "local:/var/lib/x", "redis://host:6379/0"; NULL: nowhere */
     bool has_connections;
-    uint64_t round_trips; /* requests sent, repeated ones too, that an answer is expected to, but for those that
-                             leave with another */
+    uint64_t round_trips; /* requests sent, repeated ones too, that an answer is expected to */
     uint64_t reconnects;  /* connections made again after one was lost */
     bool has_journal;
     uint64_t journal_bytes; /* in the file now */

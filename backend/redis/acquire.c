@@ -231,7 +231,6 @@ struct backend_ticket *redis_acquire(struct backend *b, const char *name, const 
         return NULL;
     }
     remote_tell_expired(&r->remote, name);
-    redis_absent_forget(r, name);
     struct remote_ticket *t = remote_ticket_new(&r->remote, name, claim);
     remote_acquire(&r->remote, t, done, arg);
     return &t->head;

@@ -206,10 +206,17 @@ static void ask_on_stat(void *arg, const struct redis_answer *answer)
 static void ask_whether_there(struct remote_op *op)
 {
     struct redis *r = redis_of(op);
-    struct redis_there there;
-    redis_there_fill(&there, r, op->name);
-    redis_conn_command(r->conn, there.words, G_N_ELEMENTS(there.words), redis_patience(r), ask_on_stat, op);
-    redis_there_clear(&there);
+    char *lock = redis_key(r, op->name), *queue = redis_side_key(r, 'o', op->name);
+    char *directory = redis_side_key(r, 'd', op->name);
+    const struct redis_argument words[] = {{"EXISTS", 6},
+                                           {lock, strlen(lock)},
+                                           {queue, strlen(queue)},
+                                           {directory, strlen(directory)},
+                                           {directory, strlen(directory)}};
+    redis_conn_command(r->conn, words, G_N_ELEMENTS(words), redis_patience(r), ask_on_stat, op);
+    g_free(lock);
+    g_free(queue);
+    g_free(directory);
 }
 
 /* What was a directory is looked up on the way to each name in it. */
@@ -236,15 +243,14 @@ static bool ask_is_free(struct redis *r, const char *name)
 void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
-    bool allowed = redis_key_allowed(r, name), is_free = allowed && ask_is_free(r, name);
-    if (!allowed || (is_free && redis_absent_take(r, name))) {
+    if (!redis_key_allowed(r, name)) {
         struct backend_info nothing = {.type = BACKEND_NOTHING};
         done(arg, BACKEND_OK, &nothing);
         return;
     }
     struct remote_op *op = ask_known_op(r, done, arg);
     op->name = g_strdup(name);
-    if (is_free) {
+    if (ask_is_free(r, name)) {
         ask_whether_there(op);
     } else if (*name && ask_is_directory(r, name)) {
         ask_for_directory(op);
@@ -391,7 +397,6 @@ static void ask_change_directory(struct backend *b, const char *what, const char
         done(arg, BACKEND_INVALID);
         return;
     }
-    redis_absent_forget(r, name);
     struct remote_op *op = remote_op_done(&r->remote, NULL, done, arg);
     op->name = g_strdup(name);
     op->why = strcmp(what, "remove") == 0 ? what : NULL;

@@ -224,9 +224,6 @@ uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t ti
         op->request = id;
         g_hash_table_replace(r->releases, op->name, op);
     }
-    if (op->procedure == REMOTE_RELEASE && !op->claim.sequence) {
-        redis_absent_given_back(r, op->name);
-    }
     return id;
 }
 
@@ -237,7 +234,6 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
     if (!*name || !redis_key_allowed((struct redis *)b, name) || t->place->sequence) {
         done(arg, *name ? BACKEND_INVALID : BACKEND_IS_DIRECTORY);
     } else {
-        redis_absent_forget((struct redis *)b, name);
         ((struct remote_ticket *)ticket)->alone = false;
         remote_rename(b, ticket, name, replaced, done, arg);
     }

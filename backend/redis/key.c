@@ -100,26 +100,6 @@ bool redis_is_numbered(const char *leaf)
     return length > 10 && leaf[length - 11] == '-' && strspn(leaf + length - 10, "0123456789") == 10;
 }
 
-void redis_there_fill(struct redis_there *there, struct redis *r, const char *name)
-{
-    static const char letters[] = {0, 'o', 'd'};
-    for (size_t i = 0; i < G_N_ELEMENTS(there->keys); i++) {
-        there->keys[i] = redis_side_key(r, letters[i], name);
-    }
-    there->words[0] = (struct redis_argument){"EXISTS", 6};
-    for (size_t i = 1; i < G_N_ELEMENTS(there->words); i++) {
-        const char *key = there->keys[MIN(i, G_N_ELEMENTS(there->keys)) - 1];
-        there->words[i] = (struct redis_argument){key, strlen(key)};
-    }
-}
-
-void redis_there_clear(struct redis_there *there)
-{
-    for (size_t i = 0; i < G_N_ELEMENTS(there->keys); i++) {
-        g_free(there->keys[i]);
-    }
-}
-
 char *redis_key_name(struct redis *r, const char *key, size_t length)
 {
     size_t side = strlen(SIDE "X:"), before = strlen(r->before), behind = strlen(r->behind);

@@ -11,7 +11,6 @@
  * ask.c      questions, and directories
  * list.c     the names in a directory
  * watch.c    names that others hold
- * absent.c   names that this mount has given back
  * key.c      names to keys, and calls of scripts
  * pack.c     what a script is to do, as one value
  */
@@ -42,9 +41,6 @@ struct redis {
     char mount[24];                                 /* "lfs:" and 64 random bits: the mount's channel */
     GHashTable *watches;                            /* name -> struct redis_watch */
     TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
-    GHashTable *absents;                            /* name -> struct redis_absent, see absent.c */
-    TAILQ_HEAD(redis_absents, redis_absent) absent; /* the same, the last given back first */
-    bool lookup_told;                               /* some look-ups need not ask the server */
     LIST_HEAD(, redis_revocation) revocations;
     LIST_HEAD(, redis_listing) listings;
     GString *key;        /* the one that was made last */
@@ -154,13 +150,6 @@ void redis_call_end(struct redis *r);
 int64_t redis_patience(const struct redis *r);
 uint64_t redis_call_send(struct redis_call *call, int64_t timeout, redis_answered *answered, void *arg);
 
-/* Asks whether anything is there of a name: a lock, a queue or (counted twice) a directory. */
-struct redis_there {
-    char *keys[3];
-    struct redis_argument words[5];
-};
-void redis_there_fill(struct redis_there *there, struct redis *r, const char *name);
-void redis_there_clear(struct redis_there *there);
 /* The name of the lock that this key is of, or belongs to as a side key; NULL if it cannot be one.  A new string. */
 char *redis_key_name(struct redis *r, const char *key, size_t length);
 
@@ -279,16 +268,6 @@ void redis_watch_changed(struct redis *r, const char *name);
 /* That key has changed, which is no lock's. */
 void redis_watch_side_changed(struct redis *r, const char *key, size_t length);
 void redis_watch_end_all(struct redis *r);
-
-/* --- absent.c --- */
-
-/* Its release has just been sent. */
-void redis_absent_given_back(struct redis *r, const char *name);
-/* Whether a look-up may be told, without asking, that nothing is there; the next one asks. */
-bool redis_absent_take(struct redis *r, const char *name);
-/* That may have changed; NULL: of all names. */
-void redis_absent_forget(struct redis *r, const char *name);
-void redis_absent_end_all(struct redis *r);
 
 /* --- recover.c --- */
 

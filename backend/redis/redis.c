@@ -65,7 +65,6 @@ static void redis_on_down(void *context, const char *why)
 {
     struct redis *r = context;
     r->down_since = clock_now();
-    redis_absent_forget(r, NULL);
     log_warning("the Redis server is away: %s", why);
 }
 
@@ -100,7 +99,6 @@ static void redis_on_changed(void *context, const char *key, size_t length)
 {
     struct redis *r = context;
     if (!key) {
-        redis_absent_forget(r, NULL);
         redis_watch_changed(r, NULL);
         remote_changed(&r->remote, NULL);
     }
@@ -113,7 +111,6 @@ static void redis_on_changed(void *context, const char *key, size_t length)
     if (!name) {
         return;
     }
-    redis_absent_forget(r, name);
     struct remote_place *place = redis_key_is_side(key) ? NULL : g_hash_table_lookup(r->remote.places, name);
     if (place) {
         remote_changed(&r->remote, place);
@@ -172,12 +169,10 @@ static void redis_free(struct backend *b)
     redis_revoke_end_all(r);
     redis_list_end_all(r);
     redis_watch_end_all(r);
-    redis_absent_end_all(r);
     redis_version_clear(r);
     g_clear_pointer(&r->directories, g_hash_table_unref);
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
-    g_hash_table_unref(r->absents);
     g_hash_table_unref(r->releases);
     g_string_free(r->key, TRUE);
     g_string_chunk_free(r->arena);
@@ -315,10 +310,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     g_snprintf(r->mount, sizeof r->mount, "lfs:%016" G_GINT64_MODIFIER "x", random);
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->watched);
-    r->absents = g_hash_table_new(g_str_hash, g_str_equal);
     r->releases = g_hash_table_new(g_str_hash, g_str_equal);
-    TAILQ_INIT(&r->absent);
-    r->lookup_told = options->lookup_told;
     r->key = g_string_new(NULL);
     r->arena = g_string_chunk_new(4096);
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));

@@ -22,7 +22,6 @@ struct redis_options {
     int64_t grace;        /* for how long, at most, nothing new is granted when the server has forgotten; 0: 1 h */
     bool strict;          /* also if nobody is there who knows that it has, but it was started less than `term` ago */
     int64_t term;         /* ms: that of most locks of this mount */
-    bool lookup_told;     /* the look-up of a name that was given back a moment ago need not ask: see absent.c */
     bool checked;         /* redis_check_server has told its warnings */
     const char *identity; /* of the mount, the same when it starts again on the same host, and no other's: by
                              it leases are found again; NULL: they are not */

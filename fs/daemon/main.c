@@ -265,7 +265,6 @@ static int main_open_redis(const struct options *options, struct backend **ret, 
         .key = given->key,
         .grace = given->grace,
         .strict = given->strict,
-        .lookup_told = given->lookup_told,
         .term = options->ttl,
         .seed = g_random_int(),
     };

@@ -42,8 +42,7 @@ struct options_redis {
     bool strict;   /* grace=strict */
     uint32_t wait; /* replicas that must have what is granted */
     bool keepalive;
-    bool background;  /* mount although the server is away */
-    bool lookup_told; /* lookup=told */
+    bool background; /* mount although the server is away */
 };
 
 struct options {

@@ -110,8 +110,6 @@ static const struct option_word option_words[] = {
      "how long, at most, a server that has forgotten grants nothing new"},
     {"wait=", OPTION_NUMBER, FOR_REDIS, FIELD(redis.wait), 0, REDIS_WAIT_MAX, "NUMBER", "a number from 0 to 100",
      "how many replicas must have what is granted (default 0)"},
-    {"lookup=", OPTION_CHOICE, FOR_REDIS, FIELD(redis.lookup_told), 0, 0, "server|told", "told or server",
-     "who may answer a look-up: what it has told, too (default server)"},
     {"background", OPTION_SET, FOR_SERVERS, FIELD(redis.background), .help = "mount although the server is away"},
 
     {"layout=", OPTION_CHOICE, FOR_ZOOKEEPER, FIELD(layout_kazoo), 0, 0, "curator|kazoo", "curator or kazoo",

@@ -2,8 +2,7 @@
 """counts.py MOUNTPOINT COUNTED PID TRACING STORE WHO: what an operation costs, in counts; and that none costs more than TABLE says.
 
 PID is the daemon, the program counted, which counts into the file COUNTED (see counted.c); TRACING is where tracefs is
-mounted, which counts system calls, or empty.  STORE is memory, local, redis, or told
-(redis with lookup=told), and
+mounted, which counts system calls, or empty.  STORE is memory, local or redis, and
 WHO private or others (allow_other): a column of the table.  Each operation is done some times over, and what is counted is
 an operation's share, rounded: so what happens once in a while is none of it.  The kernel keeps some attributes for
 a moment only, and a machine that is busy may be slower than that: so of several tries the first within the bounds counts.
@@ -132,13 +131,6 @@ REDIS_TABLE = (
     (refused_touch, nothing, "OPEN 3*FLUSH SETATTR RELEASE", (34, 17, 41, 0, 0)),
 )
 
-# And with lookup=told.
-TOLD_TABLE = (
-    (cycle, nothing, "LOOKUP CREATE FLUSH RELEASE UNLINK", (31, 71, 58, 2, 16)),
-    (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", (77, 102, 111, 3, 23)),
-)
-
-
 class Server:
     """What a Redis server was asked for: the requests of the mount, and all commands."""
 
@@ -239,9 +231,8 @@ def wanted(text):
 
 def bounds():
     """Operation, what stands before it, and its bounds: the requests, and the other counts."""
-    if store in ("redis", "told"):
-        return [(operation, prepare, wanted(requests), most)
-                for operation, prepare, requests, most in (REDIS_TABLE if store == "redis" else TOLD_TABLE)]
+    if store == "redis":
+        return [(operation, prepare, wanted(requests), most) for operation, prepare, requests, most in REDIS_TABLE]
     column = COLUMNS.index(f"{store} {who}")
     return [(operation, prepare, wanted(ours) + wanted(theirs if who == "others" else ""), costs[column])
             for operation, prepare, ours, theirs, *costs in TABLE]

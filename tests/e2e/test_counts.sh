@@ -32,7 +32,6 @@ if command -v redis-server >/dev/null && command -v redis-cli >/dev/null; then
     redis_start
     export REDIS_SOCKET
     counts "$REDIS_UNIX_URI" "" redis private
-    counts "$REDIS_UNIX_URI" lookup=told,prefix=told: told private
 
     name="no lock costs a Redis server more instructions than is written here"
     if command -v valgrind >/dev/null; then

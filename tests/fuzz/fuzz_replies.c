@@ -207,18 +207,6 @@ uint64_t redis_conn_watch(struct redis_conn *c, const char *key, size_t length, 
     return redis_conn_command(c, arguments, member ? 3 : 2, 0, answered, arg);
 }
 
-uint64_t redis_conn_ask_behind(struct redis_conn *c, const struct redis_argument *arguments, size_t count,
-                               redis_answered *answered, void *arg)
-{
-    return redis_conn_command(c, arguments, count, 0, answered, arg);
-}
-
-bool redis_conn_is_told(const struct redis_conn *c)
-{
-    (void)c;
-    return true;
-}
-
 bool redis_conn_forget(struct redis_conn *c, uint64_t id)
 {
     for (GList *at = c->requests.head; at; at = at->next) {

@@ -29,9 +29,6 @@ static const struct judge_options options = {
 static const struct judge_options disk_options = {
     .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .keeps = true, .out = NULL};
 
-static const struct judge_options told_options = {
-    .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .told = 100 * JUDGE_MS, .out = NULL};
-
 static const struct judge_options moves_options = {
     .ttl = TTL, .settle = 50 * JUDGE_MS, .margin = MARGIN, .remote = true, .moves = true, .out = NULL};
 
@@ -57,13 +54,6 @@ static void is_on_disk(struct world *w)
 {
     judge_free(w->judge);
     *w = world_of(&disk_options);
-}
-
-/* It begins anew, with mounts that look up what they were told. */
-static void is_told(struct world *w)
-{
-    judge_free(w->judge);
-    *w = world_of(&told_options);
 }
 
 /* It begins anew, with a server that others take over from. */
@@ -1578,41 +1568,6 @@ static void bad_look_at_own(struct world *w)
     end_with(w, begin(w, ON(OTHER, "L", GETXATTR, .target = "user.lease.kind")), 0, "flock");
 }
 
-/* Another mount has it, and the server's word of that has not come. */
-static void good_unseen_till_told(struct world *w)
-{
-    is_told(w);
-    does(w, BY(REMOTE, opens(w, REMOTE, "L", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0), CLOSE), 0);
-    does(w, ON(SHELL, "L", STAT), ENOENT);
-    does(w, ON(SHELL, "L", STAT), 0);
-}
-
-/* The second look asks, */
-static void bad_unseen_again(struct world *w)
-{
-    is_told(w);
-    exclusive(w, REMOTE, 0);
-    does(w, ON(SHELL, "L", STAT), ENOENT);
-    does(w, ON(SHELL, "L", STAT), ENOENT);
-}
-
-/* and one that is later than a tenth of a second, */
-static void bad_unseen_late(struct world *w)
-{
-    is_told(w);
-    exclusive(w, REMOTE, 0);
-    passes(w, 110 * JUDGE_MS);
-    does(w, ON(SHELL, "L", STAT), ENOENT);
-}
-
-/* and what is held here needs no word. */
-static void bad_unseen_here(struct world *w)
-{
-    is_told(w);
-    exclusive(w, OTHER, 0);
-    does(w, ON(SHELL, "L", STAT), ENOENT);
-}
-
 static void bad_unseen(struct world *w)
 {
     exclusive(w, SHELL, 0);
@@ -1895,7 +1850,6 @@ static const struct {
     {good_number_forgotten, JUDGE_RULES},
     {good_number_anew, JUDGE_RULES},
     {good_number_of_another_server, JUDGE_RULES},
-    {good_unseen_till_told, JUDGE_RULES},
     {good_read_behind_interrupted_close, JUDGE_RULES},
     {good_look_at_old_master, JUDGE_RULES},
     {good_journal_cut, JUDGE_RULES},
@@ -1986,9 +1940,6 @@ static const struct {
     {bad_ghost_refused, JUDGE_GHOST},
     {bad_unseen, JUDGE_UNSEEN},
     {bad_look_at_own, JUDGE_ATTRIBUTE},
-    {bad_unseen_again, JUDGE_UNSEEN},
-    {bad_unseen_late, JUDGE_UNSEEN},
-    {bad_unseen_here, JUDGE_UNSEEN},
     {bad_unseen_list, JUDGE_UNSEEN},
     {bad_content, JUDGE_CONTENT},
     {bad_content_of_two_locks, JUDGE_CONTENT},

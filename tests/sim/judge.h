@@ -49,7 +49,6 @@ struct judge_options {
                        is told; what the kernel does not wait for has happened */
     int64_t margin; /* a lock without a reason is gone one TTL and this later */
     bool remote;    /* the store is a server, which mounts can be away from */
-    int64_t told;   /* a look may find what was just taken elsewhere free for so long, once; 0: no */
     bool moves;     /* other servers take over from one that fails, with clocks of their own */
     bool unfair;    /* who waits is not served in order, and counted by its own mount only */
     bool keeps;     /* the store is this host's disk: leases outlive the daemon */

@@ -117,19 +117,6 @@ void look_errno(struct judge *judge, const struct call *call, const struct judge
 
 /* --- is it there? ------------------------------------------------------------------------ */
 
-/* Its mount has given the name back, and the server has not told yet that another has it now; the next look asks. */
-static bool look_is_behind(const struct judge *judge, struct hold *hold, const struct call *call)
-{
-    uint32_t mount = call->call.mount;
-    bool behind = call->name == hold->name && hold->claim.mount != mount && !(hold->overlooked & 1u << mount) &&
-                  hold->begun + judge->options.told + JUDGE_CLOCKS > call->call.when;
-    if (judge->options.told && behind) {
-        hold->overlooked |= 1u << mount;
-        return true;
-    }
-    return false;
-}
-
 void look_absent(struct judge *judge, const struct name *name, const struct call *call)
 {
     for (guint i = 0; i < name->holds->len; i++) {
@@ -138,7 +125,6 @@ void look_absent(struct judge *judge, const struct name *name, const struct call
             hold->claim.kind != KIND_TICKET && judge_hold_certain(judge, hold, call->call.when) &&
             (!judge->options.moves ||
              judge_calm(judge, call->call.when)); /* a look believes an old master, and most may have forgotten it */
-        certain = certain && !look_is_behind(judge, hold, call);
         if (judge_rule(judge, JUDGE_UNSEEN, certain && !name->foreign)) {
             judge_break(judge, JUDGE_UNSEEN, name, "process %u holds it since %.6f, and process %u saw nothing",
                         hold->claim.process->id, (double)hold->begun / JUDGE_SECOND, call->process->id);

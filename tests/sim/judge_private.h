@@ -116,7 +116,6 @@ struct hold {
     struct process *owner; /* who certainly does, or NULL */
     bool decided;          /* it was provisional before, which other mounts count in */
     bool closed;           /* a close made it: the rest is done behind its answer */
-    uint32_t overlooked;   /* mounts that have found it free as that was the last that they had been told */
     bool twin;             /* its file has, or had, another name */
     bool unclosed;         /* its owner has ended with the file open */
     bool moved;            /* by a rename, with its token */

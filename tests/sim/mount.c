@@ -135,24 +135,6 @@ static void mount_readable(struct ev_loop *loop, ev_io *io, int events)
     }
 }
 
-struct redis;
-bool __real_redis_absent_take(struct redis *r, const char *name);
-bool __wrap_redis_absent_take(struct redis *r, const char *name);
-
-static uint64_t mount_look_ups;
-
-bool __wrap_redis_absent_take(struct redis *r, const char *name)
-{
-    bool is = __real_redis_absent_take(r, name);
-    mount_look_ups += is;
-    return is;
-}
-
-uint64_t mount_told(void)
-{
-    return mount_look_ups;
-}
-
 static int mount_open_zookeeper(struct mount *mount, struct backend **ret, char *error, size_t error_size)
 {
     struct zookeeper_uri uri;
@@ -207,7 +189,6 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
                  .seed = (uint32_t)world_random()},
         .seed = (uint32_t)world_random(),
         .identity = identity,
-        .lookup_told = mount->given.lookup_told,
     };
     if (mount->given.store == MOUNT_REDLOCK) {
         return mount_open_redlock(mount, &options.conn, ret, error, error_size);

@@ -37,8 +37,7 @@ struct mount_options {
     unsigned nodes; /* of servers */
     int64_t ttl;    /* ms */
     bool owner_user;
-    bool lookup_told; /* lookup=told, of Redis */
-    bool state;       /* ZooKeeper's session is kept for the next daemon */
+    bool state; /* ZooKeeper's session is kept for the next daemon */
     struct kernel_options kernel;
     int64_t rate;                 /* of the host's clocks, in millionths */
     void (*died)(unsigned mount); /* the daemon was killed */
@@ -53,9 +52,6 @@ enum mount_store mount_store(const struct mount *mount);
 struct kernel *mount_kernel(struct mount *mount);
 struct disk *mount_disk(struct mount *mount); /* NULL: nothing is kept */
 enum mount_state mount_state(const struct mount *mount);
-
-/* How many look-ups, of all mounts, were answered by what their server has told (lookup=told). */
-uint64_t mount_told(void);
 
 /* A daemon begins; false: it refuses to, with a line in the trace. */
 bool mount_start(struct mount *mount);

@@ -470,40 +470,12 @@ static void plan_ensemble(struct plan_subject *s)
     }
 }
 
-/* Who takes a lock again and again, as its mount is told that nobody else has; and others that take it meanwhile. */
-static void plan_again(const struct plan_subject *s)
-{
-    struct plan_subject other = *s;
-    other.mount = (s->mount + 1) % s->plan->mounts;
-    guint first = s->plan->acts->len;
-    for (unsigned i = 3 + world_below(5); i > 0; i--) {
-        plan_open(s, O_CREAT | O_EXCL | O_WRONLY);
-        plan_with(s, ACT_CLOSE);
-        plan_with(s, ACT_UNLINK);
-        if (world_chance(200)) {
-            plan_open(&other, O_CREAT | O_EXCL | O_WRONLY);
-            plan_with(s, ACT_STAT);
-            plan_with(&other, ACT_CLOSE);
-            plan_with(s, world_chance(500) ? ACT_STAT : ACT_READ);
-            plan_with(&other, ACT_UNLINK);
-        }
-    }
-    for (guint i = first; i < s->plan->acts->len; i++) {
-        g_array_index(s->plan->acts, struct act, i).delay =
-            world_between(1, world_chance(100) ? 50000 : 3000) * WORLD_US;
-    }
-}
-
 static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
 {
     unsigned mount = world_below(plan->mounts), program = world_below(habits->programs);
     struct plan_subject s = {plan, habits, mount, program, world_below(3), plan_draw_name(habits)};
     if (plan->options.store == MOUNT_ZOOKEEPER && world_chance(100)) {
         plan_ensemble(&s);
-        return;
-    }
-    if (plan->options.lookup_told && world_chance(60)) {
-        plan_again(&s);
         return;
     }
     unsigned idiom = 0;
@@ -715,9 +687,6 @@ struct plan *plan_new(const struct plan_request *request)
         plan->options.nodes = plan->options.store == MOUNT_REDLOCK && world_chance(700) ? 5 : 3;
         plan->faults = request->faults;
     }
-    bool tells = plan->options.store == MOUNT_REDIS || plan->options.store == MOUNT_SENTINEL;
-    plan->options.lookup_told =
-        tells && (plan->seed * 2654435761 >> 7) % 4 == 0; /* not drawn: the others are as they were */
     plan->options.owner_user = world_chance(50);
     plan->options.kernel.can_expire = world_chance(700);
     plan->options.kernel.deleted = user_deleted;

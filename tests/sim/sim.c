@@ -40,7 +40,7 @@
 
 /* What a world tells, in memory that it shares with the parent. */
 struct result {
-    uint64_t seed, sum, calls, steps, faulty, told;
+    uint64_t seed, sum, calls, steps, faulty;
     int64_t time;
     bool ended;
     char rule[32];
@@ -153,7 +153,6 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
         .margin = 2 * WORLD_SECOND + (session ? (session + 4000) * WORLD_MS : 0), /* and two ticks */
         .belief = (session / 2 - MIN(session / 8, 1000)) * WORLD_MS,
         .remote = mount_is_redis(plan->options.store) || zookeeper,
-        .told = plan->options.lookup_told ? 100 * WORLD_MS : 0,
         .moves = mount_has_nodes(plan->options.store),
         .unfair = plan->options.store == MOUNT_REDLOCK,
         .keeps = plan->options.store == MOUNT_LOCAL || plan->options.store == MOUNT_LOCAL_SYNC,
@@ -174,8 +173,7 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     static const char *const stores[] = {"memory",         "local",     "local with sync=always",
                                          "redis",          "zookeeper", "redis+sentinel with wait=1",
                                          "redis+sentinel", "redlock"};
-    user_tell("%u mounts of %s%s, ttl %ld ms", plan->mounts, stores[plan->options.store],
-              plan->options.lookup_told ? " with lookup=told" : "", (long)plan->options.ttl);
+    user_tell("%u mounts of %s, ttl %ld ms", plan->mounts, stores[plan->options.store], (long)plan->options.ttl);
     for (unsigned i = 0; i < plan->mounts; i++) {
         mount_start(mounts[i]);
     }
@@ -193,7 +191,6 @@ static void sim_world(struct plan *plan, struct result *result, FILE *story, FIL
     result->sum = world_trace_sum();
     result->calls = user_calls();
     result->steps = world_steps();
-    result->told = mount_told();
     result->time = world_now();
     memcpy(result->struck, faults_struck(), sizeof result->struck);
     for (unsigned i = 0; i < JUDGE_RULES; i++) {
@@ -339,7 +336,7 @@ static void sim_tell(uint64_t seed, const char *rule)
 /* --- many ------------------------------------------------------------------------------------ */
 
 struct total {
-    uint64_t worlds, broken, calls, steps, told;
+    uint64_t worlds, broken, calls, steps;
     int64_t time;
     uint64_t struck[FAULTS], tried[JUDGE_RULES];
 };
@@ -350,7 +347,6 @@ static void sim_add(struct total *total, const struct result *result, bool well)
     total->broken += !well;
     total->calls += result->calls;
     total->steps += result->steps;
-    total->told += result->told;
     total->time += result->time;
     for (unsigned i = 0; i < FAULTS; i++) {
         total->struck[i] += result->struck[i];
@@ -370,7 +366,6 @@ static void sim_print(const struct total *total, double seconds)
            (unsigned long)total->worlds, (unsigned long)total->broken, (unsigned long)total->calls,
            (unsigned long)total->steps, (double)total->time / 1e9);
     printf("# %.1f worlds and %.0f calls a second\n", (double)total->worlds / seconds, (double)total->calls / seconds);
-    printf("# look-ups answered by what the server has told: %lu\n", (unsigned long)total->told);
     printf("# faults, and how often they struck:\n");
     for (unsigned i = 0; i < FAULTS; i++) {
         printf("#   %-40s %lu\n", fault_name((enum fault_kind)i), (unsigned long)total->struck[i]);

@@ -432,10 +432,9 @@ START_TEST(redis_options_are_taken)
 {
     ck_assert_int_eq(g_chdir(workdir), 0);
     ck_assert_int_eq(
-        PARSE(
-            "-o", "prefix=app:,key=lock:{n}:x,credentials=a/../secret,timeout=10m", "-o",
-            "command_timeout=10ms,connect_timeout=1.5,nokeepalive,background,grace=1m,grace=strict,wait=2,lookup=told",
-            "redis://h", mountpoint),
+        PARSE("-o", "prefix=app:,key=lock:{n}:x,credentials=a/../secret,timeout=10m", "-o",
+              "command_timeout=10ms,connect_timeout=1.5,nokeepalive,background,grace=1m,grace=strict,wait=2",
+              "redis://h", mountpoint),
         0);
     char *credentials = g_build_filename(workdir, "secret", NULL);
     ck_assert_str_eq(options.redis.prefix, "app:");
@@ -447,7 +446,6 @@ START_TEST(redis_options_are_taken)
     ck_assert_int_eq(options.redis.grace, 60000);
     ck_assert(options.redis.strict);
     ck_assert_uint_eq(options.redis.wait, 2);
-    ck_assert(options.redis.lookup_told);
     ck_assert(!options.redis.keepalive);
     ck_assert(options.redis.background);
     g_free(credentials);
@@ -460,9 +458,6 @@ START_TEST(redis_options_are_taken)
     ck_assert_str_eq(options.redis.key, "{{n}}");
     ck_assert_str_eq(options.credentials, "/b");
     ck_assert(options.redis.keepalive);
-    ck_assert(!options.redis.lookup_told);
-    assert_refused(PARSE("-o", "lookup=asked", "redis://h", mountpoint), "lookup=asked: lookup= takes told or server");
-    assert_refused(PARSE("-o", "lookup=told", "redlock://h,i,j", mountpoint), "option lookup= is only for redis://");
     assert_refused(PARSE("-o", "wait=101", "redis://h", mountpoint), "wait=101: wait= takes a number from 0 to 100");
 }
 END_TEST

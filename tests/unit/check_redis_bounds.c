@@ -249,36 +249,6 @@ END_TEST
 
 enum { MANY = 1024 };
 
-START_TEST(no_more_than_1024_names_that_were_given_back_are_remembered)
-{
-    char name[16];
-    hosts_options.lookup_told = true;
-    hosts_release(hosts_get(0, "first", HOSTS_LONG));
-    for (int i = 0; i < MANY; i++) {
-        snprintf(name, sizeof name, "n%d", i);
-        hosts_release(hosts_get(0, name, HOSTS_LONG));
-    }
-    ck_assert_uint_eq(g_hash_table_size(mounted(0)->absents), MANY);
-    ck_assert(!g_hash_table_contains(mounted(0)->absents, "first"));
-    ck_assert(g_hash_table_contains(mounted(0)->absents, "n0"));
-    hosts_get(1, "n0", HOSTS_LONG);
-    ck_assert_int_eq(hosts_stat(0, "n0").type, BACKEND_LOCK);
-}
-END_TEST
-
-START_TEST(answer_to_a_look_up_is_not_believed_when_the_name_was_taken_meanwhile)
-{
-    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
-    hosts_options.lookup_told = true;
-    hosts_release(hosts_get(0, "a", HOSTS_LONG));
-    ck_assert_int_eq(hosts_stat(0, "a").type, BACKEND_NOTHING);
-    hosts_let_go(hosts_get(0, "a", HOSTS_LONG)); /* the question goes behind that */
-    struct told *again = hosts_acquire(0, "a", &claim);
-    ck_assert_int_eq(again->result, BACKEND_OK);
-    ck_assert_int_eq(hosts_stat(0, "a").type, BACKEND_LOCK);
-}
-END_TEST
-
 static bool is_gone(const char *name)
 {
     return g_ptr_array_find_with_equal_func(hosts_gone, name, g_str_equal, NULL);
@@ -615,8 +585,6 @@ static Suite *bounds_suite(void)
     tcase_add_test(tcase, name_that_no_lock_can_have_is_none);
     tcase_add_test(tcase, sequence_whose_names_would_be_too_long_is_refused);
     tcase_add_test(tcase, names_of_strangers_do_not_keep_a_lock_delay_from_locks);
-    tcase_add_test(tcase, no_more_than_1024_names_that_were_given_back_are_remembered);
-    tcase_add_test(tcase, answer_to_a_look_up_is_not_believed_when_the_name_was_taken_meanwhile);
     tcase_add_test(tcase, no_more_than_1024_names_are_watched_the_last_first);
     tcase_add_test(tcase, end_of_a_place_in_a_queue_is_told_to_who_watches_it);
     tcase_add_test(tcase, grant_that_always_comes_too_late_is_refused_and_given_back);

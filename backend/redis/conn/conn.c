@@ -530,11 +530,6 @@ bool redis_conn_is_up(const struct redis_conn *conn)
     return conn->state == REDIS_CONN_UP;
 }
 
-bool redis_conn_is_told(const struct redis_conn *conn)
-{
-    return conn->state == REDIS_CONN_UP && conn->tracking && redis_link_is_read(&conn->pubsub.link);
-}
-
 const char *redis_conn_error(const struct redis_conn *conn)
 {
     return redis_conn_is_away(conn) ? conn->error : "";

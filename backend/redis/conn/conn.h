@@ -160,15 +160,6 @@ void redis_conn_stamp(struct redis_conn *conn, const char *stamp);
 uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument *arguments, size_t count,
                             int64_t timeout, redis_answered *answered, void *arg);
 
-/* A command that reads, to leave behind what was asked for before it in this turn of the loop, so that it takes no
- * round trip of its own (and counts as none); `changed` tells of its keys as above, behind the answer.  Returns 0 and
- * asks for nothing where that cannot be told. */
-uint64_t redis_conn_ask_behind(struct redis_conn *conn, const struct redis_argument *arguments, size_t count,
-                               redis_answered *answered, void *arg);
-/* Whether `changed` has told all that the server has told so far, as far as that has come to this host; false where it
- * tells nothing.  A system call. */
-bool redis_conn_is_told(const struct redis_conn *conn);
-
 /* Its callback is not called any more; it is carried out all the same if it was
  * sent, and is not sent if it was not (true is returned then). */
 bool redis_conn_forget(struct redis_conn *conn, uint64_t id);

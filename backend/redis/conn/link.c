@@ -5,7 +5,6 @@
 #include <glib.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -224,14 +223,6 @@ void redis_link_abandon(struct redis_link *link)
         setsockopt(link->context->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
     }
     redis_link_close(link);
-}
-
-bool redis_link_is_read(const struct redis_link *link)
-{
-    const redisReader *reader = link->context->reader;
-    struct pollfd arrived = {.fd = link->context->fd, .events = POLLIN};
-    bool begun = link->cap.elements > 0 || link->cap.bytes > 0; /* a reply of which not all is there */
-    return !begun && reader->pos == reader->len && poll(&arrived, 1, 0) == 0;
 }
 
 #define LENGTH_MAX 24 /* of a line that tells one */

@@ -86,9 +86,6 @@ void redis_link_close(struct redis_link *link);
  * behind what is said on the next connection. */
 void redis_link_abandon(struct redis_link *link);
 
-/* Whether all that has come on a link that is open was told. */
-bool redis_link_is_read(const struct redis_link *link);
-
 /* Appends a command to the output of a link that is open. */
 void redis_link_append(struct redis_link *link, int count, const char **arguments, const size_t *lengths);
 

@@ -28,7 +28,6 @@ struct redis_request {
     enum place place; /* the list it is on */
     bool live;
     bool watch;    /* asked with CLIENT CACHING YES before it */
-    bool behind;   /* it leaves with another */
     bool skip;     /* the reply to that is still to come */
     bool whole;    /* sends the script's text: the server has lost it */
     bool repeated; /* a try before the present one may have been carried out */
@@ -194,17 +193,6 @@ uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t lengt
     return request_ask(conn, request, answered, arg);
 }
 
-uint64_t redis_conn_ask_behind(struct redis_conn *conn, const struct redis_argument *arguments, size_t count,
-                               redis_answered *answered, void *arg)
-{
-    if (conn->state != REDIS_CONN_UP || !conn->tracking) {
-        return 0;
-    }
-    struct redis_request *request = request_new(conn, 0, arguments, count, 0, 0);
-    request->watch = request->behind = true;
-    return request_ask(conn, request, answered, arg);
-}
-
 void redis_conn_stamp(struct redis_conn *conn, const char *stamp)
 {
     g_strlcpy(conn->stamp, stamp, sizeof conn->stamp);
@@ -244,7 +232,7 @@ static void request_send(struct redis_conn *conn, struct redis_request *request,
     redis_link_append(&conn->command.link, request->count, request->arguments, request->lengths);
     request->sent = now;
     request_append(conn, request, SENT);
-    conn->counts.requests += !request->behind;
+    conn->counts.requests++;
 }
 
 static bool request_is_to_be_confirmed(const struct redis_conn *conn, const struct redis_request *request)
