@@ -20,24 +20,37 @@
 #define PROBE_NAME ".leasefs/check"
 #define ANSWER_MAX 256
 
-/* Of all that the scripts, whose text is ARGV[1], call: a command that is not there, or those that this user may not
- * run (from Redis 7 on; older ones tell when it happens).  Then, by a deletion of what is not there, whether the server
- * accepts writes. */
+/* For each command in the scripts, whose text is ARGV[1]: DISABLED if the server does not have it, '+name' if this user
+ * may not run it (Redis 7 and later say so; with older ones it shows when it happens), and '?name error' if the
+ * server's answer is not understood.  It asks with as many words as the command takes: some servers refuse to check a
+ * command with fewer or more, and some of Redis 7 read past the end of what they are given.  Then, by deleting what is
+ * not there, whether the server accepts writes. */
 static const char check_script[] =
-    "local refused, seen = {}, {PUBLISH = true}\n" /* which is about a channel */
+    "local result, seen = {}, {PUBLISH = true}\n" /* which is about a channel */
+    "local bare = {INFO = true, TIME = true}\n"   /* these take no key, the others this many words behind it */
+    "local behind = {HDEL = 1, HEXISTS = 1, HGET = 1, HMGET = 1, HSET = 2, PEXPIRE = 1, PEXPIREAT = 1, SADD = 1,\n"
+    "  SET = 1, SETRANGE = 2, SISMEMBER = 1, SREM = 1, SSCAN = 1, ZADD = 2, ZCOUNT = 2, ZRANGE = 2, ZRANGEBYLEX = 2,\n"
+    "  ZRANGEBYSCORE = 2, ZRANK = 1, ZREM = 1, ZREMRANGEBYSCORE = 2, ZSCORE = 1}\n"
     "for name in ARGV[1]:gmatch(\"call%('(%u+)'\") do\n"
     "  local answer = seen[name] or redis.pcall(name)\n" /* which is too short to do anything */
     "  if type(answer) == 'table' and answer.err and answer.err:find('Unknown', 1, true) then\n"
     "    return redis.error_reply('DISABLED ' .. name)\n"
     "  end\n"
-    "  if not seen[name] and redis.acl_check_cmd and not redis.acl_check_cmd(name, KEYS[1]) then\n"
-    "    refused[#refused + 1] = '+' .. name:lower()\n"
+    "  if not seen[name] and redis.acl_check_cmd then\n"
+    "    local words = bare[name] and {name} or {name, KEYS[1]}\n"
+    "    for i = 1, behind[name] or 0 do words[#words + 1] = '1' end\n"
+    "    local understood, may = pcall(redis.acl_check_cmd, unpack(words))\n"
+    "    if not understood then\n"
+    "      result[#result + 1] = '?' .. name .. ' ' .. tostring(type(may) == 'table' and may.err or may)\n"
+    "    elseif not may then\n"
+    "      result[#result + 1] = '+' .. name:lower()\n"
+    "    end\n"
     "  end\n"
     "  seen[name] = true\n"
     "end\n"
-    "if #refused > 0 then return refused end\n"
+    "for _, word in ipairs(result) do if word:sub(1, 1) == '+' then return result end end\n"
     "local answer = redis.pcall('DEL', KEYS[1])\n"
-    "return type(answer) == 'table' and answer or refused\n";
+    "return type(answer) == 'table' and answer or result\n";
 
 struct probe {
     const struct redis_options *options;
@@ -57,6 +70,7 @@ struct probe {
     GString *needed;  /* words of ACL SETUSER without which nothing works */
     GString *wanted;  /* and those without which keys are not watched */
     GPtrArray *warnings;
+    bool unclear; /* one of them is that the server's answer about permissions is not understood */
     char *error;
     size_t error_size;
 };
@@ -177,8 +191,8 @@ static int check_complain_of_silence(struct probe *p)
     }
 }
 
-/* What the server says, in words that say what to do. */
-static int check_complain_of(struct probe *p, const char *command, const char *answer)
+/* What to do about an error of the server; NULL: it is none of these. */
+static const char *check_advice(const char *answer)
 {
     static const struct {
         const char *begin, *words;
@@ -206,6 +220,17 @@ static int check_complain_of(struct probe *p, const char *command, const char *a
         {"ERR invalid DB index", "it has no database of this number: see its setting databases"},
         {"ERR max number of clients", "it has as many clients as it allows: raise its setting maxclients"},
     };
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        if (g_str_has_prefix(answer, known[i].begin)) {
+            return known[i].words;
+        }
+    }
+    return NULL;
+}
+
+/* What the server says, in words that say what to do. */
+static int check_complain_of(struct probe *p, const char *command, const char *answer)
+{
     char text[ANSWER_MAX];
     if (g_str_has_prefix(answer, "DISABLED ")) {
         return check_fail(p, -EACCES, "it has no command %s: see its setting rename-command",
@@ -218,10 +243,8 @@ static int check_complain_of(struct probe *p, const char *command, const char *a
         return check_fail(p, -EACCES,
                           "it does not let this user in without a password: use the option credentials=FILE");
     }
-    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
-        if (g_str_has_prefix(answer, known[i].begin)) {
-            return check_fail(p, -EACCES, "%s", known[i].words);
-        }
+    if (check_advice(answer)) {
+        return check_fail(p, -EACCES, "%s", check_advice(answer));
     }
     if (strcmp(command, "AUTH") == 0) { /* servers repeat what they do not know: here a password */
         return check_fail(p, -EACCES, "it refuses the command AUTH");
@@ -235,6 +258,7 @@ struct check_step {
     const char *permission;                                /* the command's; NULL: another step has told */
     const char *about;                                     /* that of its key or channel; or NULL */
     bool vital;                                            /* whatever else it is refused for is the end */
+    bool is_probe;                                         /* but not an error that nobody knows */
     int (*take)(struct probe *p, const redisReply *reply); /* its answer, if it is worth something */
     const char *words[6];
 };
@@ -246,6 +270,19 @@ static void check_lack(GString *list, const char *word)
         g_string_append_printf(list, " %s", word);
     }
     g_strfreev(words);
+}
+
+/* What nobody has looked at is no reason not to mount. */
+static void check_tell_unclear(struct probe *p, const char *command, const char *why)
+{
+    char text[ANSWER_MAX];
+    if (!p->unclear) {
+        g_ptr_array_add(p->warnings,
+                        g_strdup_printf("the server's answer about permissions for %s is not understood, so missing "
+                                        "ones show only when they are needed: %s",
+                                        command, log_escape(text, sizeof text, why)));
+    }
+    p->unclear = true;
 }
 
 static int check_refused(struct probe *p, const struct check_step *step, const char *why)
@@ -262,6 +299,11 @@ static int check_refused(struct probe *p, const struct check_step *step, const c
         int result = check_complain_of(p, step->words[0], text);
         g_free(text);
         return result;
+    }
+    if (step->is_probe && !check_advice(why) && !g_str_has_prefix(why, "DISABLED ") &&
+        !g_str_has_prefix(why, "ERR unknown command")) {
+        check_tell_unclear(p, step->words[0], why);
+        return 0;
     }
     return step->vital ? check_complain_of(p, step->words[0], why) : 0;
 }
@@ -324,8 +366,13 @@ static int check_take_role(struct probe *p, const redisReply *reply)
 static int check_take_refused(struct probe *p, const redisReply *reply)
 {
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-        if (reply->element[i]->type == REDIS_REPLY_STRING) {
-            check_lack(p->needed, reply->element[i]->str);
+        const char *word = reply->element[i]->type == REDIS_REPLY_STRING ? reply->element[i]->str : "";
+        if (*word == '+') {
+            check_lack(p->needed, word);
+        } else if (*word == '?') {
+            char **parts = g_strsplit(word + 1, " ", 2);
+            check_tell_unclear(p, parts[0], parts[0] && parts[1] ? parts[1] : "");
+            g_strfreev(parts);
         }
     }
     return 0;
@@ -362,25 +409,31 @@ static int check_say_all(struct probe *p)
         g_string_append(scripts, (p->needs ? p->needs->scripts : redis_scripts)[i].text);
     }
     const struct check_step steps[] = {
-        {p->needed, "+auth", NULL, true, NULL, {"AUTH", user ? user : password, user ? password : NULL}},
-        {p->needed, "+role", NULL, true, check_take_role, {"ROLE"}},
-        {p->needed, "+ping", NULL, true, NULL, {"PING"}},
-        {p->needed, "+select", NULL, true, NULL, {"SELECT", database}},
-        {NULL, NULL, NULL, false, check_take_info, {"INFO"}},
-        {p->needed, "+eval", pattern->str, true, check_take_refused, {"EVAL", check_script, "1", key, scripts->str}},
-        {p->needed, "+eval", sides, true, check_take_refused, {"EVAL", check_script, "1", side, scripts->str}},
-        {p->needed, "+script|load", NULL, false, NULL, {"SCRIPT", "LOAD", "return 1"}},
-        {p->needed, "+evalsha", NULL, false, NULL, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
-        {p->needed, "+exists", pattern->str, false, NULL, {"EXISTS", key}},
-        {p->needed, "+publish", "&lfs:*", false, NULL, {"PUBLISH", PROBE, ""}},
-        {p->needed, "+wait", NULL, false, NULL, {"WAIT", "0", "1"}},
-        {p->wanted, "+client|id", NULL, false, NULL, {"CLIENT", "ID"}},
-        {p->wanted, "+client|info", NULL, false, NULL, {"CLIENT", "INFO"}},
-        {p->wanted, "+client|kill", NULL, false, NULL, {"CLIENT", "KILL", "ID", "0"}},
-        {p->wanted, "+client|tracking", NULL, false, NULL, {"CLIENT", "TRACKING", "OFF"}},
-        {p->wanted, "+client|caching", NULL, false, NULL, {"CLIENT", "CACHING", "NO"}},
-        {p->needed, "+subscribe", "&lfs:*", false, NULL, {"SUBSCRIBE", PROBE}},
-        {p->wanted, NULL, "&__redis__:invalidate", false, NULL, {"SUBSCRIBE", "__redis__:invalidate"}},
+        {p->needed, "+auth", NULL, true, false, NULL, {"AUTH", user ? user : password, user ? password : NULL}},
+        {p->needed, "+role", NULL, true, false, check_take_role, {"ROLE"}},
+        {p->needed, "+ping", NULL, true, false, NULL, {"PING"}},
+        {p->needed, "+select", NULL, true, false, NULL, {"SELECT", database}},
+        {NULL, NULL, NULL, false, false, check_take_info, {"INFO"}},
+        {p->needed,
+         "+eval",
+         pattern->str,
+         true,
+         true,
+         check_take_refused,
+         {"EVAL", check_script, "1", key, scripts->str}},
+        {p->needed, "+eval", sides, true, true, check_take_refused, {"EVAL", check_script, "1", side, scripts->str}},
+        {p->needed, "+script|load", NULL, false, false, NULL, {"SCRIPT", "LOAD", "return 1"}},
+        {p->needed, "+evalsha", NULL, false, false, NULL, {"EVALSHA", "0000000000000000000000000000000000000000", "0"}},
+        {p->needed, "+exists", pattern->str, false, false, NULL, {"EXISTS", key}},
+        {p->needed, "+publish", "&lfs:*", false, false, NULL, {"PUBLISH", PROBE, ""}},
+        {p->needed, "+wait", NULL, false, false, NULL, {"WAIT", "0", "1"}},
+        {p->wanted, "+client|id", NULL, false, false, NULL, {"CLIENT", "ID"}},
+        {p->wanted, "+client|info", NULL, false, false, NULL, {"CLIENT", "INFO"}},
+        {p->wanted, "+client|kill", NULL, false, false, NULL, {"CLIENT", "KILL", "ID", "0"}},
+        {p->wanted, "+client|tracking", NULL, false, false, NULL, {"CLIENT", "TRACKING", "OFF"}},
+        {p->wanted, "+client|caching", NULL, false, false, NULL, {"CLIENT", "CACHING", "NO"}},
+        {p->needed, "+subscribe", "&lfs:*", false, false, NULL, {"SUBSCRIBE", PROBE}},
+        {p->wanted, NULL, "&__redis__:invalidate", false, false, NULL, {"SUBSCRIBE", "__redis__:invalidate"}},
     };
     int result = 0;
     for (size_t i = 0; result == 0 && i < G_N_ELEMENTS(steps); i++) {
@@ -414,6 +467,7 @@ static int check_once(struct probe *p)
 {
     g_string_truncate(p->needed, 0);
     g_string_truncate(p->wanted, 0);
+    p->unclear = false;
     int result = check_find(p);
     if (result == 0) {
         result = check_connect_to(p);

@@ -21,6 +21,7 @@ run() { # PROGRAM [CASE]
 run contract/contract_redis
 run contract/contract_redlock name
 run unit/check_redis_bounds mounts
+run unit/check_redis_check probe
 run unit/check_redis_foreign administrator
 run unit/check_redis_forged
 run unit/check_redis_grace away

@@ -285,15 +285,18 @@ static int ignore(lua_State *state)
     return 0;
 }
 
-/* There is one user, who may all. */
+/* There is one user, who may all; but as Redis 8.0.2 of Debian 13 it wants a whole command. */
 static int acl_check_cmd(lua_State *state)
 {
     struct model_lua *lua = lua_of(state);
     if (!read_words(lua, state)) {
         return lua_error(state);
     }
-    if (!model_command_find(lua->m, (const struct slice *)(const void *)lua->words->data, lua->words->len)) {
-        push_error(state, "Invalid command passed to redis.acl_check_cmd()");
+    const struct model_command *command =
+        model_command_find(lua->m, (const struct slice *)(const void *)lua->words->data, lua->words->len);
+    if (!command || !model_command_fits(command, lua->words->len)) {
+        push_error(state, command ? "Wrong number of args for redis.acl_check_cmd()"
+                                  : "Invalid command passed to redis.acl_check_cmd()");
         return lua_error(state);
     }
     lua_pushboolean(state, true);

@@ -290,6 +290,16 @@ START_TEST(good_server_is_accepted_and_left_as_it_was)
 }
 END_TEST
 
+/* A server that checks how many words it is given, as Debian 13's and the simulator's do, understands each question. */
+START_TEST(server_understands_what_it_is_asked_about_permissions)
+{
+    ck_assert_msg(check_server() == 0, "%s", error);
+    for (guint i = 0; i < warnings->len; i++) {
+        ck_assert_ptr_null(strstr(warnings->pdata[i], "is not understood"));
+    }
+}
+END_TEST
+
 START_TEST(wrong_password_or_user_is_told)
 {
     assert_accepted();
@@ -741,6 +751,49 @@ START_TEST(sentinels_of_which_none_answers_are_told)
 }
 END_TEST
 
+/* A server that answers the probe of permissions so, in a process of its own; what comes of it. */
+static int check_server_that_answers_a_probe(const char *answer)
+{
+    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
+    struct fake_redis *fake = fake_redis_new(loop);
+    fake_redis_rule(fake, "EVAL ", answer, FAKE_REDIS_ALWAYS);
+    options = (struct redis_options){
+        .conn = {.uri = {.host = (char *)"127.0.0.1", .port = fake_redis_port(fake)}, .command_timeout = 5000}};
+    pid_t node = child_fork();
+    if (node == 0) {
+        ev_loop_fork(loop);
+        ev_run(loop, 0);
+        _exit(0);
+    }
+    int result = check_server();
+    kill(node, SIGKILL);
+    waitpid(node, NULL, 0);
+    fake_redis_free(fake);
+    ev_loop_destroy(loop);
+    return result;
+}
+
+START_TEST(answer_about_permissions_that_is_not_understood_is_only_a_warning)
+{
+    static const char *const answers[] = {
+        "-ERR Wrong number of args for redis.acl_check_cmd() script: 4d, on @user_script:9.\r\n",
+        "*2\r\n$13\r\n?GET ERR what\r\n$13\r\n?SET ERR what\r\n",
+        "-NEWS from a later version\r\n",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(answers); i++) {
+        guint told = 0;
+        ck_assert_msg(check_server_that_answers_a_probe(answers[i]) == 0, "%s", error);
+        for (guint k = 0; k < warnings->len; k++) {
+            told += strstr(warnings->pdata[k], "is not understood") != NULL;
+        }
+        ck_assert_uint_eq(told, 1);
+    }
+    ck_assert_int_lt(check_server_that_answers_a_probe("-ERR unknown command 'EVAL'\r\n"), 0);
+    ck_assert_int_lt(check_server_that_answers_a_probe("*2\r\n$4\r\n+get\r\n$13\r\n?SET ERR what\r\n"), 0);
+    ck_assert_ptr_nonnull(strstr(error, "ACL SETUSER default +get (see"));
+}
+END_TEST
+
 /* The node that says who has the slot names itself, and then another, as it is moved. */
 START_TEST(slot_that_moves_as_it_is_looked_at_is_told)
 {
@@ -777,6 +830,7 @@ int main(void)
     TCase *info = tcase_create("INFO");
     TCase *real = tcase_create("servers");
     TCase *other = tcase_create("no servers");
+    TCase *probe = tcase_create("probe");
     tcase_add_test(info, good_server_gives_no_lines);
     tcase_add_test(info, replicas_that_are_too_few_or_too_many_are_a_warning);
     tcase_add_test(info, what_is_not_told_is_not_judged);
@@ -807,7 +861,10 @@ int main(void)
     tcase_add_test(real, socket_that_is_not_there_is_told);
     tcase_add_test(real, master_that_a_sentinel_names_is_accepted_with_a_word_about_failovers);
     tcase_add_test(real, server_that_a_sentinel_names_and_is_no_master_is_told);
+    tcase_add_checked_fixture(probe, begin_server, end_server);
+    tcase_add_test(probe, server_understands_what_it_is_asked_about_permissions);
     if (redis_server_exists() || g_getenv("CI")) { /* where it must not be missing */
+        suite_add_tcase(suite, probe);
         suite_add_tcase(suite, real);
     }
 
@@ -826,6 +883,7 @@ int main(void)
     tcase_add_test(other, master_that_refuses_is_told_with_who_named_it);
     tcase_add_test(other, sentinels_of_which_none_answers_are_told);
     tcase_add_test(other, slot_that_moves_as_it_is_looked_at_is_told);
+    tcase_add_test(other, answer_about_permissions_that_is_not_understood_is_only_a_warning);
     suite_add_tcase(suite, other);
     return check_main(suite);
 }
