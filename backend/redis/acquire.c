@@ -279,7 +279,11 @@ static void acquire_on_watched(void *arg, const struct redis_answer *answer)
 {
     struct remote_op *op = arg;
     struct remote_ticket *t = remote_ticket_find(op->r, op->token);
-    bool there = answer->outcome != REMOTE_ANSWERED || redis_number(answer->reply, 0) != 0;
+    bool answered = answer->outcome == REMOTE_ANSWERED;
+    bool there = !answered || redis_number(answer->reply, 0) != 0;
+    if (t && !answered) {
+        t->place->watched = false;
+    }
     if (t && !there && t->state == REMOTE_WAITING) {
         remote_refresh(op->r, t);
     }

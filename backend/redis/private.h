@@ -32,6 +32,7 @@ struct redis_watch {
     TAILQ_ENTRY(redis_watch) link;
     char *name;
     char *names; /* the key of its directory's names, if it may be a ticket; else NULL */
+    bool rests;  /* the server is not to tell of it, because a ticket of this mount waits for it */
 };
 
 struct redis {
@@ -267,6 +268,8 @@ void redis_watch_name(struct backend *b, const char *name);
 void redis_watch_changed(struct redis *r, const char *name);
 /* That key has changed, which is no lock's. */
 void redis_watch_side_changed(struct redis *r, const char *key, size_t length);
+/* No ticket of this mount waits for the lock any more: the last one was granted, or ended. */
+void redis_watch_resume(struct redis *r, const char *name, bool granted);
 void redis_watch_end_all(struct redis *r);
 
 /* --- recover.c --- */

@@ -112,7 +112,7 @@ static void redis_on_changed(void *context, const char *key, size_t length)
         return;
     }
     struct remote_place *place = redis_key_is_side(key) ? NULL : g_hash_table_lookup(r->remote.places, name);
-    if (place) {
+    if (place && place->watched) { /* else it is watched for the filesystem, and whoever waits gets a message */
         remote_changed(&r->remote, place);
     }
     if (!redis_key_is_side(key)) {
@@ -218,9 +218,14 @@ static bool redis_is_up(struct remote *r)
     return redis_conn_is_up(((struct redis *)r)->conn);
 }
 
-static void redis_keep(struct remote *r, int more)
+/* While one waits, a message may come at any time. */
+static void redis_waits(struct remote *remote, struct remote_ticket *t, enum remote_state to)
 {
-    redis_conn_keep(((struct redis *)r)->conn, more);
+    struct redis *r = (struct redis *)remote;
+    redis_conn_keep(r->conn, remote_state_waits(to) ? 1 : -1);
+    if (t->place->waiting == 0 && !t->place->sequence) {
+        redis_watch_resume(r, t->place->name, to == REMOTE_HELD);
+    }
 }
 
 static void redis_forget(struct remote *r, uint64_t request)
@@ -233,7 +238,7 @@ static const struct remote_store store = {
     .call = redis_call_op,
     .forget = redis_forget,
     .beat = redis_send_beat,
-    .keep = redis_keep,
+    .waits = redis_waits,
     .watch = redis_watch,
 };
 

@@ -7,6 +7,10 @@
  * A ticket has no key of its own.  It is among the names of its directory for as long as it is in the queue, so where
  * there is no lock of a name that a ticket may have, those are watched: they change when one comes or goes, not when it
  * is renewed.
+ *
+ * A lock that a ticket of this mount waits for does not become free before that ticket holds it or ends, so until then
+ * the mount does not watch it for the filesystem.  Else each hand-over would make all mounts ask that wait; only the
+ * mount of the first waiter watches, and only a lock of another client: see remote_store.watch.
  */
 #include <string.h>
 
@@ -61,8 +65,13 @@ static void watch_on_looked(void *arg, const struct redis_answer *answer)
 }
 
 /* What changes behind this is told. */
-static void watch_look(struct redis *r, const struct redis_watch *watch)
+static void watch_look(struct redis *r, struct redis_watch *watch)
 {
+    const struct remote_place *place = g_hash_table_lookup(r->remote.places, watch->name);
+    watch->rests = place && place->waiting > 0;
+    if (watch->rests) {
+        return;
+    }
     struct remote_op *op = remote_op_new(&r->remote, NULL);
     char *key = redis_key(r, watch->name);
     op->name = g_strdup(watch->name);
@@ -121,6 +130,16 @@ void redis_watch_side_changed(struct redis *r, const char *key, size_t length)
         if (watch->names && strlen(watch->names) == length && memcmp(watch->names, key, length) == 0) {
             watch_look_again(r, watch);
         }
+    }
+}
+
+void redis_watch_resume(struct redis *r, const char *name, bool granted)
+{
+    struct redis_watch *watch = g_hash_table_lookup(r->watches, name);
+    if (watch && granted) {
+        watch_drop(r, watch); /* it is not another's any more */
+    } else if (watch && watch->rests) {
+        watch_look(r, watch);
     }
 }
 

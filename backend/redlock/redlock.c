@@ -195,11 +195,12 @@ static bool redlock_is_up(struct remote *remote)
     return ((struct redlock *)remote)->up;
 }
 
-static void redlock_keep(struct remote *remote, int more)
+static void redlock_waits(struct remote *remote, struct remote_ticket *t, enum remote_state to)
 {
     struct redlock *r = (struct redlock *)remote;
+    (void)t;
     for (unsigned i = 0; i < r->count; i++) {
-        redis_conn_keep(r->nodes[i].conn, more);
+        redis_conn_keep(r->nodes[i].conn, remote_state_waits(to) ? 1 : -1);
     }
 }
 
@@ -208,7 +209,7 @@ static const struct remote_store store = {
     .call = redlock_change_call,
     .forget = redlock_change_forget,
     .beat = redlock_acquire_beat,
-    .keep = redlock_keep,
+    .waits = redlock_waits,
     .watch = redlock_acquire_watch,
 };
 

@@ -47,12 +47,17 @@ enum remote_state {
     REMOTE_HELD
 };
 
+static inline bool remote_state_waits(enum remote_state state)
+{
+    return state == REMOTE_WAITING || state == REMOTE_CLAIMED;
+}
+
 /* A name with tickets of this mount.  Sequence tickets are of their directory. */
 struct remote_place {
     char *name;
     bool sequence;
     bool watched; /* the store tells when its key changes */
-    uint32_t held;
+    uint32_t held, waiting;
     LIST_HEAD(, remote_ticket) tickets;
 };
 
@@ -169,8 +174,9 @@ struct remote_store {
     /* A word of life for tickets that wait, those of a place one after the other, and a look at their places → if it is
      * answered, remote_beaten for each that does not wait any more, and for the first that waits at a place. */
     void (*beat)(struct remote *r, struct remote_ticket *const *tickets, size_t count);
-    /* How many more (or, negative, fewer) wait for a message. */
-    void (*keep)(struct remote *r, int more);
+    /* A ticket begins or stops to wait (a claim still waits), and is turning into `to`: REMOTE_HELD if it was granted,
+     * REMOTE_ASKED if it ends.  t->place->waiting is up to date. */
+    void (*waits)(struct remote *r, struct remote_ticket *t, enum remote_state to);
     /* Tells remote_changed when the place's lock, which a stranger holds, may be free. */
     void (*watch)(struct remote *r, struct remote_ticket *t);
 };

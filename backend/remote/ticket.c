@@ -73,8 +73,7 @@ static void ticket_leave(struct remote *r, struct remote_ticket *t)
 /* While one waits, a message may come at any time. */
 static void ticket_turn_waiting(struct remote *r, struct remote_ticket *t, enum remote_state to)
 {
-    bool waited = t->state == REMOTE_WAITING || t->state == REMOTE_CLAIMED,
-         waits = to == REMOTE_WAITING || to == REMOTE_CLAIMED;
+    bool waited = remote_state_waits(t->state), waits = remote_state_waits(to);
     if (waited == waits) {
         return;
     }
@@ -84,7 +83,8 @@ static void ticket_turn_waiting(struct remote *r, struct remote_ticket *t, enum 
         LIST_REMOVE(t, waiters);
     }
     r->waiting = waits ? r->waiting + 1 : r->waiting - 1;
-    r->store->keep(r, waits ? 1 : -1);
+    t->place->waiting = waits ? t->place->waiting + 1 : t->place->waiting - 1;
+    r->store->waits(r, t, to);
 }
 
 struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t)
@@ -184,7 +184,7 @@ void remote_ticket_free(struct remote *r, struct remote_ticket *t)
         r->store->forget(r, t->request);
         remote_op_free(t->asked);
     }
-    ticket_turn_waiting(r, t, REMOTE_HELD);
+    remote_ticket_turn(r, t, REMOTE_ASKED);
     skiplist_remove(&r->agenda, t);
     g_hash_table_remove(r->tickets, t->token);
     ticket_leave(r, t);

@@ -93,9 +93,9 @@ static void zookeeper_beat(struct remote *r, struct remote_ticket *const *ticket
     }
 }
 
-static void zookeeper_keep(struct remote *r, int more)
+static void zookeeper_waits(struct remote *r, struct remote_ticket *t, enum remote_state to)
 {
-    (void)r, (void)more;
+    (void)r, (void)t, (void)to;
 }
 
 static void zookeeper_watch_place(struct remote *r, struct remote_ticket *t)
@@ -108,7 +108,7 @@ static const struct remote_store store = {
     .call = change_call,
     .forget = change_forget,
     .beat = zookeeper_beat,
-    .keep = zookeeper_keep,
+    .waits = zookeeper_waits,
     .watch = zookeeper_watch_place,
 };
 

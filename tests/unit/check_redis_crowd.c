@@ -341,6 +341,118 @@ static void wait_everywhere(struct told **waiters)
     }
 }
 
+/* --- many mounts that wait for one lock --- */
+
+/* So often as they are from outside, not from scripts. */
+static long long looks(void)
+{
+    return redis_server_do(hosts_server, "EVAL %s 0",
+                           "return tonumber(redis.call('INFO', 'commandstats'):match("
+                           "'cmdstat_client|caching:calls=(%d+)') or 0)");
+}
+
+/* One waiter of each mount but the first, all of which watch the name for the filesystem, as after a look-up. */
+static struct told *wait_with(unsigned mounts, struct told **waiters)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    struct told *holder = hosts_acquire(0, "L", &claim);
+
+    for (unsigned i = 1; i < mounts; i++) {
+        backend_watch(hosts_mount(i), "L");
+        waiters[i] = hosts_queue(i, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    }
+    hosts_pass(50); /* what was asked behind the answers is answered, too */
+    return holder;
+}
+
+static const unsigned herds[] = {2, 100};
+
+START_TEST(hand_over_costs_the_same_however_many_mounts_wait)
+{
+    unsigned mounts = herds[_i];
+    struct told *waiters[HOSTS], *holder = wait_with(mounts, waiters);
+    long long scripts = calls(), watches = looks();
+    clock_ms began = clock_now();
+
+    for (unsigned i = 1; i < mounts; i++) {
+        hosts_release(holder);
+        HOSTS_UNTIL(waiters[i]->granted);
+        holder = waiters[i];
+    }
+    long long beats = (clock_now() - began) / 1000 * mounts; /* one of each mount in 2 s, and a machine may be slow */
+    scripts = calls() - scripts;
+    watches = looks() - watches;
+    printf("# %u mounts: %lld scripts and %lld watches in %u hand-overs\n", mounts, scripts, watches, mounts - 1);
+    fflush(stdout);
+    ck_assert_int_le(scripts, 3 * (mounts - 1) + beats);
+    ck_assert_int_le(watches, mounts - 1);
+}
+END_TEST
+
+START_TEST(waiter_that_has_become_the_first_hears_that_a_foreign_lock_has_ended)
+{
+    struct told *waiters[10];
+    clock_ms ended;
+
+    redis_server_do(hosts_server, "SET h:L theirs");
+    for (unsigned i = 0; i < G_N_ELEMENTS(waiters); i++)
+        waiters[i] = hosts_queue(i, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_pass(100); /* the first one's watch is set */
+    long long scripts = calls();
+    for (unsigned i = 0; i < 8; i++)
+        hosts_release(waiters[i]);
+    hosts_pass(100);
+    ck_assert_int_le(calls() - scripts, 16 + 2); /* only the next asks each time; heartbeats */
+    ended = clock_now();
+    redis_server_do(hosts_server, "DEL h:L");
+    HOSTS_UNTIL(waiters[8]->granted);
+    ck_assert_int_lt(waiters[8]->at - ended, 250);
+    ck_assert_uint_eq(waiters[9]->granted, 0);
+}
+END_TEST
+
+/* Its mount dies.  Whichever request finds that makes the next the first. */
+START_TEST(waiter_behind_one_that_died_hears_that_a_foreign_lock_has_ended)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    struct told *next;
+    clock_ms ended;
+
+    redis_server_do(hosts_server, "SET h:L theirs");
+    hosts_queue(1, "L", BACKEND_EXCLUSIVE, 600)->renews = false;
+    next = hosts_queue(2, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_close(1);
+    hosts_pass(700); /* its liveness is over, and the next heartbeat of mount 2 is not due yet */
+    ck_assert_int_eq(hosts_acquire(3, "L", &claim)->result, BACKEND_BUSY);
+    hosts_pass(50);
+    ended = clock_now();
+    redis_server_do(hosts_server, "DEL h:L");
+    HOSTS_UNTIL(next->granted);
+    ck_assert_int_lt(next->at - ended, 250);
+}
+END_TEST
+
+/* What the filesystem wants to hear of a name that a ticket of this mount waited for. */
+START_TEST(name_is_watched_again_when_its_waiter_has_given_up)
+{
+    struct told *holder = hosts_get(0, "L", HOSTS_LONG), *waiter;
+    clock_ms released;
+
+    backend_watch(hosts_mount(1), "L");
+    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
+    hosts_pass(50);
+    redis_server_do(hosts_server, "PEXPIRE h:L 70000"); /* the watch that was set is used up */
+    hosts_pass(50);
+    hosts_release(waiter);
+    hosts_pass(50);
+    ck_assert_uint_eq(hosts_gone->len, 0);
+    released = clock_now();
+    hosts_release(holder);
+    HOSTS_UNTIL(hosts_gone->len == 1);
+    ck_assert_int_lt(clock_now() - released, 250);
+}
+END_TEST
+
 static long long living(const char *key)
 {
     return redis_server_do(hosts_server, "EVAL %s 1 %s",
@@ -437,6 +549,10 @@ int main(void)
     tcase_add_test(tcase, those_who_wait_cost_their_mount_one_request_for_each_heartbeat);
     tcase_add_test(tcase, damaged_lock_does_not_silence_those_who_wait_for_others);
     tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
+    tcase_add_loop_test(tcase, hand_over_costs_the_same_however_many_mounts_wait, 0, G_N_ELEMENTS(herds));
+    tcase_add_test(tcase, waiter_that_has_become_the_first_hears_that_a_foreign_lock_has_ended);
+    tcase_add_test(tcase, waiter_behind_one_that_died_hears_that_a_foreign_lock_has_ended);
+    tcase_add_test(tcase, name_is_watched_again_when_its_waiter_has_given_up);
     suite_add_tcase(suite, tcase);
     return check_main(suite);
 }

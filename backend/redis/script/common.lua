@@ -6,6 +6,8 @@ local GIVE = 4
 local DEAD_MAX = 512      -- tickets past their deadline that one call ends
 local SEGMENTS_MAX = 1000 -- byte ranges of a lock owner
 
+local orphaned -- the first of those that wait has left without a grant, and the next does not know that it is the first
+
 -- Where in INFO the ticket with which a lock owner holds is noted.
 local function owner_key(mount, owner) return 'p:' .. mount .. ' ' .. owner end
 
@@ -169,6 +171,7 @@ local function drop(id, t)
   call('ZREM', ORDER, id)
   call('ZREM', TERM, id)
   tickets = tickets - 1
+  orphaned = orphaned or waiting > 1 and call('ZRANK', WAIT, id) == 0
   local waited = waiting > 0 and call('ZREM', WAIT, id) == 1
   if waited then
     waiting = waiting - 1
@@ -215,12 +218,16 @@ local function vacate(delay)
   end
 end
 
+local function tell_first_to_ask()
+  local id = waiting > 0 and call('ZRANGE', WAIT, 0, 0)[1]
+  local t = id and load(id)
+  if t then tell(t, 'a', id) end
+end
+
 -- A lock-delay that begins before the deadline which the first waiter knows of
 -- may end before it, too.
 local function tell_delay(delay)
-  local id = delay > 0 and waiting > 0 and call('ZRANGE', WAIT, 0, 0)[1]
-  local t = id and load(id)
-  if t then tell(t, 'a', id) end
+  if delay > 0 then tell_first_to_ask() end
 end
 
 -- The directory has another lock-delay, which is that of all that hold and wait: L lasts for it, too.
@@ -287,6 +294,7 @@ end
 -- Ends what is past its deadline, and holders that L does not know any more.  Of
 -- very many it ends a part: what is left is refused until a later call has ended it.
 local function expire()
+  orphaned = false
   look()
   if lone then unfold() end
   if broken then give_up() end
@@ -524,7 +532,7 @@ end
 local function give(id, t, number)
   call('ZREM', WAIT, id)
   call('ZREM', WAITERS, id)
-  waiting = waiting - 1
+  waiting, orphaned = waiting - 1, false
   granted_number(id, t, number)
   t.a, t.g = now, 1
   call('ZADD', TERM, number_text(now + CLAIM), id)
@@ -610,4 +618,5 @@ local function finish()
   local kept = number_text(last[2] + KEPT)
   for _, key in ipairs({ORDER, TERM, INFO}) do call('PEXPIREAT', key, kept) end
   if waiting > 0 then call('PEXPIREAT', WAIT, kept) end
+  if orphaned then tell_first_to_ask() end -- it is the one that sees to the holder's deadline, or watches a foreign lock
 end
