@@ -332,8 +332,8 @@ void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_scri
 static bool key_is_of_version(enum redis_script_id script)
 {
     static const bool without[REDIS_SCRIPTS] = {
-        [REDIS_STAT] = true,  [REDIS_LIST] = true, [REDIS_NAMES] = true,        [REDIS_LEASES] = true,
-        [REDIS_ENTER] = true, [REDIS_MEND] = true, [REDIS_RELEASE_LONE] = true, [REDIS_STAT_DIRECTORY] = true};
+        [REDIS_STAT] = true,  [REDIS_LIST] = true,         [REDIS_NAMES] = true,         [REDIS_LEASES] = true,
+        [REDIS_ENTER] = true, [REDIS_RELEASE_LONE] = true, [REDIS_STAT_DIRECTORY] = true};
     return !without[script];
 }
 
@@ -463,7 +463,8 @@ bool redis_fence_of(const char *text, uint64_t *ret_fence)
 
 static void key_complain(struct redis *r, const char *what, const struct redis_answer *answer, const char *error)
 {
-    char key[512], text[256], *name = g_strndup(answer->key, answer->key ? answer->key_length : 0);
+    char key[512], text[256];
+    char *name = answer->key_count ? g_strndup(answer->keys[0], answer->key_lengths[0]) : NULL;
     if (clock_now() - r->complained >= REDIS_COMPLAIN_EVERY) {
         r->complained = clock_now();
         log_error("the Redis server %s%s%s: %s", what, name ? " for " : "",
@@ -477,10 +478,49 @@ void redis_disbelieve(struct redis *r, const struct redis_answer *answer)
     key_complain(r, "gives an answer that cannot be", answer, redis_text(answer->reply, 0));
 }
 
-/* What is kept of a lock is not what scripts wrote: a key of the wrong type, or an error of Lua's own. */
-static bool key_is_damage(const char *error)
+static void key_on_probed(void *arg, const struct redis_answer *answer)
 {
-    return strstr(error, "WRONGTYPE") || strstr(error, " user_script:");
+    struct remote_op *op = arg;
+    redis_of(op)->probing--;
+    const char *error = answer->outcome == REMOTE_REFUSED && answer->reply ? answer->reply->str : "";
+    if (g_str_has_prefix(error, "WRONGTYPE")) {
+        char *quoted = g_shell_quote(op->name), key[512], word[512];
+        log_error("%s: the key %s has the wrong type, because another program has written to it: what belongs to it "
+                  "gives errors until it is deleted: redis-cli DEL %s",
+                  redis_of(op)->address, log_escape(key, sizeof key, op->name), log_escape(word, sizeof word, quoted));
+        g_free(quoted);
+    }
+    remote_op_free(op);
+}
+
+/* What the error does not say: which of the script's keys has the wrong type.  So each side key is read by a command
+ * that scripts use for its type, too, and the log names those that refuse it. */
+static void key_find_wrong_type(struct redis *r, const struct redis_answer *answer)
+{
+    static const char *const probes[] = {
+        ['o'] = "ZCARD",   ['t'] = "ZCARD",   ['w'] = "ZCARD", ['l'] = "ZCARD", ['q'] = "ZCARD", ['i'] = "HEXISTS",
+        ['d'] = "HEXISTS", ['e'] = "HEXISTS", ['f'] = "GET",   ['v'] = "GET",   ['m'] = "SCARD", ['r'] = "SCARD"};
+    if (r->probing) {
+        return;
+    }
+    GHashTable *seen = g_hash_table_new(g_str_hash, g_str_equal); /* a script of several names may have a key twice */
+    for (size_t i = 0; i < answer->key_count; i++) {
+        char *key = g_strndup(answer->keys[i], answer->key_lengths[i]);
+        unsigned char letter = redis_key_is_side(key) ? (unsigned char)key[strlen(SIDE)] : 0;
+        const char *probe = letter < G_N_ELEMENTS(probes) ? probes[letter] : NULL;
+        if (!probe || g_hash_table_contains(seen, key)) {
+            g_free(key);
+            continue;
+        }
+        struct remote_op *op = remote_op_new(&r->remote, NULL);
+        const struct redis_argument words[] = {
+            {probe, strlen(probe)}, {key, answer->key_lengths[i]}, {"", 0}}; /* no field is named "" */
+        op->name = key;
+        g_hash_table_add(seen, key);
+        r->probing++;
+        redis_conn_command(r->conn, words, strcmp(probe, "HEXISTS") == 0 ? 3 : 2, 0, key_on_probed, op);
+    }
+    g_hash_table_unref(seen);
 }
 
 enum backend_result redis_failure(struct redis *r, const struct redis_answer *answer)
@@ -489,11 +529,15 @@ enum backend_result redis_failure(struct redis *r, const struct redis_answer *an
         return BACKEND_UNREACHABLE;
     }
     const char *error = answer->reply && answer->reply->str ? answer->reply->str : "";
+    if (strstr(error, "WRONGTYPE")) {
+        key_find_wrong_type(r, answer);
+        return BACKEND_DAMAGED;
+    }
     key_complain(r, "refuses", answer, error);
     if (strstr(error, "OOM ")) {
         return BACKEND_FULL;
     }
-    return key_is_damage(error) ? BACKEND_DAMAGED : BACKEND_UNREACHABLE;
+    return strstr(error, " user_script:") ? BACKEND_DAMAGED : BACKEND_UNREACHABLE; /* an error of Lua's own */
 }
 
 enum backend_result redis_result(struct redis *r, const struct redis_answer *answer)

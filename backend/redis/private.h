@@ -58,7 +58,7 @@ struct redis {
     GPtrArray *warnings; /* of INFO, as of when it came up */
     bool told;           /* those of the first time were logged by whoever looked before the mount, or are logged */
     clock_ms complained; /* when the last error was logged */
-    clock_ms complained_of_type;
+    unsigned probing;    /* side keys that are being read to find the one of the wrong type */
     char version[REDIS_STAMP_MAX + 1]; /* of the server's data, as this mount knows it; "": none yet */
     char state;                        /* of that: 'f', 'c' or 'o', as enter.lua says */
     bool renewed;                      /* it is another one than before, and what is held is to be put back */

@@ -121,23 +121,6 @@ static void redis_on_changed(void *context, const char *key, size_t length)
     g_free(name);
 }
 
-/* Keys of ours that another client has made something else of. */
-static void redis_on_mended(void *context, const redisReply *reply)
-{
-    struct redis *r = context;
-    if (clock_now() - r->complained_of_type < REDIS_COMPLAIN_EVERY) {
-        return;
-    }
-    r->complained_of_type = clock_now();
-    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
-        char text[512];
-        log_error("the key %s has the wrong type, so another program has written to it: %s",
-                  log_escape(text, sizeof text, redis_text(reply, i)),
-                  redis_number(reply, i + 1) ? "it was deleted"
-                                             : "what it belongs to gives errors until it is deleted");
-    }
-}
-
 static clock_ms redis_needed(void *context)
 {
     const struct redis *r = context;
@@ -150,7 +133,6 @@ static const struct redis_conn_events conn_events = {.greet = redis_version_gree
                                                      .down = redis_on_down,
                                                      .message = redis_on_message,
                                                      .changed = redis_on_changed,
-                                                     .mended = redis_on_mended,
                                                      .needed = redis_needed};
 
 /* --- the backend --- */
@@ -332,7 +314,6 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->warnings = g_ptr_array_new_with_free_func(g_free);
     conn.channel = r->mount;
     conn.prefix = r->before;
-    conn.mend = &redis_scripts[REDIS_MEND];
     conn.greet = &redis_scripts[REDIS_ENTER];
     r->grace = options->grace ? options->grace : REDIS_GRACE_MOST;
     r->strict = options->strict;

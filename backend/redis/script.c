@@ -155,8 +155,5 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/enter.inc"
         , true
     },
-    [REDIS_MEND] = {"mend",
-#include "backend/redis/script/mend.inc"
-    },
 };
 /* clang-format on */

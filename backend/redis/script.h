@@ -29,7 +29,6 @@ enum redis_script_id {
     REDIS_LEASES,
     REDIS_RECOVER,
     REDIS_ENTER,
-    REDIS_MEND,
     REDIS_SCRIPTS
 };
 

@@ -247,7 +247,6 @@ static void redlock_add_nodes(struct redlock *r, const struct redlock_options *o
         conn.uri = *uri;
         conn.channel = r->channel;
         conn.greet = &redlock_scripts[REDLOCK_GREET];
-        conn.mend = NULL;
         conn.timeout = r->timeout;
         conn.seed = options->seed + i;
         r->nodes[i] = (struct redlock_node){

@@ -22,7 +22,7 @@ void redlock_uri_clear(struct redlock_uri *uri);
 
 struct redlock_options {
     const struct redlock_uri *uri;
-    struct redis_conn_options conn; /* of each, but `uri`, `channel`, `greet` and `mend` */
+    struct redis_conn_options conn; /* of each, but `uri`, `channel` and `greet` */
     const char *prefix;             /* before every key of a lock; NULL: "" */
     const char *key;                /* template of a lock's key, with {n} for its name; NULL: "{n}" */
     int64_t ttl;                    /* of most leases */

@@ -151,7 +151,7 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
 static void acquire_failed(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
     if (t->acquired) {
-        if (remote_is_unknown(answer)) {
+        if (remote_is_unknown(answer) || answer->result == BACKEND_DAMAGED) { /* the latter may have done a part */
             remote_send_release(r, t, "", NULL, NULL);
         }
         acquire_refused(r, t, answer->result, NULL);

@@ -403,8 +403,9 @@ static void answer(struct redis_request *request)
                                              : reply->type == REDIS_REPLY_ERROR ? REMOTE_REFUSED
                                                                                 : REMOTE_ANSWERED,
                                   .reply = reply,
-                                  .key = request->key,
-                                  .key_length = request->key_length,
+                                  .keys = (const char **)&request->key,
+                                  .key_lengths = &request->key_length,
+                                  .key_count = request->key != NULL,
                                   .sent = now,
                                   .repeated = pick(8) == 7};
     if (request->answered && !request->forgotten) {

@@ -43,7 +43,6 @@ struct redis_conn *__wrap_redis_conn_new(const struct redis_conn_options *option
         guarded[i] = scripts[i];
         guarded[i].text = g_strconcat(before, scripts[i].text, NULL);
     }
-    own.mend = guarded + (options->mend - scripts);
     own.greet = guarded + (options->greet - scripts);
     return __real_redis_conn_new(&own, guarded, count);
 }

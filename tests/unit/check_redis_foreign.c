@@ -1,6 +1,9 @@
 /* check_redis_foreign: locks of other clients of the same Redis server, and what
  * an administrator does to the keys.
  */
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "tests/support/check_main.h"
 #include "tests/unit/hosts_fixture.h"
 
@@ -288,7 +291,7 @@ START_TEST(side_key_of_the_wrong_type_costs_that_one_lock)
     enum backend_result result;
 
     redis_server_do(hosts_server, is_string ? "SADD %s theirs" : "SET %s theirs", key);
-    result = try("L"); /* what nobody needs is made anew */
+    result = try("L"); /* not all are read where nobody waits */
     ck_assert_msg(result == BACKEND_DAMAGED || (result == BACKEND_OK && !strstr(key, ":o:")), "%s: %s", key,
                   backend_result_name(result));
     ck_assert_int_eq(try("N"), BACKEND_OK);
@@ -314,26 +317,39 @@ START_TEST(who_waits_for_a_lock_whose_side_key_is_spoiled_is_told)
 }
 END_TEST
 
-START_TEST(key_of_the_wrong_type_that_many_locks_have_in_common_is_made_anew)
+/* Nothing is deleted but by the command that the log names. */
+START_TEST(key_of_the_wrong_type_that_many_locks_have_in_common_is_named_and_left)
 {
-    static const char *const common[] = {"lfs:l:lfs:h:/", "lfs:q:lfs:h:/", "lfs:d:lfs:h:/", "m"};
+    enum { LISTED, WAITERS, ROOT, OF_THE_MOUNT };
+    static const char *const common[] = {"lfs:l:lfs:h:/", "lfs:q:lfs:h:/", "lfs:d:lfs:h:/"};
     char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, "me", -1);
-    char *m = g_strdup_printf("lfs:m:h:%.32s", digest);
-    struct told *holder, *waiter;
-
+    char *key = _i == OF_THE_MOUNT ? g_strdup_printf("lfs:m:h:%.32s", digest) : g_strdup(common[_i]);
+    char *command = g_strdup_printf("redis-cli DEL '%s'\n", key), logged[4096] = "";
+    int log = open("/tmp", O_TMPFILE | O_RDWR, 0600);
     hosts_close(0);
     hosts_options.identity = "me";
     hosts_release(hosts_get(0, "before", HOSTS_LONG));
-    redis_server_do(hosts_server, "SET %s theirs", common[_i][0] == 'm' ? m : common[_i]);
-    holder = hosts_get(0, "L", HOSTS_LONG);
-    waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, HOSTS_LONG);
-    ck_assert_int_eq(hosts_stat(0, "").type, BACKEND_DIRECTORY);
-    hosts_release(holder);
-    HOSTS_UNTIL(waiter->granted);
-    hosts_release(waiter);
-    ck_assert_int_eq(try("L"), BACKEND_OK);
+    struct told *holder = _i == WAITERS ? hosts_get(1, "L", HOSTS_LONG) : NULL;
+    struct backend_claim claim = lease;
+    claim.wait = holder != NULL;
+    redis_server_do(hosts_server, "SET %s theirs", key);
+    ck_assert(log >= 0 && dup2(log, STDERR_FILENO) >= 0);
+    ck_assert_int_eq(hosts_acquire(0, "L", &claim)->result, BACKEND_DAMAGED);
+    HOSTS_UNTIL(pread(log, logged, sizeof logged - 1, 0) > 0 && strstr(logged, command));
+    HOSTS_UNTIL(holder || !hosts_exists("h:L"));
+    ck_assert(hosts_is(key, "theirs"));
+    redis_server_do(hosts_server, "DEL %s", key);
+    claim.wait = true;
+    struct told *waiter = hosts_acquire(0, "L", &claim);
+    ck_assert_int_eq(waiter->result, holder ? BACKEND_QUEUED : BACKEND_OK);
+    if (holder) {
+        hosts_release(holder);
+        HOSTS_UNTIL(waiter->granted);
+    }
+    close(log);
+    g_free(command);
     g_free(digest);
-    g_free(m);
+    g_free(key);
 }
 END_TEST
 
@@ -614,7 +630,7 @@ int main(void)
     tcase_add_loop_test(administrator, side_key_of_the_wrong_type_costs_that_one_lock, 0, G_N_ELEMENTS(of_a_lock));
     tcase_add_loop_test(administrator, who_waits_for_a_lock_whose_side_key_is_spoiled_is_told, 0,
                         G_N_ELEMENTS(of_a_lock));
-    tcase_add_loop_test(administrator, key_of_the_wrong_type_that_many_locks_have_in_common_is_made_anew, 0, 4);
+    tcase_add_loop_test(administrator, key_of_the_wrong_type_that_many_locks_have_in_common_is_named_and_left, 0, 4);
     tcase_add_test(administrator, record_that_we_did_not_write_costs_that_one_lock);
     tcase_add_test(administrator, value_like_ours_that_we_did_not_write_costs_that_one_lock);
     tcase_add_test(administrator, listing_passes_over_what_is_no_name);

@@ -369,12 +369,14 @@ START_TEST(revocation_whose_answer_is_lost_is_told_as_it_was_done)
 }
 END_TEST
 
-/* A key of another type costs a revocation nothing. */
-START_TEST(revocation_is_noted_in_spite_of_a_key_of_another_type)
+START_TEST(revocation_that_a_key_of_another_type_keeps_from_being_noted_ends_nobody)
 {
     struct told *holder = hosts_get(1, "L", HOSTS_LONG);
 
     redis_server_do(hosts_server, "SET lfs:e:h:L x");
+    ck_assert_int_eq(hosts_revoke(0, "L", holder->ticket->fence), BACKEND_DAMAGED);
+    ck_assert_uint_eq(holder->ended, 0);
+    redis_server_do(hosts_server, "DEL lfs:e:h:L");
     ck_assert_int_eq(hosts_revoke(0, "L", holder->ticket->fence), BACKEND_OK);
     ck_assert_uint_eq(holder->ended, 1);
     ck_assert_int_gt(redis_server_do(hosts_server, "PTTL lfs:e:h:L"), 0);
@@ -653,7 +655,7 @@ int main(void)
     tcase_add_loop_test(tcase, change_whose_answer_is_lost_succeeds, 0, G_N_ELEMENTS(changes));
     tcase_add_test(tcase, removal_of_a_directory_whose_answer_is_lost_succeeds);
     tcase_add_loop_test(tcase, revocation_whose_answer_is_lost_is_told_as_it_was_done, 0, 2);
-    tcase_add_test(tcase, revocation_is_noted_in_spite_of_a_key_of_another_type);
+    tcase_add_test(tcase, revocation_that_a_key_of_another_type_keeps_from_being_noted_ends_nobody);
     tcase_add_test(tcase, revocation_ends_nobody_who_came_after_it_was_asked_for);
     tcase_add_test(tcase, rename_over_a_lease_whose_answer_is_lost_is_done_once);
     tcase_add_loop_test(tcase, claim_that_crosses_an_unlock_of_its_lock_owner_holds_what_is_told, 0, 2);

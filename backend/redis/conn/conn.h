@@ -55,8 +55,7 @@ struct redis_conn_options {
     bool keepalive;                   /* TCP keepalive (15 s) */
     const char *channel;              /* this mount's, subscribed; copied */
     uint32_t seed;                    /* of the jitter */
-    const struct redis_script *mend;  /* one of the table, or NULL; see redis_conn_call */
-    const struct redis_script *greet; /* the same: called on each new connection before it is up */
+    const struct redis_script *greet; /* one of the table, or NULL: called on each new connection before it is up */
 };
 
 /* A script, as one of a static table. */
@@ -75,10 +74,11 @@ struct redis_argument {
 struct redis_answer {
     enum remote_outcome outcome;
     const redisReply *reply; /* of the server; an error if it is REFUSED; else NULL */
-    const char *key;         /* the first of a script, with its length; else NULL */
-    size_t key_length;
-    clock_ms sent; /* before the try that was answered (or the last) was sent; 0 if never */
-    bool repeated; /* an earlier try was sent too, and may have been carried out */
+    const char **keys;       /* of a script, with their lengths */
+    const size_t *key_lengths;
+    size_t key_count; /* 0: a plain command, or a script without keys */
+    clock_ms sent;    /* before the try that was answered (or the last) was sent; 0 if never */
+    bool repeated;    /* an earlier try was sent too, and may have been carried out */
 };
 
 typedef void redis_answered(void *arg, const struct redis_answer *answer);
@@ -98,8 +98,6 @@ struct redis_conn_events {
     /* A key that was watched has changed or is gone (this may come before the
      * answer to the watch); or with NULL: any may have, as after `up`. */
     void (*changed)(void *context, const char *key, size_t length);
-    /* The reply of `mend`. */
-    void (*mended)(void *context, const redisReply *reply);
     /* By when it should be up again, so that nothing is lost, or CLOCK_NEVER: the pauses between attempts are an eighth
      * of what is left until then.  Asked while it is not up, and again when that is over; NULL: there is no such time.
      */
@@ -143,9 +141,8 @@ struct redis_conn_counts redis_conn_counts(const struct redis_conn *conn);
  * `arguments` are KEYS then ARGV, by length, copied.  `timeout` in ms, all tries;
  * 0: the default.  LOADING, BUSY, MASTERDOWN, TRYAGAIN, NOREPLICAS, CLUSTERDOWN,
  * ASK, and READONLY and MOVED (over a new connection: another server may have the
- * data by then) are tried again until the time is up.  After WRONGTYPE the script `mend` is called with the same
- * keys, and this one once more.  VERSION, which scripts say, ends the connection, and they are called again on a new
- * one.  Behind `arguments` stands, when it is sent, what redis_conn_stamp has said last.
+ * data by then) are tried again until the time is up.  VERSION, which scripts say, ends the connection, and they are
+ * called again on a new one.  Behind `arguments` stands, when it is sent, what redis_conn_stamp has said last.
  * With the option `wait` one WAIT closes all scripts that are `believed` and leave in one turn: their replies are told
  * when it was met, and when it was not, in half of `command_timeout`, the outcome is UNKNOWN.
  * Returns an id for redis_conn_forget, never 0. */

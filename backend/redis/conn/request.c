@@ -31,7 +31,6 @@ struct redis_request {
     bool skip;     /* the reply to that is still to come */
     bool whole;    /* sends the script's text: the server has lost it */
     bool repeated; /* a try before the present one may have been carried out */
-    bool mended;   /* it met a key of the wrong type, and is tried once more */
     bool is_mark;  /* the write before WAIT; like that, nobody asked for it, and it is not live */
     bool is_wait;  /* WAIT */
     uint64_t id;
@@ -102,8 +101,9 @@ static void request_answer(struct redis_conn *conn, struct redis_request *reques
     const struct redis_answer given = {
         .outcome = outcome,
         .reply = reply,
-        .key = request->script ? request->arguments[HEAD] : NULL,
-        .key_length = request->script ? request->lengths[HEAD] : 0,
+        .keys = request->arguments + HEAD,
+        .key_lengths = request->lengths + HEAD,
+        .key_count = request->script ? (size_t)g_ascii_strtoull(request->keys, NULL, 10) : 0,
         .sent = request->sent,
         .repeated = request->repeated,
     };
@@ -393,32 +393,6 @@ static void request_send_first(struct redis_conn *conn, struct redis_request *re
     redis_conn_wake(conn);
 }
 
-static void request_on_mended(void *arg, const struct redis_answer *answer)
-{
-    struct redis_conn *conn = arg;
-    if (answer->outcome == REMOTE_ANSWERED && answer->reply->type == REDIS_REPLY_ARRAY) {
-        conn->events->mended(conn->context, answer->reply);
-    }
-}
-
-/* The keys of a script are looked at before it is tried once more. */
-static void request_mend(struct redis_conn *conn, struct redis_request *request)
-{
-    const struct redis_script *script = conn->options.mend;
-    size_t keys = (size_t)g_ascii_strtoull(request->keys, NULL, 10);
-    struct redis_argument *arguments = g_new(struct redis_argument, keys);
-    for (size_t i = 0; i < keys; i++) {
-        arguments[i] = (struct redis_argument){request->arguments[HEAD + i], request->lengths[HEAD + i]};
-    }
-    uint64_t id = redis_conn_call(conn, script, keys, arguments, keys, 0, request_on_mended, conn);
-    g_free(arguments);
-    request->mended = request->repeated = true;
-    request_send_first(conn, request);
-    request = g_hash_table_lookup(conn->requests, &id);
-    request_leave(conn, request);
-    request_send_first(conn, request);
-}
-
 /* Takes the reply and tries again, if that may help. */
 static bool request_try_again(struct redis_conn *conn, struct redis_request *request, redisReply *reply)
 {
@@ -428,11 +402,6 @@ static bool request_try_again(struct redis_conn *conn, struct redis_request *req
         request_set(request, 1, request->script->text);
         freeReplyObject(reply);
         request_send_first(conn, request);
-        return true;
-    }
-    if (request->script && !request->mended && conn->options.mend && strstr(reply->str, "WRONGTYPE")) {
-        freeReplyObject(reply);
-        request_mend(conn, request);
         return true;
     }
     if (!request_is_passing(reply->str)) {
