@@ -365,14 +365,6 @@ static bool names_is_opened_by_others(struct hold *hold)
     return LIST_NEXT(LIST_FIRST(&hold->node->holds), link) || !LIST_EMPTY(&hold->node->waiting);
 }
 
-/* The lease of a living process, or one that has no process here: what the dead
- * leave behind may be removed, but nobody moves it. */
-static bool names_may_move(struct request *r, struct hold *hold)
-{
-    bool present = !hold->owner || hold_is_owned(hold) || r->fs->options->owner_user;
-    return present && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
-}
-
 /* What the caller itself has by the new name, and what gives way: a lease, decided
  * or not.  NULL: the store knows whether the name is free. */
 static struct hold *names_replaceable(struct request *r, const struct node *there)
@@ -432,10 +424,12 @@ static void names_renamed(void *arg, enum backend_result result)
     names_let_go(fs, replaced);
 }
 
-/* Why the caller cannot move it: 0 or a negated errno. */
+/* Why the caller cannot move it: 0 or a negated errno.  Whoever may unlink it may: it keeps its owner, its deadline and
+ * its content, so also of a dead process's lease nothing is taken over. */
 static int names_source_error(struct request *r, struct hold *hold)
 {
-    if (!hold || hold->sequence || hold->kind != BACKEND_LEASE || !names_may_move(r, hold)) {
+    if (!hold || hold->sequence || hold->kind != BACKEND_LEASE ||
+        !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
         return -EPERM;
     }
     bool opened =
@@ -458,7 +452,8 @@ static void names_rename_go(struct request *r)
     char path[TREE_PATH_MAX];
     struct node *there = tree_find(r->fs->tree, r->other, r->name);
     struct hold *hold = r->node ? hold_lease(r->node) : NULL, *replaced = names_replaceable(r, there);
-    bool undecided = hold && hold->kind == BACKEND_PROVISIONAL && names_may_move(r, hold);
+    bool undecided =
+        hold && hold->kind == BACKEND_PROVISIONAL && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
     if (hold && (hold->converting || !hold->since || undecided)) { /* perhaps closed already: RELEASE is on its way */
         hold_await(r, hold, names_rename_go);
         return;

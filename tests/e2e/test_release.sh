@@ -70,8 +70,11 @@ actor C
 says C 'acquire("widowed")' ok
 pause 1.2
 end_actor C
+says B 'mv("widowed", "orphaned")' ok
+says B 'mv("orphaned", "widowed")' ok
 says B 'rm("widowed")' ok
 expect absent widowed
+expect absent orphaned
 
 it "a provisional name cannot be removed by another"
 says A 'f = op("prov")' ok

@@ -311,7 +311,7 @@ START_TEST(child_cannot_rename_over_what_its_parent_holds)
 }
 END_TEST
 
-START_TEST(what_the_dead_leave_is_neither_replaced_nor_moved)
+START_TEST(what_the_dead_leave_is_not_replaced)
 {
     pid_t carol = wire_child(w);
     lease_of(carol, "hers");
@@ -320,10 +320,41 @@ START_TEST(what_the_dead_leave_is_neither_replaced_nor_moved)
     wire_kill(w, carol);
     uint64_t fence = holder("hers")->fence;
     ck_assert_int_eq(wire_result(w, wire_rename(w, "mine", "hers", 0)), EBUSY);
-    ck_assert_int_eq(wire_result(w, wire_rename(w, "hers", "free", 0)), EPERM);
     check_both_held("mine", "hers", fence);
-    ck_assert(!wire_exists(w, "free"));
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "hers")), 0);
+}
+END_TEST
+
+/* It stays theirs, so it is renewed no more. */
+START_TEST(what_the_dead_leave_is_moved_by_the_same_user_as_it_is)
+{
+    w->uid = 1000;
+    struct wire_file file = wire_created(w, "hers", O_RDWR | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "left", 4)), 0);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    wire_advance(w, 2 * SECOND);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "hers", "free", 0)), EPERM);
+    wire_kill(w, alice);
+    w->uid = 1001;
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "hers", "free", 0)), EPERM);
+    w->uid = 1000;
+    clock_ms deadline = holder("hers")->deadline;
+    char *owner = wire_xattr(w, file.node, "user.lease.owner");
+    ck_assert_int_eq(wire_result(w, wire_rename(w, "hers", "free", 0)), 0);
+    ck_assert(!wire_exists(w, "hers"));
+    ck_assert_int_eq(holder("free")->deadline, deadline);
+    char *still = wire_xattr(w, file.node, "user.lease.owner");
+    ck_assert_str_eq(still, owner);
+    g_free(still);
+    g_free(owner);
+    struct wire_file shown = wire_opened(w, wire_node(w, wire_lookup(w, "free")), O_RDONLY);
+    check_content(shown, "left");
+    ck_assert_int_eq(wire_close(w, shown), 0);
+    wire_advance(w, deadline - clock_now() - 1);
+    ck_assert_ptr_nonnull(holder("free"));
+    wire_advance(w, 2);
+    ck_assert_ptr_null(holder("free"));
 }
 END_TEST
 
@@ -945,7 +976,8 @@ int main(void)
     tcase_add_test(cases, rename_of_unknown_outcome_is_enolck);
     tcase_add_test(cases, rename_whose_lease_ends_meanwhile_is_answered);
     tcase_add_test(cases, child_cannot_rename_over_what_its_parent_holds);
-    tcase_add_test(cases, what_the_dead_leave_is_neither_replaced_nor_moved);
+    tcase_add_test(cases, what_the_dead_leave_is_not_replaced);
+    tcase_add_test(cases, what_the_dead_leave_is_moved_by_the_same_user_as_it_is);
     tcase_add_loop_test(cases, rename_that_fails_takes_nothing_from_its_target, 0, 4);
     tcase_add_test(cases, who_waits_for_a_replaced_lease_waits_for_the_one_that_replaced_it);
     tcase_add_test(cases, handle_locks_and_tickets_are_neither_replaced_nor_moved);
