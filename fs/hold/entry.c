@@ -19,19 +19,32 @@
 /* And what a listing tells of a lease. */
 #define ENTRY_LISTED_SECONDS 1.0
 
-/* Whose it is; of what nobody holds, what the last that was opened would bring. */
+/* For so long, in milliseconds, whoever has found a name may be on the way to looking at it. */
+#define ENTRY_LEAVING 1000
+
+static void entry_set_rights(struct stat *st, uid_t uid, gid_t gid, mode_t mode)
+{
+    st->st_uid = uid;
+    st->st_gid = gid;
+    st->st_mode |= mode & RIGHTS_MODE;
+}
+
+/* Whose it is.  Of what nobody holds: whose it was, if that has just ended; else what the last that was opened would
+ * bring; else whose it was, or is to be. */
 static void entry_rights(const struct node *node, const struct hold *hold, struct stat *st)
 {
-    struct handle *h = hold ? NULL : LIST_FIRST(&node->handles);
+    struct handle *h = LIST_FIRST(&node->handles);
+    const struct node_past *past = node->past && node->past->mode ? node->past : NULL;
+    const struct hold *asked = LIST_FIRST(&node->holds) ? LIST_FIRST(&node->holds) : LIST_FIRST(&node->waiting);
     st->st_mode = node->mode & S_IFMT;
     if (hold) {
-        st->st_uid = hold->uid;
-        st->st_gid = hold->gid;
-        st->st_mode |= hold->mode & RIGHTS_MODE;
+        entry_set_rights(st, hold->uid, hold->gid, hold->mode);
+    } else if (past && (!h || tree_has_left(node, ENTRY_LEAVING))) {
+        entry_set_rights(st, past->uid, past->gid, past->mode);
     } else if (h) {
-        st->st_uid = h->uid;
-        st->st_gid = h->gid;
-        st->st_mode |= handle_mode(h);
+        entry_set_rights(st, h->uid, h->gid, handle_mode(h));
+    } else if (asked) {
+        entry_set_rights(st, asked->uid, asked->gid, asked->mode);
     }
 }
 
@@ -144,6 +157,10 @@ void entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info
     entry->ino = tree_id(fs->tree, node);
     entry_attributes_elsewhere(fs, node, info, &entry->attr);
     node->visible = true;
+    struct node_past *past = tree_past(node); /* who has found it may look at it when it has gone */
+    past->mode = entry->attr.st_mode;
+    past->uid = entry->attr.st_uid;
+    past->gid = entry->attr.st_gid;
 }
 
 #define ENTRY_TICKET_DIGITS 10

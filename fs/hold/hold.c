@@ -126,6 +126,18 @@ static void hold_forget_kin(const struct hold *hold)
     }
 }
 
+/* Whoever has found the name may look at it only now, and must not see rights that nobody has set. */
+static void hold_leave_rights(const struct hold *hold)
+{
+    if (hold->since) {
+        struct node_past *past = tree_past(hold->node);
+        past->mode = hold->mode;
+        past->uid = hold->uid;
+        past->gid = hold->gid;
+        tree_leave(hold->node);
+    }
+}
+
 static void hold_leave_handles(struct hold *hold)
 {
     struct handle *handle;
@@ -170,6 +182,7 @@ void hold_count(struct hold *hold, bool held)
 void hold_free(struct fs *fs, struct hold *hold)
 {
     tree_changed(fs->tree, hold->node);
+    hold_leave_rights(hold);
     hold_leave_handles(hold);
     hold_count(hold, false);
     fs->observer->gone(fs, hold);
@@ -267,6 +280,7 @@ static void hold_end(struct fs *fs, struct hold *hold)
         hold_free(fs, hold);
         return;
     }
+    hold_leave_rights(hold);
     hold_leave_handles(hold);
     hold_count(hold, false);
     fs->observer->gone(fs, hold);
@@ -323,7 +337,7 @@ void hold_gone(struct fs *fs, struct node *node)
     if (node->visible) {
         node->visible = false;
         struct node_past *past = tree_past(node);
-        past->left = (uint32_t)clock_now();
+        tree_leave(node);
         past->told = notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node),
                                     tree_name(node), node->kept);
         past->expired = node->kept ? past->told : past->expired;

@@ -33,6 +33,16 @@ struct node_past *tree_past(struct node *node)
     return node->past;
 }
 
+void tree_leave(struct node *node)
+{
+    tree_past(node)->left = (uint32_t)clock_now();
+}
+
+bool tree_has_left(const struct node *node, uint32_t within)
+{
+    return node->past && node->past->left && (uint32_t)clock_now() - node->past->left < within;
+}
+
 struct tree *tree_new(void)
 {
     struct tree *tree = g_new0(struct tree, 1);

@@ -37,12 +37,15 @@ struct node_directory {
     struct timespec changed;
 };
 
-/* What only those have that were renamed, or of which the kernel was told something. */
+/* What only those have that were renamed, or whose lock has ended or is another mount's. */
 struct node_past {
     char *name;       /* its present one, or NULL */
     uint64_t told;    /* the last notification of its end: see notify_deleted */
     uint64_t expired; /* the last that was of a kept entry */
-    uint32_t left;    /* when the kernel was last told that it went: clock_now, cut; 0: never */
+    uint32_t left;    /* when its lock last ended: clock_now, cut; 0: never */
+    mode_t mode;      /* the last lock's type and permissions, and whose it was; 0: there was none */
+    uid_t uid;
+    gid_t gid;
 };
 
 struct node {
@@ -100,6 +103,10 @@ static inline const char *tree_name(const struct node *node)
 
 /* Its past, from now on. */
 struct node_past *tree_past(struct node *node);
+/* Its lock has ended just now. */
+void tree_leave(struct node *node);
+/* It ended less than that ago, in milliseconds. */
+bool tree_has_left(const struct node *node, uint32_t within);
 /* The last notification that what the kernel has kept of it is no longer so. */
 static inline uint64_t tree_expired(const struct node *node)
 {

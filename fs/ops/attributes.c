@@ -41,6 +41,15 @@ static void attributes_reply(struct request *r)
 
 /* --- asking ---------------------------------------------------------------- */
 
+/* The caller was told ESTALE and has looked the name up again, which the kernel does once: what it has found then is
+ * shown to it, though it has gone, too. */
+static bool attributes_were_looked_up(struct request *r)
+{
+    return openings_look(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+}
+
+static void attributes_show(struct request *r);
+
 /* Who has held it longest is known here when nobody else can hold it. */
 static bool attributes_are_known(const struct request *r)
 {
@@ -96,7 +105,11 @@ static void attributes_known(void *arg, enum backend_result result, const struct
     } else if (node->directory && info->type == BACKEND_NOTHING) {
         request_reply(r, -ENOENT); /* also to who is in it */
     } else if (attributes_are_of_another(node, info)) {
-        request_reply(r, -ESTALE);
+        if (r->answer == attributes_show && attributes_were_looked_up(r)) {
+            attributes_reply(r); /* as what it was */
+        } else {
+            request_reply(r, -ESTALE);
+        }
     } else if (lock) {
         r->attributes.elsewhere = info;
         r->answer(r);
@@ -135,23 +148,25 @@ static bool attributes_are_stale(const struct node *node)
 /* For how long, in milliseconds, the kernel may still look at what has gone. */
 #define ATTRIBUTES_LEAVING 50
 
+/* Did the caller open it, or an ancestor, from which it may have the descriptor? */
+static bool attributes_are_of_own_handle(struct request *r)
+{
+    struct handle *h;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->opener && request_caller(r) && owner_descends(request_caller(r), h->opener)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The kernel has been told just now that the name is gone, and may not have heard
  * of it: who has none of the open handles comes by the name, not by fstat(2). */
 static bool attributes_have_just_left(struct request *r)
 {
     const struct node *node = r->node;
-    const struct handle *h;
-    uint32_t left = node->past ? node->past->left : 0;
-    if (node->directory || !left || (uint32_t)clock_now() - left >= ATTRIBUTES_LEAVING || !LIST_EMPTY(&node->holds) ||
-        !LIST_EMPTY(&node->waiting)) {
-        return false;
-    }
-    LIST_FOREACH(h, &node->handles, link) {
-        if (h->opener && h->opener == request_caller(r)) {
-            return false;
-        }
-    }
-    return true;
+    return !node->directory && tree_has_left(node, ATTRIBUTES_LEAVING) && LIST_EMPTY(&node->holds) &&
+           LIST_EMPTY(&node->waiting) && !attributes_are_of_own_handle(r);
 }
 
 static void attributes_show_elsewhere(struct request *r)
@@ -168,7 +183,7 @@ static void attributes_show(struct request *r)
         return;
     }
     bool gone = attributes_are_stale(r->node) || attributes_have_just_left(r);
-    if (gone && !openings_look(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node)) {
+    if (gone && !attributes_were_looked_up(r)) {
         request_reply(r, -ESTALE);
     } else {
         attributes_reply(r);
@@ -298,7 +313,7 @@ static void attributes_set_here(struct request *r)
 {
     int set = r->attributes.set;
     if (attributes_are_stale(r->node)) {
-        request_reply(r, -ESTALE);
+        request_reply(r, attributes_were_looked_up(r) ? -ENOENT : -ESTALE);
     } else if (set & FUSE_SET_ATTR_SIZE) {
         handle_truncate(r, r->attributes.stat.st_size);
     } else if (r->node->directory) {

@@ -6,10 +6,11 @@
 #include "fs/fs.h"
 #include "fs/kernel/tree.h"
 
-/* How long a thread may take: who was killed on the way does not come. */
+/* How long a thread may take, also on a busy machine: who was killed on the way does not come. */
 #define OPENING_MAX SECOND
-/* And from finding a node to looking at it, in milliseconds. */
-#define OPENING_LOOK_MAX 50
+/* How long it may take from ESTALE to the second look-up: that waits for the directory, in which somebody who makes a
+ * file may be waiting for the outcome of others' seconds. */
+#define OPENING_AGAIN_MAX (30 * SECOND)
 
 struct opening {
     const struct node *node; /* only compared: it may be gone, and its address another's … */
@@ -53,7 +54,7 @@ static gboolean opening_is_old(gpointer thread, gpointer value, gpointer now)
 {
     const struct opening *opening = value;
     (void)thread;
-    return *(const clock_ms *)now - opening->since >= OPENING_MAX;
+    return *(const clock_ms *)now - opening->since >= OPENING_AGAIN_MAX;
 }
 
 static void openings_note(struct openings *openings, pid_t thread, const struct node *node, bool again, bool looked)
@@ -81,22 +82,24 @@ void openings_found(struct openings *openings, pid_t thread, struct node *node)
     if (node && (node->moved || told)) {
         node->awaited = node->awaited || told;
         openings_note(openings, thread, node, told && before->again, told && before->looked);
-    } else if (before && before->looked && clock_now() - before->since < OPENING_LOOK_MAX) {
-        before->again = false;
+    } else if (told) {
+        before->again = false; /* nothing that a rename could take from it */
+        before->looked = true;
         before->ino = 0; /* the kernel asks twice: it may find the next one */
     } else if (before) {
         g_hash_table_remove(openings->threads, GINT_TO_POINTER(thread));
     }
 }
 
-bool openings_open(struct openings *openings, pid_t thread, struct node *node)
+bool openings_open(struct openings *openings, pid_t thread, struct node *node, bool gone)
 {
     struct opening *opening = opening_of(openings, thread);
-    if (opening && (opening->again || opening->looked)) {
+    bool found = opening && opening_is_of(opening, node), told = opening && (opening->again || opening->looked);
+    if (told) {
         opening->again = opening->looked = false;
         node->awaited = false;
     }
-    return !node->moved || (opening && opening_is_of(opening, node));
+    return (!node->moved || found) && (!gone || (found && told));
 }
 
 void openings_refused(struct openings *openings, pid_t thread, const struct node *node)
@@ -108,7 +111,7 @@ bool openings_look(struct openings *openings, pid_t thread, const struct node *n
 {
     struct opening *before = opening_of(openings, thread);
     if (before && (before->again || before->looked) && opening_is_of(before, node) &&
-        clock_now() - before->since < OPENING_LOOK_MAX) {
+        clock_now() - before->since < OPENING_MAX) {
         return true;
     }
     openings_note(openings, thread, NULL, false, true);
@@ -120,12 +123,12 @@ bool openings_expected(const struct openings *openings, const struct node *direc
     clock_ms now = clock_now();
     guint hash = g_str_hash(name);
     GHashTableIter iter;
-    gpointer thread, value;
+    gpointer value;
     g_hash_table_iter_init(&iter, openings->threads);
-    while (g_hash_table_iter_next(&iter, &thread, &value)) {
+    while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const struct opening *opening = value;
         if (opening->again && opening->directory == directory->ino && opening->name == hash &&
-            !opening_is_old(thread, value, &now)) {
+            now - opening->since < OPENING_MAX) {
             return true;
         }
     }

@@ -26,8 +26,9 @@ void openings_free(struct openings *openings);
 /* This thread has looked a name up and found this node; NULL: nothing. */
 void openings_found(struct openings *openings, pid_t thread, struct node *node);
 /* It opens the node: true if it means the node's present name, else it is to be
- * told ESTALE. */
-bool openings_open(struct openings *openings, pid_t thread, struct node *node);
+ * told ESTALE.  `gone`: another node has that name by now, which is no reason to tell
+ * the same thread ESTALE twice. */
+bool openings_open(struct openings *openings, pid_t thread, struct node *node, bool gone);
 /* It is told ESTALE, and looks the name up again at once. */
 void openings_refused(struct openings *openings, pid_t thread, const struct node *node);
 /* It looks at a node whose lock has gone: true if it is shown, else it is told

@@ -234,7 +234,7 @@ static bool ops_is_meant(struct request *r)
     if (unused) {
         tree_attach(r->fs->tree, node); /* its lock has ended since it was looked up */
     }
-    return openings_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node) && (node->hashed || !unused);
+    return openings_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node, unused && !node->hashed);
 }
 
 static void ops_open_go(struct request *r)

@@ -149,6 +149,23 @@ START_TEST(name_that_goes_between_look_up_and_stat_is_looked_up_again)
 }
 END_TEST
 
+START_TEST(lock_elsewhere_that_ends_before_it_is_looked_at_shows_whose_it_was)
+{
+    uint64_t node = 0;
+    there->mode = S_IFREG | 0640;
+    for (int i = 0; i < 2; i++) {
+        wire_created(there, "L", O_RDWR | O_EXCL);
+        node = entry(here, "L").nodeid;
+        ck_assert_int_eq(wire_result(there, wire_unlink(there, "L")), 0);
+        if (i == 0) {
+            ck_assert_int_eq(wire_result(here, wire_getattr(here, node)), ESTALE);
+        }
+    }
+    ck_assert_uint_eq(attributes(here, node).mode, S_IFREG | 0640);
+    ck_assert_uint_eq(attributes(here, node).uid, 1001);
+}
+END_TEST
+
 START_TEST(symbolic_link_elsewhere_is_one)
 {
     ck_assert_int_eq(wire_result(there, wire_symlink(there, "L", "the target")), 0);
@@ -646,6 +663,7 @@ int main(void)
     tcase_add_test(cases, nothing_of_it_is_kept);
     tcase_add_test(cases, watchers_are_told_when_it_is_seen_that_it_went);
     tcase_add_test(cases, name_that_goes_between_look_up_and_stat_is_looked_up_again);
+    tcase_add_test(cases, lock_elsewhere_that_ends_before_it_is_looked_at_shows_whose_it_was);
     tcase_add_test(cases, symbolic_link_elsewhere_is_one);
     tcase_add_test(cases, attributes_of_the_lease_are_shown);
     tcase_add_test(cases, ticket_elsewhere_is_one);

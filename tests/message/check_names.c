@@ -631,12 +631,73 @@ START_TEST(opener_of_a_name_that_goes_again_and_again_is_sent_back_once)
     ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), ESTALE); /* of somebody else */
     w->pid = bob;
     ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), 0);
-    wire_advance(w, 50); /* a while later it is another look, by a kept entry */
+    wire_advance(w, SECOND); /* a while later it is another look, by a kept entry */
     ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), ESTALE);
     ck_assert_uint_eq(lease_of(alice, "L"), next);
     struct wire_file file = wire_opened(w, next, O_RDONLY);
     ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), EAGAIN);
     ck_assert_int_eq(wire_close(w, file), 0);
+}
+END_TEST
+
+START_TEST(opener_that_was_sent_back_opens_what_it_found_though_the_name_is_anothers_by_then)
+{
+    pid_t openers[2] = {bob, wire_child(w)};
+    uint64_t node = lease_of(alice, "L");
+    for (int i = 0; i < 2; i++) {
+        w->pid = openers[i];
+        ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+    }
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    for (int i = 0; i < 2; i++) {
+        w->pid = openers[i];
+        ck_assert_int_eq(wire_result(w, wire_getattr(w, node)), ESTALE);
+    }
+    uint64_t next = lease_of(alice, "L");
+    for (int i = 0; i < 2; i++) {
+        w->pid = openers[i];
+        ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), next);
+    }
+    ck_assert_int_eq(wire_close(w, wire_opened(w, next, O_RDONLY)), 0); /* by the second */
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    ck_assert_uint_ne(lease_of(alice, "L"), next);
+    w->pid = bob;
+    struct wire_file file = wire_opened(w, next, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    ck_assert_int_eq(wire_result(w, wire_open(w, next, O_RDONLY)), ESTALE); /* another call */
+}
+END_TEST
+
+/* The kernel waits for the directory then; and before it looks for another, it looks whether the old one is there. */
+START_TEST(opener_that_is_held_up_is_sent_back_once)
+{
+    uint64_t node = lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), node);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    uint64_t next = lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, _i ? wire_getattr(w, node) : wire_open(w, node, O_RDONLY)), ESTALE);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    w->pid = bob;
+    ck_assert(!wire_exists(w, "L"));
+    wire_advance(w, 3 * SECOND);
+    lease_of(alice, "M");
+    w->pid = wire_child(w);
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), ESTALE); /* and others come and go */
+    next = lease_of(alice, "L");
+    w->pid = bob;
+    ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), next);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
+    w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, next)), 0);
+    ck_assert_int_eq(wire_close(w, wire_opened(w, next, O_RDONLY)), 0);
 }
 END_TEST
 
@@ -992,6 +1053,8 @@ int main(void)
     tcase_add_test(cases, renamed_lease_is_opened_by_all_that_look_it_up_together);
     tcase_add_test(cases, opener_on_its_way_by_the_old_name_is_sent_back_once);
     tcase_add_test(cases, opener_of_a_name_that_goes_again_and_again_is_sent_back_once);
+    tcase_add_test(cases, opener_that_was_sent_back_opens_what_it_found_though_the_name_is_anothers_by_then);
+    tcase_add_loop_test(cases, opener_that_is_held_up_is_sent_back_once, 0, 2);
     tcase_add_test(cases, opener_that_does_not_come_back_holds_up_no_rename);
     tcase_add_test(cases, names_are_at_most_255_bytes);
     tcase_add_test(cases, directories_are_made_and_removed);

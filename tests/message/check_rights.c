@@ -639,7 +639,7 @@ END_TEST
 
 /* --- whose it is ------------------------------------------------------------------ */
 
-enum { ALICE = 1000, BOB = 1001 };
+enum { ALICE = 1000, BOB = 1001, CAROL = 1002 };
 
 static void be(pid_t pid, uid_t uid, uint32_t mode)
 {
@@ -963,6 +963,56 @@ START_TEST(directory_is_as_it_was_when_the_backend_does_not_take_a_change)
 }
 END_TEST
 
+static struct wire_file locked_by(pid_t pid, uid_t uid, uint32_t mode)
+{
+    be(pid, uid, mode);
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    return file;
+}
+
+/* The kernel looks a name up again once when it is told ESTALE. */
+START_TEST(lock_that_ends_before_it_is_looked_at_shows_whose_it_was)
+{
+    struct wire_file file = locked_by(alice, ALICE, 0666);
+    be(bob, BOB, 0600);
+    uint64_t node = wire_node(w, wire_lookup(w, "L"));
+    struct wire_file other = _i ? wire_opened(w, node, O_RDONLY) : file; /* a third process has it open */
+    be(alice, ALICE, 0666);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    be(wire_child(w), CAROL, 0600);
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, node)), ESTALE);
+    pid_t carol = w->pid;
+    file = locked_by(alice, ALICE, 0666);
+    be(carol, CAROL, 0600);
+    node = wire_node(w, wire_lookup(w, "L"));
+    be(alice, ALICE, 0666);
+    ck_assert_int_eq(wire_close(w, file), 0);
+    be(carol, CAROL, 0600);
+    wire_advance(w, 200); /* the machine is busy */
+    struct fuse_attr seen = attributes(node);
+    ck_assert_uint_eq(seen.mode, S_IFREG | 0666);
+    ck_assert_uint_eq(seen.uid, ALICE);
+    if (_i) {
+        be(bob, BOB, 0600);
+        ck_assert_int_eq(wire_close(w, other), 0);
+        be(carol, CAROL, 0600);
+    }
+    ck_assert_int_eq(wire_result(w, wire_touch(w, node, NULL)), ENOENT);
+}
+END_TEST
+
+START_TEST(descriptor_of_an_ancestor_is_looked_at_when_the_lock_has_just_ended)
+{
+    struct wire_file file = locked_by(family[0], ALICE, 0640);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
+    be(family[1], BOB, 0666);
+    ck_assert_uint_eq(attributes(file.node).mode, S_IFREG | 0640);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_result(w, wire_getattr(w, file.node)), ESTALE); /* he comes by the name */
+}
+END_TEST
+
 START_TEST(removed_directory_does_not_change_the_next_of_its_name)
 {
     be(bob, BOB, 0666);
@@ -1142,6 +1192,8 @@ int main(void)
     tcase_add_test(cases, directory_is_removed_by_its_owner_and_root);
     tcase_add_test(cases, who_shares_a_lock_builds_nothing_on_the_firsts_content);
     tcase_add_test(cases, directory_is_as_it_was_when_the_backend_does_not_take_a_change);
+    tcase_add_loop_test(cases, lock_that_ends_before_it_is_looked_at_shows_whose_it_was, 0, 2);
+    tcase_add_test(cases, descriptor_of_an_ancestor_is_looked_at_when_the_lock_has_just_ended);
     tcase_add_test(cases, removed_directory_does_not_change_the_next_of_its_name);
     tcase_add_test(cases, lost_lease_is_stale_to_its_handle);
     tcase_add_test(cases, close_fails_for_nothing_but_a_lock_that_another_has);
