@@ -34,17 +34,35 @@ const char *backend_safety_name(enum backend_safety safety)
     return names[safety];
 }
 
-bool backend_matches(const struct backend_match *match, GBytes *meta)
+/* That word of meta, or NULL; *ret_end is the end of meta. */
+static const char *backend_find_word(GBytes *meta, unsigned word, const char **ret_end)
 {
-    gsize size = 0, length = strlen(match->text);
-    const char *data = meta ? g_bytes_get_data(meta, &size) : NULL;
-    const char *at = data, *end = data + size;
-    for (unsigned word = 1; at && word < match->word; word++) {
-        at = memchr(at, ' ', (size_t)(end - at));
+    gsize size = 0;
+    const char *at = meta ? g_bytes_get_data(meta, &size) : NULL;
+    *ret_end = at + size;
+    for (unsigned i = 1; at && i < word; i++) {
+        at = memchr(at, ' ', (size_t)(*ret_end - at));
         at = at ? at + 1 : NULL;
     }
-    return at && (size_t)(end - at) >= length && memcmp(at, match->text, length) == 0 &&
-           (at + length == end || at[length] == ' ');
+    return at;
+}
+
+bool backend_matches(const struct backend_match *match, GBytes *meta)
+{
+    gsize length = strlen(match->text);
+    const char *end, *at = backend_find_word(meta, match->word, &end);
+    return !length || (at && (size_t)(end - at) >= length && memcmp(at, match->text, length) == 0 &&
+                       (at + length == end || at[length] == ' '));
+}
+
+int64_t backend_guard(GBytes *meta)
+{
+    const char *end, *at = backend_find_word(meta, BACKEND_GUARD_WORD, &end);
+    int64_t sum = 0;
+    for (; at && at < end && *at >= '0' && *at <= '9' && sum <= BACKEND_GUARD_MAX * BACKEND_GUARD_UNIT; at++) {
+        sum = sum * 10 + (*at - '0');
+    }
+    return at && (at == end || *at == ' ') ? MIN(sum / BACKEND_GUARD_UNIT, BACKEND_GUARD_MAX) : 0;
 }
 
 void backend_status(struct backend *b, struct backend_status *ret_status)

@@ -82,10 +82,11 @@ struct backend_ticket {
     clock_ms acquired; /* when it was granted (or queued, while it waits) */
     clock_ms deadline; /* when it ends unless renewed */
     int64_t ttl;
-    uint8_t kind; /* enum backend_kind */
-    uint8_t mode; /* enum backend_mode */
-    bool held;    /* false: it waits */
-    bool joined;  /* FCNTL: it has taken over the ticket with which its lock owner held before */
+    uint8_t kind;    /* enum backend_kind */
+    uint8_t mode;    /* enum backend_mode */
+    bool held;       /* false: it waits */
+    bool joined;     /* FCNTL: it has taken over the ticket with which its lock owner held before */
+    uint8_t guarded; /* with `ended`: 1 + the reason, if nobody else gets what it held yet, see backend_revoke; or 0 */
 };
 
 #define BACKEND_RANGE_MAX UINT64_MAX
@@ -255,11 +256,18 @@ struct backend_renewal {
     int64_t due; /* from now; 0: none */
 };
 
-/* Of the meta of a ticket, as words with single spaces between them: the `word`th (1: the first) is this. */
+/* Of the meta of a ticket, as words with single spaces between them: the `word`th (1: the first) is this; "": it may be
+ * any. */
 struct backend_match {
     unsigned word;
     char text[24];
 };
+
+/* The word of a ticket's meta that is its guard: flags below BACKEND_GUARD_UNIT, and that many times milliseconds. */
+enum { BACKEND_GUARD_WORD = 8, BACKEND_GUARD_UNIT = 4, BACKEND_GUARD_MAX = 60000 };
+
+/* For backends: the guard of a ticket with this meta (may be NULL) in ms; 0: none. */
+int64_t backend_guard(GBytes *meta);
 
 enum { BACKEND_SET_META = 1, BACKEND_SET_CONTENT = 2 };
 
@@ -400,13 +408,18 @@ static inline void backend_set(struct backend *b, struct backend_ticket *ticket,
  * `fence` (event: RELEASED; STALE if none has it), or with 0 all (BROKEN).  The
  * name of a sequence ticket may be one that waits.  When it completes with OK, the
  * events of this mount's tickets have been told, and those of other mounts that
- * can be reached. */
+ * can be reached.
+ *
+ * What is held by a ticket whose meta has a guard ends for its user like any other, but stays held in the store, by the
+ * same meta, content and fencing token: until the guard's time or the term as it was is over, whichever is first, or it
+ * is revoked once more.  Guards are ended only by a revocation that finds nothing else to end. */
 static inline void backend_revoke(struct backend *b, const char *name, uint64_t fence, backend_done *done, void *arg)
 {
     b->operations->revoke(b, name, fence, NULL, done, arg);
 }
 
-/* The same if all that would end match, in one step; else BUSY, and nothing ends. */
+/* The same if all that would end match, in one step; else BUSY, and nothing ends.  It ends no guard: if there is
+ * nothing else, it is BUSY. */
 static inline void backend_revoke_matching(struct backend *b, const char *name, uint64_t fence,
                                            const struct backend_match *match, backend_done *done, void *arg)
 {

@@ -439,6 +439,9 @@ static void local_recover_lease(void *arg, const char *name, struct backend_tick
 {
     struct recovery *recovery = arg;
     GBytes *content = ticket->content;
+    if (ticket->guarded) {
+        return; /* its holder has lost it */
+    }
     recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket), content ? content : recovery->empty);
 }
 

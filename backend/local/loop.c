@@ -26,11 +26,13 @@ enum {
     EVENT_WANTED = 8,
     EVENT_DUE = 16,
     EVENT_ENDED = 32,
+    EVENT_GONE = 64, /* the name that a guard has kept */
 };
 
 struct local_event {
     TAILQ_ENTRY(local_event) link;
-    struct backend_ticket *ticket; /* NULL for EVENT_DONE */
+    struct backend_ticket *ticket; /* NULL for EVENT_DONE and EVENT_GONE */
+    char *name;                    /* of EVENT_GONE */
     uint64_t sequence;             /* not to be told before the journal is synced up to here */
     unsigned flags;
     bool lost; /* the journal failed before it came that far */
@@ -76,6 +78,7 @@ static void loop_remove(struct local *l, struct local_event *event)
     if (event->ticket) {
         g_hash_table_remove(l->pending, event->ticket);
     }
+    g_free(event->name);
     g_free(event);
 }
 
@@ -121,8 +124,30 @@ static void loop_ended(void *context, struct backend_ticket *ticket, enum backen
 {
     struct local *l = context;
     loop_add(l, ticket, EVENT_ENDED)->why = why;
+    if (local_is_kept(l, ticket->kind) && !ticket->guarded) {
+        local_store_put_end(l->store, ticket->fence);
+    }
+}
+
+static void loop_guarded(void *context, struct backend_ticket *ticket)
+{
+    struct local *l = context;
+    if (local_is_kept(l, ticket->kind)) {
+        local_store_put_granted(l->store, ticket);
+    }
+}
+
+static void loop_unguarded(void *context, struct backend_ticket *ticket)
+{
+    struct local *l = context;
+    char name[LOCAL_NAME_MAX];
     if (local_is_kept(l, ticket->kind)) {
         local_store_put_end(l->store, ticket->fence);
+    }
+    if (lockspace_ticket_name(ticket, name, sizeof(name))) {
+        struct local_event *event = g_new0(struct local_event, 1);
+        *event = (struct local_event){.flags = EVENT_GONE, .name = g_strdup(name)};
+        loop_place(l, event);
     }
 }
 
@@ -137,6 +162,8 @@ const struct lockspace_listener local_listener = {
     .ended = loop_ended,
     .wanted = loop_wanted,
     .absorbed = loop_absorbed,
+    .guarded = loop_guarded,
+    .unguarded = loop_unguarded,
 };
 
 enum backend_result local_may_give(struct local *l, const char *name, bool kept)
@@ -292,11 +319,22 @@ static void loop_tell_ended(struct local *l, const struct local_event *event)
     lockspace_ticket_free(event->ticket);
 }
 
+/* Of a guard that has ended: another may have been granted the name since. */
+static void loop_tell_gone(struct local *l, const char *name)
+{
+    struct backend_info info;
+    lockspace_stat(l->space, name, &info);
+    if (info.type == BACKEND_NOTHING) {
+        l->events->gone(l->context, name);
+    }
+}
+
 /* Tells one thing of an event that is ready; what is told may end the event. */
 static void loop_tell(struct local *l, struct local_event *first)
 {
     unsigned flag = first->flags & -first->flags;
     struct local_event event = *first;
+    g_autofree char *name = g_steal_pointer(&first->name);
     first->flags &= ~flag;
     if (!first->flags) {
         loop_remove(l, first);
@@ -319,6 +357,9 @@ static void loop_tell(struct local *l, struct local_event *first)
         break;
     case EVENT_ENDED:
         loop_tell_ended(l, &event);
+        break;
+    case EVENT_GONE:
+        loop_tell_gone(l, name);
         break;
     default:
         g_assert_not_reached();

@@ -10,7 +10,8 @@
  *     LEASE      u64 fence, u64 the fence it had before or 0, u8 flags, i64 ttl,
  *                i64 acquired, i64 deadline, name, meta, content: as it is now;
  *                with LOCAL_LEASE_TARGET, u64 fence of the lease that had its name
- *                and ended with this
+ *                and ended with this; with LOCAL_LEASE_BROKEN or LOCAL_LEASE_RELEASED
+ *                it was revoked, and only its guard is there
  *     END        u64 fence
  *     RENEWALS   any number of: u64 fence, i64 ttl, i64 deadline
  *     CHANGE     u64 fence, u8 enum of backend_set, meta, content
@@ -37,7 +38,14 @@ enum local_record {
     LOCAL_UNTIMED,
 };
 
-enum { LOCAL_LEASE_HELD = 1, LOCAL_LEASE_SEQUENCE = 2, LOCAL_LEASE_SHARED = 4, LOCAL_LEASE_TARGET = 8 };
+enum {
+    LOCAL_LEASE_HELD = 1,
+    LOCAL_LEASE_SEQUENCE = 2,
+    LOCAL_LEASE_SHARED = 4,
+    LOCAL_LEASE_TARGET = 8,
+    LOCAL_LEASE_BROKEN = 16,
+    LOCAL_LEASE_RELEASED = 32
+};
 
 struct local_session {
     clock_ms boottime; /* both clocks read together */

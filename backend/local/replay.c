@@ -297,7 +297,8 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
     const struct local_lease *lease = &kept->lease;
     bool same = restored->same_boot || replay_is_same_boot(then, now);
     clock_ms full = now->boottime + lease->ttl;
-    clock_ms deadline = !same ? full : kept->untimed ? MAX(full, lease->deadline) : lease->deadline;
+    bool guard = lease->flags & (LOCAL_LEASE_BROKEN | LOCAL_LEASE_RELEASED);
+    clock_ms deadline = !same ? full : kept->untimed && !guard ? MAX(full, lease->deadline) : lease->deadline;
     clock_ms acquired = lease->acquired;
     struct backend_ticket *ticket;
     struct backend_claim claim = {
@@ -306,19 +307,21 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
         .wait = !(lease->flags & LOCAL_LEASE_HELD),
         .sequence = lease->flags & LOCAL_LEASE_SEQUENCE,
         .ttl = lease->ttl,
-        .due = 1 + MIN((int64_t)restored->leases / REPLAY_DUE, MAX(deadline - now->boottime, 0) / 2),
+        .due = guard ? 0 : 1 + MIN((int64_t)restored->leases / REPLAY_DUE, MAX(deadline - now->boottime, 0) / 2),
         .meta = lease->meta,
         .content = lease->content,
     };
     if (!same) {
         acquired += then->wall - then->boottime - (now->wall - now->boottime);
     }
-    if (deadline <= now->boottime) {
+    if (deadline <= now->boottime || (guard && !same)) { /* no process outlives a reboot */
         return false;
     }
     enum backend_result result =
         lockspace_restore(space, now->boottime, lease->name, &claim, lease->fence, acquired, deadline, &ticket);
-    if (result == BACKEND_OK && claim.wait) {
+    if (result == BACKEND_OK && guard) {
+        lockspace_restore_guard(ticket, lease->flags & LOCAL_LEASE_BROKEN ? BACKEND_BROKEN : BACKEND_RELEASED);
+    } else if (result == BACKEND_OK && claim.wait) {
         g_ptr_array_add(restored->granted, ticket);
     }
     return result == BACKEND_OK || result == BACKEND_QUEUED;

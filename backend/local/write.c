@@ -184,11 +184,14 @@ enum backend_result local_store_put_lease(struct local_store *store, const struc
 void local_store_describe_ticket(const struct backend_ticket *ticket, const char *name, struct local_lease *ret_lease)
 {
     bool sequence = lockspace_ticket_sequence(ticket);
+    uint8_t guard = !ticket->guarded                        ? 0
+                    : ticket->guarded == 1 + BACKEND_BROKEN ? LOCAL_LEASE_BROKEN
+                                                            : LOCAL_LEASE_RELEASED;
     *ret_lease = (struct local_lease){
         .name = name,
         .fence = ticket->fence,
         .flags = (uint8_t)((ticket->held ? LOCAL_LEASE_HELD : 0) | (sequence ? LOCAL_LEASE_SEQUENCE : 0) |
-                           (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0)),
+                           (ticket->mode == BACKEND_SHARED ? LOCAL_LEASE_SHARED : 0) | guard),
         .ttl = ticket->ttl,
         .acquired = ticket->acquired,
         .deadline = ticket->deadline,

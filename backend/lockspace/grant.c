@@ -13,7 +13,7 @@ void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
     struct skiplist_node *node = skiplist_first(&q->holders);
     for (unsigned i = 0; node && i < WANTED_MAX; i++, node = skiplist_next(node)) {
         struct ticket *holder = lockspace_ticket(node);
-        if (holder->head.kind != LOCKSPACE_DELAY && lockspace_conflict(place, holder, t)) {
+        if (!lockspace_is_nobodys(&holder->head) && lockspace_conflict(place, holder, t)) {
             space->listener.wanted(space->context, &holder->head);
         }
     }
@@ -34,6 +34,19 @@ static void grant_delay(struct lockspace *space, clock_ms now, const struct tick
     lockspace_join(space, t, true);
 }
 
+/* Tells the end of a ticket that has left, and whose path is that. */
+static void grant_tell_ended(struct lockspace *space, struct ticket *t, struct entry *path, enum backend_end why)
+{
+    bool guard = t->head.guarded;
+    t->entry = path;
+    if (guard) {
+        space->listener.unguarded(space->context, &t->head);
+        lockspace_ticket_free(&t->head);
+    } else {
+        space->listener.ended(space->context, &t->head, why);
+    }
+}
+
 void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
 {
     struct entry *entry = t->entry;
@@ -42,7 +55,8 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
         return;
     }
     int64_t delay = entry->parent->attributes.delay;
-    bool lost = why != BACKEND_RELEASED; /* against the will of its holder */
+    enum backend_end first = t->head.guarded ? (enum backend_end)(t->head.guarded - 1) : why;
+    bool lost = first != BACKEND_RELEASED; /* against the will of its holder */
     struct entry *ended = lockspace_entry_ended(entry);
     lockspace_leave(space, t);
     lockspace_catch_up(t, now);
@@ -52,7 +66,45 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
     if (entry->type == ENTRY_SEQUENCE) {
         lockspace_entry_free(space, entry);
     }
-    t->entry = ended;
+    grant_tell_ended(space, t, ended, why);
+}
+
+/* Takes the place of a ticket that is about to leave, and all that is told of it. */
+static struct ticket *grant_guard(clock_ms now, const struct ticket *t, enum backend_end why, int64_t guard)
+{
+    struct ticket *g = backend_new0(sizeof *g);
+    g->head = t->head;
+    g->head.user = NULL;
+    g->head.content = t->head.content ? g_bytes_ref(t->head.content) : NULL;
+    g->head.guarded = (uint8_t)(1 + why);
+    g->head.deadline = MIN(t->head.deadline, now + guard);
+    g->due = CLOCK_NEVER;
+    g->entry = t->entry;
+    g->meta = g_bytes_ref(t->meta);
+    if (lockspace_segments(t)) {
+        g->scope = backend_new0(sizeof(struct scope));
+        g->scope->segments = g_array_ref(lockspace_segments(t));
+    }
+    return g;
+}
+
+void lockspace_expel_revoked(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
+{
+    int64_t guard = t->head.held && !t->head.guarded ? backend_guard(t->meta) : 0;
+    if (guard == 0) {
+        lockspace_expel(space, now, t, why);
+        return;
+    }
+    struct ticket *g = grant_guard(now, t, why, guard);
+    struct entry *path = lockspace_entry_ended(t->entry);
+    lockspace_leave(space, t);
+    if (g->entry->type == ENTRY_SEQUENCE) {
+        g->entry->ticket = g;
+    }
+    lockspace_join(space, g, true);
+    t->head.guarded = g->head.guarded;
+    t->entry = path;
+    space->listener.guarded(space->context, &g->head);
     space->listener.ended(space->context, &t->head, why);
 }
 

@@ -94,17 +94,25 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
     return result;
 }
 
-/* What a revocation ends: the holders, or the one whose fencing token is `fence`; a sequence ticket that waits too. */
+/* What a revocation ends: the holders, or the one whose fencing token is `fence`; a sequence ticket that waits too.
+ * Guards only if there is nothing else. */
 static GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence)
 {
     GPtrArray *found = g_ptr_array_new();
+    bool guards = true;
     struct queue *q = lockspace_queue(entry);
     struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
     for (struct ticket *t = q ? lockspace_ticket(node) : entry->ticket; t; t = lockspace_ticket(node)) {
         if (t->head.kind != LOCKSPACE_DELAY && (!fence || t->head.fence == fence)) {
             g_ptr_array_add(found, t);
+            guards = guards && t->head.guarded;
         }
         node = node ? skiplist_next(node) : NULL;
+    }
+    for (guint i = found->len; i > 0 && !guards; i--) {
+        if (((struct ticket *)found->pdata[i - 1])->head.guarded) {
+            g_ptr_array_remove_index(found, i - 1);
+        }
     }
     return found;
 }
@@ -119,7 +127,8 @@ bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t
     bool all = true;
     GPtrArray *found = lockspace_revoked(entry, fence);
     for (guint i = 0; i < found->len; i++) {
-        all = all && backend_matches(match, ((struct ticket *)found->pdata[i])->meta);
+        const struct ticket *t = found->pdata[i];
+        all = all && !t->head.guarded && backend_matches(match, t->meta);
     }
     g_ptr_array_free(found, TRUE);
     return all;
@@ -139,7 +148,7 @@ enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, cons
     if (found->len > 0) {
         struct entry *place = lockspace_place(found->pdata[0]);
         for (guint i = 0; i < found->len; i++) {
-            lockspace_expel(space, now, found->pdata[i], fence ? BACKEND_RELEASED : BACKEND_BROKEN);
+            lockspace_expel_revoked(space, now, found->pdata[i], fence ? BACKEND_RELEASED : BACKEND_BROKEN);
         }
         lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
     } else {

@@ -29,6 +29,9 @@
  * where kin meet, or two byte ranges, they cost O(n) in that lock's tickets.  A
  * lock without tickets does not exist and costs nothing; one with one lease
  * costs about 220 bytes and its name.
+ *
+ * What is revoked and has a guard (backend_guard) leaves a ticket of nobody behind, which is told of as the holder, has
+ * no kin, and ends when the guard does.
  */
 #ifndef BACKEND_LOCKSPACE_LOCKSPACE_H
 #define BACKEND_LOCKSPACE_LOCKSPACE_H
@@ -51,6 +54,10 @@ struct lockspace_listener {
     void (*wanted)(void *context, struct backend_ticket *ticket);
     /* another has taken an FCNTL ticket over; it is freed when this returns */
     void (*absorbed)(void *context, struct backend_ticket *ticket);
+    /* before the `ended` of a ticket with a guard: this one, of nobody, keeps its place */
+    void (*guarded)(void *context, struct backend_ticket *ticket);
+    /* one of those has ended; it is freed when this returns */
+    void (*unguarded)(void *context, struct backend_ticket *ticket);
 };
 
 /* `seed` decides the skiplists' levels.  Fencing tokens start at 1. */
@@ -91,10 +98,10 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
 /* One that holds and whose deadline has passed ends here, LOST. */
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due);
 void lockspace_set(struct backend_ticket *ticket, const struct backend_change *change);
-/* MISSING: nobody holds it.  A sequence ticket ends also while it waits. */
-/* Do all that lockspace_revoke would end match?  True if there are none. */
+/* Do all that lockspace_revoke would end match, and is it no guard?  True if there are none. */
 bool lockspace_revoked_match(struct lockspace *space, const char *name, uint64_t fence,
                              const struct backend_match *match);
+/* MISSING: nobody holds it.  A sequence ticket ends also while it waits. */
 enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, const char *name, uint64_t fence);
 /* The ticket gets the next fencing token, since its new name may have seen any
  * before; `replaced` (NULL: none), if it holds that name, `ended` as RELEASED.
@@ -131,6 +138,8 @@ uint64_t lockspace_undecided(const struct lockspace *space);
 bool lockspace_ticket_name(const struct backend_ticket *ticket, char *buffer, size_t size);
 GBytes *lockspace_ticket_meta(const struct backend_ticket *ticket);  /* borrowed; may be NULL */
 bool lockspace_ticket_sequence(const struct backend_ticket *ticket); /* is it in a directory's queue */
+/* One that was just put back, and holds, is a guard for that reason. */
+void lockspace_restore_guard(struct backend_ticket *ticket, enum backend_end why);
 
 /* Frees a ticket that `ended` has handed over.  NULL is allowed. */
 void lockspace_ticket_free(struct backend_ticket *ticket);

@@ -120,7 +120,7 @@ void lockspace_describe(const struct ticket *t, const struct ticket *asker, stru
         .end = segment.end,
         .meta = t->meta,
         .content = t->head.content,
-        .ticket = delay ? NULL : (struct backend_ticket *)&t->head,
+        .ticket = lockspace_is_nobodys(&t->head) ? NULL : (struct backend_ticket *)&t->head,
         .holders = !delay && t->head.held,
     };
     if (place->type == ENTRY_DIRECTORY) {

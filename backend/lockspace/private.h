@@ -28,6 +28,13 @@
 
 #define LOCKSPACE_TTL_MAX (INT64_MAX / 4)
 
+/* What is nobody's cannot be told of an event.  A guard (head.guarded) is of the kind of the ticket that it stands for.
+ */
+static inline bool lockspace_is_nobodys(const struct backend_ticket *ticket)
+{
+    return ticket->kind == LOCKSPACE_DELAY || ticket->guarded;
+}
+
 /* Tickets that have something in common, found by hash: those of one handle or
  * of one lock owner on one lock (its kin), and those of a lock owner that wait anywhere.
  * One that is alone on its lock is in no group: it has no kin there, and nobody waits for it. */
@@ -282,7 +289,9 @@ bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t);
 void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t);
 /* Takes a ticket out and tells `ended`; may leave a delay in its place. */
 void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
-/* The same, and grants what has become free. */
+/* The same for a revocation: a holder with a guard leaves that in its place. */
+void lockspace_expel_revoked(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
+/* The same as lockspace_expel, and grants what has become free. */
 void lockspace_end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
 /* Grants what may hold now that something in start..end was freed, then settles. */
 void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end);

@@ -72,7 +72,8 @@ struct ticket *lockspace_first_holder(const struct entry *place)
 /* Can closing its file make a lease of it? */
 static bool queue_is_undecided(const struct ticket *t)
 {
-    return t->head.kind == BACKEND_PROVISIONAL || (t->head.kind == BACKEND_FLOCK && t->entry->type == ENTRY_SEQUENCE);
+    bool queued = t->entry->type == ENTRY_SEQUENCE && !t->head.guarded;
+    return t->head.kind == BACKEND_PROVISIONAL || (t->head.kind == BACKEND_FLOCK && queued);
 }
 
 void lockspace_link(struct lockspace *space, struct ticket *t)

@@ -129,6 +129,11 @@ size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size
     return count;
 }
 
+void lockspace_restore_guard(struct backend_ticket *ticket, enum backend_end why)
+{
+    ticket->guarded = (uint8_t)(1 + why);
+}
+
 /* The number in the name of a sequence ticket; false if it has none. */
 static bool restore_number(const char *leaf, uint64_t *ret_number)
 {
