@@ -1,4 +1,4 @@
-/* revoke: ending holders by name, whosever they are.
+/* revoke: ending holders by name, whosever they are; see revoke.lua for what a holder's guard leaves behind.
  *
  * Where no token is named, the server is asked first who holds, and then to end these: if that comes late, those who
  * hold by then keep what they have.
@@ -119,7 +119,8 @@ static void revoke_fill(struct redis_call *call, const struct redis_revocation *
     redis_call_text(call, "mount", r->mount);
     redis_call_unsigned(call, "request", v->number);
     redis_call_number(call, "keep", r->timeout);
-    if (v->matching) {
+    redis_call_flag(call, "keeps", v->matching);
+    if (v->matching && *v->match.text) {
         redis_call_number(call, "word", v->match.word);
         redis_call_text(call, "text", v->match.text);
     }

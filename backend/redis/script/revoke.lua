@@ -1,7 +1,8 @@
 -- revoke: ends holders, whoever they are.
 --
 -- leaf, mount, request: its number; keep: ms for which it may come again; fence, or ends: those to which `look` has told
--- that they hold, so that a call that comes late ends nobody who came after that; word: of the meta, that is to be text
+-- that they hold, so that a call that comes late ends nobody who came after that; word: of the meta, that is to be text;
+-- keeps: it ends no guards
 -- KEYS, the last: ENDED, a hash: mount request -> what it has ended.  Whose answer was lost asks again, and must neither be
 -- refused for what it has done itself nor end who came after that.  12..16: ORDER, TERM, INFO, WAIT, FENCE of the directory's
 -- queue, where the leaf may be one of its names
@@ -28,6 +29,55 @@ local function matches(t)
   return not a.word
 end
 
+-- A guard is the ticket that a holder leaves behind that has one: no mount's, so nobody renews, releases or changes it,
+-- and nobody is told when it ends.  Its id is that of the holder, but for the first letter.
+local GUARD_WORD, GUARD_UNIT, GUARD_MAX = 8, 4, 60000 -- backend.h
+local NOBODY = 'lfs:guard'
+
+local function is_guard(t) return t.m == NOBODY end
+
+local function guard_of(t)
+  local sum, at = 0, 0
+  for text in t.i:gmatch('%S+') do
+    at = at + 1
+    if at == GUARD_WORD then sum = tonumber(text:match('^%d+$')) or 0 end
+  end
+  return math.min(math.floor(sum / GUARD_UNIT), GUARD_MAX)
+end
+
+-- In place of the holder `id`; a lock-delay runs from its end on, if one would run from now.
+local function guard(id, t, left, delay)
+  local number, content = call('ZSCORE', ORDER, id), call('HGET', INFO, 'c:' .. id)
+  local deadline = math.min(tonumber(call('ZSCORE', TERM, id) or 0), now + left)
+  drop(id, t)
+  id = 'g' .. id:sub(2)
+  t.m, t.p, t.h, t.u, t.d = NOBODY, nil, nil, nil, delay
+  tickets = tickets + 1
+  call('ZADD', ORDER, number, id)
+  call('ZADD', TERM, number_text(deadline), id)
+  call('ZADD', LIST, '0', t.n or leaf)
+  if t.n then call('HSET', INFO, 's:' .. t.n, id) end
+  if content then call('HSET', INFO, 'c:' .. id, content) end
+  save(id, t)
+  if partial(t) and not odd then set_odd() end
+  hold(id, t, deadline)
+end
+
+-- Ends one; returns for how long the lock-delay keeps what it held refused.
+local function end_ticket(id, t)
+  local left = not is_guard(t) and t.k ~= 0 and not waits(id) and guard_of(t) or 0
+  if left > 0 then
+    tell(t, 'e', id, a.fence and ' released' or ' broken')
+    guard(id, t, left, a.fence and 0 or t.d)
+    return 0
+  elseif is_guard(t) or not a.fence then
+    return lose(id, t, 'broken', now)
+  end
+  drop(id, t)
+  tell(t, 'e', id, ' released')
+  return 0
+end
+
 local function digest() return redis.sha1hex(value) end
 
 local done = call('HGET', ENDED, request)
@@ -42,7 +92,7 @@ if KEYS[12] then
 end
 call('ZREM', WAITERS, '') -- a write that a full server permits, before those it would refuse
 expire()
-local found, held, delay = false, false, 0
+local found, held, delay, guards = false, false, 0, true
 local denied = a.word and who == 'foreign' and not a.fence
 local mine, others, told = {}, {}, {}
 local ends, meant = {}, {}
@@ -52,7 +102,8 @@ local function consider(id, at)
   local t = (a.look or at == a.fence or meant[id]) and load(id)
   if t then
     ends[#ends + 1] = {id, t}
-    denied = denied or not matches(t)
+    denied = denied or not is_guard(t) and not matches(t)
+    guards = guards and is_guard(t)
   end
 end
 if only then
@@ -70,25 +121,23 @@ if a.look then
   if #ends > ENDS_MAX then return refuse('too many hold the lock') end
   return found[2] and found or 'missing'
 end
+denied = denied or #ends > 0 and guards and a.keeps
 for _, e in ipairs(denied and {} or ends) do
   local id, t = unpack(e)
-  found = true
   if t.m == a.mount then
     mine[#mine + 1] = id
-  elseif not told[t.m] then
+  elseif not is_guard(t) and not told[t.m] then
     told[t.m] = true
     others[#others + 1] = t.m
   end
-  if not a.fence then
-    delay = math.max(delay, lose(id, t, 'broken', now))
-  else
-    drop(id, t)
-    tell(t, 'e', id, ' released')
+  if not is_guard(t) or guards then -- guards end when there is nothing else
+    found = true
+    delay = math.max(delay, end_ticket(id, t))
   end
 end
 if found then
   vacate(delay)
-  tell_delay(delay)
+  tell_delay(tickets > waiting and 1 or delay) -- a guard ends earlier than the term that the first waiter knows of
 elseif who == 'foreign' and not denied and meant[digest()] then
   call('DEL', L)
   who, value = 'free', false
