@@ -31,6 +31,7 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
 {
     clock_ms now = clock_now(), made = stat->ctime - z->server_time, written = MIN(stat->mtime - z->server_time, now);
     struct remote_ticket *t = node_ticket(z, data, stat);
+    made = data->guards ? data->granted - z->server_time : made;
     info->type = BACKEND_LOCK;
     info->kind = data->kind;
     info->mode = data->mode;
@@ -38,7 +39,7 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
     info->deadline = CLOCK_NEVER;
     info->end = BACKEND_RANGE_MAX;
     if (data->ours) {
-        info->fence = (uint64_t)stat->czxid;
+        info->fence = node_fence(data, stat);
         info->meta = data->meta;
         info->content = data->content;
         info->ttl = data->ttl;

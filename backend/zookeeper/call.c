@@ -31,6 +31,7 @@ static void call_free(struct zk_call *call)
     g_free(call->match);
     g_clear_pointer(&call->children, g_ptr_array_unref);
     g_clear_pointer(&call->entries, g_ptr_array_unref);
+    g_clear_pointer(&call->guards, g_ptr_array_unref);
     g_clear_pointer(&call->kept, g_bytes_unref);
     g_free(call);
 }
@@ -365,6 +366,17 @@ void call_end_hold(struct zk_call *call, const char *path, const char *lock, int
     g_bytes_unref(mark);
 }
 
+void call_guard(struct zk_call *call, const char *path, const char *guard, GBytes *data)
+{
+    struct zk_reply *reply = call_ask(call);
+    int length;
+    const char *bytes = call_bytes(data, &length);
+    zoo_delete_op_init(&reply->operations[0], path, -1);
+    zoo_create_op_init(&reply->operations[1], guard, bytes, length, call_acl(call->z), ZOO_EPHEMERAL, reply->buffer,
+                       sizeof reply->buffer);
+    call_multi(reply, 2);
+}
+
 void call_move(struct zk_call *call, const struct zk_node *from, const struct zk_node *to, GBytes *data)
 {
     struct zk_reply *reply = call_ask(call);
@@ -407,6 +419,15 @@ void call_leave(struct zk_call *call, const struct zk_node *node, bool lost)
     } else {
         call_delete(call, node->path, -1);
     }
+}
+
+void call_wait(struct zk_call *call, int64_t ms, zk_step *next)
+{
+    call->next = next;
+    call->lost = false;
+    ev_timer_set(&call->soon, (double)ms / 1000, 0);
+    ev_now_update(call->z->remote.loop);
+    ev_timer_start(call->z->remote.loop, &call->soon);
 }
 
 void call_then(struct zk_call *call, zk_step *next)

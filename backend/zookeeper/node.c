@@ -3,8 +3,9 @@
  * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER HANDLE …", and then meta and
  * content (MODE: NODE_RAISES is a shared one that wants to be exclusive; its term counts from when it was written, or
  * is negative: renewed for as long as the session lives, without a word here; of one mount those of a handle or of a
- * lock owner do not exclude each other); a directory's "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What
- * has other data is another client's: a handle lock, since it can be waited for, and is free when its session ends.
+ * lock owner do not exclude each other; a guard's line ends with "guard FENCING-TOKEN GRANTED BROKEN"); a directory's
+ * "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What has other data is another client's: a handle lock,
+ * since it can be waited for, and is free when its session ends.
  */
 #include <stdio.h>
 #include <string.h>
@@ -163,6 +164,31 @@ GBytes *node_encode(const struct zk_node *node, const char *token)
     return node_join(g_string_free(head, FALSE), node->meta, node->content);
 }
 
+GBytes *node_encode_guard(const struct zk_data *data, const struct Stat *stat, bool broken, int64_t left)
+{
+    char token[REMOTE_TOKEN_SIZE];
+    remote_make_token(token); /* not the holder's: what that asks for is not about this node */
+    char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u 0 0 guard %" G_GUINT64_FORMAT
+                                 " %" G_GINT64_FORMAT " %d\n",
+                                 data->kind, data->mode, left, token, (unsigned)g_bytes_get_size(data->meta),
+                                 node_fence(data, stat), (int64_t)stat->ctime, broken);
+    return node_join(head, data->meta, data->content);
+}
+
+char *node_guard_path(const struct zookeeper *z, const char *path, bool sequence)
+{
+    char *guard = g_strdup(path);
+    if (!sequence) {
+        strrchr(guard, '/')[z->kazoo ? 1 : 1 + strlen("_c_")] = 'g'; /* a token has no such letter */
+    }
+    return guard;
+}
+
+uint64_t node_fence(const struct zk_data *data, const struct Stat *stat)
+{
+    return data->guards ? data->guards : (uint64_t)stat->czxid;
+}
+
 GBytes *node_encode_directory(const struct backend_directory *d, uint64_t nonce)
 {
     char *head =
@@ -196,6 +222,18 @@ int64_t node_delay_of(GBytes *directory)
     node_decode(directory, &data);
     node_data_clear(&data);
     return data.attributes.delay;
+}
+
+static void node_decode_guard(struct zk_data *data, const char *text)
+{
+    int broken = 0;
+    if (sscanf(text, " guard %" G_GUINT64_FORMAT " %" G_GINT64_FORMAT " %d", &data->guards, &data->granted, &broken) ==
+        3) {
+        data->granted = CLAMP(data->granted, 0, INT64_MAX / 4);
+        data->broken = broken;
+    } else {
+        data->guards = 0;
+    }
 }
 
 static void node_decode_handles(struct zk_data *data, const char *text)
@@ -240,6 +278,7 @@ void node_decode(GBytes *bytes, struct zk_data *data)
                    remote_is_token(data->token)) {
         data->ours = true;
         node_decode_handles(data, head + further);
+        node_decode_guard(data, head + further);
         data->kind = (enum backend_kind)kind;
         data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
         data->raises = mode == NODE_RAISES;

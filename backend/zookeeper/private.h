@@ -108,12 +108,14 @@ struct zk_call {
     bool against;  /* a release against its holder's will */
     bool stubborn; /* it goes on when its caller has been told that it is unknown */
     bool revokes;  /* what holds `path` */
+    bool waits;    /* a ticket that is revoked does not hold */
     bool sending, lost, ended;
     clock_ms sent;
     ev_timer limit, soon;
     /* of the steps */
     char *path, *name;
     GPtrArray *children, *entries;
+    GPtrArray *guards; /* of a revocation: for each child the GBytes of a guard, or NULL */
     uint64_t number;
     char *after;
     size_t max;
@@ -151,12 +153,16 @@ void call_sync(struct zk_call *call, const char *path);
 void call_make(struct zk_call *call, const char *path, GBytes *data, int replace);
 /* In one step the node is removed, and its lock says that it was lost, which counts for `delay`, or given back: 0. */
 void call_end_hold(struct zk_call *call, const char *path, const char *lock, int64_t delay);
+/* In one step the node is removed, and there is a guard for it. */
+void call_guard(struct zk_call *call, const char *path, const char *guard, GBytes *data);
 /* In one step `from` is removed, and `to` says `data`; of a lock-delay nothing is left behind. */
 void call_move(struct zk_call *call, const struct zk_node *from, const struct zk_node *to, GBytes *data);
 /* Where there is a lock-delay, the node's lock says that it holds, if the node is there; */
 void call_mark(struct zk_call *call, struct zk_node *node);
 /* and when the node is removed, in the same step, that it was lost or given back. */
 void call_leave(struct zk_call *call, const struct zk_node *node, bool lost);
+/* Nothing is sent; this is done so many ms from now. */
+void call_wait(struct zk_call *call, int64_t ms, zk_step *next);
 /* They are sent, and this is done when all are answered. */
 void call_then(struct zk_call *call, zk_step *next);
 const struct zk_reply *call_reply(const struct zk_call *call, guint index);
@@ -203,6 +209,9 @@ struct zk_data {
     bool automatic;              /* where it is renewed with the session, from now */
     uint64_t handle, lock_owner; /* of its mount; or 0 */
     GArray *handles;             /* the same */
+    uint64_t guards;             /* the fencing token of whom it is a guard for; 0: it is none */
+    int64_t granted;             /* of a guard: when that was granted, by the server's clock */
+    bool broken;                 /* the same: it was, else it was released by its token */
     char token[REMOTE_TOKEN_SIZE];
     GBytes *meta, *content;
 };
@@ -224,6 +233,11 @@ GPtrArray *node_queue(char *const *children);
 /* The same as paths; what it was before is freed. */
 void node_take_queue(GPtrArray **paths, const char *path, char *const *children);
 GBytes *node_encode(const struct zk_node *node, const char *token);
+/* Of a guard, whose session is this mount's, for what is known of a holder: it is there for so many ms. */
+GBytes *node_encode_guard(const struct zk_data *data, const struct Stat *stat, bool broken, int64_t left);
+/* Where that is made: in place of the holder's node, by another name unless that is a ticket's file. */
+char *node_guard_path(const struct zookeeper *z, const char *path, bool sequence);
+uint64_t node_fence(const struct zk_data *data, const struct Stat *stat);
 GBytes *node_encode_directory(const struct backend_directory *directory, uint64_t nonce);
 /* What a lock says of its holder, so that whoever comes next knows of the lock-delay if that is lost.  `leaf` NULL: it
  * is lost now. */
@@ -255,6 +269,8 @@ void node_note_watch(struct zookeeper *z, const char *path, const char *token);
 
 /* The ticket wants to hear of the end of its own node. */
 void watch_node(struct zookeeper *z, const char *path, const char *token);
+/* That has gone, and not by this mount. */
+void watch_node_gone(struct zookeeper *z, const char *token);
 /* What is held in it is to heed its lock-delay as it is now, who waits in its queue its width. */
 void watch_directory(struct zookeeper *z, const char *path);
 void zk_watch(struct backend *b, const char *name);
@@ -346,6 +362,9 @@ void zk_rename(struct backend *b, struct backend_ticket *ticket, const char *nam
 
 void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct backend_match *match,
                backend_done *done, void *arg);
+
+/* Ends a guard of this mount's session in so many ms; `delay`: the lock-delay of its directory. */
+void revoke_end_guard_in(struct zookeeper *z, const char *path, int64_t left, int64_t delay, bool broken);
 
 /* --- recover.c --- */
 

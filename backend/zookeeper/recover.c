@@ -123,7 +123,11 @@ static void recover_ticket(struct zk_call *call, const struct recover_entry *ent
     }
     node_decode(get->data, &data);
     bool ours = get->stat.ephemeralOwner == zoo_client_id(call->z->handle)->client_id;
-    bool stays = !ours || (data.ours && recover_restore(call, entry, &data, &get->stat));
+    if (ours && data.guards) {
+        clock_ms written = MIN(get->stat.mtime - call->z->server_time, clock_now());
+        revoke_end_guard_in(call->z, entry->path, written + data.ttl - clock_now(), entry->delay, data.broken);
+    }
+    bool stays = !ours || data.guards || (data.ours && recover_restore(call, entry, &data, &get->stat));
     if (stays) {
         recovery->before++;
     } else {

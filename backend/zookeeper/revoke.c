@@ -1,6 +1,8 @@
 /* revoke: ending holders by name, whosever they are: their nodes are removed.
  *
- * Who holds on another mount hears of it from the server at once, as of something lost.
+ * Who holds on another mount hears of it from the server at once, as of something lost.  One that has a guard leaves a
+ * node in the same place, which belongs to the session of the mount that revokes: that removes it when its time is
+ * over, and the servers do if that mount is gone.
  */
 #include <string.h>
 
@@ -68,7 +70,7 @@ static void revoke_on_deleted(struct zk_call *call)
  * waits and is not meant by its name, finds out itself. */
 static bool revoke_take(struct zk_call *call, const struct zk_data *data, const struct Stat *stat)
 {
-    if (call->match && !backend_matches(call->match, data->meta)) {
+    if (call->match && (data->guards || !backend_matches(call->match, data->meta))) {
         return false;
     }
     const struct remote_ticket *t = node_ticket(call->z, data, stat);
@@ -78,12 +80,72 @@ static bool revoke_take(struct zk_call *call, const struct zk_data *data, const 
     return true;
 }
 
+/* --- guards --- */
+
+static void revoke_on_guard_over(struct zk_call *call)
+{
+    if (call->max > 0) {
+        char *lock = g_path_get_dirname(call->path);
+        call_end_hold(call, call->path, lock, call->against ? (int64_t)call->max : 0);
+        g_free(lock);
+    } else {
+        call_delete(call, call->path, -1);
+    }
+    call_then(call, call_end);
+}
+
+static void revoke_await_guard(struct zk_call *call)
+{
+    call_wait(call, MAX(call->since - clock_now(), 0), revoke_on_guard_over);
+}
+
+void revoke_end_guard_in(struct zookeeper *z, const char *path, int64_t left, int64_t delay, bool broken)
+{
+    struct zk_call *call = call_new(z, NULL, revoke_await_guard, NULL);
+    call->path = g_strdup(path);
+    call->since = clock_now() + left;
+    call->max = (size_t)delay;
+    call->against = broken;
+    call->stubborn = true;
+    call_start(call, 0);
+}
+
+/* What is to be in place of a holder; NULL: nothing. */
+static GBytes *revoke_guard(struct zk_call *call, const struct zk_data *data, const struct Stat *stat)
+{
+    struct backend_info info = {.type = BACKEND_LOCK};
+    bool may = data->ours && !data->guards && data->kind != BACKEND_PROVISIONAL;
+    bool holds = !call->waits || data->mode == BACKEND_SHARED; /* perhaps, with those before it */
+    int64_t guard = may && holds ? backend_guard(data->meta) : 0;
+    ask_describe(call->z, data, stat, &info);
+    int64_t left = MIN(guard, info.deadline - clock_now());
+    return left > 0 ? node_encode_guard(data, stat, call->number == 0, left) : NULL;
+}
+
+static void revoke_free_guard(gpointer guard)
+{
+    g_clear_pointer((GBytes **)&guard, g_bytes_unref);
+}
+
+static void revoke_leave_guard(struct zk_call *call, const char *path, GBytes *guard)
+{
+    struct zk_data data;
+    char *place = node_guard_path(call->z, path, strcmp(path, call->path) == 0);
+    node_decode(guard, &data);
+    call_guard(call, path, place, guard);
+    revoke_end_guard_in(call->z, place, data.ttl, (int64_t)call->max, data.broken);
+    node_data_clear(&data);
+    g_free(place);
+}
+
 /* What was chosen, also when it is repeated: whoever holds then is not meant. */
 static void revoke_delete(struct zk_call *call)
 {
     for (guint i = 0, last = call->children->len - 1; i <= last; i++) {
-        if (i == last && call->max > 0) {
-            call_end_hold(call, call->children->pdata[i], call->path, call->number ? 0 : (int64_t)call->max);
+        if (call->guards->pdata[i]) {
+            revoke_leave_guard(call, call->children->pdata[i], call->guards->pdata[i]);
+        } else if (i == last && call->max > 0) {
+            call_end_hold(call, call->children->pdata[i], call->path, call->against ? (int64_t)call->max : 0);
         } else {
             call_delete(call, call->children->pdata[i], -1);
         }
@@ -91,12 +153,12 @@ static void revoke_delete(struct zk_call *call)
     call_then(call, revoke_on_deleted);
 }
 
-static void revoke_on_data(struct zk_call *call)
+/* Those that hold, and are meant: guards only if there is nothing else.  False: none of the queue holds, as the first
+ * waits for a lock-delay to end. */
+static bool revoke_choose(struct zk_call *call, GPtrArray *chosen)
 {
-    GPtrArray *paths = g_ptr_array_new_with_free_func(g_free);
     GArray *holders = node_holders(call->replies);
-    bool matches = true, any = false;
-    g_ptr_array_set_size(call->entries, 0);
+    bool any = false, guards = true;
     for (guint i = 0; i < call->replies->len; i++) {
         const struct zk_reply *get = call_reply(call, i);
         struct zk_data data;
@@ -104,17 +166,50 @@ static void revoke_on_data(struct zk_call *call)
             continue;
         }
         node_decode(get->data, &data);
-        if (call->since && !any && data.ours && data.mode == BACKEND_EXCLUSIVE) { /* it waits for the delay to end */
-            node_data_clear(&data);
+        bool waits = call->since && !any && data.ours && !data.guards && data.mode == BACKEND_EXCLUSIVE;
+        bool holds = g_array_index(holders, bool, i) && !waits;
+        bool meant = holds && (!call->number || call->number == node_fence(&data, &get->stat));
+        if (meant && guards && !data.guards) {
+            g_ptr_array_set_size(chosen, 0);
+            guards = false;
+        }
+        if (meant && guards == (data.guards > 0)) {
+            g_ptr_array_add(chosen, GUINT_TO_POINTER(i));
+        }
+        any = any || !waits;
+        node_data_clear(&data);
+        if (waits) {
             break;
         }
-        any = true;
-        if (g_array_index(holders, bool, i) && (!call->number || call->number == (uint64_t)get->stat.czxid)) {
-            call->max = paths->len == 0 && data.ours && data.kind == BACKEND_PROVISIONAL ? 0 : call->max;
-            g_ptr_array_add(paths, g_strdup(call->children->pdata[i]));
-            matches = revoke_take(call, &data, &get->stat) && matches;
-        }
-        node_data_clear(&data);
+    }
+    g_array_unref(holders);
+    return any;
+}
+
+/* Notes what one that was chosen leaves behind; false if it does not match. */
+static bool revoke_add(struct zk_call *call, GPtrArray *paths, guint index)
+{
+    const struct zk_reply *get = call_reply(call, index);
+    struct zk_data data;
+    node_decode(get->data, &data);
+    call->max = paths->len == 0 && data.ours && data.kind == BACKEND_PROVISIONAL ? 0 : call->max;
+    call->against = data.guards ? data.broken : call->number == 0;
+    g_ptr_array_add(paths, g_strdup(call->children->pdata[index]));
+    g_ptr_array_add(call->guards, revoke_guard(call, &data, &get->stat));
+    bool matches = revoke_take(call, &data, &get->stat);
+    node_data_clear(&data);
+    return matches;
+}
+
+static void revoke_on_data(struct zk_call *call)
+{
+    GPtrArray *paths = g_ptr_array_new_with_free_func(g_free), *chosen = g_ptr_array_new();
+    bool matches = true, any = revoke_choose(call, chosen);
+    g_ptr_array_set_size(call->entries, 0);
+    g_clear_pointer(&call->guards, g_ptr_array_unref);
+    call->guards = g_ptr_array_new_with_free_func(revoke_free_guard);
+    for (guint i = 0; i < chosen->len; i++) {
+        matches = revoke_add(call, paths, GPOINTER_TO_UINT(chosen->pdata[i])) && matches;
     }
     if (paths->len == 0 || !matches) {
         revoke_tell(call, !any ? BACKEND_MISSING : matches ? BACKEND_STALE : BACKEND_BUSY);
@@ -125,8 +220,32 @@ static void revoke_on_data(struct zk_call *call)
         call->flag = true;
         revoke_delete(call);
     }
-    g_array_unref(holders);
+    g_ptr_array_unref(chosen);
     g_ptr_array_unref(paths);
+}
+
+static void revoke_get_queue(struct zk_call *call)
+{
+    for (guint i = 0; i < call->children->len; i++) {
+        call_get(call, call->children->pdata[i]);
+    }
+    call_then(call, revoke_on_data);
+}
+
+/* Where a ticket stands in its directory's queue. */
+static void revoke_on_place(struct zk_call *call)
+{
+    GPtrArray *queue = node_queue(call_reply(call, 0)->children);
+    struct zk_data directory;
+    guint rank = 0;
+    node_decode(call_reply(call, 1)->data, &directory);
+    while (rank < queue->len && strcmp(queue->pdata[rank], remote_leaf(call->path)) != 0) {
+        rank++;
+    }
+    call->waits = rank >= directory.attributes.width;
+    node_data_clear(&directory);
+    g_ptr_array_unref(queue);
+    revoke_get_queue(call);
 }
 
 static void revoke_on_node(struct zk_call *call)
@@ -148,10 +267,13 @@ static void revoke_on_node(struct zk_call *call)
                                                                  : call_result(call, get->rc));
         return;
     }
-    for (guint i = 0; i < call->children->len; i++) {
-        call_get(call, call->children->pdata[i]);
+    if (get->stat.ephemeralOwner) {
+        call_children(call, call->after, false);
+        call_get(call, call->after);
+        call_then(call, revoke_on_place);
+    } else {
+        revoke_get_queue(call);
     }
-    call_then(call, revoke_on_data);
 }
 
 static void revoke_begin(struct zk_call *call)

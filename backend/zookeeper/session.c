@@ -172,8 +172,7 @@ static void session_changed(struct zookeeper *z, int type, const char *path)
         } else if (type == ZOO_DELETED_EVENT && node->leaves) {
             continue; /* by this mount */
         } else if (type == ZOO_DELETED_EVENT) {
-            g_hash_table_remove(z->nodes, token);
-            remote_told(&z->remote, token, REMOTE_ENDED, BACKEND_LOST);
+            watch_node_gone(z, token);
         } else {
             watch_node(z, path, token);
         }

@@ -13,16 +13,24 @@
 
 /* --- what this mount holds --- */
 
+/* Who has removed it does not tell why; what has a guard is taken for broken. */
+void watch_node_gone(struct zookeeper *z, const char *token)
+{
+    const struct remote_ticket *t = remote_ticket_find(&z->remote, token);
+    bool guarded = t && backend_guard(t->meta) > 0;
+    g_hash_table_remove(z->nodes, token);
+    remote_told(&z->remote, token, REMOTE_ENDED, guarded ? BACKEND_BROKEN : BACKEND_LOST);
+}
+
 /* It was gone before it could be watched. */
 static void watch_on_node(struct zk_call *call)
 {
     struct zookeeper *z = call->z;
     struct zk_node *node = node_of(z, call->name);
-    if (call_reply(call, 0)->rc == ZNONODE && node && strcmp(node->path, call->path) == 0) {
-        char *token = g_strdup(call->name);
-        g_hash_table_remove(z->nodes, token);
-        remote_told(&z->remote, token, REMOTE_ENDED, BACKEND_LOST);
-        g_free(token);
+    const struct zk_reply *get = call_reply(call, 0);
+    bool gone = get->rc == ZNONODE || (get->rc == ZOK && node && node->fence != (uint64_t)get->stat.czxid);
+    if (gone && node && strcmp(node->path, call->path) == 0) {
+        watch_node_gone(z, call->name);
     }
     call_end(call);
 }
