@@ -18,6 +18,11 @@ static int64_t ask_time(const struct redlock_ballot *ballot, enum ask_field fiel
     return CLAMP(redlock_ballot_number(ballot, field), -1, ASK_TIME_MAX);
 }
 
+bool redlock_is_guard(const char *token)
+{
+    return token[0] == 'g' && strlen(token) == REMOTE_TOKEN_SIZE - 1;
+}
+
 void redlock_ask_describe(struct redlock_call *call, const char *word, struct backend_info *info)
 {
     const struct redlock_ballot *ballot = word ? redlock_poll_best(call->poll, word, ASK_REVISION) : NULL;
@@ -33,7 +38,8 @@ void redlock_ask_describe(struct redlock_call *call, const char *word, struct ba
     }
     int64_t left = ask_time(ballot, ASK_LEFT);
     info->deadline = left >= 0 ? now + left : CLOCK_NEVER;
-    if (!remote_is_token(redlock_ballot_text(ballot, ASK_TOKEN))) {
+    const char *token = redlock_ballot_text(ballot, ASK_TOKEN);
+    if (!remote_is_token(token) && !redlock_is_guard(token)) {
         return;
     }
     info->kind = (enum backend_kind)CLAMP(redlock_ballot_number(ballot, ASK_KIND), BACKEND_PROVISIONAL, BACKEND_FCNTL);
@@ -43,7 +49,7 @@ void redlock_ask_describe(struct redlock_call *call, const char *word, struct ba
     info->meta = redlock_ballot_bytes(ballot, ASK_META, REDLOCK_META_MAX);
     info->content = redlock_ballot_bytes(ballot, ASK_CONTENT, REDLOCK_CONTENT_MAX);
     struct remote_ticket *t = redlock_keep_holder(call->r, call->name);
-    if (t && strcmp(redlock_keep_token(call->r, t->token), redlock_ballot_text(ballot, ASK_TOKEN)) == 0) {
+    if (t && strcmp(redlock_keep_token(call->r, t->token), token) == 0) {
         info->ticket = &t->head;
         info->fence = t->head.fence;
         info->acquired = t->head.acquired;

@@ -83,7 +83,7 @@ char *redlock_call_digest(const char *token)
 void redlock_call_undo(struct redlock *r, const char *name, const char *token)
 {
     char *digest = redlock_call_digest(token);
-    redlock_poll_fill_release(r, name, digest, "", 0);
+    redlock_poll_fill_release(r, name, digest, "", 0, 0);
     redlock_poll_send(r, NULL, REDLOCK_RELEASE, REDLOCK_RELEASE_TIME);
     g_free(digest);
 }

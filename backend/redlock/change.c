@@ -82,7 +82,7 @@ static void change_release(struct redlock_call *call)
         return;
     }
     char *digest = redlock_call_digest(call->token);
-    redlock_poll_fill_release(r, call->name, digest, "", 0);
+    redlock_poll_fill_release(r, call->name, digest, "", 0, 0);
     redlock_call_poll(call, REDLOCK_RELEASE, r->timeout, change_on_released);
     g_free(digest);
 }

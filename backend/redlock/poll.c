@@ -62,7 +62,7 @@ void redlock_poll_bytes(struct redlock *r, GBytes *bytes)
 }
 
 void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why,
-                               uint64_t number)
+                               uint64_t number, int64_t guard)
 {
     const char *leaf;
     char *directory = remote_parent(name, &leaf);
@@ -75,6 +75,7 @@ void redlock_poll_fill_release(struct redlock *r, const char *name, const char *
     redlock_poll_text(r, r->channel);
     redlock_poll_text(r, why);
     redlock_poll_number(r, (int64_t)number);
+    redlock_poll_number(r, guard);
     g_free(directory);
 }
 

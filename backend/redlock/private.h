@@ -157,7 +157,7 @@ clock_ms redlock_poll_sent(const struct redlock_poll *poll, const char *word);
 /* One of the store's that answers nobody any more: lets go `digest` (SHA-1 of the token), everywhere. */
 void redlock_poll_fill_list(struct redlock *r, const char *directory, const char *after, size_t max);
 void redlock_poll_fill_release(struct redlock *r, const char *name, const char *digest, const char *why,
-                               uint64_t number);
+                               uint64_t number, int64_t guard);
 
 /* --- call.c --- */
 
@@ -236,6 +236,8 @@ void redlock_keep_tell(struct redlock *r, const char *token, enum remote_news ne
 
 /* --- ask.c --- */
 
+/* What stands in the key while a guard runs. */
+bool redlock_is_guard(const char *token);
 void redlock_stat(struct backend *b, const char *name, backend_known *done, void *arg);
 void redlock_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
                   void *arg);

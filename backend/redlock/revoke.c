@@ -1,6 +1,7 @@
 /* revoke: ending holders by name, whosever they are: their keys are taken away.
  *
- * Who holds on another mount is told by a message of each server, or else notices when it renews.
+ * Who holds on another mount is told by a message of each server, or else notices when it renews.  The keys of one that
+ * has a guard stay until that is over, under another token: see release.lua.
  */
 #include <string.h>
 
@@ -40,9 +41,11 @@ static void revoke_on_released(struct redlock_call *call)
     g_free(name);
 }
 
-static void revoke_release(struct redlock_call *call, const char *digest, uint64_t number)
+static void revoke_release(struct redlock_call *call, const char *digest, const struct backend_info *holder)
 {
-    redlock_poll_fill_release(call->r, call->name, digest, call->number ? "released" : "broken", number);
+    bool guards = holder->kind != BACKEND_PROVISIONAL && !redlock_is_guard(call->token);
+    redlock_poll_fill_release(call->r, call->name, digest, call->number ? "released" : "broken", holder->fence,
+                              guards ? backend_guard(holder->meta) : 0);
     redlock_call_poll(call, REDLOCK_RELEASE, call->r->timeout, revoke_on_released);
 }
 
@@ -50,7 +53,8 @@ static void revoke_release(struct redlock_call *call, const char *digest, uint64
 static bool revoke_is_meant(struct redlock_call *call, const struct backend_info *holder)
 {
     bool stale = call->number && holder->fence != call->number;
-    if (stale || (call->match && !backend_matches(call->match, holder->meta))) {
+    bool guard = redlock_is_guard(call->token);
+    if (stale || (call->match && (guard || !backend_matches(call->match, holder->meta)))) {
         call->result = stale ? BACKEND_STALE : BACKEND_BUSY;
         return false;
     }
@@ -73,7 +77,7 @@ static void revoke_on_looked(struct redlock_call *call)
     g_strlcpy(call->token, redlock_ballot_text(redlock_poll_best(call->poll, word, 9), 3), sizeof call->token);
     char *digest = g_strdup(word + strlen("held "));
     if (revoke_is_meant(call, &holder)) {
-        revoke_release(call, digest, holder.fence);
+        revoke_release(call, digest, &holder);
     } else {
         revoke_done(call, call->result);
     }
@@ -116,7 +120,7 @@ void redlock_revoke(struct backend *b, const char *name, uint64_t fence, const s
     g_strlcpy(call->token, redlock_keep_token(r, t->token), sizeof call->token);
     if (revoke_is_meant(call, &holder)) {
         char *digest = redlock_call_digest(call->token);
-        revoke_release(call, digest, holder.fence);
+        revoke_release(call, digest, &holder);
         g_free(digest);
     } else {
         redlock_call_later(call, 0, revoke_on_refused);

@@ -65,8 +65,11 @@ static void on_ended(void *context, struct backend_ticket *ticket, enum backend_
     struct contract_log *log = ticket->user;
 
     (void)context;
-    if (log)
+    if (log) {
         log->why = why;
+        log->guarded = ticket->guarded;
+        ck_assert(!ticket->guarded || ticket->guarded == 1 + why);
+    }
     note(ticket, offsetof(struct contract_log, ended));
 }
 
@@ -76,8 +79,13 @@ static void on_wanted(void *context, struct backend_ticket *ticket)
     note(ticket, offsetof(struct contract_log, wanted));
 }
 
+static void on_gone(void *context, const char *name)
+{
+    (void)context, (void)name;
+}
+
 static const struct backend_events events = {
-    .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted};
+    .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted, .gone = on_gone};
 
 static void give_up(struct ev_loop *l, ev_timer *timer, int revents)
 {

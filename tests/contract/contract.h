@@ -40,7 +40,9 @@ TCase *contract_time_case(void);
 TCase *contract_name_case(void);
 TCase *contract_range_case(void);
 TCase *contract_sequence_case(void);
+TCase *contract_guard_case(void);
 TCase *contract_mounts_case(void); /* where there is another mount */
+TCase *contract_guard_mounts_case(void);
 
 /* --- for scenarios --- */
 
@@ -81,6 +83,7 @@ void contract_end_turn(void);
 struct contract_log {
     unsigned granted, due, wanted, ended;
     enum backend_end why;
+    bool guarded;  /* it ended, and its guard is left */
     unsigned when; /* the number of its last event, over all tickets */
 };
 

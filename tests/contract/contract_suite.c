@@ -12,7 +12,10 @@ Suite *contract_suite(const struct contract *subject)
     suite_add_tcase(suite, contract_name_case());
     suite_add_tcase(suite, contract_range_case());
     suite_add_tcase(suite, contract_sequence_case());
-    if (subject->open_other)
+    suite_add_tcase(suite, contract_guard_case());
+    if (subject->open_other) {
         suite_add_tcase(suite, contract_mounts_case());
+        suite_add_tcase(suite, contract_guard_mounts_case());
+    }
     return suite;
 }

@@ -1,6 +1,7 @@
 -- head: a lock on one of several servers that know nothing of each other.
 --
---   L       string  the token of its holder; its PX is the deadline.  The lock that other clients know.
+--   L       string  the token of its holder; its PX is the deadline.  The lock that other clients know.  While the guard
+--                   of one that has lost it runs: that token with a g for its first letter
 --   RECORD  hash    of that holder, if it is a mount: token, number (0: a majority is still to keep it), kind, since (server ms), ttl, revision (of what it
 --                   says, growing), meta, content; ends with L
 --   NUMBER  string  the last fencing number that was told, or is to be told; of one that was broken the next
