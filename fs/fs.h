@@ -54,6 +54,7 @@ LIST_HEAD(handle_list, handle);
 LIST_HEAD(request_list, request);
 LIST_HEAD(directory_cursor_list, directory_cursor);
 LIST_HEAD(hold_list, hold);
+LIST_HEAD(guard_list, guard);
 LIST_HEAD(recover_list, recover_question);
 
 /* In the log and in .leasefs/status, once a process of a pid namespace that the daemon cannot see has used the mount.
@@ -79,6 +80,7 @@ struct fs {
     char boot_id[40];
     struct handle_list handles;
     struct hold_list ended;               /* of no node any more, but still counted by what is not answered */
+    struct guard_list guards;             /* what was lost, and is kept from others: see guard.h */
     struct recover_list recovering;       /* what the backend was asked about leases that it kept */
     GHashTable *records;                  /* a set of holds, by lock owner and path: see hold_of_lock_owner */
     struct directory_cursor_list cursors; /* open directories */

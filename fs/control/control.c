@@ -142,6 +142,7 @@ static struct control_file *control_file_new(struct fs *fs, enum control_node wh
         control_add_metrics(fs, text);
     } else if (what == CONTROL_LOCKS) {
         g_string_append(text, control_locks_header);
+        control_add_guarded(fs, text);
         control_begin_table(fs, file, held, G_N_ELEMENTS(held));
     } else {
         g_string_append(text, control_waiters_header);

@@ -94,6 +94,8 @@ void control_refuse(struct request *r);
 /* Appends the line of what is on a list.  `places`: how many before it wait for the
  * same (node -> number). */
 void control_add_held(struct fs *fs, GString *text, struct hold *hold);
+/* The lines of what guards keep from others. */
+void control_add_guarded(struct fs *fs, GString *text);
 void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *places);
 void control_add_asking(struct fs *fs, GString *text, struct request *r);
 extern const char control_locks_header[], control_waiters_header[];

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "fs/control/control.h"
+#include "fs/hold/guard.h"
 #include "fs/hold/quota.h"
 #include "fs/kernel/metrics.h"
 
@@ -92,6 +93,9 @@ static void control_add_locks(struct fs *fs, GString *text)
     control_add_kinds(text, "leasefs_expired_total", "counter", "Locks that ran out.", m->expired);
     control_add_kinds(text, "leasefs_lost_total", "counter", "Locks that could not be renewed in time.", m->lost);
     control_add_kinds(text, "leasefs_broken_total", "counter", "Locks broken by an administrator.", m->broken);
+    control_add_value(text, "leasefs_guarded", "gauge",
+                      "Locks of this mount that were lost and that their guards keep from others.", guard_count(fs));
+    control_add_kinds(text, "leasefs_guards_total", "counter", "Guards that began to keep others off.", m->guarded);
     control_describe(text, "leasefs_wait_seconds", "histogram",
                      "How long requests waited for a lock, however the wait ended.");
     control_add_histogram(text, "leasefs_wait_seconds", "", &m->wait, METRICS_TIME_FIRST, METRICS_TIME_BUCKETS, 1000);

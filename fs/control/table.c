@@ -8,6 +8,7 @@
 
 #include "backend/log.h"
 #include "fs/control/control.h"
+#include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
@@ -70,6 +71,22 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold)
     control_add_seconds(text, now - hold->since);
     control_add_seconds(text, ticket->deadline - now);
     g_string_append_printf(text, "\t%u\n", control_count_waiters(hold->node));
+}
+
+void control_add_guarded(struct fs *fs, GString *text)
+{
+    clock_ms now = clock_now();
+    const struct guard *g;
+    guard_count(fs);
+    LIST_FOREACH(g, &fs->guards, link) {
+        if (g->deadline > now) {
+            control_add_lock(text, g->node, g->kind, g->mode);
+            control_add_who(fs, text, g->owner, g->uid);
+            control_add_seconds(text, now - g->since);
+            control_add_seconds(text, g->deadline - now);
+            g_string_append_printf(text, "\t%u\n", control_count_waiters(g->node));
+        }
+    }
 }
 
 void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *places)

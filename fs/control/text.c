@@ -11,6 +11,7 @@
 
 #include "backend/log.h"
 #include "fs/control/control.h"
+#include "fs/hold/guard.h"
 #include "fs/hold/quota.h"
 #include "fs/kernel/tree.h"
 #include "fs/options/options.h"
@@ -95,7 +96,7 @@ void control_add_status(struct fs *fs, GString *text)
     if (fs->sandbox) {
         control_add_fact(text, "sandbox", fs->sandbox->text);
     }
-    control_add_number(text, "held", control_sum(fs->metrics->held));
+    control_add_number(text, "held", control_sum(fs->metrics->held) + guard_count(fs));
     control_add_number(text, "waiting", fs->metrics->waiting);
     g_string_append_printf(text, "ttl: %" PRId64 ".%03d\n", fs->options->ttl / 1000, (int)(fs->options->ttl % 1000));
     control_add_number(text, "user-locks", fs->options->user_locks);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/quota.h"
@@ -139,6 +140,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     hold->since = ticket->acquired;
     hold->fixed = meta->fixed;
     hold->sequence = meta->sequence;
+    guard_set(hold, meta->guard);
     hold->closed = true;
     hold->settled = !here || recover_settled(ticket, meta->fixed);
     if (meta->has_times) {

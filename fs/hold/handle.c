@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "backend/log.h"
+#include "fs/hold/guard.h"
 #include "fs/hold/quota.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
@@ -140,6 +141,7 @@ static void handle_release_records(struct fs *fs, struct handle *h)
 
 void handle_drop(struct fs *fs, struct handle *h)
 {
+    guard_leave(fs, h, false);
     LIST_REMOVE(h, link);
     LIST_REMOVE(h, all);
     if (h->poll) {
@@ -163,6 +165,7 @@ void handle_free(struct fs *fs, struct handle *h)
         hold_release(fs, hold, NULL, NULL);
     }
     handle_release_records(fs, h);
+    guard_leave(fs, h, true);
     handle_drop(fs, h);
 }
 

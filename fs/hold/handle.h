@@ -31,6 +31,7 @@ struct handle {
     struct owner *opener;    /* NULL: of another pid namespace */
     struct hold *hold;       /* the lease it belongs to, or its own flock */
     GPtrArray *records;      /* the holds of lock owners that have used it for fcntl, or NULL */
+    struct guard *guard;     /* of what was lost by it, as long as it keeps others off; or NULL */
     struct fuse_pollhandle *poll;
     uint64_t id;
     int refused; /* the negated errno of the first write, times or close that failed: it acquires nothing by closing */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fs/hold/guard.h"
 #include "fs/hold/handle.h"
 #include "fs/hold/quota.h"
 #include "fs/hold/rights.h"
@@ -368,7 +369,7 @@ static bool hold_is_awaited(const struct node *node)
 
 void hold_check_gone(struct fs *fs, struct node *node)
 {
-    if (!hold_first(node) && !hold_is_awaited(node)) {
+    if (!hold_first(node) && !hold_is_awaited(node) && !guard_is_on(fs, node)) {
         hold_gone(fs, node);
     }
 }
@@ -457,6 +458,18 @@ static void hold_tell_handles(const struct hold *hold, void (*tell)(struct handl
     }
 }
 
+/* It is lost to its handles, and to nobody else as long as one of them is open. */
+static void hold_begin_guard(struct fs *fs, struct hold *hold)
+{
+    struct guard *guard = guard_new(fs, hold);
+    struct handle *handle;
+    LIST_FOREACH(handle, &fs->handles, all) {
+        if (guard && hold_is_of(hold, handle)) {
+            guard_keep(fs, guard, handle);
+        }
+    }
+}
+
 static void hold_spend_handle(struct handle *handle, bool lost)
 {
     handle->spent = true;
@@ -481,8 +494,11 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     if (ticket->held && why == BACKEND_RELEASED && hold->ticket == ticket) {
         hold_hand_on(fs, hold);
     }
+    if (ticket->held && ticket->guarded && hold->ticket == ticket) {
+        hold_begin_guard(fs, hold);
+    }
     if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
-        hold_spend(hold, why != BACKEND_RELEASED);
+        hold_spend(hold, why != BACKEND_RELEASED || ticket->guarded);
     }
     if (r && r->ticket) {
         r->ticket = NULL;
@@ -492,7 +508,8 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     } else {
         hold_unref(fs, hold); /* its lock owner has got another since */
     }
-    if (why != BACKEND_RELEASED && node->parent->directory->attributes.delay > 0 && !hold_first(node)) {
+    if (why != BACKEND_RELEASED && node->parent->directory->attributes.delay > 0 && !hold_first(node) &&
+        !guard_is_on(fs, node)) {
         hold_gone(fs, node); /* who waits for it waits for nobody */
     } else {
         hold_check_gone(fs, node);
@@ -523,12 +540,13 @@ static struct node *hold_elsewhere(struct fs *fs, const char *name)
 
 static bool hold_watched_event(void *context, const char *name)
 {
-    return hold_elsewhere(context, name) != NULL;
+    return hold_elsewhere(context, name) != NULL || guard_is_at(context, name);
 }
 
 static void hold_gone_event(void *context, const char *name)
 {
     struct node *node = hold_elsewhere(context, name);
+    guard_gone(context, name);
     if (node) {
         hold_check_gone(context, node);
     }

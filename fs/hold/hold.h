@@ -13,6 +13,7 @@
  *     rights, meta, quota  who may, what the store keeps with a lock, how much a user may have
  *     owner   whose it is                      term    what the store is told of it
  *     size    what its user is charged         kin     what goes on with another when it is given up
+ *     guard   what was lost and is kept from others
  *     hold    finding, making, ending; the store's events      ask  acquiring and converting
  *     handle  an open file, and what it holds  entry   what the kernel is told of a name
  */
@@ -53,6 +54,7 @@ struct hold_more {
         struct handle *handle;        /* FLOCK: the only one that it can be of, once granted */
     };
     struct hold_heirs *heirs; /* in the first second; of a handle lock: hold_taken */
+    uint16_t guard;           /* ms: see guard.h; 0: none */
 };
 
 struct hold {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backend/backend.h"
 #include "fs/hold/rights.h"
 
 #define META_TIMES_MAX 80 /* also in meta_decode */
@@ -27,9 +28,9 @@ GBytes *meta_encode(const struct meta *m)
                  m->times[0].tv_nsec, (int64_t)m->times[1].tv_sec, m->times[1].tv_nsec);
     }
     char text[1024];
-    int size = snprintf(text, sizeof text, "1 %s %d %" PRIu64 " %u %u %o %d %s %s %s %s", m->host, m->pid, m->start,
-                        m->uid, m->gid, m->mode, (m->fixed ? META_FIXED : 0) | (m->sequence ? META_SEQUENCE : 0), times,
-                        m->boot, heirs, m->command);
+    unsigned flags = (m->fixed ? META_FIXED : 0u) + (m->sequence ? META_SEQUENCE : 0u) + m->guard * BACKEND_GUARD_UNIT;
+    int size = snprintf(text, sizeof text, "1 %s %d %" PRIu64 " %u %u %o %u %s %s %s %s", m->host, m->pid, m->start,
+                        m->uid, m->gid, m->mode, flags, times, m->boot, heirs, m->command);
     return g_bytes_new(text, (gsize)MIN(size, (int)sizeof text - 1));
 }
 
@@ -86,6 +87,7 @@ bool meta_decode(GBytes *bytes, struct meta *m)
     }
     m->fixed = flags & META_FIXED;
     m->sequence = flags & META_SEQUENCE;
+    m->guard = MIN(flags / BACKEND_GUARD_UNIT, BACKEND_GUARD_MAX);
     meta_decode_times(times, m);
     meta_decode_heirs(heirs, m);
     return true;

@@ -6,9 +6,9 @@
  *     1 HOST PID START UID GID MODE FLAGS TIMES BOOT HEIRS COMMAND
  *
  * PID 0 is a holder of another pid namespace.  MODE is octal with the file's
- * type, FLAGS a sum of 1 (fixed term) and 2 (sequence ticket), TIMES access and
- * modification, each SECONDS.NANOSECONDS since the epoch, or -, BOOT the boot id that START
- * (clock ticks since boot) refers to, HEIRS PID:START,… or -.
+ * type, FLAGS a sum of 1 (fixed term), 2 (sequence ticket) and 4 times the guard in
+ * milliseconds, which the stores read, too (backend_guard), TIMES access and modification, each SECONDS.NANOSECONDS
+ * since the epoch, or -, BOOT the boot id that START (clock ticks since boot) refers to, HEIRS PID:START,… or -.
  */
 #ifndef FS_HOLD_META_H
 #define FS_HOLD_META_H
@@ -35,6 +35,7 @@ struct meta {
     mode_t mode;
     bool fixed;     /* its term is fixed: not renewed automatically */
     bool sequence;  /* a ticket of its directory's queue */
+    unsigned guard; /* ms; 0: none */
     bool has_times; /* the holder set them */
     struct timespec times[2];
     size_t heirs;

@@ -2,6 +2,7 @@
  * see hold.h. */
 #include <string.h>
 
+#include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
 #include "fs/kernel/tree.h"
@@ -43,6 +44,7 @@ static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
     meta.mode = hold->mode;
     meta.fixed = hold->fixed;
     meta.sequence = hold->sequence;
+    meta.guard = guard_of(hold);
     if (hold->owner) {
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
@@ -158,7 +160,7 @@ void hold_give_grace(struct fs *fs, struct hold *hold)
 static void hold_trim(struct hold *hold)
 {
     struct hold_more *more = hold->has_more ? hold->more : NULL;
-    if (more && !more->times && !more->records && TAILQ_EMPTY(&more->parked)) {
+    if (more && !more->times && !more->records && !more->guard && TAILQ_EMPTY(&more->parked)) {
         hold->has_more = false;
         hold->heirs = more->heirs;
         g_free(more);

@@ -93,7 +93,7 @@ struct metrics {
     struct metrics_histogram wait, hold;              /* milliseconds */
     uint64_t held[METRICS_KINDS], waiting;
     uint64_t acquired[METRICS_KINDS], released[METRICS_KINDS], expired[METRICS_KINDS], lost[METRICS_KINDS],
-        broken[METRICS_KINDS];
+        broken[METRICS_KINDS], guarded[METRICS_KINDS];
     uint64_t spins, spin_hits; /* times that a request was awaited awake, and came in time */
 };
 

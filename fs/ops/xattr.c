@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "backend/log.h"
+#include "fs/hold/guard.h"
 #include "fs/hold/handle.h"
 #include "fs/hold/meta.h"
 #include "fs/kernel/tree.h"
@@ -192,6 +193,19 @@ static char *xattr_get_width(struct request *r, const struct backend_info *info)
     return g_strdup_printf("%u", info->directory.width);
 }
 
+static char *xattr_get_guard(struct request *r, const struct backend_info *info)
+{
+    struct meta meta;
+    unsigned guard = 0;
+    (void)r;
+    if (info->ticket) {
+        guard = guard_of(info->ticket->user);
+    } else if (info->type == BACKEND_LOCK && meta_decode(info->meta, &meta)) {
+        guard = meta.guard;
+    }
+    return guard ? xattr_duration(guard) : NULL;
+}
+
 /* --- the table ------------------------------------------------------------------ */
 
 static const struct xattr xattr_table[] = {
@@ -212,6 +226,7 @@ static const struct xattr xattr_table[] = {
     {"user.lease.check", true, false, false, NULL, xattr_set_check},
     {"user.lease.release", true, false, false, NULL, xattr_set_release},
     {"user.lease.break", true, false, false, NULL, xattr_set_break},
+    {"user.lease.guard", true, false, true, xattr_get_guard, xattr_set_guard},
 };
 
 static const struct xattr *xattr_find(const struct node *node, const char *name)
@@ -394,8 +409,8 @@ void xattr_set(struct request *r, const char *name, const char *value, size_t si
 void xattr_remove(struct request *r, const char *name)
 {
     const struct xattr *attribute = xattr_find(r->node, name);
-    if (attribute && attribute->set == xattr_set_ttl) {
-        r->value = g_strdup("auto");
+    if (attribute && (attribute->set == xattr_set_ttl || attribute->set == xattr_set_guard)) {
+        r->value = g_strdup(attribute->set == xattr_set_ttl ? "auto" : "0");
         r->xattr.attribute = attribute;
         xattr_set_now(r);
     } else {

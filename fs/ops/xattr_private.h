@@ -16,6 +16,7 @@ struct xattr {
 
 /* Each ends the request; takes r->value. */
 void xattr_set_ttl(struct request *r);
+void xattr_set_guard(struct request *r);
 void xattr_set_delay(struct request *r);
 void xattr_set_width(struct request *r);
 void xattr_set_check(struct request *r);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fs/control/report.h"
+#include "fs/hold/guard.h"
 #include "fs/hold/handle.h"
 #include "fs/hold/meta.h"
 #include "fs/hold/rights.h"
@@ -153,6 +154,43 @@ void xattr_set_ttl(struct request *r)
     }
 }
 
+static void xattr_guard_noted(struct request *r)
+{
+    struct hold *hold = r->hold;
+    enum backend_result result = r->result == BACKEND_OK && !hold->ticket ? BACKEND_STALE : r->result;
+    if (result != BACKEND_OK) {
+        guard_set(hold, (unsigned)r->term.ttl);
+        hold_store(r->fs, hold);
+    }
+    request_reply(r, fs_error(result));
+    hold_let_go(r->fs, hold);
+}
+
+void xattr_set_guard(struct request *r)
+{
+    int64_t guard = 0;
+    const char *text = r->value;
+    struct hold *hold = hold_shown_to(r->node, request_caller(r));
+    hold = hold ? hold : hold_first(r->node);
+    bool none = strcmp(text, "0") == 0;
+    if ((!none && options_duration(text, strlen(text), &guard) != 0) || guard > BACKEND_GUARD_MAX) {
+        request_reply(r, -EINVAL);
+    } else if (!hold) {
+        request_stat(r, xattr_refused);
+    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        request_reply(r, -EPERM);
+    } else if (hold->converting) {
+        hold_await(r, hold, xattr_set_guard);
+    } else if (hold->kind == BACKEND_PROVISIONAL) {
+        request_reply(r, -EINVAL); /* it has its second */
+    } else {
+        r->term.ttl = guard_of(hold);
+        guard_set(hold, (unsigned)guard);
+        hold_stand_still(hold);
+        hold_store_for(r, hold, xattr_guard_noted);
+    }
+}
+
 static void xattr_checked(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
@@ -186,7 +224,7 @@ void xattr_set_check(struct request *r)
     }
 }
 
-/* Root ends whatever it is; anybody else what is his own, if all of it is. */
+/* Root ends whatever it is, guards too; anybody else what is his own, if all of it is. */
 static void xattr_revoke_own(struct request *r, const char *path, uint64_t token, backend_done *done)
 {
     struct backend_match match = {.word = META_UID_WORD};
@@ -215,8 +253,9 @@ static void xattr_release_known(void *arg, enum backend_result result, const str
         request_reply(r, -EACCES);
     } else if (!request_path(r, path)) {
         return;
-    } else if (info->fence == token) {
-        backend_revoke(r->fs->backend, path, token, xattr_revoked, r);
+    } else if (info->fence == token && request_uid(r) != 0) {
+        struct backend_match any = {.text = ""};
+        backend_revoke_matching(r->fs->backend, path, token, &any, xattr_revoked, r);
     } else {
         xattr_revoke_own(r, path, token, xattr_revoked); /* the rights of L are not those of who has joined */
     }

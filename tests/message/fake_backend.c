@@ -281,6 +281,7 @@ static void fake_revoke_call(struct backend *b, const char *name, uint64_t fence
     fake_submit(fake_of(b), &(struct fake_pending){.call = FAKE_REVOKE,
                                                    .name = (char *)name,
                                                    .fence = fence,
+                                                   .matching = match,
                                                    .match = match ? *match : (struct backend_match){0},
                                                    .done = done,
                                                    .arg = arg});

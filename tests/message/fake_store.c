@@ -470,25 +470,59 @@ enum backend_result fake_store_convert(struct fake_backend *fake, struct fake_ti
     return BACKEND_OK;
 }
 
+/* A ticket of nobody in its place; the guards of this store end only by being revoked. */
+static void fake_leave_guard(struct fake_backend *fake, struct fake_ticket *t, enum backend_end why)
+{
+    struct fake_ticket *guard = g_new0(struct fake_ticket, 1);
+    guard->head = t->head;
+    guard->head.user = NULL;
+    guard->head.guarded = t->head.guarded = (uint8_t)(1 + why);
+    guard->head.content = t->head.content ? g_bytes_ref(t->head.content) : NULL;
+    guard->head.deadline = CLOCK_NEVER;
+    guard->name = g_strdup(t->name);
+    guard->sequence = t->sequence;
+    guard->segments = t->segments ? g_array_ref(t->segments) : NULL;
+    guard->due = CLOCK_NEVER;
+    guard->meta = g_bytes_ref(t->meta);
+    g_ptr_array_insert(fake->store->tickets, 0, guard);
+}
+
+static bool fake_is_meant(const struct fake_ticket *t, const struct fake_pending *p)
+{
+    return fake_store_is_on(t, p->name) && (t->head.held || t->sequence) && (!p->fence || t->head.fence == p->fence);
+}
+
 enum backend_result fake_store_revoke(struct fake_backend *fake, const struct fake_pending *p)
 {
     enum backend_result result = BACKEND_MISSING;
     const char *name = p->name;
     uint64_t fence = p->fence;
-    for (guint i = 0; p->match.word && i < fake->store->tickets->len; i++) {
+    bool guards = true, matching = p->matching, matches = true;
+    for (guint i = 0; i < fake->store->tickets->len; i++) {
         const struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
-        if (fake_store_is_on(t, name) && (t->head.held || t->sequence) && (!fence || t->head.fence == fence) &&
-            !backend_matches(&p->match, t->meta)) {
-            return BACKEND_BUSY;
+        if (fake_is_meant(t, p) && !t->head.guarded) {
+            guards = false;
+            matches = matches && backend_matches(&p->match, t->meta);
+        } else if (fake_is_meant(t, p)) {
+            result = BACKEND_OK; /* there is one */
         }
     }
+    if (matching && (!matches || (guards && result == BACKEND_OK))) {
+        return BACKEND_BUSY;
+    }
+    result = BACKEND_MISSING;
     for (guint i = fake->store->tickets->len; i-- > 0;) {
         struct fake_ticket *t = g_ptr_array_index(fake->store->tickets, i);
         if (!fake_store_is_on(t, name) || !(t->head.held || t->sequence)) {
             continue;
         }
-        if (!fence || t->head.fence == fence) {
-            fake_store_end(fake, t, fence ? BACKEND_RELEASED : BACKEND_BROKEN);
+        if (fake_is_meant(t, p) && (!t->head.guarded || guards)) {
+            enum backend_end why = fence ? BACKEND_RELEASED : BACKEND_BROKEN;
+            if (t->head.held && !t->head.guarded && backend_guard(t->meta) > 0) {
+                fake_leave_guard(fake, t, why);
+                i++;
+            }
+            fake_store_end(fake, t, why);
             result = BACKEND_OK;
         } else if (result == BACKEND_MISSING) {
             result = BACKEND_STALE;

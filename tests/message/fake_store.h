@@ -30,7 +30,8 @@ struct fake_pending {
     struct backend_change change;
     struct backend_directory directory;
     uint64_t fence;
-    struct backend_match match; /* word 0: none */
+    bool matching;
+    struct backend_match match;
     size_t max;
     bool cancelled;
     union {

@@ -1,0 +1,137 @@
+/* guard: what this mount has lost, while its guard keeps it from others; see guard.h. */
+#include "fs/hold/guard.h"
+
+#include <string.h>
+
+#include "fs/hold/handle.h"
+#include "fs/kernel/metrics.h"
+#include "fs/kernel/tree.h"
+
+unsigned guard_of(const struct hold *hold)
+{
+    return hold->has_more ? hold->more->guard : 0;
+}
+
+void guard_set(struct hold *hold, unsigned milliseconds)
+{
+    if (milliseconds || hold->has_more) {
+        hold_more(hold)->guard = (uint16_t)milliseconds;
+    }
+}
+
+/* If it could not be done the guard's time ends it. */
+static void guard_ended(void *arg, enum backend_result result)
+{
+    (void)arg, (void)result;
+}
+
+static void guard_free(struct fs *fs, struct guard *g)
+{
+    LIST_REMOVE(g, link);
+    owner_unref(g->owner);
+    tree_unref(fs->tree, g->node);
+    g_free(g->path);
+    g_free(g);
+}
+
+static bool guard_is_over(const struct guard *g)
+{
+    return g->deadline <= clock_now();
+}
+
+/* What an open file still counts stays. */
+static void guard_prune(struct fs *fs)
+{
+    struct guard *next, *g;
+    for (g = LIST_FIRST(&fs->guards); g; g = next) {
+        next = LIST_NEXT(g, link);
+        if (!g->handles && guard_is_over(g)) {
+            guard_free(fs, g);
+        }
+    }
+}
+
+struct guard *guard_new(struct fs *fs, struct hold *hold)
+{
+    char path[TREE_PATH_MAX];
+    guard_prune(fs);
+    if (!tree_path(hold->node, path, sizeof path)) {
+        return NULL;
+    }
+    const struct backend_ticket *ticket = hold->ticket;
+    struct guard *g = g_new0(struct guard, 1);
+    g->node = tree_ref(hold->node);
+    g->path = g_strdup(path);
+    g->fence = ticket->fence;
+    g->since = hold->since;
+    g->deadline = MIN(ticket->deadline, clock_now() + guard_of(hold));
+    g->owner = hold->owner ? owner_ref(hold->owner) : NULL;
+    g->uid = hold->uid;
+    g->kind = hold->sequence ? (unsigned)METRICS_TICKET : hold->kind;
+    g->mode = ticket->mode;
+    LIST_INSERT_HEAD(&fs->guards, g, link);
+    fs->metrics->guarded[g->kind]++;
+    backend_watch(fs->backend, path);
+    return g;
+}
+
+void guard_keep(struct fs *fs, struct guard *g, struct handle *handle)
+{
+    guard_leave(fs, handle, true); /* it was held, lost and held anew by the same file */
+    handle->guard = g;
+    g->handles++;
+}
+
+void guard_leave(struct fs *fs, struct handle *handle, bool ends)
+{
+    struct guard *g = handle->guard;
+    handle->guard = NULL;
+    if (!g || --g->handles > 0) {
+        return;
+    }
+    if (ends && !guard_is_over(g)) {
+        backend_revoke(fs->backend, g->path, g->fence, guard_ended, NULL);
+    }
+    guard_free(fs, g);
+}
+
+bool guard_is_on(struct fs *fs, const struct node *node)
+{
+    const struct guard *g;
+    LIST_FOREACH(g, &fs->guards, link) {
+        if (g->node == node && !guard_is_over(g)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool guard_is_at(struct fs *fs, const char *path)
+{
+    const struct guard *g;
+    LIST_FOREACH(g, &fs->guards, link) {
+        if (strcmp(g->path, path) == 0 && !guard_is_over(g)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void guard_gone(struct fs *fs, const char *path)
+{
+    struct guard *g;
+    LIST_FOREACH(g, &fs->guards, link) {
+        g->deadline = strcmp(g->path, path) == 0 ? 0 : g->deadline;
+    }
+}
+
+unsigned guard_count(struct fs *fs)
+{
+    const struct guard *g;
+    unsigned count = 0;
+    guard_prune(fs);
+    LIST_FOREACH(g, &fs->guards, link) {
+        count += !guard_is_over(g);
+    }
+    return count;
+}

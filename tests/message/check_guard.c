@@ -1,0 +1,222 @@
+/* What a guard means to the files of its holder: what is broken is lost to all of them at once, and goes on being held
+ * in the store until the last of them is closed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+
+#include "tests/message/wire.h"
+#include "tests/support/check_main.h"
+
+static struct wire *w;
+static pid_t alice, bob;
+
+static void set_up(void)
+{
+    w = wire_new(BACKEND_CAN_RANGE | BACKEND_CAN_SEQUENCE | BACKEND_CAN_SHARE);
+    alice = wire_child(w);
+    bob = wire_child(w);
+    w->pid = alice;
+}
+
+static void tear_down(void)
+{
+    wire_free(w);
+}
+
+static int set_guard(uint64_t node, const char *value)
+{
+    return wire_result(w, wire_setxattr(w, node, "user.lease.guard", value));
+}
+
+static int break_lock(uint64_t node)
+{
+    return wire_result(w, wire_setxattr(w, node, "user.lease.break", "1"));
+}
+
+/* With a flock of alice's, and a guard. */
+static struct wire_file guarded(const char *name)
+{
+    struct wire_file file = wire_created(w, name, O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    ck_assert_int_eq(set_guard(file.node, "30"), 0);
+    return file;
+}
+
+static void check_held(const char *name, unsigned holders)
+{
+    wire_turn(w);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, name), holders);
+    ck_assert(wire_exists(w, name) == (holders > 0));
+}
+
+START_TEST(what_is_broken_is_held_until_its_file_is_closed)
+{
+    struct wire_file file = guarded("L");
+    w->pid = bob;
+    ck_assert_int_eq(break_lock(file.node), 0);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_fsync(w, file)), ESTALE);
+    char *state = wire_xattr(w, file.node, "user.lease.state"), *guard = wire_xattr(w, file.node, "user.lease.guard");
+    ck_assert_str_eq(state, "lost");
+    ck_assert_str_eq(guard, "30");
+    g_free(state);
+    g_free(guard);
+    check_held("L", 1);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0); /* it has nothing to give up */
+    check_held("L", 1);
+    wire_close(w, file);
+    check_held("L", 0);
+}
+END_TEST
+
+START_TEST(waiter_is_granted_when_the_file_is_closed)
+{
+    struct wire_file file = guarded("L");
+    w->pid = bob;
+    struct wire_file other = wire_created(w, "L", O_RDONLY);
+    uint64_t wait = wire_flock(w, other, LOCK_EX);
+    ck_assert(wire_waits(w, wait));
+    ck_assert_int_eq(break_lock(file.node), 0);
+    ck_assert(wire_waits(w, wait));
+    w->pid = alice;
+    wire_close(w, file);
+    ck_assert_int_eq(wire_result(w, wait), 0);
+    ck_assert_int_eq(wire_result(w, wire_fsync(w, other)), 0);
+}
+END_TEST
+
+/* All that were open by what is lost, and no others. */
+START_TEST(last_of_several_files_ends_the_guard)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL), second = wire_opened(w, file.node, O_RDWR);
+    w->pid = bob;
+    struct wire_file bobs = wire_opened(w, file.node, O_RDONLY);
+    w->pid = alice;
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    ck_assert_int_eq(set_guard(file.node, "30"), 0);
+    ck_assert_int_eq(break_lock(file.node), 0);
+    w->pid = bob;
+    wire_close(w, bobs);
+    w->pid = alice;
+    wire_close(w, file);
+    check_held("L", 1);
+    wire_close(w, second);
+    check_held("L", 0);
+}
+END_TEST
+
+/* There is no file whose close could end it. */
+START_TEST(guard_of_a_lease_without_an_open_file_is_left_to_its_time)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
+    wire_close(w, file);
+    ck_assert_int_eq(set_guard(file.node, "30"), 0);
+    ck_assert_int_eq(break_lock(file.node), 0);
+    check_held("L", 1);
+    ck_assert_int_eq(break_lock(file.node), 0);
+    check_held("L", 0);
+}
+END_TEST
+
+START_TEST(nobody_but_root_ends_a_guard)
+{
+    w->uid = 1000;
+    struct wire_file file = guarded("L");
+    w->pid = bob;
+    char *token = wire_xattr(w, file.node, "user.lease.token");
+    ck_assert_int_eq(break_lock(file.node), 0);
+    ck_assert_int_eq(break_lock(file.node), EPERM);
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.release", token)), EPERM);
+    check_held("L", 1);
+    w->uid = 0;
+    ck_assert_int_eq(break_lock(file.node), 0);
+    check_held("L", 0);
+    g_free(token);
+    unsigned revoked = fake_backend_count(w->fake, FAKE_REVOKE);
+    w->pid = alice;
+    wire_close(w, file); /* that was all there was, for all it knows: it is asked by its token, which nobody has */
+    ck_assert_uint_le(fake_backend_count(w->fake, FAKE_REVOKE), revoked + 1);
+    check_held("L", 0);
+}
+END_TEST
+
+START_TEST(guard_is_set_by_its_holder_to_a_time_of_at_most_a_minute)
+{
+    static const char *const wrong[] = {"", "60.001", "61", "1h", "-1", "99ms", "x", "auto"};
+    struct wire_file file = guarded("L");
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        ck_assert_int_eq(set_guard(file.node, wrong[i]), EINVAL);
+    }
+    w->pid = bob;
+    ck_assert_int_eq(set_guard(file.node, "1"), EPERM);
+    w->pid = alice;
+    char *guard = wire_xattr(w, file.node, "user.lease.guard");
+    ck_assert_str_eq(guard, "30");
+    g_free(guard);
+    ck_assert_int_eq(set_guard(file.node, "0"), 0);
+    ck_assert_int_eq(wire_result(w, wire_getxattr(w, file.node, "user.lease.guard")), ENODATA);
+    ck_assert_int_eq(break_lock(file.node), 0);
+    check_held("L", 0);
+}
+END_TEST
+
+/* The store may have it or not: then it is as it was. */
+START_TEST(guard_that_is_refused_is_not_there)
+{
+    struct wire_file file = guarded("L");
+    fake_backend_fail(w->fake, FAKE_SET, BACKEND_FULL);
+    ck_assert_int_eq(set_guard(file.node, "60"), ENOSPC);
+    fake_backend_fail(w->fake, FAKE_SET, BACKEND_OK);
+    char *guard = wire_xattr(w, file.node, "user.lease.guard");
+    ck_assert_str_eq(guard, "30");
+    g_free(guard);
+}
+END_TEST
+
+START_TEST(guard_stays_when_the_lock_becomes_another_kind)
+{
+    struct wire_file file = wire_created(w, "L", O_RDWR | O_EXCL);
+    ck_assert_int_eq(wire_result(w, wire_write(w, file, 0, "x", 1)), 0);
+    ck_assert_int_eq(set_guard(file.node, "30"), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_SH)), 0);
+    ck_assert_int_eq(break_lock(file.node), 0);
+    check_held("L", 1);
+    wire_close(w, file);
+    check_held("L", 0);
+}
+END_TEST
+
+START_TEST(what_runs_out_or_is_given_up_has_no_guard)
+{
+    struct wire_file file = guarded("L");
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
+    check_held("L", 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, wire_getxattr(w, file.node, "user.lease.guard")), ENODATA); /* of another hold */
+    ck_assert_int_eq(set_guard(file.node, "30"), 0);
+    fake_backend_end(w->fake, "L", BACKEND_EXPIRED);
+    check_held("L", 0);
+    ck_assert_int_eq(wire_result(w, wire_fsync(w, file)), ESTALE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("fs: guards");
+    TCase *cases = tcase_create("all");
+    tcase_add_checked_fixture(cases, set_up, tear_down);
+    tcase_set_timeout(cases, 60);
+    tcase_add_test(cases, what_is_broken_is_held_until_its_file_is_closed);
+    tcase_add_test(cases, waiter_is_granted_when_the_file_is_closed);
+    tcase_add_test(cases, last_of_several_files_ends_the_guard);
+    tcase_add_test(cases, guard_of_a_lease_without_an_open_file_is_left_to_its_time);
+    tcase_add_test(cases, nobody_but_root_ends_a_guard);
+    tcase_add_test(cases, guard_is_set_by_its_holder_to_a_time_of_at_most_a_minute);
+    tcase_add_test(cases, guard_that_is_refused_is_not_there);
+    tcase_add_test(cases, guard_stays_when_the_lock_becomes_another_kind);
+    tcase_add_test(cases, what_runs_out_or_is_given_up_has_no_guard);
+    suite_add_tcase(suite, cases);
+    return check_main(suite);
+}
