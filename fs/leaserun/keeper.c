@@ -26,6 +26,9 @@
 /* How long a keeper's end is awaited: it hangs when its daemon does. */
 #define KEEPER_END_MS 1000
 
+/* How often it looks at once for a new ttl: in all, for a quarter of a second. */
+#define KEEPER_FIRST_LOOKS 8
+
 /* What the keeper is told: whom to kill, as kill(2) names it, or 0: let go. */
 typedef pid_t keeper_order;
 
@@ -35,7 +38,9 @@ struct keeper {
     int socket;
     pid_t target; /* 0: no command yet */
     clock_ms deadline;
-    int64_t ttl;
+    int64_t ttl;    /* see struct leaserun_view */
+    int64_t asked;  /* the ttl that the lock has, or will have when the store has it too */
+    unsigned looks; /* since it was held */
     bool lost;
     bool killed;
 };
@@ -80,15 +85,23 @@ static void keeper_show(struct keeper *k, clock_ms deadline, int64_t ttl)
     atomic_store(&k->view->deadline, deadline);
 }
 
+/* A new ttl counts when the store has renewed the lock with it.  What remains of a lock that is renewed is hardly ever
+ * less than two thirds of its ttl. */
+static int64_t keeper_effective_ttl(const struct keeper *k, int64_t remaining)
+{
+    int64_t seen = remaining > k->ttl ? remaining : k->ttl;
+    return remaining >= k->asked / 3 * 2 || seen > k->asked ? k->asked : seen;
+}
+
 /* Until when it lasts: from before asking, so rather too early than too late. */
 static int keeper_look(struct keeper *k)
 {
     clock_ms asked = clock_now(), before = k->deadline;
-    int64_t remaining, ttl;
+    int64_t remaining;
     int result = keeper_time(k, "user.lease.remaining", &remaining);
-    result = result < 0 ? result : keeper_time(k, "user.lease.ttl", &ttl);
+    result = result < 0 ? result : keeper_time(k, "user.lease.ttl", &k->asked);
     if (result == 0) {
-        keeper_show(k, asked + remaining, ttl);
+        keeper_show(k, asked + remaining, keeper_effective_ttl(k, remaining));
         if (k->deadline < before) {
             keeper_report(k, LEASERUN_SHORTENED, 0);
         }
@@ -218,9 +231,12 @@ static void keeper_lose(struct keeper *k, int error)
 }
 
 /* When to look again: just after it should have been renewed; when it was not,
- * more and more often. */
+ * more and more often.  At first soon: a new ttl takes a round trip to the store. */
 static int64_t keeper_pause(const struct keeper *k)
 {
+    if (k->ttl < k->asked && k->looks < KEEPER_FIRST_LOOKS) {
+        return 1 << k->looks;
+    }
     int64_t beyond = k->deadline - k->ttl * 3 / 5 - clock_now();
     int64_t least = k->ttl / 20 > 5 ? k->ttl / 20 : 5, most = k->ttl / 3;
     return beyond < least ? least : beyond > most ? most : beyond;
@@ -265,6 +281,7 @@ static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leas
     for (;;) {
         keeper_await(&k, k.lost ? INT_MAX : keeper_pause(&k));
         int result = k.lost ? 0 : keeper_look(&k);
+        k.looks++;
         if (result == -ENODATA || result == -ENOTCONN || result == -ECONNABORTED) {
             keeper_lose(&k, result == -ENODATA ? 0 : -result);
         }

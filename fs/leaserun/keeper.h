@@ -44,7 +44,7 @@ struct leaserun_claim {
 /* What the keeper knows, for leaserun to look at whenever it wants to. */
 struct leaserun_view {
     _Atomic clock_ms deadline; /* until when nobody else can hold the lock */
-    _Atomic int64_t ttl;
+    _Atomic int64_t ttl;       /* what the store has confirmed of it */
 };
 
 struct leaserun_keeper {

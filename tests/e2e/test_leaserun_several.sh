@@ -239,6 +239,18 @@ gives 65 -n -N 2 "$MOUNT_B/q" -- true
 kill -TERM "$RUNNER"
 ended 143
 
+it "-t and -k may be far longer than the mount's ttl, and shorter: the command runs to its end"
+for term in "1m" "1h" "10m -k 4m" "1m -k 0" "300ms" "2900ms -k 1"; do
+    for _ in 1 2 3; do
+        # shellcheck disable=SC2086 # words are meant
+        gives 9 -n -t $term "$MOUNT_A/long" -- sh -c 'sleep 0.1; exit 9'
+    done
+done
+gives 0 -n -t 1m "$MOUNT_A/long" -- sh -c "sleep 0.3; getfattr --only-values -n user.lease.remaining '$MOUNT_A/long'"
+said '^5[0-9]\.'
+gives 9 -n -t 1m -N 2 "$MOUNT_A/longqueue" -- sh -c 'sleep 0.1; exit 9'
+expect "$LEASERUN" -F -n -t 1m "$MOUNT_A/long" -- sleep 0.2
+
 it "when the store is away for too long the command ends, whichever mount is cut off"
 begin -l "$MOUNT_A/x" -l "$MNT/y" -- sleep 60
 expect eventually 5 exists y
