@@ -9,12 +9,17 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "fs/leaserun/processes.h"
+/* What is needed to execute it. */
+struct command_execution {
+    const struct leaserun_command *command;
+    char **argv;
+    const sigset_t *mask;
+    int failure;
+};
 
 static bool command_in_foreground(const struct leaserun_command *c)
 {
@@ -31,53 +36,60 @@ static void command_find_terminal(struct leaserun_command *c)
     }
 }
 
-static _Noreturn void command_execute(const struct leaserun_command *c, char **argv, const sigset_t *mask, pid_t parent,
-                                      int failure)
+static void command_execute(void *arg, pid_t parent)
 {
+    const struct command_execution *e = arg;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0);
     if (getppid() != parent) {
         _exit(EX_OSERR);
     }
-    if (c->owns) {
-        tcsetpgrp(c->terminal, getpid());
+    if (e->command->owns) {
+        tcsetpgrp(e->command->terminal, getpid());
     }
-    sigprocmask(SIG_SETMASK, mask, NULL);
-    execvp(argv[0], argv);
+    sigprocmask(SIG_SETMASK, e->mask, NULL);
+    execvp(e->argv[0], e->argv);
     int error = errno;
-    while (write(failure, &error, sizeof error) < 0 && errno == EINTR) {
+    while (write(e->failure, &error, sizeof error) < 0 && errno == EINTR) {
     }
     _exit(error == ENOENT ? 127 : 126);
 }
 
-int leaserun_command_start(struct leaserun_command *c, char **argv, const sigset_t *mask)
+int leaserun_command_start(struct leaserun_command *c, char **argv, const sigset_t *mask, struct leaserun_set *set)
 {
     int failure[2];
-    pid_t parent = getpid();
-    *c = (struct leaserun_command){.pidfd = -1, .failure = -1, .terminal = -1};
+    *c = (struct leaserun_command){
+        .failure = -1, .terminal = -1, .target = {.pidfd = -1, .cgroup = {.parent = -1}}, .watchdog = {.socket = -1}};
     if (pipe2(failure, O_CLOEXEC) != 0) {
         return -errno;
     }
+    c->target.exceptions = leaserun_set_pids(set, c->target.except);
+    leaserun_cgroup_make(&c->target.cgroup);
     command_find_terminal(c);
-    c->pid = fork();
-    if (c->pid == 0) {
-        command_execute(c, argv, mask, parent, failure[1]);
-    }
-    int error = errno;
+    struct command_execution execution = {.command = c, .argv = argv, .mask = mask, .failure = failure[1]};
+    int result = leaserun_watchdog_start(&c->watchdog, set, &c->target, command_execute, &execution);
     close(failure[1]);
     c->failure = failure[0];
-    if (c->pid < 0) {
+    if (result < 0) {
+        leaserun_cgroup_remove(&c->target.cgroup);
         close(failure[0]);
-        return -error;
     }
-    setpgid(c->pid, c->pid); /* here too: it is signalled from now on */
-    c->target = -c->pid;
-    return 0;
+    return result;
 }
 
-void leaserun_command_adopt(struct leaserun_command *c, pid_t pid, int pidfd)
+int leaserun_command_adopt(struct leaserun_command *c, pid_t pid, int pidfd, struct leaserun_set *set)
 {
-    *c = (struct leaserun_command){.pid = pid, .target = pid, .pidfd = pidfd, .failure = -1, .terminal = -1};
+    *c = (struct leaserun_command){
+        .failure = -1, .terminal = -1, .target = {.pidfd = -1, .cgroup = {.parent = -1}}, .watchdog = {.socket = -1}};
+    c->target.command = c->target.root = pid;
+    c->target.pidfd = pidfd;
+    leaserun_cgroup_make(&c->target.cgroup);
+    leaserun_cgroup_enter(&c->target.cgroup, pid);
+    int result = leaserun_watchdog_start(&c->watchdog, set, &c->target, NULL, NULL);
+    if (result < 0) {
+        leaserun_cgroup_remove(&c->target.cgroup);
+    }
+    return result;
 }
 
 void leaserun_command_executed(struct leaserun_command *c)
@@ -87,25 +99,6 @@ void leaserun_command_executed(struct leaserun_command *c)
     }
     close(c->failure);
     c->failure = -1;
-}
-
-void leaserun_command_signal(const struct leaserun_command *c, int signal)
-{
-    if (c->pidfd >= 0) {
-        syscall(SYS_pidfd_send_signal, c->pidfd, signal, NULL, 0);
-    } else {
-        kill(c->target, signal);
-    }
-}
-
-size_t leaserun_command_signal_others(const struct leaserun_command *c, const struct leaserun_set *set, int signal)
-{
-    if (c->pidfd >= 0) {
-        return c->ended ? 0 : leaserun_processes_signal(c->pid, NULL, 0, 0, signal);
-    }
-    pid_t keepers[LEASERUN_LOCKS_MAX];
-    size_t count = leaserun_set_pids(set, keepers);
-    return leaserun_processes_signal(getpid(), keepers, count, signal ? c->pid : 0, signal);
 }
 
 /* --- stopping ------------------------------------------------------------------- */
@@ -137,11 +130,11 @@ bool leaserun_command_stopped(struct leaserun_command *c, int signal)
         c->owns = true;
         return true;
     }
-    if (tcgetpgrp(c->terminal) == c->pid) {
+    if (tcgetpgrp(c->terminal) == c->target.command) {
         tcsetpgrp(c->terminal, getpgrp());
     }
     if (!command_stop_job(signal) && wants_terminal) {
-        leaserun_command_signal(c, SIGHUP); /* it would wait for the terminal for ever */
+        leaserun_target_signal_command(&c->target, SIGHUP); /* it would wait for the terminal for ever */
     }
     return true;
 }
@@ -149,16 +142,16 @@ bool leaserun_command_stopped(struct leaserun_command *c, int signal)
 void leaserun_command_continue(struct leaserun_command *c)
 {
     if (c->owns && command_in_foreground(c)) {
-        tcsetpgrp(c->terminal, c->pid);
+        tcsetpgrp(c->terminal, c->target.command);
     }
-    leaserun_command_signal(c, SIGCONT);
+    leaserun_target_signal_command(&c->target, SIGCONT);
 }
 
 /* --- the end ---------------------------------------------------------------------- */
 
 void leaserun_command_leave_terminal(struct leaserun_command *c, bool killed)
 {
-    if (c->terminal >= 0 && tcgetpgrp(c->terminal) == c->pid) {
+    if (c->terminal >= 0 && tcgetpgrp(c->terminal) == c->target.command) {
         tcsetpgrp(c->terminal, getpgrp());
     }
     if (killed && c->has_modes && command_in_foreground(c)) {

@@ -15,38 +15,33 @@
 #include <sys/types.h>
 #include <termios.h>
 
-#include "fs/leaserun/set.h"
+#include "fs/leaserun/target.h"
+#include "fs/leaserun/watchdog.h"
 
 struct leaserun_command {
-    pid_t pid;
-    pid_t target; /* as kill(2) names it: its process group; of one that was adopted, itself */
-    int pidfd;    /* of one that was adopted: becomes readable when it has ended; else -1 */
-    bool ended;   /* and was waited for */
-    int status;   /* as waitpid(2) tells, once it has ended */
-    int failure;  /* becomes readable when it could not be executed, or was; -1: it was */
-    int error;    /* why it could not be executed; 0: it was */
-    int terminal; /* -1: there is none */
-    bool owns;    /* the terminal is for the command, when it is for leaserun's job */
+    struct leaserun_target target;
+    struct leaserun_watchdog watchdog; /* its parent, unless it was adopted */
+    bool ended;                        /* and was waited for */
+    int status;                        /* as waitpid(2) tells, once it has ended */
+    int failure;                       /* becomes readable when it could not be executed, or was; -1: it was */
+    int error;                         /* why it could not be executed; 0: it was */
+    int terminal;                      /* -1: there is none */
+    bool owns;                         /* the terminal is for the command, when it is for leaserun's job */
     bool has_modes;
     struct termios modes; /* of the terminal, before */
 };
 
-/* Starts it.  The command gets the signal mask `mask`, and is killed when this
- * process dies.  -errno. */
-int leaserun_command_start(struct leaserun_command *command, char **argv, const sigset_t *mask);
+/* Starts it, and its watchdog.  The command gets the signal mask `mask`, and is killed
+ * when the watchdog dies.  -errno. */
+int leaserun_command_start(struct leaserun_command *command, char **argv, const sigset_t *mask,
+                           struct leaserun_set *set);
 
-/* A process that is no child of this one, and no job of its own. */
-void leaserun_command_adopt(struct leaserun_command *command, pid_t pid, int pidfd);
+/* A process that is no child of this one, and no job of its own: starts its watchdog.
+ * -errno. */
+int leaserun_command_adopt(struct leaserun_command *command, pid_t pid, int pidfd, struct leaserun_set *set);
 
 /* Call it when `failure` is readable. */
 void leaserun_command_executed(struct leaserun_command *command);
-
-void leaserun_command_signal(const struct leaserun_command *command, int signal);
-
-/* All else that it has started, as far as that can be seen, but not the keepers of
- * `set`.  Returns how many processes that are; signal 0 only counts. */
-size_t leaserun_command_signal_others(const struct leaserun_command *command, const struct leaserun_set *set,
-                                      int signal);
 
 /* The command was stopped by this signal.  If the terminal was the reason, either
  * the command gets the terminal now, or this job is stopped and has gone on when

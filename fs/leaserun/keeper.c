@@ -19,7 +19,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "fs/leaserun/processes.h"
+#include "fs/leaserun/detach.h"
 #include "fs/leaserun/terms.h"
 #include "fs/options/duration.h"
 
@@ -42,7 +42,6 @@ struct keeper {
     int64_t asked;  /* the ttl that the lock has, or will have when the store has it too */
     unsigned looks; /* since it was held */
     bool lost;
-    bool killed;
 };
 
 /* --- the lock's attributes ------------------------------------------------------- */
@@ -79,10 +78,14 @@ static void keeper_report(const struct keeper *k, enum leaserun_word word, int e
 
 static void keeper_show(struct keeper *k, clock_ms deadline, int64_t ttl)
 {
+    const uint64_t one = 1;
+    bool earlier = deadline < k->deadline;
     k->deadline = deadline;
     k->ttl = ttl;
     atomic_store(&k->view->ttl, ttl);
     atomic_store(&k->view->deadline, deadline);
+    while (earlier && write(k->claim->bell, &one, sizeof one) < 0 && errno == EINTR) {
+    }
 }
 
 /* A new ttl counts when the store has renewed the lock with it.  What remains of a lock that is renewed is hardly ever
@@ -116,28 +119,6 @@ static _Noreturn void keeper_refuse(const struct keeper *k, int error)
 }
 
 /* --- acquiring ----------------------------------------------------------------------- */
-
-/* Nothing of the caller's is kept: not its pipes, which end when the command
- * does, nor its directory. */
-static void keeper_detach(const struct keeper *k)
-{
-    unsigned low = (unsigned)(k->claim->fd < k->socket ? k->claim->fd : k->socket);
-    unsigned high = (unsigned)(k->claim->fd < k->socket ? k->socket : k->claim->fd);
-    int null = open("/dev/null", O_RDWR);
-    for (int fd = 0; fd <= 2 && null >= 0; fd++) {
-        dup2(null, fd);
-    }
-    if (low > 3) {
-        close_range(3, low - 1, 0);
-    }
-    if (high > low + 1) {
-        close_range(low + 1, high - 1, 0);
-    }
-    close_range(high + 1, ~0U, 0);
-    if (chdir("/") != 0) {
-        return; /* it stays where it is */
-    }
-}
 
 static void keeper_lock(const struct keeper *k)
 {
@@ -182,21 +163,12 @@ static void keeper_acquire(struct keeper *k)
 
 /* --- keeping --------------------------------------------------------------------------- */
 
-static void keeper_kill_target(struct keeper *k)
+/* leaserun and its watchdog were killed: the command goes first, then the lock. */
+static _Noreturn void keeper_end_alone(const struct keeper *k)
 {
-    if (k->target && !k->killed) {
-        if (k->target > 0) { /* what it has started is out of sight when it is dead */
-            leaserun_processes_signal(k->target, NULL, 0, 0, SIGKILL);
-        }
+    if (k->target) {
         kill(k->target, SIGKILL);
-        k->killed = true;
     }
-}
-
-/* leaserun was killed: its command goes first, then the lock. */
-static _Noreturn void keeper_end_alone(struct keeper *k)
-{
-    keeper_kill_target(k);
     /* What is dead and not waited for by anybody is still there. */
     clock_ms until = clock_now() + leaserun_guard(k->ttl);
     while (k->target && kill(k->target, 0) == 0 && clock_now() < until) {
@@ -242,17 +214,9 @@ static int64_t keeper_pause(const struct keeper *k)
     return beyond < least ? least : beyond > most ? most : beyond;
 }
 
-/* Does it look as if leaserun, which should have acted, cannot? */
-static int64_t keeper_patience(const struct keeper *k)
-{
-    return k->deadline - leaserun_guard(k->ttl) / 2 - clock_now();
-}
-
 static void keeper_await(struct keeper *k, int64_t pause)
 {
     struct pollfd fds[2] = {{.fd = k->socket, .events = POLLIN}, {.fd = k->lost ? -1 : k->claim->fd}};
-    int64_t patience = k->killed || !k->target ? pause : keeper_patience(k);
-    pause = patience < pause ? patience : pause;
     int timeout = pause < 0 ? 0 : pause > INT_MAX ? INT_MAX : (int)pause;
     poll(fds, 2, timeout);
     if (fds[0].revents) {
@@ -263,16 +227,14 @@ static void keeper_await(struct keeper *k, int64_t pause)
         int result = keeper_look(k);
         keeper_lose(k, result == 0 || result == -ENODATA || result == -ESTALE ? 0 : -result);
     }
-    if (keeper_patience(k) <= 0) {
-        keeper_kill_target(k);
-    }
 }
 
 static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leaserun_view *view, int socket,
                                  pid_t parent)
 {
     struct keeper k = {.claim = claim, .view = view, .socket = socket};
-    keeper_detach(&k);
+    /* Nothing of the caller's is kept: not its pipes, which end when the command does, nor its directory. */
+    leaserun_detach((int[]){claim->fd, claim->bell, socket}, 3);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(0);

@@ -1,12 +1,12 @@
 /* keeper: the process that has the lock's file open.
  *
- * Any system call on a mount can block for as long as its daemon does.  So the
- * one who must act in time makes none: a child of its own, the keeper, asks for
- * the lock, watches it, and reports until when it lasts.
+ * Any system call on a mount can block for as long as its daemon does.  So those
+ * who must act in time, leaserun and its watchdog, make none: a child, the keeper,
+ * asks for the lock, watches it, and shows until when it lasts.  Nobody waits for
+ * its word: when it hears nothing from the daemon, what it has shown is what counts.
  *
- * It is also there when leaserun is not: when that is killed, the keeper kills
- * the command's process group before it lets the lock go; when that is stopped,
- * the keeper does so when the lock ends.
+ * It lives until leaserun and the watchdog have both ended.  If nobody has told it to
+ * let go by then, it kills the command's process group first: both were killed.
  */
 #ifndef FS_LEASERUN_KEEPER_H
 #define FS_LEASERUN_KEEPER_H
@@ -35,6 +35,7 @@ struct leaserun_report {
 
 struct leaserun_claim {
     int fd;
+    int bell; /* an eventfd(2), for what the watchdog must hear of */
     bool shared;
     bool wait;
     int64_t ttl;   /* 0: leave it as it is */
@@ -60,8 +61,8 @@ int leaserun_keeper_start(struct leaserun_keeper *keeper, const struct leaserun_
  * the lock with it. */
 int leaserun_keeper_hear(struct leaserun_keeper *keeper, struct leaserun_report *ret_report);
 
-/* Whom to kill when leaserun itself cannot, as kill(2) names it: a process, or
- * the negative of a process group.  Of a process its descendants are killed too. */
+/* Whom to kill when nobody else is left to do it, as kill(2) names it: a process, or
+ * the negative of a process group. */
 void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t target);
 
 /* Release the lock: RELEASED is reported when that is done. */

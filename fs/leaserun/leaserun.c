@@ -12,7 +12,9 @@
  *     keeper              the process that has one open, and watches it; set: all of them
  *     run                 the command's life; terms: how much time there is
  *     sentry              -F: the command takes the place of leaserun
- *     command             the command as a job; processes: its descendants
+ *     watchdog            kills the command in time when leaserun cannot
+ *     command             the command as a job
+ *     target              all that it has started; cgroup: as a control group
  *
  * What runs no command:
  *
@@ -177,15 +179,16 @@ static int run(struct leaserun_options *options)
 {
     size_t taken = 0, count = 0;
     clock_ms began = clock_now();
-    struct leaserun_set set = {.locks = calloc(options->count, sizeof *set.locks)};
-    int status = set.locks ? find_locks(options, set.locks, &taken, &count) : EX_OSERR;
+    struct leaserun_set set;
+    struct leaserun_lock *locks = calloc(options->count, sizeof *locks);
+    int status = locks && leaserun_set_init(&set, locks) == 0 ? find_locks(options, locks, &taken, &count) : EX_OSERR;
     if (options->wait > 0) {
         options->wait -= MIN(options->wait, clock_now() - began);
     }
     if (status == 0) {
-        status = taken ? acquire(options, &set, taken, count) : run_at_once(options, set.locks, count);
+        status = taken ? acquire(options, &set, taken, count) : run_at_once(options, locks, count);
     }
-    free(set.locks);
+    free(locks);
     return status;
 }
 

@@ -19,8 +19,6 @@
 #include <unistd.h>
 
 #include "fs/leaserun/command.h"
-#include "fs/leaserun/processes.h"
-#include "fs/leaserun/terms.h"
 #include "fs/leaserun/wait.h"
 
 #define KILL_AGAIN 10    /* milliseconds */
@@ -41,24 +39,25 @@ struct run {
     enum run_phase phase;
     clock_ms kill_at; /* ENDS: when to kill; KILLS: since when */
     bool interrupted;
+    bool unwatched;       /* the watchdog was killed */
+    bool watchdog_killed; /* it has killed the command: this process came too late */
+    clock_ms next;        /* for which the timer is set */
 };
 
 /* --- when to do what ------------------------------------------------------------- */
 
 static int64_t run_grace(const struct run *r)
 {
-    int64_t ttl = leaserun_set_ttl(r->set), limit = leaserun_grace_limit(ttl);
-    if (r->options->grace < 0) {
-        return leaserun_grace(ttl);
-    }
-    return r->options->grace < limit ? r->options->grace : limit;
+    return leaserun_set_grace(r->set, r->options->grace);
 }
 
 static void run_complain(const struct run *r)
 {
     const struct leaserun_set *set = r->set;
     const char *name = set->locks[set->lost ? set->first : leaserun_set_next(set)].held;
-    if (set->alone) {
+    if (r->unwatched) {
+        warnx("%s: the process that watches over the command was killed; ending the command", name);
+    } else if (set->alone) {
         warnx("%s: the lock is lost: the process that kept it was killed; ending the command", name);
     } else if (set->lost && set->error) {
         warnx("%s: the lock is lost: the daemon of the leasefs has ended; ending the command", name);
@@ -69,18 +68,11 @@ static void run_complain(const struct run *r)
     }
 }
 
-static void run_signal_all(struct run *r, int signal)
-{
-    /* Those of an adopted command are out of sight when it is dead. */
-    leaserun_command_signal_others(&r->command, r->set, signal);
-    leaserun_command_signal(&r->command, signal);
-}
-
 static void run_kill(struct run *r)
 {
     r->phase = RUN_KILLS;
     r->kill_at = clock_now();
-    run_signal_all(r, SIGKILL);
+    leaserun_target_kill(&r->command.target);
 }
 
 /* The lock is lost, or will be. */
@@ -88,36 +80,49 @@ static void run_end(struct run *r)
 {
     clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set);
     run_complain(r);
+    leaserun_watchdog_warn(&r->command.watchdog);
     r->kill_at = now + run_grace(r) < last ? now + run_grace(r) : last;
-    if (r->kill_at <= now) {
+    if (r->kill_at <= now || r->unwatched) {
         run_kill(r);
     } else {
         r->phase = RUN_ENDS;
-        run_signal_all(r, SIGTERM);
-        run_signal_all(r, SIGCONT); /* what is stopped could not obey */
+        leaserun_target_signal(&r->command.target, SIGTERM);
+        leaserun_target_signal(&r->command.target, SIGCONT); /* what is stopped could not obey */
     }
+}
+
+/* When to act next, or to measure again how long that takes. */
+static clock_ms run_next(struct run *r)
+{
+    clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set);
+    if (r->phase == RUN_KILLS) {
+        return now + KILL_AGAIN;
+    }
+    clock_ms next = r->phase == RUN_HOLDS ? last - run_grace(r) : last < r->kill_at ? last : r->kill_at;
+    clock_ms measure = now + leaserun_set_measure_pause(r->set);
+    return next < measure ? next : measure;
 }
 
 /* Does what the time calls for, and sets the timer for the next. */
 static void run_check(struct run *r)
 {
-    clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set), next;
-    if (r->phase == RUN_HOLDS && (r->set->lost || (!r->command.ended && now >= last - run_grace(r)))) {
+    if (!r->unwatched && clock_now() >= r->next) {
+        leaserun_watchdog_continue(&r->command.watchdog);
+    }
+    if (clock_now() >= r->next && r->phase != RUN_KILLS) {
+        leaserun_set_measure(r->set, &r->command.target, clock_now() - r->next);
+    }
+    clock_ms now = clock_now(), last = leaserun_set_last_moment(r->set);
+    bool lost = r->set->lost || r->unwatched || r->watchdog_killed;
+    if (r->phase == RUN_HOLDS && (lost || (!r->command.ended && now >= last - run_grace(r)))) {
         run_end(r);
     } else if (r->phase == RUN_ENDS && (now >= last || now >= r->kill_at)) {
         run_kill(r);
     } else if (r->phase == RUN_KILLS) {
-        run_signal_all(r, SIGKILL);
+        leaserun_target_kill(&r->command.target);
     }
-    last = leaserun_set_last_moment(r->set);
-    if (r->phase == RUN_HOLDS) {
-        next = last - run_grace(r);
-    } else if (r->phase == RUN_ENDS) {
-        next = last < r->kill_at ? last : r->kill_at;
-    } else {
-        next = now + KILL_AGAIN;
-    }
-    leaserun_timer_set(r->timer, next);
+    r->next = run_next(r);
+    leaserun_timer_set(r->timer, r->next);
 }
 
 static bool run_is_over(const struct run *r)
@@ -125,7 +130,7 @@ static bool run_is_over(const struct run *r)
     if (!r->command.ended || r->phase == RUN_HOLDS) {
         return r->command.ended;
     }
-    size_t left = leaserun_command_signal_others(&r->command, r->set, 0);
+    size_t left = leaserun_target_count(&r->command.target);
     if (left && r->phase == RUN_KILLS && clock_now() - r->kill_at > KILL_LIMIT) {
         warnx("processes of the command that could not be killed: %zu", left);
         return true;
@@ -144,19 +149,36 @@ static void run_stopped(struct run *r, int signal)
     }
 }
 
+static void run_ended(struct run *r, int status)
+{
+    r->command.ended = true;
+    r->command.status = status;
+}
+
+/* What the watchdog has to tell. */
+static void run_hear(struct run *r)
+{
+    struct leaserun_watchdog_report report;
+    int result = 0;
+    while (!r->unwatched && (result = leaserun_watchdog_hear(&r->command.watchdog, &report)) > 0) {
+        if (report.word == LEASERUN_STOPPED) {
+            run_stopped(r, report.value);
+        } else if (report.word == LEASERUN_ENDED) {
+            r->watchdog_killed = report.killed;
+            run_ended(r, report.value);
+        }
+    }
+    r->unwatched = r->unwatched || result < 0;
+}
+
 static void run_reap(struct run *r)
 {
     int status;
     pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-        if (pid != r->command.pid) {
-            continue; /* an orphan of the command's, or a keeper, which is heard otherwise */
-        }
-        if (WIFSTOPPED(status)) {
-            run_stopped(r, WSTOPSIG(status));
-        } else {
-            r->command.ended = true;
-            r->command.status = status;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        /* The others are keepers, the watchdog, and orphans of the command's if that was killed. */
+        if (pid == r->command.target.command) {
+            run_ended(r, status);
         }
     }
 }
@@ -173,7 +195,7 @@ static void run_take_signals(struct run *r)
     int signal;
     while ((signal = run_next_signal(r))) {
         if (signal != SIGCHLD && !r->command.ended) {
-            leaserun_command_signal(&r->command, signal);
+            leaserun_target_signal_command(&r->command.target, signal);
         }
         r->interrupted = r->interrupted || signal == SIGINT;
     }
@@ -187,8 +209,9 @@ static void run_await(struct run *r)
     fds[count] = (struct pollfd){.fd = r->signals, .events = POLLIN};
     fds[count + 1] = (struct pollfd){.fd = r->timer, .events = POLLIN};
     fds[count + 2] = (struct pollfd){.fd = r->command.failure, .events = POLLIN};
-    fds[count + 3] = (struct pollfd){.fd = r->command.pidfd, .events = POLLIN};
-    poll(fds, count + 4, -1);
+    fds[count + 3] = (struct pollfd){.fd = r->command.ended ? -1 : r->command.target.pidfd, .events = POLLIN};
+    fds[count + 4] = (struct pollfd){.fd = r->unwatched ? -1 : r->command.watchdog.socket, .events = POLLIN};
+    poll(fds, count + 5, -1);
     if (fds[count + 2].revents) {
         leaserun_command_executed(&r->command);
     }
@@ -222,6 +245,7 @@ static void run_release(struct run *r)
 {
     int signal = 0;
     bool over = false;
+    leaserun_cgroup_remove(&r->command.target.cgroup);
     leaserun_set_let_go(r->set);
     leaserun_timer_set(r->timer, leaserun_set_deadline(r->set));
     while (leaserun_set_hear(r->set), !leaserun_set_released(r->set) && !over) {
@@ -234,16 +258,20 @@ static void run_release(struct run *r)
         bool late = fds[count + 1].revents && ready == 1;
         over = late || signal == SIGINT || signal == SIGTERM;
     }
+    leaserun_watchdog_dismiss(&r->command.watchdog);
 }
 
 static int run_supervise(struct run *r)
 {
-    leaserun_set_watch(r->set, r->command.target);
+    const struct leaserun_target *target = &r->command.target;
+    leaserun_set_watch(r->set, target->pidfd < 0 ? -target->command : target->command);
     leaserun_set_hear(r->set);
+    r->next = clock_now();
     run_check(r);
     while (!run_is_over(r)) {
         run_await(r);
         run_take_signals(r);
+        run_hear(r);
         /* After the signals: a keeper first tells that the lock is lost, then it kills. */
         leaserun_set_hear(r->set);
         run_check(r);
@@ -278,8 +306,8 @@ int leaserun_run(const struct leaserun_options *options, struct leaserun_set *se
     if (!run_begin(&r)) {
         return status;
     }
-    leaserun_processes_adopt();
-    int result = leaserun_command_start(&r.command, options->command, mask);
+    leaserun_target_adopt_orphans();
+    int result = leaserun_command_start(&r.command, options->command, mask, set);
     if (result == 0) {
         status = run_supervise(&r);
     } else {
@@ -293,12 +321,22 @@ int leaserun_run(const struct leaserun_options *options, struct leaserun_set *se
     return status;
 }
 
-void leaserun_run_other(const struct leaserun_options *options, struct leaserun_set *set, pid_t pid, int pidfd)
+int leaserun_run_other(const struct leaserun_options *options, struct leaserun_set *set, pid_t pid, int pidfd,
+                       void (*ready)(void *arg), void *arg)
 {
     struct run r = {.options = options, .set = set};
-    if (run_begin(&r)) {
-        leaserun_command_adopt(&r.command, pid, pidfd);
-        run_supervise(&r);
-        run_release(&r);
+    if (!run_begin(&r)) {
+        return EX_OSERR;
     }
+    int result = leaserun_command_adopt(&r.command, pid, pidfd, set);
+    if (result < 0) {
+        errno = -result;
+        warn("cannot watch the lock");
+        leaserun_set_kill(set);
+        return EX_OSERR;
+    }
+    ready(arg);
+    run_supervise(&r);
+    run_release(&r);
+    return 0;
 }

@@ -15,7 +15,10 @@
  * status; or does not, when Ctrl-C ended the command. */
 int leaserun_run(const struct leaserun_options *options, struct leaserun_set *set, const sigset_t *mask);
 
-/* The same for a process that is there already, and is no child of this one. */
-void leaserun_run_other(const struct leaserun_options *options, struct leaserun_set *set, pid_t pid, int pidfd);
+/* The same for a process that is there already, and is no child of this one; `ready` is
+ * called when all is watched.  0, or the exit status: it could not be watched, and the
+ * locks have been let go. */
+int leaserun_run_other(const struct leaserun_options *options, struct leaserun_set *set, pid_t pid, int pidfd,
+                       void (*ready)(void *arg), void *arg);
 
 #endif

@@ -51,6 +51,18 @@ static void sentry_tell(int socket, const struct leaserun_set *set, int status)
     }
 }
 
+struct sentry {
+    const struct leaserun_set *set;
+    int socket;
+};
+
+static void sentry_on_ready(void *arg)
+{
+    const struct sentry *sentry = arg;
+    sentry_tell(sentry->socket, sentry->set, LEASERUN_WAIT_HELD);
+    close(sentry->socket);
+}
+
 static _Noreturn void sentry_run(const struct leaserun_options *options, struct leaserun_set *set, size_t count,
                                  pid_t command, int socket)
 {
@@ -68,10 +80,12 @@ static _Noreturn void sentry_run(const struct leaserun_options *options, struct 
     } else if (send(socket, "", 1, MSG_NOSIGNAL) == 1) {
         status = leaserun_wait(options, set, count, pidfd, &mask);
     }
-    sentry_tell(socket, set, status);
-    close(socket);
     if (status == LEASERUN_WAIT_HELD) {
-        leaserun_run_other(options, set, command, pidfd);
+        status = leaserun_run_other(options, set, command, pidfd, sentry_on_ready,
+                                    &(struct sentry){.set = set, .socket = socket});
+    }
+    if (status != 0) {
+        sentry_tell(socket, set, status);
     }
     _exit(0);
 }

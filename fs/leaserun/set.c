@@ -1,9 +1,17 @@
 /* set: several keepers as one; see set.h. */
 #include "fs/leaserun/set.h"
 
+#include <errno.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 
 #include "fs/leaserun/terms.h"
+
+int leaserun_set_init(struct leaserun_set *set, struct leaserun_lock *locks)
+{
+    *set = (struct leaserun_set){.locks = locks, .bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    return set->bell < 0 ? -errno : 0;
+}
 
 size_t leaserun_set_poll(const struct leaserun_set *set, struct pollfd *fds)
 {
@@ -63,11 +71,6 @@ size_t leaserun_set_next(const struct leaserun_set *set)
     return next;
 }
 
-clock_ms leaserun_set_last_moment(const struct leaserun_set *set)
-{
-    return set->alone ? 0 : set_moment(set, leaserun_set_next(set));
-}
-
 int64_t leaserun_set_ttl(const struct leaserun_set *set)
 {
     int64_t shortest = INT64_MAX;
@@ -76,6 +79,42 @@ int64_t leaserun_set_ttl(const struct leaserun_set *set)
         shortest = ttl < shortest ? ttl : shortest;
     }
     return shortest;
+}
+
+static int64_t set_early(const struct leaserun_set *set)
+{
+    int64_t limit = leaserun_early_limit(leaserun_set_ttl(set));
+    return set->early < limit ? set->early : limit;
+}
+
+clock_ms leaserun_set_last_moment(const struct leaserun_set *set)
+{
+    return set->alone ? 0 : set_moment(set, leaserun_set_next(set)) - set_early(set);
+}
+
+int64_t leaserun_set_guard(const struct leaserun_set *set)
+{
+    return leaserun_guard(leaserun_set_ttl(set));
+}
+
+int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t asked)
+{
+    int64_t ttl = leaserun_set_ttl(set), limit = leaserun_grace_limit(ttl) - set_early(set);
+    int64_t grace = asked < 0 ? leaserun_grace(ttl) : asked;
+    return grace < limit ? grace : limit;
+}
+
+void leaserun_set_measure(struct leaserun_set *set, const struct leaserun_target *target, int64_t late)
+{
+    int64_t cost = leaserun_target_cost(target) + (late > 0 ? 2 * late : 0);
+    set->early -= set->early / 4; /* what was seen before still counts for a while */
+    set->early = cost > set->early ? cost : set->early;
+}
+
+int64_t leaserun_set_measure_pause(const struct leaserun_set *set)
+{
+    int64_t pause = leaserun_set_ttl(set) / 6;
+    return pause > 10 ? pause : 10;
 }
 
 clock_ms leaserun_set_deadline(const struct leaserun_set *set)

@@ -1,12 +1,13 @@
 /* terms: how much time there is to end a command before its lock ends.
  *
- *     deadline - guard - grace    SIGTERM
- *     deadline - guard            SIGKILL
- *     deadline                    from here on another may hold the lock
+ *     deadline - guard - early - grace    SIGTERM
+ *     deadline - guard - early            SIGKILL
+ *     deadline                            from here on another may hold the lock
  *
- * leasefs renews every third of the ttl, so what remains is hardly ever less
- * than two thirds.  Together, guard and grace are at most half of the ttl, so
- * that one renewal may be late without harm.
+ * `early` is what killing takes, as it was measured: with many processes, or on a busy
+ * machine.  leasefs renews every third of the ttl, so what remains is hardly ever less
+ * than two thirds.  Together these are at most half of the ttl, so that one renewal may
+ * be late without harm.
  */
 #ifndef FS_LEASERUN_TERMS_H
 #define FS_LEASERUN_TERMS_H
@@ -22,6 +23,11 @@ static inline int64_t leaserun_guard(int64_t ttl)
 {
     int64_t guard = ttl / 10;
     return guard < LEASERUN_GUARD_MIN ? LEASERUN_GUARD_MIN : guard > LEASERUN_GUARD_MAX ? LEASERUN_GUARD_MAX : guard;
+}
+
+static inline int64_t leaserun_early_limit(int64_t ttl)
+{
+    return ttl / 5;
 }
 
 static inline int64_t leaserun_grace_limit(int64_t ttl)

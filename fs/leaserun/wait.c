@@ -149,8 +149,11 @@ static int wait_acquire(struct wait *w)
 {
     int status = EX_OSERR;
     const struct leaserun_options *options = w->options;
-    struct leaserun_claim claim = {
-        .shared = options->shared, .wait = options->wait != 0, .ttl = options->ttl, .delay = w->lock->delay};
+    struct leaserun_claim claim = {.bell = w->set->bell,
+                                   .shared = options->shared,
+                                   .wait = options->wait != 0,
+                                   .ttl = options->ttl,
+                                   .delay = w->lock->delay};
     claim.fd = leaserun_lock_open(w->lock, claim.wait, options->conflict, &status);
     if (claim.fd < 0) {
         return status;

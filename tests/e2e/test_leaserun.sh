@@ -7,9 +7,8 @@
 . "$(dirname "$0")/leaserun.sh"
 mount_memory ttl=2
 
-child_but() { # PARENT NOT: the other child of a leaserun is its keeper
-    tr ' ' '\n' <"/proc/$1/task/$1/children" | grep -vx -e "$2" -e ''
-}
+keeper_of() { attribute "$1" owner | cut -d' ' -f2; } # LOCK
+parent_of() { ps -o ppid= -p "$1" | tr -d ' '; }
 stopped() { [[ $(cat "/proc/$1/stat") =~ ^[0-9]+\ .*\)\ T ]]; }
 in_dir() { cd "$TEST_DIR" && "$@"; }
 
@@ -408,34 +407,80 @@ ended 9
 
 it "when leaserun is killed its command is killed, before the lock is given back"
 begin_stubborn "$MNT/j"
-"$LEASERUN" "$MNT/j" -- grep -qs ' [RSD] ' "/proc/$(pid_of run/stubborn)/stat" "/proc/$(pid_of run/sibling)/stat" &
+"$LEASERUN" "$MNT/j" -- grep -qs ' [RSDT] ' "/proc/$(pid_of run/stubborn)/stat" "/proc/$(pid_of run/sibling)/stat" \
+    "/proc/$(pid_of run/daemon)/stat" &
 WAITER=$!
 started+=("$WAITER")
 expect eventually 5 waiters j 1
 kill -KILL "$RUNNER"
 ended 137
 expect_not wait "$WAITER" # it has seen none of them alive
-expect gone "$(pid_of run/stubborn)"
-expect gone "$(pid_of run/sibling)"
-kill -KILL "$(pid_of run/daemon)" # left the group: documented
+expect all_dead
 
 it "when the process that keeps the lock is killed the command is killed"
 begin_stubborn "$MNT/j"
-kill -KILL "$(child_but "$RUNNER" "$(pid_of run/stubborn)")"
+kill -KILL "$(keeper_of j)"
 ended 75
 expect all_dead
 expect grep -q 'process that kept it was killed' "$OUT.bg"
 
-it "while leaserun is stopped, the lock's loss ends the command's group all the same"
+it "when the process that watches over the command is killed the command is killed, and the lock is free after"
+begin_stubborn "$MNT/j"
+WATCHDOG=$(parent_of "$(pid_of run/stubborn)")
+expect_is "$(parent_of "$WATCHDOG")" "$RUNNER"
+kill -KILL "$WATCHDOG"
+ended 75
+expect all_dead
+expect grep -q 'watches over the command was killed' "$OUT.bg"
+expect absent j
+
+it "when leaserun and that process are both killed the command's group is killed, and the lock is free"
+begin_stubborn "$MNT/j"
+kill -KILL "$RUNNER" "$(parent_of "$(pid_of run/stubborn)")"
+ended 137
+expect eventually 5 gone "$(pid_of run/stubborn)"
+expect eventually 5 gone "$(pid_of run/sibling)"
+expect eventually 5 absent j
+kill -KILL "$(pid_of run/daemon)" # left the group: documented
+
+it "while leaserun is stopped, the lock's loss ends all that the command has started all the same"
 begin_stubborn "$MNT/j"
 kill -STOP "$RUNNER"
 expect eventually 5 stopped "$RUNNER"
 setfattr -n user.lease.break -v 1 "$MNT/j"
-expect eventually 5 gone "$(pid_of run/stubborn)"
-expect eventually 5 gone "$(pid_of run/sibling)"
+expect eventually 10 all_dead
 kill -CONT "$RUNNER"
 ended 75
-expect all_dead
+
+it "while leaserun is stopped and the daemon hangs, the command is dead before the lock would end"
+begin_stubborn "$MNT/j"
+kill -STOP "$RUNNER"
+expect eventually 5 stopped "$RUNNER"
+kill -STOP "$DAEMON"
+now
+T=$NOW
+expect eventually 10 all_dead
+now
+expect_between 0 $((NOW - T)) 2990 "milliseconds until all of it was dead"
+kill -CONT "$DAEMON"
+kill -CONT "$RUNNER"
+ended 75
+expect grep -q 'about to be lost' "$OUT.bg"
+
+it "while the process that watches is stopped leaserun ends the command in time, and itself"
+begin_stubborn "$MNT/j"
+WATCHDOG=$(parent_of "$(pid_of run/stubborn)")
+kill -STOP "$WATCHDOG"
+expect eventually 5 stopped "$WATCHDOG"
+kill -STOP "$DAEMON"
+now
+T=$NOW
+expect eventually 10 all_dead
+now
+expect_between 0 $((NOW - T)) 2990 "milliseconds until all of it was dead"
+kill -CONT "$DAEMON"
+ended 75
+expect eventually 5 gone "$WATCHDOG"
 
 it "a nested leaserun ends with the outer lock, and its own lock is free"
 begin "$MNT/k" -- "$LEASERUN" "$MNT/l" -- sh -c "trap '' TERM; echo \$\$ >'$TEST_DIR/nested'; while :; do sleep 0.05; done"
