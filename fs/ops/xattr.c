@@ -38,6 +38,22 @@ static bool xattr_caller_waits(struct request *r)
     return false;
 }
 
+/* It has files open that could hold the lock, and none does; nor does it hold a lease. */
+static bool xattr_caller_is_idle(struct request *r)
+{
+    const struct handle *h;
+    bool idle = false;
+    LIST_FOREACH(h, &r->node->handles, link) {
+        if (h->opener && h->opener == request_caller(r)) {
+            if (handle_own_hold(r->fs, h)) {
+                return false;
+            }
+            idle = idle || h->writable || h->locking;
+        }
+    }
+    return idle;
+}
+
 /* Is the name that of a ticket in its directory's queue? */
 static bool xattr_is_ticket(const struct node *node, const struct backend_info *info)
 {
@@ -56,6 +72,9 @@ static char *xattr_get_state(struct request *r, const struct backend_info *info)
     }
     if (xattr_caller_waits(r)) {
         return g_strdup("waiting");
+    }
+    if (xattr_caller_is_idle(r)) {
+        return g_strdup("free");
     }
     /* of a ticket of another mount only the store knows */
     bool held = info->ticket ? info->ticket->held : info->holders > 0 || !xattr_is_ticket(r->node, info);
@@ -258,7 +277,7 @@ static bool xattr_is_known_here(struct request *r, struct backend_info *ret_info
     struct hold *hold = r->node->directory ? NULL : hold_first(r->node);
     *ret_info = (struct backend_info){.type = hold ? BACKEND_LOCK : BACKEND_NOTHING};
     ret_info->ticket = hold ? hold->ticket : NULL;
-    return (attribute->get == xattr_get_state && (hold || xattr_caller_lost(r))) ||
+    return (attribute->get == xattr_get_state && (hold || xattr_caller_lost(r) || xattr_caller_is_idle(r))) ||
            (attribute->get == xattr_get_owner && hold);
 }
 

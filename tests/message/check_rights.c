@@ -1013,6 +1013,58 @@ START_TEST(descriptor_of_an_ancestor_is_looked_at_when_the_lock_has_just_ended)
 }
 END_TEST
 
+static void check_state(uint64_t node, const char *expected)
+{
+    char *state = wire_xattr(w, node, "user.lease.state");
+    ck_assert_str_eq(state, expected);
+    g_free(state);
+}
+
+START_TEST(state_of_a_lock_that_the_caller_released_is_free)
+{
+    struct wire_file file = locked_by(alice, ALICE, 0666);
+    check_state(file.node, "held");
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_UN)), 0);
+    check_state(file.node, "free");
+    struct wire_file other = locked_by(bob, BOB, 0666);
+    ck_assert_uint_eq(other.node, file.node);
+    check_state(file.node, "held");
+    be(alice, ALICE, 0666);
+    check_state(file.node, "free");
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), EAGAIN);
+    check_state(file.node, "free");
+    uint64_t waiting = wire_flock(w, file, LOCK_EX);
+    ck_assert(wire_waits(w, waiting));
+    check_state(file.node, "waiting");
+    be(wire_child(w), CAROL, 0600);
+    struct wire_file reader = wire_opened(w, file.node, O_RDONLY);
+    check_state(file.node, "held"); /* who only reads asks about the name */
+    ck_assert_int_eq(wire_close(w, reader), 0);
+    be(bob, BOB, 0666);
+    ck_assert_int_eq(wire_close(w, other), 0);
+    be(alice, ALICE, 0666);
+    ck_assert_int_eq(wire_result(w, waiting), 0);
+    check_state(file.node, "held");
+}
+END_TEST
+
+START_TEST(state_of_records_that_the_caller_released_is_free)
+{
+    be(alice, ALICE, 0666);
+    struct wire_file file = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 1, F_WRLCK, 0, 9, false)), 0);
+    be(bob, BOB, 0666);
+    struct wire_file other = wire_created(w, "L", O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, other, 2, F_WRLCK, 10, 19, false)), 0);
+    be(alice, ALICE, 0666);
+    check_state(file.node, "held");
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, file, 1, F_UNLCK, 0, 9, false)), 0);
+    check_state(file.node, "free");
+    be(bob, BOB, 0666);
+    check_state(file.node, "held");
+}
+END_TEST
+
 START_TEST(removed_directory_does_not_change_the_next_of_its_name)
 {
     be(bob, BOB, 0666);
@@ -1194,6 +1246,8 @@ int main(void)
     tcase_add_test(cases, directory_is_as_it_was_when_the_backend_does_not_take_a_change);
     tcase_add_loop_test(cases, lock_that_ends_before_it_is_looked_at_shows_whose_it_was, 0, 2);
     tcase_add_test(cases, descriptor_of_an_ancestor_is_looked_at_when_the_lock_has_just_ended);
+    tcase_add_test(cases, state_of_a_lock_that_the_caller_released_is_free);
+    tcase_add_test(cases, state_of_records_that_the_caller_released_is_free);
     tcase_add_test(cases, removed_directory_does_not_change_the_next_of_its_name);
     tcase_add_test(cases, lost_lease_is_stale_to_its_handle);
     tcase_add_test(cases, close_fails_for_nothing_but_a_lock_that_another_has);
