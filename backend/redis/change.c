@@ -143,8 +143,10 @@ static enum backend_result change_result(const struct remote_op *op, const struc
         r->lost += held == 0 && redis_is_closed(r);
         return held == 1 || held == 3 ? BACKEND_OK : held == 0 ? BACKEND_STALE : BACKEND_BUSY;
     }
-    bool released = given->outcome == REMOTE_ANSWERED && op->procedure == REMOTE_RELEASE; /* or was gone already */
-    return released ? BACKEND_OK : redis_result(redis_of(op), given);
+    if (given->outcome == REMOTE_ANSWERED && op->procedure == REMOTE_RELEASE) { /* or it was gone already */
+        return redis_number(given->reply, 0) == 2 ? BACKEND_BUSY : BACKEND_OK;
+    }
+    return redis_result(redis_of(op), given);
 }
 
 static void change_on_answer(void *arg, const struct redis_answer *given)

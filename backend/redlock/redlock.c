@@ -218,6 +218,7 @@ static const struct backend_operations operations = {
     .free = redlock_free,
     .acquire = redlock_acquire,
     .release = remote_release,
+    .cancel = remote_cancel,
     .release_range = remote_release_range,
     .convert = remote_convert,
     .renew = remote_renew,

@@ -44,6 +44,71 @@ static void acquire_set_given_name(struct remote_ticket *t, const char *leaf)
 
 static void acquire_ask(struct remote *r, struct remote_ticket *t);
 
+/* --- undone --- */
+
+/* What its lock owner holds is as it was, or it stands, or that is lost: `t` may have made it weaker in the store. */
+static void acquire_undone(void *arg, enum backend_result result)
+{
+    struct remote_op *undo = arg;
+    struct remote *r = undo->r;
+    struct remote_ticket *t = remote_ticket_find(r, undo->token), *was = t ? remote_ticket_joins(t) : NULL;
+    enum backend_result told = undo->result;
+    if (t) {
+        t->undoing = false;
+    }
+    if (was && result == BACKEND_BUSY && !t->stands) {
+        t->stands = true;
+        remote_op_free(undo);
+        acquire_ask(r, t);
+        return;
+    }
+    bool weaker = was && t->head.mode == BACKEND_SHARED && was->head.mode == BACKEND_EXCLUSIVE;
+    if (was && (result == BACKEND_STALE || result == BACKEND_BUSY || (result != BACKEND_OK && weaker))) {
+        remote_end(r, was, BACKEND_LOST, result != BACKEND_STALE); /* who is told may release this one */
+        t = remote_ticket_find(r, undo->token);
+    }
+    remote_op_free(undo);
+    if (t && t->acquired) {
+        acquire_refused(r, t, told, NULL);
+    } else if (t) {
+        remote_end(r, t, BACKEND_LOST, false);
+    }
+}
+
+/* Its end, which may have to be told, is told then. */
+static void acquire_undo(struct remote *r, struct remote_ticket *t, enum backend_result result)
+{
+    struct remote_op *undo = remote_op_new(r, t);
+    undo->result = result;
+    t->undoing = true;
+    remote_ticket_turn(r, t, REMOTE_ASKED);
+    t->due = t->refresh = t->head.deadline = CLOCK_NEVER;
+    remote_ticket_schedule(r, t);
+    remote_send_undo(r, t, acquire_undone, undo);
+}
+
+/* A claim that is under way may have been joined to what its lock owner holds, and be weaker than that was: then it
+ * cannot be undone any more when others have been let in.  Else it is undone before its end is told. */
+bool remote_cancel(struct backend *b, struct backend_ticket *ticket)
+{
+    struct remote *r = (struct remote *)b;
+    struct remote_ticket *t = (struct remote_ticket *)ticket;
+    t->cancelled = t->undoing ||
+                   (t->asked && remote_ticket_has_kin(t, (struct backend_kin){.lock_owner = t->lock_owner})) ||
+                   (t->unknown && remote_ticket_joins(t));
+    if (!t->cancelled) {
+        remote_send_release(r, t, "", NULL, NULL);
+        remote_ticket_free(r, t);
+        return true;
+    }
+    if (!t->asked && !t->undoing) {
+        acquire_undo(r, t, BACKEND_UNREACHABLE);
+    }
+    return false;
+}
+
+/* --- granted --- */
+
 /* It does not hold yet.  The ttl may have been changed since it was asked for. */
 static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t ttl, const struct remote_answer *grant)
 {
@@ -51,6 +116,10 @@ static void acquire_granted(struct remote *r, struct remote_ticket *t, int64_t t
     bool late = deadline - now < MIN(ttl, t->head.ttl) / 8; /* a renewal might not be answered before it is over */
     if (late && !t->cancelled && (t->wait || t->late++ < REMOTE_LATE_MAX)) {
         acquire_ask(r, t);
+        return;
+    }
+    if (deadline <= now && remote_ticket_joins(t)) {
+        acquire_undo(r, t, BACKEND_UNREACHABLE);
         return;
     }
     if (deadline <= now) {
@@ -150,6 +219,10 @@ static void acquire_queued(struct remote *r, struct remote_ticket *t, const stru
 
 static void acquire_failed(struct remote *r, struct remote_ticket *t, const struct remote_answer *answer)
 {
+    if ((t->acquired || t->cancelled) && t->unknown && remote_ticket_joins(t)) {
+        acquire_undo(r, t, answer->result);
+        return;
+    }
     if (t->acquired) {
         if (remote_is_unknown(answer) || answer->result == BACKEND_DAMAGED) { /* the latter may have done a part */
             remote_send_release(r, t, "", NULL, NULL);
@@ -192,6 +265,7 @@ static void acquire_answered(struct remote_op *op, const struct remote_answer *a
     int64_t ttl = op->ttl;
     bool outdated = acquire_is_outdated(op, t);
     t->asked = NULL;
+    t->unknown = remote_is_unknown(answer);
     remote_op_free(op);
     if (answer->outcome != REMOTE_ANSWERED) {
         acquire_failed(r, t, answer);
@@ -201,6 +275,8 @@ static void acquire_answered(struct remote_op *op, const struct remote_answer *a
         acquire_granted(r, t, ttl, answer);
     } else if (answer->result == BACKEND_QUEUED) {
         acquire_queued(r, t, answer);
+    } else if (answer->repeated && remote_ticket_joins(t)) { /* an earlier try may have been granted */
+        acquire_undo(r, t, answer->result);
     } else {
         acquire_refused(r, t, answer->result, answer->holder);
     }

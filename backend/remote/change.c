@@ -11,19 +11,6 @@ void remote_release(struct backend *b, struct backend_ticket *ticket, backend_do
     remote_ticket_free(r, t);
 }
 
-/* A claim that is under way may have been joined to what its lock owner holds, and be weaker than that was: then it
- * cannot be undone any more when others have been let in. */
-bool remote_cancel(struct backend *b, struct backend_ticket *ticket)
-{
-    struct remote_ticket *t = (struct remote_ticket *)ticket;
-    t->cancelled = t->asked && remote_ticket_has_kin(t, (struct backend_kin){.lock_owner = t->lock_owner});
-    if (!t->cancelled) {
-        remote_release(b, ticket, NULL, NULL);
-        return true;
-    }
-    return false;
-}
-
 /* --- convert, set --- */
 
 /* Its end is still to be told. */
@@ -91,11 +78,17 @@ static void change_send_convert(struct remote_op *op, struct remote_ticket *t, c
     remote_op_send(op, t, REMOTE_CONVERT, change_converted, timeout);
 }
 
-/* The store must not think that it is shared, say, while it is taken for exclusive here.  The parts that a lock owner
- * holds cannot be told again in one. */
-static void change_convert_back(struct remote *r, struct remote_ticket *t, struct remote_op *op)
+static bool change_makes_weaker(const struct remote_op *op, const struct remote_ticket *t)
 {
-    bool weaker = op->claim.lock_owner || (op->claim.mode == BACKEND_SHARED && t->head.mode == BACKEND_EXCLUSIVE);
+    bool part = op->claim.lock_owner && (op->claim.start > 0 || op->claim.end < BACKEND_RANGE_MAX) &&
+                op->r->backend.features & BACKEND_CAN_RANGE;
+    return part || (op->claim.mode == BACKEND_SHARED && t->head.mode == BACKEND_EXCLUSIVE);
+}
+
+/* The store must not think that it is shared, say, while it is taken for exclusive here, so nothing is told until it
+ * does not.  The parts that a lock owner holds cannot be told again in one. */
+static void change_convert_back(struct remote *r, struct remote_ticket *t, struct remote_op *forth, bool weaker)
+{
     int64_t left = t->head.deadline == CLOCK_NEVER ? REMOTE_RELEASE_MAX : t->head.deadline - clock_now();
     struct backend_claim claim = {
         .user = t->head.user,
@@ -110,22 +103,54 @@ static void change_convert_back(struct remote *r, struct remote_ticket *t, struc
         .meta = t->meta,
         .content = t->head.content,
     };
-    if (left <= 0) {
-        return; /* it is about to end */
-    }
-    if (t->lock_owner || (op->back && op->done)) {
+    bool ends = left > 0 && (t->lock_owner || (forth && forth->stands));
+    if (ends) {
         remote_end(r, t, BACKEND_LOST, true);
+    }
+    if (left <= 0 || ends) {
+        if (forth) {
+            remote_op_finish(forth, BACKEND_UNREACHABLE);
+        }
         return;
     }
     struct remote_op *back = remote_op_done(r, t, NULL, NULL);
     back->back = true;
-    if (weaker) { /* others may be let in meanwhile: nothing is told until it is known whether they were */
-        back->done = op->done;
-        back->arg = op->arg;
-        op->done = NULL;
-        left = MIN(left, REMOTE_UNDO_MAX);
+    back->weaker = weaker;
+    back->forth = forth;
+    if (forth) {
+        left = weaker ? MIN(left, REMOTE_UNDO_MAX) : 0;
     }
     change_send_convert(back, t, &claim, left);
+}
+
+/* What others may have been let into is lost if it is not known in time; else it is tried on. */
+static void change_converted_back(struct remote_op *op, const struct remote_answer *answer)
+{
+    struct remote *r = op->r;
+    struct remote_op *forth = op->forth;
+    struct remote_ticket *t = remote_ticket_find(r, op->token);
+    bool unknown = remote_is_unknown(answer) || answer->outcome == REMOTE_NOT_SENT, weaker = op->weaker;
+    if (t) {
+        t->converting--;
+    }
+    if (t && answer->result == BACKEND_OK) {
+        change_into(t, op, answer->sent);
+        remote_ticket_schedule(r, t);
+    } else if (t && answer->result == BACKEND_BUSY && forth && !unknown) { /* others share it: it stands */
+        forth->stands = true;
+        t->converting++;
+        remote_op_free(op);
+        remote_op_send(forth, t, REMOTE_CONVERT, change_converted, 0);
+        return;
+    } else if (t && unknown && !weaker) {
+        change_convert_back(r, t, NULL, false);
+    } else if (t) {
+        remote_end(r, t, BACKEND_LOST, true);
+    }
+    remote_op_free(op);
+    if (forth) {
+        remote_op_finish(forth, BACKEND_UNREACHABLE);
+    }
 }
 
 static void change_converted(struct remote_op *op, const struct remote_answer *answer)
@@ -133,21 +158,25 @@ static void change_converted(struct remote_op *op, const struct remote_answer *a
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     enum backend_result result = answer->result;
+    if (op->back) {
+        change_converted_back(op, answer);
+        return;
+    }
     if (t) {
         t->converting--;
     }
     if (t && remote_is_unknown(answer)) {
-        change_convert_back(r, t, op);
-    } else if (t && result != BACKEND_OK && op->back) {
-        remote_end(r, t, BACKEND_LOST, true);
-    } else if (t && result == BACKEND_STALE) {
+        change_convert_back(r, t, op, change_makes_weaker(op, t));
+        return;
+    }
+    if (t && result == BACKEND_STALE) {
         remote_doubt(r, t->place, NULL);
     } else if (t && result == BACKEND_OK) {
         change_into(t, op, answer->sent);
         remote_ticket_schedule(r, t);
         result = change_has_ended(t) ? BACKEND_STALE : BACKEND_OK; /* answered too late to be believed in */
     }
-    remote_op_finish(op, op->back ? BACKEND_UNREACHABLE : result);
+    remote_op_finish(op, result);
 }
 
 void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,

@@ -52,10 +52,28 @@ static bool keep_is_wanted_again(const struct remote_op *op)
     return t;
 }
 
+/* It was made weaker by a claim of which nobody knows any more, and others share it. */
+static void keep_lose(struct remote_op *op)
+{
+    struct remote_place *place = g_hash_table_lookup(op->r->places, op->name);
+    struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
+    while (t && !(t->lock_owner == op->claim.lock_owner && t->state == REMOTE_HELD)) {
+        t = LIST_NEXT(t, link);
+    }
+    if (t) {
+        remote_end(op->r, t, BACKEND_LOST, true);
+    }
+}
+
 /* Tried for as long as the store may know of it, whatever its caller was told. */
 static void keep_released(struct remote_op *op, const struct remote_answer *answer)
 {
     int64_t ttl = MIN(op->ttl, REMOTE_RELEASE_MAX);
+    if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_OK && !(op->undo && op->done)) {
+        keep_lose(op);
+        remote_op_finish(op, BACKEND_OK);
+        return;
+    }
     if (answer->outcome == REMOTE_ANSWERED || ttl <= 0 || keep_is_wanted_again(op)) {
         remote_op_finish(op, answer->result);
         return;
@@ -68,10 +86,11 @@ static void keep_released(struct remote_op *op, const struct remote_answer *answ
     remote_op_send(op, NULL, op->procedure, keep_released, ttl);
 }
 
-void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
-                         void *arg)
+static void keep_send_release(struct remote *r, const struct remote_ticket *t, const char *why, bool undo,
+                              backend_done *done, void *arg)
 {
     struct remote_op *op = remote_op_done(r, t, done, arg);
+    op->undo = undo;
     op->claim.sequence = t->place->sequence;
     op->claim.lock_owner = t->lock_owner;
     op->claim.start = t->state != REMOTE_HELD; /* of one that does not hold no bytes */
@@ -91,7 +110,18 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
         other->why = why;
         remote_op_send(other, NULL, REMOTE_RELEASE, keep_released, 0);
     }
-    remote_op_send(op, NULL, REMOTE_RELEASE, keep_released, 0);
+    remote_op_send(op, NULL, REMOTE_RELEASE, keep_released, undo ? MIN(REMOTE_UNDO_MAX, t->head.ttl) : 0);
+}
+
+void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
+                         void *arg)
+{
+    keep_send_release(r, t, why, false, done, arg);
+}
+
+void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg)
+{
+    keep_send_release(r, t, "", true, done, arg);
 }
 
 /* What is given back is forgotten here at once, so that whatever becomes of the request the store holds no less than is
@@ -121,7 +151,7 @@ static bool keep_is_changing(struct remote *r, const struct remote_ticket *t)
     const struct remote_ticket *other;
     const struct remote_op *op;
     LIST_FOREACH(other, &t->place->tickets, link) {
-        if (t->lock_owner && other->asked && other->lock_owner == t->lock_owner) {
+        if (t->lock_owner && (other->asked || other->undoing) && other->lock_owner == t->lock_owner) {
             return true;
         }
     }

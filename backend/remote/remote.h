@@ -2,8 +2,10 @@
  *
  * A ticket is known to the store by its token, which is why every request about it may be repeated.  What a reply
  * leaves open is undone here: an acquire whose outcome is unknown is released, a release is tried for as long as the
- * ticket may live, a conversion is turned back, and after a rename both names are given back.  A mount believes in a
- * ticket only until its deadline, which counts from before the request was sent (remote_deadline).
+ * ticket may live, a conversion is turned back, and after a rename both names are given back.  A conversion, and a
+ * claim of a lock owner that holds already, is told to have failed when it is undone; what could not be undone is lost.
+ * A mount believes in a ticket only until its deadline, which counts from before the request was sent
+ * (remote_deadline).
  *
  *     ASKED ──queued──▶ WAITING ──handed over──▶ CLAIMED ──confirmed──▶ HELD
  *       └───────────────────────granted──────────────────────────────────┘
@@ -35,7 +37,7 @@
 #define REMOTE_REFRESH_MIN 20
 #define REMOTE_BEAT_MAX 200      /* waiters of one such request */
 #define REMOTE_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
-#define REMOTE_UNDO_MAX 10000    /* how long a downgrade is tried to be undone before its caller is told */
+#define REMOTE_UNDO_MAX 10000    /* how long a conversion is tried to be undone before its caller is told */
 #define REMOTE_LATE_MAX 3        /* grants whose term was over when they were read, to a claim that does not wait */
 #define REMOTE_RENEW_RETRY 250   /* after a renewal that failed while the store is there */
 
@@ -79,6 +81,9 @@ struct remote_ticket {
     bool wait;               /* it may queue */
     uint8_t late;            /* grants that came too late */
     bool cancelled;          /* it ends if the next answer does not grant it */
+    bool unknown;            /* what has come of its last acquire is not known */
+    bool undoing;            /* it is to end, which is told when what it may have changed is as it was */
+    bool stands;             /* that could not be undone before */
     bool alone;        /* for a store that can do with less then: nobody else has asked for it, as far as is told */
     bool expired;      /* past its deadline, and the store knows */
     bool told_expired; /* the store has said that its term is over, perhaps before it was granted: that is asked */
@@ -103,7 +108,9 @@ struct remote_ticket {
 enum remote_procedure {
     REMOTE_ACQUIRE, /* takes the lock, a place in its queue, or what was handed over to t; with a token that is there
                        already it gives a word of life.  OK, QUEUED, BUSY with `holder`, or MISSING and its like */
-    REMOTE_RELEASE, /* ends `token` on `name`.  OK, also if it was gone */
+    REMOTE_RELEASE, /* ends `token` on `name`.  What its lock owner holds there with another ticket, and it has changed,
+                       is as it was.  OK, also if it was gone; STALE: its lock owner has lost that, as others share it
+                     */
     REMOTE_RELEASE_RANGE, /* the bytes of `claim` of its lock owner on `name`.  OK */
     REMOTE_RENEW,  /* extends t to `ttl` from now.  OK; STALE: it does not hold (any more); BUSY: it holds, but in
                       another mode than that of `claim` */
@@ -152,12 +159,17 @@ struct remote_op {
     int64_t ttl;                   /* of acquire, renew and release */
     uint32_t changes;              /* of renew: as of the ticket */
     uint64_t request;              /* of release, of a store that asks in a short way first: that */
-    bool confirm;    /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
-    const char *why; /* of release: "" by its holder, else "expired" or "lost" */
-    bool lease;      /* of release: the store keeps it for a mount that starts again */
-    bool alone;      /* of release: by its holder, as of the ticket */
-    bool back;       /* of convert: to what it was before one whose outcome is unknown, of which `done` is told */
-    bool again;      /* of stat: asked once more; for a store that asks in a short way first: that was repeated */
+    bool confirm;               /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
+    const char *why;            /* of release: "" by its holder, else "expired" or "lost" */
+    bool lease;                 /* of release: the store keeps it for a mount that starts again */
+    bool alone;                 /* of release: by its holder, as of the ticket */
+    bool back;                  /* of convert: to what it was before one whose outcome is unknown, */
+    bool weaker;                /* by which others may have been let in, */
+    struct remote_op *forth;    /* and which waits for that; or NULL */
+    bool stands;                /* of convert: it could not be undone before */
+    bool undo;                  /* of release: of what may be a part of what its lock owner holds; `done` decides */
+    enum backend_result result; /* of an acquire that is undone: to be told */
+    bool again; /* of stat: asked once more; for a store that asks in a short way first: that was repeated */
     backend_done *done;
     backend_known *known;
     backend_listed *listed;
@@ -233,7 +245,6 @@ bool remote_name(struct backend *b, const struct backend_ticket *ticket, char *b
 /* --- change.c: operations of a backend --- */
 
 void remote_release(struct backend *b, struct backend_ticket *ticket, backend_done *done, void *arg);
-bool remote_cancel(struct backend *b, struct backend_ticket *ticket);
 void remote_convert(struct backend *b, struct backend_ticket *ticket, const struct backend_claim *claim,
                     backend_done *done, void *arg);
 void remote_renew(struct backend *b, const struct backend_renewal *renewals, size_t count);
@@ -247,6 +258,7 @@ void remote_rename(struct backend *b, struct backend_ticket *ticket, const char 
 /* --- acquire.c --- */
 
 void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquired *done, void *arg);
+bool remote_cancel(struct backend *b, struct backend_ticket *ticket);
 /* Asks again for one that waits: a claim if it was handed over, else a look at the lock. */
 void remote_refresh(struct remote *r, struct remote_ticket *t);
 /* `rank`, `wait` and `foreign` of what a heartbeat has found. */
@@ -262,6 +274,9 @@ void remote_beat(struct remote *r, clock_ms now);
  * cease before the ticket must have run out.  `why`: as in remote_op. */
 void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
                          void *arg);
+/* The same for one whose acquire may have changed what its lock owner holds; `done` is told REMOTE_UNDO_MAX later at
+ * the latest. */
+void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg);
 /* Extends one that holds to its ttl from now; or asks whether it holds, which need not extend it. */
 void remote_extend(struct remote *r, struct remote_ticket *t);
 void remote_confirm(struct remote *r, struct remote_ticket *t);
@@ -320,6 +335,8 @@ bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_
 bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end);
 /* Whether another ticket of this mount at its place is kin to these. */
 bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_kin kin);
+/* The ticket with which its lock owner holds already, and which is changed when it is granted; or NULL. */
+struct remote_ticket *remote_ticket_joins(const struct remote_ticket *t);
 /* How long it lives in the store without a word of this mount. */
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl);
 bool remote_is_token(const char *token);

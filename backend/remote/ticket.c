@@ -311,6 +311,9 @@ void remote_ticket_segments(struct remote_ticket *t, const char *text)
 bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_t end)
 {
     bool whole = !t->lock_owner;
+    if (start > end) {
+        return false;
+    }
     bool covers = whole || (t->state != REMOTE_HELD && t->start <= end && start <= t->end);
     for (guint i = 0; t->segments && i < t->segments->len && !covers; i++) {
         const struct backend_segment *s = &g_array_index(t->segments, struct backend_segment, i);
@@ -341,6 +344,15 @@ bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_kin kin
         }
     }
     return false;
+}
+
+struct remote_ticket *remote_ticket_joins(const struct remote_ticket *t)
+{
+    struct remote_ticket *other = t->lock_owner ? LIST_FIRST(&t->place->tickets) : NULL;
+    while (other && (other == t || other->lock_owner != t->lock_owner || other->state != REMOTE_HELD)) {
+        other = LIST_NEXT(other, link);
+    }
+    return other;
 }
 
 int64_t remote_ticket_liveness(const struct remote_ticket *t, int64_t ttl)

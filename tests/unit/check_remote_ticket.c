@@ -152,91 +152,7 @@ static void on_acquired(void *arg, enum backend_result result, struct backend_ti
     told = result;
 }
 
-static void answer(struct remote_ticket *t, const struct remote_answer *answer)
-{
-    struct remote_op *op = t->asked;
-    r->store->forget(r, t->request);
-    op->answered(op, answer);
-}
-
-/* What comes of a claim whose user has given up: _i of these.  `first`: it is its first answer, else it had waited. */
-static const struct {
-    bool first;
-    struct remote_answer answer;
-    unsigned granted, ended;
-    enum backend_result told;
-} outcomes[] = {
-    {true, {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED}, 0, 0, BACKEND_UNREACHABLE},
-    {true, {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK}, 0, 0, BACKEND_OK},
-    {true, {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE}, 0, 0, BACKEND_UNREACHABLE},
-    {false, {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED}, 0, 1, BACKEND_QUEUED}, /* it was passed over */
-    {false, {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK}, 1, 0, BACKEND_QUEUED},
-    {false, {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE}, 0, 1, BACKEND_QUEUED},
-};
-
-START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
-{
-    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
-    struct backend_claim claim = {.kind = BACKEND_FCNTL,
-                                  .mode = BACKEND_SHARED,
-                                  .lock_owner = 7,
-                                  .end = 9,
-                                  .ttl = 60000,
-                                  .wait = true,
-                                  .user = &told};
-    struct remote_answer queued = {
-        .outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .leaf = "", .sent = clock_now()};
-    struct remote_answer last = outcomes[_i].answer;
-    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
-    struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
-    g_autofree char *token = g_strdup(held->token); /* `held` goes when t takes its place */
-
-    backend_start(&r->backend, loop, &events, NULL);
-    told = BACKEND_DAMAGED;
-    remote_acquire(r, t, on_acquired, NULL);
-    if (!outcomes[_i].first) {
-        answer(t, &queued);
-        remote_told(r, t->token, REMOTE_HANDED_OVER, BACKEND_LOST);
-        ck_assert_int_eq(t->state, REMOTE_CLAIMED);
-    }
-    ck_assert(!backend_cancel(&r->backend, &t->head));
-    last.sent = clock_now();
-    last.leaf = "";
-    last.token = token;
-    last.segments = "0 9 1 a ffffffffffffffff 0";
-    answer(t, &last);
-    ck_assert_uint_eq(granted, outcomes[_i].granted);
-    ck_assert_uint_eq(ended, outcomes[_i].ended);
-    ck_assert_int_eq(told, outcomes[_i].told);
-    ck_assert_uint_eq(g_hash_table_size(r->tickets), 1);
-    backend_free(&r->backend);
-    setup(); /* for the teardown */
-    ev_loop_destroy(loop);
-}
-END_TEST
-
-START_TEST(claim_is_given_up_at_once_where_its_lock_owner_has_no_other)
-{
-    static const struct backend_events events = {.granted = on_granted, .ended = on_ended};
-    struct backend_claim claim = {.kind = BACKEND_FCNTL, .lock_owner = 7, .end = 9, .ttl = 60000, .wait = true};
-    struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);
-    struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
-
-    add(1, 8, true);
-    add(2, 7, true);
-    backend_start(&r->backend, loop, &events, NULL);
-    remote_acquire(r, t, on_acquired, NULL);
-    ck_assert(backend_cancel(&r->backend, &t->head));
-    ck_assert_uint_eq(g_hash_table_size(r->tickets), 2);
-    backend_free(&r->backend);
-    setup();
-    ev_loop_destroy(loop);
-}
-END_TEST
-
-/* --- renewals --- */
-
-static struct remote_op *sent[4]; /* of a store that does not answer by itself */
+static struct remote_op *sent[6]; /* of a store that does not answer by itself */
 static unsigned count;
 
 static uint64_t on_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
@@ -278,6 +194,156 @@ static struct remote_answer granted_after(int64_t delay)
                                   .segments = "",
                                   .token = "0123456789abcdef0123456789abcdef"};
 }
+
+static void answer(struct remote_ticket *t, const struct remote_answer *answer)
+{
+    t->asked->answered(t->asked, answer);
+}
+
+/* What comes of a claim whose user has given up: _i of these.  `first`: it is its first answer, else it had waited.  Of
+ * one that is unknown nothing is told before it is undone. */
+static const struct {
+    bool first;
+    struct remote_answer answer;
+    unsigned granted, ended;
+    enum backend_result told;
+} outcomes[] = {
+    {true, {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED}, 0, 0, BACKEND_UNREACHABLE},
+    {true, {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK}, 0, 0, BACKEND_OK},
+    {true, {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE}, 0, 0, BACKEND_UNREACHABLE},
+    {false, {.outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED}, 0, 1, BACKEND_QUEUED}, /* it was passed over */
+    {false, {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK}, 1, 0, BACKEND_QUEUED},
+    {false, {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE}, 0, 1, BACKEND_QUEUED},
+};
+
+START_TEST(claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered)
+{
+    struct backend_claim claim = {.kind = BACKEND_FCNTL,
+                                  .mode = BACKEND_SHARED,
+                                  .lock_owner = 7,
+                                  .end = 9,
+                                  .ttl = 60000,
+                                  .wait = true,
+                                  .user = &told};
+    struct remote_answer queued = {
+        .outcome = REMOTE_ANSWERED, .result = BACKEND_QUEUED, .leaf = "", .sent = clock_now()};
+    struct remote_answer last = outcomes[_i].answer;
+    const struct remote_answer undone = {.outcome = REMOTE_ANSWERED, .result = BACKEND_OK};
+    struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
+    g_autofree char *token = g_strdup(held->token); /* `held` goes when t takes its place */
+
+    begin_silent();
+    told = BACKEND_DAMAGED;
+    remote_acquire(r, t, on_acquired, NULL);
+    if (!outcomes[_i].first) {
+        answer(t, &queued);
+        remote_told(r, t->token, REMOTE_HANDED_OVER, BACKEND_LOST);
+        ck_assert_int_eq(t->state, REMOTE_CLAIMED);
+    }
+    ck_assert(!backend_cancel(&r->backend, &t->head));
+    last.sent = clock_now();
+    last.leaf = "";
+    last.token = token;
+    last.segments = "0 9 1 a ffffffffffffffff 0";
+    answer(t, &last);
+    if (last.outcome == REMOTE_UNKNOWN) {
+        ck_assert_int_eq(told, outcomes[_i].first ? BACKEND_DAMAGED : BACKEND_QUEUED);
+        ck_assert_uint_eq(ended, 0);
+        ck_assert(!backend_cancel(&r->backend, &t->head));
+        ck_assert_int_eq(sent[count - 1]->procedure, REMOTE_RELEASE);
+        sent[count - 1]->answered(sent[count - 1], &undone);
+    }
+    ck_assert_uint_eq(granted, outcomes[_i].granted);
+    ck_assert_uint_eq(ended, outcomes[_i].ended);
+    ck_assert_int_eq(told, outcomes[_i].told);
+    ck_assert_uint_eq(g_hash_table_size(r->tickets), 1);
+    end_silent();
+}
+END_TEST
+
+/* Of one that made a lock weaker, or may have: _i of what its undoing is answered. */
+START_TEST(lock_whose_weaker_claim_cannot_be_undone_is_lost)
+{
+    static const struct remote_answer answers[] = {
+        {.outcome = REMOTE_ANSWERED, .result = BACKEND_STALE},
+        {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE},
+        {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE},
+    };
+    struct backend_claim claim = {.kind = BACKEND_FCNTL,
+                                  .mode = _i < 2 ? BACKEND_SHARED : BACKEND_EXCLUSIVE,
+                                  .lock_owner = 7,
+                                  .end = 9,
+                                  .ttl = 60000,
+                                  .user = &told};
+    const struct remote_answer unknown = {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE};
+    struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
+    held->head.user = &told;
+    held->head.mode = _i < 2 ? BACKEND_EXCLUSIVE : BACKEND_SHARED;
+    begin_silent();
+    told = BACKEND_DAMAGED;
+    remote_acquire(r, t, on_acquired, NULL);
+    answer(t, &unknown);
+    ck_assert_int_eq(told, BACKEND_DAMAGED);
+    sent[1]->answered(sent[1], &answers[_i]);
+    ck_assert_int_eq(told, BACKEND_UNREACHABLE);
+    ck_assert_uint_eq(ended, _i < 2);
+    ck_assert_uint_eq(count, _i == 0 ? 2 : _i == 1 ? 4 : 3); /* it is tried on */
+    ck_assert_uint_eq(g_hash_table_size(r->tickets), _i == 2);
+    end_silent();
+}
+END_TEST
+
+/* Others share it by now: it is asked for again, and stands, or else all is lost. */
+START_TEST(weaker_claim_that_others_share_stands)
+{
+    struct backend_claim claim = {
+        .kind = BACKEND_FCNTL, .mode = BACKEND_SHARED, .lock_owner = 7, .end = 9, .ttl = 60000, .user = &told};
+    const struct remote_answer unknown = {.outcome = REMOTE_UNKNOWN, .result = BACKEND_UNREACHABLE},
+                               shared = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY};
+    struct remote_ticket *held = add(1, 7, true), *t = remote_ticket_new(r, "1", &claim);
+    g_autofree char *token = g_strdup(held->token);
+    struct remote_answer grant = granted_after(10);
+    grant.token = token;
+    grant.segments = "0 9 1 a ffffffffffffffff 0";
+    held->head.user = &told;
+    begin_silent();
+    told = BACKEND_DAMAGED;
+    remote_acquire(r, t, on_acquired, NULL);
+    answer(t, &unknown);
+    sent[1]->answered(sent[1], &shared);
+    ck_assert_int_eq(told, BACKEND_DAMAGED);
+    ck_assert_int_eq(sent[2]->procedure, REMOTE_ACQUIRE);
+    if (_i == 0) {
+        answer(t, &grant);
+        ck_assert_int_eq(told, BACKEND_OK);
+        ck_assert(t->head.joined);
+    } else {
+        answer(t, &unknown);
+        sent[3]->answered(sent[3], &shared);
+        ck_assert_int_eq(told, BACKEND_UNREACHABLE);
+    }
+    ck_assert_uint_eq(ended, _i == 1);
+    ck_assert_uint_eq(g_hash_table_size(r->tickets), _i == 0);
+    end_silent();
+}
+END_TEST
+
+START_TEST(claim_is_given_up_at_once_where_its_lock_owner_has_no_other)
+{
+    struct backend_claim claim = {.kind = BACKEND_FCNTL, .lock_owner = 7, .end = 9, .ttl = 60000, .wait = true};
+    struct remote_ticket *t = remote_ticket_new(r, "1", &claim);
+
+    add(1, 8, true);
+    add(2, 7, true);
+    begin_silent();
+    remote_acquire(r, t, on_acquired, NULL);
+    ck_assert(backend_cancel(&r->backend, &t->head));
+    ck_assert_uint_eq(g_hash_table_size(r->tickets), 2);
+    end_silent();
+}
+END_TEST
+
+/* --- renewals --- */
 
 static void on_done(void *arg, enum backend_result result)
 {
@@ -402,6 +468,8 @@ int main(void)
     tcase_add_test(tcase, grant_may_name_what_the_same_lock_owner_holds_at_the_same_place_alone);
     tcase_add_loop_test(tcase, claim_of_a_lock_owner_that_holds_is_given_up_when_it_is_answered, 0,
                         G_N_ELEMENTS(outcomes));
+    tcase_add_loop_test(tcase, lock_whose_weaker_claim_cannot_be_undone_is_lost, 0, 3);
+    tcase_add_loop_test(tcase, weaker_claim_that_others_share_stands, 0, 2);
     tcase_add_test(tcase, claim_is_given_up_at_once_where_its_lock_owner_has_no_other);
     tcase_add_loop_test(tcase, what_is_changed_while_it_is_renewed_is_renewed_again, 0, 3);
     tcase_add_loop_test(tcase, what_was_granted_late_is_due_before_its_term_is_over, 0, 3);

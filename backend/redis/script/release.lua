@@ -2,10 +2,10 @@
 --
 -- leaf, sequence, ticket, mount, path as in acquire.lua; lease: it is one; why, if it is against its holder's will: the lock-delay
 -- runs; owner: the lock owner
--- → 1, or 0 if it was not there (any more)
+-- → 1, or 0 if it was not there (any more), or 2 if it is, as a part of what its lock owner holds, and stays it
 
 -- It was taken into the ticket with which its lock owner holds: what that got by it is given back.  If others
--- hold now what it had before, it has lost all.
+-- hold now what it had before, that cannot be: true.
 local function undo(into, t)
   for i, u in ipairs(t.u) do
     if u[1] == id then
@@ -21,10 +21,7 @@ local function undo(into, t)
       set_mode(t)
       for other in holders() do
         local held = other ~= into and load(other)
-        if held and conflict(held, t) then
-          vacate(lose(into, t, 'lost', now))
-          return
-        end
+        if held and conflict(held, t) then return true end
       end
       if partial(t) and not odd then set_odd() end
       save(into, t)
@@ -52,7 +49,7 @@ elseif a.lease then
 end
 local noted = a.owner and found == 0 and tickets > 0 and call('HGET', INFO, owner_key(a.mount, a.owner))
 local into = noted and not waits(noted) and load(noted)
-if into and into.c and into.u and into.p == a.owner and into.m == a.mount then undo(noted, into) end
+if into and into.c and into.u and into.p == a.owner and into.m == a.mount and undo(noted, into) then found = 2 end
 grant()
 finish()
 return found
