@@ -165,12 +165,17 @@ void acquire_remove(struct zk_call *call, zk_step *next)
 
 void acquire_begin(struct zk_call *call)
 {
-    const struct remote_ticket *t = turn_ticket(call), *was = turn_joins(t);
+    const struct remote_ticket *t = turn_ticket(call), *was = remote_ticket_joins(t);
     if (!call->path) {
         call->path = node_path(call->z, t->place->name);
     }
     const struct zk_node *held = was ? node_of(call->z, was->token) : NULL;
-    if (held && (held->mode == BACKEND_EXCLUSIVE || t->head.mode == BACKEND_SHARED)) {
+    enum backend_mode mode = held ? turn_joined_mode(t, was) : BACKEND_EXCLUSIVE;
+    if (held && held->lax && mode == BACKEND_EXCLUSIVE && t->head.mode == BACKEND_SHARED) {
+        call->parked = true; /* until what has made it weaker is undone */
+    } else if (held && !call_may_write(call, was->token)) {
+        return;
+    } else if (held && (!held->lax || mode == BACKEND_SHARED)) {
         turn_join(call, was, node_of(call->z, t->token));
     } else if (node_of(call->z, t->token)) {
         turn_look(call);

@@ -33,7 +33,37 @@ static void call_free(struct zk_call *call)
     g_clear_pointer(&call->entries, g_ptr_array_unref);
     g_clear_pointer(&call->guards, g_ptr_array_unref);
     g_clear_pointer(&call->kept, g_bytes_unref);
+    g_clear_pointer(&call->draft, node_free);
     g_free(call);
+}
+
+static void call_begin(struct zk_call *call)
+{
+    ev_timer_stop(call->z->remote.loop, &call->soon);
+    call->parked = call->urgent ? !call->z->connected : !call->z->ready;
+    if (!call->parked) {
+        call->begin(call);
+    }
+}
+
+/* From the loop, as if an answer had come. */
+static void call_soon(struct zk_call *call, zk_step *next)
+{
+    call->next = next;
+    ev_timer_set(&call->soon, 0, 0);
+    ev_timer_start(call->z->remote.loop, &call->soon);
+}
+
+/* Another may write to that node now. */
+static void call_end_writing(struct zk_call *call)
+{
+    struct zk_call *other;
+    g_clear_pointer(&call->writes, g_free);
+    TAILQ_FOREACH(other, &call->z->calls, link) {
+        if (other->parked && call->z->ready) {
+            call_soon(other, call_begin);
+        }
+    }
 }
 
 void call_end(struct zk_call *call)
@@ -43,17 +73,12 @@ void call_end(struct zk_call *call)
         TAILQ_REMOVE(&call->z->calls, call, link);
         ev_timer_stop(call->z->remote.loop, &call->limit);
         ev_timer_stop(call->z->remote.loop, &call->soon);
+        if (call->writes) {
+            call_end_writing(call);
+        }
     }
     if (call->open == 0 && !call->sending) {
         call_free(call);
-    }
-}
-
-static void call_begin(struct zk_call *call)
-{
-    call->parked = call->urgent ? !call->z->connected : !call->z->ready;
-    if (!call->parked) {
-        call->begin(call);
     }
 }
 
@@ -435,9 +460,8 @@ void call_then(struct zk_call *call, zk_step *next)
     call->lost = call->sending && call->lost;
     call->sending = false;
     call->next = next;
-    if (call->open == 0) { /* nothing left here: as if it were answered */
-        ev_timer_set(&call->soon, 0, 0);
-        ev_timer_start(call->z->remote.loop, &call->soon);
+    if (call->open == 0) { /* nothing left here */
+        call_soon(call, next);
     }
 }
 
@@ -469,4 +493,87 @@ enum backend_result call_result(struct zk_call *call, int rc)
         }
         return BACKEND_UNREACHABLE;
     }
+}
+
+/* --- one write to a node at a time --- */
+
+static const struct zk_call *call_writer(const struct zookeeper *z, const char *token)
+{
+    const struct zk_call *call;
+    TAILQ_FOREACH(call, &z->calls, link) {
+        if (g_strcmp0(call->writes, token) == 0) {
+            return call;
+        }
+    }
+    return NULL;
+}
+
+bool call_is_written(const struct zookeeper *z, const char *token)
+{
+    return call_writer(z, token);
+}
+
+bool call_may_write(struct zk_call *call, const char *token)
+{
+    const struct zk_call *writer = call_writer(call->z, token);
+    if (writer) {
+        call->parked = writer != call;
+    } else {
+        g_free(call->writes);
+        call->writes = g_strdup(token);
+    }
+    return !call->parked;
+}
+
+struct zk_node *call_draft(struct zk_call *call)
+{
+    g_clear_pointer(&call->draft, node_free);
+    call->draft = node_copy(node_of(call->z, call->writes));
+    return call->draft;
+}
+
+void call_write(struct zk_call *call)
+{
+    struct zk_node *node = node_of(call->z, call->writes);
+    GBytes *bytes = node_encode(call->draft, call->writes);
+    node->unsure = true;
+    node->lax = node->lax || call->draft->mode == BACKEND_SHARED;
+    call_set(call, node->path, bytes, -1);
+    g_bytes_unref(bytes);
+}
+
+enum backend_result call_written(struct zk_call *call)
+{
+    int rc = call_reply(call, 0)->rc;
+    struct zk_node *node = node_of(call->z, call->writes);
+    if (rc == ZOK && node) {
+        node_accept(node, call->draft);
+    }
+    return rc == ZNONODE || (rc == ZOK && !node) ? BACKEND_STALE : call_result(call, rc);
+}
+
+/* --- answers to remote.h --- */
+
+void call_answer(struct zk_call *call, enum backend_result result)
+{
+    struct remote_op *op = call->op;
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = result, .sent = call->sent};
+    answer.outcome = result == BACKEND_UNREACHABLE ? REMOTE_REFUSED : REMOTE_ANSWERED;
+    answer.repeated = call->was_sent;
+    call->op = NULL;
+    if (op) {
+        op->answered(op, &answer);
+    }
+    call_end(call);
+}
+
+static void call_on_settled(struct zk_call *call)
+{
+    call_answer(call, (enum backend_result)call->max);
+}
+
+void call_settle(struct zk_call *call, enum backend_result result)
+{
+    call->max = result;
+    call_then(call, call_on_settled);
 }

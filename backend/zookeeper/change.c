@@ -4,31 +4,6 @@
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
-static void change_answer(struct zk_call *call, enum backend_result result)
-{
-    struct remote_op *op = call->op;
-    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = result, .sent = call->sent};
-    answer.outcome = result == BACKEND_UNREACHABLE ? REMOTE_REFUSED : REMOTE_ANSWERED;
-    answer.repeated = call->was_sent;
-    call->op = NULL;
-    if (op) {
-        op->answered(op, &answer);
-    }
-    call_end(call);
-}
-
-static void change_on_settled(struct zk_call *call)
-{
-    change_answer(call, (enum backend_result)call->max);
-}
-
-/* Nothing has to be asked for it; it is told from the loop, as all is. */
-static void change_settle(struct zk_call *call, enum backend_result result)
-{
-    call->max = result;
-    call_then(call, change_on_settled);
-}
-
 static void change_failed(struct zk_call *call, enum remote_outcome outcome)
 {
     struct remote_answer answer = {
@@ -41,10 +16,10 @@ static void change_failed(struct zk_call *call, enum remote_outcome outcome)
 static void change_on_released(struct zk_call *call)
 {
     g_hash_table_remove(call->z->nodes, call->name);
-    change_answer(call, BACKEND_OK);
+    call_answer(call, (enum backend_result)call->max);
 }
 
-static void change_release(struct zk_call *call)
+static void change_remove(struct zk_call *call)
 {
     const struct zk_node *node = node_of(call->z, call->name);
     if (node) {
@@ -55,223 +30,108 @@ static void change_release(struct zk_call *call)
     }
 }
 
-/* --- the rest is done to a node that is known --- */
-
-static void change_write(struct zk_call *call, const struct zk_node *node, zk_step *next)
+static void change_release(struct zk_call *call)
 {
-    GBytes *bytes = node_encode(node, call->name);
-    call_set(call, node->path, bytes, -1);
-    if (next) {
-        call_then(call, next);
+    call->max = BACKEND_OK;
+    if (!convert_undoes(call, change_remove)) {
+        change_remove(call);
     }
-    g_bytes_unref(bytes);
 }
+
+/* --- set, renew: of a node that is known --- */
 
 static void change_on_written(struct zk_call *call)
 {
-    int rc = call_reply(call, 0)->rc;
-    change_answer(call, rc == ZNONODE ? BACKEND_STALE : call_result(call, rc));
-}
-
-/* A revocation of the lock is under way: what was asked for after it is done after it. */
-static bool change_is_put_off(struct zk_call *call)
-{
-    const struct zk_call *other;
-    TAILQ_FOREACH(other, &call->z->calls, link) {
-        if (other->revokes && strcmp(other->path, call->path) == 0) {
-            call->parked = true;
-            return true;
-        }
-    }
-    return false;
+    call_answer(call, call_written(call));
 }
 
 static void change_set(struct zk_call *call)
 {
-    if (change_is_put_off(call)) {
+    if (convert_is_put_off(call) || !call_may_write(call, call->name)) {
         return;
     }
+    if (!node_of(call->z, call->name) || !call->op) {
+        call_settle(call, BACKEND_STALE);
+        return;
+    }
+    node_change(call_draft(call), &call->op->change);
+    call_write(call);
+    call_then(call, change_on_written);
+}
+
+/* As others see it.  What is stronger there than it is believed to be, or a stranger's word, is written anew; what is
+ * weaker is lost: others may share it. */
+static void change_on_compared(struct zk_call *call)
+{
+    const struct zk_reply *get = call_reply(call, 0);
+    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
     struct zk_node *node = node_of(call->z, call->name);
-    if (!node || !call->op) {
-        change_settle(call, BACKEND_STALE);
+    struct zk_data data;
+    if (!t || !node || get->rc != ZOK || call_is_written(call->z, call->name)) {
+        call_answer(call, get->rc == ZOK || get->rc == ZNONODE ? BACKEND_OK : call_result(call, get->rc));
         return;
     }
-    node_change(node, &call->op->change);
-    change_write(call, node, change_on_written);
+    node_decode(get->data, &data);
+    bool same = data.ours && !data.raises && data.mode == (enum backend_mode)t->head.mode;
+    bool weaker = t->head.mode == BACKEND_EXCLUSIVE && (node->lax || (data.ours && data.mode == BACKEND_SHARED));
+    node_data_clear(&data);
+    if (same) {
+        node->version = get->stat.version;
+        call_answer(call, BACKEND_OK);
+    } else if (weaker) {
+        node->lax = true;
+        call_answer(call, BACKEND_BUSY);
+    } else {
+        node->unsure = true;
+        call->begin(call);
+    }
 }
 
 static void change_on_looked(struct zk_call *call)
 {
-    const struct zk_reply *exists = call_reply(call, 0);
-    bool ours = exists->rc == ZOK && exists->stat.ephemeralOwner == zoo_client_id(call->z->handle)->client_id;
-    change_answer(call, exists->rc == ZNONODE || (exists->rc == ZOK && !ours) ? BACKEND_STALE
-                                                                              : call_result(call, exists->rc));
+    const struct zk_reply *looked = call_reply(call, 0);
+    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
+    const struct zk_node *node = node_of(call->z, call->name);
+    bool ours = looked->rc == ZOK && looked->stat.ephemeralOwner == zoo_client_id(call->z->handle)->client_id;
+    if (call->draft) {
+        call_written(call);
+    } else if (ours && t && node && (looked->stat.version != node->version || node->mode != t->head.mode)) {
+        call_get(call, node->path);
+        call_then(call, change_on_compared);
+        return;
+    }
+    call_answer(call,
+                looked->rc == ZNONODE || (looked->rc == ZOK && !ours) ? BACKEND_STALE : call_result(call, looked->rc));
 }
 
-/* The session is believed in because of its heartbeat; this one sees that the node is there.  Only another term, and
- * that it is renewed at all, are written. */
+/* The session is believed in because of its heartbeat; this one sees that the node is there, and says what it is
+ * believed to.  Only another term, that it is renewed at all, and what may be otherwise there are written. */
 static void change_renew(struct zk_call *call)
 {
     const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
     struct zk_node *node = node_of(call->z, call->name);
     if (!node || !t || !call->op) {
-        change_settle(call, BACKEND_STALE);
+        call_settle(call, BACKEND_STALE);
         return;
     }
     bool automatic = node->ttl == call->op->ttl && t->due_after > 0;
-    if (automatic && node->automatic) {
+    bool weaker = node->lax && t->head.mode == BACKEND_EXCLUSIVE;
+    g_clear_pointer(&call->draft, node_free);
+    if (weaker || (automatic && node->automatic && !node->unsure && node->mode == t->head.mode)) {
         call_exists(call, node->path);
+    } else if (!call_may_write(call, call->name)) {
+        return;
     } else {
-        node->automatic = automatic;
-        node->ttl = call->op->ttl;
-        change_write(call, node, NULL);
+        struct zk_node *draft = call_draft(call);
+        draft->mode = t->head.mode;
+        draft->automatic = automatic;
+        draft->ttl = call->op->ttl;
+        call_write(call);
     }
     if (node->kind != BACKEND_PROVISIONAL) {
-        call_mark(call, node);
+        call_mark(call, call->draft ? call->draft : node);
     }
     call_then(call, change_on_looked);
-}
-
-/* A lock owner has given back bytes: of what it still holds the strongest mode counts. */
-static void change_release_range(struct zk_call *call)
-{
-    struct remote *r = &call->z->remote;
-    struct remote_place *place = g_hash_table_lookup(r->places, call->after);
-    struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
-    GHashTableIter each;
-    gpointer token;
-    struct zk_node *node;
-    while (t && !(t->lock_owner == call->number && t->state == REMOTE_HELD)) {
-        t = LIST_NEXT(t, link);
-    }
-    g_free(call->name);
-    call->name = t ? g_strdup(t->token) : NULL;
-    g_hash_table_iter_init(&each, call->z->nodes);
-    while (!t && !call->name && g_hash_table_iter_next(&each, &token, (gpointer *)&node)) {
-        bool its = node->lock_owner == call->number && strcmp(node->place, call->after) == 0;
-        call->name = its && !remote_ticket_find(r, token) ? g_strdup(token) : NULL;
-    }
-    node = call->name ? node_of(call->z, call->name) : NULL;
-    if (!node || (t && node->mode == t->head.mode)) {
-        change_settle(call, BACKEND_OK);
-    } else if (t) {
-        node->mode = t->head.mode;
-        change_write(call, node, change_on_written);
-    } else {
-        change_release(call);
-    }
-}
-
-/* --- convert --- */
-
-/* Who waits may hold in its new mode. */
-static void change_on_converted(struct zk_call *call)
-{
-    struct zookeeper *z = call->z;
-    char *token = g_strdup(call->name);
-    struct zk_node *node = node_of(z, token);
-    if (node) {
-        node->again = true; /* should it be looking just now */
-    }
-    change_on_written(call);
-    remote_told(&z->remote, token, REMOTE_MAY_BE_FREE, BACKEND_LOST);
-    g_free(token);
-}
-
-static void change_into(struct zk_call *call)
-{
-    struct zk_node *node = node_of(call->z, call->name);
-    if (!node || !call->op) {
-        change_settle(call, BACKEND_STALE);
-        return;
-    }
-    const struct backend_claim *claim = &call->op->claim;
-    node->kind = (uint8_t)claim->kind;
-    node->mode = (uint8_t)claim->mode;
-    node->raises = false;
-    node->ttl = claim->ttl;
-    node->automatic = false;
-    node->handle = claim->handle;
-    node->lock_owner = claim->lock_owner;
-    g_clear_pointer(&node->handles, g_array_unref);
-    node_change(node, &call->op->change);
-    change_write(call, node, NULL);
-    call_mark(call, node);
-    call_then(call, change_on_converted);
-}
-
-static void change_on_reverted(struct zk_call *call)
-{
-    change_answer(call, BACKEND_BUSY);
-}
-
-/* The others that are shared, up to the first that is not, hold too. */
-static void change_on_modes(struct zk_call *call)
-{
-    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
-    struct zk_node *node = node_of(call->z, call->name);
-    bool others = false, end = false;
-    if (!t || !node) {
-        change_answer(call, BACKEND_STALE);
-        return;
-    }
-    for (guint i = 0; i < call->children->len && !end; i++) {
-        const struct zk_reply *get = call_reply(call, i);
-        struct zk_data data;
-        node_decode(get->data, &data);
-        if (get->rc == ZOK && !node_is_kin(call->z, t, call->children->pdata[i])) {
-            others = others || (data.ours && data.mode == BACKEND_SHARED);
-            end = !data.ours || data.mode == BACKEND_EXCLUSIVE;
-        }
-        node_data_clear(&data);
-    }
-    if (others) {
-        node->raises = false;
-        change_write(call, node, change_on_reverted);
-    } else {
-        change_into(call);
-    }
-}
-
-static void change_on_raised(struct zk_call *call)
-{
-    const struct zk_reply *set = call_reply(call, 0), *list = call_reply(call, 1);
-    if (set->rc != ZOK || list->rc != ZOK) {
-        change_answer(call, set->rc == ZNONODE ? BACKEND_STALE : call_result(call, set->rc));
-        return;
-    }
-    GPtrArray *queue = node_queue(list->children);
-    g_clear_pointer(&call->children, g_ptr_array_unref);
-    call->children = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; i < queue->len; i++) {
-        char *path = node_child(call->path, queue->pdata[i]);
-        g_ptr_array_add(call->children, g_strdup(queue->pdata[i]));
-        call_get(call, path);
-        g_free(path);
-    }
-    g_ptr_array_unref(queue);
-    call_then(call, change_on_modes);
-}
-
-/* One that is to exclude others says so before it looks for them: who comes later sees it, and who came before is
- * seen; of two that want to, each sees that the other holds. */
-static void change_convert(struct zk_call *call)
-{
-    if (change_is_put_off(call)) {
-        return;
-    }
-    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
-    struct zk_node *node = node_of(call->z, call->name);
-    bool stronger = t && node && t->state == REMOTE_HELD && call->op && call->op->claim.mode == BACKEND_EXCLUSIVE &&
-                    t->head.mode == BACKEND_SHARED;
-    if (!stronger) {
-        change_into(call);
-        return;
-    }
-    node->raises = true;
-    change_write(call, node, NULL);
-    call_children(call, call->path, false);
-    call_then(call, change_on_raised);
 }
 
 /* --- rename: the new name is taken provisionally; then in one step the old node goes and that one says what it said.
@@ -303,7 +163,7 @@ static void change_on_renamed(struct zk_call *call)
     if (rc == ZOK && node && to) {
         change_is_renamed(call, node, to);
     } else {
-        change_answer(call, rc == ZOK || rc == ZNONODE ? BACKEND_STALE : call_result(call, rc));
+        call_answer(call, rc == ZOK || rc == ZNONODE ? BACKEND_STALE : call_result(call, rc));
     }
 }
 
@@ -329,7 +189,9 @@ static void change_rename(struct zk_call *call)
     struct zk_node *node = node_of(call->z, call->name);
     struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
     if (!node || !to) {
-        change_settle(call, BACKEND_STALE);
+        call_settle(call, BACKEND_STALE);
+    } else if (!call_may_write(call, call->name)) {
+        return; /* what is written to it just now is to go with it */
     } else if (call->was_sent) {
         call_get(call, to->path);
         call_then(call, change_on_found);
@@ -377,10 +239,10 @@ uint64_t change_call(struct remote_op *op, struct remote_ticket *t, int64_t time
     static zk_step *const steps[] = {
         [REMOTE_ACQUIRE] = acquire_begin,
         [REMOTE_RELEASE] = change_release,
-        [REMOTE_RELEASE_RANGE] = change_release_range,
+        [REMOTE_RELEASE_RANGE] = convert_release_range,
         [REMOTE_RENEW] = change_renew,
         [REMOTE_SET] = change_set,
-        [REMOTE_CONVERT] = change_convert,
+        [REMOTE_CONVERT] = convert_begin,
         [REMOTE_RENAME] = change_rename,
     };
     struct zookeeper *z = (struct zookeeper *)op->r;

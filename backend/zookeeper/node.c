@@ -385,11 +385,42 @@ struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, co
     node->place = g_strdup(t->place->name);
     node->handle = t->handle;
     node->lock_owner = t->lock_owner;
+    node->lax = node->mode == BACKEND_SHARED;
     backend_handles_add(&node->handles, t->handle, BACKEND_KIN(t));
     if (path) {
         g_hash_table_replace(z->nodes, g_strdup(t->token), node);
     }
     return node;
+}
+
+struct zk_node *node_copy(const struct zk_node *node)
+{
+    struct zk_node *copy = g_memdup2(node, sizeof *node);
+    copy->path = g_strdup(node->path);
+    copy->leaf = strrchr(copy->path, '/') + 1;
+    copy->place = g_strdup(node->place);
+    copy->meta = node->meta ? g_bytes_ref(node->meta) : NULL;
+    copy->content = node->content ? g_bytes_ref(node->content) : NULL;
+    copy->handles = node->handles ? g_array_copy(node->handles) : NULL;
+    return copy;
+}
+
+void node_accept(struct zk_node *node, const struct zk_node *draft)
+{
+    node_change(node, &(struct backend_change){.set = BACKEND_SET_META | BACKEND_SET_CONTENT,
+                                               .meta = draft->meta,
+                                               .content = draft->content});
+    g_clear_pointer(&node->handles, g_array_unref);
+    node->handles = draft->handles ? g_array_copy(draft->handles) : NULL;
+    node->handle = draft->handle;
+    node->lock_owner = draft->lock_owner;
+    node->kind = draft->kind;
+    node->mode = draft->mode;
+    node->automatic = draft->automatic;
+    node->ttl = draft->ttl;
+    node->marked = node->marked || draft->marked;
+    node->lax = node->mode == BACKEND_SHARED;
+    node->unsure = false;
 }
 
 void node_move(struct zk_node *node, const struct zk_node *to)
@@ -401,6 +432,7 @@ void node_move(struct zk_node *node, const struct zk_node *to)
     node->place = g_strdup(to->place);
     node->sequence = to->sequence;
     node->fence = to->fence;
+    node->version = to->version;
     node->delay = to->delay;
     node->marked = to->marked;
 }

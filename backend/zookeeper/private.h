@@ -7,6 +7,7 @@
  * recover.c    the leases of a mount that starts again
  * revoke.c     ending holders by name
  * change.c     what is done to tickets
+ * convert.c    what a node that holds excludes: conversions, byte ranges, and undoing a claim
  * acquire.c    taking: the nodes of tickets
  * turn.c       whose turn it is, and waiting for it
  * ask.c        questions: who holds, and what is in a directory
@@ -78,6 +79,8 @@ struct zookeeper {
 struct zk_call;
 struct zk_node;
 typedef void zk_step(struct zk_call *call);
+/* OK: the node excludes all others now, to whoever looks at it.  BUSY: others share the lock.  STALE: it is gone. */
+typedef void zk_raised(struct zk_call *call, enum backend_result result);
 
 /* What one request was answered. */
 struct zk_reply {
@@ -98,11 +101,12 @@ struct zk_call {
     struct zookeeper *z;
     struct remote_op *op; /* NULL: nobody waits for it any more */
     zk_step *begin, *next, *found;
+    zk_raised *raised;
     void (*failed)(struct zk_call *call, enum remote_outcome outcome);
     GPtrArray *replies; /* struct zk_reply, in the order of the requests */
     GPtrArray *before;  /* those of the step before */
     unsigned open;
-    bool parked;   /* until the session is there */
+    bool parked;   /* until the session is there, or another call has ended: call_may_write, zk_call.revokes */
     bool was_sent; /* some of it, in an earlier try */
     bool urgent;   /* the session needs it to be there */
     bool against;  /* a release against its holder's will */
@@ -124,6 +128,8 @@ struct zk_call {
     struct Stat stat;
     clock_ms since;
     bool flag;
+    char *writes;          /* the ticket to whose node this call writes, and until it ends no other; or NULL */
+    struct zk_node *draft; /* what it writes there, which is not confirmed; or NULL */
 };
 
 /* Begins it, now or when the session is there.  `timeout` 0: ZOOKEEPER_TIMEOUT. */
@@ -165,6 +171,20 @@ void call_leave(struct zk_call *call, const struct zk_node *node, bool lost);
 void call_wait(struct zk_call *call, int64_t ms, zk_step *next);
 /* They are sent, and this is done when all are answered. */
 void call_then(struct zk_call *call, zk_step *next);
+/* Whether it may write to the node of that ticket, from now until it ends.  False: another call does; it is parked, and
+ * begins anew when that has ended. */
+bool call_may_write(struct zk_call *call, const char *token);
+bool call_is_written(const struct zookeeper *z, const char *token);
+/* Begins a draft: a copy of the node that it may write to, which is to be changed and sent with call_write. */
+struct zk_node *call_draft(struct zk_call *call);
+/* The first request of its step. */
+void call_write(struct zk_call *call);
+/* What the answer to that means; where it is OK, the node is noted as it was written. */
+enum backend_result call_written(struct zk_call *call);
+/* Answers the request of remote.h that it carries out, and ends. */
+void call_answer(struct zk_call *call, enum backend_result result);
+/* The same from the loop: nothing has to be asked. */
+void call_settle(struct zk_call *call, enum backend_result result);
 const struct zk_reply *call_reply(const struct zk_call *call, guint index);
 /* What an error means to a user; logs those that are worth it. */
 enum backend_result call_result(struct zk_call *call, int rc);
@@ -177,7 +197,7 @@ struct zk_node {
     const char *leaf; /* in it */
     int32_t sequence;
     uint64_t fence;
-    uint8_t kind, mode; /* as the store was told, with these: */
+    uint8_t kind, mode; /* as the store has confirmed, with these: */
     bool automatic;
     int64_t ttl;
     GBytes *meta, *content;
@@ -189,8 +209,11 @@ struct zk_node {
     bool marked;         /* its lock has said that it holds */
     clock_ms delayed;    /* while that of another runs: its end; else 0 */
     bool leaves;         /* a rename or a revocation is under way, which removes it */
-    bool raises;         /* it is shared, and wants to be exclusive */
     bool again;          /* what it waits for has changed since it was looked at */
+    bool raises;         /* of a draft: it is shared, and wants to be exclusive */
+    bool unsure;         /* what was written to it last is not confirmed: it may say that instead */
+    bool lax;            /* it was written as shared since it was known to exclude all others: some may share it now */
+    int32_t version;     /* of its data when they were last seen to say this */
 };
 
 /* What is read of a node. */
@@ -259,6 +282,9 @@ struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *dat
 bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char *leaf);
 struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence);
 void node_free(gpointer node);
+/* A copy of what it says, which belongs to no ticket; and what it says is from now on this. */
+struct zk_node *node_copy(const struct zk_node *node);
+void node_accept(struct zk_node *node, const struct zk_node *draft);
 /* It is the other one from now on. */
 void node_move(struct zk_node *node, const struct zk_node *to);
 void node_change(struct zk_node *node, const struct backend_change *change);
@@ -325,10 +351,10 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
 struct remote_ticket *turn_ticket(const struct zk_call *call);
 void turn_answer(struct zk_call *call, struct remote_answer *answer);
 void turn_tell(struct zk_call *call, enum backend_result result);
-/* The ticket with which its lock owner holds already; or NULL. */
-struct remote_ticket *turn_joins(const struct remote_ticket *t);
 /* That one's node does for what it asks for too; `spare` is removed. */
 void turn_join(struct zk_call *call, const struct remote_ticket *was, const struct zk_node *spare);
+/* What its lock owner has then. */
+enum backend_mode turn_joined_mode(const struct remote_ticket *t, const struct remote_ticket *was);
 /* Its node is there: looks at what stands before it, */
 void turn_look(struct zk_call *call);
 /* or has looked in the flush that made it: at the lock's children, the lock, and the directory of that. */
@@ -357,6 +383,17 @@ uint64_t change_call(struct remote_op *op, struct remote_ticket *t, int64_t time
 void change_forget(struct remote *r, uint64_t request);
 void zk_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
                backend_done *done, void *arg);
+
+/* --- convert.c --- */
+
+void convert_begin(struct zk_call *call);
+void convert_release_range(struct zk_call *call);
+/* A claim that is released may have changed the node with which its lock owner holds: that says again what it is
+ * believed to.  `next` follows; call->max is OK, BUSY if others share the lock by now, or STALE if it is gone.  False:
+ * it is not so. */
+bool convert_undoes(struct zk_call *call, zk_step *next);
+/* A revocation of the lock is under way: what was asked for after it is done after it. */
+bool convert_is_put_off(struct zk_call *call);
 
 /* --- revoke.c --- */
 

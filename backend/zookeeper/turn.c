@@ -160,16 +160,6 @@ static void turn_blocked(struct zk_call *call, const char *blocker)
 
 /* --- granted --- */
 
-/* The ticket with which its lock owner holds already. */
-struct remote_ticket *turn_joins(const struct remote_ticket *t)
-{
-    struct remote_ticket *other = t->lock_owner ? LIST_FIRST(&t->place->tickets) : NULL;
-    while (other && (other == t || other->lock_owner != t->lock_owner || other->state != REMOTE_HELD)) {
-        other = LIST_NEXT(other, link);
-    }
-    return other;
-}
-
 /* What a lock owner holds: noted in bytes, though the lock is held as a whole. */
 static GArray *turn_segments(const struct remote_ticket *t, const struct remote_ticket *was)
 {
@@ -183,7 +173,7 @@ static GArray *turn_segments(const struct remote_ticket *t, const struct remote_
 static void turn_tell_granted(struct zk_call *call, const char *token)
 {
     struct zookeeper *z = call->z;
-    const struct remote_ticket *t = turn_ticket(call), *was = turn_joins(t);
+    const struct remote_ticket *t = turn_ticket(call), *was = remote_ticket_joins(t);
     const struct zk_node *node = node_of(z, token);
     GString *text = g_string_new(NULL);
     watch_node(z, node->path, token);
@@ -208,33 +198,41 @@ static void turn_tell_granted(struct zk_call *call, const char *token)
 
 static void turn_on_joined(struct zk_call *call)
 {
-    struct remote_ticket *was = turn_joins(turn_ticket(call));
-    bool there = was && node_of(call->z, was->token) && call_reply(call, 0)->rc == ZOK;
+    const struct remote_ticket *was = remote_ticket_joins(turn_ticket(call));
+    enum backend_result result = call_written(call);
+    bool there = was && node_of(call->z, was->token) && strcmp(was->token, call->writes) == 0;
     g_hash_table_remove(call->z->nodes, call->op->token);
-    if (there) {
-        char *token = g_strdup(was->token);
-        turn_tell_granted(call, token);
-        g_free(token);
-    } else {
+    if (result == BACKEND_OK && there) {
+        turn_tell_granted(call, call->writes);
+    } else if (result == BACKEND_OK || result == BACKEND_STALE) {
         call->begin(call);
+    } else {
+        turn_tell(call, result);
     }
+}
+
+enum backend_mode turn_joined_mode(const struct remote_ticket *t, const struct remote_ticket *was)
+{
+    GArray *segments = turn_segments(t, was);
+    enum backend_mode mode = backend_segments_mode(segments);
+    g_array_unref(segments);
+    return mode;
 }
 
 /* Its node does for what it asks for too; `spare` is removed. */
 void turn_join(struct zk_call *call, const struct remote_ticket *was, const struct zk_node *spare)
 {
-    struct zk_node *node = node_of(call->z, was->token);
-    GArray *segments = turn_segments(turn_ticket(call), was);
-    node->mode = (uint8_t)backend_segments_mode(segments);
-    g_array_unref(segments);
-    backend_handles_add(&node->handles, node->handle, BACKEND_KIN(turn_ticket(call)));
-    GBytes *bytes = node_encode(node, was->token);
-    call_set(call, node->path, bytes, -1);
+    if (!call_may_write(call, was->token)) {
+        return;
+    }
+    struct zk_node *draft = call_draft(call);
+    draft->mode = (uint8_t)turn_joined_mode(turn_ticket(call), was);
+    backend_handles_add(&draft->handles, draft->handle, BACKEND_KIN(turn_ticket(call)));
+    call_write(call);
     if (spare) {
         call_delete(call, spare->path, -1);
     }
     call_then(call, turn_on_joined);
-    g_bytes_unref(bytes);
 }
 
 static void turn_on_marked(struct zk_call *call)
@@ -246,7 +244,7 @@ static void turn_on_marked(struct zk_call *call)
 
 static void turn_granted(struct zk_call *call)
 {
-    const struct remote_ticket *t = turn_ticket(call), *was = turn_joins(t);
+    const struct remote_ticket *t = turn_ticket(call), *was = remote_ticket_joins(t);
     if (was && node_of(call->z, was->token)) {
         turn_join(call, was, node_of(call->z, t->token));
         return;

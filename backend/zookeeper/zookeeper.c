@@ -117,6 +117,7 @@ static const struct backend_operations operations = {
     .free = zookeeper_free,
     .acquire = zk_acquire,
     .release = remote_release,
+    .cancel = remote_cancel,
     .release_range = remote_release_range,
     .convert = remote_convert,
     .renew = remote_renew,

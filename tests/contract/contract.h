@@ -15,10 +15,12 @@
 
 struct contract {
     const char *name;
-    struct backend *(*open)(void);       /* an empty store, not started; NULL: the scenario opens one itself */
-    void (*clean)(void);                 /* after the backend was freed; may be NULL */
-    struct backend *(*open_other)(void); /* another mount of the same store; NULL: there is none */
-    unsigned pace;                       /* what it has in a term is so many times less than others have; 0: once */
+    struct backend *(*open)(void);         /* an empty store, not started; NULL: the scenario opens one itself */
+    void (*clean)(void);                   /* after the backend was freed; may be NULL */
+    struct backend *(*open_other)(void);   /* another mount of the same store; NULL: there is none */
+    struct backend *(*open_relayed)(void); /* one that relay.h stands before; NULL: as `open` */
+    int64_t timeout;                       /* ms, of a request of that */
+    unsigned pace;                         /* what it has in a term is so many times less than others have; 0: once */
 };
 
 /* All scenarios, for this backend.  One backend for one program. */
@@ -43,6 +45,7 @@ TCase *contract_sequence_case(void);
 TCase *contract_guard_case(void);
 TCase *contract_mounts_case(void); /* where there is another mount */
 TCase *contract_guard_mounts_case(void);
+TCase *contract_convert_case(const struct contract *subject);
 
 /* --- for scenarios --- */
 

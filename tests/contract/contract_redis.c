@@ -7,6 +7,7 @@
 #include "tests/contract/contract.h"
 #include "tests/support/check_main.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/relay.h"
 
 #ifndef CONTRACT_WAIT
 #define CONTRACT_WAIT 0
@@ -14,20 +15,27 @@
 
 static struct redis_server *server, *replica;
 
-static struct backend *open_mount(uint32_t seed)
+enum { RELAYED_TIMEOUT = 4000 };
+
+static struct backend *open_with(struct redis_options options)
 {
     char error[256] = "";
-    struct redis_options options = {.prefix = "t:", .seed = seed};
     struct backend *b = NULL;
-
+    options.prefix = "t:";
     options.conn.wait = CONTRACT_WAIT;
-    options.conn.timeout = options.conn.command_timeout = 20000; /* server and replica may be slow on a busy machine */
-    options.conn.uri.path = (char *)redis_server_socket(server);
     ck_assert_msg(redis_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
     return b;
 }
 
-static struct backend *open_redis(void)
+static struct backend *open_mount(uint32_t seed)
+{
+    struct redis_options options = {.seed = seed};
+    options.conn.timeout = options.conn.command_timeout = 20000; /* server and replica may be slow on a busy machine */
+    options.conn.uri.path = (char *)redis_server_socket(server);
+    return open_with(options);
+}
+
+static void start_servers(void)
 {
     char port[8];
     const char *const arguments[] = {"--replicaof", "127.0.0.1", port, NULL};
@@ -37,7 +45,22 @@ static struct backend *open_redis(void)
     replica = CONTRACT_WAIT ? redis_server_start(arguments) : NULL;
     while (replica && redis_server_do(server, "WAIT 1 1000") < 1) {
     }
+}
+
+static struct backend *open_redis(void)
+{
+    start_servers();
     return open_mount(1);
+}
+
+static struct backend *open_relayed(void)
+{
+    start_servers();
+    struct redis_options options = {.seed = 1};
+    options.conn.timeout = options.conn.command_timeout = RELAYED_TIMEOUT;
+    options.conn.uri.host = (char *)"127.0.0.1";
+    options.conn.uri.port = relay_to(contract_loop, redis_server_port(server));
+    return open_with(options);
 }
 
 static struct backend *open_other(void)
@@ -124,8 +147,12 @@ static TCase *redis_case(void)
 
 int main(void)
 {
-    static const struct contract redis = {
-        .name = "redis", .open = open_redis, .clean = end_server, .open_other = open_other};
+    static const struct contract redis = {.name = "redis",
+                                          .open = open_redis,
+                                          .clean = end_server,
+                                          .open_other = open_other,
+                                          .open_relayed = open_relayed,
+                                          .timeout = RELAYED_TIMEOUT};
     Suite *suite = contract_suite(&redis);
 
     suite_add_tcase(suite, redis_case());

@@ -10,16 +10,16 @@
 #include "tests/contract/contract.h"
 #include "tests/support/check_main.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/relay.h"
 
 static struct redis_server *servers[3]; /* each check has a prefix of its own in them */
 static int64_t term =
     1; /* ms: for so long they are held off, and for a second, which is over when the first check begins */
 
-static struct backend *open_mount(uint32_t seed)
+static struct backend *open_mount_at(const uint16_t *ports, uint32_t seed)
 {
     char error[256] = "", *prefix = g_strdup_printf("t%d:", getpid());
-    char *text = g_strdup_printf("redlock://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u", redis_server_port(servers[0]),
-                                 redis_server_port(servers[1]), redis_server_port(servers[2]));
+    char *text = g_strdup_printf("redlock://127.0.0.1:%u,127.0.0.1:%u,127.0.0.1:%u", ports[0], ports[1], ports[2]);
     struct redlock_uri uri;
     struct backend *b = NULL;
 
@@ -31,6 +31,14 @@ static struct backend *open_mount(uint32_t seed)
     g_free(prefix);
     g_free(text);
     return b;
+}
+
+static struct backend *open_mount(uint32_t seed)
+{
+    uint16_t ports[G_N_ELEMENTS(servers)];
+    for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
+        ports[i] = redis_server_port(servers[i]);
+    return open_mount_at(ports, seed);
 }
 
 static void await_uptime(struct redis_server *server, long long seconds)
@@ -46,6 +54,16 @@ static struct backend *open_redlock(void)
     for (size_t i = 0; i < G_N_ELEMENTS(servers); i++)
         await_uptime(servers[i], 2);
     return open_mount(1);
+}
+
+static struct backend *open_relayed(void)
+{
+    uint16_t ports[G_N_ELEMENTS(servers)];
+    for (size_t i = 0; i < G_N_ELEMENTS(servers); i++) {
+        await_uptime(servers[i], 2);
+        ports[i] = relay_to(contract_loop, redis_server_port(servers[i]));
+    }
+    return open_mount_at(ports, 1);
 }
 
 static struct backend *open_other(void)
@@ -775,8 +793,12 @@ static TCase *failing_case(void)
 
 int main(void)
 {
-    static const struct contract redlock = {
-        .name = "redlock", .open = open_redlock, .open_other = open_other, .pace = 10};
+    static const struct contract redlock = {.name = "redlock",
+                                            .open = open_redlock,
+                                            .open_other = open_other,
+                                            .open_relayed = open_relayed,
+                                            .timeout = 5000,
+                                            .pace = 10};
 
     if (!redis_server_exists()) {
         puts("1..0 # skip there is no redis-server");

@@ -5,23 +5,34 @@
 #include "backend/zookeeper/zookeeper.h"
 #include "tests/contract/contract.h"
 #include "tests/support/check_main.h"
+#include "tests/support/relay.h"
 #include "tests/support/zookeeper_server.h"
 
 static struct zookeeper_server *server; /* each check has a root of its own in it */
 
-static struct backend *open_mount(uint32_t seed)
+static struct backend *open_mount_at(uint16_t port, uint32_t seed, bool background)
 {
-    char error[256] = "",
-         *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d", zookeeper_server_port(server), getpid());
+    char error[256] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d", port, getpid());
     struct zookeeper_uri uri;
     struct backend *b = NULL;
 
     ck_assert_msg(zookeeper_uri_parse(&uri, text, error, sizeof(error)) == 0, "%s", error);
-    const struct zookeeper_options options = {.uri = &uri, .ttl = CONTRACT_LONG / 2, .seed = seed};
+    const struct zookeeper_options options = {
+        .uri = &uri, .ttl = CONTRACT_LONG / 2, .seed = seed, .background = background};
     ck_assert_msg(zookeeper_new(&options, &b, error, sizeof(error)) == 0, "%s", error);
     zookeeper_uri_clear(&uri);
     g_free(text);
     return b;
+}
+
+static struct backend *open_mount(uint32_t seed)
+{
+    return open_mount_at(zookeeper_server_port(server), seed, false);
+}
+
+static struct backend *open_relayed(void)
+{
+    return open_mount_at(relay_to(contract_loop, zookeeper_server_port(server)), 1, true);
 }
 
 static struct backend *open_zookeeper(void)
@@ -253,8 +264,12 @@ static TCase *zookeeper_case(void)
 
 int main(void)
 {
-    static const struct contract zookeeper = {
-        .name = "zookeeper", .open = open_zookeeper, .open_other = open_other, .pace = 30};
+    static const struct contract zookeeper = {.name = "zookeeper",
+                                              .open = open_zookeeper,
+                                              .open_other = open_other,
+                                              .open_relayed = open_relayed,
+                                              .timeout = 5000,
+                                              .pace = 30};
 
     if (!zookeeper_server_exists()) {
         puts("1..0 # skip there is no ZooKeeper server");

@@ -1,0 +1,395 @@
+/* contract_convert: conversions that are interrupted, whose connection is cut, or whose answer is lost.
+ *
+ * However one ends, it is one step: what its holder believes in is what others see.  While many are converted another
+ * mount tries all the time to share them, and lets go again.  CONTRACT_CONVERSIONS: how many of each kind.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/contract/contract.h"
+#include "tests/support/relay.h"
+
+enum { BATCH = 24, TICK = 10 /* ms */ };
+
+static const struct {
+    const char *name;
+    enum backend_kind from, to;
+    enum backend_mode before, after;
+} kinds[] = {
+    {"record, weaker", BACKEND_FCNTL, BACKEND_FCNTL, BACKEND_EXCLUSIVE, BACKEND_SHARED},
+    {"record, stronger", BACKEND_FCNTL, BACKEND_FCNTL, BACKEND_SHARED, BACKEND_EXCLUSIVE},
+    {"flock, weaker", BACKEND_FLOCK, BACKEND_FLOCK, BACKEND_EXCLUSIVE, BACKEND_SHARED},
+    {"flock, stronger", BACKEND_FLOCK, BACKEND_FLOCK, BACKEND_SHARED, BACKEND_EXCLUSIVE},
+    {"lease to flock", BACKEND_LEASE, BACKEND_FLOCK, BACKEND_EXCLUSIVE, BACKEND_SHARED},
+    {"lease to record", BACKEND_LEASE, BACKEND_FCNTL, BACKEND_EXCLUSIVE, BACKEND_SHARED},
+};
+enum { KINDS = G_N_ELEMENTS(kinds) };
+
+enum fault { INTERRUPTED, CUT, LOST };
+enum end { GRANTED, REFUSED, UNDONE, GIVEN_UP, ENDS };
+static const char *const end_names[] = {"granted", "refused", "undone", "given up"};
+
+static struct attempt {
+    char name[24];
+    unsigned kind;
+    struct contract_log log, claimed, theirs; /* of what was held before, of the claim, and of the other mount's */
+    const struct contract_log *holds;         /* one of the first two: what is held now, or was */
+    struct backend_ticket *held, *claim, *other;
+    bool asked, settled, asking;
+    enum end end;
+} attempts[BATCH * KINDS];
+
+static struct contract store; /* relayed, if there is a way */
+static GRand *chance;
+static unsigned ends[KINDS][ENDS], lost[KINDS];
+static bool competing;
+
+/* --- what is believed --- */
+
+static bool is_held(const struct attempt *a)
+{
+    return a->held && !a->holds->ended;
+}
+
+static bool is_shared_by_other(const struct attempt *a)
+{
+    return a->other && !a->theirs.ended;
+}
+
+static void settle(struct attempt *a, enum end end)
+{
+    ck_assert(!a->settled);
+    a->settled = true;
+    a->end = end;
+    ends[a->kind][end]++;
+    contract_end_turn();
+}
+
+static struct backend_claim claim_of(struct attempt *a, enum backend_kind kind, enum backend_mode mode)
+{
+    struct backend_claim claim = contract_claim(kind, &a->log);
+    claim.mode = contract_can(BACKEND_CAN_SHARE) ? mode : BACKEND_EXCLUSIVE;
+    claim.handle = 1 + (uint64_t)(a - attempts);
+    claim.lock_owner = kind == BACKEND_FCNTL ? claim.handle : 0;
+    claim.end = BACKEND_RANGE_MAX;
+    return claim;
+}
+
+/* --- the other mount --- */
+
+static void on_shared(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                      const struct backend_info *holder)
+{
+    struct attempt *a = arg;
+    (void)holder;
+    a->asking = false;
+    a->other = result == BACKEND_OK ? ticket : NULL;
+    contract_end_turn();
+}
+
+static void share(struct attempt *a)
+{
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &a->theirs);
+    claim.mode = contract_can(BACKEND_CAN_SHARE) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
+    claim.handle = G_N_ELEMENTS(attempts) + 1;
+    a->theirs = (struct contract_log){0};
+    a->asking = true;
+    backend_acquire(contract_other, a->name, &claim, on_shared, a);
+}
+
+static void stop_sharing(struct attempt *a)
+{
+    if (is_shared_by_other(a))
+        backend_release(contract_other, a->other, NULL, NULL);
+    a->other = NULL;
+}
+
+static void compete(struct attempt *a)
+{
+    if (a->asking || g_rand_int_range(chance, 0, 4))
+        return;
+    if (a->other)
+        stop_sharing(a);
+    else
+        share(a);
+}
+
+/* --- conversions --- */
+
+static void on_converted(void *arg, enum backend_result result)
+{
+    settle(arg, result == BACKEND_OK ? GRANTED : result == BACKEND_UNREACHABLE ? UNDONE : REFUSED);
+}
+
+static void take(struct attempt *a)
+{
+    if (!a->claim->joined && a->held && is_held(a))
+        ck_abort_msg("%s: a lock owner has two tickets", a->name);
+    a->held = a->claim;
+    a->holds = &a->claimed;
+    settle(a, GRANTED);
+}
+
+static void on_claimed(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                       const struct backend_info *holder)
+{
+    struct attempt *a = arg;
+    (void)holder;
+    a->claim = ticket;
+    if (result == BACKEND_OK)
+        take(a);
+    else if (result != BACKEND_QUEUED)
+        settle(a, result == BACKEND_UNREACHABLE ? UNDONE : REFUSED);
+}
+
+static void convert(struct attempt *a)
+{
+    struct backend_claim claim = claim_of(a, kinds[a->kind].to, kinds[a->kind].after);
+    a->asked = true;
+    if (kinds[a->kind].from == BACKEND_FCNTL) {
+        claim.user = &a->claimed;
+        claim.wait = (a - attempts) / KINDS % 2;
+        struct backend_ticket *ticket = backend_acquire(contract_one, a->name, &claim, on_claimed, a);
+        a->claim = a->settled ? a->claim : ticket;
+    } else {
+        backend_convert(contract_one, a->held, &claim, on_converted, a);
+    }
+}
+
+/* Of a claim: its user has given up. */
+static void interrupt(struct attempt *a)
+{
+    if (!a->settled && a->claim && !a->claim->held && backend_cancel(contract_one, a->claim)) {
+        a->claim = NULL;
+        settle(a, GIVEN_UP);
+    }
+}
+
+/* --- a batch --- */
+
+static void look(struct attempt *a)
+{
+    if (a->asked && !a->settled && a->claimed.granted)
+        take(a); /* it had waited */
+    else if (a->asked && !a->settled && a->claimed.ended)
+        settle(a, UNDONE);
+    bool exclusive = a->settled && is_held(a) && a->held->mode == BACKEND_EXCLUSIVE;
+    ck_assert_msg(!exclusive || !is_shared_by_other(a), "%s (%s, %s): held by two", a->name, kinds[a->kind].name,
+                  end_names[a->end]);
+}
+
+/* So many turns, of TICK at most; false: all are settled. */
+static bool proceed(unsigned count, unsigned turns)
+{
+    bool open = false;
+    for (unsigned turn = 0; turn < turns; turn++) {
+        contract_turn();
+        open = false;
+        for (unsigned i = 0; i < count; i++) {
+            if (competing)
+                compete(&attempts[i]);
+            look(&attempts[i]);
+            open = open || !attempts[i].settled || (!competing && attempts[i].asking);
+        }
+    }
+    return open;
+}
+
+static void begin(struct attempt *a, unsigned number)
+{
+    *a = (struct attempt){.kind = number % KINDS};
+    snprintf(a->name, sizeof a->name, "c%u", number);
+    struct backend_claim claim = claim_of(a, kinds[a->kind].from, kinds[a->kind].before);
+    contract_backend = contract_one;
+    struct contract_acquired acquired = contract_acquire(a->name, &claim);
+    ck_assert_int_eq(acquired.result, BACKEND_OK);
+    a->held = acquired.ticket;
+    a->holds = &a->log;
+}
+
+/* What others see of it. */
+static void verify(struct attempt *a)
+{
+    struct contract_log log = {0};
+    contract_backend = contract_other;
+    for (enum backend_mode mode = contract_can(BACKEND_CAN_SHARE) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;;
+         mode = BACKEND_EXCLUSIVE) {
+        struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+        bool shared = is_held(a) && a->held->mode == BACKEND_SHARED && mode == BACKEND_SHARED;
+        bool free = !is_held(a) || shared;
+        claim.mode = mode;
+        claim.handle = G_N_ELEMENTS(attempts) + 2;
+        struct contract_acquired got;
+        contract_patience();
+        do /* the end of what was lost may still be under way to the store */
+            got = contract_acquire(a->name, &claim);
+        while (got.result == BACKEND_BUSY && !is_held(a));
+        ck_assert_msg(got.result == (free ? BACKEND_OK : BACKEND_BUSY), "%s (%s): %s is told %s while it is %s",
+                      a->name, kinds[a->kind].name, mode == BACKEND_SHARED ? "a shared claim" : "an exclusive claim",
+                      backend_result_name(got.result),
+                      !is_held(a)                          ? "lost"
+                      : a->held->mode == BACKEND_EXCLUSIVE ? "held exclusively"
+                                                           : "shared");
+        if (got.ticket)
+            ck_assert_int_eq(contract_release(got.ticket), BACKEND_OK);
+        if (mode == BACKEND_EXCLUSIVE)
+            break;
+    }
+    contract_backend = contract_one;
+}
+
+static void end_batch(unsigned count)
+{
+    competing = false;
+    for (unsigned i = 0; i < count; i++)
+        stop_sharing(&attempts[i]);
+    CONTRACT_UNTIL(!proceed(count, 1));
+    for (unsigned i = 0; i < count; i++) {
+        struct attempt *a = &attempts[i];
+        struct backend_renewal renewal = {.ticket = a->held, .ttl = CONTRACT_LONG, .due = CONTRACT_LONG / 3};
+        stop_sharing(a);
+        verify(a);
+        lost[a->kind] += !is_held(a);
+        if (is_held(a))
+            backend_renew(contract_one, &renewal, 1);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        bool there = is_held(&attempts[i]);
+        verify(&attempts[i]); /* which is asked behind the renewal */
+        ck_assert_msg(is_held(&attempts[i]) == there, "%s (%s): lost by its renewal", attempts[i].name,
+                      kinds[attempts[i].kind].name);
+        if (there)
+            ck_assert_int_eq(contract_release(attempts[i].held), BACKEND_OK);
+    }
+}
+
+static void lose_answers(unsigned count)
+{
+    clock_ms until = clock_now() + store.timeout + 500;
+    relay_be_deaf();
+    for (unsigned i = 0; i < count; i++)
+        convert(&attempts[i]);
+    while (clock_now() < until) {
+        contract_patience();
+        proceed(count, 1);
+    }
+    relay_reset();
+}
+
+static void interrupt_all(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        convert(&attempts[i]);
+        if (g_rand_boolean(chance))
+            proceed(count, (unsigned)g_rand_int_range(chance, 0, 3));
+        interrupt(&attempts[i]);
+    }
+    for (unsigned i = 0; i < count; i++)
+        interrupt(&attempts[i]); /* those that have waited since */
+}
+
+static void cut_connections(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (i % KINDS == 0) {
+            proceed(count, (unsigned)g_rand_int_range(chance, 0, 3));
+            relay_cut();
+        }
+        convert(&attempts[i]);
+    }
+}
+
+static void on_tick(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop, (void)timer, (void)events;
+}
+
+static unsigned wanted(void)
+{
+    const char *text = getenv("CONTRACT_CONVERSIONS");
+    return text ? (unsigned)atoi(text) : BATCH;
+}
+
+static void run(enum fault fault)
+{
+    static const char *const faults[] = {"interrupted", "cut", "lost"};
+    ev_timer tick;
+    chance = g_rand_new_with_seed(fault + 1);
+    ev_timer_init(&tick, on_tick, TICK / 1e3, TICK / 1e3);
+    ev_timer_start(contract_loop, &tick);
+    for (unsigned left = wanted(); left > 0; left -= MIN(left, BATCH)) {
+        unsigned count = MIN(left, BATCH) * KINDS;
+        for (unsigned i = 0; i < count; i++)
+            begin(&attempts[i], i);
+        competing = true;
+        proceed(count, 3);
+        if (fault == INTERRUPTED)
+            interrupt_all(count);
+        else if (fault == CUT)
+            cut_connections(count);
+        else
+            lose_answers(count);
+        CONTRACT_UNTIL(!proceed(count, 1));
+        end_batch(count);
+    }
+    ev_timer_stop(contract_loop, &tick);
+    for (unsigned k = 0; k < KINDS; k++)
+        fprintf(stderr, "# %s, %s: %u granted, %u refused, %u undone, %u given up; %u lost\n", kinds[k].name,
+                faults[fault], ends[k][GRANTED], ends[k][REFUSED], ends[k][UNDONE], ends[k][GIVEN_UP], lost[k]);
+    g_rand_free(chance);
+}
+
+START_TEST(interrupted_conversion_is_one_step)
+{
+    run(INTERRUPTED);
+}
+END_TEST
+
+START_TEST(conversion_whose_connection_is_cut_is_one_step)
+{
+    run(CUT);
+}
+END_TEST
+
+START_TEST(conversion_whose_answer_is_lost_is_one_step)
+{
+    run(LOST);
+}
+END_TEST
+
+/* Of two mounts, if there can be two. */
+static void setup(void)
+{
+    contract_use(&store);
+    if (store.open_other) {
+        contract_setup_two();
+    } else {
+        contract_setup();
+        contract_one = contract_other = contract_backend;
+    }
+}
+
+static void teardown(void)
+{
+    contract_backend = contract_one;
+    if (contract_other != contract_one)
+        backend_free(contract_other);
+    relay_end();
+    contract_teardown();
+}
+
+TCase *contract_convert_case(const struct contract *subject)
+{
+    store = *subject;
+    store.open = store.open_relayed ? store.open_relayed : store.open;
+
+    TCase *tcase = tcase_create("conversions");
+    tcase_set_timeout(tcase, 100 + 4 * wanted());
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, interrupted_conversion_is_one_step);
+    if (store.open_relayed) {
+        tcase_add_test(tcase, conversion_whose_connection_is_cut_is_one_step);
+        tcase_add_test(tcase, conversion_whose_answer_is_lost_is_one_step);
+    }
+    return tcase;
+}

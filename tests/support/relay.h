@@ -1,0 +1,19 @@
+/* relay: stands between mounts and their servers, on the check's loop, and loses what the servers answer. */
+#ifndef TESTS_SUPPORT_RELAY_H
+#define TESTS_SUPPORT_RELAY_H
+
+#include <stdint.h>
+
+struct ev_loop;
+
+/* A port of 127.0.0.1 that leads to that one; until relay_end. */
+uint16_t relay_to(struct ev_loop *loop, uint16_t port);
+void relay_end(void);
+/* From now on requests are passed on, and what is answered is lost. */
+void relay_be_deaf(void);
+/* The next answer is lost, and all connections with it; then all is passed on. */
+void relay_cut(void);
+/* At once. */
+void relay_reset(void);
+
+#endif
