@@ -208,7 +208,8 @@ struct backend_status {
     bool has_journal;
     uint64_t journal_bytes; /* in the file now */
     uint64_t journal_records;
-    GPtrArray *details;  /* of char *, "key: value" with a key of [a-z-]: what else is worth knowing */
+    int64_t grace;       /* ms for which it grants nothing new, as it may have lost locks; 0: it does */
+    GPtrArray *details;  /* of char *, "key: value" with a key of [a-z -]: what else is worth knowing */
     GPtrArray *warnings; /* of char *, one line each: what makes the store less safe than it could be, and what to do */
 };
 

@@ -28,13 +28,10 @@ bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t)
 void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const struct remote_ticket *t)
 {
     const char *name = t->place->name, *leaf = remote_leaf(name);
-    bool renewable = t->due_after > 0, lease = t->head.kind == BACKEND_LEASE;
+    bool lease = t->head.kind == BACKEND_LEASE;
     bool noted = lease && (r->noted == 0 || clock_now() - r->noted >= ACQUIRE_NOTE_EVERY);
-    char to[sizeof r->mount + sizeof t->token + 2], term[24] = "";
+    char to[sizeof r->mount + sizeof t->token + 2];
     g_snprintf(to, sizeof to, " %s %s+", r->mount, t->token);
-    if (renewable) {
-        g_snprintf(term, sizeof term, "%" PRId64 " ", MIN(t->head.ttl, r->grace));
-    }
     redis_call_free(call, r, name);
     redis_call_text(call, "mount", r->mount);
     redis_call_text(call, "path", name);
@@ -49,7 +46,6 @@ void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const str
     redis_call_word(call, to);
     redis_call_word_number(call, t->head.ttl);
     redis_call_word(call, leaf);
-    redis_call_word(call, term);
     redis_call_word_lease(call, t->token, name, lease);
     if (leaf != name || noted) {
         redis_call_word(call, leaf == name ? "m" : noted ? "nm" : "n");
@@ -85,7 +81,6 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
     redis_call_text(call, "mount", r->mount);
     redis_call_text(call, "path", t->place->name);
     redis_call_claim(call, t, &claim);
-    redis_call_term(call, t->head.ttl, t->due_after > 0 && !test);
     redis_call_flag(call, "wait", t->wait);
     redis_call_flag(call, "test", test);
     redis_call_bytes(call, "meta", t->meta);
@@ -164,7 +159,8 @@ void redis_acquire_read(const struct remote_op *op, const struct redis_answer *g
         redis_describe(r, t->place->name, reply, 1, holder);
         answer->holder = holder;
     } else if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_MISSING &&
-               answer->result != BACKEND_IS_DIRECTORY && answer->result != BACKEND_NOT_DIRECTORY) {
+               answer->result != BACKEND_GRACE && answer->result != BACKEND_IS_DIRECTORY &&
+               answer->result != BACKEND_NOT_DIRECTORY) {
         redis_disbelieve(r, given);
         answer->outcome = REMOTE_UNKNOWN;
         answer->result = BACKEND_UNREACHABLE;
@@ -244,6 +240,8 @@ static void acquire_on_tested(void *arg, const struct redis_answer *answer)
     enum backend_result result = BACKEND_OK;
     if (answer->outcome != REMOTE_ANSWERED) {
         result = redis_failure(r, answer);
+    } else if (strcmp(redis_text(answer->reply, 0), "grace") == 0) {
+        result = BACKEND_GRACE;
     } else if (strcmp(redis_text(answer->reply, 0), "busy") == 0) {
         info = (struct backend_info){.type = BACKEND_LOCK, .holders = 1};
         redis_describe(r, op->name, answer->reply, 1, &info);

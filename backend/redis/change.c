@@ -61,7 +61,6 @@ static void change_fill_renew(struct redis_call *call, const struct remote_op *o
     redis_call_ticket(call, r, reclaims ? REDIS_RECLAIM : REDIS_RENEW, t);
     redis_call_number(call, "ttl", op->ttl);
     redis_call_number(call, "mode", (int64_t)op->claim.mode);
-    redis_call_term(call, op->ttl, t->due_after > 0);
     if (op->segments || (reclaims && t->segments)) {
         redis_call_segments(call, op->segments ? op->segments : t->segments);
     }
@@ -108,7 +107,6 @@ static void change_fill(struct redis_call *call, const struct remote_op *op, con
     case REMOTE_CONVERT:
         redis_call_ticket(call, r, REDIS_CONVERT, t);
         redis_call_claim(call, t, &op->claim);
-        redis_call_term(call, op->claim.ttl, op->claim.due > 0);
         change_fill_change(call, &op->change);
         break;
     }
@@ -139,6 +137,9 @@ static enum backend_result change_result(const struct remote_op *op, const struc
     if (given->outcome == REMOTE_ANSWERED && op->procedure == REMOTE_RENEW) {
         struct redis *r = redis_of(op);
         int64_t held = redis_number(given->reply, 0);
+        if (held == 1 || held == 3) {
+            redis_version_put_back(r, op->token);
+        }
         r->reclaimed += held == 3;
         r->lost += held == 0 && redis_is_closed(r);
         return held == 1 || held == 3 ? BACKEND_OK : held == 0 ? BACKEND_STALE : BACKEND_BUSY;
@@ -210,10 +211,23 @@ static void change_release_in_full(struct redis *r, const char *name)
     }
 }
 
+/* What it makes this mount believe in is known to the server before it. */
+static void change_tell_term(struct redis *r, const struct remote_op *op, const struct remote_ticket *t)
+{
+    if (op->procedure == REMOTE_ACQUIRE || op->procedure == REMOTE_RENEW) {
+        redis_version_use_term(r, t->head.ttl, t->due_after > 0);
+    } else if (op->procedure == REMOTE_CONVERT) {
+        redis_version_use_term(r, op->claim.ttl, op->claim.due > 0);
+    } else if (op->procedure == REMOTE_RELEASE) {
+        redis_version_drop_term(r, op->ttl);
+    }
+}
+
 uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
 {
     struct redis *r = redis_of(op);
     struct redis_call call = {0};
+    change_tell_term(r, op, t);
     bool is_short = change_fill_short(&call, op, t);
     if (!is_short) {
         if (op->procedure == REMOTE_ACQUIRE || op->procedure == REMOTE_RENAME) {

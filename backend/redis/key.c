@@ -281,11 +281,6 @@ void redis_call_word_lease(struct redis_call *call, const char *token, const cha
     g_free(entry);
 }
 
-void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable)
-{
-    redis_call_word_number(call, renewable ? MIN(ttl, call->r->grace) : 0);
-}
-
 void redis_call_free(struct redis_call *call, struct redis *r, const char *name)
 {
     const char *leaf;

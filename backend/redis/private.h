@@ -62,12 +62,21 @@ struct redis {
     char version[REDIS_STAMP_MAX + 1]; /* of the server's data, as this mount knows it; "": none yet */
     char state;                        /* of that: 'f', 'c' or 'o', as enter.lua says */
     bool renewed;                      /* it is another one than before, and what is held is to be put back */
-    int64_t longest;                   /* the longest renewable term in use, as far as it is known */
-    int64_t grace;                     /* the most of that */
-    unsigned wait;                     /* replicas that must have what is believed */
+    int64_t longest;                   /* as enter.lua says: while it is closed, for how long it may be */
+    int64_t base;        /* the term that a mount has by itself: the server knows of it while it is mounted */
+    int64_t term;        /* the longest renewable one that this mount may believe in, as the server knows */
+    int64_t others;      /* the same of the other mounts, as it was last told */
+    int64_t terms;       /* how many terms were told to the server, as it was last told: it only grows */
+    clock_ms told_until; /* until then `term` counts there */
+    bool lost_data;      /* it is closed because data were lost, as far as any mount knows */
+    bool announced;      /* the log says that it is closed */
+    bool back;           /* the server knows that all is put back that is believed in here */
+    GHashTable *missing; /* ids of tickets that are to be put back before that */
+    int64_t grace;       /* the most for which it is closed */
+    unsigned wait;       /* replicas that must have what is believed */
     bool strict;
     clock_ms closed; /* since when it is known to be closed, and will be after a failover; 0: it is not (yet) */
-    ev_timer opening;
+    ev_timer opening, lowering;
     uint64_t reclaimed, lost;
     GHashTable *releases;    /* name -> struct remote_op: what is asked in the short way of release_lone.lua */
     GHashTable *directories; /* name -> struct backend_directory: as they were last seen */
@@ -113,8 +122,6 @@ void redis_call_word(struct redis_call *call, const char *text);
 void redis_call_word_number(struct redis_call *call, int64_t number);
 /* What the set of the mount's leases has of a lock; '' if it is none. */
 void redis_call_word_lease(struct redis_call *call, const char *token, const char *name, bool lease);
-/* The first word: the longest term for which the store may be closed, if it is renewable. */
-void redis_call_term(struct redis_call *call, int64_t ttl, bool renewable);
 /* A call with the keys that common.lua takes, for a lock or for a directory's
  * queue, and its first fields: leaf and sequence.  With `numbered` also those
  * of the directory's queue, when the leaf may be a name in it. */
@@ -184,6 +191,12 @@ void redis_version_greet(void *context);
 bool redis_version_greeted(void *context, const redisReply *reply);
 /* It is up: what the server has forgotten is put back. */
 void redis_version_up(struct redis *r);
+/* Before something is asked for with a term, if it is renewable: the server is told of it if it is the longest. */
+void redis_version_use_term(struct redis *r, int64_t ttl, bool renewable);
+/* Something with that term is given back: it may have been the longest. */
+void redis_version_drop_term(struct redis *r, int64_t ttl);
+/* A ticket is put back, or confirmed. */
+void redis_version_put_back(struct redis *r, const char *token);
 /* Looks whether VERSION is what it was, and has every change of it told. */
 void redis_version_look(struct redis *r);
 /* Whether that is its key. */
@@ -194,8 +207,8 @@ static inline bool redis_is_closed(const struct redis *r)
 }
 void redis_version_init(struct redis *r);
 void redis_version_clear(struct redis *r);
-/* Lines of the status. */
-void redis_version_status(struct redis *r, GPtrArray *details);
+/* Fills `grace`, and lines. */
+void redis_version_status(struct redis *r, struct backend_status *status);
 
 /* --- acquire.c --- */
 

@@ -192,7 +192,7 @@ static void redis_status(struct backend *b, struct backend_status *status)
                                                          " times, %" G_GUINT64_FORMAT " not met)",
                                                          r->wait, counts.waits, counts.shortfalls));
     }
-    redis_version_status(r, status->details);
+    redis_version_status(r, status);
 }
 
 static bool redis_is_up(struct remote *r)
@@ -318,7 +318,7 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->grace = options->grace ? options->grace : REDIS_GRACE_MOST;
     r->strict = options->strict;
     r->wait = conn.wait;
-    r->longest = options->strict ? MIN(options->term, r->grace) : 0;
+    r->base = r->term = MIN(options->term, r->grace);
     redis_version_init(r);
     char *mark = redis_side_key(r, 'a', "");
     conn.mark = mark;

@@ -108,6 +108,9 @@ static void control_add_backend(struct fs *fs, GString *text)
     struct backend_status status;
     backend_status(fs->backend, &status);
     control_add_value(text, "leasefs_connected", "gauge", "1 while the store answers, else 0.", !status.away);
+    control_add_value(text, "leasefs_grace_seconds", "gauge",
+                      "For how long the store grants nothing new, as it may have lost locks; 0: it does.",
+                      (uint64_t)((status.grace + 999) / 1000));
     if (status.has_connections) {
         control_add_value(text, "leasefs_backend_round_trips_total", "counter", "Requests to the store's servers.",
                           status.round_trips);

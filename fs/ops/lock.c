@@ -87,7 +87,7 @@ static void lock_flock_converted(struct request *r)
 {
     struct hold *hold = r->hold;
     enum backend_result result = r->result;
-    if (result == BACKEND_BUSY || result == BACKEND_STALE) {
+    if (result == BACKEND_BUSY || result == BACKEND_STALE || (result == BACKEND_GRACE && r->blocks)) {
         /* As the kernel's own flock: the old lock goes before the new one is
          * waited for. (Linux fs/locks.c, flock_lock_inode) */
         if (hold) {

@@ -170,8 +170,6 @@ static void sequence_asked(struct request *r)
         sequence_go(r);
     } else if (r->result == BACKEND_GRACE && r->blocks) {
         request_sleep(r, clock_now() + SEQUENCE_PAUSE, sequence_ask_again, request_give_up);
-    } else if (r->result == BACKEND_GRACE) {
-        request_reply(r, -EAGAIN);
     } else if (r->result == BACKEND_BUSY) {
         request_reply(r, r->blocks ? -EDEADLK : -EAGAIN);
     } else {

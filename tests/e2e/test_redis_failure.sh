@@ -423,8 +423,22 @@ expect eventually 5 waiters flushall 1
 redis_cli FLUSHALL >/dev/null
 expect eventually 5 redis_key flushall
 expect eventually 5 redis_key dir/flushall
-expect eventually 5 grep -q '^closed: ' "$MNT/.leasefs/status"
-expect eventually 10 eval '! grep -q "^closed: " "$MNT/.leasefs/status"'
+expect eventually 5 grep -q '^grace period: no new lock for [0-9]* s, the server lost data$' "$MNT/.leasefs/status"
+expect grep -q '^leasefs_grace_seconds [1-9]' "$MNT/.leasefs/metrics"
+expect grep -q 'grace period: no new lock for [0-9]* s, the server lost data' -r "$TEST_DIR" --include="log*"
+promptly A 'acquire("grace")' ENOLCK
+promptly A 'op("grace", "RDWR|CREAT")' ENOLCK
+says A 'n = op("grace", "RDONLY|CREAT"); flock(n, "EX|NB")' ENOLCK
+says A 'fcntl.lockf(n, fcntl.LOCK_SH | fcntl.LOCK_NB)' ENOLCK
+promptly A 'acquire("flushall")' EEXIST
+says A2 'idle = op("flushall", "RDWR|CREAT")' ok
+tell A2 'w = op("grace", "RDONLY|CREAT"); flock(w, "EX")'
+expect eventually 20 eval '! grep -q "^grace period: " "$MNT/.leasefs/status"'
+expect_is "$(hear A2)" ok
+says A2 'close(w)' ok
+says A 'close(n)' ok
+says A2 'close(idle)' EBUSY
+expect grep -q '^leasefs_grace_seconds 0$' "$MNT/.leasefs/metrics"
 expect constantly $TTL eval 'held A f && held A g'
 expect quiet B
 says A 'rm("dir/flushall")' ok

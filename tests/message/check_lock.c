@@ -369,7 +369,7 @@ START_TEST(shared_ticket_waits_to_be_exclusive_while_its_store_grants_nothing)
     struct wire_file file = wire_created(w, "job-", O_RDWR);
     ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_SH)), 0);
     fake_backend_fail(w->fake, FAKE_CONVERT, BACKEND_GRACE);
-    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, file, LOCK_EX | LOCK_NB)), ENOLCK);
     uint64_t waits = wire_flock(w, file, LOCK_EX);
     wire_advance(w, SECOND);
     ck_assert(wire_waits(w, waits));

@@ -170,7 +170,7 @@ void look_present(struct judge *judge, const struct name *name, const struct cal
         }
     }
     possible = possible || judge_has_forgot(judge, from);
-    possible = possible || (o->remote && !judge_calm(judge, from - JUDGE_GRACE - o->margin));
+    possible = possible || (o->remote && !judge_calm(judge, from - o->margin));
     possible = possible || name_is_delayed(judge, name, from) || look_is_ticket(judge, name, from);
     possible = possible || (name != call->name && name->last_ended >= from); /* in a listing that had begun */
     enum judge_rule rule = lapsed                 ? JUDGE_REASON
@@ -425,12 +425,9 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
                           .process = call->process,
                           .mount = asked->mount};
     bool found = answer->conflict.found, wrong = false;
-    bool closed = judge->options.moves && answer->conflict.pid <= 0 &&
-                  !mount_calm(judge, asked->mount, asked->when); /* nothing is granted after a failover */
-    bool possible = closed || call->changed || name_is_delayed(judge, call->name, asked->when) ||
-                    judge_has_forgot(judge, asked->when);
-    possible =
-        possible || (judge->options.remote && !judge_calm(judge, asked->when - JUDGE_GRACE - judge->options.margin));
+    bool possible =
+        call->changed || name_is_delayed(judge, call->name, asked->when) || judge_has_forgot(judge, asked->when);
+    possible = possible || (judge->options.remote && !judge_calm(judge, asked->when - judge->options.margin));
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *hold = call->name->holds->pdata[i];
         const struct claim *its = &hold->claim;

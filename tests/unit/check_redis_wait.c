@@ -232,14 +232,14 @@ START_TEST(pause_begins_when_the_replica_has_heard_of_it)
     for (unsigned i = 0; i < 2; i++) {
         ck_assert_int_eq(result_of(i, "M", BACKEND_LEASE), BACKEND_UNREACHABLE);
     }
-    HOSTS_UNTIL(is_there(0, "closed: ") && is_there(1, "closed: "));
+    HOSTS_UNTIL(is_there(0, "grace period: ") && is_there(1, "grace period: "));
     hosts_pass(2 * GRACE);
-    ck_assert(is_there(0, "closed: ") && is_there(1, "closed: "));
+    ck_assert(is_there(0, "grace period: ") && is_there(1, "grace period: "));
     redis_server_resume(replica);
     clock_ms resumed = clock_now();
-    HOSTS_UNTIL(!is_there(0, "closed: ") || !is_there(1, "closed: "));
+    HOSTS_UNTIL(!is_there(0, "grace period: ") || !is_there(1, "grace period: "));
     ck_assert_int_ge(clock_now(), resumed + GRACE);
-    HOSTS_UNTIL(!is_there(0, "closed: ") && !is_there(1, "closed: "));
+    HOSTS_UNTIL(!is_there(0, "grace period: ") && !is_there(1, "grace period: "));
     ck_assert_uint_eq(told->ended, 0);
     ck_assert_int_eq(result_of(1, "L", BACKEND_LEASE), BACKEND_BUSY);
     ck_assert_int_eq(result_of(1, "M", BACKEND_LEASE), BACKEND_OK);

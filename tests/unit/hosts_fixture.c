@@ -214,6 +214,11 @@ void hosts_until_known(unsigned mount, int64_t term)
     HOSTS_UNTIL(((struct redis *)hosts_mount(mount))->longest >= term);
 }
 
+void hosts_until_forgotten(unsigned mount, int64_t term)
+{
+    HOSTS_UNTIL(((struct redis *)hosts_mount(mount))->longest <= term);
+}
+
 /* --- the loop --- */
 
 static void on_turn_ends(struct ev_loop *loop, struct ev_timer *timer, int happened)
@@ -276,7 +281,7 @@ void hosts_until_open(unsigned mount)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_GRACE);
     struct told *told;
-    while ((told = hosts_acquire(mount, "open", &claim))->result == BACKEND_BUSY) {
+    while ((told = hosts_acquire(mount, "open", &claim))->result == BACKEND_GRACE) {
         hosts_pass(20);
     }
     ck_assert_int_eq(told->result, BACKEND_OK);

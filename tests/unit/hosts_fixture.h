@@ -63,6 +63,8 @@ void hosts_until_up(unsigned mount);
 /* It has heard of a term that is so long, a moment after the grant.  A server that forgets before is closed for the
  * longest that mounts know of. */
 void hosts_until_known(unsigned mount, int64_t term);
+/* The same of its end: the longest is no longer than that. */
+void hosts_until_forgotten(unsigned mount, int64_t term);
 /* It grants what is new again. */
 void hosts_until_open(unsigned mount);
 

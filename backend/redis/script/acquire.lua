@@ -9,6 +9,7 @@
 --       the leaf may be one of its names
 -- → {'granted', ticket, number, segments, name} | {'queued', number, rank, wait ms, foreign, name}
 --   | {'busy', describe…} | {'free'} | {'missing'} | {'notdirectory'} | {'directory'}
+--   | {'grace'}: nobody holds it, but nothing is granted while the store is closed
 local NAMES_MAX = 1000 -- taken ones that a sequence passes over in one call
 local HANDLES_MAX = 1000 -- bytes of the list of a lock owner's
 
@@ -138,6 +139,10 @@ t.a, t.d, t.s = now, tonumber(call('HGET', DIR, 'delay') or 0), a.owner and {a.s
 local number, lone = a.number, not a.kin and not a.number
 if tickets > 0 and (a.kin or not odd and partial(t)) then set_odd(a.kin) end
 local blocker, first, last, how = find_blocker(t, number, lone and not a.test)
+if closed and blocker == '' and who ~= 'foreign' and who ~= 'delay' and (a.test or not a.wait) then
+  finish()
+  return {'grace'}
+end
 if a.test then
   if odd and blocker and blocker ~= '' and not waits(blocker) then
     blocker, first, last, how = find_lowest_blocker(t)

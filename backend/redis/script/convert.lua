@@ -2,7 +2,7 @@
 --
 -- leaf, sequence, ticket, kind, mode, ttl, liveness; handle; owner: the lock owner, with start and finish of its range;
 -- kin: it has some; meta and content, where they are to be set
--- → 'ok' | 'busy' | 'stale' | 'grace': a place in a queue, while nothing is granted
+-- → 'ok' | 'busy' | 'stale' | 'grace': nothing is granted while the store is closed
 expire()
 local t = tickets > 0 and load(id)
 if not t or not call('ZSCORE', ORDER, id) then
@@ -13,7 +13,7 @@ local waited = waits(id)
 local was, kind_was = t.x, t.k
 if closed and not waited and a.mode == 0 and (was ~= 0 or partial(t)) then
   finish()
-  return sequence and 'grace' or 'busy'
+  return 'grace'
 end
 -- It is a lock already, and its close may have been answered: a write that a full server permits, before those it would
 -- refuse.  Only a content needs room.

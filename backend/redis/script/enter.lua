@@ -1,18 +1,27 @@
--- enter: which version of its data the server has; asked on each new connection, and when VERSION may have changed.
+-- enter: which version of its data the server has, and what this mount may believe in; asked on each new connection, when
+-- VERSION may have changed, and before a mount asks for a longer term than the server knows of.
 --
--- VERSION is `version state longest life`: a random number; the state, f (fresh: nothing was known before), c (closed) or o
--- (open again); the longest renewable term in use, ms; and which life of the server wrote it (a restart and a promotion
--- begin another).  A server that has forgotten has no VERSION, or an old one.  Who knows better closes: then
--- nothing new is granted while any holder that was there before may still believe in its term, and mounts put back what
--- they believe in (reclaim.lua; RECLAIMED is the set of those tickets).  Who has known it closed for that term, and a
--- hundredth of it, opens it.
+-- VERSION is `version state longest count life`: a random number; the state, f (fresh: nothing was known before), c (closed) or o
+-- (open again); the longest term that somebody may believe in, ms (while it is closed, somebody whose locks are not put back
+-- yet); how many mounts have told a term, or a longer one, with ! behind it if the server has lost data; and which life of the
+-- server wrote it (a restart and a promotion begin another).  TERMS holds `mount term version` of each mount, until the
+-- server's time when that term is over: the longest renewable term that it may believe in, and the version in which all is
+-- that it believes in.
 --
--- KEYS: VERSION, RECLAIMED
--- version: the one that the mount knows ('': none); longest: the longest term that it knows of; most: for how long it
--- closes at most; fresh: a random number; closed: for so long it has known that version to be; strict: a server that
--- was started less than the longest term ago may have been there before, too
--- → {version, state, longest, how many tickets were reclaimed}
-local VERSION, RECLAIMED = unpack(KEYS)
+-- A server that has forgotten has no VERSION, or an old one.  Who knows better closes: then nothing new is granted while any
+-- holder that was there before may still believe in its term, and mounts put back what they believe in (reclaim.lua;
+-- RECLAIMED is the set of those tickets).  Who has known it closed for that term, and a hundredth of it, opens it.
+-- After a restart of the one server with all data that anybody knows of, only mounts that have not put back what they
+-- believe in can lose something, and TERMS has all of those: it opens once they have.
+--
+-- KEYS: VERSION, RECLAIMED, TERMS
+-- version: the one that the mount knows ('': none); mount; term: the longest that it may believe in; others: the longest of
+-- the others, as it was last told; count: as it was last told; most: for how long it closes at most; fresh: a random number;
+-- closed: for so long it has known that version to be; back: all is put back that it believes in; single: one server without replicas that
+-- could take over; strict: a server that was started less than the longest term ago may have been there before, too
+-- → {version, state, longest, how many tickets were reclaimed, the longest term of others, count, 1 if data were lost}
+local TERM_KEPT = 60000 -- ms that a term counts beyond its end, so that a mount need not tell it for each lock
+local VERSION, RECLAIMED, TERMS = unpack(KEYS)
 local call = redis.call
 local a = cmsgpack.unpack(ARGV[1])
 
@@ -23,32 +32,80 @@ local function told(text, field) return type(text) == 'string' and text:match(fi
 local run, before = told(server, 'run_id'), told(replication, 'master_replid2')
 local life = run .. ':' .. told(replication, 'master_replid')
 
+local clock = call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local function number_text(x) return string.format('%.0f', x) end
+
 local noted = redis.pcall('GET', VERSION)
-local version, state, longest, of = (type(noted) == 'string' and noted or ''):match('^(%x+) (%a) (%d+) (%S+)$')
+local version, state, longest, count, lost, of =
+  (type(noted) == 'string' and noted or ''):match('^(%x+) (%a) (%d+) (%d+)(!?) (%S+)$')
 local was = version and noted
-longest = math.min(math.max(tonumber(longest or 0), a.longest), a.most)
+longest, count, lost = tonumber(longest or 0), tonumber(count or 0), lost == '!'
 
 -- The first replica that a server gets gives it another replication id, but no past one, as a promotion does.
-local same_life = version and (of == life or of:match('^%x*') == run and before:match('^0+$'))
+local never_promoted = before:match('^0*$')
+local same_life = version and (of == life or of:match('^%x*') == run and never_promoted)
 
 local closes
 if not version then
-  closes = a.version ~= '' or a.strict and (tonumber(told(server, 'uptime_in_seconds')) or 0) * 1000 < longest
+  closes = a.version ~= '' or a.strict and (tonumber(told(server, 'uptime_in_seconds')) or 0) * 1000 < math.max(longest, a.term)
 else
   closes = not same_life or state == 'f' and a.version ~= '' and a.version ~= version
 end
 if closes then
+  lost = lost or not version or state == 'f' and a.version ~= '' and a.version ~= version or not (a.single and never_promoted)
   version, state = a.fresh, 'c'
 elseif not version then
   version, state = a.fresh, 'f'
-elseif state == 'c' and a.version == version and a.closed >= longest + math.floor(longest / 100) + 2 then
-  state = 'o'
 end
-local marker = version .. ' ' .. state .. ' ' .. string.format('%.0f', longest) .. ' ' .. life
+lost = state == 'c' and (lost or a.count > count)
+
+-- The terms that count, and whose all is in this version.
+local cut = redis.pcall('ZREMRANGEBYSCORE', TERMS, '-inf', number_text(now)) -- which a full server permits, too
+if type(cut) == 'table' then
+  if not cut.err:find('WRONGTYPE', 1, true) then return cut end
+  call('DEL', TERMS)
+end
+local own, others, away, own_term, own_version = nil, 0, 0, 0, '-'
+for _, text in ipairs(call('ZRANGE', TERMS, 0, -1)) do
+  local mount, term, at = text:match('^(%S+) (%d+) (%S+)$')
+  if mount == a.mount then
+    own, own_term, own_version = text, tonumber(term), at
+  elseif mount then
+    others = math.max(others, tonumber(term))
+    if at ~= version then away = math.max(away, tonumber(term)) end
+  end
+end
+if state ~= 'c' or a.version == '' or a.back and a.version == version then own_version = version end
+if own_version ~= version then away = math.max(away, own_term, a.term) end
+count = math.max(count, a.count)
+if a.term > own_term then count = count + 1 end
+
+if state ~= 'c' then
+  longest = math.max(others, a.term)
+elseif lost then
+  longest = math.max(longest, others, a.others, own_term, a.term)
+else
+  longest = away
+end
+longest = math.min(longest, a.most)
+local over = a.closed >= longest + math.floor(longest / 100) + 2
+if state == 'c' and not closes and a.version == version and (over or not lost and longest == 0) then
+  state, lost, longest = 'o', false, math.min(math.max(others, a.term), a.most)
+  own_version = version
+end
+
+local marker = version .. ' ' .. state .. ' ' .. number_text(longest) .. ' ' .. number_text(count) .. (lost and '! ' or ' ') .. life
 if marker ~= was then
-  local deleted = redis.pcall('DEL', VERSION) -- a write that a full server permits, before the one it would refuse
-  if type(deleted) == 'table' then return deleted end
+  call('DEL', VERSION) -- it may be of the wrong type
   call('SET', VERSION, marker)
   if closes then call('DEL', RECLAIMED) end
 end
-return {version, state, string.format('%.0f', longest), redis.pcall('SCARD', RECLAIMED)}
+if own then call('ZREM', TERMS, own) end
+if a.term > 0 then
+  call('ZADD', TERMS, number_text(now + a.term + TERM_KEPT), a.mount .. ' ' .. number_text(a.term) .. ' ' .. own_version)
+  call('PEXPIRE', TERMS, '604800000')
+end
+return {
+  version, state, number_text(longest), redis.pcall('SCARD', RECLAIMED), number_text(others), number_text(count), lost and 1 or 0,
+}

@@ -124,13 +124,10 @@ local function next_number()
   return number
 end
 
--- Of a ticket, or ('') of a foreign holder, or of nobody where nothing is granted while the store is closed: that counts as
--- a handle's lock, which is no lease that was just taken from who looked before.  Kind, mode, number, age, time left,
--- ttl, meta, ticket, start, end, mount.
+-- Of a ticket, or ('') of a foreign holder: kind, mode, number, age, time left, ttl, meta, ticket, start, end, mount.
 local function describe(id, first, last, mode)
   local t = id ~= '' and load(id)
-  local nobody = closed and who ~= 'foreign' and who ~= 'delay'
-  if not t then return {nobody and 2 or 1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST, ''} end
+  if not t then return {1, 0, '0', -1, call('PTTL', L), -1, '', '', FIRST, LAST, ''} end
   local s = t.s or WHOLE[t.x]
   return {
     t.k, mode or t.x, call('ZSCORE', ORDER, id) or '0', now - t.a, (call('ZSCORE', TERM, id) or now) - now, t.l, t.i,

@@ -3,7 +3,7 @@
 --
 -- leaf, ticket, new_leaf, path: the new name; needed: its directory must exist; replaced: a ticket
 -- KEYS 12..22: as 1..11, of the new name; 23: INFO of the new directory's queue, where the leaf may be a name in it
--- → {'ok', number} | {'busy'} | {'stale'} | {'missing'} | {'directory'} | {'invalid'}
+-- → {'ok', number} | {'busy'} | {'stale'} | {'missing'} | {'directory'} | {'invalid'} | {'grace'}: see acquire.lua
 expire()
 local t = tickets > 0 and load(id)
 local new = {unpack(KEYS, 12, 22)}
@@ -33,8 +33,9 @@ expire()
 grant()
 local over = who == 'ours' and tickets - waiting == 1 and a.replaced and call('ZSCORE', ORDER, a.replaced) and not waits(a.replaced)
 if not over and (closed or tickets > 0 or who ~= 'free') then
+  local nobody = closed and tickets == 0 and who == 'free'
   finish()
-  return {'busy'}
+  return {nobody and 'grace' or 'busy'}
 end
 local number = math.max(next_number(), past + 1)
 set_number(number_text(number))
