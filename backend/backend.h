@@ -233,8 +233,8 @@ typedef void backend_acquired(void *arg, enum backend_result result, struct back
                               const struct backend_info *holder);
 /* OK (with type BACKEND_NOTHING if there is no such name), UNREACHABLE or DAMAGED. */
 typedef void backend_known(void *arg, enum backend_result result, const struct backend_info *info);
-/* See backend_recover; what is not told is NULL. */
-typedef void backend_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content);
+/* See backend_recover; what is not told is NULL.  Returns whether its user renews it when it is due. */
+typedef bool backend_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content);
 typedef void backend_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count);
 
 enum backend_feature {
@@ -494,7 +494,8 @@ static inline void backend_watch(struct backend *b, const char *name)
 
 /* Calls `found` for each lease that the mount of this store held when it last
  * ended; `found` may set ticket->user, and must not call the backend.  With NULL
- * for the ticket it is told of each directory, if no other mount makes any.  A store
+ * for the ticket it is told of each directory, if no other mount makes any.  A store that alone decides tells of leases
+ * whose deadline has passed, too: one that is renewed goes on, and else it ends.  A store
  * that does not know the content yet tells NULL, and has to be asked: backend_stat. */
 static inline void backend_recover(struct backend *b, backend_found *found, void *arg)
 {

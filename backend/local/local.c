@@ -174,7 +174,7 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
     bool was_kept = local_is_kept(l, ticket->kind), kept = local_is_kept(l, claim->kind);
     enum backend_result result = BACKEND_OK;
     uint64_t sequence = 0, after = 0;
-    if (local_has_ended(l, ticket) || ticket->deadline <= now) {
+    if (local_has_ended(l, ticket) || lockspace_ticket_is_over(ticket, now)) {
         result = BACKEND_STALE;
     } else if (l->store && !local_store_in_place(l->store)) {
         result = BACKEND_UNREACHABLE;
@@ -229,7 +229,7 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
     struct local *l = local_of(b);
     enum backend_result result = BACKEND_OK;
     uint64_t sequence = 0;
-    if (local_has_ended(l, ticket) || ticket->deadline <= clock_now()) {
+    if (local_has_ended(l, ticket) || lockspace_ticket_is_over(ticket, clock_now())) {
         result = BACKEND_STALE;
     } else if (local_is_kept(l, ticket->kind)) {
         result = local_store_put_change(l->store, ticket->fence, change);
@@ -264,7 +264,8 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, co
 /* What has expired is not there, also while its end is still to come. */
 static void local_hide_expired(struct backend_info *info, clock_ms now)
 {
-    if (info->type == BACKEND_LOCK && info->deadline <= now) {
+    bool over = info->ticket ? lockspace_ticket_is_over(info->ticket, now) : info->deadline <= now;
+    if (info->type == BACKEND_LOCK && over) {
         *info = (struct backend_info){.type = BACKEND_NOTHING};
     }
 }
@@ -422,6 +423,7 @@ static void local_set_directory(struct backend *b, const char *name, const struc
 /* --- recovery --- */
 
 struct recovery {
+    struct local *local;
     backend_found *found;
     void *arg;
     GBytes *empty;
@@ -439,15 +441,20 @@ static void local_recover_lease(void *arg, const char *name, struct backend_tick
 {
     struct recovery *recovery = arg;
     GBytes *content = ticket->content;
+    clock_ms now = clock_now();
     if (ticket->guarded) {
         return; /* its holder has lost it */
     }
-    recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket), content ? content : recovery->empty);
+    bool renewed = recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket),
+                                   content ? content : recovery->empty);
+    if (renewed && lockspace_ticket_is_over(ticket, now)) {
+        lockspace_revive(recovery->local->space, now, ticket);
+    }
 }
 
 static void local_recover(struct backend *b, backend_found *found, void *arg)
 {
-    struct recovery recovery = {.found = found, .arg = arg, .empty = g_bytes_new(NULL, 0)};
+    struct recovery recovery = {.local = local_of(b), .found = found, .arg = arg, .empty = g_bytes_new(NULL, 0)};
     char cursor[LOCAL_NAME_MAX] = "";
     const size_t part = 1024;
     while (lockspace_visit(local_of(b)->space, cursor, sizeof(cursor), part, local_recover_directory,

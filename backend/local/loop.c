@@ -213,6 +213,9 @@ void local_forget(struct local *l, struct backend_ticket *ticket)
 {
     struct local_event *event = loop_find(l, ticket);
     bool ended = event && event->flags & EVENT_ENDED;
+    if (ticket == l->asking) {
+        l->asking = NULL;
+    }
     if (event) {
         loop_remove(l, event);
     }
@@ -329,6 +332,17 @@ static void loop_tell_gone(struct local *l, const char *name)
     }
 }
 
+/* Only then can its term be over: see lockspace_tick. */
+static void loop_tell_due(struct local *l, const struct local_event *event)
+{
+    l->asking = event->ticket;
+    l->events->due(l->context, event->ticket);
+    if (l->asking && !local_has_ended(l, l->asking)) {
+        lockspace_answered(l->space, l->asking);
+    }
+    l->asking = NULL;
+}
+
 /* Tells one thing of an event that is ready; what is told may end the event. */
 static void loop_tell(struct local *l, struct local_event *first)
 {
@@ -353,7 +367,7 @@ static void loop_tell(struct local *l, struct local_event *first)
         l->events->wanted(l->context, event.ticket);
         break;
     case EVENT_DUE:
-        l->events->due(l->context, event.ticket);
+        loop_tell_due(l, &event);
         break;
     case EVENT_ENDED:
         loop_tell_ended(l, &event);

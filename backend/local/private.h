@@ -41,6 +41,7 @@ struct local {
     LIST_HEAD(, local_rename) renames;
     GHashTable *pending;            /* ticket -> its event, if it has one */
     struct backend_ticket *telling; /* the ticket whose `ended` is being told */
+    struct backend_ticket *asking;  /* the ticket whose `due` is being told, while it is there */
 };
 
 /* Whether what is of that kind goes into the journal. */

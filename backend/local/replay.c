@@ -289,7 +289,8 @@ static const struct local_session *replay_session_of(const struct local_replay *
     return own;
 }
 
-/* Puts one lease back; false if it has ended. */
+/* Puts one lease back, also one whose deadline has passed: it goes on if its owner lives, which backend_recover asks.
+ * False if it cannot be put back. */
 static bool replay_restore_lease(const struct kept_lease *kept, const struct local_session *then,
                                  struct lockspace *space, const struct local_session *now,
                                  struct local_restored *restored)
@@ -300,6 +301,7 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
     bool guard = lease->flags & (LOCAL_LEASE_BROKEN | LOCAL_LEASE_RELEASED);
     clock_ms deadline = !same ? full : kept->untimed && !guard ? MAX(full, lease->deadline) : lease->deadline;
     clock_ms acquired = lease->acquired;
+    bool late = deadline <= now->boottime;
     struct backend_ticket *ticket;
     struct backend_claim claim = {
         .kind = BACKEND_LEASE,
@@ -307,14 +309,14 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
         .wait = !(lease->flags & LOCAL_LEASE_HELD),
         .sequence = lease->flags & LOCAL_LEASE_SEQUENCE,
         .ttl = lease->ttl,
-        .due = guard ? 0 : 1 + MIN((int64_t)restored->leases / REPLAY_DUE, MAX(deadline - now->boottime, 0) / 2),
+        .due = guard || late ? 0 : 1 + MIN((int64_t)restored->leases / REPLAY_DUE, (deadline - now->boottime) / 2),
         .meta = lease->meta,
         .content = lease->content,
     };
     if (!same) {
         acquired += then->wall - then->boottime - (now->wall - now->boottime);
     }
-    if (deadline <= now->boottime || (guard && !same)) { /* no process outlives a reboot */
+    if (guard && (late || !same)) { /* no process outlives a reboot */
         return false;
     }
     enum backend_result result =
@@ -324,6 +326,7 @@ static bool replay_restore_lease(const struct kept_lease *kept, const struct loc
     } else if (result == BACKEND_OK && claim.wait) {
         g_ptr_array_add(restored->granted, ticket);
     }
+    restored->late += late;
     return result == BACKEND_OK || result == BACKEND_QUEUED;
 }
 

@@ -257,9 +257,11 @@ static void store_log_restored(struct local_store *store, const struct local_res
         log_warning("%s/journal ended in the middle of a record: bytes that were cut off: %" G_GUINT64_FORMAT,
                     store->directory, cut);
     }
-    if (restored->leases || restored->gone->len) {
-        log_info("%s: leases that are there again: %zu; that have ended meanwhile: %u", store->directory,
-                 restored->leases, restored->gone->len);
+    if (restored->leases) {
+        log_info(
+            "%s: leases that are there again: %zu; of these, past their deadline, so that they end unless their owner "
+            "lives: %zu",
+            store->directory, restored->leases, restored->late);
     }
     if (restored->rebooted) {
         log_info("%s: the host has rebooted: leases that begin a full term: %zu", store->directory, restored->rebooted);

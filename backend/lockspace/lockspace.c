@@ -13,7 +13,7 @@ enum { LEAF_MAX = 255 };
 
 static clock_ms lockspace_next_event(const struct ticket *t)
 {
-    return MIN(t->due, t->head.deadline);
+    return t->due == LOCKSPACE_ASKED ? CLOCK_NEVER : MIN(t->due, t->head.deadline);
 }
 
 static int lockspace_compare_agenda(const void *a, const void *b)
@@ -357,7 +357,7 @@ static bool lockspace_may_convert(struct lockspace *space, clock_ms now, struct 
     }
     struct ticket *wanted = lockspace_ticket_new(claim);
     struct ticket *other;
-    while ((other = lockspace_excluded_holder(t, wanted)) && other->head.deadline <= now) {
+    while ((other = lockspace_excluded_holder(t, wanted)) && lockspace_is_over(other, now)) {
         lockspace_end_ticket(space, now, other, BACKEND_EXPIRED);
     }
     lockspace_ticket_free(&wanted->head);
@@ -408,7 +408,7 @@ void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticke
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due)
 {
     struct ticket *t = (struct ticket *)ticket;
-    if (t->head.held && t->head.deadline <= now) {
+    if (t->head.held && lockspace_is_over(t, now)) {
         lockspace_end_ticket(space, now, t, BACKEND_LOST);
         return;
     }
@@ -417,13 +417,28 @@ void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticke
     sorted_insert(&space->agenda, t);
 }
 
+void lockspace_answered(struct lockspace *space, struct backend_ticket *ticket)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    if (t->due == LOCKSPACE_ASKED) {
+        sorted_remove(&space->agenda, t);
+        t->due = CLOCK_NEVER;
+        sorted_insert(&space->agenda, t);
+    }
+}
+
+bool lockspace_ticket_is_over(const struct backend_ticket *ticket, clock_ms now)
+{
+    return lockspace_is_over((const struct ticket *)ticket, now);
+}
+
 /* The first holder of the place, though not `but` while its term lasts. */
 static struct ticket *lockspace_other_holder(const struct entry *place, clock_ms now, const struct ticket *but)
 {
     const struct queue *q = lockspace_queue(place);
     struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
     struct ticket *t = q ? lockspace_ticket(node) : place->ticket;
-    if (t == but && t->head.deadline > now && place->type != ENTRY_SEQUENCE) {
+    if (t == but && !lockspace_is_over(t, now) && place->type != ENTRY_SEQUENCE) {
         return node ? lockspace_ticket(skiplist_next(node)) : NULL;
     }
     return t;
@@ -440,7 +455,7 @@ static enum backend_result lockspace_find_target(struct lockspace *space, clock_
     if (result != BACKEND_OK || t->entry->type == ENTRY_SEQUENCE) {
         return result == BACKEND_OK ? BACKEND_INVALID : result;
     }
-    if (!t->head.held || t->head.deadline <= now) {
+    if (!t->head.held || lockspace_is_over(t, now)) {
         return BACKEND_STALE;
     }
     struct entry *target;
@@ -452,7 +467,7 @@ static enum backend_result lockspace_find_target(struct lockspace *space, clock_
         if (!holder) {
             break;
         }
-        if (holder->head.deadline > now) {
+        if (!lockspace_is_over(holder, now)) {
             return BACKEND_BUSY;
         }
         lockspace_end_ticket(space, now, holder, BACKEND_EXPIRED);
@@ -521,7 +536,7 @@ size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)
         }
         sorted_remove(&space->agenda, t);
         lockspace_catch_up(t, now);
-        t->due = CLOCK_NEVER;
+        t->due = LOCKSPACE_ASKED;
         sorted_insert(&space->agenda, t);
         space->listener.due(space->context, &t->head);
     }

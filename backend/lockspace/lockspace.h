@@ -95,7 +95,7 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
  * deadline has passed, and a tick is about to end it. */
 enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
                                       const struct backend_claim *claim);
-/* One that holds and whose deadline has passed ends here, LOST. */
+/* One that holds and whose term is over (lockspace_ticket_is_over) ends here, LOST. */
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due);
 void lockspace_set(struct backend_ticket *ticket, const struct backend_change *change);
 /* Do all that lockspace_revoke would end match, and is it no guard?  True if there are none. */
@@ -145,12 +145,17 @@ void lockspace_restore_guard(struct backend_ticket *ticket, enum backend_end why
 void lockspace_ticket_free(struct backend_ticket *ticket);
 
 /* Time.  lockspace_next: when lockspace_tick next has something to do, or
- * CLOCK_NEVER.  lockspace_tick: tells `due`, and ends tickets whose deadline is
- * at or before now, of those that wait only when `due` was told (a ticket ends only by tick, so that it is told exactly
- * once; but a claim that meets an expired ticket counts it as ended, and ends
- * it there).  Handles at most `max` tickets and returns how many. */
+ * CLOCK_NEVER.  lockspace_tick: tells `due`, and ends tickets whose term is over: their deadline is
+ * at or before now, and where they were due before it, that was told and answered (a ticket ends only by tick, so that
+ * it is told exactly once; but a claim that meets such a ticket counts it as ended, and ends
+ * it there).  So however late a tick is, it ends nothing that its user renews.
+ * Handles at most `max` tickets and returns how many. */
 clock_ms lockspace_next(const struct lockspace *space);
 size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max);
+/* To be called of a ticket that is there still when its user has been told that it is due, and may have renewed it. */
+void lockspace_answered(struct lockspace *space, struct backend_ticket *ticket);
+/* Whether its term is over, as lockspace_tick decides that.  Of no ticket that has ended. */
+bool lockspace_ticket_is_over(const struct backend_ticket *ticket, clock_ms now);
 
 /* For a store that reads itself back: puts a lease as it was, holding, with its
  * token and times (ttl and `due` from the claim; due counts from now).  With
@@ -158,10 +163,13 @@ size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max);
  * claim->wait it is one that waited: it holds only if its turn has come, else
  * the result is QUEUED; so restore tickets in the order of their fencing tokens.
  * BUSY if the name is held, MISSING if its directory is not there: nothing is
- * changed. */
+ * changed.  One whose deadline has passed comes back, too, and its term is over unless the claim has a `due`. */
 enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, const char *name,
                                       const struct backend_claim *claim, uint64_t fence, clock_ms acquired,
                                       clock_ms deadline, struct backend_ticket **ret_ticket);
+
+/* Its term was over when it was restored, and its user renews it: it is due, and goes on until that is answered. */
+void lockspace_revive(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
 /* For a store that writes itself out: visits directories before what is in
  * them, and every ticket of kind LEASE, whether it holds or waits, in the order

@@ -65,20 +65,23 @@ struct ticket {
     struct entry *entry;        /* its lock; its own file, for a sequence ticket */
     struct scope *scope;        /* NULL: the whole lock, kin to none */
     GBytes *meta;
-    clock_ms due; /* CLOCK_NEVER: none, or told */
+    clock_ms due; /* CLOCK_NEVER: none, or answered; LOCKSPACE_ASKED: told, and not answered yet */
 };
 
-/* Its term has ended.  Not that of one that waits and was not told yet that it is `due`: then this process stood still,
- * and nobody else can have let it in or passed it over. */
+#define LOCKSPACE_ASKED (-CLOCK_NEVER)
+
+/* Its term has ended.  Not while it is due and that was not told, or not answered: then this process was late, and
+ * nobody else can have taken the lock, so its user is asked first whether to renew it. */
 static inline bool lockspace_is_over(const struct ticket *t, clock_ms now)
 {
-    return t->head.deadline <= now && (t->head.held || t->due > now);
+    return t->head.deadline <= now && t->due > now;
 }
 
-/* What was left of the term when it was due begins when that is told. */
+/* Of one that waits: what was left of the term when it was due begins when that is told. */
 static inline void lockspace_catch_up(struct ticket *t, clock_ms now)
 {
-    t->head.deadline += t->head.deadline <= now && t->due <= now ? now - t->due : 0;
+    bool late = !t->head.held && t->head.deadline <= now && t->due <= now && t->due != LOCKSPACE_ASKED;
+    t->head.deadline += late ? now - t->due : 0;
 }
 
 enum entry_type {

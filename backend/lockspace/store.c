@@ -134,6 +134,17 @@ void lockspace_restore_guard(struct backend_ticket *ticket, enum backend_end why
     ticket->guarded = (uint8_t)(1 + why);
 }
 
+void lockspace_revive(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)
+{
+    struct ticket *t = (struct ticket *)ticket;
+    sorted_remove(&space->agenda, t);
+    t->due = now;
+    sorted_insert(&space->agenda, t);
+    if (!t->head.held) { /* it could not be given its turn before */
+        lockspace_update(space, now, lockspace_place(t), 0, BACKEND_RANGE_MAX);
+    }
+}
+
 /* The number in the name of a sequence ticket; false if it has none. */
 static bool restore_number(const char *leaf, uint64_t *ret_number)
 {
@@ -170,7 +181,7 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
     } else {
         t->entry = entry ? entry : lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
     }
-    bool granted = claim->wait && !lockspace_blocker(space, lockspace_place(t), t);
+    bool granted = claim->wait && deadline > now && !lockspace_blocker(space, lockspace_place(t), t);
     t->head.held = granted || !claim->wait;
     t->head.acquired = granted ? now : acquired;
     lockspace_start_term(t, now, claim->ttl, claim->due);

@@ -117,7 +117,7 @@ static bool recover_settled(const struct backend_ticket *ticket, bool fixed)
     return renewed - ticket->acquired >= SECOND;
 }
 
-static void recover_lease(void *arg, const char *name, struct backend_ticket *ticket, GBytes *bytes, GBytes *content)
+static bool recover_lease(void *arg, const char *name, struct backend_ticket *ticket, GBytes *bytes, GBytes *content)
 {
     struct recovery *recovery = arg;
     struct fs *fs = recovery->fs;
@@ -125,7 +125,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
     const struct meta *meta = recover_meta(recovery, bytes);
     if (!ticket) {
         quota_add_directory(fs->quota, name, meta ? meta->uid : 0);
-        return;
+        return false;
     }
     if (!meta || S_ISDIR(meta->mode)) {
         meta = &nobodys;
@@ -165,6 +165,7 @@ static void recover_lease(void *arg, const char *name, struct backend_ticket *ti
         g_ptr_array_add(recovery->unknown, hold_ref(hold));
     }
     tree_unref(fs->tree, node);
+    return !hold->fixed && (ticket->deadline > clock_now() || hold_in_use(hold));
 }
 
 struct recover_question {

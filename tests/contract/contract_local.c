@@ -43,20 +43,21 @@ static void restart(void)
 }
 
 /* What backend_recover finds: name -> ticket. */
-static void found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+static bool found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     static struct contract_log log[100];
     GHashTable *all = arg;
 
     (void)meta;
     if (!ticket) {
-        return; /* a directory */
+        return false; /* a directory */
     }
     ck_assert_ptr_nonnull(content);
     ck_assert_uint_lt(g_hash_table_size(all), G_N_ELEMENTS(log));
     ticket->user = &log[g_hash_table_size(all)];
     memset(ticket->user, 0, sizeof(log[0]));
     g_hash_table_insert(all, g_strdup(name), ticket);
+    return false;
 }
 
 static GHashTable *recover(void)
@@ -162,6 +163,47 @@ START_TEST(what_expired_meanwhile_is_gone)
     ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
     restart();
     ck_assert_int_eq(contract_stat("a").type, BACKEND_NOTHING);
+}
+END_TEST
+
+static bool found_alive(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+{
+    found(arg, name, ticket, meta, content);
+    return strcmp(name, "alive") == 0;
+}
+
+/* On a store that alone decides nobody can have had it meanwhile. */
+START_TEST(what_ran_out_while_no_daemon_was_there_goes_on_if_it_is_renewed)
+{
+    static const char *const names[] = {"alive", "dead"};
+    struct contract_log log[2] = {{0}}, waits = {0};
+    GHashTable *all = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    struct backend_renewal renewal = {.ttl = CONTRACT_LONG};
+    uint64_t fence[2];
+    clock_ms deadline = 0;
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(names); i++) {
+        struct backend_claim claim = contract_claim(BACKEND_LEASE, &log[i]);
+        claim.ttl = CONTRACT_SHORT;
+        claim.due = CONTRACT_SHORT / 2;
+        struct backend_ticket *ticket = contract_acquire(names[i], &claim).ticket;
+        fence[i] = ticket->fence;
+        deadline = ticket->deadline;
+    }
+    backend_free(contract_backend);
+    while (clock_now() < deadline + CONTRACT_SHORT)
+        g_usleep(1000);
+    contract_start(open_directory());
+    backend_recover(contract_backend, found_alive, all);
+    renewal.ticket = g_hash_table_lookup(all, "alive");
+    backend_renew(contract_backend, &renewal, 1); /* as when it is due */
+    ck_assert_int_eq(contract_stat("dead").type, BACKEND_NOTHING);
+    ck_assert_uint_eq(contract_stat("alive").fence, fence[0]);
+    ck_assert(contract_is_busy("alive"));
+    ck_assert_uint_gt(contract_get("dead", BACKEND_LEASE, &waits)->fence, fence[1]);
+    restart();
+    ck_assert_uint_eq(contract_stat("alive").fence, fence[0]);
+    g_hash_table_unref(all);
 }
 END_TEST
 
@@ -401,6 +443,7 @@ static TCase *restart_case(void)
     tcase_add_test(tcase, other_kinds_end_with_the_daemon);
     tcase_add_test(tcase, what_was_released_does_not_come_back);
     tcase_add_test(tcase, what_expired_meanwhile_is_gone);
+    tcase_add_test(tcase, what_ran_out_while_no_daemon_was_there_goes_on_if_it_is_renewed);
     tcase_add_test(tcase, lease_expires_at_its_old_deadline_and_is_told);
     tcase_add_test(tcase, recovered_leases_are_due_at_once_and_can_be_renewed);
     tcase_add_test(tcase, changes_are_there_again);

@@ -130,6 +130,25 @@ restart
 say "owner: $(attribute final owner)"
 expect rm "$MNT/final"
 
+it "a lease of a living process ends neither while no daemon is there for longer than its term, nor while one stands still"
+actor A
+mkdir "$MNT/brief"
+says A 'put("brief", "ttl", "1s"); acquire("brief/late"); acquire("fixed"); put("fixed", "ttl", "1s")' ok
+expect_re "$(attribute brief/late remaining)" '^[01]\.'
+token=$(attribute brief/late token)
+pause 1.2
+kill -9 "$DAEMON"
+pause 2
+restart
+expect_is "$(attribute brief/late token)" "$token" token
+expect_not [ -e "$MNT/fixed" ]
+kill -STOP "$DAEMON"
+pause 3
+kill -CONT "$DAEMON"
+expect_is "$(attribute brief/late token)" "$token" token
+expect_not eval 'set -C; : >"$MNT/brief/late"' 2>/dev/null
+end_actor A
+
 it "leases of whatever names and directories are all there again, and each can be given back"
 mkdir -p "$MNT/m/n" "$MNT/o"
 names=(a m/a m/b m/n/x m/n/y n o/a p)

@@ -526,14 +526,15 @@ static void on_event(void *context, struct backend_ticket *of)
     (void)context, (void)of;
 }
 
-static void on_recovered(void *arg, const char *name, struct backend_ticket *of, GBytes *meta, GBytes *content)
+static bool on_recovered(void *arg, const char *name, struct backend_ticket *of, GBytes *meta, GBytes *content)
 {
     (void)arg;
     if (!name) { /* that was all */
-        return;
+        return false;
     }
     FUZZ_MUST(*name && strlen(name) < 4096 && (!of || !of->user));
     (void)meta, (void)content;
+    return false;
 }
 
 static const struct backend_events events = {

@@ -227,20 +227,21 @@ static void work(struct worker *w)
     contract_poll(); /* compaction goes on in the loop */
 }
 
-static void worker_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+static bool worker_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     struct worker *w = arg;
     const char *dash = strrchr(name, '-');
 
     (void)content;
     if (!ticket)
-        return; /* a directory */
+        return false; /* a directory */
     uint32_t i = dash ? (uint32_t)g_ascii_strtoull(dash + 1, NULL, 10) : 0;
 
     ticket->user = &worker_log;
     w->ticket[i] = ticket;
     take_times(&w->lease[i], ticket);
     w->lease[i].meta = number_of(meta);
+    return false;
 }
 
 /* Takes up what an earlier worker left. */

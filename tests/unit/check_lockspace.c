@@ -289,6 +289,60 @@ START_TEST(due_is_told_once_until_renewed)
 }
 END_TEST
 
+/* As after a SIGSTOP, or on a machine that has much else to do. */
+START_TEST(holder_that_renews_loses_nothing_to_a_late_tick)
+{
+    struct backend_claim claim = ex("A");
+    struct backend_info info;
+    claim.due = 300;
+    struct backend_ticket *a = lock_world_hold(w, "a", claim);
+    w->now = 5000;
+    ck_assert(!lockspace_ticket_is_over(a, w->now));
+    claim = ex("B");
+    claim.wait = false;
+    ck_assert_int_eq(lockspace_acquire(w->space, w->now, "a", &claim, &(struct backend_ticket *){NULL}, &info),
+                     BACKEND_BUSY);
+    struct backend_ticket *b = lock_world_hold(w, "b", claim);
+    ck_assert_int_eq(lockspace_rename(w->space, w->now, b, "a", NULL), BACKEND_BUSY);
+    ck_assert_int_eq(lockspace_rename(w->space, w->now, a, "c", NULL), BACKEND_OK);
+    ck_assert_uint_eq(lockspace_tick(w->space, w->now, SIZE_MAX), 1);
+    lock_world_told(w, "due A; ");
+    w->now = 9000; /* its user hears of it still later */
+    ck_assert_int_eq(lockspace_next(w->space), b->deadline);
+    ck_assert(!lockspace_ticket_is_over(a, w->now));
+    lockspace_renew(w->space, w->now, a, WORLD_TTL, 300);
+    lock_world_answer(w);
+    ck_assert_int_eq(a->deadline, 9000 + WORLD_TTL);
+    w->now = 9000 + WORLD_TTL - 1;
+    lockspace_tick(w->space, w->now, SIZE_MAX);
+    lock_world_told(w, "ended B expired; due A; ");
+    lock_world_answer(w);
+    lockspace_stat(w->space, "c", &info);
+    ck_assert_ptr_eq(info.ticket, a);
+}
+END_TEST
+
+START_TEST(holder_that_does_not_renew_ends_when_that_is_known)
+{
+    struct backend_claim claim = ex("A");
+    claim.due = 300;
+    struct backend_ticket *a = lock_world_hold(w, "a", claim);
+    claim = ex("B");
+    claim.ttl = 2 * WORLD_TTL;
+    lock_world_wait(w, "a", claim);
+    g_string_truncate(w->log, 0);
+    w->now = WORLD_TTL;
+    lockspace_tick(w->space, w->now, SIZE_MAX);
+    lockspace_tick(w->space, w->now, SIZE_MAX);
+    lock_world_told(w, "due A; ");
+    ck_assert(!lockspace_ticket_is_over(a, w->now));
+    lock_world_answer(w);
+    ck_assert(lockspace_ticket_is_over(a, w->now));
+    lockspace_tick(w->space, w->now, SIZE_MAX);
+    lock_world_told(w, "ended A expired; granted B; ");
+}
+END_TEST
+
 START_TEST(a_tick_handles_no_more_than_it_is_told_to)
 {
     char name[] = "a";
@@ -452,6 +506,8 @@ int main(void)
     SCENARIO(a_lease_ends_at_its_deadline_and_not_before);
     SCENARIO(a_grant_starts_a_new_term);
     SCENARIO(due_is_told_once_until_renewed);
+    SCENARIO(holder_that_renews_loses_nothing_to_a_late_tick);
+    SCENARIO(holder_that_does_not_renew_ends_when_that_is_known);
     SCENARIO(a_tick_handles_no_more_than_it_is_told_to);
     SCENARIO(a_claim_does_not_count_what_has_expired);
     SCENARIO(what_has_expired_can_be_neither_renewed_nor_changed);

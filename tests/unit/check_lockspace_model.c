@@ -289,6 +289,16 @@ static void do_rename(struct world *w)
     }
 }
 
+/* Late, and not of all. */
+static void do_answer(struct world *w)
+{
+    struct model_ticket *t = random_ticket(w);
+    if (t && t->asked) {
+        t->asked = false;
+        lockspace_answered(w->space, t->real);
+    }
+}
+
 static void do_tick(struct world *w)
 {
     w->model->now += pick(w, 12);
@@ -392,8 +402,9 @@ static void step_once(struct world *w, bool ranges)
         do_revoke(w);
     } else if (choice < 83) {
         do_rename(w);
-    } else if (choice < 87) {
+    } else if (choice < 86) {
         do_claim(w);
+        do_answer(w);
     } else if (choice < 94 && ranges) {
         do_release_range(w);
     } else {

@@ -477,10 +477,11 @@ END_TEST
 
 static GString *found_names;
 
-static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+static bool on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     (void)arg, (void)ticket, (void)meta, (void)content;
     g_string_append_printf(found_names, "%s;", name);
+    return false;
 }
 
 START_TEST(notes_of_leases_that_cannot_be_are_passed_over)

@@ -304,13 +304,14 @@ END_TEST
 static GString *found_names;
 static uint64_t found_fence;
 
-static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+static bool on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     (void)arg, (void)meta, (void)content;
     ck_assert(ticket->held);
     ck_assert_int_eq(ticket->kind, BACKEND_LEASE);
     g_string_append_printf(found_names, "%s;", name);
     found_fence = MAX(found_fence, ticket->fence);
+    return false;
 }
 
 static const char *recover(unsigned mount)

@@ -246,10 +246,11 @@ START_TEST(pause_begins_when_the_replica_has_heard_of_it)
 }
 END_TEST
 
-static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+static bool on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     (void)name, (void)ticket, (void)meta, (void)content;
     ++*(unsigned *)arg;
+    return false;
 }
 
 /* What its predecessor was granted it may not have believed in. */

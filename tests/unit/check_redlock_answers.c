@@ -667,10 +667,11 @@ START_TEST(servers_that_are_one_process_have_one_vote)
 }
 END_TEST
 
-static void on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+static bool on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
 {
     (void)arg, (void)name, (void)ticket, (void)meta, (void)content;
     ck_abort();
+    return false;
 }
 
 /* What a mount that has ended held runs out: nothing is found of it. */

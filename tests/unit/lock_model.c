@@ -124,6 +124,7 @@ struct model_ticket *lock_model_lowest(const struct lock_model *m, const struct 
 static void start_term(const struct lock_model *m, struct model_ticket *t)
 {
     t->deadline = m->now + t->ttl;
+    t->asked = false;
     t->due = t->due_after > 0 ? m->now + t->due_after : CLOCK_NEVER;
 }
 
@@ -182,10 +183,10 @@ static void hold(struct lock_model *m, struct model_ticket *t)
     start_term(m, t);
 }
 
-/* Of one that waits not before it was told that it is due. */
+/* Not before it was told that it is due, and that was answered. */
 static bool is_over(const struct lock_model *m, const struct model_ticket *t)
 {
-    return t->deadline <= m->now && (t->held || t->due > m->now);
+    return t->deadline <= m->now && t->due > m->now && !t->asked;
 }
 
 static void update(struct lock_model *m, unsigned lock)
@@ -323,7 +324,7 @@ enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket
             i++;
         }
         excluded = i < holders;
-        bool expired = excluded && held[i]->deadline <= m->now;
+        bool expired = excluded && is_over(m, held[i]);
         if (expired) {
             end(m, held[i], BACKEND_EXPIRED);
             update(m, t->lock);
@@ -345,7 +346,7 @@ enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket
 
 void lock_model_renew(struct lock_model *m, struct model_ticket *t, int64_t ttl, int64_t due_after)
 {
-    if (t->held && t->deadline <= m->now) {
+    if (t->held && is_over(m, t)) {
         end(m, t, BACKEND_LOST);
         update(m, t->lock);
         return;
@@ -374,12 +375,12 @@ enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket 
                                       struct model_ticket *replaced)
 {
     struct model_ticket *held[MODEL_TICKETS];
-    enum backend_result result = t->held && t->deadline > m->now ? BACKEND_OK : BACKEND_STALE;
+    enum backend_result result = t->held && !is_over(m, t) ? BACKEND_OK : BACKEND_STALE;
     bool over = false, again = result == BACKEND_OK && lock != t->lock;
     while (again) {
         unsigned holders = lock_model_tickets(m, lock, true, held);
-        over = holders > 0 && replaced && held[0] == replaced && replaced->deadline > m->now;
-        again = holders > over && held[over]->deadline <= m->now;
+        over = holders > 0 && replaced && held[0] == replaced && !is_over(m, replaced);
+        again = holders > over && is_over(m, held[over]);
         if (again) {
             end(m, held[over], BACKEND_EXPIRED);
             update(m, lock);
@@ -405,7 +406,7 @@ enum backend_result lock_model_rename(struct lock_model *m, struct model_ticket 
 
 static clock_ms next_event(const struct model_ticket *t)
 {
-    return MIN(t->deadline, t->due);
+    return t->asked ? CLOCK_NEVER : MIN(t->deadline, t->due);
 }
 
 /* That with the earliest event of all, or NULL. */
@@ -431,9 +432,10 @@ void lock_model_tick(struct lock_model *m)
             update(m, t->lock);
             continue;
         }
-        t->deadline += t->deadline <= m->now ? m->now - t->due : 0;
+        t->deadline += !t->held && t->deadline <= m->now ? m->now - t->due : 0;
         g_string_append_printf(m->log, "due %" G_GUINT64_FORMAT ";", t->fence);
         t->due = CLOCK_NEVER;
+        t->asked = true;
     }
 }
 

@@ -28,6 +28,7 @@ struct model_ticket {
     int64_t due_after;
     clock_ms deadline;
     clock_ms due;
+    bool asked;                  /* told that it is due, and not answered yet */
     struct backend_ticket *real; /* its counterpart */
 };
 

@@ -14,11 +14,14 @@ static void on_granted(void *context, struct backend_ticket *ticket)
 
 static void on_due(void *context, struct backend_ticket *ticket)
 {
+    struct lock_world *w = context;
     tell(context, "due", ticket);
+    g_ptr_array_add(w->due, ticket);
 }
 
-static void forget(struct lock_world *w, const struct backend_ticket *ticket)
+static void forget(struct lock_world *w, struct backend_ticket *ticket)
 {
+    g_ptr_array_remove(w->due, ticket);
     for (size_t i = 0; i < G_N_ELEMENTS(w->of); i++) {
         w->of[i].ticket = w->of[i].ticket == ticket ? NULL : w->of[i].ticket;
     }
@@ -49,7 +52,7 @@ void lock_world_init(struct lock_world *w)
 {
     static const struct lockspace_listener listener = {
         .granted = on_granted, .due = on_due, .ended = on_ended, .wanted = on_wanted, .absorbed = on_absorbed};
-    *w = (struct lock_world){.log = g_string_new(NULL), .text = g_string_new(NULL)};
+    *w = (struct lock_world){.log = g_string_new(NULL), .text = g_string_new(NULL), .due = g_ptr_array_new()};
     w->space = lockspace_new(&listener, w, 1);
 }
 
@@ -57,6 +60,7 @@ void lock_world_clear(struct lock_world *w)
 {
     lockspace_free(w->space);
     lockspace_ticket_free(w->ended);
+    g_ptr_array_unref(w->due);
     g_string_free(w->log, TRUE);
     g_string_free(w->text, TRUE);
 }
@@ -164,7 +168,18 @@ void lock_world_release(struct lock_world *w, struct backend_ticket *ticket)
 void lock_world_tick(struct lock_world *w, clock_ms to)
 {
     w->now = to;
-    lockspace_tick(w->space, w->now, SIZE_MAX);
+    do {
+        lockspace_tick(w->space, w->now, SIZE_MAX);
+    } while (lock_world_answer(w));
+}
+
+bool lock_world_answer(struct lock_world *w)
+{
+    bool any = w->due->len > 0;
+    while (w->due->len > 0) {
+        lockspace_answered(w->space, g_ptr_array_steal_index(w->due, 0));
+    }
+    return any;
 }
 
 void lock_world_mkdir(struct lock_world *w, const char *name)

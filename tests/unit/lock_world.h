@@ -18,6 +18,7 @@ struct lock_world {
     GString *log;
     GString *text;                /* of the last lock_world_list */
     struct backend_ticket *ended; /* the last one, until the next */
+    GPtrArray *due;               /* tickets that were told to be due, and not answered */
     struct {
         struct backend_ticket *ticket;
         uint64_t lock_owner;
@@ -46,6 +47,8 @@ struct backend_ticket *lock_world_of(const struct lock_world *w, uint64_t lock_o
 /* Gives back bytes of that. */
 void lock_world_unlock(struct lock_world *w, uint64_t lock_owner, uint64_t start, uint64_t end);
 void lock_world_release(struct lock_world *w, struct backend_ticket *ticket);
+/* Nobody who was told to be due renews. */
+bool lock_world_answer(struct lock_world *w);
 void lock_world_tick(struct lock_world *w, clock_ms to);
 void lock_world_mkdir(struct lock_world *w, const char *name);
 void lock_world_set_width(struct lock_world *w, const char *name, uint32_t width);
