@@ -1,7 +1,8 @@
 /* list: the names in a directory.
  *
  * They are noted in order, but some may be left over, by mounts that died.  So they are asked for in parts, and then
- * which of a part are there, which removes the others: no request takes the server long.
+ * which of a part are there, which removes the others: no request takes the server long.  All of them together take no
+ * longer than one may.
  */
 #include <string.h>
 
@@ -17,6 +18,7 @@ struct redis_listing {
     GBytes *after;    /* the next part begins behind it */
     const char *last; /* of the names that were told */
     size_t max;
+    clock_ms until; /* it is answered by then */
     GStringChunk *names;
     GPtrArray *asked; /* of this part */
     GArray *found;    /* struct backend_entry */
@@ -47,6 +49,11 @@ static void list_complete(struct redis_listing *l, enum backend_result result)
     const struct backend_entry *entries = (const struct backend_entry *)l->found->data;
     l->done(l->arg, result, entries, result == BACKEND_OK ? MIN(l->found->len, l->max) : 0);
     list_free(l);
+}
+
+static void list_send(struct redis_listing *l, struct redis_call *call, redis_answered *answered)
+{
+    redis_call_send(call, MAX(l->until - clock_now(), 1), answered, l);
 }
 
 static void list_ask(struct redis_listing *l);
@@ -107,7 +114,7 @@ static void list_ask_types(struct redis_listing *l)
         g_free(path);
     }
     pack_count(l->r->packed, begin, l->asked->len);
-    redis_call_send(&call, 0, list_on_types, l);
+    list_send(l, &call, list_on_types);
 }
 
 static void list_on_names(void *arg, const struct redis_answer *answer)
@@ -150,7 +157,7 @@ static void list_ask(struct redis_listing *l)
     redis_call_bytes(&call, "after", l->after);
     redis_call_number(&call, "max", LIST_PART);
     redis_call_flag(&call, "needed", *l->directory);
-    redis_call_send(&call, 0, list_on_names, l);
+    list_send(l, &call, list_on_names);
 }
 
 void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
@@ -168,6 +175,8 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
     l->names = g_string_chunk_new(4096);
     l->last = g_string_chunk_insert(l->names, after);
     l->max = MIN(max, REDIS_LIST_MAX);
+    int64_t patience = redis_patience(r);
+    l->until = clock_now() + (patience ? patience : r->timeout);
     l->asked = g_ptr_array_new();
     l->found = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
     l->done = done;
