@@ -414,6 +414,7 @@ void redis_restore_directory(struct redis *r, const char *name)
 void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
                  void *arg)
 {
+    remote_tell_expired((struct remote *)b, name);
     ask_change_directory(b, "make", name, directory, done, arg);
 }
 

@@ -251,6 +251,7 @@ void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *
         done(arg, *name ? BACKEND_INVALID : BACKEND_IS_DIRECTORY);
     } else {
         ((struct remote_ticket *)ticket)->alone = false;
+        remote_tell_expired((struct remote *)b, name);
         remote_rename(b, ticket, name, replaced, done, arg);
     }
 }

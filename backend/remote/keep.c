@@ -1,5 +1,13 @@
-/* keep: what keeps a ticket in the store, and what ends it there: heartbeat, renewals and releases. */
+/* keep: what keeps a ticket in the store, and what ends it there: heartbeat, renewals and releases.
+ *
+ * Renewals, and releases of what has ended here, are requests that nobody waits for, and there may be very many at
+ * once: after a restart or a reconnect all that is held is renewed, and leases that were made together run out
+ * together.  They have a lane of their own, in which no more than REMOTE_LANE_MAX are under way, so whoever asks for
+ * something waits for no more than these.  The renewal whose deadline is nearest goes first.
+ */
 #include "backend/remote/remote.h"
+
+static void keep_go_on(struct remote *r);
 
 /* --- the heartbeat of those that wait --- */
 
@@ -68,14 +76,17 @@ static void keep_lose(struct remote_op *op)
 /* Tried for as long as the store may know of it, whatever its caller was told. */
 static void keep_released(struct remote_op *op, const struct remote_answer *answer)
 {
+    struct remote *r = op->r;
     int64_t ttl = MIN(op->ttl, REMOTE_RELEASE_MAX);
     if (answer->outcome == REMOTE_ANSWERED && answer->result != BACKEND_OK && !(op->undo && op->done)) {
         keep_lose(op);
         remote_op_finish(op, BACKEND_OK);
+        keep_go_on(r);
         return;
     }
     if (answer->outcome == REMOTE_ANSWERED || ttl <= 0 || keep_is_wanted_again(op)) {
         remote_op_finish(op, answer->result);
+        keep_go_on(r);
         return;
     }
     if (op->done) {
@@ -86,11 +97,10 @@ static void keep_released(struct remote_op *op, const struct remote_answer *answ
     remote_op_send(op, NULL, op->procedure, keep_released, ttl);
 }
 
-static void keep_send_release(struct remote *r, const struct remote_ticket *t, const char *why, bool undo,
-                              backend_done *done, void *arg)
+static struct remote_op *keep_release_op(struct remote *r, const struct remote_ticket *t, const char *why,
+                                         backend_done *done, void *arg)
 {
     struct remote_op *op = remote_op_done(r, t, done, arg);
-    op->undo = undo;
     op->claim.sequence = t->place->sequence;
     op->claim.lock_owner = t->lock_owner;
     op->claim.start = t->state != REMOTE_HELD; /* of one that does not hold no bytes */
@@ -101,27 +111,40 @@ static void keep_send_release(struct remote *r, const struct remote_ticket *t, c
     op->why = why;
     op->lease = t->head.kind == BACKEND_LEASE;
     op->alone = t->alone && !*why;
+    return op;
+}
+
+static void keep_send_release(struct remote_op *op)
+{
+    remote_op_send(op, NULL, REMOTE_RELEASE, keep_released, op->undo ? MIN(REMOTE_UNDO_MAX, op->ttl) : 0);
+}
+
+/* Of a ticket of which that is the release. */
+static void keep_send_releases(struct remote *r, const struct remote_ticket *t, struct remote_op *op)
+{
     if (t->moving) { /* it is under one name or the other */
         struct remote_op *other = remote_op_done(r, t, NULL, NULL);
 
         other->name = g_strdup(t->moving);
         other->file = g_strdup(t->moving);
         other->ttl = t->head.ttl;
-        other->why = why;
-        remote_op_send(other, NULL, REMOTE_RELEASE, keep_released, 0);
+        other->why = op->why;
+        keep_send_release(other);
     }
-    remote_op_send(op, NULL, REMOTE_RELEASE, keep_released, undo ? MIN(REMOTE_UNDO_MAX, t->head.ttl) : 0);
+    keep_send_release(op);
 }
 
 void remote_send_release(struct remote *r, const struct remote_ticket *t, const char *why, backend_done *done,
                          void *arg)
 {
-    keep_send_release(r, t, why, false, done, arg);
+    keep_send_releases(r, t, keep_release_op(r, t, why, done, arg));
 }
 
 void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg)
 {
-    keep_send_release(r, t, "", true, done, arg);
+    struct remote_op *op = keep_release_op(r, t, "", done, arg);
+    op->undo = true;
+    keep_send_releases(r, t, op);
 }
 
 /* What is given back is forgotten here at once, so that whatever becomes of the request the store holds no less than is
@@ -163,7 +186,7 @@ static bool keep_is_changing(struct remote *r, const struct remote_ticket *t)
     return false;
 }
 
-static void keep_renewed(struct remote_op *op, const struct remote_answer *answer)
+static void keep_note_renewal(struct remote_op *op, const struct remote_answer *answer)
 {
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
@@ -199,9 +222,18 @@ static void keep_renewed(struct remote_op *op, const struct remote_answer *answe
     }
 }
 
-static void keep_renew(struct remote *r, struct remote_ticket *t, bool confirm)
+static void keep_renewed(struct remote_op *op, const struct remote_answer *answer)
+{
+    struct remote *r = op->r;
+    keep_note_renewal(op, answer);
+    keep_go_on(r);
+}
+
+static void keep_renew(struct remote *r, struct remote_ticket *t, bool confirm, bool in_lane)
 {
     struct remote_op *op = remote_op_new(r, t);
+    op->in_lane = in_lane;
+    r->under_way += in_lane;
     op->confirm = confirm;
     op->ttl = op->claim.ttl = t->head.ttl;
     op->name = g_strdup(t->place->name);
@@ -211,34 +243,93 @@ static void keep_renew(struct remote *r, struct remote_ticket *t, bool confirm)
     remote_op_send(op, t, REMOTE_RENEW, keep_renewed, 0);
 }
 
+int remote_compare_lane(const void *a, const void *b)
+{
+    const struct remote_ticket *x = a, *y = b;
+    if (x->in_lane_by != y->in_lane_by) {
+        return x->in_lane_by < y->in_lane_by ? -1 : 1;
+    }
+    return (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+/* Sends as many as may be under way. */
+static void keep_go_on(struct remote *r)
+{
+    while (r->under_way < REMOTE_LANE_MAX) {
+        struct remote_ticket *t = skiplist_item(skiplist_first(&r->lane));
+        struct remote_op *op = TAILQ_FIRST(&r->endings);
+        if (t) {
+            skiplist_remove(&r->lane, t);
+            t->in_lane = false;
+            keep_renew(r, t, !t->in_lane_long, true);
+        } else if (op) {
+            TAILQ_REMOVE(&r->endings, op, lane);
+            op->in_lane = true;
+            r->under_way++;
+            keep_send_release(op);
+        } else {
+            break;
+        }
+    }
+}
+
+static void keep_in_turn(struct remote *r, struct remote_ticket *t, bool extend)
+{
+    t->in_lane_long = extend || (t->in_lane && t->in_lane_long);
+    if (!t->in_lane) {
+        t->in_lane = true;
+        t->in_lane_by = t->head.deadline;
+        skiplist_insert(&r->lane, t);
+        keep_go_on(r);
+    }
+}
+
 void remote_extend(struct remote *r, struct remote_ticket *t)
 {
     t->renewing = true;
-    keep_renew(r, t, false);
+    keep_in_turn(r, t, true);
+}
+
+void remote_confirm_in_turn(struct remote *r, struct remote_ticket *t)
+{
+    keep_in_turn(r, t, t->renewing);
 }
 
 void remote_confirm(struct remote *r, struct remote_ticket *t)
 {
-    keep_renew(r, t, !t->renewing);
+    keep_renew(r, t, !t->renewing, false);
 }
 
 /* --- ends, and doubts --- */
 
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release)
 {
-    if (release && !t->expired) {
-        remote_send_release(r, t, why == BACKEND_EXPIRED ? "expired" : "lost", NULL, NULL);
+    const char *word = why == BACKEND_EXPIRED ? "expired" : "lost";
+    if (release && !t->expired && t->moving) {
+        remote_send_release(r, t, word, NULL, NULL);
+    } else if (release && !t->expired) {
+        struct remote_op *op = keep_release_op(r, t, word, NULL, NULL);
+        TAILQ_INSERT_TAIL(&r->endings, op, lane);
     }
     if (t->head.user) { /* else it is the store's own */
         r->events->ended(r->context, &t->head, why);
     }
     remote_ticket_free(r, t);
+    keep_go_on(r);
 }
 
 void remote_tell_expired(struct remote *r, const char *name)
 {
     struct remote_place *place = g_hash_table_lookup(r->places, name);
     struct remote_ticket *t;
+    struct remote_op *op, *next;
+    for (op = TAILQ_FIRST(&r->endings); op; op = next) {
+        next = TAILQ_NEXT(op, lane);
+        if (strcmp(op->file, name) == 0) {
+            TAILQ_REMOVE(&r->endings, op, lane);
+            keep_send_release(op);
+        }
+    }
     for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
         if (t->state == REMOTE_HELD && !t->expired && t->head.deadline <= clock_now()) {
             remote_send_release(r, t, "expired", NULL, NULL);

@@ -29,7 +29,7 @@ void remote_up(struct remote *r)
         t = tickets->pdata[i];
         t->place->watched = false;
         if (t->state == REMOTE_HELD) {
-            remote_confirm(r, t);
+            remote_confirm_in_turn(r, t);
         } else {
             remote_refresh(r, t);
         }
@@ -127,7 +127,7 @@ static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms no
     if (t->refresh <= now) {
         t->refresh = CLOCK_NEVER;
         if (t->state == REMOTE_HELD) {
-            remote_confirm(r, t);
+            remote_confirm_in_turn(r, t);
         } else {
             remote_refresh(r, t);
         }
@@ -194,6 +194,8 @@ int remote_init(struct remote *r, const struct remote_store *store, uint32_t see
     r->places = g_hash_table_new(g_str_hash, g_str_equal);
     r->queues = g_hash_table_new(g_str_hash, g_str_equal);
     skiplist_init(&r->agenda, remote_compare_next, seed);
+    skiplist_init(&r->lane, remote_compare_lane, seed);
+    TAILQ_INIT(&r->endings);
     LIST_INIT(&r->ops);
     LIST_INIT(&r->waiters);
     return 0;
@@ -229,6 +231,7 @@ void remote_clear(struct remote *r)
     g_hash_table_unref(r->places);
     g_hash_table_unref(r->queues);
     skiplist_clear(&r->agenda);
+    skiplist_clear(&r->lane);
 }
 
 struct backend_counts remote_counts(struct backend *b)

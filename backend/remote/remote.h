@@ -39,6 +39,7 @@
 #define REMOTE_RELEASE_MAX 60000 /* how long a release is tried whose caller has been told that it is unknown */
 #define REMOTE_UNDO_MAX 10000    /* how long a conversion is tried to be undone before its caller is told */
 #define REMOTE_LATE_MAX 3        /* grants whose term was over when they were read, to a claim that does not wait */
+#define REMOTE_LANE_MAX 64       /* requests under way that nobody waits for: see keep.c */
 #define REMOTE_RENEW_RETRY 250   /* after a renewal that failed while the store is there */
 
 /* What a ticket is to the store, as far as this mount knows. */
@@ -88,6 +89,9 @@ struct remote_ticket {
     bool expired;      /* past its deadline, and the store knows */
     bool told_expired; /* the store has said that its term is over, perhaps before it was granted: that is asked */
     bool renewing;
+    bool in_lane;        /* its renewal is still to be sent, */
+    bool in_lane_long;   /* which extends it, */
+    clock_ms in_lane_by; /* before this, its deadline then: its place in the lane */
     uint64_t handle, lock_owner, start, end;
     GArray *handles;   /* as struct backend_kin has them */
     GArray *segments;  /* struct backend_segment; what an FCNTL ticket holds; NULL: nothing known */
@@ -145,6 +149,8 @@ struct remote_answer {
 /* A request that is not answered yet. */
 struct remote_op {
     LIST_ENTRY(remote_op) link;
+    TAILQ_ENTRY(remote_op) lane; /* in r->endings */
+    bool in_lane;                /* it counts among the requests under way that nobody waits for */
     struct remote *r;
     uint64_t serial; /* grows with each that is sent */
     enum remote_procedure procedure;
@@ -207,6 +213,9 @@ struct remote {
     struct skiplist agenda;
     uint64_t serials;
     LIST_HEAD(, remote_op) ops;
+    struct skiplist lane;            /* tickets whose renewal is still to be sent, the nearest deadline first */
+    TAILQ_HEAD(, remote_op) endings; /* releases of what has ended here that are still to be sent */
+    unsigned under_way;              /* of these two, sent and not answered */
     LIST_HEAD(, remote_ticket) waiters;
     uint64_t waiting; /* so many */
     clock_ms beat;    /* when the next word of life is due; CLOCK_NEVER: nobody waits */
@@ -277,12 +286,16 @@ void remote_send_release(struct remote *r, const struct remote_ticket *t, const 
 /* The same for one whose acquire may have changed what its lock owner holds; `done` is told REMOTE_UNDO_MAX later at
  * the latest. */
 void remote_send_undo(struct remote *r, const struct remote_ticket *t, backend_done *done, void *arg);
-/* Extends one that holds to its ttl from now; or asks whether it holds, which need not extend it. */
+/* Extends one that holds to its ttl from now, in its turn; or asks whether it holds, which need not extend it, in its
+ * turn or at once, so that what is asked behind it comes behind its answer. */
 void remote_extend(struct remote *r, struct remote_ticket *t);
+void remote_confirm_in_turn(struct remote *r, struct remote_ticket *t);
 void remote_confirm(struct remote *r, struct remote_ticket *t);
+/* The order of r->lane. */
+int remote_compare_lane(const void *a, const void *b);
 /* Tells its end, and forgets it: of one that holds, or waits.  `release`: the store may not know of it yet. */
 void remote_end(struct remote *r, struct remote_ticket *t, enum backend_end why, bool release);
-/* Lets the store know what is past its deadline at a place, before its end is told here. */
+/* Lets the store know now what is past its deadline at a place, or has ended there: before who asks for the name. */
 void remote_tell_expired(struct remote *r, const char *name);
 /* What the store says of a place does not go with what is held there: asks it, as a renewal does, so that what it has
  * forgotten is lost now.  `sure`: it holds, so only what that excludes; NULL: all. */

@@ -101,6 +101,7 @@ struct remote_op *remote_op_new(struct remote *r, const struct remote_ticket *t)
 void remote_op_free(struct remote_op *op)
 {
     LIST_REMOVE(op, link);
+    op->r->under_way -= op->in_lane;
     g_clear_pointer(&op->change.meta, g_bytes_unref);
     g_clear_pointer(&op->change.content, g_bytes_unref);
     g_clear_pointer(&op->claim.handles, g_array_unref);
@@ -186,6 +187,9 @@ void remote_ticket_free(struct remote *r, struct remote_ticket *t)
     }
     remote_ticket_turn(r, t, REMOTE_ASKED);
     skiplist_remove(&r->agenda, t);
+    if (t->in_lane) {
+        skiplist_remove(&r->lane, t);
+    }
     g_hash_table_remove(r->tickets, t->token);
     ticket_leave(r, t);
     g_clear_pointer(&t->meta, g_bytes_unref);

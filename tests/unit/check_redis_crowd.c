@@ -2,6 +2,7 @@
  *
  * Counted in commands, those of the scripts included: never in time.
  */
+#include "backend/redis/private.h"
 #include "tests/support/check_main.h"
 #include "tests/unit/hosts_fixture.h"
 
@@ -341,6 +342,126 @@ static void wait_everywhere(struct told **waiters)
     }
 }
 
+/* --- what nobody waits for --- */
+
+enum { LEASES = 200 };
+
+static void make_leases(struct told **leases)
+{
+    for (unsigned i = 0; i < LEASES; i++) {
+        char name[16];
+        struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG + 100 * (LEASES - i));
+        g_snprintf(name, sizeof(name), "n%u", i);
+        leases[i] = hosts_ask(0, name, &claim);
+        leases[i]->renews = false;
+    }
+    for (unsigned i = 0; i < LEASES; i++) {
+        HOSTS_UNTIL(leases[i]->answered);
+        ck_assert_int_eq(leases[i]->result, BACKEND_OK);
+    }
+}
+
+/* _i: all are renewed, or have ended here. */
+START_TEST(who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself)
+{
+    struct remote *r = (struct remote *)hosts_mount(0);
+    struct told *leases[LEASES];
+    struct hosts_done done = {0};
+    clock_ms nearest = CLOCK_NEVER, before;
+
+    make_leases(leases);
+    redis_server_pause(hosts_server);
+    for (unsigned i = 0; i < LEASES; i++) {
+        struct remote_ticket *t = (struct remote_ticket *)leases[i]->ticket;
+        if (_i)
+            remote_end(r, t, BACKEND_EXPIRED, true);
+        else
+            backend_renew(hosts_mount(0), &(struct backend_renewal){.ticket = &t->head, .ttl = HOSTS_LONG}, 1);
+    }
+    ck_assert_uint_eq(r->under_way, REMOTE_LANE_MAX);
+    for (unsigned i = REMOTE_LANE_MAX; !_i && i < LEASES; i++)
+        nearest = MIN(nearest, ((struct remote_ticket *)leases[i]->ticket)->in_lane_by);
+    struct remote_ticket *first = skiplist_item(skiplist_first(&r->lane));
+    ck_assert(_i ? !first : first->in_lane_by == nearest);
+    backend_set_directory(hosts_mount(0), "", &(struct backend_directory){.width = 1}, hosts_on_done, &done);
+    redis_server_resume(hosts_server);
+    before = clock_now();
+    HOSTS_UNTIL(done.told);
+    ck_assert(_i ? !TAILQ_EMPTY(&r->endings) : skiplist_length(&r->lane) > 0);
+    HOSTS_UNTIL(TAILQ_EMPTY(&r->endings) && skiplist_length(&r->lane) == 0 && r->under_way == 0);
+    for (unsigned i = 0; i < LEASES; i++)
+        ck_assert(_i || leases[i]->ticket->deadline >= before);
+    ck_assert_int_eq(redis_server_do(hosts_server, "EVAL %s 0", "return #redis.call('KEYS', 'h:n*')"), _i ? 0 : LEASES);
+}
+END_TEST
+
+/* A name that has ended here is asked for again before the server has heard of its end. */
+START_TEST(name_that_has_ended_here_is_free_for_who_asks_at_once)
+{
+    struct remote *r = (struct remote *)hosts_mount(0);
+    struct told *leases[LEASES];
+
+    make_leases(leases);
+    for (unsigned i = 0; i < LEASES; i++)
+        remote_end(r, (struct remote_ticket *)leases[i]->ticket, BACKEND_EXPIRED, true);
+    hosts_get(0, "n199", HOSTS_LONG);
+    ck_assert_int_eq(hosts_rename(hosts_get(0, "n198", HOSTS_LONG), "n197"), BACKEND_OK);
+}
+END_TEST
+
+/* --- a mount that starts again --- */
+
+static unsigned found;
+static ev_timer resumed;
+
+static void on_pause_over(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    (void)loop, (void)timer, (void)events;
+    redis_server_resume(hosts_server);
+}
+
+static bool on_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content)
+{
+    (void)name, (void)meta;
+    ck_assert(ticket->held);
+    ck_assert_uint_eq(g_bytes_get_size(content), strlen("1234"));
+    if (found++ == 0 && arg) { /* for longer than it tries one request */
+        redis_server_pause(hosts_server);
+        ev_timer_init(&resumed, on_pause_over, 3.0 * HOSTS_HURRY / 1000, 0);
+        ev_now_update(hosts_loop);
+        ev_timer_start(hosts_loop, &resumed);
+    }
+    return true;
+}
+
+/* _i: the server stands still for a while meanwhile, as on a machine that has much else to do. */
+START_TEST(mount_that_starts_again_finds_all_with_a_question_for_each)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
+    long long before;
+
+    hosts_options.identity = "host";
+    claim.content = g_bytes_new_static("1234", 4);
+    claim.meta = claim.content;
+    for (unsigned i = 0; i < LEASES; i++) {
+        char name[16];
+        g_snprintf(name, sizeof(name), "n%u", i);
+        ck_assert_int_eq(hosts_acquire(0, name, &claim)->result, BACKEND_OK);
+    }
+    hosts_close(0);
+    if (_i)
+        hosts_hurry();
+    hosts_mount(0);
+    found = 0;
+    before = calls();
+    backend_recover(hosts_mount(0), on_found, _i ? &found : NULL);
+    ck_assert_uint_eq(found, LEASES);
+    if (!_i)
+        ck_assert_int_le(calls() - before, LEASES + 3);
+    g_bytes_unref(claim.content);
+}
+END_TEST
+
 /* --- many mounts that wait for one lock --- */
 
 /* So often as they are from outside, not from scripts. */
@@ -549,6 +670,9 @@ int main(void)
     tcase_add_test(tcase, those_who_wait_cost_their_mount_one_request_for_each_heartbeat);
     tcase_add_test(tcase, damaged_lock_does_not_silence_those_who_wait_for_others);
     tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
+    tcase_add_loop_test(tcase, who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself, 0, 2);
+    tcase_add_test(tcase, name_that_has_ended_here_is_free_for_who_asks_at_once);
+    tcase_add_loop_test(tcase, mount_that_starts_again_finds_all_with_a_question_for_each, 0, 2);
     tcase_add_loop_test(tcase, hand_over_costs_the_same_however_many_mounts_wait, 0, G_N_ELEMENTS(herds));
     tcase_add_test(tcase, waiter_that_has_become_the_first_hears_that_a_foreign_lock_has_ended);
     tcase_add_test(tcase, waiter_behind_one_that_died_hears_that_a_foreign_lock_has_ended);
