@@ -56,6 +56,7 @@ struct request {
     uint64_t since;    /* metrics_clock */
     uint8_t operation; /* enum metrics_operation */
     uint32_t references;
+    uint8_t tries;   /* times that the lock which it was about has ended under it, and it went on with another */
     int error;       /* of request_reply_when_told */
     mode_t mode;     /* of what is created */
     bool sets_times; /* SETATTR of them, and of nothing else */

@@ -251,17 +251,33 @@ static void attributes_change_directory(struct request *r)
     directory_store(r, attributes_stored);
 }
 
+/* How often a change goes on with the next lock of its process when the one that was changed has ended. */
+#define ATTRIBUTES_TRIES 8
+
+static void attributes_change(struct request *r);
+
+static bool attributes_have_another(struct request *r)
+{
+    struct hold *next = hold_to_change(r->node);
+    return next && hold_may_change(r->fs, next, request_caller(r), request_uid(r)) && r->tries++ < ATTRIBUTES_TRIES;
+}
+
 /* What the store does not have is as it was. */
 static void attributes_changed(struct request *r)
 {
     struct hold *hold = r->hold;
-    const struct stat *before = &r->attributes.stat;
+    struct stat before = r->attributes.stat, asked = {.st_mode = hold->mode, .st_uid = hold->uid, .st_gid = hold->gid};
     if (r->result == BACKEND_OK) {
         attributes_reply(r);
+        return;
+    }
+    hold->mode = (uint16_t)before.st_mode;
+    hold->uid = before.st_uid;
+    hold->gid = before.st_gid;
+    if (r->result == BACKEND_STALE && attributes_have_another(r)) {
+        r->attributes.stat = asked;
+        attributes_change(r);
     } else {
-        hold->mode = (uint16_t)before->st_mode;
-        hold->uid = before->st_uid;
-        hold->gid = before->st_gid;
         request_reply(r, fs_error(r->result));
     }
 }

@@ -121,13 +121,30 @@ static void content_let_go(struct request *r)
     hold_unref(r->fs, r->hold);
 }
 
+/* How often a request goes on with another lock when the one that it was about has ended. */
+#define CONTENT_TRIES 8
+
+static void content_change_through(struct request *r);
+
+/* Another thread has given up the lock that the request was about: has the file another one?  Whoever has lost a lock
+ * is told so instead. */
+static bool content_has_another(struct request *r)
+{
+    struct handle *h = r->handle;
+    return h && !h->spent && handle_own_hold(r->fs, h) && r->tries++ < CONTENT_TRIES;
+}
+
 static void content_stored(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     struct hold *hold = r->hold;
     hold_set_size(r->fs, hold, result == BACKEND_OK ? r->content.size : hold->size);
     content_let_go(r);
-    content_end(r, result);
+    if (result == BACKEND_STALE && content_has_another(r)) {
+        content_change_through(r);
+    } else {
+        content_end(r, result);
+    }
 }
 
 /* The new content: the old one with what the request brings. */
@@ -167,6 +184,11 @@ static void content_known(void *arg, enum backend_result result, const struct ba
     struct hold *hold = r->hold;
     if (result != BACKEND_OK) {
         content_refuse(r, fs_error(result));
+        return;
+    }
+    if (!hold->ticket && content_has_another(r)) {
+        content_let_go(r);
+        content_change_through(r);
         return;
     }
     bool shown = info->ticket && info->ticket->user == hold;
@@ -301,6 +323,8 @@ static void content_reply_dated(struct request *r)
     request_reply_attr(r, &st, 0);
 }
 
+static struct hold *content_hold_of(struct request *r);
+
 static void content_exchange_times(struct content_times *times, struct hold *hold)
 {
     struct content_times before = {.explicit_times = hold_times(hold) != NULL};
@@ -321,7 +345,11 @@ static void content_times_stored(struct request *r)
         content_reply_dated(r);
     } else {
         content_exchange_times(&r->times, r->hold);
-        request_reply(r, fs_error(r->result));
+        if (r->result == BACKEND_STALE && content_hold_of(r) && r->tries++ < CONTENT_TRIES) {
+            handle_times(r);
+        } else {
+            request_reply(r, fs_error(r->result));
+        }
     }
 }
 

@@ -320,6 +320,40 @@ START_TEST(attributes_are_answered_by_the_store)
 END_TEST
 
 /* The hold ends while its new mode is on the way. */
+/* Two threads of a process lock ranges of one name, each through a file of its own. */
+START_TEST(change_goes_on_with_another_lock_of_the_process_when_the_first_ends_meanwhile)
+{
+    struct fuse_setattr_in mode = {.valid = FATTR_MODE, .mode = S_IFREG | 0600};
+    struct fuse_setattr_in times = {.valid = FATTR_MTIME | FATTR_ATIME, .mtime = 12345, .atime = 54321};
+    struct wire_file first = wire_created(w, "L", O_RDWR), second = wire_opened(w, first.node, O_RDWR);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 1, F_WRLCK, 0, 9, false)), 0);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, second, 2, F_WRLCK, 10, 19, false)), 0);
+    enum fake_call call = _i == 0 ? FAKE_STAT : FAKE_SET;
+    fake_backend_hold(w->fake, call, true);
+    uint64_t asked = _i < 2    ? wire_write(w, second, 0, "text", 4)
+                     : _i == 2 ? wire_setattr(w, second.node, &second, mode)
+                               : wire_setattr(w, second.node, &second, times);
+    ck_assert(wire_waits(w, asked));
+    fake_backend_hold(w->fake, call, false);
+    ck_assert_int_eq(wire_result(w, wire_setlk(w, first, 1, F_UNLCK, 0, INT64_MAX, false)), 0);
+    if (call == FAKE_SET) {
+        fake_backend_refuse(w->fake, FAKE_SET, 0, BACKEND_STALE);
+    } else {
+        fake_backend_answer(w->fake, FAKE_STAT, 0);
+    }
+    ck_assert_int_eq(wire_result(w, asked), 0);
+    uint64_t looked = wire_getattr(w, second.node);
+    ck_assert_int_eq(wire_result(w, looked), 0);
+    const struct fuse_attr *seen = &((const struct fuse_attr_out *)wire_data(w, looked, NULL))->attr;
+    ck_assert_uint_eq(_i < 2    ? seen->size
+                      : _i == 2 ? seen->mode
+                                : seen->mtime,
+                      _i < 2    ? 4
+                      : _i == 2 ? S_IFREG | 0600
+                                : 12345);
+}
+END_TEST
+
 START_TEST(attributes_of_a_lock_that_ends_meanwhile_are_estale)
 {
     struct wire_file file = wire_created(w, "L", O_WRONLY | O_EXCL);
@@ -441,6 +475,7 @@ int main(void)
     tcase_add_test(cases, write_decides_while_the_second_lapses);
     tcase_add_test(cases, exclusive_create_waits_for_one_that_is_not_answered);
     tcase_add_loop_test(cases, attributes_are_answered_by_the_store, 0, 3);
+    tcase_add_loop_test(cases, change_goes_on_with_another_lock_of_the_process_when_the_first_ends_meanwhile, 0, 4);
     tcase_add_test(cases, attributes_of_a_lock_that_ends_meanwhile_are_estale);
     tcase_add_test(cases, mount_that_ends_answers_what_the_store_has_not);
     tcase_add_test(cases, mount_that_ends_lets_go_of_what_it_was_taking_over);
