@@ -113,6 +113,7 @@ struct zk_call {
     bool stubborn; /* it goes on when its caller has been told that it is unknown */
     bool revokes;  /* what holds `path` */
     bool waits;    /* a ticket that is revoked does not hold */
+    bool stays;    /* its ticket is taken away only when the one before it is there for sure */
     bool sending, lost, ended;
     clock_ms sent;
     ev_timer limit, soon;

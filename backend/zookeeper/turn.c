@@ -44,29 +44,55 @@ static void turn_anew(struct zk_call *call)
 
 /* --- refused --- */
 
-static void turn_on_refused(struct zk_call *call)
+static void turn_tell_busy(struct zk_call *call, const struct zk_reply *get)
 {
-    const struct zk_reply *get = call_reply(call, 0);
     struct backend_info holder = {.type = BACKEND_LOCK, .holders = 1};
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
     struct zk_data data;
     g_hash_table_remove(call->z->nodes, call->op->token);
-    if (get->rc == ZNONODE) { /* it has gone meanwhile */
-        call->begin(call);
-        return;
-    }
     node_decode(get->data, &data);
     ask_describe(call->z, &data, &get->stat, &holder);
     turn_answer(call, &answer);
     node_data_clear(&data);
 }
 
+static void turn_on_refused(struct zk_call *call)
+{
+    const struct zk_reply *get = call_reply(call, 0);
+    if (get->rc == ZNONODE) { /* it has gone meanwhile */
+        g_hash_table_remove(call->z->nodes, call->op->token);
+        call->stays = true;
+        call->begin(call);
+    } else {
+        turn_tell_busy(call, get);
+    }
+}
+
+static void turn_on_taken_away(struct zk_call *call)
+{
+    turn_tell_busy(call, call->before->pdata[0]);
+}
+
+static void turn_on_holder(struct zk_call *call)
+{
+    if (call_reply(call, 0)->rc == ZNONODE) {
+        turn_look(call); /* its own ticket is there, and fewer are before it */
+    } else {
+        call_delete(call, node_of(call->z, call->op->token)->path, -1);
+        call_then(call, turn_on_taken_away);
+    }
+}
+
+/* Three that do not wait could go on for ever without a lock: each finds the ticket of another, takes its own away, and
+ * finds that the other's has gone.  So whoever has found that once leaves its own where it is while it looks. */
 static void turn_refuse(struct zk_call *call, const struct zk_node *node)
 {
     char *holder = node_child(call->path, turn_before(call, 0));
     call_get(call, holder);
-    call_delete(call, node->path, -1);
-    call_then(call, turn_on_refused);
+    if (!call->stays) {
+        call_delete(call, node->path, -1);
+    }
+    call_then(call, call->stays ? turn_on_holder : turn_on_refused);
     g_free(holder);
 }
 
