@@ -177,6 +177,7 @@ struct backend_info {
     GBytes *meta; /* valid during the completion only, as is all of this */
     GBytes *content;
     struct backend_ticket *ticket; /* when it belongs to this mount, else NULL */
+    bool guarded;                  /* it has been lost by its holder, and is kept from others: see backend_revoke */
     uint32_t holders;
     uint32_t waiters;  /* of a directory: for any name in it */
     uint32_t position; /* of a sequence ticket */

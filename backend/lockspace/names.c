@@ -121,6 +121,7 @@ void lockspace_describe(const struct ticket *t, const struct ticket *asker, stru
         .meta = t->meta,
         .content = t->head.content,
         .ticket = lockspace_is_nobodys(&t->head) ? NULL : (struct backend_ticket *)&t->head,
+        .guarded = t->head.guarded,
         .holders = !delay && t->head.held,
     };
     if (place->type == ENTRY_DIRECTORY) {

@@ -48,6 +48,7 @@ void redlock_ask_describe(struct redlock_call *call, const char *word, struct ba
     info->ttl = MAX(ask_time(ballot, ASK_TTL), 0);
     info->meta = redlock_ballot_bytes(ballot, ASK_META, REDLOCK_META_MAX);
     info->content = redlock_ballot_bytes(ballot, ASK_CONTENT, REDLOCK_CONTENT_MAX);
+    info->guarded = redlock_is_guard(token);
     struct remote_ticket *t = redlock_keep_holder(call->r, call->name);
     if (t && strcmp(redlock_keep_token(call->r, t->token), token) == 0) {
         info->ticket = &t->head;

@@ -38,6 +38,7 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
     info->acquired = MIN(made, now);
     info->deadline = CLOCK_NEVER;
     info->end = BACKEND_RANGE_MAX;
+    info->guarded = data->guards;
     if (data->ours) {
         info->fence = node_fence(data, stat);
         info->meta = data->meta;

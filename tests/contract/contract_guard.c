@@ -59,6 +59,7 @@ START_TEST(what_is_revoked_is_lost_at_once_and_refused_until_it_is_revoked_again
     info = contract_stat("a");
     ck_assert_int_eq(info.type, BACKEND_LOCK);
     ck_assert_ptr_null(info.ticket);
+    ck_assert(info.guarded);
     ck_assert_int_eq(info.kind, kind);
     ck_assert_uint_eq(info.fence, fence);
     ck_assert_uint_eq(info.holders, 1);

@@ -53,8 +53,13 @@ static void check_held(const char *name, unsigned holders)
 START_TEST(what_is_broken_is_held_until_its_file_is_closed)
 {
     struct wire_file file = guarded("L");
+    char *token = wire_xattr(w, file.node, "user.lease.token");
     w->pid = bob;
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.check", token)), 0);
     ck_assert_int_eq(break_lock(file.node), 0);
+    /* a resource that it protects refuses the old holder at once */
+    ck_assert_int_eq(wire_result(w, wire_setxattr(w, file.node, "user.lease.check", token)), ESTALE);
+    g_free(token);
     w->pid = alice;
     ck_assert_int_eq(wire_result(w, wire_fsync(w, file)), ESTALE);
     char *state = wire_xattr(w, file.node, "user.lease.state"), *guard = wire_xattr(w, file.node, "user.lease.guard");

@@ -258,6 +258,7 @@ static void fake_info(const struct fake_backend *fake, const struct fake_ticket 
         asked && ticket->segments ? backend_segments_conflict(ticket->segments, asked->segments) : NULL;
     info->type = BACKEND_LOCK;
     info->kind = ticket->head.kind;
+    info->guarded = ticket->head.guarded;
     info->mode = s ? s->mode : ticket->head.mode;
     info->fence = ticket->head.fence;
     info->acquired = ticket->head.acquired;
