@@ -30,7 +30,7 @@ void redis_describe(struct redis *r, const char *name, const redisReply *reply, 
     info->ttl = ttl >= 0 ? ttl : left >= 0 ? left : 0;
     info->meta =
         *redis_text(reply, first + 7) ? redis_bytes(reply, first + 6, REDIS_META_MAX) : NULL; /* no mount's has none */
-    info->guarded = *redis_text(reply, first + 7) == 'g'; /* see revoke.lua */
+    info->guarded = *redis_text(reply, first + 7) == 'g';                                     /* see revoke.lua */
     info->start = redis_offset(reply, first + 8);
     info->end = redis_offset(reply, first + 9);
     if (t && t->state != REMOTE_ASKED && ask_is_of(t, name)) {

@@ -196,7 +196,8 @@ static void xattr_checked(void *arg, enum backend_result result, const struct ba
     struct request *r = arg;
     uint64_t token = 0;
     xattr_parse_number(r->value, &token);
-    bool current = result == BACKEND_OK && info->type == BACKEND_LOCK && !info->guarded && token && info->fence == token;
+    bool current =
+        result == BACKEND_OK && info->type == BACKEND_LOCK && !info->guarded && token && info->fence == token;
     request_reply(r, result != BACKEND_OK ? -EIO : current ? 0 : -ESTALE);
 }
 

@@ -1204,6 +1204,34 @@ static void bad_delay(struct world *w)
     opens(w, OTHER, "d/x", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
 }
 
+/* With a flock, and a guard of 2 s, that is broken. */
+static uint64_t broken_with_a_guard(struct world *w)
+{
+    uint64_t file = opens(w, SHELL, "L", JUDGE_CREATE | JUDGE_WRITES, 0);
+    does(w, BY(SHELL, file, FLOCK), 0);
+    does(w, BY(SHELL, file, SETXATTR, .target = "user.lease.guard", .value = "2", .size = 1), 0);
+    passes(w, 2 * JUDGE_SECOND);
+    does(w, ON(OTHER, "L", SETXATTR, .target = "user.lease.break", .value = "1", .size = 1), 0);
+    passes(w, JUDGE_SECOND);
+    return file;
+}
+
+static void bad_guard(struct world *w)
+{
+    broken_with_a_guard(w);
+    opens(w, OTHER, "L", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+}
+
+static void good_guard(struct world *w)
+{
+    uint64_t file = broken_with_a_guard(w);
+    opens(w, OTHER, "L", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, EEXIST);
+    attribute(w, SHELL, file, "user.lease.state", "lost");
+    does(w, BY(SHELL, file, CLOSE), 0);
+    passes(w, JUDGE_SECOND);
+    opens(w, OTHER, "L", JUDGE_CREATE | JUDGE_EXCL | JUDGE_WRITES, 0);
+}
+
 static void bad_token_grows(struct world *w)
 {
     attribute(w, SHELL, exclusive(w, SHELL, 0), "user.lease.token", "7");
@@ -1904,6 +1932,8 @@ static const struct {
     {bad_range_rest, JUDGE_RANGE},
     {bad_width, JUDGE_WIDTH},
     {bad_delay, JUDGE_DELAY},
+    {bad_guard, JUDGE_GUARD},
+    {good_guard, JUDGE_RULES},
     {bad_token_grows, JUDGE_TOKEN_GROWS},
     {bad_token_reused, JUDGE_TOKEN_REUSED},
     {bad_token_check, JUDGE_TOKEN_CHECK},

@@ -12,6 +12,7 @@ static const char *const rule_names[JUDGE_RULES] = {
     [JUDGE_RANGE] = "range",
     [JUDGE_WIDTH] = "width",
     [JUDGE_DELAY] = "delay",
+    [JUDGE_GUARD] = "guard",
     [JUDGE_TOKEN_GROWS] = "token-grows",
     [JUDGE_TOKEN_REUSED] = "token-reused",
     [JUDGE_TOKEN_CHECK] = "token-check",
@@ -196,7 +197,8 @@ void judge_event(struct judge *judge, int64_t when, enum judge_event event, uint
         if (judge_rule(judge, JUDGE_KEPT, several == 1 && judge_hold_certain(judge, hold, when) && !name->foreign)) {
             judge_break(judge, JUDGE_KEPT, name, "process %u was told by poll that it holds no more", id);
         }
-        judge_hold_end(judge, hold, when, several == 1 ? when : JUDGE_NEVER, hold->released); /* or another of them */
+        int64_t ended = several == 1 ? when + name_guard(judge, name) : JUDGE_NEVER; /* or another of them */
+        judge_hold_end(judge, hold, when, ended, hold->released);
     }
 }
 

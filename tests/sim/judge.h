@@ -67,6 +67,7 @@ enum judge_rule {
     JUDGE_RANGE,     /* byte ranges that meet, one of them for writing */
     JUDGE_WIDTH,     /* more tickets hold than their queue is wide */
     JUDGE_DELAY,     /* somebody got it while its lock-delay ran */
+    JUDGE_GUARD,     /* somebody got it while its guard ran */
     /* fencing tokens */
     JUDGE_TOKEN_GROWS,  /* a later grant's token is not larger */
     JUDGE_TOKEN_REUSED, /* two grants have one token */

@@ -94,6 +94,9 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             if (hold->may_end >= judge->now && hold->ended >= judge->now && !hold->doubt && !hold->pending && decided &&
                 (hold->claim.kind == KIND_LEASE || hold->claim.kind == KIND_FLOCK)) {
                 name_begin_delay(judge, hold->name, asked->when);
+                if (targets == 1) {
+                    name_begin_guard(judge, hold, asked->when);
+                }
                 if (hold->claim.handle && !call_is_given_anew(hold->claim.handle, asked->when)) {
                     /* other mounts are told a moment later, or, of Redlock, ask when they renew it */
                     const struct judge_options *o = &judge->options;
@@ -117,11 +120,12 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
         } else if (outcome == DONE || (asked->operation == JUDGE_CLOSE && outcome == REFUSED && !call->unasked)) {
             bool once = mount_calm(judge, asked->mount, asked->when); /* else it may be asked for twice */
             bool told = !judge->options.belief || hold->claim.mount == asked->mount; /* else only that it has gone */
-            if (releases && once && told && certainly && hold->claim.handle &&
+            if (releases && once && told && !hold->name->guard && certainly && hold->claim.handle &&
                 name_only(judge, call->name, asked->when) == hold) {
                 hold->claim.handle->released = judge->now;
             }
-            judge_hold_end(judge, hold, asked->when, certainly ? judge->now : JUDGE_NEVER, true);
+            int64_t guard = breaks || releases ? name_guard(judge, hold->name) : 0;
+            judge_hold_end(judge, hold, asked->when, certainly ? judge->now + guard : JUDGE_NEVER, true);
             call_spends(hold, asked->operation);
         } else if (outcome == UNKNOWN || converts) {
             hold->may_end = MIN(hold->may_end, asked->when);
@@ -452,6 +456,14 @@ static void call_set_attribute(struct judge *judge, struct call *call, enum outc
         if (strcmp(what, "user.lease.delay") == 0) {
             name->delay = MAX(duration, name->delay);
             name->delay_since = outcome == DONE ? judge->now : JUDGE_NEVER;
+        }
+    } else if (strcmp(what, "user.lease.guard") == 0) {
+        struct hold *only = outcome == DONE ? name_only(judge, name, asked->when) : NULL;
+        if (outcome == DONE) {
+            call_check_right(judge, call, name, JUDGE_CHANGE_RIGHT);
+        }
+        if (only && only->begun <= asked->when) {
+            only->guard = duration;
         }
     } else if (strcmp(what, "user.lease.ttl") == 0) {
         if (outcome == DONE) {

@@ -320,6 +320,22 @@ void wait_ended(struct judge *judge, struct call *call)
 
 /* --- a call begins ----------------------------------------------------------------------- */
 
+/* It may set a guard, or end one. */
+static void call_begin_guard(struct call *call)
+{
+    const struct judge_call *asked = &call->call;
+    struct name *name = call->name;
+    bool sets = asked->operation == JUDGE_SETXATTR && strcmp(asked->target, "user.lease.guard") == 0;
+    int64_t guard = sets ? judge_duration(asked->value, asked->size) : 0;
+    name->guard = guard <= 60 * JUDGE_SECOND ? MAX(name->guard, guard) : name->guard;
+    for (guint i = 0; sets && i < name->holds->len; i++) {
+        ((struct hold *)name->holds->pdata[i])->guard = 0;
+    }
+    if (asked->operation == JUDGE_CLOSE ? call->handle == name->guarded : call_takes_away(asked)) {
+        name_end_guard(name, asked->when);
+    }
+}
+
 void judge_call(struct judge *judge, const struct judge_call *asked)
 {
     struct process *process = judge_process(judge, asked->process);
@@ -407,6 +423,7 @@ void judge_call(struct judge *judge, const struct judge_call *asked)
             g_ptr_array_add(call->ending, hold);
         }
     }
+    call_begin_guard(call);
     if (call->waits) {
         call_begin_wait(judge, call);
     }

@@ -374,6 +374,43 @@ static void hold_check_delay(struct judge *judge, const struct hold *hold)
     }
 }
 
+/* --- guards ------------------------------------------------------------------------------- */
+
+int64_t name_guard(const struct judge *judge, const struct name *name)
+{
+    return name->guard ? name->guard + judge->options.settle + judge->options.margin : 0;
+}
+
+void name_begin_guard(struct judge *judge, const struct hold *hold, int64_t when)
+{
+    struct name *name = hold->name;
+    int64_t term = MIN(hold->ttl ? hold->ttl : judge->options.ttl, judge->options.ttl);
+    if (hold->guard && hold->claim.kind == KIND_FLOCK && !hold->claim.shared &&
+        hold->claim.handle->closed == JUDGE_NEVER) {
+        name->guarded = hold->claim.handle;
+        name->guarded_from = when;
+        name->guarded_until = when + MIN(hold->guard, term / 2) - JUDGE_CLOCKS; /* it was renewed lately */
+    }
+}
+
+void name_end_guard(struct name *name, int64_t when)
+{
+    name->guarded_until = MIN(name->guarded_until, when);
+}
+
+static void hold_check_guard(struct judge *judge, const struct hold *hold)
+{
+    const struct name *name = hold->name;
+    if (!name->guarded || hold->converted || hold->may_begin < name->guarded_from - judge->options.settle) {
+        return;
+    }
+    bool calm = judge_calm(judge, name->guarded_from - judge->options.ttl) && !name->foreign;
+    if (judge_rule(judge, JUDGE_GUARD, calm && judge->now < name->guarded_until)) {
+        judge_break(judge, JUDGE_GUARD, name, "process %u got it, whose guard runs until %.6f", hold->claim.process->id,
+                    (double)name->guarded_until / JUDGE_SECOND);
+    }
+}
+
 /* Calls that are under way remember what stood in their way. */
 static void hold_is_over(struct name *name, const struct hold *hold, int64_t over)
 {
@@ -762,6 +799,7 @@ void judge_hold_begin(struct judge *judge, struct hold *hold, int64_t when)
     }
     hold_check_order(judge, hold);
     hold_check_delay(judge, hold);
+    hold_check_guard(judge, hold);
     hold->claim.creates = false;
     if (judge->mounts[hold->claim.mount].since[JUDGE_DEAD] != JUDGE_NEVER) {
         judge_hold_daemon_died(judge, hold);

@@ -233,7 +233,7 @@ static void look_told_lost(struct judge *judge, const struct call *call)
     if (another) {
         own->may_end = MIN(own->may_end, call->call.when);
     } else {
-        judge_hold_end(judge, own, call->call.when, judge->now, false);
+        judge_hold_end(judge, own, call->call.when, judge->now + name_guard(judge, own->name), false);
     }
 }
 
@@ -437,8 +437,9 @@ static void look_probe(struct judge *judge, const struct call *call, const struc
         bool pid =
             answer->conflict.pid <= 0 || look_is_pid(judge, hold, answer->conflict.pid) || its->mount != asked->mount;
         bool lost = judge->options.belief && !mount_calm(judge, asked->mount, asked->when); /* it stands for a while */
+        bool guarded = call->name->guard && hold->may_end <= asked->when;                   /* from who had it, too */
         possible = possible || (judge_hold_possible(judge, hold, asked->when) &&
-                                (lost || judge_hold_excludes(hold, &claim, false)) && pid &&
+                                (lost || guarded || judge_hold_excludes(hold, &claim, false)) && pid &&
                                 (its->shared == answer->conflict.shared || its->kind != KIND_RECORD) &&
                                 its->start <= answer->conflict.end && answer->conflict.start <= its->end);
     }

@@ -110,6 +110,7 @@ struct hold {
     bool holding;          /* a ticket that has been told that it is its turn */
     uint64_t origin;       /* the first of those that were converted into one another */
     bool converted;        /* it was another hold before, or may have been */
+    int64_t guard;         /* certainly; 0: not known */
     int64_t token;         /* 0: not known */
     GPtrArray *owners;     /* of a lease: processes that may own it */
     int64_t reason;        /* the last handle that kept it was closed then */
@@ -144,6 +145,9 @@ struct name {
     int64_t elsewhere[JUDGE_MOUNTS];     /* the same of those of the mount, by another one, also by a token; 0: never */
     int64_t interrupted;                 /* a wait for it was, the last time, which its store may not know yet */
     int64_t delayed_from, delayed_until; /* its lock-delay certainly runs; -1: never */
+    int64_t guard;                       /* the longest that one of its holders ever asked for */
+    int64_t guarded_from, guarded_until; /* the guard of what is broken certainly runs, while this file is open */
+    const struct handle *guarded;        /* NULL: none does */
     bool foreign;                        /* somebody else has meddled with its key */
     bool directory;
     bool queue;                 /* a directory in which there was a ticket */
@@ -316,6 +320,12 @@ bool queue_is_delayed(const struct judge *judge, const struct name *queue, int64
 bool name_is_being_broken(const struct name *name);
 /* A certain hold of it is broken, by a call that began then. */
 void name_begin_delay(struct judge *judge, struct name *name, int64_t when);
+/* The same of its guard; */
+void name_begin_guard(struct judge *judge, const struct hold *hold, int64_t when);
+/* for how long what is revoked of it may be refused after that; */
+int64_t name_guard(const struct judge *judge, const struct name *name);
+/* and it may have ended. */
+void name_end_guard(struct name *name, int64_t when);
 /* What is over is forgotten, but for what a disk may bring back. */
 void name_prune(struct judge *judge, struct name *name);
 /* The end of the mount's journal was lost: so was that of the lease that ended last, which is there again; by a loss of

@@ -182,6 +182,9 @@ struct handle *judge_open(struct judge *judge, uint64_t id, struct call *call, i
 static void handle_closed(struct judge *judge, struct handle *handle, int64_t when)
 {
     handle->closed = when;
+    if (handle->name->guarded == handle) {
+        name_end_guard(handle->name, when);
+    }
     g_ptr_array_remove(handle->name->handles, handle);
     int64_t ended = mount_troubled(judge, handle->mount) ? JUDGE_NEVER : when + judge->options.settle;
     for (guint i = 0; i < handle->name->holds->len; i++) {

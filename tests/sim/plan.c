@@ -21,7 +21,7 @@ const char *const plan_directories[PLAN_DIRECTORIES] = {"", "d", "q", "e"};
 const char *const plan_attributes[PLAN_ATTRIBUTES] = {
     "user.lease.state",   "user.lease.kind",     "user.lease.mode",    "user.lease.token", "user.lease.remaining",
     "user.lease.waiters", "user.lease.position", "user.lease.name",    "user.lease.ttl",   "user.lease.width",
-    "user.lease.delay",   "user.lease.check",    "user.lease.release", "user.lease.break"};
+    "user.lease.delay",   "user.lease.check",    "user.lease.release", "user.lease.break", "user.lease.guard"};
 
 enum plan_idiom {
     IDIOM_CALL, /* any one */
@@ -43,6 +43,7 @@ enum plan_idiom {
     IDIOM_INHERIT,   /* a child closes what its parent has opened */
     IDIOM_TOO_LARGE, /* a write that fails, and then close */
     IDIOM_LOSE,      /* to somebody who breaks it */
+    IDIOM_GUARD,     /* the same, who keeps others off for a while */
     IDIOM_KIN,       /* flock and fcntl through one file */
     IDIOM_RIGHTS,    /* another user reads it */
     IDIOM_INTRUDE,   /* change it through an idle file */
@@ -344,6 +345,29 @@ static void plan_lose(const struct plan_subject *s)
     }
 }
 
+static void plan_guard(const struct plan_subject *s)
+{
+    struct plan_subject other = plan_another(s, false), next = plan_another(s, false);
+    plan_open(s, O_RDWR | O_CREAT);
+    plan_with(s, ACT_FLOCK)->flags = LOCK_EX | LOCK_NB;
+    plan_set(s, PLAN_GUARD)->value |= 1;
+    if (world_chance(300)) {
+        plan_open(&next, O_RDONLY | O_CREAT);
+        plan_with(&next, ACT_FLOCK)->flags = LOCK_EX;
+    }
+    plan_set(&other, PLAN_BREAK)->value &= ~1u;
+    for (int i = 0; i < 3; i++) {
+        plan_take(world_chance(500) ? &other : &next);
+        plan_look(world_chance(500) ? s : &other);
+    }
+    if (world_chance(500)) {
+        plan_with(s, ACT_CLOSE);
+    } else if (world_chance(500)) {
+        plan_set(&other, PLAN_BREAK)->value &= ~1u;
+    }
+    plan_take(&next);
+}
+
 static void plan_kin(const struct plan_subject *s)
 {
     struct plan_subject other = plan_another(s, false);
@@ -580,6 +604,9 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
     case IDIOM_LOSE:
         plan_lose(&s);
         break;
+    case IDIOM_GUARD:
+        plan_guard(&s);
+        break;
     case IDIOM_KIN:
         plan_kin(&s);
         break;
@@ -608,8 +635,8 @@ static void plan_idiom(struct plan *plan, const struct plan_habits *habits)
 
 static void plan_draw_habits(struct plan *plan, struct plan_habits *habits)
 {
-    static const unsigned usual[IDIOMS] = {30, 12, 12, 10, 20, 20, 15, 20, 6, 4,  6,  20, 8,
-                                           10, 8,  2,  3,  2,  4,  4,  4,  4, 25, 10, 6};
+    static const unsigned usual[IDIOMS] = {30, 12, 12, 10, 20, 20, 15, 20, 6, 4, 6,  20, 8,
+                                           10, 8,  2,  3,  2,  4,  4,  4,  4, 4, 25, 10, 6};
     for (unsigned i = 0; i < IDIOMS; i++) {
         habits->weight[i] = usual[i] * world_below(8);
     }

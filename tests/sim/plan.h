@@ -112,6 +112,7 @@ enum plan_attribute {
     PLAN_CHECK,
     PLAN_RELEASE,
     PLAN_BREAK,
+    PLAN_GUARD,
     PLAN_ATTRIBUTES
 };
 extern const char *const plan_attributes[PLAN_ATTRIBUTES];

@@ -25,7 +25,7 @@ m+|backend/lockspace/grant.c|if (t->head.fence < q->granted && t->entry->type !=
 m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && delay > 0 && t->head.held
 m+|backend/lockspace/grant.c|        if (!lockspace_blocker(space, place, t)) {|        if (lockspace_position(t) <= place->directory->attributes.width) {
 m+|backend/lockspace/grant.c|        if (lockspace_blocker(space, place, t)) {|        if (lockspace_blocker(space, place, t) && !lockspace_shared(t)) {
-m+|fs/hold/hold.c|        hold_spend(hold, why != BACKEND_RELEASED);|        hold_spend(hold, false);
+m+|fs/hold/hold.c|        hold_spend(hold, why != BACKEND_RELEASED \\|\\| ticket->guarded);|        hold_spend(hold, false);
 m+|backend/deadlock.c|        s->found = true;|        s->found = false;
 m+|backend/lockspace/grant.c|    if (q && skiplist_length(&q->waiters) > 0) {|    if (q && skiplist_length(&q->waiters) > 1) {
 m+|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_update(space, now, place, start, end);|    lockspace_expel(space, now, t, why);\n    (void)place, (void)start, (void)end;
@@ -50,7 +50,7 @@ m|fs/ops/content.c|    return hold_first(r->node) \\|\\| hold_first(tree_present
 m+|fs/hold/rights.c|    if (uid == rights->uid) {|    if (true) {
 m+|fs/kernel/request.c|        if (r->queue) {\n            request_unpark(r);|        if (false) {\n            request_unpark(r);
 r|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake + 60000 <= clock_now()) {
-l+|backend/local/loop.c|    if (local_is_kept(l, ticket->kind)) {\n        local_store_put_end(l->store, ticket->fence);\n    }|    (void)l;
+l+|backend/local/loop.c|    if (local_is_kept(l, ticket->kind) && !ticket->guarded) {\n        local_store_put_end(l->store, ticket->fence);\n    }|    (void)l;
 l+|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            continue;\n        }\n        if (n < 0) {\n            return -errno;\n        }\n        data += n;\n        length -= (size_t)n;|        if (n < 0) {\n            return -errno;\n        }\n        return 0;
 l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    file->room = 0;|    file->room = 0;
 m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
@@ -82,6 +82,8 @@ q|backend/redlock/acquire.c|    remote_make_token(call->token);|    g_strlcpy(ca
 r|backend/redis/script/renew_lone.lua|if is_lone(id) and|if lone and
 z|backend/zookeeper/session.c|z->ready && clock_now() - z->beaten > z->belief / 2|false && z->ready
 q|backend/redlock/script/keep.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
+m+|backend/lockspace/grant.c|    if (guard == 0) {|    if (true) {
+r+|backend/redis/script/revoke.lua|  if left > 0 then|  if false then
 """
 
 

@@ -359,6 +359,9 @@ static void user_setxattr(struct program *p, const struct act *act)
         g_snprintf(value, sizeof value, "%u", 1 + act->value / 2 % 3);
     } else if (act->attribute == PLAN_TTL) {
         g_strlcpy(value, terms[act->value / 2 % G_N_ELEMENTS(terms)], sizeof value);
+    } else if (act->attribute == PLAN_GUARD) {
+        static const char *const guards[] = {"100ms", "500ms", "1s", "2s", "2s", "0", "61s"};
+        g_strlcpy(value, guards[act->value / 2 % G_N_ELEMENTS(guards)], sizeof value);
     } else if (act->attribute == PLAN_CHECK || act->attribute == PLAN_RELEASE) {
         unsigned wrong = act->value / 2 % 16; /* by one, sometimes */
         g_snprintf(value, sizeof value, "%lu", (unsigned long)p->token + (wrong == 0) - (wrong == 1 && p->token));
