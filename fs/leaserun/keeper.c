@@ -41,6 +41,7 @@ struct keeper {
     int64_t ttl;    /* see struct leaserun_view */
     int64_t asked;  /* the ttl that the lock has, or will have when the store has it too */
     unsigned looks; /* since it was held */
+    char token[32];
     bool lost;
 };
 
@@ -97,15 +98,23 @@ static int64_t keeper_effective_ttl(const struct keeper *k, int64_t remaining)
 }
 
 /* Until when it lasts: from before asking, so rather too early than too late. */
+static int keeper_read(struct keeper *k, clock_ms *ret_deadline, int64_t *ret_remaining)
+{
+    clock_ms asked = clock_now();
+    int result = keeper_time(k, "user.lease.remaining", ret_remaining);
+    result = result < 0 ? result : keeper_time(k, "user.lease.ttl", &k->asked);
+    *ret_deadline = result < 0 ? k->deadline : asked + *ret_remaining;
+    return result;
+}
+
 static int keeper_look(struct keeper *k)
 {
-    clock_ms asked = clock_now(), before = k->deadline;
     int64_t remaining;
-    int result = keeper_time(k, "user.lease.remaining", &remaining);
-    result = result < 0 ? result : keeper_time(k, "user.lease.ttl", &k->asked);
+    clock_ms deadline, before = k->deadline;
+    int result = keeper_read(k, &deadline, &remaining);
     if (result == 0) {
-        keeper_show(k, asked + remaining, keeper_effective_ttl(k, remaining));
-        if (k->deadline < before) {
+        keeper_show(k, deadline, keeper_effective_ttl(k, remaining));
+        if (deadline < before) {
             keeper_report(k, LEASERUN_SHORTENED, 0);
         }
     }
@@ -130,21 +139,21 @@ static void keeper_lock(const struct keeper *k)
     }
 }
 
-static int keeper_set_ttl(const struct keeper *k)
+static int keeper_set_time(const struct keeper *k, const char *name, int64_t ms)
 {
     char text[32];
-    int size = snprintf(text, sizeof text, "%lldms", (long long)k->claim->ttl);
-    return fsetxattr(k->claim->fd, "user.lease.ttl", text, (size_t)size, 0) == 0 ? 0 : -errno;
+    int size = snprintf(text, sizeof text, "%lldms", (long long)ms);
+    return fsetxattr(k->claim->fd, name, text, (size_t)size, 0) == 0 ? 0 : -errno;
 }
 
 static void keeper_acquire(struct keeper *k)
 {
     struct leaserun_report report = {.word = LEASERUN_HELD};
-    char token[32];
     sigset_t all;
     keeper_lock(k);
-    int result = k->claim->ttl ? keeper_set_ttl(k) : 0;
-    result = result < 0 ? result : keeper_text(k, "user.lease.token", token, sizeof token);
+    int result = k->claim->ttl ? keeper_set_time(k, "user.lease.ttl", k->claim->ttl) : 0;
+    keeper_set_time(k, "user.lease.guard", k->claim->guard); /* an older mount has no guards */
+    result = result < 0 ? result : keeper_text(k, "user.lease.token", k->token, sizeof k->token);
     result = result < 0 ? result : keeper_look(k);
     if (result < 0) {
         keeper_refuse(k, -result);
@@ -152,7 +161,7 @@ static void keeper_acquire(struct keeper *k)
     if (keeper_text(k, "user.lease.name", report.ticket, sizeof report.ticket) < 0) {
         report.ticket[0] = '\0';
     }
-    report.token = strtoull(token, NULL, 10);
+    report.token = strtoull(k->token, NULL, 10);
     /* From here on it does not stop or end with the job. */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
@@ -190,16 +199,32 @@ static void keeper_obey(struct keeper *k)
     k->target = order ? order : k->target;
     if (!order) {
         flock(k->claim->fd, LOCK_UN);
+        close(k->claim->fd); /* the end of a guard */
         keeper_report(k, LEASERUN_RELEASED, 0);
         _exit(0);
     }
 }
 
-static void keeper_lose(struct keeper *k, int error)
+static void keeper_lose(struct keeper *k, int error, clock_ms until)
 {
     k->lost = true;
-    keeper_show(k, clock_now() + (error ? 0 : k->claim->delay), k->ttl);
+    keeper_show(k, until + (error ? 0 : k->claim->delay), k->ttl);
     keeper_report(k, LEASERUN_LOST, error);
+}
+
+/* The lock is lost, or its daemon has ended.  A lock whose guard keeps it from others is shown with its token, and with
+ * what is left of the guard. */
+static void keeper_on_end(struct keeper *k)
+{
+    char token[sizeof k->token];
+    clock_ms until;
+    int64_t remaining;
+    int result = keeper_read(k, &until, &remaining);
+    bool guarded =
+        result == 0 && keeper_text(k, "user.lease.token", token, sizeof token) == 0 && strcmp(token, k->token) == 0;
+    bool lost = result == 0 || result == -ENODATA || result == -ESTALE;
+    until = !guarded ? clock_now() : until < k->deadline ? until : k->deadline;
+    keeper_lose(k, lost ? 0 : -result, until);
 }
 
 /* When to look again: just after it should have been renewed; when it was not,
@@ -223,9 +248,7 @@ static void keeper_await(struct keeper *k, int64_t pause)
         keeper_obey(k);
     }
     if (fds[1].revents & (POLLERR | POLLHUP)) {
-        /* Is it the lock that is gone, or the daemon? */
-        int result = keeper_look(k);
-        keeper_lose(k, result == 0 || result == -ENODATA || result == -ESTALE ? 0 : -result);
+        keeper_on_end(k);
     }
 }
 
@@ -245,7 +268,7 @@ static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leas
         int result = k.lost ? 0 : keeper_look(&k);
         k.looks++;
         if (result == -ENODATA || result == -ENOTCONN || result == -ECONNABORTED) {
-            keeper_lose(&k, result == -ENODATA ? 0 : -result);
+            keeper_lose(&k, result == -ENODATA ? 0 : -result, clock_now());
         }
     }
 }

@@ -40,6 +40,7 @@ struct leaserun_claim {
     bool wait;
     int64_t ttl;   /* 0: leave it as it is */
     int64_t delay; /* how long the lock stays refused after it was lost */
+    int64_t guard; /* user.lease.guard */
 };
 
 /* What the keeper knows, for leaserun to look at whenever it wants to. */

@@ -16,7 +16,9 @@
 
 #define LEASERUN_GUARD_MIN 20LL /* milliseconds */
 #define LEASERUN_GUARD_MAX 5000LL
-#define LEASERUN_GRACE_MAX 10000LL /* unless asked for */
+#define LEASERUN_BREAK_MARGIN 5000LL /* to hear of a break; as the guard ends with the command, it may be long */
+#define LEASERUN_BREAK_MAX 60000LL   /* the longest guard */
+#define LEASERUN_GRACE_MAX 10000LL   /* unless asked for */
 
 /* How long processes may need to be gone after SIGKILL. */
 static inline int64_t leaserun_guard(int64_t ttl)
@@ -39,6 +41,13 @@ static inline int64_t leaserun_grace(int64_t ttl)
 {
     int64_t grace = ttl / 6;
     return grace > LEASERUN_GRACE_MAX ? LEASERUN_GRACE_MAX : grace;
+}
+
+/* For how long a lock that is broken must stay refused to others: user.lease.guard. */
+static inline int64_t leaserun_break_guard(int64_t ttl, int64_t grace)
+{
+    int64_t time = (grace < 0 ? leaserun_grace(ttl) : grace) + leaserun_guard(ttl) + LEASERUN_BREAK_MARGIN;
+    return time > LEASERUN_BREAK_MAX ? LEASERUN_BREAK_MAX : time;
 }
 
 #endif

@@ -11,6 +11,8 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "fs/leaserun/terms.h"
+
 struct wait {
     const struct leaserun_options *options;
     struct leaserun_set *set;
@@ -149,11 +151,13 @@ static int wait_acquire(struct wait *w)
 {
     int status = EX_OSERR;
     const struct leaserun_options *options = w->options;
-    struct leaserun_claim claim = {.bell = w->set->bell,
-                                   .shared = options->shared,
-                                   .wait = options->wait != 0,
-                                   .ttl = options->ttl,
-                                   .delay = w->lock->delay};
+    struct leaserun_claim claim = {
+        .bell = w->set->bell,
+        .shared = options->shared,
+        .wait = options->wait != 0,
+        .ttl = options->ttl,
+        .delay = w->lock->delay,
+        .guard = leaserun_break_guard(options->ttl ? options->ttl : w->lock->ttl, options->grace)};
     claim.fd = leaserun_lock_open(w->lock, claim.wait, options->conflict, &status);
     if (claim.fd < 0) {
         return status;

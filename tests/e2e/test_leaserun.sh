@@ -327,6 +327,33 @@ ended 75
 expect all_dead
 gives 75 "$MNT/g" -- sh -c "rm '$MNT/g'; exec sleep 60"
 
+it "when it is broken the command gets TERM first, and has its time until another has the lock"
+rm -f "$TEST_DIR/cleaned" "$TEST_DIR/ready"
+begin -t 10 -k 2 "$MNT/g" -- sh -c "trap 'sleep 1; echo cleaned >\"$TEST_DIR/cleaned\"; exit 0' TERM; echo x >'$TEST_DIR/ready'; while :; do sleep 0.05; done"
+expect eventually 5 mark ready
+"$LEASERUN" "$MNT/g" -- grep -q cleaned "$TEST_DIR/cleaned" &
+WAITER=$!
+started+=("$WAITER")
+expect eventually 5 waiters g 1
+setfattr -n user.lease.break -v 1 "$MNT/g"
+ended 75
+expect wait "$WAITER"
+
+it "what ignores that is killed after -k, and is dead before another has the lock"
+begin_stubborn -t 10 -k 0.5 "$MNT/g"
+"$LEASERUN" "$MNT/g" -- grep -qs ' [RSDT] ' "/proc/$(pid_of run/stubborn)/stat" "/proc/$(pid_of run/sibling)/stat" \
+    "/proc/$(pid_of run/daemon)/stat" &
+WAITER=$!
+started+=("$WAITER")
+expect eventually 5 waiters g 1
+now
+T=$NOW
+setfattr -n user.lease.release -v "$(attribute g token)" "$MNT/g"
+ended 75
+now
+expect_between 450 $((NOW - T)) $((500 + SLACK)) "milliseconds of grace"
+expect_not wait "$WAITER"
+
 it "a shared lock that is broken ends all that share it"
 begin -s "$MNT/g" -- sh -c "echo x >'$TEST_DIR/share1'; exec sleep 60"
 FIRST=$RUNNER

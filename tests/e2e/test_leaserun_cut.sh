@@ -3,7 +3,7 @@
 # another mount.
 #
 # What goes wrong: the network is cut (it swallows everything, or resets and refuses), the daemon hangs, leaserun is
-# stopped while the daemon hangs, and leaserun is killed; each with few processes and with many, as root
+# stopped while the daemon hangs, leaserun is killed, the lock is broken; each with few processes and with many, as root
 # and as an ordinary user, with a control group and without.
 #
 # LEASERUN_CUTS is how many runs of each there are (default 4), CUTS_AT_ONCE of them at a time (default 2), LOAD how many
@@ -139,10 +139,14 @@ runs "network refuses" refused "$few"
 runs "hung daemon" hung "$few"
 runs "stopped leaserun" stopped "$few"
 runs "killed leaserun" killed "$few"
+runs "broken lock" broken "$few"
 runs "wide tree, network cut" swallowed "${WIDE_AT_ONCE:-1}" -w 200
 runs "wide tree, stopped leaserun" stopped "${WIDE_AT_ONCE:-1}" -w 200
 runs "wide tree, killed leaserun" killed "${WIDE_AT_ONCE:-1}" -w 200
+runs "wide tree, broken lock" broken "${WIDE_AT_ONCE:-1}" -w 200
 runs "several locks, network cut" swallowed "$few" -k several
+runs "several locks, one broken" broken "$few" -k several
 runs "queue, network cut" swallowed "$few" -k queue
+runs "queue, broken" broken "$few" -k queue
 
 finish
