@@ -49,10 +49,13 @@ static int wait_refused(const struct wait *w, int error)
     case ENOLCK:
         warnx("%s: the lock service cannot be reached, or cannot give such a lock", w->lock->name);
         return EX_UNAVAILABLE;
+    case ENODATA:
+    case ESTALE:
+        warnx("%s: the lock is lost: it was broken, removed or not renewed as soon as it was granted", w->lock->name);
+        return EX_TEMPFAIL;
     case EIO:
     case ENOTCONN:
     case ECONNABORTED:
-    case ESTALE:
         errno = error;
         warn("%s: the leasefs does not answer", w->lock->name);
         return EX_UNAVAILABLE;

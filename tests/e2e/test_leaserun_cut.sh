@@ -6,8 +6,9 @@
 # stopped while the daemon hangs, leaserun is killed, the lock is broken; each with few processes and with many, as root
 # and as an ordinary user, with a control group and without.
 #
-# LEASERUN_CUTS is how many runs of each there are (default 4), CUTS_AT_ONCE of them at a time (default 2), LOAD how many
-# processes keep the machine busy meanwhile (default 0), and CUTS which of them (a pattern; default all).
+# LEASERUN_CUTS is how many runs of each there are (default 4), CUTS_AT_ONCE (default 2) or WIDE_AT_ONCE (1) of them at a
+# time, LOAD how many processes keep the machine busy meanwhile (default 0), TTL the ttl in milliseconds, by turns with its
+# double (default 1000), and CUTS which of them (a pattern; default all).
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=redis.sh
@@ -108,7 +109,7 @@ batch() {
 
 # runs NAME HOW AT-ONCE [OPTION…]: all of them, by turns as root and another user, with a control group and without.
 runs() {
-    local name=$1 how=$2 at_once=$3 left=${LEASERUN_CUTS:-4} turn=0 count
+    local name=$1 how=$2 at_once=$3 ttl=${TTL:-1000} left=${LEASERUN_CUTS:-4} turn=0 count
     local -a options prefixes=("" hidden)
     [ -z "$DELEGATED" ] || prefixes+=(delegated)
     shift 3
@@ -121,9 +122,9 @@ runs() {
         # root with a group, root without, user with, user without
         case $((turn % 4)) in 2 | 3) options+=(-u 12345) ;; esac
         case $((turn % 4)) in
-        0) batch "$how" "$count" 1000 "" "${options[@]}" ;;
-        2) batch "$how" "$count" 2000 "${DELEGATED:+delegated}" "${options[@]}" ;;
-        *) batch "$how" "$count" $((turn % 4 == 1 ? 2000 : 1000)) hidden "${options[@]}" ;;
+        0) batch "$how" "$count" "$ttl" "" "${options[@]}" ;;
+        2) batch "$how" "$count" $((2 * ttl)) "${DELEGATED:+delegated}" "${options[@]}" ;;
+        *) batch "$how" "$count" $((turn % 4 == 1 ? 2 * ttl : ttl)) hidden "${options[@]}" ;;
         esac
         left=$((left - count)) turn=$((turn + 1))
     done
