@@ -97,14 +97,24 @@ static int64_t keeper_effective_ttl(const struct keeper *k, int64_t remaining)
     return remaining >= k->asked / 3 * 2 || seen > k->asked ? k->asked : seen;
 }
 
+static int64_t keeper_bound(const struct keeper *k, int64_t ms)
+{
+    return k->claim->belief && k->claim->belief < ms ? k->claim->belief : ms;
+}
+
 /* Until when it lasts: from before asking, so rather too early than too late. */
 static int keeper_read(struct keeper *k, clock_ms *ret_deadline, int64_t *ret_remaining)
 {
     clock_ms asked = clock_now();
     int result = keeper_time(k, "user.lease.remaining", ret_remaining);
     result = result < 0 ? result : keeper_time(k, "user.lease.ttl", &k->asked);
-    *ret_deadline = result < 0 ? k->deadline : asked + *ret_remaining;
-    return result;
+    if (result < 0) {
+        return result;
+    }
+    k->asked = keeper_bound(k, k->asked);
+    *ret_remaining = keeper_bound(k, *ret_remaining);
+    *ret_deadline = asked + *ret_remaining;
+    return 0;
 }
 
 static int keeper_look(struct keeper *k)

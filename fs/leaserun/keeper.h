@@ -38,9 +38,10 @@ struct leaserun_claim {
     int bell; /* an eventfd(2), for what the watchdog must hear of */
     bool shared;
     bool wait;
-    int64_t ttl;   /* 0: leave it as it is */
-    int64_t delay; /* how long the lock stays refused after it was lost */
-    int64_t guard; /* user.lease.guard */
+    int64_t ttl;    /* 0: leave it as it is */
+    int64_t delay;  /* how long the lock stays refused after it was lost */
+    int64_t guard;  /* user.lease.guard */
+    int64_t belief; /* see struct leaserun_mount */
 };
 
 /* What the keeper knows, for leaserun to look at whenever it wants to. */

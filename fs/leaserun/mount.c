@@ -68,7 +68,21 @@ static void mount_use(struct leaserun_mount *mount, const struct mount_line *lin
     }
 }
 
-static void mount_read_store(struct leaserun_mount *mount)
+static void mount_read_status_line(struct leaserun_mount *mount, char *line)
+{
+    long long belief;
+    static const char grace[] = "grace period: ";
+    line[strcspn(line, "\n")] = '\0';
+    if (strncmp(line, grace, strlen(grace)) == 0) {
+        snprintf(mount->grace, sizeof mount->grace, "%s", line);
+    } else if (sscanf(line, "belief: %lld ms", &belief) == 1) {
+        mount->belief = belief;
+    } else if (!mount->store[0]) {
+        sscanf(line, "address: %4095[^\n]", mount->store);
+    }
+}
+
+static void mount_read_status(struct leaserun_mount *mount)
 {
     char path[PATH_MAX + 32], *line = NULL;
     size_t size = 0;
@@ -76,9 +90,7 @@ static void mount_read_store(struct leaserun_mount *mount)
     FILE *file = mount->root[0] ? fopen(path, "re") : NULL;
     mount->tells = file != NULL;
     while (file && getline(&line, &size, file) > 0) {
-        if (sscanf(line, "address: %4095[^\n]", mount->store) == 1) {
-            break;
-        }
+        mount_read_status_line(mount, line);
     }
     free(line);
     if (file) {
@@ -110,6 +122,6 @@ int leaserun_mount_find(struct leaserun_mount *mount, const char *directory)
     fclose(file);
     free(text);
     free(line);
-    mount_read_store(mount);
+    mount_read_status(mount);
     return 0;
 }

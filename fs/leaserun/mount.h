@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct leaserun_mount {
@@ -12,6 +13,8 @@ struct leaserun_mount {
     char root[PATH_MAX];  /* where the mount's root is seen, and its .leasefs; "": nowhere */
     char store[PATH_MAX]; /* where the locks are; "": only this mount knows */
     bool tells;           /* its .leasefs can be read */
+    char grace[256];      /* "grace period: ...": the store grants nothing new; "": it does */
+    int64_t belief;       /* no lock outlives a cut from the store by more than that, milliseconds; 0: it has its ttl */
 };
 
 /* Of an absolute path without symbolic links.  -errno. */

@@ -38,6 +38,9 @@ static void report_text(const struct leaserun_report_lock *report)
 {
     leaserun_text_put(stdout, report->name);
     printf(": %s\n", report->held ? "held" : "free");
+    if (*report->grace) {
+        printf("  %s\n", report->grace);
+    }
     report_fact("kind", report->kind, "");
     report_fact("mode", report->mode, "");
     report_fact("width", report->width, "");
@@ -100,6 +103,7 @@ static void report_json(const struct leaserun_report_lock *report)
     fputs("{\"name\":", stdout);
     leaserun_text_put_json(stdout, report->name);
     printf(",\"held\":%s", report->held ? "true" : "false");
+    report_json_text("grace", report->grace);
     report_json_text("kind", report->kind);
     report_json_text("mode", report->mode);
     report_json_number("width", report->width);

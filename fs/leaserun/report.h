@@ -18,6 +18,7 @@ struct leaserun_who {
 /* Numbers are texts of digits, "" when they are not known. */
 struct leaserun_report_lock {
     const char *name;
+    const char *grace; /* why the store grants nothing new, and for how long; "": it does */
     bool held;
     bool ticket; /* a place in a queue was asked about */
     char kind[32], mode[32], since[64];

@@ -204,7 +204,7 @@ int leaserun_status(const struct leaserun_options *options)
         return status;
     }
     bool queue = lock->name[strlen(lock->name) - 1] == '-';
-    struct leaserun_report_lock report = {.name = queue ? lock->directory : lock->name};
+    struct leaserun_report_lock report = {.name = queue ? lock->directory : lock->name, .grace = lock->mount.grace};
     leaserun_mount_find(&lock->mount, lock->directory);
     int result = queue ? status_of_queue(&report, lock) : status_of_lock(&report, lock);
     if (result < 0) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
@@ -38,6 +39,16 @@ void leaserun_timer_set(int timer, clock_ms when)
     timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
+static int wait_unavailable(const struct wait *w)
+{
+    struct leaserun_mount *mount = malloc(sizeof *mount);
+    bool grace = mount && leaserun_mount_find(mount, w->lock->directory) == 0 && mount->grace[0];
+    warnx("%s: %s", w->lock->name,
+          grace ? mount->grace : "the lock service cannot be reached, or cannot give such a lock");
+    free(mount);
+    return EX_UNAVAILABLE;
+}
+
 static int wait_refused(const struct wait *w, int error)
 {
     switch (error) {
@@ -47,8 +58,7 @@ static int wait_refused(const struct wait *w, int error)
         }
         return w->options->conflict;
     case ENOLCK:
-        warnx("%s: the lock service cannot be reached, or cannot give such a lock", w->lock->name);
-        return EX_UNAVAILABLE;
+        return wait_unavailable(w);
     case ENODATA:
     case ESTALE:
         warnx("%s: the lock is lost: it was broken, removed or not renewed as soon as it was granted", w->lock->name);
@@ -160,7 +170,12 @@ static int wait_acquire(struct wait *w)
         .wait = options->wait != 0,
         .ttl = options->ttl,
         .delay = w->lock->delay,
+        .belief = w->lock->mount.belief,
         .guard = leaserun_break_guard(options->ttl ? options->ttl : w->lock->ttl, options->grace)};
+    if (claim.belief && claim.ttl > claim.belief) {
+        warnx("%s: the store keeps a lock for %gs when it cannot be renewed, not for the %gs of -t", w->lock->name,
+              (double)claim.belief / 1000, (double)claim.ttl / 1000);
+    }
     claim.fd = leaserun_lock_open(w->lock, claim.wait, options->conflict, &status);
     if (claim.fd < 0) {
         return status;

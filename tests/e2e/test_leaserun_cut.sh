@@ -37,7 +37,7 @@ if [ -n "$CGROUPS" ] && mkdir "$CGROUPS/leaserun-test.$$" 2>/dev/null; then
     if [ -e "$DELEGATED/cgroup.kill" ]; then chown -R 12345 "$DELEGATED"; else rmdir "$DELEGATED" && DELEGATED=; fi
 fi
 delegated() { sh -c 'echo $$ | tee "$0/cgroup.procs" >"$1" && shift && exec "$@"' "$DELEGATED" "$TEST_DIR/delegated" "$@"; }
-hidden() { unshare --mount --propagation private sh -c '[ -z "$0" ] || mount -t tmpfs none "$0" && exec "$@"' "$CGROUPS" "$@"; }
+hidden() { unshare --mount --propagation slave sh -c '[ -z "$0" ] || mount -t tmpfs none "$0" && exec "$@"' "$CGROUPS" "$@"; }
 # A process' own group, as leaserun's command sees it.
 group_of_command() { "$@" "$LEASERUN" "$MOUNT_A/probe" -- grep ^0:: /proc/self/cgroup; }
 

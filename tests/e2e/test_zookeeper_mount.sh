@@ -56,4 +56,19 @@ expect_is "$(ls "$MNT/full")" ""
 expect rmdir "$MNT/full"
 expect mkdir "$MNT/full"
 expect ticket
+
+# --- leaserun ---
+
+LEASERUN=${LEASERUN:-$(dirname "$LEASEFS")/leaserun}
+it "leaserun warns of a -t that is longer than the session lasts, and ends its command in time when the daemon hangs"
+zookeeper_root long
+mount_backend "$ZOOKEEPER_URI" ttl=4
+expect_re "$("$LEASERUN" -n -t 10m "$MNT/l" -- true 2>&1)" 'the store keeps a lock for [0-9.]+s when it cannot be renewed, not for the 600s'
+expect_is "$("$LEASERUN" -n "$MNT/l" -- true 2>&1)" ""
+start "$LEASERUN" -t 10m -k 1 "$MNT/l" -- sh -c "echo x >'$TEST_DIR/runs'; exec sleep 60" 2>/dev/null
+expect eventually 10 [ -s "$TEST_DIR/runs" ]
+kill -STOP "$DAEMON"
+expect eventually 8 gone "$STARTED" # the session of a mount with ttl=4 lasts for 10 s
+kill -CONT "$DAEMON"
+
 finish
