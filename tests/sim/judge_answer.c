@@ -127,7 +127,7 @@ static void call_ended(struct judge *judge, struct call *call, enum outcome outc
             int64_t guard = breaks || releases ? name_guard(judge, hold->name) : 0;
             judge_hold_end(judge, hold, asked->when, certainly ? judge->now + guard : JUDGE_NEVER, true);
             call_spends(hold, asked->operation);
-        } else if (outcome == UNKNOWN || converts) {
+        } else if (outcome == UNKNOWN || asked->operation == JUDGE_FLOCK) { /* a record lock stays as it was */
             hold->may_end = MIN(hold->may_end, asked->when);
             /* perhaps: flock(2) gives it back before it asks anew, and a close that is interrupted does */
             hold->released = hold->released || converts || asked->operation == JUDGE_CLOSE;
