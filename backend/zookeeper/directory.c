@@ -227,8 +227,13 @@ static void directory_set(struct zk_call *call)
     const struct zk_reply *get = call_reply(call, 1);
     uint64_t nonce;
     if (directory_is(get, &nonce) || directory_is_root(call->z, call->path)) {
-        call_set(call, call->path, call->kept, get->rc == ZOK ? get->stat.version : -1);
+        struct zk_data data; /* its maker may still have to find out that it was made */
+        node_decode(call->kept, &data);
+        GBytes *bytes = node_encode_directory(&data.attributes, nonce);
+        call_set(call, call->path, bytes, get->rc == ZOK ? get->stat.version : -1);
         call_then(call, directory_on_set);
+        g_bytes_unref(bytes);
+        node_data_clear(&data);
     } else {
         directory_tell(call, BACKEND_MISSING);
     }
