@@ -19,3 +19,10 @@ int64_t clock_wall(void)
 {
     return clock_milliseconds(CLOCK_REALTIME);
 }
+
+uint64_t clock_wall_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec < 0 ? 0 : (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}

@@ -21,4 +21,7 @@ clock_ms clock_now(void);
 /* The wall clock, in milliseconds since the epoch: to show, never to decide. */
 int64_t clock_wall(void);
 
+/* The same in microseconds, 0 before the epoch: fencing tokens begin there. */
+uint64_t clock_wall_us(void);
+
 #endif

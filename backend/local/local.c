@@ -68,7 +68,9 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     /* one that may become a lease when it is closed, which cannot be refused any more, too */
     bool keeps = local_is_kept(l, claim->kind) || claim->kind == BACKEND_PROVISIONAL || claim->sequence;
     enum backend_result result = local_may_give(l, name, keeps);
+    uint64_t numbered = local_numbered(l);
     if (result == BACKEND_OK) {
+        lockspace_tell_later(l->space, numbered > 0);
         result = lockspace_acquire(l->space, now, name, claim, &ticket, &holder);
     }
     enum backend_result kept = ticket ? local_keep_ticket(l, claim, ticket) : BACKEND_OK;
@@ -85,7 +87,7 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
         ticket = NULL;
     }
     if (ticket) {
-        local_complete_acquire(l, promised ? sequence : 0, done, arg, result, ticket);
+        local_complete_acquire(l, MAX(promised ? sequence : 0, numbered), done, arg, result, ticket);
     } else {
         done(arg, result, NULL, result == BACKEND_BUSY ? &holder : NULL);
     }

@@ -9,7 +9,7 @@ struct local_options {
     bool sync_always;      /* fdatasync before a grant of a lease is told */
     uint32_t seed;
     uint64_t compact_min; /* bytes below which the journal is left to grow; 0: 1 MiB */
-    uint32_t fence_step;  /* fencing tokens reserved at a time; 0: a million */
+    uint32_t fence_step;  /* us: fencing tokens reserved at a time; 0: 10 s */
     const char *boot_id;  /* which boot this is; NULL: ask the kernel */
 };
 

@@ -171,6 +171,9 @@ enum backend_result local_may_give(struct local *l, const char *name, bool kept)
     if (strlen(name) >= LOCAL_NAME_MAX - 32) { /* room for the number of a sequence ticket */
         return BACKEND_INVALID;
     }
+    if (!l->store || !local_store_failed(l->store)) { /* then nothing more is reserved: what is left must last */
+        lockspace_raise_fence(l->space, clock_wall_us());
+    }
     if (!l->store) {
         return BACKEND_OK;
     }
@@ -181,6 +184,11 @@ enum backend_result local_may_give(struct local *l, const char *name, bool kept)
         return BACKEND_UNREACHABLE;
     }
     return kept ? local_store_may_keep(l->store) : BACKEND_OK;
+}
+
+uint64_t local_numbered(struct local *l)
+{
+    return l->store ? local_store_numbered(l->store) : 0;
 }
 
 enum backend_result local_commit(struct local *l, uint64_t *ret_sequence)
@@ -281,6 +289,10 @@ static void loop_tell_acquired(struct local *l, const struct local_event *event)
 {
     uint64_t sequence;
     if (!event->lost) {
+        if (event->result == BACKEND_OK && event->ticket->kind == BACKEND_FCNTL && !local_has_ended(l, event->ticket)) {
+            lockspace_claim(l->space, clock_now(), event->ticket);
+            local_commit(l, &sequence);
+        }
         event->acquired(event->arg, event->result, event->ticket, NULL);
         return;
     }

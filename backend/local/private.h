@@ -67,8 +67,10 @@ void local_loop_start(struct local *l, struct ev_loop *loop, const struct backen
 /* Forgets all that was not told yet. */
 void local_loop_end(struct local *l);
 
-/* Whether calls that give out fencing tokens, or lasting leases (`kept`), may go on. */
+/* Whether calls that give out fencing tokens, or lasting leases (`kept`), may go on.  The tokens follow the clock. */
 enum backend_result local_may_give(struct local *l, const char *name, bool kept);
+/* What the completion of a call has to wait for that gives out the next token or number; or 0. */
+uint64_t local_numbered(struct local *l);
 /* Writes what was put down.  `*ret_sequence` is what a completion has to wait
  * for: 0 unless sync_always. */
 enum backend_result local_commit(struct local *l, uint64_t *ret_sequence);

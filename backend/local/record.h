@@ -6,7 +6,9 @@
  * it was written by another version.
  *
  *     SESSION    i64 boottime, i64 wall clock, boot id
- *     FENCE      u64 the next fencing token, or one not yet given out
+ *     FENCE      u64 the next fencing token, or one not yet given out; u64 a number
+ *                that no queue has given out yet, nor one above it (not there in what
+ *                older versions wrote: then no number is above a token)
  *     LEASE      u64 fence, u64 the fence it had before or 0, u8 flags, i64 ttl,
  *                i64 acquired, i64 deadline, name, meta, content: as it is now;
  *                with LOCAL_LEASE_TARGET, u64 fence of the lease that had its name

@@ -99,6 +99,7 @@ void local_rename(struct backend *b, struct backend_ticket *ticket, const char *
             result = rename_keep(l, ticket, name, replaced, &sequence);
         }
         if (result == BACKEND_OK) {
+            sequence = MAX(sequence, local_numbered(l));
             result = lockspace_rename(l->space, now, ticket, name, replaced);
         }
     }

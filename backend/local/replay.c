@@ -27,8 +27,9 @@ struct local_replay {
     GArray *sessions;        /* struct local_session */
     GBytes *last_meta;       /* most leases are like the one before: they share their meta, */
     GBytes *last_change;     /* and what it has become */
-    uint64_t next;
-    bool clean; /* the journal ends where its daemon ended it */
+    uint64_t next;           /* fencing token */
+    uint64_t number;         /* that no queue has given out, nor one above it */
+    bool clean;              /* the journal ends where its daemon ended it */
 };
 
 static int replay_compare(const void *a, const void *b)
@@ -126,6 +127,14 @@ static void replay_session(struct local_replay *replay, struct local_reader *in)
     g_array_append_val(replay->sessions, session);
 }
 
+static void replay_fence(struct local_replay *replay, struct local_reader *in)
+{
+    uint64_t before = replay->next;
+    replay->next = local_read_u64(in);
+    replay->number = in->left ? local_read_u64(in) : replay->next;
+    replay->clean = replay->next < before; /* what was reserved and not used is given back last of all */
+}
+
 static void replay_lease(struct local_replay *replay, struct local_reader *in)
 {
     struct local_lease lease;
@@ -198,15 +207,13 @@ int local_replay_record(void *arg, uint8_t type, const void *payload, size_t len
 {
     struct local_replay *replay = arg;
     struct local_reader in = {.at = payload, .left = length};
-    uint64_t before = replay->next;
     replay->clean = false;
     switch ((enum local_record)type) {
     case LOCAL_SESSION:
         replay_session(replay, &in);
         break;
     case LOCAL_FENCE:
-        replay->next = local_read_u64(&in);
-        replay->clean = replay->next < before; /* what was reserved and not used is given back last of all */
+        replay_fence(replay, &in);
         break;
     case LOCAL_LEASE:
         replay_lease(replay, &in);
@@ -251,8 +258,8 @@ static void replay_restore_directories(struct local_replay *replay, struct locks
     g_list_free(names);
 }
 
-/* A loss of power may have taken with it how far the numbers of a queue had come.  None is above its ticket's fencing
- * token, and those are reserved by a synced record: numbers go on behind that. */
+/* A loss of power may have taken with it how far the numbers of a queue had come.  They are reserved by a synced
+ * record, for all queues together: numbers go on behind that. */
 static void replay_pass_lost_numbers(struct local_replay *replay, struct lockspace *space, clock_ms now)
 {
     GHashTableIter iter;
@@ -266,7 +273,7 @@ static void replay_pass_lost_numbers(struct local_replay *replay, struct lockspa
     while (g_hash_table_iter_next(&iter, &name, NULL)) {
         struct backend_info info;
         lockspace_stat(space, name, &info);
-        info.directory.sequence = MAX(info.directory.sequence, replay->next);
+        info.directory.sequence = MAX(info.directory.sequence, replay->number);
         lockspace_set_directory(space, now, name, &info.directory);
     }
 }

@@ -1,9 +1,11 @@
 /* store: reads what was written down, reserves fencing tokens ahead, and compacts
  * the journal while it is in use; see store.h.
  *
- * Fencing tokens are reserved in steps by a synced record, the next step when
- * half of this one is used up; so they never go back, not even after a power
- * cut, and no request waits for the disk.
+ * Fencing tokens follow the wall clock, in microseconds, and are reserved ahead in
+ * steps of 10 s by a synced record, the next step when half of this one is used up; so
+ * they never go back, not even if the clock does after a power cut.  While locks are
+ * taken no request waits for the disk; the first one after a pause does.  With the
+ * tokens go the numbers of queues, which count from 0.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -14,61 +16,92 @@
 #include "backend/local/store_private.h"
 #include "backend/log.h"
 
-#define FENCE_STEP (1 << 20)
-#define FENCE_SPARE 1024 /* at most so many are used by one request */
+#define FENCE_STEP 10000000 /* us */
+#define NUMBER_STEP 65536
+#define SPARE 16384 /* more than are used between two questions whether there are any */
 #define COMPACT_MIN (1024 * 1024)
 #define COMPACT_PART 512     /* tickets copied in one step, */
 #define COMPACT_BYTES 262144 /* unless these are more */
 
-/* --- fencing tokens --- */
+/* --- fencing tokens, and numbers of queues --- */
 
-static int store_put_fence(struct local_store *store, uint64_t next)
+static int store_put_marks(struct local_store *store, struct local_marks marks)
 {
-    uint64_t le = GUINT64_TO_LE(next), sequence;
-    enum backend_result result = local_store_put(store, LOCAL_FENCE, &le, sizeof(le));
+    uint64_t le[] = {GUINT64_TO_LE(marks.fence), GUINT64_TO_LE(marks.number)}, sequence;
+    enum backend_result result = local_store_put(store, LOCAL_FENCE, le, sizeof(le));
     if (result == BACKEND_OK) {
         result = local_store_commit(store, &sequence);
     }
     return result == BACKEND_OK ? 0 : result == BACKEND_FULL ? -ENOSPC : -journal_failed(store->journal);
 }
 
-/* Asks for the next step, and takes it over once it is safe. */
-static void store_reserve(struct local_store *store, uint64_t next)
+/* What is given out next. */
+static struct local_marks store_next(const struct local_store *store)
+{
+    return (struct local_marks){.fence = lockspace_next_fence(store->space),
+                                .number = lockspace_next_number(store->space)};
+}
+
+/* Whether so many from the next on are below the marks. */
+static bool store_covers(const struct local_marks *marks, const struct local_marks *next, uint64_t fences,
+                         uint64_t numbers)
+{
+    return next->fence + fences <= marks->fence && next->number + numbers <= marks->number;
+}
+
+static struct local_marks store_ahead(const struct local_store *store)
+{
+    struct local_marks next = store_next(store);
+    return (struct local_marks){.fence = MAX(next.fence + store->fence_step, store->reserving.fence),
+                                .number = MAX(next.number + NUMBER_STEP, store->reserving.number)};
+}
+
+static void store_take_reserved(struct local_store *store)
 {
     if (store->reserving_sequence && journal_synced(store->journal) >= store->reserving_sequence) {
         store->reserved = store->reserving;
         store->reserving_sequence = 0;
     }
-    if (store->reserving_sequence || next + store->fence_step / 2 < store->reserved) {
+}
+
+/* Asks for the next step when half of this one is used up; and once more, if the disk takes so long that what it was
+ * asked for does not do either. */
+static void store_reserve(struct local_store *store)
+{
+    struct local_marks next = store_next(store), ahead = store_ahead(store);
+    store_take_reserved(store);
+    if (store_covers(&store->reserved, &next, store->fence_step / 2, NUMBER_STEP / 2) ||
+        (store->reserving_sequence && store_covers(&store->reserving, &next, SPARE, SPARE))) {
         return;
     }
-    store->reserving = MAX(next, store->reserved) + store->fence_step;
-    if (store_put_fence(store, store->reserving) < 0) {
+    if (store_put_marks(store, ahead) < 0) {
         return;
     }
+    store->reserving = ahead;
     store->reserving_sequence = journal_sequence(store->journal);
     journal_sync(store->journal);
 }
 
 bool local_store_may_number(struct local_store *store)
 {
-    uint64_t next = lockspace_next_fence(store->space);
     if (!local_store_in_place(store)) {
         return false;
     }
-    if (next + store->fence_step / 2 < store->reserved) {
+    store_reserve(store);
+    struct local_marks next = store_next(store);
+    const struct local_marks *marks = store->reserving_sequence ? &store->reserving : &store->reserved;
+    if (store_covers(marks, &next, SPARE, SPARE) && (!store->reserving_sequence || !journal_failed(store->journal))) {
         return true;
     }
-    store_reserve(store, next);
-    if (next + FENCE_SPARE < store->reserved) {
-        return true;
-    }
-    if (!store->reserving_sequence || journal_sync_wait(store->journal) < 0) {
-        local_store_report_failure(store);
-        return false;
-    }
-    store_reserve(store, next);
-    return next + FENCE_SPARE < store->reserved;
+    local_store_report_failure(store);
+    return false;
+}
+
+uint64_t local_store_numbered(struct local_store *store)
+{
+    struct local_marks next = store_next(store);
+    store_take_reserved(store);
+    return store_covers(&store->reserved, &next, SPARE, SPARE) ? 0 : store->reserving_sequence;
 }
 
 /* --- compaction --- */
@@ -110,7 +143,8 @@ static int store_begin_compaction(struct local_store *store)
     local_record_session(local_store_fresh_record(store), &session);
     store_copy_record(store, LOCAL_SESSION);
     g_byte_array_set_size(store->record, 0);
-    local_record_u64(store->record, MAX(store->reserved, store->reserving));
+    local_record_u64(store->record, store->reserving.fence);
+    local_record_u64(store->record, store->reserving.number);
     store_copy_record(store, LOCAL_FENCE);
     store->compacting = COMPACT_COPYING;
     return store->compact_error;
@@ -283,7 +317,7 @@ static int store_continue_journal(struct local_store *store, const struct local_
     for (guint i = 0; i < restored->granted->len; i++) {
         local_store_put_granted(store, restored->granted->pdata[i]);
     }
-    return store_put_fence(store, store->reserving);
+    return store_put_marks(store, store->reserving);
 }
 
 /* After a reboot no deadline of the journal means anything, and of renewals that are
@@ -291,7 +325,8 @@ static int store_continue_journal(struct local_store *store, const struct local_
 static int store_begin_session(struct local_store *store, const struct local_session *session,
                                const struct local_restored *restored)
 {
-    store->reserving = restored->next + store->fence_step;
+    lockspace_raise_fence(store->space, clock_wall_us());
+    store->reserving = store_ahead(store);
     bool anew = !restored->same_boot || restored->untimed;
     int r = anew ? store_rewrite(store) : 0;
     bool full = r == -ENOSPC || r == -EDQUOT;
@@ -361,7 +396,7 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     return 0;
 }
 
-/* After a clean end numbers go on without a gap. */
+/* After a clean end numbers go on without a gap, and tokens behind the last. */
 static void store_write_exact_numbers(struct local_store *store)
 {
     GHashTableIter iter;
@@ -376,7 +411,7 @@ static void store_write_exact_numbers(struct local_store *store)
         local_record_directory(local_store_fresh_record(store), name, &info.directory);
         local_store_put_record(store, LOCAL_DIRECTORY);
     }
-    store_put_fence(store, lockspace_next_fence(store->space));
+    store_put_marks(store, store_next(store));
 }
 
 void local_store_close(struct local_store *store)

@@ -43,9 +43,13 @@ void local_store_on_synced(struct local_store *store, void (*synced)(void *arg),
  * daemon may grant the same names. */
 bool local_store_in_place(struct local_store *store);
 
-/* Whether a fencing token may be given out: what is about to be given has been
- * reserved.  Blocks only if half a million tokens went in one sync's time. */
+/* Whether fencing tokens and numbers of queues may be given out: they are reserved, or
+ * will be.  Until then, who is given one must not hear of it: see local_store_numbered. */
 bool local_store_may_number(struct local_store *store);
+
+/* What local_store_synced must reach for the next token and number not to come again once
+ * they are given, not even after power loss; 0: it has. */
+uint64_t local_store_numbered(struct local_store *store);
 
 /* Whether a lease of usual size would find room on the disk. */
 enum backend_result local_store_may_keep(struct local_store *store);

@@ -10,6 +10,12 @@
 
 struct journal;
 
+/* What is given out is below these. */
+struct local_marks {
+    uint64_t fence;  /* fencing tokens */
+    uint64_t number; /* those of queues */
+};
+
 enum compacting { COMPACT_IDLE, COMPACT_COPYING, COMPACT_FINISHING };
 
 struct local_store {
@@ -32,10 +38,10 @@ struct local_store {
     GByteArray *record;
     int64_t wall; /* the wall clock less the other, by the last session's record, in ms */
     uint64_t fence_step;
-    uint64_t reserved;           /* fencing tokens below this may be used */
-    uint64_t reserving;          /* and will be below this, */
-    uint64_t reserving_sequence; /* once the journal is synced up to here; 0: nothing asked for */
-    GHashTable *numbers;         /* directory -> uint64_t: numbers below this are reserved */
+    struct local_marks reserved;  /* what is below may be used, */
+    struct local_marks reserving; /* and what is below these */
+    uint64_t reserving_sequence;  /* once the journal is synced up to here; 0: nothing asked for */
+    GHashTable *numbers;          /* directory -> uint64_t: numbers below this are reserved */
     uint64_t compact_min;
     uint64_t compact_at;       /* the journal's size at which compaction begins */
     uint64_t compact_most;     /* the most locks since the last one, */

@@ -60,6 +60,11 @@ void lockspace_raise_fence(struct lockspace *space, uint64_t next)
     space->next_fence = MAX(space->next_fence, next);
 }
 
+uint64_t lockspace_next_number(const struct lockspace *space)
+{
+    return space->next_number;
+}
+
 struct backend_counts lockspace_counts(const struct lockspace *space)
 {
     return (struct backend_counts){.locks = space->locks, .waiting = space->waiting};
@@ -192,7 +197,10 @@ static enum backend_result lockspace_append(struct lockspace *space, clock_ms no
     }
     struct entry *place = lockspace_place(t);
     const struct queue *q = lockspace_queue(place);
-    if (lockspace_range_join(space, t) || (q && q->kin > 0)) {
+    if (t->scope) {
+        t->scope->apart = space->apart && t->head.kind == BACKEND_FCNTL;
+    }
+    if ((!space->apart && lockspace_range_join(space, t)) || (q && q->kin > 0)) {
         /* what became shared is free for others, and kin that wait may now pass who waits for this one */
         lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
     } else {
@@ -214,7 +222,7 @@ static enum backend_result lockspace_acquire_sequence(struct lockspace *space, c
             return BACKEND_INVALID;
         }
     } while (lockspace_entry_find(directory, leaf));
-    directory->attributes.sequence = number;
+    lockspace_directory_raise_number(space, directory, number);
 
     struct ticket *t = lockspace_ticket_new(claim);
     struct entry *file = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
@@ -395,6 +403,11 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     }
     lockspace_update(space, now, lockspace_place(t), 0, BACKEND_RANGE_MAX);
     return BACKEND_OK;
+}
+
+void lockspace_tell_later(struct lockspace *space, bool later)
+{
+    space->apart = later;
 }
 
 void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)

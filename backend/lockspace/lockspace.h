@@ -64,9 +64,13 @@ struct lockspace_listener {
 struct lockspace *lockspace_new(const struct lockspace_listener *listener, void *context, uint32_t seed);
 void lockspace_free(struct lockspace *space);
 
-/* The next fencing token to be given; it can only be raised. */
+/* The next fencing token to be given; it can only be raised.  To give tokens that follow the
+ * clock, raise it to the clock before each lockspace_acquire and lockspace_rename. */
 uint64_t lockspace_next_fence(const struct lockspace *space);
 void lockspace_raise_fence(struct lockspace *space, uint64_t next);
+
+/* No sequence ticket, of any directory, has this number or a greater one. */
+uint64_t lockspace_next_number(const struct lockspace *space);
 
 /* OK and QUEUED set *ret_ticket; BUSY fills *ret_holder (if not NULL; borrowed
  * until the next call); other results leave both untouched.  MISSING: the
@@ -82,7 +86,10 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
                                       const struct backend_claim *claim, struct backend_ticket **ret_ticket,
                                       struct backend_info *ret_holder);
 
-/* To be called of a ticket that holds, when its user is told of a `granted`. */
+/* Whether users are told of what lockspace_acquire grants them from now on only after it has returned. */
+void lockspace_tell_later(struct lockspace *space, bool later);
+
+/* To be called of a ticket that holds, when its user is told of a `granted`, or later than lockspace_acquire. */
 void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticket *ticket);
 
 /* Removes a ticket and grants what has become free. */

@@ -96,7 +96,7 @@ enum backend_result lockspace_set_directory(struct lockspace *space, clock_ms no
     struct directory *directory = NULL;
     enum backend_result result = lockspace_directory_find(space, name, &directory);
     if (result == BACKEND_OK) {
-        lockspace_directory_set(directory, attributes);
+        lockspace_directory_set(space, directory, attributes);
         lockspace_update(space, now, directory->entry, 0, BACKEND_RANGE_MAX);
     }
     return result;

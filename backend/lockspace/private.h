@@ -55,7 +55,7 @@ struct scope {
     uint64_t lock_owner;
     GArray *handles;  /* as struct backend_kin has them */
     GArray *segments; /* of FCNTL: what it holds, or the one that it waits for; NULL: the whole lock */
-    bool apart;       /* granted while it waited, and not yet one with what its lock owner holds: lockspace_claim */
+    bool apart;       /* its user has not heard that it holds: not yet one with what its lock owner holds */
     int64_t due;      /* while it waits: the claim's `due`, which starts anew with the grant */
     struct ticket *next[GROUP_KINDS];
 };
@@ -131,7 +131,9 @@ struct lockspace {
     struct directory *root;
     struct sorted agenda; /* tickets by the time of their next event */
     GHashTable *groups;   /* struct group, as a set */
+    bool apart;           /* grants are told later */
     uint64_t next_fence;
+    uint64_t next_number; /* no queue has given this number to a ticket, or a greater one */
     uint64_t locks;
     uint64_t waiting;
     uint64_t undecided;
@@ -230,7 +232,10 @@ enum backend_result lockspace_directory_find(const struct lockspace *space, cons
 struct directory *lockspace_directory_new(struct lockspace *space, struct directory *parent, const char *leaf,
                                           const struct backend_directory *attributes);
 /* Takes the attributes over, but for the number of the next ticket, which only grows. */
-void lockspace_directory_set(struct directory *directory, const struct backend_directory *attributes);
+void lockspace_directory_set(struct lockspace *space, struct directory *directory,
+                             const struct backend_directory *attributes);
+/* The next ticket of the directory's queue gets this number, or a greater one. */
+void lockspace_directory_raise_number(struct lockspace *space, struct directory *directory, uint64_t next);
 /* Frees a directory that has no entries and no queue. */
 void lockspace_directory_free(struct lockspace *space, struct directory *directory);
 

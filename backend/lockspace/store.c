@@ -174,7 +174,7 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
     if (claim->sequence) {
         t->entry = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
         t->entry->ticket = t;
-        directory->attributes.sequence = MAX(directory->attributes.sequence, number + 1);
+        lockspace_directory_raise_number(space, directory, number + 1);
     } else if (entry && !claim->wait && lockspace_next_blocker(space, entry, t, &way)) {
         lockspace_ticket_free(&t->head);
         return BACKEND_BUSY;

@@ -175,17 +175,25 @@ bool lockspace_ticket_name(const struct backend_ticket *ticket, char *buffer, si
     return true;
 }
 
-void lockspace_directory_set(struct directory *directory, const struct backend_directory *attributes)
+void lockspace_directory_raise_number(struct lockspace *space, struct directory *directory, uint64_t next)
+{
+    directory->attributes.sequence = MAX(directory->attributes.sequence, next);
+    space->next_number = MAX(space->next_number, next);
+}
+
+void lockspace_directory_set(struct lockspace *space, struct directory *directory,
+                             const struct backend_directory *attributes)
 {
     struct backend_directory *own = &directory->attributes;
     GBytes *meta = attributes->meta ? g_bytes_ref(attributes->meta) : NULL;
-    uint64_t sequence = MAX(own->sequence, attributes->sequence);
+    uint64_t sequence = own->sequence;
     if (own->meta) {
         g_bytes_unref(own->meta);
     }
     *own = *attributes;
     own->meta = meta;
     own->sequence = sequence;
+    lockspace_directory_raise_number(space, directory, attributes->sequence);
     own->width = MAX(attributes->width, 1);
 }
 
@@ -197,7 +205,7 @@ struct directory *lockspace_directory_new(struct lockspace *space, struct direct
         parent ? lockspace_entry_new(parent, leaf, ENTRY_DIRECTORY) : tree_entry_alloc(NULL, leaf, ENTRY_DIRECTORY);
     directory->entry->directory = directory;
     sorted_init(&directory->entries, tree_compare, lockspace_random(space));
-    lockspace_directory_set(directory, attributes);
+    lockspace_directory_set(space, directory, attributes);
     return directory;
 }
 

@@ -10,6 +10,7 @@ struct backend *contract_backend, *contract_one, *contract_other;
 
 static const struct contract *subject;
 struct ev_loop *contract_loop;
+uint64_t contract_began;
 static ev_timer patience;
 static GPtrArray *kept; /* GBytes that end with the scenario */
 static GString *listing;
@@ -108,6 +109,7 @@ void contract_start(struct backend *b)
 
 void contract_setup(void)
 {
+    contract_began = clock_wall_us();
     contract_loop = ev_loop_new(EVFLAG_AUTO);
     ev_init(&patience, give_up);
     patience.repeat = PATIENCE;

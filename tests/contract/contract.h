@@ -55,6 +55,7 @@ TCase *contract_convert_case(const struct contract *subject);
 
 extern struct backend *contract_backend;
 extern struct ev_loop *contract_loop; /* the scenario's */
+extern uint64_t contract_began;       /* clock_wall_us before its store was made */
 
 /* Starts a backend on the scenario's loop; the fixtures do it for the first. */
 void contract_start(struct backend *b);

@@ -175,7 +175,7 @@ static int mount_open_store(struct mount *mount, struct backend **ret, char *err
                                               .sync_always = mount->given.store == MOUNT_LOCAL_SYNC,
                                               .seed = (uint32_t)world_random(),
                                               .compact_min = 8192,
-                                              .fence_step = 1024,
+                                              .fence_step = 1000000,
                                               .boot_id = mount->host.boot_id};
         return local_new(&options, ret, error, error_size);
     }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/journal/journal.h"
 #include "backend/local/replay.h"
 #include "tests/support/check_main.h"
 #include "tests/support/disk.h"
@@ -40,13 +41,21 @@ END_TEST
 
 /* Less or more than by CLOCK_BOOTTIME alone. */
 static int64_t wall_step;
+static uint64_t wall_stands; /* what fencing tokens begin at; 0: the clock */
 
 int64_t __real_clock_wall(void);
 int64_t __wrap_clock_wall(void);
+uint64_t __real_clock_wall_us(void);
+uint64_t __wrap_clock_wall_us(void);
 
 int64_t __wrap_clock_wall(void)
 {
     return __real_clock_wall() + wall_step;
+}
+
+uint64_t __wrap_clock_wall_us(void)
+{
+    return wall_stands ? wall_stands : __real_clock_wall_us();
 }
 
 START_TEST(reboot_after_the_wall_clock_was_set_leaves_leases_their_age)
@@ -296,6 +305,7 @@ START_TEST(numbers_of_a_queue_never_repeat_over_power_cuts)
         contract_start(local_open_at(local_directory));
         take_number(prefix, name);
         ck_assert_str_gt(name, last);
+        ck_assert_uint_eq(strlen(name), strlen(last)); /* ten digits: they do not follow the clock */
     }
 }
 END_TEST
@@ -330,20 +340,175 @@ static uint64_t take_tokens(int count)
     return last;
 }
 
+#define STEP 65536
+
+static void reserve_in_steps_of(uint32_t step)
+{
+    wall_stands = __real_clock_wall_us() + 1000000;
+    local_options.fence_step = step;
+    local_restart();
+}
+
+START_TEST(tokens_are_the_clock_or_behind_the_last)
+{
+    uint64_t last;
+
+    wall_stands = __real_clock_wall_us() + 1000000;
+    ck_assert_uint_eq(take_tokens(1), wall_stands);
+    ck_assert_uint_eq(take_tokens(9), wall_stands + 9);
+    wall_stands += 3600 * UINT64_C(1000000);
+    ck_assert_uint_eq(last = take_tokens(1), wall_stands);
+    wall_stands -= 1800 * UINT64_C(1000000); /* it was set */
+    ck_assert_uint_eq(take_tokens(1), last + 1);
+    local_restart();
+    ck_assert_uint_eq(take_tokens(1), last + 2);
+    wall_stands += 3600 * UINT64_C(1000000);
+    ck_assert_uint_eq(take_tokens(1), wall_stands);
+}
+END_TEST
+
+START_TEST(tokens_are_the_clock_after_a_crash_though_it_went_on)
+{
+    uint64_t last = take_tokens(1);
+
+    wall_stands = last + 3600 * UINT64_C(1000000);
+    local_crash();
+    ck_assert_uint_eq(take_tokens(1), wall_stands);
+}
+END_TEST
+
+START_TEST(tokens_never_go_back_if_the_clock_does_with_a_power_cut)
+{
+    uint64_t last = take_tokens(1);
+
+    for (int cut = 0; cut < 5; cut++) {
+        char *durable = scratch_copy(local_directory);
+        wall_stands = last + 9 * UINT64_C(1000000) + 900000; /* within what was reserved */
+        disk_hold_syncs(true);
+        last = take_tokens(3);
+        disk_hold_syncs(false);
+        backend_free(contract_backend);
+        scratch_free(local_directory);
+        local_directory = durable;
+        local_options.boot_id = cut % 2 ? "one" : "other";
+        wall_stands -= 3600 * UINT64_C(1000000);
+        contract_start(local_open_at(local_directory));
+        ck_assert_uint_gt(take_tokens(1), last);
+        last = take_tokens(1);
+    }
+}
+END_TEST
+
 START_TEST(tokens_are_reserved_ahead_without_holding_anybody_up)
 {
     uint64_t last;
 
-    local_options.fence_step = 8192;
-    local_restart();
+    reserve_in_steps_of(STEP);
     for (int i = 0; i < 3; i++) {
         disk_hold_syncs(true);
-        take_tokens(6000); /* more than half a step: the next one is asked for, and does not come */
+        wall_stands += 40000; /* more than half a step: the next one is asked for, and does not come */
+        take_tokens(100);
         disk_hold_syncs(false);
-        last = take_tokens(6000);
+        wall_stands += 40000;
+        last = take_tokens(100);
         local_crash();
         ck_assert_uint_gt(take_tokens(1), last);
     }
+}
+END_TEST
+
+static void on_token(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                     const struct backend_info *holder)
+{
+    (void)ticket, (void)holder;
+    ck_assert_int_eq(result, BACKEND_OK);
+    *(bool *)arg = true;
+    contract_end_turn();
+}
+
+/* After a pause nothing is reserved any more. */
+START_TEST(token_is_told_when_it_can_not_come_again)
+{
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_FLOCK, &log);
+    bool told = false;
+    uint64_t fence;
+
+    reserve_in_steps_of(STEP);
+    disk_hold_syncs(true);
+    wall_stands += 3 * STEP;
+    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, on_token, &told);
+    for (int i = 0; i < 20; i++) {
+        contract_poll();
+    }
+    ck_assert(!told);
+    ck_assert_uint_eq(fence = ticket->fence, wall_stands);
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(told);
+    local_crash();
+    wall_stands -= 3600 * UINT64_C(1000000);
+    ck_assert_uint_gt(take_tokens(1), fence);
+}
+END_TEST
+
+static int ignore_record(void *arg, uint8_t type, const void *payload, size_t length)
+{
+    (void)arg, (void)type, (void)payload, (void)length;
+    return 0;
+}
+
+/* Older versions counted tokens from 1, and a queue's numbers were not above them. */
+START_TEST(journal_of_an_older_version_gives_tokens_of_the_clock_and_short_numbers)
+{
+    GByteArray *session = g_byte_array_new();
+    uint64_t next = GUINT64_TO_LE(41), cut;
+    struct journal *journal;
+    char name[64];
+
+    backend_free(contract_backend);
+    scratch_free(local_directory);
+    local_directory = scratch_new();
+    ck_assert_int_eq(
+        journal_open(local_directory, ignore_record, NULL, &journal, &cut, local_error, sizeof local_error), 0);
+    local_record_session(session, &(struct local_session){.boottime = 1, .wall = 2, .boot_id = "before"});
+    ck_assert_int_eq(journal_append(journal, LOCAL_SESSION, session->data, session->len), 0);
+    ck_assert_int_eq(journal_append(journal, LOCAL_FENCE, &next, sizeof next), 0);
+    ck_assert_int_eq(journal_commit(journal), 0);
+    journal_close(journal);
+    g_byte_array_unref(session);
+    contract_start(local_open_at(local_directory));
+    ck_assert_uint_ge(take_tokens(1), contract_began);
+    take_number("job-", name);
+    ck_assert_str_eq(name, "job-0000000041");
+}
+END_TEST
+
+/* Until it is told, what its lock owner holds is a ticket of its own. */
+START_TEST(record_lock_that_is_told_later_joins_then)
+{
+    struct contract_log log[2] = {{0}};
+    struct backend_claim claim = contract_claim(BACKEND_FCNTL, &log[0]);
+    bool told = false;
+
+    reserve_in_steps_of(STEP);
+    claim.lock_owner = 7;
+    claim.end = 9;
+    struct backend_ticket *held = contract_acquire("a", &claim).ticket;
+    uint64_t fence = held->fence;
+    disk_hold_syncs(true);
+    wall_stands += 3 * STEP;
+    claim.user = &log[1];
+    claim.start = 20;
+    claim.end = 29;
+    struct backend_ticket *ticket = backend_acquire(contract_backend, "a", &claim, on_token, &told);
+    ck_assert_int_eq(contract_release_range(held, 0, 4), BACKEND_OK);
+    ck_assert(!told && !ticket->joined);
+    disk_hold_syncs(false);
+    CONTRACT_UNTIL(told);
+    ck_assert(ticket->joined);
+    ck_assert_uint_eq(ticket->fence, fence);
+    ck_assert_int_eq(contract_release_range(ticket, 5, 9), BACKEND_OK);
+    ck_assert_int_eq(contract_release_range(ticket, 20, 29), BACKEND_MISSING);
 }
 END_TEST
 
@@ -354,15 +519,15 @@ START_TEST(tokens_that_could_not_be_reserved_are_not_given)
     struct contract_acquired acquired;
     uint64_t last = 0;
 
-    local_options.fence_step = 8192;
-    local_restart();
+    reserve_in_steps_of(STEP);
     disk_fail_syncs(EIO, 0);
-    for (int i = 0; i < 10000; i++) {
+    for (int i = 0; i < 200000; i++) {
         acquired = contract_acquire("a", &claim);
         if (acquired.result != BACKEND_OK)
             break;
         last = acquired.ticket->fence;
         ck_assert_int_eq(contract_release(acquired.ticket), BACKEND_OK);
+        wall_stands += 10;
     }
     ck_assert_int_eq(acquired.result, BACKEND_UNREACHABLE);
     disk_fail_syncs(0, 0);
@@ -554,6 +719,12 @@ static Suite *local_suite(void)
     tcase_add_test(numbers, numbers_of_a_queue_never_repeat_over_crashes);
     tcase_add_loop_test(numbers, numbers_of_a_queue_never_repeat_over_power_cuts, 0, 2);
     tcase_add_test(numbers, numbers_of_a_queue_go_on_without_a_gap_over_clean_ends);
+    tcase_add_test(numbers, tokens_are_the_clock_or_behind_the_last);
+    tcase_add_test(numbers, tokens_are_the_clock_after_a_crash_though_it_went_on);
+    tcase_add_test(numbers, tokens_never_go_back_if_the_clock_does_with_a_power_cut);
+    tcase_add_test(numbers, token_is_told_when_it_can_not_come_again);
+    tcase_add_test(numbers, record_lock_that_is_told_later_joins_then);
+    tcase_add_test(numbers, journal_of_an_older_version_gives_tokens_of_the_clock_and_short_numbers);
     tcase_add_test(numbers, tokens_are_reserved_ahead_without_holding_anybody_up);
     tcase_add_test(numbers, tokens_that_could_not_be_reserved_are_not_given);
     suite_add_tcase(suite, numbers);
