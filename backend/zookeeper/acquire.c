@@ -96,7 +96,7 @@ static void acquire_on_created(struct zk_call *call)
         call_delete(call, create->name, -1);
         call_then(call, turn_on_undone);
     } else {
-        node_note(call->z, t, create->name, (uint64_t)create->stat.czxid);
+        node_note(call->z, t, create->name, node_fence(call->z, NULL, &create->stat));
         if (list->rc != ZOK) {
             turn_look(call);
         } else if (!turn_is_misplaced(call, get)) {

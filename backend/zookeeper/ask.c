@@ -40,7 +40,7 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
     info->end = BACKEND_RANGE_MAX;
     info->guarded = data->guards;
     if (data->ours) {
-        info->fence = node_fence(data, stat);
+        info->fence = node_fence(z, data, stat);
         info->meta = data->meta;
         info->content = data->content;
         info->ttl = data->ttl;

@@ -59,11 +59,17 @@ static void check_ask(struct check *check, zhandle_t *handle, const struct zooke
     const struct ACL_vector *rights = z->digest ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
     char *own = g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/check-%016" G_GINT64_MODIFIER "x", z->chroot,
                                 (guint64)zoo_client_id(handle)->client_id);
-    for (char *slash = own; (slash = strchr(slash + 1, '/'));) {
+    GBytes *base = node_encode_base();
+    gsize size;
+    const char *bytes = g_bytes_get_data(base, &size);
+    for (char *slash = own, *leaf = strrchr(own, '/'); (slash = strchr(slash + 1, '/'));) {
         char *path = g_strndup(own, (gsize)(slash - own));
-        check->open += zoo_acreate(handle, path, NULL, -1, rights, 0, check_on_created, check) == ZOK;
+        bool hidden = slash == leaf;
+        check->open += zoo_acreate(handle, path, hidden ? bytes : NULL, hidden ? (int)size : -1, rights, 0,
+                                   check_on_created, check) == ZOK;
         g_free(path);
     }
+    g_bytes_unref(base);
     check->open += zoo_acreate(handle, own, NULL, -1, rights, ZOO_EPHEMERAL, check_on_created, check) == ZOK;
     g_free(own);
 }

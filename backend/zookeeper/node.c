@@ -4,8 +4,8 @@
  * content (MODE: NODE_RAISES is a shared one that wants to be exclusive; its term counts from when it was written, or
  * is negative: renewed for as long as the session lives, without a word here; of one mount those of a handle or of a
  * lock owner do not exclude each other; a guard's line ends with "guard FENCING-TOKEN GRANTED BROKEN"); a directory's
- * "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta.  What has other data is another client's: a handle lock,
- * since it can be waited for, and is free when its session ends.
+ * "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta; the hidden node's "leasefs1 made MICROSECONDS".  What has
+ * other data is another client's: a handle lock, since it can be waited for, and is free when its session ends.
  */
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +46,28 @@ char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t)
     }
     return g_strdup_printf("%s/%s/_c_%.8s-%.4s-%.4s-%.4s-%s-lock-", z->chroot, t->place->name, k, k + 8, k + 12, k + 16,
                            k + 20);
+}
+
+uint64_t node_fence(const struct zookeeper *z, const struct zk_data *data, const struct Stat *stat)
+{
+    return data && data->guards ? data->guards : z->base + (uint64_t)stat->czxid;
+}
+
+GBytes *node_encode_base(void)
+{
+    char *text = g_strdup_printf("leasefs1 made %" G_GUINT64_FORMAT "\n", clock_wall_us());
+    return g_bytes_new_take(text, strlen(text));
+}
+
+uint64_t node_base(GBytes *data, const struct Stat *stat)
+{
+    gsize size = 0;
+    const char *bytes = data ? g_bytes_get_data(data, &size) : NULL;
+    char *text = g_strndup(bytes, MIN(size, NODE_HEAD_MAX));
+    uint64_t made = 0;
+    bool told = sscanf(text, "leasefs1 made %" G_GUINT64_FORMAT, &made) == 1;
+    g_free(text);
+    return told ? made - (uint64_t)stat->czxid : 0;
 }
 
 /* What the server would refuse, or take for another name: it keeps names as UTF-16. */
@@ -164,14 +186,15 @@ GBytes *node_encode(const struct zk_node *node, const char *token)
     return node_join(g_string_free(head, FALSE), node->meta, node->content);
 }
 
-GBytes *node_encode_guard(const struct zk_data *data, const struct Stat *stat, bool broken, int64_t left)
+GBytes *node_encode_guard(const struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, bool broken,
+                          int64_t left)
 {
     char token[REMOTE_TOKEN_SIZE];
     remote_make_token(token); /* not the holder's: what that asks for is not about this node */
     char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u 0 0 guard %" G_GUINT64_FORMAT
                                  " %" G_GINT64_FORMAT " %d\n",
                                  data->kind, data->mode, left, token, (unsigned)g_bytes_get_size(data->meta),
-                                 node_fence(data, stat), (int64_t)stat->ctime, broken);
+                                 node_fence(z, data, stat), (int64_t)stat->ctime, broken);
     return node_join(head, data->meta, data->content);
 }
 
@@ -182,11 +205,6 @@ char *node_guard_path(const struct zookeeper *z, const char *path, bool sequence
         strrchr(guard, '/')[z->kazoo ? 1 : 1 + strlen("_c_")] = 'g'; /* a token has no such letter */
     }
     return guard;
-}
-
-uint64_t node_fence(const struct zk_data *data, const struct Stat *stat)
-{
-    return data->guards ? data->guards : (uint64_t)stat->czxid;
 }
 
 GBytes *node_encode_directory(const struct backend_directory *d, uint64_t nonce)
@@ -341,7 +359,7 @@ struct zk_node *node_of(struct zookeeper *z, const char *token)
 struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat)
 {
     const struct zk_node *node = data->ours ? node_of(z, data->token) : NULL;
-    bool ours = node && node->fence == (uint64_t)stat->czxid;
+    bool ours = node && node->fence == node_fence(z, NULL, stat);
     struct remote_ticket *t = ours ? remote_ticket_find(&z->remote, data->token) : NULL;
     return t && t->head.user ? t : NULL;
 }

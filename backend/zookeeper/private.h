@@ -36,10 +36,11 @@ struct zookeeper {
     struct remote remote;
     /* the session */
     zhandle_t *handle;
-    char *hosts;  /* numeric, as the library wants them */
-    char *chroot; /* "" or "/a/b" */
-    char *digest; /* or NULL */
-    char *own;    /* the node that heartbeats write to */
+    char *hosts;   /* numeric, as the library wants them */
+    char *chroot;  /* "" or "/a/b" */
+    char *digest;  /* or NULL */
+    char *own;     /* the node that heartbeats write to */
+    uint64_t base; /* see node_fence */
     bool kazoo, was_up;
     bool connected;      /* as its watcher has told */
     bool expired;        /* the same */
@@ -244,6 +245,15 @@ char *node_path(const struct zookeeper *z, const char *name);
 char *node_child(const char *path, const char *leaf);
 /* Where a ticket's node is made: the server adds the number. */
 char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t);
+/* The fencing token of a ticket: the transaction that made its node, counted from a base that the hidden node keeps
+ * since it was made.  That is the microsecond of the wall clock then, so that a move from another store does not go
+ * back; less the transaction that made it, or those before, and a change of leader skips 2^32, would lead the clock.
+ * Where an older version has made the hidden node the base is 0 for ever.  A guard's is that of whom it is a guard for;
+ * `data` NULL: the node is none. */
+uint64_t node_fence(const struct zookeeper *z, const struct zk_data *data, const struct Stat *stat);
+/* What the hidden node says if it is made now; and the base, by what it says. */
+GBytes *node_encode_base(void);
+uint64_t node_base(GBytes *data, const struct Stat *stat);
 /* Whether a name can be that of a lock or a directory. */
 bool node_is_name(const char *name);
 /* Whether what has this name in the root is none. */
@@ -258,10 +268,10 @@ GPtrArray *node_queue(char *const *children);
 void node_take_queue(GPtrArray **paths, const char *path, char *const *children);
 GBytes *node_encode(const struct zk_node *node, const char *token);
 /* Of a guard, whose session is this mount's, for what is known of a holder: it is there for so many ms. */
-GBytes *node_encode_guard(const struct zk_data *data, const struct Stat *stat, bool broken, int64_t left);
+GBytes *node_encode_guard(const struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, bool broken,
+                          int64_t left);
 /* Where that is made: in place of the holder's node, by another name unless that is a ticket's file. */
 char *node_guard_path(const struct zookeeper *z, const char *path, bool sequence);
-uint64_t node_fence(const struct zk_data *data, const struct Stat *stat);
 GBytes *node_encode_directory(const struct backend_directory *directory, uint64_t nonce);
 /* What a lock says of its holder, so that whoever comes next knows of the lock-delay if that is lost.  `leaf` NULL: it
  * is lost now. */

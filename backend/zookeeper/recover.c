@@ -94,7 +94,7 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
     remote_ticket_turn(&z->remote, t, may_hold ? REMOTE_HELD : REMOTE_WAITING);
     t->wait = true;
     t->refresh = may_hold ? CLOCK_NEVER : now + REMOTE_REFRESH_MIN;
-    t->head.fence = (uint64_t)stat->czxid;
+    t->head.fence = node_fence(z, NULL, stat);
     t->head.acquired = MIN(stat->ctime - z->server_time, now);
     t->head.deadline = now + left - (data->ttl / 100 + 2);
     t->due = lease ? now : CLOCK_NEVER; /* so that it is renewed, if it is to be */

@@ -119,7 +119,7 @@ static GBytes *revoke_guard(struct zk_call *call, const struct zk_data *data, co
     int64_t guard = may && holds ? backend_guard(data->meta) : 0;
     ask_describe(call->z, data, stat, &info);
     int64_t left = MIN(guard, info.deadline - clock_now());
-    return left > 0 ? node_encode_guard(data, stat, call->number == 0, left) : NULL;
+    return left > 0 ? node_encode_guard(call->z, data, stat, call->number == 0, left) : NULL;
 }
 
 static void revoke_free_guard(gpointer guard)
@@ -168,7 +168,7 @@ static bool revoke_choose(struct zk_call *call, GPtrArray *chosen)
         node_decode(get->data, &data);
         bool waits = call->since && !any && data.ours && !data.guards && data.mode == BACKEND_EXCLUSIVE;
         bool holds = g_array_index(holders, bool, i) && !waits;
-        bool meant = holds && (!call->number || call->number == node_fence(&data, &get->stat));
+        bool meant = holds && (!call->number || call->number == node_fence(call->z, &data, &get->stat));
         if (meant && guards && !data.guards) {
             g_ptr_array_set_size(chosen, 0);
             guards = false;

@@ -80,8 +80,10 @@ static void session_is_there(struct zk_call *call)
 {
     struct zookeeper *z = call->z;
     const struct zk_reply *last = call_reply(call, call->replies->len - 1);
+    const struct zk_reply *made = call_reply(call, call->replies->len - 2);
+    const struct zk_reply *hidden = call_reply(call, call->replies->len - 3);
+    last = hidden->rc == ZOK ? last : hidden;
     if (last->rc != ZOK) {
-        const struct zk_reply *made = call_reply(call, call->replies->len - 2);
         const char *why = zerror(made->rc == ZOK || made->rc == ZNODEEXISTS ? last->rc : made->rc);
         log_error("the ZooKeeper server refuses the node %s: %s", z->own, why);
         g_free(z->why);
@@ -95,6 +97,7 @@ static void session_is_there(struct zk_call *call)
     }
     g_clear_pointer(&z->why, g_free);
     z->was_up = z->ready = true;
+    z->base = node_base(hidden->data, &hidden->stat);
     z->changed = clock_now();
     z->server_time = last->stat.mtime - z->changed;
     z->latency = z->changed - call->sent;
@@ -110,11 +113,16 @@ static void session_is_there(struct zk_call *call)
 static void session_greet(struct zk_call *call)
 {
     struct zookeeper *z = call->z;
-    for (char *slash = z->own; (slash = strchr(slash + 1, '/'));) {
+    GBytes *base = node_encode_base();
+    for (char *slash = z->own, *leaf = strrchr(z->own, '/'); (slash = strchr(slash + 1, '/'));) {
         char *path = g_strndup(z->own, (gsize)(slash - z->own));
-        call_create(call, path, NULL, ZOO_PERSISTENT);
+        call_create(call, path, slash == leaf ? base : NULL, ZOO_PERSISTENT);
+        if (slash == leaf) {
+            call_get(call, path);
+        }
         g_free(path);
     }
+    g_bytes_unref(base);
     call_create(call, z->own, NULL, ZOO_EPHEMERAL);
     call_set(call, z->own, NULL, -1);
     call_then(call, session_is_there);

@@ -28,7 +28,7 @@ static void watch_on_node(struct zk_call *call)
     struct zookeeper *z = call->z;
     struct zk_node *node = node_of(z, call->name);
     const struct zk_reply *get = call_reply(call, 0);
-    bool gone = get->rc == ZNONODE || (get->rc == ZOK && node && node->fence != (uint64_t)get->stat.czxid);
+    bool gone = get->rc == ZNONODE || (get->rc == ZOK && node && node->fence != node_fence(z, NULL, &get->stat));
     if (gone && node && strcmp(node->path, call->path) == 0) {
         watch_node_gone(z, call->name);
     }

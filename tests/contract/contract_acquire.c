@@ -90,6 +90,15 @@ START_TEST(fencing_tokens_of_a_name_only_grow)
 }
 END_TEST
 
+/* So a move from another store does not go back. */
+START_TEST(fencing_tokens_of_a_new_store_begin_at_the_clock)
+{
+    struct contract_log log = {0};
+
+    ck_assert_uint_ge(contract_get("a", BACKEND_LEASE, &log)->fence, contract_began);
+}
+END_TEST
+
 START_TEST(name_in_a_missing_directory_is_missing)
 {
     struct contract_log log = {0};
@@ -565,6 +574,7 @@ TCase *contract_acquire_case(void)
     tcase_add_test(tcase, released_name_is_free_again);
     tcase_add_test(tcase, other_names_are_free);
     tcase_add_test(tcase, fencing_tokens_of_a_name_only_grow);
+    tcase_add_test(tcase, fencing_tokens_of_a_new_store_begin_at_the_clock);
     tcase_add_test(tcase, name_in_a_missing_directory_is_missing);
     tcase_add_test(tcase, name_of_a_directory_is_refused);
     tcase_add_test(tcase, tickets_of_one_handle_do_not_exclude_each_other);

@@ -10,9 +10,9 @@
 
 static struct zookeeper_server *server; /* each check has a root of its own in it */
 
-static struct backend *open_mount_at(uint16_t port, uint32_t seed, bool background)
+static struct backend *open_mount_at(uint16_t port, const char *below, uint32_t seed, bool background)
 {
-    char error[256] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d", port, getpid());
+    char error[256] = "", *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d%s", port, getpid(), below);
     struct zookeeper_uri uri;
     struct backend *b = NULL;
 
@@ -27,12 +27,12 @@ static struct backend *open_mount_at(uint16_t port, uint32_t seed, bool backgrou
 
 static struct backend *open_mount(uint32_t seed)
 {
-    return open_mount_at(zookeeper_server_port(server), seed, false);
+    return open_mount_at(zookeeper_server_port(server), "", seed, false);
 }
 
 static struct backend *open_relayed(void)
 {
-    return open_mount_at(relay_to(contract_loop, zookeeper_server_port(server)), 1, true);
+    return open_mount_at(relay_to(contract_loop, zookeeper_server_port(server)), "", 1, true);
 }
 
 static struct backend *open_zookeeper(void)
@@ -245,6 +245,37 @@ START_TEST(break_ends_all_locks_of_one_handle_from_another_mount)
 }
 END_TEST
 
+START_TEST(token_means_the_same_to_all_mounts)
+{
+    struct contract_log log[3] = {{0}};
+    uint64_t fence = contract_get("a", BACKEND_LEASE, &log[0])->fence;
+    contract_backend = contract_other;
+    ck_assert_uint_eq(contract_stat("a").fence, fence);
+    ck_assert_uint_gt(contract_get("b", BACKEND_LEASE, &log[1])->fence, fence);
+    ck_assert_int_eq(contract_revoke("a", fence + 1), BACKEND_STALE);
+    ck_assert_int_eq(contract_revoke("a", fence), BACKEND_OK);
+    backend_free(contract_one);
+    contract_one = open_mount(3);
+    contract_start(contract_one);
+    contract_backend = contract_one;
+    ck_assert_uint_gt(contract_get("a", BACKEND_LEASE, &log[2])->fence, fence);
+}
+END_TEST
+
+/* Or what is held there by such a version, and after it, would have tokens that go back. */
+START_TEST(node_that_an_older_version_has_made_gives_small_tokens_for_ever)
+{
+    struct contract_log log = {0};
+    ck_assert_int_eq(contract_mkdir("old", NULL), BACKEND_OK);
+    ck_assert_int_eq(contract_mkdir("old/.leasefs", NULL), BACKEND_OK); /* it says nothing of a base */
+    backend_free(contract_one);
+    contract_one = open_mount_at(zookeeper_server_port(server), "/old", 3, false);
+    contract_start(contract_one);
+    contract_backend = contract_one;
+    ck_assert_uint_lt(contract_get("a", BACKEND_LEASE, &log)->fence, UINT64_C(1) << 40);
+}
+END_TEST
+
 static TCase *zookeeper_case(void)
 {
     TCase *tcase = tcase_create("zookeeper");
@@ -258,6 +289,8 @@ static TCase *zookeeper_case(void)
     tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
     tcase_add_test(tcase, nothing_is_watched_when_all_has_been_released);
     tcase_add_test(tcase, place_in_a_queue_holds_when_its_width_grows_while_it_is_taken);
+    tcase_add_test(tcase, node_that_an_older_version_has_made_gives_small_tokens_for_ever);
+    tcase_add_test(tcase, token_means_the_same_to_all_mounts);
     tcase_add_test(tcase, waiter_that_gives_up_leaves_the_delay_of_a_lock_that_was_broken);
     return tcase;
 }
