@@ -106,7 +106,7 @@ TABLE = (
     (touch_and_rm, nothing, "2*LOOKUP CREATE 4*FLUSH SETATTR RELEASE GETATTR UNLINK", "2*GETATTR",
      (60, 41, 84), (67, 45, 92), (64, 41, 86), (70, 45, 95)),
     (flock_cycle, nothing, "2*SETLKW", "",
-     (7, 9, 16), (7, 9, 16), (7, 9, 17), (7, 9, 17)),
+     (7, 9, 17), (7, 9, 17), (7, 9, 18), (7, 9, 18)),
     (ticket_cycle, nothing, "2*LOOKUP CREATE SETLKW FLUSH RELEASE", "GETATTR",
      (30, 28, 44), (34, 30, 52), (31, 28, 45), (35, 30, 53)),
     (stat_free, nothing, "", "",
