@@ -109,7 +109,7 @@ opened() {
     local side
     redis_key lfs:v:lfs:/ || return 1
     for side in A B; do
-        ! grep -qE '^closed: ' "${at[$side]}/.leasefs/status" || return 1
+        ! grep -qE '^grace period: ' "${at[$side]}/.leasefs/status" || return 1
     done
     [[ $(redis_cli GET lfs:v:lfs:/) == *' o '* ]]
 }

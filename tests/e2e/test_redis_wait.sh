@@ -19,12 +19,12 @@ all() {
 }
 status() { grep -q "$1" "$MNT/.leasefs/status"; }
 # What the server has of locks, but for numbers and directories.
-left() { redis_cli --scan | grep -vE '^lfs:[fdlvrm]:'; }
+left() { redis_cli --scan | grep -vE '^lfs:[fdglvrm]:'; }
 nothing_left() { [ -z "$(left)" ]; }
 # Who asked for it is told that it waits.
 waits_for() { grep -qw "$1" "$MOUNT_B/.leasefs/waiters"; }
 # It is connected again, and grants what is new.
-opened() { status '^state: connected$' && ! grep -q '^closed' "$MOUNT_A/.leasefs/status" "$MOUNT_B/.leasefs/status"; }
+opened() { status '^state: connected$' && ! grep -q '^grace period' "$MOUNT_A/.leasefs/status" "$MOUNT_B/.leasefs/status"; }
 gets_lock() { touch "$MNT/L" 2>/dev/null; }
 
 redis_start --appendonly yes --appendfsync always --repl-diskless-sync-delay 0

@@ -93,7 +93,7 @@ settled() {
     done
     for side in A B; do
         grep -qE '^state: connected' "${at[$side]}/.leasefs/status" || return
-        ! grep -qE '^closed: ' "${at[$side]}/.leasefs/status" || return
+        ! grep -qE '^grace period: ' "${at[$side]}/.leasefs/status" || return
     done
 }
 cut_off() { command cut -d ' ' -f "1-$1"; } # to so many words
@@ -235,7 +235,7 @@ kept() {
 opened() {
     local side
     redis_key lfs:v:lfs:/ || return
-    for side in A B; do ! grep -qE '^closed: ' "${at[$side]}/.leasefs/status" || return; done
+    for side in A B; do ! grep -qE '^grace period: ' "${at[$side]}/.leasefs/status" || return; done
     [[ $(redis_cli GET lfs:v:lfs:/) == *' o '* ]]
 }
 # Takes and gives back a lock, again and again; the longest time without one, in milliseconds, is in the file.
