@@ -242,12 +242,24 @@ static void verify(struct attempt *a)
     contract_backend = contract_one;
 }
 
+/* Whether its store is there again. */
+static bool is_up(struct backend *b)
+{
+    struct backend_status status;
+    backend_status(b, &status);
+    bool up = !status.away;
+    backend_status_clear(&status);
+    return up;
+}
+
+/* Conversions may be settled while the mount still connects; what it is asked then is answered with unreachable. */
 static void end_batch(unsigned count)
 {
     competing = false;
     for (unsigned i = 0; i < count; i++)
         stop_sharing(&attempts[i]);
     CONTRACT_UNTIL(!proceed(count, 1));
+    CONTRACT_UNTIL(is_up(contract_one));
     for (unsigned i = 0; i < count; i++) {
         struct attempt *a = &attempts[i];
         struct backend_renewal renewal = {.ticket = a->held, .ttl = CONTRACT_LONG, .due = CONTRACT_LONG / 3};
