@@ -107,23 +107,20 @@ const struct backend_segment *backend_segments_conflict(const GArray *segments, 
 /* EXCLUSIVE if one of them is. */
 enum backend_mode backend_segments_mode(const GArray *segments);
 
-/* Who asks, or holds. */
+/* By which two tickets are compatible, whatever they cover. */
 struct backend_kin {
     uint64_t handle, lock_owner; /* 0: none */
-    const GArray *handles; /* uint64_t: further ones, by which a lock owner has asked for what it holds; or NULL */
 };
 
 /* Of a claim, or of what a store has for one. */
-#define BACKEND_KIN(of)                                                                                                \
-    ((struct backend_kin){.handle = (of)->handle, .lock_owner = (of)->lock_owner, .handles = (of)->handles})
+#define BACKEND_KIN(of) ((struct backend_kin){.handle = (of)->handle, .lock_owner = (of)->lock_owner})
 
-/* More are not remembered: flock(2) by such a one waits for its own process' records. */
-#define BACKEND_HANDLES_MAX 64
-
-/* They are of one lock owner or, unless they are of two, of one handle: then they do not exclude each other. */
-bool backend_are_kin(struct backend_kin a, struct backend_kin b);
-/* Adds all handles of `more` to `handles` (NULL: none), each once, though not `first`. */
-void backend_handles_add(GArray **handles, uint64_t first, struct backend_kin more);
+/* Are they of one lock owner or, unless each has a lock owner, of one handle?  What a lock owner has got by several
+ * handles is of the first of them. */
+static inline bool backend_are_kin(struct backend_kin a, struct backend_kin b)
+{
+    return a.lock_owner && b.lock_owner ? a.lock_owner == b.lock_owner : a.handle && a.handle == b.handle;
+}
 
 /* What is asked for.  Zero-initialise; then `kind` PROVISIONAL, exclusive,
  * range 0..0: so always set kind and, for other than FCNTL, leave the range
@@ -137,8 +134,6 @@ struct backend_claim {
                             prefix-NNNNNNNNNN; never BUSY */
     uint64_t handle;     /* tickets of one handle exclude each other only as two lock owners; 0: none */
     uint64_t lock_owner; /* those of one POSIX lock owner never do; 0: none */
-    GArray *handles;     /* FCNTL: further ones, by which the lock owner holds already: see backend_kin; borrowed, but
-                            kept: not to be changed */
     uint64_t start;      /* FCNTL: first and last byte, inclusive, in this order */
     uint64_t end;
     int64_t ttl;     /* counts from the grant; while it waits, from queueing */

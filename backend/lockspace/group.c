@@ -15,12 +15,6 @@ gboolean lockspace_group_equal(gconstpointer a, gconstpointer b)
     return g->id == h->id && g->place == h->place && g->kind == h->kind;
 }
 
-void lockspace_group_free(gpointer group)
-{
-    g_slist_free(((struct group *)group)->further);
-    g_free(group);
-}
-
 struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place)
 {
     struct group key = {.id = id, .place = place, .kind = kind};
@@ -40,28 +34,14 @@ static struct group *group_obtain(struct lockspace *space, enum group_kind kind,
     return g;
 }
 
-/* By another handle than the first by which it was asked for. */
-static bool group_is_further(const struct group *g, const struct ticket *t)
-{
-    return g->kind == GROUP_HANDLE && g->id != t->scope->handle;
-}
-
 static void group_add(struct group *g, struct ticket *t)
 {
-    if (group_is_further(g, t)) {
-        g->further = g_slist_prepend(g->further, t);
-        return;
-    }
     t->scope->next[g->kind] = g->first;
     g->first = t;
 }
 
 static void group_remove(struct group *g, struct ticket *t)
 {
-    if (group_is_further(g, t)) {
-        g->further = g_slist_remove(g->further, t);
-        return;
-    }
     struct ticket **link = &g->first;
     while (*link != t) {
         link = &(*link)->scope->next[g->kind];
@@ -97,9 +77,6 @@ static uint32_t group_change_all(struct lockspace *space, struct ticket *t, bool
         return 0;
     }
     uint32_t kin = handle ? group_change(space, t, GROUP_HANDLE, handle, in) > 0 : 0;
-    for (guint i = 0; t->scope->handles && i < t->scope->handles->len; i++) {
-        kin += group_change(space, t, GROUP_HANDLE, g_array_index(t->scope->handles, uint64_t, i), in) > 0;
-    }
     if (lock_owner) {
         kin += group_change(space, t, GROUP_LOCK_OWNER, lock_owner, in) > 0;
         group_change(space, t, GROUP_WAITING, lock_owner, in);

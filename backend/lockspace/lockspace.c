@@ -34,7 +34,7 @@ struct lockspace *lockspace_new(const struct lockspace_listener *listener, void 
     space->context = context;
     space->random = seed;
     space->next_fence = 1;
-    space->groups = g_hash_table_new_full(lockspace_group_hash, lockspace_group_equal, lockspace_group_free, NULL);
+    space->groups = g_hash_table_new_full(lockspace_group_hash, lockspace_group_equal, g_free, NULL);
     sorted_init(&space->agenda, lockspace_compare_agenda, lockspace_random(space));
     space->root = lockspace_directory_new(space, NULL, "", &attributes);
     return space;

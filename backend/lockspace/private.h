@@ -46,14 +46,12 @@ struct group {
     enum group_kind kind;
     uint32_t count;       /* members; for GROUP_WAITING all tickets of the lock owner that are not alone */
     struct ticket *first; /* linked by scope->next[kind] */
-    GSList *further;      /* of GROUP_HANDLE: struct ticket, that has it among its scope->handles */
 };
 
 /* What only some tickets have. */
 struct scope {
     uint64_t handle;
     uint64_t lock_owner;
-    GArray *handles;  /* as struct backend_kin has them */
     GArray *segments; /* of FCNTL: what it holds, or the one that it waits for; NULL: the whole lock */
     bool apart;       /* its user has not heard that it holds: not yet one with what its lock owner holds */
     int64_t due;      /* while it waits: the claim's `due`, which starts anew with the grant */
@@ -243,7 +241,6 @@ void lockspace_directory_free(struct lockspace *space, struct directory *directo
 
 guint lockspace_group_hash(gconstpointer group);
 gboolean lockspace_group_equal(gconstpointer a, gconstpointer b);
-void lockspace_group_free(gpointer group);
 struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place);
 /* Adds to, or takes from, the groups of a ticket that is in a queue; returns by how much the kin of that changes. */
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t);

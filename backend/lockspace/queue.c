@@ -176,18 +176,12 @@ struct backend_segment lockspace_segment_in_way(const struct ticket *t, const st
              : (struct backend_segment){.start = lockspace_start(t), .end = lockspace_end(t), .mode = t->head.mode};
 }
 
-/* The groups that it is in, or would be: begins with `at` 0. */
-static struct group *queue_next_kin(struct lockspace *space, const struct entry *place, const struct ticket *t,
-                                    guint *at)
+/* The group that it is in, or would be, with those of its lock owner (GROUP_LOCK_OWNER) or handle; or NULL. */
+static struct group *queue_kin(struct lockspace *space, const struct entry *place, const struct ticket *t,
+                               enum group_kind kind)
 {
-    const struct scope *s = t->scope;
-    guint count = s ? 2 + (s->handles ? s->handles->len : 0) : 0;
-    struct group *group = NULL;
-    for (; *at < count && !group; ++*at) {
-        uint64_t id = *at == 0 ? s->lock_owner : *at == 1 ? s->handle : g_array_index(s->handles, uint64_t, *at - 2);
-        group = id ? lockspace_group(space, *at == 0 ? GROUP_LOCK_OWNER : GROUP_HANDLE, id, place) : NULL;
-    }
-    return group;
+    uint64_t id = !t->scope ? 0 : kind == GROUP_LOCK_OWNER ? t->scope->lock_owner : t->scope->handle;
+    return id ? lockspace_group(space, kind, id, place) : NULL;
 }
 
 bool lockspace_is_plain(struct lockspace *space, const struct entry *place, const struct queue *q,
@@ -199,8 +193,8 @@ bool lockspace_is_plain(struct lockspace *space, const struct entry *place, cons
     if (t->head.fence < space->next_fence) {
         return true;
     }
-    guint at = 0;
-    return !(q->partial && queue_is_partial(t)) && !queue_next_kin(space, place, t, &at);
+    return !(q->partial && queue_is_partial(t)) && !queue_kin(space, place, t, GROUP_LOCK_OWNER) &&
+           !queue_kin(space, place, t, GROUP_HANDLE);
 }
 
 static struct ticket *queue_first_exclusive(const struct skiplist *list)
@@ -272,15 +266,10 @@ static bool queue_is_awaited(const struct entry *place, const struct ticket *t, 
 static bool queue_outranks(struct lockspace *space, const struct entry *place, const struct ticket *t,
                            const struct ticket *waiter)
 {
-    struct group *group;
-    for (guint at = 0; (group = queue_next_kin(space, place, t, &at));) {
-        for (const struct ticket *k = group->first; k; k = k->scope->next[group->kind]) {
+    for (enum group_kind kind = GROUP_HANDLE; kind <= GROUP_LOCK_OWNER; kind++) {
+        const struct group *group = queue_kin(space, place, t, kind);
+        for (const struct ticket *k = group ? group->first : NULL; k; k = k->scope->next[kind]) {
             if (queue_is_awaited(place, t, k, waiter)) {
-                return true;
-            }
-        }
-        for (GSList *k = group->further; k; k = k->next) {
-            if (queue_is_awaited(place, t, k->data, waiter)) {
                 return true;
             }
         }

@@ -62,7 +62,6 @@ bool lockspace_range_join(struct lockspace *space, struct ticket *t)
     struct scope *scope = t->scope;
     const struct backend_segment *s = &g_array_index(scope->segments, struct backend_segment, 0);
     t->scope = held->scope;
-    backend_handles_add(&t->scope->handles, t->scope->handle, BACKEND_KIN(scope));
     backend_segments_set(t->scope->segments, s->start, s->end, &s->mode);
     held->scope = scope;
     t->head.mode = (uint8_t)backend_segments_mode(t->scope->segments);

@@ -38,8 +38,6 @@ void lockspace_set_scope(struct ticket *t, const struct backend_claim *claim)
     }
     t->scope->handle = claim->handle;
     t->scope->lock_owner = claim->lock_owner;
-    g_clear_pointer(&t->scope->handles, g_array_unref);
-    backend_handles_add(&t->scope->handles, claim->handle, BACKEND_KIN(claim));
     g_clear_pointer(&t->scope->segments, g_array_unref);
     t->scope->segments = ranged ? backend_segments_new(claim->start, claim->end, claim->mode) : NULL;
     t->scope->due = 0;
@@ -71,7 +69,6 @@ void lockspace_ticket_free(struct backend_ticket *ticket)
     ticket_set_bytes(&t->meta, NULL);
     ticket_set_bytes(&t->head.content, NULL);
     if (t->scope) {
-        g_clear_pointer(&t->scope->handles, g_array_unref);
         g_clear_pointer(&t->scope->segments, g_array_unref);
     }
     g_free(t->scope);

@@ -71,7 +71,6 @@ void redis_acquire_fill(struct redis_call *call, struct redis *r, const struct r
         .ttl = t->head.ttl,
         .handle = t->handle,
         .lock_owner = t->lock_owner,
-        .handles = t->handles,
         .start = t->start,
         .end = t->end,
     };

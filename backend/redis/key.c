@@ -200,14 +200,7 @@ void redis_call_texts(struct redis_call *call, const char *field, const GPtrArra
 
 void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_kin kin)
 {
-    char text[24 * (1 + BACKEND_HANDLES_MAX)];
-    size_t length = (size_t)sprintf(text, "%" PRIu64, kin.handle);
-    for (guint i = 0; kin.handles && i < kin.handles->len; i++) {
-        length += (size_t)sprintf(text + length, " %" PRIu64, g_array_index(kin.handles, uint64_t, i));
-    }
-    if (kin.handle) {
-        redis_call_text(call, "handle", text);
-    }
+    redis_call_unsigned(call, "handle", kin.handle);
     redis_call_flag(call, "kin", remote_ticket_has_kin(t, kin));
 }
 

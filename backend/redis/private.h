@@ -145,7 +145,7 @@ void redis_call_range(struct redis_call *call, uint64_t lock_owner, uint64_t sta
 void redis_call_segments(struct redis_call *call, const GArray *segments); /* struct backend_segment */
 void redis_call_texts(struct redis_call *call, const char *field, const GPtrArray *texts);
 /* What is asked for with this ticket. */
-/* By which handles it is asked, as "n n …", and whether another ticket is kin to them. */
+/* By which handle it is asked, and whether another ticket is kin to it. */
 void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_kin kin);
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
 /* Keys and first fields of a call about a ticket. */

@@ -47,7 +47,6 @@ static void change_into(struct remote_ticket *t, const struct remote_op *op, clo
     t->head.ttl = op->claim.ttl;
     t->handle = op->claim.handle;
     t->lock_owner = op->claim.lock_owner;
-    g_clear_pointer(&t->handles, g_array_unref);
     t->start = op->claim.start;
     t->end = op->claim.end;
     t->due_after = op->claim.due;
@@ -72,7 +71,6 @@ static void change_send_convert(struct remote_op *op, struct remote_ticket *t, c
     change_note_change(op, &c);
     op->claim = *claim;
     op->claim.meta = op->claim.content = NULL;
-    op->claim.handles = NULL;
     op->claim.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     t->converting++;
     remote_op_send(op, t, REMOTE_CONVERT, change_converted, timeout);

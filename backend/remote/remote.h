@@ -93,7 +93,6 @@ struct remote_ticket {
     bool in_lane_long;   /* which extends it, */
     clock_ms in_lane_by; /* before this, its deadline then: its place in the lane */
     uint64_t handle, lock_owner, start, end;
-    GArray *handles;   /* as struct backend_kin has them */
     GArray *segments;  /* struct backend_segment; what an FCNTL ticket holds; NULL: nothing known */
     int64_t due_after; /* the claim's `due` */
     clock_ms due;      /* CLOCK_NEVER: none */

@@ -104,7 +104,6 @@ void remote_op_free(struct remote_op *op)
     op->r->under_way -= op->in_lane;
     g_clear_pointer(&op->change.meta, g_bytes_unref);
     g_clear_pointer(&op->change.content, g_bytes_unref);
-    g_clear_pointer(&op->claim.handles, g_array_unref);
     g_clear_pointer(&op->segments, g_array_unref);
     g_free(op->name);
     g_free(op->file);
@@ -157,7 +156,6 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     };
     t->handle = claim->handle;
     t->lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
-    backend_handles_add(&t->handles, claim->handle, BACKEND_KIN(claim));
     t->start = claim->start;
     t->end = claim->end;
     t->due_after = claim->due;
@@ -194,7 +192,6 @@ void remote_ticket_free(struct remote *r, struct remote_ticket *t)
     ticket_leave(r, t);
     g_clear_pointer(&t->meta, g_bytes_unref);
     g_clear_pointer(&t->head.content, g_bytes_unref);
-    g_clear_pointer(&t->handles, g_array_unref);
     g_clear_pointer(&t->segments, g_array_unref);
     g_free(t->name);
     g_free(t->moving);
@@ -252,7 +249,7 @@ void remote_ticket_adopt(struct remote *r, struct remote_ticket *t, const char *
         t->converting = was->converting;
         t->head.joined = true;
         t->head.content = g_steal_pointer(&was->head.content); /* the store keeps it with the token */
-        backend_handles_add(&t->handles, t->handle, BACKEND_KIN(was));
+        t->handle = was->handle;
         remote_ticket_free(r, was);
     }
     g_hash_table_remove(r->tickets, t->token);

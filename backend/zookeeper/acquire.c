@@ -163,13 +163,26 @@ void acquire_remove(struct zk_call *call, zk_step *next)
     call_then(call, acquire_on_searched);
 }
 
+/* A flock that holds beside what its lock owner has got by that handle excludes what it asks for by another. */
+static bool acquire_is_excluded(const struct remote_ticket *t)
+{
+    const struct remote_ticket *other;
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        bool shared = other->head.mode == BACKEND_SHARED && t->head.mode == BACKEND_SHARED;
+        if (other->state == REMOTE_HELD && !shared && !backend_are_kin(BACKEND_KIN(other), BACKEND_KIN(t))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void acquire_begin(struct zk_call *call)
 {
     const struct remote_ticket *t = turn_ticket(call), *was = remote_ticket_joins(t);
     if (!call->path) {
         call->path = node_path(call->z, t->place->name);
     }
-    const struct zk_node *held = was ? node_of(call->z, was->token) : NULL;
+    const struct zk_node *held = was && !acquire_is_excluded(t) ? node_of(call->z, was->token) : NULL;
     enum backend_mode mode = held ? turn_joined_mode(t, was) : BACKEND_EXCLUSIVE;
     if (held && held->lax && mode == BACKEND_EXCLUSIVE && t->head.mode == BACKEND_SHARED) {
         call->parked = true; /* until what has made it weaker is undone */

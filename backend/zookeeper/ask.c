@@ -193,7 +193,6 @@ static void ask_about(struct zookeeper *z, const char *name, const struct backen
         call->flag = true;
         op->claim = *claim;
         op->claim.meta = op->claim.content = NULL;
-        op->claim.handles = claim->handles ? g_array_ref(claim->handles) : NULL;
     }
     call_start(call, 0);
 }

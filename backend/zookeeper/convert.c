@@ -110,7 +110,6 @@ static void convert_into(struct zk_call *call)
     draft->automatic = false;
     draft->handle = claim->handle;
     draft->lock_owner = claim->lock_owner;
-    g_clear_pointer(&draft->handles, g_array_unref);
     node_change(draft, &call->op->change);
     call_write(call);
     call_mark(call, draft);

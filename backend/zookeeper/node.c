@@ -1,6 +1,6 @@
 /* node: names and data of nodes.
  *
- * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER HANDLE …", and then meta and
+ * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER", and then meta and
  * content (MODE: NODE_RAISES is a shared one that wants to be exclusive; its term counts from when it was written, or
  * is negative: renewed for as long as the session lives, without a word here; of one mount those of a handle or of a
  * lock owner do not exclude each other; a guard's line ends with "guard FENCING-TOKEN GRANTED BROKEN"); a directory's
@@ -14,7 +14,7 @@
 
 #define NODE_DIGITS 10
 #define NODE_RAISES 2u
-#define NODE_HEAD_MAX (400 + 17 * BACKEND_HANDLES_MAX)
+#define NODE_HEAD_MAX 400
 #define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: no session is believed to be longer */
 
 char *node_path(const struct zookeeper *z, const char *name)
@@ -175,15 +175,11 @@ static GBytes *node_join(char *head, GBytes *meta, GBytes *content)
 
 GBytes *node_encode(const struct zk_node *node, const char *token)
 {
-    GString *head = g_string_new(NULL);
-    g_string_printf(head, "leasefs1 %u %u %" G_GINT64_FORMAT " %s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x",
-                    node->kind, node->raises ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl,
-                    token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0, node->handle, node->lock_owner);
-    for (guint i = 0; node->handles && i < node->handles->len; i++) {
-        g_string_append_printf(head, " %" G_GINT64_MODIFIER "x", g_array_index(node->handles, uint64_t, i));
-    }
-    g_string_append_c(head, '\n');
-    return node_join(g_string_free(head, FALSE), node->meta, node->content);
+    char *head =
+        g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x\n",
+                        node->kind, node->raises ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl,
+                        token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0, node->handle, node->lock_owner);
+    return node_join(head, node->meta, node->content);
 }
 
 GBytes *node_encode_guard(const struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, bool broken,
@@ -254,17 +250,6 @@ static void node_decode_guard(struct zk_data *data, const char *text)
     }
 }
 
-static void node_decode_handles(struct zk_data *data, const char *text)
-{
-    for (char *end; *text; text = end) {
-        uint64_t handle = g_ascii_strtoull(text, &end, 16);
-        if (end == text) {
-            return;
-        }
-        backend_handles_add(&data->handles, data->handle, (struct backend_kin){.handle = handle});
-    }
-}
-
 void node_decode(GBytes *bytes, struct zk_data *data)
 {
     gsize size = 0;
@@ -295,7 +280,6 @@ void node_decode(GBytes *bytes, struct zk_data *data)
                    kind <= BACKEND_FCNTL && length <= MIN(rest, ZOOKEEPER_META_MAX) && ttl != 0 &&
                    remote_is_token(data->token)) {
         data->ours = true;
-        node_decode_handles(data, head + further);
         node_decode_guard(data, head + further);
         data->kind = (enum backend_kind)kind;
         data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
@@ -313,7 +297,6 @@ void node_data_clear(struct zk_data *data)
     g_clear_pointer(&data->meta, g_bytes_unref);
     g_clear_pointer(&data->content, g_bytes_unref);
     g_clear_pointer(&data->attributes.meta, g_bytes_unref);
-    g_clear_pointer(&data->handles, g_array_unref);
 }
 
 static bool node_excludes(const struct zk_data *a, const struct Stat *a_stat, const struct zk_data *b,
@@ -384,7 +367,6 @@ void node_free(gpointer data)
     g_free(node->place);
     g_clear_pointer(&node->meta, g_bytes_unref);
     g_clear_pointer(&node->content, g_bytes_unref);
-    g_clear_pointer(&node->handles, g_array_unref);
     g_free(node);
 }
 
@@ -404,7 +386,6 @@ struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, co
     node->handle = t->handle;
     node->lock_owner = t->lock_owner;
     node->lax = node->mode == BACKEND_SHARED;
-    backend_handles_add(&node->handles, t->handle, BACKEND_KIN(t));
     if (path) {
         g_hash_table_replace(z->nodes, g_strdup(t->token), node);
     }
@@ -419,7 +400,6 @@ struct zk_node *node_copy(const struct zk_node *node)
     copy->place = g_strdup(node->place);
     copy->meta = node->meta ? g_bytes_ref(node->meta) : NULL;
     copy->content = node->content ? g_bytes_ref(node->content) : NULL;
-    copy->handles = node->handles ? g_array_copy(node->handles) : NULL;
     return copy;
 }
 
@@ -428,8 +408,6 @@ void node_accept(struct zk_node *node, const struct zk_node *draft)
     node_change(node, &(struct backend_change){.set = BACKEND_SET_META | BACKEND_SET_CONTENT,
                                                .meta = draft->meta,
                                                .content = draft->content});
-    g_clear_pointer(&node->handles, g_array_unref);
-    node->handles = draft->handles ? g_array_copy(draft->handles) : NULL;
     node->handle = draft->handle;
     node->lock_owner = draft->lock_owner;
     node->kind = draft->kind;

@@ -206,7 +206,6 @@ struct zk_node {
     char *place;         /* the name of the lock */
     uint64_t handle;     /* or 0 */
     uint64_t lock_owner; /* the same */
-    GArray *handles;     /* as struct backend_kin has them */
     int64_t delay;       /* lock-delay of its directory */
     bool marked;         /* its lock has said that it holds */
     clock_ms delayed;    /* while that of another runs: its end; else 0 */
@@ -233,7 +232,6 @@ struct zk_data {
     int64_t ttl;                 /* from when the node was written or, */
     bool automatic;              /* where it is renewed with the session, from now */
     uint64_t handle, lock_owner; /* of its mount; or 0 */
-    GArray *handles;             /* the same */
     uint64_t guards;             /* the fencing token of whom it is a guard for; 0: it is none */
     int64_t granted;             /* of a guard: when that was granted, by the server's clock */
     bool broken;                 /* the same: it was, else it was released by its token */

@@ -253,7 +253,6 @@ void turn_join(struct zk_call *call, const struct remote_ticket *was, const stru
     }
     struct zk_node *draft = call_draft(call);
     draft->mode = (uint8_t)turn_joined_mode(turn_ticket(call), was);
-    backend_handles_add(&draft->handles, draft->handle, BACKEND_KIN(turn_ticket(call)));
     call_write(call);
     if (spare) {
         call_delete(call, spare->path, -1);

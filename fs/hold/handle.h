@@ -42,6 +42,7 @@ struct handle {
     bool writable;
     bool locking; /* flock or fcntl was ever asked on it, F_GETLK too */
     bool closing; /* explicitly closed once, as far as is known */
+    bool flushed; /* since its lock was got a descriptor of it was closed: perhaps only another process has it still */
     bool spent;
     bool lost;
     bool kin;    /* opened by a descendant of the lease's owner */

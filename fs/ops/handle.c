@@ -217,6 +217,7 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
 /* Any close by a lock owner ends its record locks: closed is when that is done. */
 void handle_flush(struct request *r)
 {
+    r->handle->flushed = true;
     handle_end_lock_owner(r, r->file.lock_owner, handle_flush_unlocked);
 }
 

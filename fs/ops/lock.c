@@ -23,6 +23,7 @@ static void lock_answer(struct request *r, enum backend_result result)
         r->handle->spent = false;
         r->handle->lost = false;
         r->handle->wanted = false;
+        r->handle->flushed = false;
     }
     request_reply(r, r->gave_up && result != BACKEND_OK ? -EINTR : lock_error(result));
 }
@@ -161,6 +162,76 @@ static struct hold *lock_convertible(const struct request *r, struct hold *lease
     return own ? hold : NULL;
 }
 
+/* --- waiting for oneself --------------------------------------------------------- */
+
+/* Would it have to wait for this one, which holds?  Which bytes are whose only the store knows: of two lock owners they
+ * may be the same. */
+static bool lock_is_excluded(const struct request *r, const struct hold *hold)
+{
+    const struct hold_records *records = hold->kind == BACKEND_FCNTL ? hold_records(hold) : NULL;
+    if (r->lock.mode == BACKEND_SHARED && hold->ticket->mode == BACKEND_SHARED) {
+        return false;
+    }
+    if (records && r->lock.owner) {
+        return records->lock_owner != r->lock.owner;
+    }
+    if (records) {
+        return records->handles->len == 0 || g_ptr_array_index(records->handles, 0) != r->handle;
+    }
+    return r->handle->hold != hold;
+}
+
+/* Is all that is held here and in its way of its own process, whose only thread waits?  Sets how many hold here.  Not
+ * where two open file descriptions lock bytes, of which it is not known whether they are the same, nor where a flock's
+ * may be left to a child, which can give it up. */
+static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
+{
+    const struct node *node = tree_present(r->fs->tree, r->node);
+    const struct hold *turns = lock_convertible(r, hold_lease(node));
+    struct hold *hold;
+    bool own = false;
+    *ret_holders = 0;
+    LIST_FOREACH(hold, &node->holds, link) {
+        *ret_holders += hold_holds(hold);
+        if (!hold_holds(hold) || hold == turns || !lock_is_excluded(r, hold)) {
+            continue;
+        }
+        bool unknown = r->lock.owner && hold->kind == BACKEND_FCNTL;
+        bool passed = hold->kind == BACKEND_FLOCK && hold_handle(hold) && hold_handle(hold)->flushed;
+        if (unknown || passed || !request_caller(r) || hold_owner(hold) != request_caller(r)) {
+            return false;
+        }
+        own = true;
+    }
+    return own && owner_has_one_thread(request_caller(r));
+}
+
+static void lock_ask(struct request *r);
+
+static void lock_on_holders(void *arg, enum backend_result result, const struct backend_info *info)
+{
+    struct request *r = arg;
+    uint32_t here;
+    if (result == BACKEND_OK && lock_excludes_itself(r, &here) && info->holders <= here) {
+        request_reply(r, -EDEADLK);
+    } else {
+        lock_ask(r);
+    }
+}
+
+/* A wait that nothing ends but a signal is not begun: all that hold are asked of the store first, where what is known
+ * here would have it so. */
+static void lock_go(struct request *r)
+{
+    char path[TREE_PATH_MAX];
+    uint32_t here;
+    if (!r->blocks || r->handle->ticket || !lock_excludes_itself(r, &here)) {
+        lock_ask(r);
+    } else if (request_path(r, path)) {
+        backend_stat(r->fs->backend, path, lock_on_holders, r);
+    }
+}
+
 static void lock_flock_go(struct request *r)
 {
     struct hold *lease = hold_lease_of_path(r->fs, r->node);
@@ -193,7 +264,7 @@ void lock_flock(struct request *r, int operation)
             request_reply(r, 0);
         }
     } else {
-        lock_flock_go(r);
+        lock_go(r);
     }
 }
 
@@ -255,21 +326,6 @@ static void lock_set_given_up(struct request *r)
     }
 }
 
-/* By which its lock owner has records there besides.  Who waits is kept with what is told now, and the records may be
- * gone when it is granted: so only of files by which there is a flock in its way, and else it would wait for itself. */
-static GArray *lock_further_handles(const struct request *r, const struct hold *hold)
-{
-    const GPtrArray *handles = hold && hold_records(hold) ? hold_records(hold)->handles : NULL;
-    GArray *further = NULL;
-    for (guint i = 0; handles && i < handles->len; i++) {
-        const struct handle *other = g_ptr_array_index(handles, i);
-        if (!r->blocks || (other->hold && other->hold->kind == BACKEND_FLOCK)) {
-            backend_handles_add(&further, r->handle->id, (struct backend_kin){.handle = other->id});
-        }
-    }
-    return further;
-}
-
 static void lock_set_new(struct request *r)
 {
     char path[TREE_PATH_MAX];
@@ -288,7 +344,6 @@ static void lock_set_new(struct request *r)
         return;
     }
     lock_claim(r, hold, BACKEND_FCNTL, &claim);
-    claim.handles = lock_further_handles(r, hold);
     request_ref(r);
     struct backend_ticket *ticket = backend_acquire(r->fs->backend, path, &claim, lock_set_done, r);
     if (r->req && ticket) {
@@ -296,7 +351,6 @@ static void lock_set_new(struct request *r)
         request_park(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
     }
     request_unref(r);
-    g_clear_pointer(&claim.handles, g_array_unref);
     g_bytes_unref(claim.meta);
 }
 
@@ -349,13 +403,18 @@ static void lock_set_go(struct request *r)
     }
 }
 
-static void lock_resumed(struct request *r)
+static void lock_ask(struct request *r)
 {
     if (r->lock.owner) {
         lock_set_go(r);
     } else {
         lock_flock_go(r);
     }
+}
+
+static void lock_resumed(struct request *r)
+{
+    lock_go(r);
 }
 
 static void lock_range(struct request *r, const struct flock *lock)
@@ -376,7 +435,7 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     lock_range(r, lock);
     struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
     if (lock->l_type != F_UNLCK) {
-        lock_set_go(r);
+        lock_go(r);
     } else if (!hold || !hold->ticket || (r->lock.start == 0 && r->lock.end >= INT64_MAX)) {
         handle_end_lock_owner(r, r->lock.owner, request_released);
     } else {
@@ -454,9 +513,7 @@ static void lock_get_go(struct request *r)
     claim.start = r->lock.start;
     claim.end = r->lock.end;
     if (request_path(r, path)) {
-        claim.handles = lock_further_handles(r, hold_of_lock_owner(r->fs, r->node, r->lock.owner));
         backend_test(r->fs->backend, path, &claim, lock_got, r);
-        g_clear_pointer(&claim.handles, g_array_unref);
     }
 }
 

@@ -500,6 +500,11 @@ mode_t owner_umask(struct owner *owner)
     return known ? mask : OWNER_UMASK_USUAL;
 }
 
+bool owner_has_one_thread(struct owner *owner)
+{
+    return owner_alive(owner) && process_threads(&owner->table->reader, owner->pid) == 1;
+}
+
 bool owner_in_group(struct owner *owner, gid_t group)
 {
     return owner_alive(owner) && process_in_group(&owner->table->reader, owner->pid, group);

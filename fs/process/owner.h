@@ -139,6 +139,9 @@ bool owner_descends(struct owner *owner, struct owner *ancestor);
 #define OWNER_UMASK_USUAL 022 /* where the kernel does not tell */
 mode_t owner_umask(struct owner *owner);
 
+/* Has it one thread, so that nothing else of it goes on while that waits?  False when it has ended. */
+bool owner_has_one_thread(struct owner *owner);
+
 /* Is this one of its supplementary groups, now?  False when it has ended. */
 bool owner_in_group(struct owner *owner, gid_t group);
 

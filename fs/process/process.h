@@ -59,6 +59,9 @@ int process_identify(struct process_reader *reader, pid_t pid, uint64_t *ret_sta
 /* 0 or -errno. */
 int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask);
 
+/* How many threads it has; 0: not known, or it has ended. */
+unsigned process_threads(struct process_reader *reader, pid_t pid);
+
 /* Is this one of its supplementary groups? */
 bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group);
 

@@ -34,16 +34,26 @@ static void tear_down(void)
 
 /* --- flock --------------------------------------------------------------------------- */
 
+/* By alice, bob or carol: who waits for itself is refused. */
+static uint64_t flock_by_its_opener(struct wire_file file, int operation)
+{
+    pid_t before = w->pid;
+    w->pid = file.fh == a.fh ? alice : file.fh == b.fh ? bob : carol;
+    uint64_t asked = wire_flock(w, file, operation);
+    w->pid = before;
+    return asked;
+}
+
 START_TEST(shared_locks_stand_together_and_exclusive_waits)
 {
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
-    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), 0);
-    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_EX | LOCK_NB)), EAGAIN);
-    uint64_t waiting = wire_flock(w, c, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH | LOCK_NB)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(c, LOCK_EX | LOCK_NB)), EAGAIN);
+    uint64_t waiting = flock_by_its_opener(c, LOCK_EX);
     ck_assert(wire_waits(w, waiting));
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_UN)), 0);
     ck_assert(wire_waits(w, waiting));
-    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_UN)), 0);
     ck_assert_int_eq(wire_result(w, waiting), 0);
 }
 END_TEST
@@ -61,13 +71,13 @@ END_TEST
 
 START_TEST(conversion_to_exclusive_waits_for_the_others)
 {
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
-    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
-    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
+    uint64_t waiting = flock_by_its_opener(a, LOCK_EX);
     ck_assert(wire_waits(w, waiting));
-    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_UN)), 0);
     ck_assert_int_eq(wire_result(w, waiting), 0);
-    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH | LOCK_NB)), EAGAIN);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH | LOCK_NB)), EAGAIN);
 }
 END_TEST
 
@@ -97,9 +107,9 @@ END_TEST
 
 START_TEST(interrupted_conversion_holds_nothing)
 {
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
-    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
-    uint64_t waiting = wire_flock(w, a, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
+    uint64_t waiting = flock_by_its_opener(a, LOCK_EX);
     ck_assert(wire_waits(w, waiting));
     wire_interrupt(w, waiting);
     ck_assert_int_eq(wire_result(w, waiting), EINTR);
@@ -110,24 +120,24 @@ END_TEST
 
 START_TEST(two_conversions_to_exclusive_do_not_deadlock)
 {
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
-    ck_assert_int_eq(wire_result(w, wire_flock(w, b, LOCK_SH)), 0);
-    uint64_t first = wire_flock(w, a, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(b, LOCK_SH)), 0);
+    uint64_t first = flock_by_its_opener(a, LOCK_EX);
     ck_assert(wire_waits(w, first));
-    uint64_t second = wire_flock(w, b, LOCK_EX);
+    uint64_t second = flock_by_its_opener(b, LOCK_EX);
     bool waits = wire_waits(w, second);
     ck_assert_int_eq(wire_waits(w, first), !waits); /* one of them has it */
-    ck_assert_int_eq(wire_result(w, wire_flock(w, waits ? a : b, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(waits ? a : b, LOCK_UN)), 0);
     ck_assert_int_eq(wire_result(w, waits ? second : first), 0);
 }
 END_TEST
 
 START_TEST(conversion_to_shared_lets_waiting_readers_in)
 {
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
-    uint64_t waiting = wire_flock(w, b, LOCK_SH);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_EX)), 0);
+    uint64_t waiting = flock_by_its_opener(b, LOCK_SH);
     ck_assert(wire_waits(w, waiting));
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
     ck_assert_int_eq(wire_result(w, waiting), 0);
 }
 END_TEST
@@ -225,8 +235,8 @@ END_TEST
 START_TEST(unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name)
 {
     w->pid = alice;
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
-    uint64_t waiting = wire_flock(w, b, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_EX)), 0);
+    uint64_t waiting = flock_by_its_opener(b, LOCK_EX);
     ck_assert(wire_waits(w, waiting));
     w->pid = bob;
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), EPERM);
@@ -234,6 +244,54 @@ START_TEST(unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name)
     ck_assert_int_eq(wire_result(w, wire_unlink(w, "L")), 0);
     ck_assert_int_eq(wire_result(w, waiting), 0);
     ck_assert_uint_eq(wire_node(w, wire_lookup(w, "L")), b.node);
+}
+END_TEST
+
+/* _i: what has it by the first file is a flock, or record locks of the same lock owner; the other way round, too. */
+START_TEST(process_whose_only_thread_would_wait_for_itself_is_refused)
+{
+    struct wire_file other = wire_created(w, "L", O_RDWR);
+    wire_advance(w, 2 * SECOND); /* idle by now */
+    uint64_t held = _i == 1 ? wire_setlk(w, c, 1, F_WRLCK, 0, 9, false) : wire_flock(w, c, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, held), 0);
+    const struct backend_ticket *ticket = fake_backend_holder(w->fake, "L");
+    uint64_t asked = _i == 2 ? wire_setlk(w, other, 1, F_WRLCK, 0, 9, true) : wire_flock(w, other, LOCK_EX);
+    ck_assert_int_eq(wire_result(w, asked), EDEADLK);
+    asked = _i == 2 ? wire_setlk(w, other, 1, F_WRLCK, 0, 9, false) : wire_flock(w, other, LOCK_EX | LOCK_NB);
+    ck_assert_int_eq(wire_result(w, asked), EAGAIN);
+    ck_assert_ptr_eq(fake_backend_holder(w->fake, "L"), ticket);
+    ck_assert_uint_eq(fake_backend_waiters(w->fake, "L"), 0);
+    uint64_t waits = wire_flock(w, b, LOCK_EX); /* opened by another, but asked by the same */
+    ck_assert_int_eq(wire_result(w, waits), EDEADLK);
+    waits = flock_by_its_opener(b, LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    ck_assert_int_eq(wire_close(w, c), 0);
+    ck_assert_int_eq(wire_result(w, waits), 0);
+}
+END_TEST
+
+/* The others may give it up, whatever comes after that. */
+START_TEST(process_that_waits_for_others_too_waits)
+{
+    struct wire_file other = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_SH)), 0);
+    uint64_t waits = wire_flock(w, other, LOCK_EX);
+    ck_assert(wire_waits(w, waits));
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_UN)), 0);
+    ck_assert_int_eq(wire_result(w, waits), 0);
+}
+END_TEST
+
+/* A conversion that would wait for itself leaves the lock as it was. */
+START_TEST(conversion_that_would_wait_for_itself_is_refused)
+{
+    struct wire_file other = wire_created(w, "L", O_RDONLY);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, other, LOCK_SH)), 0);
+    ck_assert_int_eq(wire_result(w, wire_flock(w, c, LOCK_EX)), EDEADLK);
+    ck_assert_uint_eq(fake_backend_holders(w->fake, "L"), 2);
 }
 END_TEST
 
@@ -710,9 +768,9 @@ static unsigned poll_events(struct wire_file file, uint64_t handle)
 
 START_TEST(poll_tells_the_holder_that_somebody_waits)
 {
-    ck_assert_int_eq(wire_result(w, wire_flock(w, a, LOCK_EX)), 0);
+    ck_assert_int_eq(wire_result(w, flock_by_its_opener(a, LOCK_EX)), 0);
     ck_assert_uint_eq(poll_events(a, 77) & (POLLPRI | POLLERR | POLLHUP), 0);
-    ck_assert(wire_waits(w, wire_flock(w, b, LOCK_EX)));
+    ck_assert(wire_waits(w, flock_by_its_opener(b, LOCK_EX)));
     ck_assert(wire_was_told(w, FUSE_NOTIFY_POLL, NULL));
     ck_assert_uint_eq(g_array_index(w->notices, struct wire_notice, w->notices->len - 1).poll, 77);
     ck_assert_uint_eq(poll_events(a, 77) & (POLLPRI | POLLERR | POLLHUP), POLLPRI);
@@ -1158,6 +1216,9 @@ int main(void)
     tcase_add_test(cases, unlink_releases_all_that_its_caller_has_by_the_name_and_nothing_else);
     tcase_add_loop_test(cases, unlink_of_several_tells_of_a_failure_that_matters, 0, 5);
     tcase_add_test(cases, unlink_by_the_holder_of_a_flock_lets_waiters_on_to_the_same_name);
+    tcase_add_loop_test(cases, process_whose_only_thread_would_wait_for_itself_is_refused, 0, 3);
+    tcase_add_test(cases, process_that_waits_for_others_too_waits);
+    tcase_add_test(cases, conversion_that_would_wait_for_itself_is_refused);
     tcase_add_test(cases, two_flocks_at_once_on_one_handle_are_one_lock);
     tcase_add_test(cases, byte_ranges_exclude_only_where_they_overlap);
     tcase_add_loop_test(cases, lock_owner_whose_handles_have_two_nodes_of_one_name_has_one_ticket, 0, 2);

@@ -261,6 +261,20 @@ static bool in_circle(const struct run *run, uint32_t slot, bool perhaps)
     return edges[slot][slot];
 }
 
+/* Has the process of a flock got another on that file, by another open file description that it still has? */
+static bool has_another(const struct run *run, const struct step *step)
+{
+    uint32_t own = run->description[step->slot][step->descriptor];
+    for (uint32_t i = 0; i < DESCRIPTORS / 2 && step->what == STEP_FLOCK; i++) {
+        uint32_t other = run->description[step->slot][i];
+        if (run->file[step->slot][i] == run->file[step->slot][step->descriptor] && other != own && other < 256 &&
+            run->got_by[other]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* --- a step on the mount ----------------------------------------------------------------- */
 
 static bool answers_same(struct run *run, const struct step *step, const struct answer *answers)
@@ -323,7 +337,8 @@ static enum verdict mount_waits(struct run *run, const struct step *step)
         return missed ? DIFFERENT : SAME;
     }
     say(run, "    the mount says %s\n", error_name(answer.error));
-    return answer.error == EDEADLK && step->what == STEP_SETLK && in_circle(run, step->slot, true) ? CIRCLE : DIFFERENT;
+    bool circle = step->what == STEP_SETLK ? in_circle(run, step->slot, true) : has_another(run, step);
+    return answer.error == EDEADLK && circle ? CIRCLE : DIFFERENT;
 }
 
 /* --- one step on both -------------------------------------------------------------------- */

@@ -17,10 +17,13 @@
  *  - Linux tells any of several locks that are in the way, the mount that with the lowest range.
  *  - Of an open file description lock Linux tells no process, the mount the one that took it; to who asks for such a
  *    lock it tells none.  A lock that was taken through another mount has no process here.
- *  - flock and record locks exclude each other on the mount: a file is used for one of both.
+ *  - flock and record locks exclude each other on the mount, also those of one process unless by one open file: a file
+ * is used for one of both.
  *  - A file that is opened for writing is held for a moment: a lock that is tried at once decides that.
  *  - Cycles of waits are found within one mount, there all of them, and through open file descriptions, too: Linux
  *    looks at one of several locks that are in the way, and not at those ("circle").
+ *  - A process of one thread that would wait for what it holds itself, by another open file, is told EDEADLK.  Linux
+ * lets it wait for good ("circle").
  *
  *     oracle   the programs: made, run, compared, made smaller
  *     program  their steps: at random, in words

@@ -372,6 +372,14 @@ static void good_deadlock(struct world *w)
     end(w, waits, 0);
 }
 
+/* It would wait for what it has by another file. */
+static void good_deadlock_with_itself(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, SHELL);
+    record(w, SHELL, a, 0, 0, 0, 0);
+    does(w, BY(SHELL, b, FLOCK), EDEADLK);
+}
+
 /* What another process, that has the file, waits for by it, its owner does. */
 static void good_deadlock_of_files(struct world *w)
 {
@@ -1693,6 +1701,13 @@ static void bad_deadlock(struct world *w)
     record(w, OTHER, b, 0, 1, 1, EDEADLK);
 }
 
+static void bad_deadlock_of_flocks(struct world *w)
+{
+    uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
+    does(w, BY(SHELL, a, FLOCK), 0);
+    does(w, BY(OTHER, b, FLOCK), EDEADLK);
+}
+
 static void bad_deadlock_of_files(struct world *w)
 {
     uint64_t a = reads(w, SHELL), b = reads(w, OTHER);
@@ -1872,6 +1887,7 @@ static const struct {
     {good_records, JUDGE_RULES},
     {good_record_released, JUDGE_RULES},
     {good_deadlock, JUDGE_RULES},
+    {good_deadlock_with_itself, JUDGE_RULES},
     {good_deadlock_of_files, JUDGE_RULES},
     {good_queue, JUDGE_RULES},
     {good_cut, JUDGE_RULES},
@@ -1990,6 +2006,7 @@ static const struct {
     {bad_first_time_behind_loss_of_power, JUDGE_FIRST_TIME},
     {bad_exclusive_behind_a_clock_that_was_set, JUDGE_EXCLUSIVE},
     {bad_deadlock, JUDGE_DEADLOCK},
+    {bad_deadlock_of_flocks, JUDGE_DEADLOCK},
     {bad_deadlock_of_files, JUDGE_DEADLOCK},
     {bad_deadlock_missed, JUDGE_DEADLOCK},
     {bad_errno, JUDGE_ERRNO},

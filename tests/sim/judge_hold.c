@@ -64,8 +64,8 @@ bool judge_hold_belongs_to(const struct hold *hold, const struct process *proces
     return hold->claim.process == process || (handle && handle->opener == process) || hold_owned_by(hold, process);
 }
 
-/* A record lock and another: are they of one owner?  A process' records are one, and of all the handles that it took
- * some by. */
+/* A record lock and another: perhaps of one handle?  A process' records are one, and of the first handle that it took
+ * some by: it was one of these. */
 static bool hold_is_beside(const struct claim *mine, const struct claim *claim)
 {
     const struct claim *record = mine->kind == KIND_RECORD ? mine : claim, *other = record == mine ? claim : mine;

@@ -78,8 +78,7 @@ static bool look_allows(const struct judge *judge, const struct call *call, int 
         }
         return (asked->operation != JUDGE_FLOCK && asked->operation != JUDGE_SETLK) || call->handle->ticket;
     case EDEADLK: /* or a ticket that shares is to be alone, which the queue cannot wait for */
-        return !(asked->flags & JUDGE_TRY) &&
-               (call->handle->ticket ? !(asked->flags & JUDGE_SHARE) : asked->operation == JUDGE_SETLK);
+        return !(asked->flags & JUDGE_TRY) && !(call->handle->ticket && asked->flags & JUDGE_SHARE);
     case EFBIG:
         return asked->operation != JUDGE_CLOSE || call->handle->too_large;
     case EBUSY:

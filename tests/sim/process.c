@@ -159,6 +159,17 @@ int process_umask(struct process_reader *reader, pid_t pid, mode_t *ret_mask)
     return 0;
 }
 
+unsigned process_threads(struct process_reader *reader, pid_t pid)
+{
+    const struct process *process = process_of(pid);
+    unsigned count = 0;
+    (void)reader;
+    for (size_t i = 0; process && i < PROCESS_THREADS; i++) {
+        count += process->threads[i] != NULL;
+    }
+    return count;
+}
+
 bool process_in_group(struct process_reader *reader, pid_t pid, gid_t group)
 {
     (void)reader, (void)pid, (void)group;

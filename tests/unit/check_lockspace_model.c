@@ -93,29 +93,6 @@ static uint64_t last_byte(unsigned cell)
     return cell == MODEL_CELLS - 1 ? BACKEND_RANGE_MAX : cell;
 }
 
-static uint64_t first_handle(const struct model_ticket *t)
-{
-    uint64_t handle = 1;
-    while (handle <= HANDLES && !(t->handles & 1u << (handle - 1))) {
-        handle++;
-    }
-    return handle <= HANDLES ? handle : 0;
-}
-
-/* All but that: until it is called again. */
-static GArray *further_handles(const struct model_ticket *t)
-{
-    static GArray *further;
-    g_clear_pointer(&further, g_array_unref);
-    for (uint64_t handle = first_handle(t) + 1; first_handle(t) && handle <= HANDLES; handle++) {
-        if (t->handles & 1u << (handle - 1)) {
-            further = further ? further : g_array_new(FALSE, FALSE, sizeof handle);
-            g_array_append_val(further, handle);
-        }
-    }
-    return further;
-}
-
 /* What the model is asked for, as the lockspace wants to hear it. */
 static struct backend_claim claim_of(const struct model_ticket *t, bool wait)
 {
@@ -130,8 +107,7 @@ static struct backend_claim claim_of(const struct model_ticket *t, bool wait)
                                   .kind = t->kind,
                                   .mode = t->mode,
                                   .wait = wait,
-                                  .handle = first_handle(t),
-                                  .handles = further_handles(t),
+                                  .handle = t->handle,
                                   .lock_owner = t->lock_owner,
                                   .start = first,
                                   .end = last_byte(last),
@@ -145,14 +121,13 @@ static struct model_ticket random_wish(struct world *w, bool ranges)
     unsigned first = 0, last = MODEL_CELLS - 1;
     t.mode = pick(w, 2) ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
     t.kind = pick(w, 2) ? BACKEND_FLOCK : BACKEND_LEASE;
-    t.handles = pick(w, 3) ? 0 : 1u << pick(w, HANDLES);
+    t.handle = pick(w, 3) ? 0 : 1 + pick(w, HANDLES);
     t.ttl = 5 + pick(w, 60);
     t.due_after = pick(w, 3) ? 1 + pick(w, 40) : 0;
     if (ranges && pick(w, 2)) {
         t.kind = BACKEND_FCNTL;
         t.lock_owner = pick(w, MODEL_LOCK_OWNERS);
-        t.handles = pick(w, 3) ? 0 : 1u << pick(w, HANDLES);
-        t.handles |= t.handles && t.lock_owner && pick(w, 2) ? 1u << pick(w, HANDLES) : 0;
+        t.handle = pick(w, 3) ? 0 : 1 + pick(w, HANDLES);
         first = pick(w, 3) ? pick(w, MODEL_CELLS) : 0;
         last = pick(w, 3) ? first + pick(w, MODEL_CELLS - first) : MODEL_CELLS - 1;
     }

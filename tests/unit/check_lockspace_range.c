@@ -82,16 +82,17 @@ START_TEST(what_kin_is_granted_can_move_a_waiter_past_another)
 }
 END_TEST
 
-START_TEST(a_claim_that_is_granted_can_move_kin_past_another)
+START_TEST(a_lock_owner_stays_of_the_handle_by_which_it_has_asked_first)
 {
-    /* P passes B, which waits for it; then C does, whose handle has become that of a holder */
+    /* P passes B, which waits for it; C does not, whose handle is not the one by which P holds */
     lock_world_hold(w, "a", lock_world_range("H", BACKEND_SHARED, 1, 50, 59));
-    lock_world_hold(w, "a", lock_world_range("P", BACKEND_SHARED, 3, 30, 35));
+    lock_world_hold(w, "a", with_handle(lock_world_range("P", BACKEND_SHARED, 3, 30, 35), 6));
     lock_world_wait(w, "a", lock_world_range("B", BACKEND_EXCLUSIVE, 2, 10, 59));
     lock_world_wait(w, "a", with_handle(lock_world_claim("C", BACKEND_SHARED), 7));
     g_string_truncate(w->log, 0);
     lock_world_hold(w, "a", with_handle(lock_world_range("P", BACKEND_SHARED, 3, 40, 45), 7));
-    lock_world_told(w, "absorbed P; granted C; ");
+    lock_world_told(w, "absorbed P; ");
+    lock_world_hold(w, "a", with_handle(lock_world_claim("D", BACKEND_SHARED), 6));
 }
 END_TEST
 
@@ -296,7 +297,7 @@ int main(void)
     SCENARIO(a_handle_does_not_exclude_itself);
     SCENARIO(a_holder_may_extend_what_another_waits_for);
     SCENARIO(what_kin_is_granted_can_move_a_waiter_past_another);
-    SCENARIO(a_claim_that_is_granted_can_move_kin_past_another);
+    SCENARIO(a_lock_owner_stays_of_the_handle_by_which_it_has_asked_first);
     SCENARIO(a_cycle_of_waiting_lock_owners_is_a_deadlock);
     SCENARIO(a_cycle_through_the_order_of_waiting_is_a_deadlock);
     SCENARIO(flocks_are_not_searched_for_deadlocks);

@@ -45,7 +45,7 @@ void lock_model_ask(struct model_ticket *t, unsigned first, unsigned last)
 
 static bool kin(const struct model_ticket *a, const struct model_ticket *b)
 {
-    return a->lock_owner && b->lock_owner ? a->lock_owner == b->lock_owner : a->handles & b->handles;
+    return a->lock_owner && b->lock_owner ? a->lock_owner == b->lock_owner : a->handle && a->handle == b->handle;
 }
 
 /* The first cell in which `a` excludes `b`; MODEL_CELLS: none. */
@@ -171,7 +171,7 @@ static void join(struct lock_model *m, struct model_ticket *t)
     }
     set_mode(t);
     t->fence = held->fence;
-    t->handles |= held->handles;
+    t->handle = held->handle;
     held->used = false;
     m->absorbed++;
 }
@@ -335,7 +335,7 @@ enum backend_result lock_model_convert(struct lock_model *m, struct model_ticket
     }
     t->kind = wanted->kind;
     t->mode = wanted->mode;
-    t->handles = wanted->handles;
+    t->handle = wanted->handle;
     lock_model_ask(t, 0, MODEL_CELLS - 1);
     t->ttl = wanted->ttl;
     t->due_after = wanted->due_after;

@@ -19,7 +19,7 @@ struct model_ticket {
     unsigned lock;
     enum backend_kind kind;
     enum backend_mode mode;
-    unsigned handles; /* bits: by which it was asked for */
+    uint64_t handle; /* by which it was first asked for; 0: none */
     uint64_t lock_owner;
     signed char cells[MODEL_CELLS]; /* the mode of each, or MODEL_FREE */
     bool apart;                     /* granted after it has waited, and not claimed */

@@ -2,8 +2,8 @@
 -- a ticket that is there is renewed.
 --
 -- leaf, sequence, ticket, mount, kind, mode, ttl, liveness, meta; needed: the directory must exist; path of the lock or
--- of the sequence's directory; number of one that queued before; handle: those by which it is asked, 'n n …'; owner: the lock owner, with start and
--- finish of its range; wait; kin: it has some; content; test: only what stands in the way; next: what the mount knows of
+-- of the sequence's directory; number of one that queued before; handle; owner: the lock owner, with start and finish
+-- of its range; wait; kin: it has some; content; test: only what stands in the way; next: what the mount knows of
 -- the sequence's next number
 -- KEYS 12: the key of a lock of the directory's name; 13..15: ORDER, TERM, INFO of the directory's queue, where
 --       the leaf may be one of its names
@@ -11,7 +11,6 @@
 --   | {'busy', describe…} | {'free'} | {'missing'} | {'notdirectory'} | {'directory'}
 --   | {'grace'}: nobody holds it, but nothing is granted while the store is closed
 local NAMES_MAX = 1000 -- taken ones that a sequence passes over in one call
-local HANDLES_MAX = 1000 -- bytes of the list of a lock owner's
 
 local function queued(at, name)
   local left = sequence and remaining() or call('PTTL', L)
@@ -28,9 +27,6 @@ local function merge(t)
   into.s = replace(into.s, a.start, a.finish, a.mode)
   if #into.s > 3 * SEGMENTS_MAX then return nil end
   set_mode(into)
-  for handle in (t.h or ''):gmatch('%d+') do
-    if into.h and #into.h < HANDLES_MAX and not asked_by(into, handle) then into.h = into.h .. ' ' .. handle end
-  end
   forget_looks()
   return absorb, into
 end

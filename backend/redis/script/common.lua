@@ -112,14 +112,11 @@ local function refuse(what) return redis.error_reply('ERR leasefs: ' .. what) en
 
 local function partial(t) return t.s and not (#t.s == 3 and t.s[1] == FIRST and t.s[2] == LAST) end
 
--- By all the handles, 'n n …', by which it was asked for is what a lock owner holds.
-local function asked_by(t, handle) return (' ' .. t.h .. ' '):find(' ' .. handle .. ' ', 1, true) end
-
--- Of one lock owner or, if not of two, of one handle.
+-- Of one lock owner or, if not of two, of one handle: of what a lock owner has by several, the first.
 local function kin(t, u)
   if t.m ~= u.m then return false end
   if t.p and u.p then return t.p == u.p end
-  return t.h and u.h and (t.h == u.h or asked_by(t, u.h) or asked_by(u, t.h))
+  return t.h and t.h == u.h
 end
 
 -- What of `t` excludes `u`: start, end, mode; or nil.
