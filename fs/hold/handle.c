@@ -59,13 +59,15 @@ bool handle_owns(const struct handle *h, struct hold *hold)
     return hold_is_of(hold, h) || hold_is_owner(hold, h->opener);
 }
 
+/* The handle's own before those that its opener has by another. */
 static struct hold *handle_own_hold_of(const struct node *node, const struct handle *h)
 {
-    struct hold *hold, *longest = NULL;
+    struct hold *hold, *longest = NULL, *by_another = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
-        longest = hold_holds(hold) && handle_owns(h, hold) ? hold : longest;
+        longest = hold_holds(hold) && hold_is_of(hold, h) ? hold : longest;
+        by_another = hold_holds(hold) && handle_owns(h, hold) ? hold : by_another;
     }
-    return longest;
+    return longest ? longest : by_another;
 }
 
 struct hold *handle_own_hold(struct fs *fs, const struct handle *h)

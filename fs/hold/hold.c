@@ -298,7 +298,6 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 {
     struct backend_ticket *ticket = hold->ticket;
     struct node *node = tree_ref(hold->node);
-    hold_hand_on(fs, hold);
     hold->ticket = NULL;
     if (ticket) {
         backend_release(fs->backend, ticket, done, arg);
@@ -313,17 +312,9 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64_t end, backend_done *done, void *arg)
 {
     struct node *node = tree_ref(hold->node);
-    struct hold *next = hold_hand_on(fs, hold); /* perhaps it ends */
-    next = next ? hold_ref(next) : NULL;
     if (!backend_release_range(fs->backend, hold->ticket, start, end, done, arg)) {
         hold_end(fs, hold);
         hold_check_gone(fs, node);
-    } else if (next && next->ticket && quota_exceeded(fs->quota, next->account)) {
-        hold_set_size(fs, next, 0); /* it goes on, and there is no room for both */
-        hold_store_all(fs, next, NULL);
-    }
-    if (next) {
-        hold_unref(fs, next);
     }
     tree_unref(fs->tree, node);
 }
@@ -490,9 +481,6 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     struct request *r = ticket->held ? NULL : hold_request(hold, ticket);
     if (ticket->held) {
         fs->observer->ended(fs, hold, why);
-    }
-    if (ticket->held && why == BACKEND_RELEASED && hold->ticket == ticket) {
-        hold_hand_on(fs, hold);
     }
     if (ticket->held && ticket->guarded && hold->ticket == ticket) {
         hold_begin_guard(fs, hold);

@@ -12,7 +12,7 @@
  *
  *     rights, meta, quota  who may, what the store keeps with a lock, how much a user may have
  *     owner   whose it is                      term    what the store is told of it
- *     size    what its user is charged         kin     what goes on with another when it is given up
+ *     size    what its user is charged
  *     guard   what was lost and is kept from others
  *     hold    finding, making, ending; the store's events      ask  acquiring and converting
  *     handle  an open file, and what it holds  entry   what the kernel is told of a name
@@ -87,7 +87,6 @@ struct hold {
     bool counted : 1;    /* among what is held below its directories */
     bool charged : 1;    /* to its account */
     bool ended : 1;      /* it was taken: observer->ended */
-    bool kin : 1;        /* while another is given up: they have a file in common */
     uint8_t list : 2;    /* the observer's */
     bool contended : 1;  /* the observer's: it has told of that */
     bool sequence : 1;   /* a ticket in its directory's queue: see sequence.h */
@@ -364,12 +363,6 @@ void hold_store_for(struct request *r, struct hold *hold, request_step *answer);
 
 /* The default TTL in a directory. */
 int64_t hold_directory_ttl(const struct fs *fs, const struct node *directory);
-
-/* --- what goes on with another: kin.c --- */
-
-/* What a file or a process has by two locks is one to it: what the first has shown until it is given up goes on with
- * the other.  Returns that if it has been given the content. */
-struct hold *hold_hand_on(struct fs *fs, const struct hold *hold);
 
 /* --- when it is gone: hold.c --- */
 

@@ -164,23 +164,9 @@ static void content_refuse(struct request *r, int error)
     request_reply(r, error);
 }
 
-/* What is shown is the file's own, too, though it has asked for another since. */
-static void content_take_shown(struct request *r, const struct backend_info *info)
-{
-    struct hold *hold = info->ticket ? info->ticket->user : NULL;
-    bool own = hold && r->handle && handle_owns(r->handle, hold);
-    if (own && hold != r->hold && hold->kind > BACKEND_LEASE && r->hold->kind > BACKEND_LEASE) {
-        hold_unref(r->fs, r->hold);
-        r->hold = hold_ref(hold);
-    }
-}
-
 static void content_known(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
-    if (result == BACKEND_OK) {
-        content_take_shown(r, info);
-    }
     struct hold *hold = r->hold;
     if (result != BACKEND_OK) {
         content_refuse(r, fs_error(result));

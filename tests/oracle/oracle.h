@@ -19,6 +19,7 @@
  *    lock it tells none.  A lock that was taken through another mount has no process here.
  *  - flock and record locks exclude each other on the mount, also those of one process unless by one open file: a file
  * is used for one of both.
+ *  - Content ends with its lock, and is no file's: it is not compared.
  *  - A file that is opened for writing is held for a moment: a lock that is tried at once decides that.
  *  - Cycles of waits are found within one mount, there all of them, and through open file descriptions, too: Linux
  *    looks at one of several locks that are in the way, and not at those ("circle").

@@ -185,7 +185,7 @@ static bool call_is_of_holder(const struct call *call, const struct hold *hold)
            (opener && judge_hold_belongs_to(hold, opener));
 }
 
-/* Of a handle's lock: what its file, or process, shows already by another; NULL: not known. */
+/* Of a handle's lock: nothing, or what its process has in the record locks that it is one with; NULL: not known. */
 static GByteArray *call_first_content(const struct judge *judge, const struct call *call)
 {
     const struct hold *hold = call->attempt;
@@ -193,7 +193,10 @@ static GByteArray *call_first_content(const struct judge *judge, const struct ca
     bool known = hold->origin == hold->serial && !hold->converted && !hold->claim.shared, has = false;
     for (guint i = 0; i < call->name->holds->len; i++) {
         const struct hold *other = call->name->holds->pdata[i];
-        if (other == hold || !call_is_of_holder(call, other) || !judge_hold_possible(judge, other, call->call.when)) {
+        bool joins = hold->claim.kind == KIND_RECORD && other->claim.kind == KIND_RECORD;
+        bool turns = other->claim.kind != KIND_RECORD && other->claim.kind != KIND_FLOCK;
+        if (other == hold || !(joins || turns) || !call_is_of_holder(call, other) ||
+            !judge_hold_possible(judge, other, call->call.when)) {
             continue;
         }
         known = known && !has && other->content && !other->writing && judge_hold_certain(judge, other, call->call.when);
@@ -916,6 +919,21 @@ static void call_made_directory(struct judge *judge, const struct name *director
     }
 }
 
+/* Has the holder nothing else there, by which a write may have gone?  What a process has in record locks is one. */
+static bool call_has_only(const struct judge *judge, const struct call *call, const struct hold *hold)
+{
+    for (guint i = 0; i < call->name->holds->len; i++) {
+        const struct hold *other = call->name->holds->pdata[i];
+        bool one = hold->claim.kind == KIND_RECORD && other->claim.kind == KIND_RECORD &&
+                   hold->claim.process == other->claim.process && hold->claim.ofd == other->claim.ofd;
+        if (other != hold && other != call->attempt && !one && call_is_of_holder(call, other) &&
+            judge_hold_possible(judge, other, call->call.when)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void call_finish(struct judge *judge, struct call *call, const struct judge_answer *answer, enum outcome outcome)
 {
     enum judge_operation operation = call->call.operation;
@@ -928,7 +946,7 @@ static void call_finish(struct judge *judge, struct call *call, const struct jud
             hold->writing--;
             hold->written = judge->now;
             bool wrote = operation == JUDGE_WRITE && hold != call->attempt && hold->begun != JUDGE_NEVER;
-            if (outcome == DONE && wrote && call_is_of_holder(call, hold)) {
+            if (outcome == DONE && wrote && call_is_of_holder(call, hold) && call_has_only(judge, call, hold)) {
                 call_write(call, hold);
             } else if ((outcome == UNKNOWN || (outcome == DONE && wrote)) && hold->content) {
                 g_byte_array_unref(g_steal_pointer(&hold->content));
