@@ -1,4 +1,11 @@
-/* clock: the only place where the backends' time is read. */
+/* clock: the only place where the backends' time is read.
+ *
+ * Here time has 64 bits everywhere; elsewhere it is as wide as in the libraries, which are
+ * given struct stat and struct timeval. */
+#undef _FILE_OFFSET_BITS
+#undef _TIME_BITS
+#define _FILE_OFFSET_BITS 64
+#define _TIME_BITS 64
 #include "backend/clock.h"
 
 #include <time.h>

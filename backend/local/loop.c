@@ -417,7 +417,7 @@ void local_tick(struct local *l, clock_ms now)
 static void loop_set_alarm(struct local *l)
 {
     clock_ms next = lockspace_next(l->space);
-    struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
+    struct itimerspec at = {.it_value = clock_timespec(next)};
     /* a later one is set when this one has gone off */
     if (next >= l->armed || l->late) {
         return;

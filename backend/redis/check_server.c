@@ -88,7 +88,7 @@ static int __attribute__((format(printf, 3, 4))) check_fail(struct probe *p, int
 
 static struct timeval check_duration(int64_t ms)
 {
-    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+    return (struct timeval){.tv_sec = clock_time(ms / 1000), .tv_usec = (long)(ms % 1000 * 1000)};
 }
 
 static int64_t check_command_timeout(const struct probe *p)

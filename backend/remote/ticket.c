@@ -261,7 +261,7 @@ void remote_ticket_set_alarm(struct remote *r)
 {
     const struct remote_ticket *first = skiplist_item(skiplist_first(&r->agenda));
     clock_ms next = MAX(MIN(first ? first->next : CLOCK_NEVER, r->beat), 1); /* 0 would stop it */
-    struct itimerspec at = {.it_value = {.tv_sec = next / 1000, .tv_nsec = next % 1000 * 1000000}};
+    struct itimerspec at = {.it_value = clock_timespec(next)};
     /* a later one is set when this one has gone off */
     if (next >= r->armed) {
         return;

@@ -28,7 +28,7 @@ static void session_believe(struct zookeeper *z, clock_ms sent)
 {
     z->acked = MAX(z->acked, sent);
     clock_ms end = z->acked + z->belief;
-    struct itimerspec at = {.it_value = {.tv_sec = end / 1000, .tv_nsec = end % 1000 * 1000000}};
+    struct itimerspec at = {.it_value = clock_timespec(end)};
     if (timerfd_settime(z->alarm.fd, TFD_TIMER_ABSTIME, &at, NULL) < 0) {
         log_error("cannot set a timer: %s", g_strerror(errno));
     }

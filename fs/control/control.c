@@ -310,8 +310,7 @@ static void control_attributes(struct fs *fs, const struct node *node, struct st
     st->st_nlink = node->directory ? 2 : 1;
     st->st_mode = node->directory ? S_IFDIR | reads | reads >> 2 : S_IFREG | reads;
     int64_t wall = fs_wall(fs, node->directory ? fs->control->started : clock_now());
-    st->st_mtim = st->st_ctim = st->st_atim =
-        (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
+    st->st_mtim = st->st_ctim = st->st_atim = clock_timespec(wall);
 }
 
 void control_lookup(struct request *r)
@@ -424,7 +423,7 @@ static size_t control_copy(const struct control_file *file, uint64_t offset, cha
         const struct control_chunk *chunk = &g_array_index(file->chunks, struct control_chunk, low);
         uint64_t from = offset + used - chunk->start;
         if (from < chunk->text->len) {
-            size_t part = MIN(size - used, chunk->text->len - from);
+            size_t part = (size_t)MIN(size - used, chunk->text->len - from);
             memcpy(buffer + used, chunk->text->str + from, part);
             used += part;
         }

@@ -33,7 +33,7 @@ static void control_add_number(GString *text, const char *key, uint64_t value)
 /* RFC 3339, UTC. */
 static void control_add_moment(struct fs *fs, GString *text, const char *key, clock_ms when)
 {
-    time_t seconds = fs_wall(fs, when) / 1000;
+    time_t seconds = clock_time(fs_wall(fs, when) / 1000);
     struct tm utc;
     char moment[32];
     gmtime_r(&seconds, &utc);

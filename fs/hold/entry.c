@@ -54,18 +54,13 @@ static void entry_content(struct stat *st, size_t size)
     st->st_blocks = (st->st_size + 511) / 512;
 }
 
-static struct timespec entry_moment(int64_t wall)
-{
-    return (struct timespec){.tv_sec = wall / 1000, .tv_nsec = wall % 1000 * 1000000};
-}
-
 /* `set`: access and modification, as set by the holder; or NULL. */
 static void entry_times(struct fs *fs, struct stat *st, clock_ms acquired, clock_ms renewed, const struct timespec *set)
 {
     int64_t wall = fs_wall(fs, acquired);
-    st->st_ctim = entry_moment(wall);
-    st->st_atim = set ? set[0] : entry_moment(wall + renewed - acquired);
-    st->st_mtim = set ? set[1] : entry_moment(wall + renewed - acquired);
+    st->st_ctim = clock_timespec(wall);
+    st->st_atim = set ? set[0] : clock_timespec(wall + renewed - acquired);
+    st->st_mtim = set ? set[1] : clock_timespec(wall + renewed - acquired);
 }
 
 void entry_attributes(struct fs *fs, const struct node *node, struct stat *st)

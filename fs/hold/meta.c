@@ -41,7 +41,8 @@ static void meta_decode_times(const char *text, struct meta *m)
     m->has_times = sscanf(text, "%" SCNd64 ".%9u,%" SCNd64 ".%9u", &seconds[0], &nanoseconds[0], &seconds[1],
                           &nanoseconds[1]) == 4;
     for (int i = 0; i < 2; i++) {
-        m->times[i] = m->has_times ? (struct timespec){seconds[i], nanoseconds[i]} : (struct timespec){0};
+        m->times[i] =
+            m->has_times ? (struct timespec){clock_time(seconds[i]), (long)nanoseconds[i]} : (struct timespec){0};
     }
 }
 

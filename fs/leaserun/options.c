@@ -86,17 +86,17 @@ static int options_ttl(const char *text, int64_t *ret_ms)
     return status;
 }
 
-static bool options_number(const char *text, long low, long high, long *ret_number)
+static bool options_number(const char *text, long long low, long long high, long long *ret_number)
 {
     char *end;
     errno = 0;
-    *ret_number = strtol(text, &end, 10);
+    *ret_number = strtoll(text, &end, 10);
     return !errno && end != text && !*end && *ret_number >= low && *ret_number <= high;
 }
 
 static int options_conflict(const char *text, int *ret_status)
 {
-    long number;
+    long long number;
     if (!options_number(text, 0, 255, &number)) {
         warnx("-E %s: an exit status is a number from 0 to 255", text);
         return EX_USAGE;
@@ -107,7 +107,7 @@ static int options_conflict(const char *text, int *ret_status)
 
 static int options_width(const char *text, uint32_t *ret_width)
 {
-    long number;
+    long long number;
     if (!options_number(text, 1, UINT32_MAX, &number)) {
         warnx("-N %s: a width is a number from 1 on", text);
         return EX_USAGE;

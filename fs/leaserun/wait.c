@@ -33,8 +33,8 @@ void leaserun_timer_set(int timer, clock_ms when)
 {
     struct itimerspec at = {0};
     if (when != CLOCK_NEVER) {
-        at.it_value.tv_sec = when / 1000;
-        at.it_value.tv_nsec = when > 0 ? when % 1000 * 1000000 : 1;
+        at.it_value = clock_timespec(when);
+        at.it_value.tv_nsec = when > 0 ? at.it_value.tv_nsec : 1;
     }
     timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL);
 }

@@ -21,7 +21,7 @@ static GBytes *content_splice(GBytes *old, uint64_t offset, const void *data, si
     if (offset > CONTENT_BYTES_MAX || length > CONTENT_BYTES_MAX - offset) {
         return NULL;
     }
-    gsize total = data ? MAX(size, offset + length) : offset;
+    gsize total = (gsize)(data ? MAX(size, offset + length) : offset); /* CONTENT_BYTES_MAX at most */
     char *copy = g_malloc0(total ? total : 1);
     if (bytes) {
         memcpy(copy, bytes, MIN(size, total));

@@ -150,7 +150,7 @@ static char *xattr_get_acquired(struct request *r, const struct backend_info *in
         return NULL;
     }
     int64_t wall = fs_wall(r->fs, info->acquired);
-    time_t seconds = wall / 1000;
+    time_t seconds = clock_time(wall / 1000);
     struct tm utc;
     char day[32];
     gmtime_r(&seconds, &utc);

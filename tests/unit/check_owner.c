@@ -49,6 +49,10 @@ int fstatfs(int fd, struct statfs *buffer)
     return result;
 }
 
+#ifndef SYS_newfstatat /* with 32 bits */
+#define SYS_newfstatat SYS_fstatat64
+#endif
+
 int stat(const char *path, struct stat *buffer)
 {
     int result = (int)syscall(SYS_newfstatat, AT_FDCWD, path, buffer, 0);

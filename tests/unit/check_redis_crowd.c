@@ -2,6 +2,8 @@
  *
  * Counted in commands, those of the scripts included: never in time.
  */
+#include <inttypes.h>
+
 #include "backend/redis/private.h"
 #include "tests/support/check_main.h"
 #include "tests/unit/hosts_fixture.h"
@@ -103,8 +105,8 @@ START_TEST(each_who_waits_for_a_byte_range_costs_the_same_however_many_they_are)
 {
     struct cost few = cost_of(_i, FEW), many = cost_of(_i, MANY);
 
-    printf("# %d waiters: %lu, %lu, %lu commands; %d: %lu, %lu, %lu\n", FEW, few.queueing, few.waiting, few.turns, MANY,
-           many.queueing, many.waiting, many.turns);
+    printf("# %d waiters: %" PRIu64 ", %" PRIu64 ", %" PRIu64 " commands; %d: %" PRIu64 ", %" PRIu64 ", %" PRIu64 "\n",
+           FEW, few.queueing, few.waiting, few.turns, MANY, many.queueing, many.waiting, many.turns);
     fflush(stdout);
     ck_assert_uint_le(many.queueing, few.queueing * MANY / FEW * 3 / 2);
     ck_assert_uint_le(many.waiting, few.waiting * MANY / FEW * 3 / 2);

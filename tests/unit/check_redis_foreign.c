@@ -452,7 +452,7 @@ static const struct {
 
 static struct told *take_forgotten(unsigned i, unsigned mount)
 {
-    struct told *told;
+    struct told *told = NULL;
     for (unsigned n = 0; n < 2; n++) {
         struct backend_claim claim = hosts_claim(pairs[i][n].kind, HOSTS_LONG);
         claim.mode = pairs[i][n].mode;

@@ -12,6 +12,10 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
+#ifndef SYS_newfstatat /* with 32 bits */
+#define SYS_newfstatat SYS_fstatat64
+#endif
+
 static const struct call {
     const char *name;
     long number, arguments[4];
@@ -63,7 +67,7 @@ static const struct call {
     {"sethostname", SYS_sethostname, {0, -1}},
     {"clock_settime", SYS_clock_settime, {-1}},
     {"adjtimex", SYS_adjtimex, {0}},
-    {"personality", SYS_personality, {0xffffffff}},
+    {"personality", SYS_personality, {(long)0xffffffff}},
     {"memfd_create", SYS_memfd_create, {0}},
     {"mmap of a program", SYS_mmap, {0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS}},
     {"mprotect to a program", SYS_mprotect, {0, 0, PROT_READ | PROT_EXEC}},
