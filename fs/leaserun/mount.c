@@ -108,10 +108,11 @@ int leaserun_mount_find(struct leaserun_mount *mount, const char *directory)
         return -errno;
     }
     struct mount_line *line = malloc(sizeof *line);
-    FILE *file = fopen("/proc/self/mountinfo", "re");
-    if (!file || !line) {
+    FILE *file = line ? fopen("/proc/self/mountinfo", "re") : NULL;
+    if (!file) {
+        int result = -errno;
         free(line);
-        return -errno;
+        return result;
     }
     mount->device = makedev(st.stx_dev_major, st.stx_dev_minor);
     while (getline(&text, &size, file) > 0) {

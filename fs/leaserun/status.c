@@ -129,7 +129,7 @@ static void status_add_tables(struct leaserun_report_lock *report, const struct 
 static int status_of_lock(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
 {
     struct stat st;
-    char state[32], position[32];
+    char state[32], position[32] = "";
     const char *path = lock->name;
     bool there = lstat(path, &st) == 0;
     int result = there || errno == ENOENT ? 0 : -errno;
