@@ -229,7 +229,7 @@ typedef void backend_acquired(void *arg, enum backend_result result, struct back
                               const struct backend_info *holder);
 /* OK (with type BACKEND_NOTHING if there is no such name), UNREACHABLE or DAMAGED. */
 typedef void backend_known(void *arg, enum backend_result result, const struct backend_info *info);
-/* See backend_recover; what is not told is NULL.  Returns whether its user renews it when it is due. */
+/* See backend_recover; a value that is not known is NULL.  Returns whether the lease has an owner that renews it. */
 typedef bool backend_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content);
 typedef void backend_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count);
 

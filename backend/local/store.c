@@ -35,7 +35,7 @@ static int store_put_marks(struct local_store *store, struct local_marks marks)
     return result == BACKEND_OK ? 0 : result == BACKEND_FULL ? -ENOSPC : -journal_failed(store->journal);
 }
 
-/* What is given out next. */
+/* The next numbers to give out. */
 static struct local_marks store_next(const struct local_store *store)
 {
     return (struct local_marks){.fence = lockspace_next_fence(store->space),

@@ -10,7 +10,7 @@
 
 struct journal;
 
-/* What is given out is below these. */
+/* Upper bounds: every number given out is below these. */
 struct local_marks {
     uint64_t fence;  /* fencing tokens */
     uint64_t number; /* those of queues */
