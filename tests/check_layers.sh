@@ -1,13 +1,11 @@
 #!/bin/bash
 # The rooms: a folder below fs/ and backend/ is a room.  A room includes headers of its own, and of rooms below it in
-# this list; fs/ knows of backend/ what backend.h, clock.h and log.h say (the daemon also how to open each store);
+# tests/rooms; fs/ knows of backend/ what backend.h, clock.h and log.h say (the daemon also how to open each store);
 # backend/ knows nothing of fs/.  No two object files call each other in a circle.
 set -eu
 cd "${top_srcdir:-$(dirname "$0")/..}"
 
-# From the top of the house to its ground.
-rooms='fs/daemon fs/ops fs/control fs/hold fs/kernel fs/sandbox fs/process fs/options fs
-backend/zookeeper backend/redlock backend/redis backend/redis/conn backend/remote backend/local backend/lockspace backend/journal backend'
+rooms=$(awk '/^[0-9]/ { print $2 }' tests/rooms)
 
 failed=0
 number=0
@@ -75,6 +73,8 @@ if [ "$(calls "$build" | wc -l)" -lt 100 ]; then
     tell "no object files below $build: build first" "calls are read from the object files"
 fi
 tell "$(calls "$build" | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([a-z]*\/.*\)/\1 is in a circle/p' | sort -u)" "no two object files call each other in a circle"
+
+tell "$(tests/draw_rooms.py --check man/rooms.svg || echo "tests/draw_rooms.py > man/rooms.svg")" "the picture of the rooms shows them as they are"
 
 echo "1..$number"
 exit $failed
