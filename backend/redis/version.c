@@ -361,7 +361,7 @@ void redis_version_clear(struct redis *r)
 void redis_version_status(struct redis *r, struct backend_status *status)
 {
     GPtrArray *details = status->details;
-    g_ptr_array_add(details, g_strdup_printf("version: %s", *r->version ? r->version : "not known"));
+    g_ptr_array_add(details, g_strdup_printf("epoch: %s", *r->version ? r->version : "not known"));
     if (redis_is_closed(r)) {
         status->grace = MAX(version_left(r), 1);
         g_ptr_array_add(details, version_describe(r));

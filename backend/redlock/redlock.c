@@ -180,7 +180,7 @@ static void redlock_status(struct backend *b, struct backend_status *status)
         }
         g_free(state);
     }
-    g_ptr_array_add(status->details, g_strdup("waiting: unfair"));
+    g_ptr_array_add(status->details, g_strdup("order: unfair"));
     g_ptr_array_add(status->details, g_strdup_printf("key: %s{n}%s", r->before, r->behind));
 }
 

@@ -99,6 +99,29 @@ START_TEST(fencing_tokens_of_a_new_store_begin_at_the_clock)
 }
 END_TEST
 
+/* In .leasefs/status they stand beside the daemon's. */
+START_TEST(what_a_store_tells_of_itself_has_keys_of_its_own)
+{
+    static const char *const daemons[] = {
+        "version", "mount",   "host",    "pid",  "started", "backend", "address",    "safety",       "state", "since",
+        "reason",  "warning", "sandbox", "held", "waiting", "ttl",     "user-locks", "user-content", "user",  "owner"};
+    GHashTable *keys = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    struct backend_status status;
+    for (size_t i = 0; i < G_N_ELEMENTS(daemons); i++) {
+        g_hash_table_add(keys, g_strdup(daemons[i]));
+    }
+    backend_status(contract_backend, &status);
+    for (guint i = 0; i < status.details->len; i++) {
+        const char *line = status.details->pdata[i], *colon = strchr(line, ':');
+        ck_assert_ptr_nonnull(colon);
+        g_autofree char *key = g_strndup(line, (gsize)(colon - line));
+        ck_assert_msg(!g_hash_table_contains(keys, key), "%s is there twice", key);
+    }
+    backend_status_clear(&status);
+    g_hash_table_unref(keys);
+}
+END_TEST
+
 START_TEST(name_in_a_missing_directory_is_missing)
 {
     struct contract_log log = {0};
@@ -574,6 +597,7 @@ TCase *contract_acquire_case(void)
     tcase_add_test(tcase, other_names_are_free);
     tcase_add_test(tcase, fencing_tokens_of_a_name_only_grow);
     tcase_add_test(tcase, fencing_tokens_of_a_new_store_begin_at_the_clock);
+    tcase_add_test(tcase, what_a_store_tells_of_itself_has_keys_of_its_own);
     tcase_add_test(tcase, name_in_a_missing_directory_is_missing);
     tcase_add_test(tcase, name_of_a_directory_is_refused);
     tcase_add_test(tcase, tickets_of_one_handle_do_not_exclude_each_other);

@@ -81,9 +81,9 @@ static bool is_closed(unsigned mount)
     return closed;
 }
 
-static bool has_version_other_than(unsigned mount, const char *before)
+static bool has_epoch_other_than(unsigned mount, const char *before)
 {
-    char *line = status_line(mount, "version: ");
+    char *line = status_line(mount, "epoch: ");
     bool other = strcmp(line, before) != 0;
     g_free(line);
     return other;
@@ -102,10 +102,10 @@ static enum backend_result result_of(unsigned mount, const char *name)
 /* Restarts it; what that mount is granted then, and when. */
 static clock_ms granted_after_restart(unsigned mount, const char *name)
 {
-    char *before = status_line(mount, "version: ");
+    char *before = status_line(mount, "epoch: ");
     clock_ms began = clock_now();
     restart();
-    HOSTS_UNTIL(has_version_other_than(mount, before));
+    HOSTS_UNTIL(has_epoch_other_than(mount, before));
     while (result_of(mount, name) == BACKEND_GRACE) {
         hosts_pass(20);
     }
@@ -161,9 +161,9 @@ START_TEST(lock_of_a_mount_that_is_away_is_given_to_nobody_until_its_term_is_ove
     struct told *away = hosts_get(0, "L", AWAY);
     clock_ms deadline = away->ticket->deadline;
     cut_off();
-    char *before = status_line(1, "version: ");
+    char *before = status_line(1, "epoch: ");
     restart();
-    HOSTS_UNTIL(has_version_other_than(1, before));
+    HOSTS_UNTIL(has_epoch_other_than(1, before));
     redis_server_do(hosts_server, "DEL h:L");
     ck_assert_int_eq(result_of(1, "L"), BACKEND_GRACE);
     char *line = status_line(1, "grace period: no new lock for ");
@@ -182,9 +182,9 @@ START_TEST(mount_that_comes_back_ends_the_grace_period)
     begin_mount_0();
     struct told *away = hosts_get(0, "L", AN_HOUR);
     cut_off();
-    char *before = status_line(1, "version: ");
+    char *before = status_line(1, "epoch: ");
     restart();
-    HOSTS_UNTIL(has_version_other_than(1, before));
+    HOSTS_UNTIL(has_epoch_other_than(1, before));
     ck_assert_int_eq(result_of(1, "M"), BACKEND_GRACE);
     let_back();
     HOSTS_UNTIL(!is_closed(1));
@@ -221,9 +221,9 @@ START_TEST(who_waits_for_a_lock_gets_it_after_the_grace_period)
     struct told *away = hosts_get(0, "L", AWAY);
     clock_ms deadline = away->ticket->deadline;
     cut_off();
-    char *before = status_line(1, "version: ");
+    char *before = status_line(1, "epoch: ");
     restart();
-    HOSTS_UNTIL(has_version_other_than(1, before));
+    HOSTS_UNTIL(has_epoch_other_than(1, before));
     redis_server_do(hosts_server, "DEL h:L");
     struct told *waiter = hosts_queue(1, "L", BACKEND_EXCLUSIVE, BASE);
     HOSTS_UNTIL(waiter->granted);

@@ -211,7 +211,7 @@ START_TEST(status_tells_of_each_server)
     ck_assert_uint_gt(status.round_trips, 0);
     ck_assert_uint_eq(status.reconnects, 0);
     ck_assert(has_line(status.details, key));
-    ck_assert(has_line(status.details, "waiting: unfair"));
+    ck_assert(has_line(status.details, "order: unfair"));
     for (unsigned i = 0; i < SERVERS; i++) {
         char *votes = g_strdup_printf("server: 127.0.0.1:%u votes", port(i));
         ck_assert(has_line(status.details, votes));
