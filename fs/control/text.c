@@ -12,6 +12,7 @@
 #include "backend/log.h"
 #include "fs/control/control.h"
 #include "fs/hold/guard.h"
+#include "fs/hold/hold.h"
 #include "fs/hold/quota.h"
 #include "fs/kernel/tree.h"
 #include "fs/options/options.h"
@@ -98,7 +99,8 @@ void control_add_status(struct fs *fs, GString *text)
     }
     control_add_number(text, "held", control_sum(fs->metrics->held) + guard_count(fs));
     control_add_number(text, "waiting", fs->metrics->waiting);
-    g_string_append_printf(text, "ttl: %" PRId64 ".%03d\n", fs->options->ttl / 1000, (int)(fs->options->ttl % 1000));
+    int64_t ttl = hold_directory_ttl(fs, tree_root(fs->tree));
+    g_string_append_printf(text, "ttl: %" PRId64 ".%03d\n", ttl / 1000, (int)(ttl % 1000));
     control_add_number(text, "user-locks", fs->options->user_locks);
     control_add_number(text, "user-content", fs->options->user_content);
     quota_each(fs->quota, control_add_user, text);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backend/log.h"
 #include "fs/hold/guard.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/meta.h"
@@ -26,11 +27,23 @@ struct recovery {
     bool ordered;          /* or it is not known */
 };
 
+static void recover_warn_of_ttl(const struct options *options, int64_t ttl)
+{
+    if (ttl && options->has_ttl && ttl != options->ttl) {
+        log_warning("option ttl= (%.3f s) has no effect: user.lease.ttl of the top directory is %.3f s; to use the "
+                    "option, run: setfattr -n user.lease.ttl -v auto %s",
+                    (double)options->ttl / 1000, (double)ttl / 1000,
+                    options->mountpoint ? options->mountpoint : "MOUNTPOINT");
+    }
+}
+
 /* The root's defaults; its mode and owner are the mount options'. */
 static void recover_root(void *arg, enum backend_result result, const struct backend_info *info)
 {
-    struct node *root = arg;
+    const struct fs *fs = arg;
+    struct node *root = tree_root(fs->tree);
     if (result == BACKEND_OK && info->type == BACKEND_DIRECTORY) {
+        recover_warn_of_ttl(fs->options, info->directory.ttl);
         struct backend_directory attributes = info->directory;
         attributes.meta = NULL;
         directory_load(root, &attributes);
@@ -205,7 +218,7 @@ void recover_leases(struct fs *fs)
     struct recovery recovery = {.fs = fs, .unsettled = g_ptr_array_new(), .unknown = g_ptr_array_new()};
     nametable_expect(&fs->tree->names, backend_counts(fs->backend).locks);
     backend_recover(fs->backend, recover_lease, &recovery); /* before a call that ends those that have expired since */
-    backend_stat(fs->backend, "", recover_root, tree_root(fs->tree));
+    backend_stat(fs->backend, "", recover_root, fs);
     for (guint i = 0; i < recovery.unsettled->len; i++) {
         struct hold *hold = g_ptr_array_index(recovery.unsettled, i);
         if (hold->ticket && clock_now() - hold->since >= SECOND) {

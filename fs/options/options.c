@@ -175,6 +175,7 @@ static int options_complete(struct options_parse *p)
     if (o->mode == MODE_UNSET) {
         o->mode = o->allow_other && geteuid() == 0 ? 0777 : 0755;
     }
+    o->has_ttl = o->ttl != 0;
     o->ttl = o->ttl ? o->ttl : LEASE_TTL_DEFAULT;
     if (!o->has_fsname) {
         char *plain = g_strconcat("fsname=", o->backend, NULL);

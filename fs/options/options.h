@@ -60,6 +60,7 @@ struct options {
     bool layout_kazoo; /* of zookeeper:// */
     char *mountpoint;  /* absolute */
     int64_t ttl;       /* milliseconds (default LEASE_TTL_DEFAULT) */
+    bool has_ttl;      /* it was given */
     bool owner_user;   /* owner=user */
     mode_t mode;       /* of the root directory, permission bits (default 0777 for root with allow_other, else 0755) */
     mode_t lock_mode;  /* of every new lock, whatever the umask; 0: as its maker's umask leaves it */

@@ -200,4 +200,21 @@ touch "$MNT/z"
 expect [ "$(fact journal-bytes)" -gt "$before" ]
 rm "$MNT/z"
 
+it "status shows the TTL in force, and the log warns of an option that has no effect"
+expect setfattr -n user.lease.ttl -v 7 "$MNT"
+expect_is "$(fact ttl)" 7.000
+point=$MNT
+crash "$point"
+mount_at "$point" "local:$TEST_DIR/store" ttl=90
+expect_is "$(fact ttl)" 7.000
+expect grep -q 'option ttl= (90.000 s) has no effect: .* 7.000 s' "$LOG"
+expect setfattr -n user.lease.ttl -v auto "$MNT"
+expect_is "$(fact ttl)" 90.000
+for options in ttl=90 ""; do
+    crash "$point"
+    mount_at "$point" "local:$TEST_DIR/store" "$options"
+    expect_not grep 'has no effect' "$LOG"
+    setfattr -n user.lease.ttl -v 7 "$MNT" # for the mount without the option
+done
+
 finish
