@@ -29,9 +29,9 @@ static void acquire_on_parent(struct zk_call *call)
     } else if (well) {
         turn_tell(call, call_result(call, made->rc));
     } else {
-        call->max = made->rc == ZNOCHILDRENFOREPHEMERALS || (get->rc == ZOK && get->stat.numChildren > 0)
-                        ? BACKEND_NOT_DIRECTORY
-                        : BACKEND_MISSING;
+        call->result = made->rc == ZNOCHILDRENFOREPHEMERALS || (get->rc == ZOK && get->stat.numChildren > 0)
+                           ? BACKEND_NOT_DIRECTORY
+                           : BACKEND_MISSING;
         if (create->rc == ZOK) {
             call_delete(call, create->name, -1);
         }
@@ -92,7 +92,7 @@ static void acquire_on_created(struct zk_call *call)
     } else if (create->rc != ZOK) {
         turn_tell(call, call_result(call, create->rc));
     } else if (!acquire_is_in_order(create->name)) {
-        call->max = BACKEND_FULL;
+        call->result = BACKEND_FULL;
         call_delete(call, create->name, -1);
         call_then(call, turn_on_undone);
     } else {
@@ -115,22 +115,24 @@ static void acquire_create(struct zk_call *call)
 
 static void acquire_remove_found(struct zk_call *call)
 {
-    for (guint i = 0; i < call->children->len; i++) {
-        if (call->children->pdata[i]) {
-            call_delete(call, call->children->pdata[i], -1);
+    const struct zk_change *change = zk_change_of(call);
+    for (guint i = 0; i < change->made->len; i++) {
+        if (change->made->pdata[i]) {
+            call_delete(call, change->made->pdata[i], -1);
         }
     }
-    call_then(call, call->found);
+    call_then(call, change->then);
 }
 
 /* A sequence file's name does not tell whose it is. */
 static void acquire_on_data(struct zk_call *call)
 {
+    struct zk_change *change = zk_change_of(call);
     for (guint i = 0, answers = call->replies->len; i < answers; i++) {
         struct zk_data data;
         node_decode(call_reply(call, i)->data, &data);
-        if (strcmp(data.token, call->name) != 0) {
-            g_clear_pointer(&call->children->pdata[i], g_free);
+        if (strcmp(data.token, change->token) != 0) {
+            g_clear_pointer(&change->made->pdata[i], g_free);
         }
         node_data_clear(&data);
     }
@@ -139,25 +141,26 @@ static void acquire_on_data(struct zk_call *call)
 
 static void acquire_on_searched(struct zk_call *call)
 {
-    node_take_queue(&call->children, call->path, call_reply(call, 1)->children);
-    for (guint i = call->children->len; i-- > 0;) {
-        if (!call->flag && !node_is_of(strrchr(call->children->pdata[i], '/') + 1, call->name)) {
-            g_ptr_array_remove_index(call->children, i);
+    struct zk_change *change = zk_change_of(call);
+    node_take_queue(&change->made, call->path, call_reply(call, 1)->children);
+    for (guint i = change->made->len; i-- > 0;) {
+        if (!change->sequence && !node_is_of(strrchr(change->made->pdata[i], '/') + 1, change->token)) {
+            g_ptr_array_remove_index(change->made, i);
         }
     }
-    if (!call->flag) {
+    if (!change->sequence) {
         acquire_remove_found(call);
         return;
     }
-    for (guint i = 0; i < call->children->len; i++) {
-        call_get(call, call->children->pdata[i]);
+    for (guint i = 0; i < change->made->len; i++) {
+        call_get(call, change->made->pdata[i]);
     }
-    call_then(call, call->children->len > 0 ? acquire_on_data : call->found);
+    call_then(call, change->made->len > 0 ? acquire_on_data : change->then);
 }
 
 void acquire_remove(struct zk_call *call, zk_step *next)
 {
-    call->found = next;
+    zk_change_of(call)->then = next;
     call_sync(call, call->path);
     call_children(call, call->path, false);
     call_then(call, acquire_on_searched);

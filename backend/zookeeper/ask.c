@@ -6,6 +6,54 @@
 
 #define ASK_PART 64 /* nodes that are looked at together */
 
+/* Of a name: who holds it. */
+struct ask_name_flow {
+    struct zk_call call;
+    char *name, *parent; /* parent: the node of the directory that it is in */
+    bool tests;          /* whether the request's claim would be refused */
+    guint queued;        /* tickets in its queue, of which only the first ASK_PART are read */
+    struct Stat stat;    /* of a ticket: its node as it was read, */
+    GBytes *data;        /* and its data */
+};
+
+/* Of a directory: the names in it. */
+struct ask_list_flow {
+    struct zk_call call;
+    char *name;
+    char *after; /* names up to this one are passed over */
+    size_t max;
+    GPtrArray *names;   /* of its nodes behind `after`, in order */
+    guint looked_at;    /* so many of them */
+    GPtrArray *entries; /* struct backend_entry, of those that are there */
+};
+
+static struct ask_name_flow *ask_name_of(struct zk_call *call)
+{
+    return (struct ask_name_flow *)call;
+}
+
+static struct ask_list_flow *ask_list_of(struct zk_call *call)
+{
+    return (struct ask_list_flow *)call;
+}
+
+static void ask_clear_name(struct zk_call *call)
+{
+    struct ask_name_flow *flow = ask_name_of(call);
+    g_free(flow->name);
+    g_free(flow->parent);
+    g_clear_pointer(&flow->data, g_bytes_unref);
+}
+
+static void ask_clear_list(struct zk_call *call)
+{
+    struct ask_list_flow *flow = ask_list_of(call);
+    g_free(flow->name);
+    g_free(flow->after);
+    g_clear_pointer(&flow->names, g_ptr_array_unref);
+    g_clear_pointer(&flow->entries, g_ptr_array_unref);
+}
+
 static void ask_tell(struct zk_call *call, enum backend_result result, const struct backend_info *info)
 {
     struct remote_op *op = call->op;
@@ -60,6 +108,7 @@ void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct 
  * holders. */
 static void ask_on_queue(struct zk_call *call)
 {
+    const struct ask_name_flow *flow = ask_name_of(call);
     struct backend_info info = {.type = BACKEND_NOTHING};
     const struct backend_claim *claim = &call->op->claim;
     struct backend_kin asker = BACKEND_KIN(claim);
@@ -78,7 +127,7 @@ static void ask_on_queue(struct zk_call *call)
         bool shared = data.ours && data.mode == BACKEND_SHARED;
         const struct remote_ticket *t = node_ticket(call->z, &data, &get->stat);
         bool kin = t && backend_are_kin(asker, BACKEND_KIN(t));
-        bool counts = !call->flag || (holds && !kin && (claim->mode == BACKEND_EXCLUSIVE || !shared));
+        bool counts = !flow->tests || (holds && !kin && (claim->mode == BACKEND_EXCLUSIVE || !shared));
         if (counts && info.type == BACKEND_NOTHING) {
             ask_describe(call->z, &data, &get->stat, &info);
             first = data;
@@ -90,7 +139,7 @@ static void ask_on_queue(struct zk_call *call)
         node_data_clear(&data);
     }
     g_array_unref(holders);
-    *(all ? &info.holders : &info.waiters) += (guint)call->number - call->replies->len;
+    *(all ? &info.holders : &info.waiters) += flow->queued - call->replies->len;
     ask_tell(call, BACKEND_OK, &info);
     node_data_clear(&first);
 }
@@ -99,13 +148,14 @@ static void ask_on_queue(struct zk_call *call)
 
 static void ask_on_place(struct zk_call *call)
 {
+    const struct ask_name_flow *flow = ask_name_of(call);
     const struct zk_reply *list = call_reply(call, 0), *get = call_reply(call, 1);
     struct backend_info info = {.type = BACKEND_NOTHING};
     struct zk_data data, directory;
     GPtrArray *queue = node_queue(list->children);
     node_decode(get->data, &directory);
-    node_decode(call->kept, &data);
-    ask_describe(call->z, &data, &call->stat, &info);
+    node_decode(flow->data, &data);
+    ask_describe(call->z, &data, &flow->stat, &info);
     for (info.position = 0; info.position < queue->len; info.position++) {
         if (strcmp(queue->pdata[info.position], strrchr(call->path, '/') + 1) == 0) {
             break;
@@ -121,10 +171,12 @@ static void ask_on_place(struct zk_call *call)
 
 static void ask_about_ticket(struct zk_call *call, const struct zk_reply *get)
 {
-    call->kept = g_bytes_ref(get->data);
-    call->stat = get->stat;
-    call_children(call, call->after, false);
-    call_get(call, call->after);
+    struct ask_name_flow *flow = ask_name_of(call);
+    g_clear_pointer(&flow->data, g_bytes_unref);
+    flow->data = g_bytes_ref(get->data);
+    flow->stat = get->stat;
+    call_children(call, flow->parent, false);
+    call_get(call, flow->parent);
     call_then(call, ask_on_place);
 }
 
@@ -144,14 +196,14 @@ static void ask_on_node(struct zk_call *call)
     node_decode(get->data, &data);
     if (get->rc != ZOK && get->rc != ZNONODE) {
         ask_tell(call, call_result(call, get->rc), NULL);
-    } else if (!*call->name || data.directory) {
+    } else if (!*ask_name_of(call)->name || data.directory) {
         ask_tell_directory(call, &data, queue->len);
     } else if (get->rc == ZOK && get->stat.ephemeralOwner) {
         ask_about_ticket(call, get);
     } else if (queue->len == 0) {
         ask_tell(call, BACKEND_OK, &(struct backend_info){.type = BACKEND_NOTHING});
     } else {
-        call->number = queue->len;
+        ask_name_of(call)->queued = queue->len;
         for (guint i = 0; i < MIN(queue->len, ASK_PART); i++) {
             char *path = node_child(call->path, queue->pdata[i]);
             call_get(call, path);
@@ -174,6 +226,8 @@ static void ask_begin(struct zk_call *call)
 static void ask_about(struct zookeeper *z, const char *name, const struct backend_claim *claim, backend_known *done,
                       void *arg)
 {
+    static const struct zk_flow ask = {sizeof(struct ask_name_flow), .begin = ask_begin, .failed = ask_failed,
+                                       .clear = ask_clear_name};
     const char *leaf;
     if (!node_is_name(name)) {
         done(arg, BACKEND_OK, &(struct backend_info){.type = BACKEND_NOTHING});
@@ -183,18 +237,18 @@ static void ask_about(struct zookeeper *z, const char *name, const struct backen
     struct remote_op *op = remote_op_new(&z->remote, NULL);
     op->known = done;
     op->arg = arg;
-    struct zk_call *call = call_new(z, op, ask_begin, ask_failed);
+    struct ask_name_flow *flow = call_new(z, &ask, op);
     char *parent = remote_parent(name, &leaf);
-    call->name = g_strdup(name);
-    call->path = node_path(z, name);
-    call->after = node_path(z, parent);
+    flow->name = g_strdup(name);
+    flow->call.path = node_path(z, name);
+    flow->parent = node_path(z, parent);
     g_free(parent);
     if (claim) {
-        call->flag = true;
+        flow->tests = true;
         op->claim = *claim;
         op->claim.meta = op->claim.content = NULL;
     }
-    call_start(call, 0);
+    call_start(&flow->call, 0);
 }
 
 void zk_stat(struct backend *b, const char *name, backend_known *done, void *arg)
@@ -218,10 +272,11 @@ static void ask_entry_free(gpointer data)
 
 static void ask_tell_listed(struct zk_call *call, enum backend_result result)
 {
+    const struct ask_list_flow *flow = ask_list_of(call);
     struct remote_op *op = call->op;
     GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
-    for (guint i = 0; i < call->entries->len; i++) {
-        g_array_append_val(entries, *(struct backend_entry *)call->entries->pdata[i]);
+    for (guint i = 0; i < flow->entries->len; i++) {
+        g_array_append_val(entries, *(struct backend_entry *)flow->entries->pdata[i]);
     }
     call->op = NULL;
     op->listed(op->arg, result, (struct backend_entry *)entries->data, entries->len);
@@ -235,12 +290,13 @@ static void ask_on_part(struct zk_call *call);
 /* The names that are left, some at a time, until there are as many as were asked for. */
 static void ask_next_part(struct zk_call *call)
 {
-    if (call->number >= call->children->len || call->entries->len >= call->max) {
+    const struct ask_list_flow *flow = ask_list_of(call);
+    if (flow->looked_at >= flow->names->len || flow->entries->len >= flow->max) {
         ask_tell_listed(call, BACKEND_OK);
         return;
     }
-    for (guint i = 0; i < ASK_PART && call->number + i < call->children->len; i++) {
-        const char *leaf = call->children->pdata[call->number + i];
+    for (guint i = 0; i < ASK_PART && flow->looked_at + i < flow->names->len; i++) {
+        const char *leaf = flow->names->pdata[flow->looked_at + i];
         char *path = node_child(call->path, leaf);
         int32_t number;
         if (node_number(leaf, &number)) {
@@ -265,10 +321,11 @@ static bool ask_is_lock(const struct zk_reply *list)
 
 static void ask_on_part(struct zk_call *call)
 {
+    struct ask_list_flow *flow = ask_list_of(call);
     guint answer = 0;
-    while (answer < call->replies->len && call->entries->len < call->max) {
+    while (answer < call->replies->len && flow->entries->len < flow->max) {
         const struct zk_reply *reply = call_reply(call, answer++);
-        const char *leaf = call->children->pdata[call->number++];
+        const char *leaf = flow->names->pdata[flow->looked_at++];
         struct zk_data data;
         int32_t number;
         bool queues = !node_number(leaf, &number) && ask_is_lock(call_reply(call, answer++));
@@ -278,7 +335,7 @@ static void ask_on_part(struct zk_call *call)
             struct backend_entry *entry = g_new(struct backend_entry, 1);
             *entry = (struct backend_entry){.name = g_strdup(leaf),
                                             .type = data.directory ? BACKEND_DIRECTORY : BACKEND_LOCK};
-            g_ptr_array_add(call->entries, entry);
+            g_ptr_array_add(flow->entries, entry);
         }
         node_data_clear(&data);
     }
@@ -292,16 +349,17 @@ static int ask_compare(gconstpointer a, gconstpointer b)
 
 static void ask_on_children(struct zk_call *call)
 {
+    struct ask_list_flow *flow = ask_list_of(call);
     const struct zk_reply *list = call_reply(call, 1), *get = call_reply(call, 2);
     struct zk_data data;
     node_decode(get->data, &data);
-    bool directory = data.directory || !*call->name;
+    bool directory = data.directory || !*flow->name;
     node_data_clear(&data);
-    g_clear_pointer(&call->children, g_ptr_array_unref);
-    g_clear_pointer(&call->entries, g_ptr_array_unref);
-    call->children = g_ptr_array_new_with_free_func(g_free);
-    call->entries = g_ptr_array_new_with_free_func(ask_entry_free);
-    call->number = 0;
+    g_clear_pointer(&flow->names, g_ptr_array_unref);
+    g_clear_pointer(&flow->entries, g_ptr_array_unref);
+    flow->names = g_ptr_array_new_with_free_func(g_free);
+    flow->entries = g_ptr_array_new_with_free_func(ask_entry_free);
+    flow->looked_at = 0;
     if (list->rc != ZOK || !directory) {
         bool held = list->rc == ZOK && (list->stat.numChildren > 0 || list->stat.ephemeralOwner);
         ask_tell_listed(call, list->rc != ZOK ? call_result(call, list->rc)
@@ -310,13 +368,13 @@ static void ask_on_children(struct zk_call *call)
         return;
     }
     for (guint i = 0; list->children[i]; i++) {
-        bool hidden = !*call->name && node_is_hidden(call->z, list->children[i]);
+        bool hidden = !*flow->name && node_is_hidden(call->z, list->children[i]);
         bool nameable = strlen(list->children[i]) <= NAME_MAX && node_is_name(list->children[i]);
-        if (!hidden && nameable && strcmp(list->children[i], call->after) > 0) {
-            g_ptr_array_add(call->children, g_strdup(list->children[i]));
+        if (!hidden && nameable && strcmp(list->children[i], flow->after) > 0) {
+            g_ptr_array_add(flow->names, g_strdup(list->children[i]));
         }
     }
-    g_ptr_array_sort(call->children, ask_compare);
+    g_ptr_array_sort(flow->names, ask_compare);
     ask_next_part(call);
 }
 
@@ -330,6 +388,8 @@ static void ask_begin_list(struct zk_call *call)
 
 void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done, void *arg)
 {
+    static const struct zk_flow list = {sizeof(struct ask_list_flow), .begin = ask_begin_list, .failed = ask_failed,
+                                        .clear = ask_clear_list};
     struct zookeeper *z = (struct zookeeper *)b;
     if (!node_is_name(directory)) {
         done(arg, BACKEND_MISSING, NULL, 0);
@@ -338,10 +398,10 @@ void zk_list(struct backend *b, const char *directory, const char *after, size_t
     struct remote_op *op = remote_op_new(&z->remote, NULL);
     op->listed = done;
     op->arg = arg;
-    struct zk_call *call = call_new(z, op, ask_begin_list, ask_failed);
-    call->name = g_strdup(directory);
-    call->path = node_path(z, directory);
-    call->after = g_strdup(after);
-    call->max = max;
-    call_start(call, 0);
+    struct ask_list_flow *flow = call_new(z, &list, op);
+    flow->name = g_strdup(directory);
+    flow->call.path = node_path(z, directory);
+    flow->after = g_strdup(after);
+    flow->max = max;
+    call_start(&flow->call, 0);
 }

@@ -25,14 +25,10 @@ static void call_free(struct zk_call *call)
 {
     g_ptr_array_unref(call->replies);
     g_ptr_array_unref(call->before);
+    if (call->flow->clear) {
+        call->flow->clear(call);
+    }
     g_free(call->path);
-    g_free(call->name);
-    g_free(call->after);
-    g_free(call->match);
-    g_clear_pointer(&call->children, g_ptr_array_unref);
-    g_clear_pointer(&call->entries, g_ptr_array_unref);
-    g_clear_pointer(&call->guards, g_ptr_array_unref);
-    g_clear_pointer(&call->kept, g_bytes_unref);
     g_clear_pointer(&call->draft, node_free);
     g_free(call);
 }
@@ -40,9 +36,9 @@ static void call_free(struct zk_call *call)
 static void call_begin(struct zk_call *call)
 {
     ev_timer_stop(call->z->remote.loop, &call->soon);
-    call->parked = call->urgent ? !call->z->connected : !call->z->ready;
+    call->parked = call->flow->urgent ? !call->z->connected : !call->z->ready;
     if (!call->parked) {
-        call->begin(call);
+        call->flow->begin(call);
     }
 }
 
@@ -101,10 +97,10 @@ static void call_on_limit(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop, (void)events;
     enum remote_outcome outcome = call->was_sent || !call->parked ? REMOTE_UNKNOWN : REMOTE_NOT_SENT;
     if (call->op) {
-        call->failed(call, outcome);
+        call->flow->failed(call, outcome);
         call->op = NULL;
     }
-    if (!call->stubborn) {
+    if (!call->flow->persists) {
         call_end(call);
     }
 }
@@ -115,14 +111,12 @@ static void call_on_soon(struct ev_loop *loop, ev_timer *timer, int events)
     call_go_on(timer->data);
 }
 
-struct zk_call *call_new(struct zookeeper *z, struct remote_op *op, zk_step *begin,
-                         void (*failed)(struct zk_call *call, enum remote_outcome outcome))
+void *call_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_op *op)
 {
-    struct zk_call *call = g_new0(struct zk_call, 1);
+    struct zk_call *call = g_malloc0(flow->size);
     call->z = z;
     call->op = op;
-    call->begin = begin;
-    call->failed = failed;
+    call->flow = flow;
     call->replies = g_ptr_array_new_with_free_func(call_reply_free);
     call->before = g_ptr_array_new_with_free_func(call_reply_free);
     ev_init(&call->limit, call_on_limit);
@@ -569,11 +563,11 @@ void call_answer(struct zk_call *call, enum backend_result result)
 
 static void call_on_settled(struct zk_call *call)
 {
-    call_answer(call, (enum backend_result)call->max);
+    call_answer(call, call->result);
 }
 
 void call_settle(struct zk_call *call, enum backend_result result)
 {
-    call->max = result;
+    call->result = result;
     call_then(call, call_on_settled);
 }

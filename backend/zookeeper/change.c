@@ -11,19 +11,30 @@ static void change_failed(struct zk_call *call, enum remote_outcome outcome)
     call->op->answered(call->op, &answer);
 }
 
+static void change_clear(struct zk_call *call)
+{
+    struct zk_change *change = zk_change_of(call);
+    g_free(change->token);
+    g_free(change->lock);
+    g_clear_pointer(&change->before, g_ptr_array_unref);
+    g_clear_pointer(&change->made, g_ptr_array_unref);
+    g_clear_pointer(&change->queue, g_ptr_array_unref);
+}
+
 /* --- release: by its node or, where that is not known, by what it is named or says --- */
 
 static void change_on_released(struct zk_call *call)
 {
-    g_hash_table_remove(call->z->nodes, call->name);
-    call_answer(call, (enum backend_result)call->max);
+    g_hash_table_remove(call->z->nodes, zk_change_of(call)->token);
+    call_answer(call, call->result);
 }
 
 static void change_remove(struct zk_call *call)
 {
-    const struct zk_node *node = node_of(call->z, call->name);
+    const struct zk_change *change = zk_change_of(call);
+    const struct zk_node *node = node_of(call->z, change->token);
     if (node) {
-        call_leave(call, node, call->against && node->kind != BACKEND_PROVISIONAL);
+        call_leave(call, node, change->against_will && node->kind != BACKEND_PROVISIONAL);
         call_then(call, change_on_released);
     } else {
         acquire_remove(call, change_on_released);
@@ -32,7 +43,7 @@ static void change_remove(struct zk_call *call)
 
 static void change_release(struct zk_call *call)
 {
-    call->max = BACKEND_OK;
+    call->result = BACKEND_OK;
     if (!convert_undoes(call, change_remove)) {
         change_remove(call);
     }
@@ -47,10 +58,11 @@ static void change_on_written(struct zk_call *call)
 
 static void change_set(struct zk_call *call)
 {
-    if (convert_is_put_off(call) || !call_may_write(call, call->name)) {
+    const struct zk_change *change = zk_change_of(call);
+    if (convert_is_put_off(call) || !call_may_write(call, change->token)) {
         return;
     }
-    if (!node_of(call->z, call->name) || !call->op) {
+    if (!node_of(call->z, change->token) || !call->op) {
         call_settle(call, BACKEND_STALE);
         return;
     }
@@ -63,11 +75,12 @@ static void change_set(struct zk_call *call)
  * weaker is lost: others may share it. */
 static void change_on_compared(struct zk_call *call)
 {
+    const struct zk_change *change = zk_change_of(call);
     const struct zk_reply *get = call_reply(call, 0);
-    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
-    struct zk_node *node = node_of(call->z, call->name);
+    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, change->token);
+    struct zk_node *node = node_of(call->z, change->token);
     struct zk_data data;
-    if (!t || !node || get->rc != ZOK || call_is_written(call->z, call->name)) {
+    if (!t || !node || get->rc != ZOK || call_is_written(call->z, change->token)) {
         call_answer(call, get->rc == ZOK || get->rc == ZNONODE ? BACKEND_OK : call_result(call, get->rc));
         return;
     }
@@ -83,15 +96,16 @@ static void change_on_compared(struct zk_call *call)
         call_answer(call, BACKEND_BUSY);
     } else {
         node->unsure = true;
-        call->begin(call);
+        call->flow->begin(call);
     }
 }
 
 static void change_on_looked(struct zk_call *call)
 {
+    const struct zk_change *change = zk_change_of(call);
     const struct zk_reply *looked = call_reply(call, 0);
-    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
-    const struct zk_node *node = node_of(call->z, call->name);
+    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, change->token);
+    const struct zk_node *node = node_of(call->z, change->token);
     bool ours = looked->rc == ZOK && looked->stat.ephemeralOwner == zoo_client_id(call->z->handle)->client_id;
     if (call->draft) {
         call_written(call);
@@ -108,8 +122,9 @@ static void change_on_looked(struct zk_call *call)
  * believed to.  Only another term, that it is renewed at all, and what may be otherwise there are written. */
 static void change_renew(struct zk_call *call)
 {
-    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
-    struct zk_node *node = node_of(call->z, call->name);
+    const struct zk_change *change = zk_change_of(call);
+    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, change->token);
+    struct zk_node *node = node_of(call->z, change->token);
     if (!node || !t || !call->op) {
         call_settle(call, BACKEND_STALE);
         return;
@@ -119,7 +134,7 @@ static void change_renew(struct zk_call *call)
     g_clear_pointer(&call->draft, node_free);
     if (weaker || (automatic && node->automatic && !node->unsure && node->mode == t->head.mode)) {
         call_exists(call, node->path);
-    } else if (!call_may_write(call, call->name)) {
+    } else if (!call_may_write(call, change->token)) {
         return;
     } else {
         struct zk_node *draft = call_draft(call);
@@ -143,7 +158,7 @@ static void change_is_renamed(struct zk_call *call, struct zk_node *node, const 
     struct remote_answer answer = {
         .outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = call->sent, .fence = to->fence};
     node_move(node, to);
-    watch_node(call->z, node->path, call->name);
+    watch_node(call->z, node->path, zk_change_of(call)->token);
     g_hash_table_remove(call->z->nodes, op->replaced);
     call->op = NULL;
     op->answered(op, &answer);
@@ -154,7 +169,7 @@ static void change_rename(struct zk_call *call);
 
 static void change_on_renamed(struct zk_call *call)
 {
-    struct zk_node *node = node_of(call->z, call->name);
+    struct zk_node *node = node_of(call->z, zk_change_of(call)->token);
     const struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
     int rc = call_reply(call, 0)->rc;
     if (node) {
@@ -170,11 +185,12 @@ static void change_on_renamed(struct zk_call *call)
 /* Whether an earlier try has done it. */
 static void change_on_found(struct zk_call *call)
 {
-    struct zk_node *node = node_of(call->z, call->name);
+    const struct zk_change *change = zk_change_of(call);
+    struct zk_node *node = node_of(call->z, change->token);
     const struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
     struct zk_data data;
     node_decode(call_reply(call, 0)->data, &data);
-    bool done = node && to && strcmp(data.token, call->name) == 0;
+    bool done = node && to && strcmp(data.token, change->token) == 0;
     node_data_clear(&data);
     if (done) {
         change_is_renamed(call, node, to);
@@ -186,17 +202,18 @@ static void change_on_found(struct zk_call *call)
 
 static void change_rename(struct zk_call *call)
 {
-    struct zk_node *node = node_of(call->z, call->name);
+    const struct zk_change *change = zk_change_of(call);
+    struct zk_node *node = node_of(call->z, change->token);
     struct zk_node *to = call->op ? node_of(call->z, call->op->replaced) : NULL;
     if (!node || !to) {
         call_settle(call, BACKEND_STALE);
-    } else if (!call_may_write(call, call->name)) {
+    } else if (!call_may_write(call, change->token)) {
         return; /* what is written to it just now is to go with it */
     } else if (call->was_sent) {
         call_get(call, to->path);
         call_then(call, change_on_found);
     } else {
-        GBytes *bytes = node_encode(node, call->name);
+        GBytes *bytes = node_encode(node, change->token);
         node->leaves = true;
         call_move(call, node, to, bytes);
         call_mark(call, to);
@@ -236,27 +253,30 @@ static void change_on_reserved(void *arg, enum backend_result result, struct bac
 
 uint64_t change_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
 {
-    static zk_step *const steps[] = {
-        [REMOTE_ACQUIRE] = acquire_begin,
-        [REMOTE_RELEASE] = change_release,
-        [REMOTE_RELEASE_RANGE] = convert_release_range,
-        [REMOTE_RENEW] = change_renew,
-        [REMOTE_SET] = change_set,
-        [REMOTE_CONVERT] = convert_begin,
-        [REMOTE_RENAME] = change_rename,
+#define CHANGE_FLOW(step, ...)                                                                                         \
+    {                                                                                                                  \
+        sizeof(struct zk_change), step, change_failed, change_clear, __VA_ARGS__                                       \
+    }
+    static const struct zk_flow flows[] = {
+        [REMOTE_ACQUIRE] = CHANGE_FLOW(acquire_begin),
+        [REMOTE_RELEASE] = CHANGE_FLOW(change_release, .persists = true),
+        [REMOTE_RELEASE_RANGE] = CHANGE_FLOW(convert_release_range, .persists = true),
+        [REMOTE_RENEW] = CHANGE_FLOW(change_renew),
+        [REMOTE_SET] = CHANGE_FLOW(change_set),
+        [REMOTE_CONVERT] = CHANGE_FLOW(convert_begin),
+        [REMOTE_RENAME] = CHANGE_FLOW(change_rename),
     };
     struct zookeeper *z = (struct zookeeper *)op->r;
-    struct zk_call *call = call_new(z, op, steps[op->procedure], change_failed);
+    struct zk_change *change = call_new(z, &flows[op->procedure], op);
     const char *place = t ? t->place->name : op->name;
-    call->name = g_strdup(op->token);
-    call->after = g_strdup(op->name);
-    call->number = op->claim.lock_owner;
-    call->path = node_path(z, place);
-    call->stubborn = op->procedure == REMOTE_RELEASE || op->procedure == REMOTE_RELEASE_RANGE;
-    call->flag = t ? t->place->sequence : op->claim.sequence;
-    call->against = op->procedure == REMOTE_RELEASE && *op->why;
-    call_start(call, timeout);
-    return (uint64_t)(uintptr_t)call;
+    change->token = g_strdup(op->token);
+    change->lock = g_strdup(op->name);
+    change->lock_owner = op->claim.lock_owner;
+    change->call.path = node_path(z, place);
+    change->sequence = t ? t->place->sequence : op->claim.sequence;
+    change->against_will = op->procedure == REMOTE_RELEASE && *op->why;
+    call_start(&change->call, timeout);
+    return (uint64_t)(uintptr_t)change;
 }
 
 void change_forget(struct remote *r, uint64_t request)

@@ -27,40 +27,43 @@ bool convert_is_put_off(struct zk_call *call)
  * it wants to be alone. */
 static void convert_on_modes(struct zk_call *call)
 {
+    const struct zk_change *change = zk_change_of(call);
     const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->writes);
     bool others = false, end = false;
     if (!t || !node_of(call->z, call->writes)) {
-        call->raised(call, BACKEND_STALE);
+        change->raised(call, BACKEND_STALE);
         return;
     }
-    for (guint i = 0; i < call->children->len && !end; i++) {
+    for (guint i = 0; i < change->queue->len && !end; i++) {
         const struct zk_reply *get = call_reply(call, i);
         struct zk_data data;
         node_decode(get->data, &data);
-        if (get->rc == ZOK && get->stat.czxid < call->stat.mzxid &&
-            !node_is_kin(call->z, t, call->children->pdata[i])) {
+        if (get->rc == ZOK && get->stat.czxid < change->raised_at &&
+            !node_is_kin(call->z, t, change->queue->pdata[i])) {
             others = others || (data.ours && data.mode == BACKEND_SHARED);
             end = !data.ours || data.mode == BACKEND_EXCLUSIVE;
         }
         node_data_clear(&data);
     }
-    call->raised(call, others ? BACKEND_BUSY : BACKEND_OK);
+    change->raised(call, others ? BACKEND_BUSY : BACKEND_OK);
 }
 
 static void convert_on_raised(struct zk_call *call)
 {
+    struct zk_change *change = zk_change_of(call);
     const struct zk_reply *set = call_reply(call, 0), *list = call_reply(call, 1);
     if (set->rc != ZOK || list->rc != ZOK) {
-        call->raised(call, set->rc == ZNONODE ? BACKEND_STALE : call_result(call, set->rc == ZOK ? list->rc : set->rc));
+        change->raised(call,
+                       set->rc == ZNONODE ? BACKEND_STALE : call_result(call, set->rc == ZOK ? list->rc : set->rc));
         return;
     }
     GPtrArray *queue = node_queue(list->children);
-    call->stat = set->stat;
-    g_clear_pointer(&call->children, g_ptr_array_unref);
-    call->children = g_ptr_array_new_with_free_func(g_free);
+    change->raised_at = set->stat.mzxid;
+    g_clear_pointer(&change->queue, g_ptr_array_unref);
+    change->queue = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < queue->len; i++) {
         char *path = node_child(call->path, queue->pdata[i]);
-        g_ptr_array_add(call->children, g_strdup(queue->pdata[i]));
+        g_ptr_array_add(change->queue, g_strdup(queue->pdata[i]));
         call_get(call, path);
         g_free(path);
     }
@@ -71,7 +74,7 @@ static void convert_on_raised(struct zk_call *call)
 static void convert_raise(struct zk_call *call, zk_raised *raised)
 {
     struct zk_node *draft = call_draft(call);
-    call->raised = raised;
+    zk_change_of(call)->raised = raised;
     draft->mode = BACKEND_SHARED;
     draft->raises = true;
     call_write(call);
@@ -85,7 +88,7 @@ static void convert_raise(struct zk_call *call, zk_raised *raised)
 static void convert_on_written(struct zk_call *call)
 {
     struct zookeeper *z = call->z;
-    char *token = g_strdup(call->name);
+    char *token = g_strdup(zk_change_of(call)->token);
     enum backend_result result = call_written(call);
     struct zk_node *node = node_of(z, token);
     if (node) {
@@ -98,7 +101,7 @@ static void convert_on_written(struct zk_call *call)
 
 static void convert_into(struct zk_call *call)
 {
-    if (!node_of(call->z, call->name) || !call->op) {
+    if (!node_of(call->z, zk_change_of(call)->token) || !call->op) {
         call_settle(call, BACKEND_STALE);
         return;
     }
@@ -137,11 +140,12 @@ static void convert_if_alone(struct zk_call *call, enum backend_result result)
 
 void convert_begin(struct zk_call *call)
 {
-    if (convert_is_put_off(call) || !call_may_write(call, call->name)) {
+    const struct zk_change *change = zk_change_of(call);
+    if (convert_is_put_off(call) || !call_may_write(call, change->token)) {
         return;
     }
-    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->name);
-    const struct zk_node *node = node_of(call->z, call->name);
+    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, change->token);
+    const struct zk_node *node = node_of(call->z, change->token);
     bool stronger = t && node && t->state == REMOTE_HELD && call->op && call->op->claim.mode == BACKEND_EXCLUSIVE;
     if (stronger && node->lax) {
         convert_raise(call, convert_if_alone);
@@ -155,22 +159,23 @@ void convert_begin(struct zk_call *call)
 /* What its lock owner holds there, or held until just now. */
 static void convert_find_owned(struct zk_call *call, struct remote_ticket **ret_ticket)
 {
+    struct zk_change *change = zk_change_of(call);
     struct remote *r = &call->z->remote;
-    struct remote_place *place = g_hash_table_lookup(r->places, call->after);
+    struct remote_place *place = g_hash_table_lookup(r->places, change->lock);
     struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
     GHashTableIter each;
     gpointer token;
     struct zk_node *node;
-    while (t && !(t->lock_owner == call->number && t->state == REMOTE_HELD)) {
+    while (t && !(t->lock_owner == change->lock_owner && t->state == REMOTE_HELD)) {
         t = LIST_NEXT(t, link);
     }
     *ret_ticket = t;
-    g_free(call->name);
-    call->name = t ? g_strdup(t->token) : NULL;
+    g_free(change->token);
+    change->token = t ? g_strdup(t->token) : NULL;
     g_hash_table_iter_init(&each, call->z->nodes);
-    while (!t && !call->name && g_hash_table_iter_next(&each, &token, (gpointer *)&node)) {
-        bool its = node->lock_owner == call->number && strcmp(node->place, call->after) == 0;
-        call->name = its && !remote_ticket_find(r, token) ? g_strdup(token) : NULL;
+    while (!t && !change->token && g_hash_table_iter_next(&each, &token, (gpointer *)&node)) {
+        bool its = node->lock_owner == change->lock_owner && strcmp(node->place, change->lock) == 0;
+        change->token = its && !remote_ticket_find(r, token) ? g_strdup(token) : NULL;
     }
 }
 
@@ -181,16 +186,17 @@ static void convert_on_less(struct zk_call *call)
 
 static void convert_on_gone(struct zk_call *call)
 {
-    g_hash_table_remove(call->z->nodes, call->name);
+    g_hash_table_remove(call->z->nodes, zk_change_of(call)->token);
     call_answer(call, BACKEND_OK);
 }
 
 void convert_release_range(struct zk_call *call)
 {
+    const struct zk_change *change = zk_change_of(call);
     struct remote_ticket *t;
     convert_find_owned(call, &t);
-    const struct zk_node *node = call->name ? node_of(call->z, call->name) : NULL;
-    if (node && t && !call_may_write(call, call->name)) {
+    const struct zk_node *node = change->token ? node_of(call->z, change->token) : NULL;
+    if (node && t && !call_may_write(call, change->token)) {
         return;
     }
     if (!node || (t && node->mode == t->head.mode && !node->unsure)) {
@@ -213,15 +219,15 @@ void convert_release_range(struct zk_call *call)
 static void convert_on_lost(struct zk_call *call)
 {
     g_hash_table_remove(call->z->nodes, call->writes);
-    call->max = BACKEND_STALE;
-    call->found(call);
+    call->result = BACKEND_STALE;
+    zk_change_of(call)->then(call);
 }
 
 static void convert_on_undone(struct zk_call *call)
 {
     enum backend_result result = call_written(call);
     if (result == BACKEND_OK) {
-        call->found(call);
+        zk_change_of(call)->then(call);
     } else if (result == BACKEND_STALE) {
         convert_on_lost(call);
     } else {
@@ -239,7 +245,7 @@ static void convert_back(struct zk_call *call, enum backend_mode mode)
 static void convert_back_if_alone(struct zk_call *call, enum backend_result result)
 {
     if (result == BACKEND_OK || result == BACKEND_BUSY) {
-        call->max = result;
+        call->result = result;
         convert_back(call, result == BACKEND_OK ? BACKEND_EXCLUSIVE : BACKEND_SHARED);
     } else if (result == BACKEND_STALE) {
         convert_on_lost(call);
@@ -250,9 +256,11 @@ static void convert_back_if_alone(struct zk_call *call, enum backend_result resu
 
 bool convert_undoes(struct zk_call *call, zk_step *next)
 {
-    struct remote_place *place = call->number ? g_hash_table_lookup(call->z->remote.places, call->after) : NULL;
+    struct zk_change *change = zk_change_of(call);
+    struct remote_place *place = change->lock_owner ? g_hash_table_lookup(call->z->remote.places, change->lock) : NULL;
     const struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
-    while (t && !(t->lock_owner == call->number && t->state == REMOTE_HELD && strcmp(t->token, call->name) != 0)) {
+    while (t &&
+           !(t->lock_owner == change->lock_owner && t->state == REMOTE_HELD && strcmp(t->token, change->token) != 0)) {
         t = LIST_NEXT(t, link);
     }
     const struct zk_node *node = t ? node_of(call->z, t->token) : NULL;
@@ -266,7 +274,7 @@ bool convert_undoes(struct zk_call *call, zk_step *next)
     if (!weaker && !node->unsure && node->mode == t->head.mode) {
         return false;
     }
-    call->found = next;
+    change->then = next;
     if (weaker) {
         convert_raise(call, convert_back_if_alone);
     } else {

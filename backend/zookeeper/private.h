@@ -80,6 +80,17 @@ struct zookeeper {
 struct zk_call;
 struct zk_node;
 typedef void zk_step(struct zk_call *call);
+
+/* A kind of flow: a struct of its own whose first member is a struct zk_call. */
+struct zk_flow {
+    size_t size;    /* of that struct */
+    zk_step *begin; /* also where an answer was lost with the connection */
+    void (*failed)(struct zk_call *call, enum remote_outcome outcome); /* its time is up; NULL: it has no request */
+    zk_step *clear; /* frees its other members; NULL: it has none to free */
+    bool urgent;    /* the session needs it to be there: it waits for the connection only */
+    bool persists;  /* it goes on when its request was answered that the outcome is unknown */
+};
+
 /* OK: the node excludes all others now, to whoever looks at it.  BUSY: others share the lock.  STALE: it is gone. */
 typedef void zk_raised(struct zk_call *call, enum backend_result result);
 
@@ -101,42 +112,26 @@ struct zk_call {
     TAILQ_ENTRY(zk_call) link;
     struct zookeeper *z;
     struct remote_op *op; /* NULL: nobody waits for it any more */
-    zk_step *begin, *next, *found;
-    zk_raised *raised;
-    void (*failed)(struct zk_call *call, enum remote_outcome outcome);
+    const struct zk_flow *flow;
+    zk_step *next;
     GPtrArray *replies; /* struct zk_reply, in the order of the requests */
     GPtrArray *before;  /* those of the step before */
     unsigned open;
     bool parked;   /* until the session is there, or another call has ended: call_may_write, zk_call.revokes */
     bool was_sent; /* some of it, in an earlier try */
-    bool urgent;   /* the session needs it to be there */
-    bool against;  /* a release against its holder's will */
-    bool stubborn; /* it goes on when its caller has been told that it is unknown */
     bool revokes;  /* what holds `path` */
-    bool waits;    /* a ticket that is revoked does not hold */
-    bool stays;    /* its ticket is taken away only when the one before it is there for sure */
     bool sending, lost, ended;
     clock_ms sent;
     ev_timer limit, soon;
-    /* of the steps */
-    char *path, *name;
-    GPtrArray *children, *entries;
-    GPtrArray *guards; /* of a revocation: for each child the GBytes of a guard, or NULL */
-    uint64_t number;
-    char *after;
-    size_t max;
-    GBytes *kept;
-    struct backend_match *match;
-    struct Stat stat;
-    clock_ms since;
-    bool flag;
-    char *writes;          /* the ticket to whose node this call writes, and until it ends no other; or NULL */
-    struct zk_node *draft; /* what it writes there, which is not confirmed; or NULL */
+    char *path;                 /* the node that it is about */
+    enum backend_result result; /* what the request is answered when the last step is done */
+    char *writes;               /* the ticket to whose node this call writes, and until it ends no other; or NULL */
+    struct zk_node *draft;      /* what it writes there, which is not confirmed; or NULL */
 };
 
+/* A struct of flow->size bytes, all 0 but its struct zk_call. */
+void *call_new(struct zookeeper *z, const struct zk_flow *flow, struct remote_op *op);
 /* Begins it, now or when the session is there.  `timeout` 0: ZOOKEEPER_TIMEOUT. */
-struct zk_call *call_new(struct zookeeper *z, struct remote_op *op, zk_step *begin,
-                         void (*failed)(struct zk_call *call, enum remote_outcome outcome));
 void call_start(struct zk_call *call, int64_t timeout);
 /* No step is called any more; it is freed when nothing of it is under way. */
 void call_end(struct zk_call *call);
@@ -190,6 +185,32 @@ void call_settle(struct zk_call *call, enum backend_result result);
 const struct zk_reply *call_reply(const struct zk_call *call, guint index);
 /* What an error means to a user; logs those that are worth it. */
 enum backend_result call_result(struct zk_call *call, int rc);
+
+/* What remote.h asks for a ticket. */
+struct zk_change {
+    struct zk_call call;
+    char *token;         /* the ticket's id; of a range that is released NULL while no node has it */
+    char *lock;          /* its name, where the ticket is not known */
+    uint64_t lock_owner; /* of the claim; or 0 */
+    bool sequence;       /* it is a ticket of a directory's queue */
+    bool against_will;   /* of a release: its holder did not ask for it */
+    /* acquiring */
+    GPtrArray *before;                     /* leaves of the nodes before its own that may exclude it, in order */
+    uint32_t width;                        /* of the directory whose queue it is in */
+    clock_ms delayed_since, delayed_until; /* the lock-delay that it was refused for */
+    bool keeps_ticket; /* its node is removed only when the one before it is surely there: see turn_refuse */
+    GPtrArray *made;   /* paths of the nodes that earlier tries made, which acquire_remove removes */
+    /* converting */
+    GPtrArray *queue;  /* leaves of the lock's nodes */
+    int64_t raised_at; /* the transaction since which the node wants to exclude all others */
+    zk_raised *raised; /* follows convert_raise */
+    zk_step *then;     /* follows acquire_remove or convert_undoes */
+};
+
+static inline struct zk_change *zk_change_of(const struct zk_call *call)
+{
+    return (struct zk_change *)call;
+}
 
 /* --- node.c --- */
 

@@ -22,6 +22,25 @@ struct recovery {
     void *arg;
 };
 
+struct recover_flow {
+    struct zk_call call;
+    GPtrArray *entries; /* struct recover_entry, of the whole tree as far as it is known */
+    guint looked_at;    /* so many of them */
+    GPtrArray *ended;   /* nodes to remove: they are of tickets that have ended */
+};
+
+static struct recover_flow *recover_of(struct zk_call *call)
+{
+    return (struct recover_flow *)call;
+}
+
+static void recover_clear(struct zk_call *call)
+{
+    struct recover_flow *flow = recover_of(call);
+    g_clear_pointer(&flow->entries, g_ptr_array_unref);
+    g_clear_pointer(&flow->ended, g_ptr_array_unref);
+}
+
 /* One that is to be looked at. */
 struct recover_entry {
     char *path;
@@ -38,10 +57,10 @@ static void recover_entry_free(gpointer data)
     g_free(entry);
 }
 
-static void recover_add(struct zk_call *call, const char *leaf, struct recover_entry entry)
+static void recover_add(struct zk_call *call, const char *path, const char *leaf, struct recover_entry entry)
 {
-    entry.path = node_child(call->path, leaf);
-    g_ptr_array_add(call->entries, g_memdup2(&entry, sizeof entry));
+    entry.path = node_child(path, leaf);
+    g_ptr_array_add(recover_of(call)->entries, g_memdup2(&entry, sizeof entry));
 }
 
 static void recover_end(struct zk_call *call, bool complete)
@@ -131,7 +150,7 @@ static void recover_ticket(struct zk_call *call, const struct recover_entry *ent
     if (stays) {
         recovery->before++;
     } else {
-        g_ptr_array_add(call->children, g_strdup(entry->path));
+        g_ptr_array_add(recover_of(call)->ended, g_strdup(entry->path));
     }
     node_data_clear(&data);
 }
@@ -143,13 +162,11 @@ static void recover_node(struct zk_call *call, const struct recover_entry *entry
     GPtrArray *queue = node_queue(list->children);
     struct zk_data data;
     node_decode(get->data, &data);
-    bool root = call->entries->pdata[0] == entry, directory = data.directory || root;
+    bool root = recover_of(call)->entries->pdata[0] == entry, directory = data.directory || root;
     uint32_t width = directory ? data.attributes.width : 1;
     int32_t number;
-    g_free(call->path);
-    call->path = g_strdup(entry->path);
     for (guint i = 0; i < queue->len; i++) {
-        recover_add(call, queue->pdata[i],
+        recover_add(call, entry->path, queue->pdata[i],
                     (struct recover_entry){
                         .ticket = true, .first = i == 0, .sequence = directory, .width = width, .delay = entry->delay});
     }
@@ -158,7 +175,7 @@ static void recover_node(struct zk_call *call, const struct recover_entry *entry
     }
     for (char **child = list->children; directory && child && *child; child++) {
         if (!node_number(*child, &number) && !(root && node_is_hidden(call->z, *child))) {
-            recover_add(call, *child, (struct recover_entry){.delay = data.attributes.delay});
+            recover_add(call, entry->path, *child, (struct recover_entry){.delay = data.attributes.delay});
         }
     }
     g_ptr_array_unref(queue);
@@ -169,10 +186,11 @@ static void recover_next(struct zk_call *call);
 
 static void recover_on_part(struct zk_call *call)
 {
-    guint answer = 0, first = (guint)call->number, end = MIN(first + RECOVER_PART, call->entries->len);
-    g_ptr_array_set_size(call->children, 0);
-    for (guint i = first; i < end; i++) {
-        const struct recover_entry *entry = call->entries->pdata[i];
+    struct recover_flow *flow = recover_of(call);
+    guint answer = 0, end = MIN(flow->looked_at + RECOVER_PART, flow->entries->len);
+    g_ptr_array_set_size(flow->ended, 0);
+    for (guint i = flow->looked_at; i < end; i++) {
+        const struct recover_entry *entry = flow->entries->pdata[i];
         if (entry->ticket) {
             recover_ticket(call, entry, call_reply(call, answer));
         } else {
@@ -180,26 +198,27 @@ static void recover_on_part(struct zk_call *call)
         }
         answer += entry->ticket ? 1 : 2;
     }
-    call->number = end;
+    flow->looked_at = end;
     recover_next(call);
 }
 
 static void recover_next(struct zk_call *call)
 {
-    guint first = (guint)call->number, end = MIN(first + RECOVER_PART, call->entries->len);
-    if (first == end && call->children->len == 0) {
+    const struct recover_flow *flow = recover_of(call);
+    guint end = MIN(flow->looked_at + RECOVER_PART, flow->entries->len);
+    if (flow->looked_at == end && flow->ended->len == 0) {
         recover_end(call, true);
         return;
     }
-    for (guint i = first; i < end; i++) {
-        const struct recover_entry *entry = call->entries->pdata[i];
+    for (guint i = flow->looked_at; i < end; i++) {
+        const struct recover_entry *entry = flow->entries->pdata[i];
         call_get(call, entry->path);
         if (!entry->ticket) {
             call_children(call, entry->path, false);
         }
     }
-    for (guint i = 0; i < call->children->len; i++) {
-        call_delete(call, call->children->pdata[i], -1);
+    for (guint i = 0; i < flow->ended->len; i++) {
+        call_delete(call, flow->ended->pdata[i], -1);
     }
     call_then(call, recover_on_part);
 }
@@ -207,22 +226,20 @@ static void recover_next(struct zk_call *call)
 static void recover_begin(struct zk_call *call)
 {
     struct zookeeper *z = call->z;
-    g_clear_pointer(&call->entries, g_ptr_array_unref);
-    g_clear_pointer(&call->children, g_ptr_array_unref);
+    struct recover_flow *flow = recover_of(call);
+    recover_clear(call);
     if (!z->resumes) { /* the session has ended before */
         recover_end(call, true);
         return;
     }
-    g_free(call->path);
-    call->path = node_path(z, "");
-    call->entries = g_ptr_array_new_with_free_func(recover_entry_free);
-    call->children = g_ptr_array_new_with_free_func(g_free);
-    call->number = 0;
+    flow->entries = g_ptr_array_new_with_free_func(recover_entry_free);
+    flow->ended = g_ptr_array_new_with_free_func(g_free);
+    flow->looked_at = 0;
     ev_timer_stop(z->remote.loop, &call->limit);
     ev_timer_set(&call->limit, RECOVER_TIMEOUT, 0);
     ev_timer_start(z->remote.loop, &call->limit);
     struct recover_entry root = {.path = g_strdup(call->path)};
-    g_ptr_array_add(call->entries, g_memdup2(&root, sizeof root));
+    g_ptr_array_add(flow->entries, g_memdup2(&root, sizeof root));
     call_sync(call, call->path);
     call_then(call, recover_next);
 }
@@ -230,12 +247,15 @@ static void recover_begin(struct zk_call *call)
 void zk_recover(struct backend *b, backend_found *found, void *arg)
 {
     struct zookeeper *z = (struct zookeeper *)b;
+    static const struct zk_flow recover = {sizeof(struct recover_flow), .begin = recover_begin,
+                                           .failed = recover_failed, .clear = recover_clear};
     struct recovery recovery = {.tell = found, .arg = arg};
     if (!z->resumes) {
         return;
     }
-    call_start(call_new(z, remote_op_done(&z->remote, NULL, NULL, &recovery), recover_begin, recover_failed),
-               RECOVER_CONNECT);
+    struct zk_call *call = call_new(z, &recover, remote_op_done(&z->remote, NULL, NULL, &recovery));
+    call->path = node_path(z, "");
+    call_start(call, RECOVER_CONNECT);
     while (!recovery.ended) {
         ev_run(z->remote.loop, EVRUN_ONCE);
     }

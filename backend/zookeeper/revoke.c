@@ -8,6 +8,46 @@
 
 #include "backend/zookeeper/private.h"
 
+struct revoke_flow {
+    struct zk_call call;
+    char *parent;                /* the node of the directory that the name is in */
+    uint64_t fence;              /* ends this holder; 0: breaks whoever holds */
+    struct backend_match *match; /* ends nothing that does not match; NULL: all do */
+    GPtrArray *queue;            /* paths of the nodes in the queue, in order */
+    clock_ms delayed;            /* when the lock-delay ends that runs now; 0: none does */
+    bool waits;                  /* the name is a ticket that does not hold */
+    bool chosen;                 /* what follows is decided, also if it begins anew */
+    GPtrArray *paths;            /* nodes that are removed */
+    GPtrArray *guards;           /* for each the GBytes of a guard in its place, or NULL */
+    GPtrArray *tokens;           /* tickets of this mount among them, whose end this call reports */
+    int64_t delay;               /* lock-delay that the last one leaves behind, */
+    bool broken;                 /* if it ends against its holder's will */
+};
+
+/* The end of a guard of this mount's session. */
+struct revoke_guard_flow {
+    struct zk_call call;
+    clock_ms end;
+    int64_t delay; /* lock-delay that it leaves behind, */
+    bool broken;   /* if the holder that it stands for was broken */
+};
+
+static struct revoke_flow *revoke_of(struct zk_call *call)
+{
+    return (struct revoke_flow *)call;
+}
+
+static void revoke_clear(struct zk_call *call)
+{
+    struct revoke_flow *flow = revoke_of(call);
+    g_free(flow->parent);
+    g_free(flow->match);
+    g_clear_pointer(&flow->queue, g_ptr_array_unref);
+    g_clear_pointer(&flow->paths, g_ptr_array_unref);
+    g_clear_pointer(&flow->guards, g_ptr_array_unref);
+    g_clear_pointer(&flow->tokens, g_ptr_array_unref);
+}
+
 static void revoke_tell(struct zk_call *call, enum backend_result result)
 {
     struct zookeeper *z = call->z;
@@ -22,8 +62,9 @@ static void revoke_tell(struct zk_call *call, enum backend_result result)
 
 static void revoke_note(struct zk_call *call, bool leaves)
 {
-    for (guint i = 0; i < call->entries->len; i++) {
-        struct zk_node *node = node_of(call->z, call->entries->pdata[i]);
+    const GPtrArray *tokens = revoke_of(call)->tokens;
+    for (guint i = 0; i < tokens->len; i++) {
+        struct zk_node *node = node_of(call->z, tokens->pdata[i]);
         if (node) {
             node->leaves = leaves;
         }
@@ -41,9 +82,10 @@ static void revoke_failed(struct zk_call *call, enum remote_outcome outcome)
 
 static void revoke_on_deleted(struct zk_call *call)
 {
+    const struct revoke_flow *flow = revoke_of(call);
     struct remote *r = &call->z->remote;
-    GPtrArray *tokens = g_ptr_array_ref(call->entries);
-    enum backend_end why = call->number ? BACKEND_RELEASED : BACKEND_BROKEN;
+    const GPtrArray *tokens = flow->tokens;
+    enum backend_end why = flow->fence ? BACKEND_RELEASED : BACKEND_BROKEN;
     enum backend_result result = BACKEND_OK;
     for (guint i = 0; i < call->replies->len; i++) {
         int rc = call_reply(call, i)->rc;
@@ -51,7 +93,7 @@ static void revoke_on_deleted(struct zk_call *call)
     }
     for (guint i = 0; i < tokens->len; i++) {
         const struct zk_node *node = node_of(call->z, tokens->pdata[i]);
-        if (node && !g_ptr_array_find_with_equal_func(call->children, node->path, g_str_equal, NULL)) {
+        if (node && !g_ptr_array_find_with_equal_func(flow->paths, node->path, g_str_equal, NULL)) {
             continue; /* it was renamed before */
         }
         const struct remote_ticket *t = remote_ticket_find(r, tokens->pdata[i]);
@@ -62,7 +104,6 @@ static void revoke_on_deleted(struct zk_call *call)
         }
         remote_told(r, tokens->pdata[i], REMOTE_ENDED, why);
     }
-    g_ptr_array_unref(tokens);
     revoke_tell(call, result);
 }
 
@@ -70,12 +111,13 @@ static void revoke_on_deleted(struct zk_call *call)
  * waits and is not meant by its name, finds out itself. */
 static bool revoke_take(struct zk_call *call, const struct zk_data *data, const struct Stat *stat)
 {
-    if (call->match && (data->guards || !backend_matches(call->match, data->meta))) {
+    const struct revoke_flow *flow = revoke_of(call);
+    if (flow->match && (data->guards || !backend_matches(flow->match, data->meta))) {
         return false;
     }
     const struct remote_ticket *t = node_ticket(call->z, data, stat);
     if (t && (t->state == REMOTE_HELD || (t->place->sequence && t->state != REMOTE_ASKED))) {
-        g_ptr_array_add(call->entries, g_strdup(data->token));
+        g_ptr_array_add(flow->tokens, g_strdup(data->token));
     }
     return true;
 }
@@ -84,9 +126,10 @@ static bool revoke_take(struct zk_call *call, const struct zk_data *data, const 
 
 static void revoke_on_guard_over(struct zk_call *call)
 {
-    if (call->max > 0) {
+    const struct revoke_guard_flow *flow = (struct revoke_guard_flow *)call;
+    if (flow->delay > 0) {
         char *lock = g_path_get_dirname(call->path);
-        call_end_hold(call, call->path, lock, call->against ? (int64_t)call->max : 0);
+        call_end_hold(call, call->path, lock, flow->broken ? flow->delay : 0);
         g_free(lock);
     } else {
         call_delete(call, call->path, -1);
@@ -96,30 +139,32 @@ static void revoke_on_guard_over(struct zk_call *call)
 
 static void revoke_await_guard(struct zk_call *call)
 {
-    call_wait(call, MAX(call->since - clock_now(), 0), revoke_on_guard_over);
+    call_wait(call, MAX(((struct revoke_guard_flow *)call)->end - clock_now(), 0), revoke_on_guard_over);
 }
 
 void revoke_end_guard_in(struct zookeeper *z, const char *path, int64_t left, int64_t delay, bool broken)
 {
-    struct zk_call *call = call_new(z, NULL, revoke_await_guard, NULL);
-    call->path = g_strdup(path);
-    call->since = clock_now() + left;
-    call->max = (size_t)delay;
-    call->against = broken;
-    call->stubborn = true;
-    call_start(call, 0);
+    static const struct zk_flow guard = {sizeof(struct revoke_guard_flow), .begin = revoke_await_guard,
+                                         .persists = true};
+    struct revoke_guard_flow *flow = call_new(z, &guard, NULL);
+    flow->call.path = g_strdup(path);
+    flow->end = clock_now() + left;
+    flow->delay = delay;
+    flow->broken = broken;
+    call_start(&flow->call, 0);
 }
 
 /* What is to be in place of a holder; NULL: nothing. */
 static GBytes *revoke_guard(struct zk_call *call, const struct zk_data *data, const struct Stat *stat)
 {
+    const struct revoke_flow *flow = revoke_of(call);
     struct backend_info info = {.type = BACKEND_LOCK};
     bool may = data->ours && !data->guards && data->kind != BACKEND_PROVISIONAL;
-    bool holds = !call->waits || data->mode == BACKEND_SHARED; /* perhaps, with those before it */
+    bool holds = !flow->waits || data->mode == BACKEND_SHARED; /* perhaps, with those before it */
     int64_t guard = may && holds ? backend_guard(data->meta) : 0;
     ask_describe(call->z, data, stat, &info);
     int64_t left = MIN(guard, info.deadline - clock_now());
-    return left > 0 ? node_encode_guard(call->z, data, stat, call->number == 0, left) : NULL;
+    return left > 0 ? node_encode_guard(call->z, data, stat, flow->fence == 0, left) : NULL;
 }
 
 static void revoke_free_guard(gpointer guard)
@@ -133,7 +178,7 @@ static void revoke_leave_guard(struct zk_call *call, const char *path, GBytes *g
     char *place = node_guard_path(call->z, path, strcmp(path, call->path) == 0);
     node_decode(guard, &data);
     call_guard(call, path, place, guard);
-    revoke_end_guard_in(call->z, place, data.ttl, (int64_t)call->max, data.broken);
+    revoke_end_guard_in(call->z, place, data.ttl, revoke_of(call)->delay, data.broken);
     node_data_clear(&data);
     g_free(place);
 }
@@ -141,13 +186,14 @@ static void revoke_leave_guard(struct zk_call *call, const char *path, GBytes *g
 /* What was chosen, also when it is repeated: whoever holds then is not meant. */
 static void revoke_delete(struct zk_call *call)
 {
-    for (guint i = 0, last = call->children->len - 1; i <= last; i++) {
-        if (call->guards->pdata[i]) {
-            revoke_leave_guard(call, call->children->pdata[i], call->guards->pdata[i]);
-        } else if (i == last && call->max > 0) {
-            call_end_hold(call, call->children->pdata[i], call->path, call->against ? (int64_t)call->max : 0);
+    const struct revoke_flow *flow = revoke_of(call);
+    for (guint i = 0, last = flow->paths->len - 1; i <= last; i++) {
+        if (flow->guards->pdata[i]) {
+            revoke_leave_guard(call, flow->paths->pdata[i], flow->guards->pdata[i]);
+        } else if (i == last && flow->delay > 0) {
+            call_end_hold(call, flow->paths->pdata[i], call->path, flow->broken ? flow->delay : 0);
         } else {
-            call_delete(call, call->children->pdata[i], -1);
+            call_delete(call, flow->paths->pdata[i], -1);
         }
     }
     call_then(call, revoke_on_deleted);
@@ -157,6 +203,7 @@ static void revoke_delete(struct zk_call *call)
  * waits for a lock-delay to end. */
 static bool revoke_choose(struct zk_call *call, GPtrArray *chosen)
 {
+    const struct revoke_flow *flow = revoke_of(call);
     GArray *holders = node_holders(call->replies);
     bool any = false, guards = true;
     for (guint i = 0; i < call->replies->len; i++) {
@@ -166,9 +213,9 @@ static bool revoke_choose(struct zk_call *call, GPtrArray *chosen)
             continue;
         }
         node_decode(get->data, &data);
-        bool waits = call->since && !any && data.ours && !data.guards && data.mode == BACKEND_EXCLUSIVE;
+        bool waits = flow->delayed && !any && data.ours && !data.guards && data.mode == BACKEND_EXCLUSIVE;
         bool holds = g_array_index(holders, bool, i) && !waits;
-        bool meant = holds && (!call->number || call->number == node_fence(call->z, &data, &get->stat));
+        bool meant = holds && (!flow->fence || flow->fence == node_fence(call->z, &data, &get->stat));
         if (meant && guards && !data.guards) {
             g_ptr_array_set_size(chosen, 0);
             guards = false;
@@ -187,15 +234,16 @@ static bool revoke_choose(struct zk_call *call, GPtrArray *chosen)
 }
 
 /* Notes what one that was chosen leaves behind; false if it does not match. */
-static bool revoke_add(struct zk_call *call, GPtrArray *paths, guint index)
+static bool revoke_add(struct zk_call *call, guint index)
 {
+    struct revoke_flow *flow = revoke_of(call);
     const struct zk_reply *get = call_reply(call, index);
     struct zk_data data;
     node_decode(get->data, &data);
-    call->max = paths->len == 0 && data.ours && data.kind == BACKEND_PROVISIONAL ? 0 : call->max;
-    call->against = data.guards ? data.broken : call->number == 0;
-    g_ptr_array_add(paths, g_strdup(call->children->pdata[index]));
-    g_ptr_array_add(call->guards, revoke_guard(call, &data, &get->stat));
+    flow->delay = flow->paths->len == 0 && data.ours && data.kind == BACKEND_PROVISIONAL ? 0 : flow->delay;
+    flow->broken = data.guards ? data.broken : flow->fence == 0;
+    g_ptr_array_add(flow->paths, g_strdup(flow->queue->pdata[index]));
+    g_ptr_array_add(flow->guards, revoke_guard(call, &data, &get->stat));
     bool matches = revoke_take(call, &data, &get->stat);
     node_data_clear(&data);
     return matches;
@@ -203,31 +251,30 @@ static bool revoke_add(struct zk_call *call, GPtrArray *paths, guint index)
 
 static void revoke_on_data(struct zk_call *call)
 {
-    GPtrArray *paths = g_ptr_array_new_with_free_func(g_free), *chosen = g_ptr_array_new();
+    struct revoke_flow *flow = revoke_of(call);
+    GPtrArray *chosen = g_ptr_array_new();
     bool matches = true, any = revoke_choose(call, chosen);
-    g_ptr_array_set_size(call->entries, 0);
-    g_clear_pointer(&call->guards, g_ptr_array_unref);
-    call->guards = g_ptr_array_new_with_free_func(revoke_free_guard);
+    g_ptr_array_set_size(flow->tokens, 0);
+    g_ptr_array_set_size(flow->paths, 0);
+    g_ptr_array_set_size(flow->guards, 0);
     for (guint i = 0; i < chosen->len; i++) {
-        matches = revoke_add(call, paths, GPOINTER_TO_UINT(chosen->pdata[i])) && matches;
+        matches = revoke_add(call, GPOINTER_TO_UINT(chosen->pdata[i])) && matches;
     }
-    if (paths->len == 0 || !matches) {
+    if (flow->paths->len == 0 || !matches) {
         revoke_tell(call, !any ? BACKEND_MISSING : matches ? BACKEND_STALE : BACKEND_BUSY);
     } else {
         revoke_note(call, true);
-        g_ptr_array_unref(call->children);
-        call->children = g_ptr_array_ref(paths);
-        call->flag = true;
+        flow->chosen = true;
         revoke_delete(call);
     }
     g_ptr_array_unref(chosen);
-    g_ptr_array_unref(paths);
 }
 
 static void revoke_get_queue(struct zk_call *call)
 {
-    for (guint i = 0; i < call->children->len; i++) {
-        call_get(call, call->children->pdata[i]);
+    const struct revoke_flow *flow = revoke_of(call);
+    for (guint i = 0; i < flow->queue->len; i++) {
+        call_get(call, flow->queue->pdata[i]);
     }
     call_then(call, revoke_on_data);
 }
@@ -242,7 +289,7 @@ static void revoke_on_place(struct zk_call *call)
     while (rank < queue->len && strcmp(queue->pdata[rank], remote_leaf(call->path)) != 0) {
         rank++;
     }
-    call->waits = rank >= directory.attributes.width;
+    revoke_of(call)->waits = rank >= directory.attributes.width;
     node_data_clear(&directory);
     g_ptr_array_unref(queue);
     revoke_get_queue(call);
@@ -250,26 +297,27 @@ static void revoke_on_place(struct zk_call *call)
 
 static void revoke_on_node(struct zk_call *call)
 {
+    struct revoke_flow *flow = revoke_of(call);
     const struct zk_reply *get = call_reply(call, 1), *list = call_reply(call, 2);
     struct zk_data data;
     node_decode(get->data, &data);
     bool directory = data.directory;
     node_data_clear(&data);
-    call->max = get->stat.ephemeralOwner ? 0 : (size_t)node_delay_of(call_reply(call, 3)->data); /* a ticket has none */
-    call->since = node_delay(call->z, get->data, &get->stat, list->children);
-    node_take_queue(&call->children, call->path, list->children);
+    flow->delay = get->stat.ephemeralOwner ? 0 : node_delay_of(call_reply(call, 3)->data); /* a ticket has none */
+    flow->delayed = node_delay(call->z, get->data, &get->stat, list->children);
+    node_take_queue(&flow->queue, call->path, list->children);
     if (get->rc == ZOK && get->stat.ephemeralOwner) {
-        g_ptr_array_add(call->children, g_strdup(call->path));
+        g_ptr_array_add(flow->queue, g_strdup(call->path));
     }
-    if (directory || call->children->len == 0) {
+    if (directory || flow->queue->len == 0) {
         revoke_tell(call, directory                              ? BACKEND_IS_DIRECTORY
                           : get->rc == ZOK || get->rc == ZNONODE ? BACKEND_MISSING
                                                                  : call_result(call, get->rc));
         return;
     }
     if (get->stat.ephemeralOwner) {
-        call_children(call, call->after, false);
-        call_get(call, call->after);
+        call_children(call, flow->parent, false);
+        call_get(call, flow->parent);
         call_then(call, revoke_on_place);
     } else {
         revoke_get_queue(call);
@@ -278,14 +326,14 @@ static void revoke_on_node(struct zk_call *call)
 
 static void revoke_begin(struct zk_call *call)
 {
-    if (call->flag) {
+    if (revoke_of(call)->chosen) {
         revoke_delete(call);
         return;
     }
     call_sync(call, call->path);
     call_get(call, call->path);
     call_children(call, call->path, false);
-    call_get(call, call->after);
+    call_get(call, revoke_of(call)->parent);
     call_then(call, revoke_on_node);
 }
 
@@ -297,15 +345,19 @@ void zk_revoke(struct backend *b, const char *name, uint64_t fence, const struct
         done(arg, *name ? BACKEND_MISSING : BACKEND_IS_DIRECTORY);
         return;
     }
-    struct zk_call *call = call_new(z, remote_op_done(&z->remote, NULL, done, arg), revoke_begin, revoke_failed);
+    static const struct zk_flow revoke = {sizeof(struct revoke_flow), .begin = revoke_begin, .failed = revoke_failed,
+                                          .clear = revoke_clear};
+    struct revoke_flow *flow = call_new(z, &revoke, remote_op_done(&z->remote, NULL, done, arg));
     const char *leaf;
     char *directory = remote_parent(name, &leaf);
-    call->path = node_path(z, name);
-    call->after = node_path(z, directory);
+    flow->call.path = node_path(z, name);
+    flow->call.revokes = true;
+    flow->parent = node_path(z, directory);
     g_free(directory);
-    call->number = fence;
-    call->revokes = true;
-    call->match = match ? g_memdup2(match, sizeof *match) : NULL;
-    call->entries = g_ptr_array_new_with_free_func(g_free);
-    call_start(call, 0);
+    flow->fence = fence;
+    flow->match = match ? g_memdup2(match, sizeof *match) : NULL;
+    flow->paths = g_ptr_array_new_with_free_func(g_free);
+    flow->guards = g_ptr_array_new_with_free_func(revoke_free_guard);
+    flow->tokens = g_ptr_array_new_with_free_func(g_free);
+    call_start(&flow->call, 0);
 }

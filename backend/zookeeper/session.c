@@ -64,7 +64,8 @@ static void session_send_beat(struct zk_call *call)
 void session_beat(struct zookeeper *z)
 {
     if (z->ready) {
-        call_start(call_new(z, NULL, session_send_beat, NULL), z->belief);
+        static const struct zk_flow beat = {sizeof(struct zk_call), .begin = session_send_beat};
+        call_start(call_new(z, &beat, NULL), z->belief);
     }
 }
 
@@ -140,9 +141,8 @@ static void session_connected(struct zookeeper *z)
     z->beat.repeat = (double)z->belief / 3000;
     g_free(z->own);
     z->own = g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/%016" G_GINT64_MODIFIER "x", z->chroot, (guint64)id->client_id);
-    struct zk_call *call = call_new(z, NULL, session_greet, NULL);
-    call->urgent = true;
-    call_start(call, timeout);
+    static const struct zk_flow greet = {sizeof(struct zk_call), .begin = session_greet, .urgent = true};
+    call_start(call_new(z, &greet, NULL), timeout);
 }
 
 static void session_away(struct zookeeper *z, const char *why)

@@ -32,14 +32,14 @@ void turn_tell(struct zk_call *call, enum backend_result result)
 
 static const char *turn_before(const struct zk_call *call, guint index)
 {
-    return call->children->pdata[index];
+    return zk_change_of(call)->before->pdata[index];
 }
 
 /* Another client has removed its node. */
 static void turn_anew(struct zk_call *call)
 {
     g_hash_table_remove(call->z->nodes, call->op->token);
-    call->begin(call);
+    call->flow->begin(call);
 }
 
 /* --- refused --- */
@@ -61,8 +61,8 @@ static void turn_on_refused(struct zk_call *call)
     const struct zk_reply *get = call_reply(call, 0);
     if (get->rc == ZNONODE) { /* it has gone meanwhile */
         g_hash_table_remove(call->z->nodes, call->op->token);
-        call->stays = true;
-        call->begin(call);
+        zk_change_of(call)->keeps_ticket = true;
+        call->flow->begin(call);
     } else {
         turn_tell_busy(call, get);
     }
@@ -87,12 +87,13 @@ static void turn_on_holder(struct zk_call *call)
  * finds that the other's has gone.  So whoever has found that once leaves its own where it is while it looks. */
 static void turn_refuse(struct zk_call *call, const struct zk_node *node)
 {
+    const struct zk_change *change = zk_change_of(call);
     char *holder = node_child(call->path, turn_before(call, 0));
     call_get(call, holder);
-    if (!call->stays) {
+    if (!change->keeps_ticket) {
         call_delete(call, node->path, -1);
     }
-    call_then(call, call->stays ? turn_on_holder : turn_on_refused);
+    call_then(call, change->keeps_ticket ? turn_on_holder : turn_on_refused);
     g_free(holder);
 }
 
@@ -109,6 +110,7 @@ static void turn_wait(struct zk_call *call, const struct remote_ticket *t, const
 
 static void turn_on_watched(struct zk_call *call)
 {
+    const struct zk_change *change = zk_change_of(call);
     const struct remote_ticket *t = turn_ticket(call);
     struct zk_node *node = node_of(call->z, t->token);
     const struct zk_reply *watched = call_reply(call, 0);
@@ -123,13 +125,13 @@ static void turn_on_watched(struct zk_call *call)
         while (rank < queue->len && strcmp(queue->pdata[rank], node->leaf) != 0) {
             rank++;
         }
-        freed = rank < call->number;
+        freed = rank < change->width;
         g_ptr_array_unref(queue);
     }
     if (t->place->sequence) {
         struct zk_data data;
         node_decode(call_reply(call, 1)->data, &data);
-        freed = freed || data.attributes.width != call->number; /* it has changed before it was watched */
+        freed = freed || data.attributes.width != change->width; /* it has changed before it was watched */
         node_data_clear(&data);
     }
     if (freed || node->again) {
@@ -140,7 +142,7 @@ static void turn_on_watched(struct zk_call *call)
                                    .result = BACKEND_QUEUED,
                                    .fence = node->fence,
                                    .leaf = t->place->sequence ? node->leaf : "",
-                                   .rank = call->children->len,
+                                   .rank = change->before->len,
                                    .wait = -1};
     GPtrArray *holders = g_ptr_array_new_with_free_func(g_free);
     struct zookeeper *z = call->z;
@@ -160,7 +162,7 @@ static void turn_on_watched(struct zk_call *call)
 /* For that one; NULL: any of those before it may make room. */
 static void turn_wait(struct zk_call *call, const struct remote_ticket *t, const char *blocker)
 {
-    if (!blocker || (t->place->sequence && call->number > 1)) {
+    if (!blocker || (t->place->sequence && zk_change_of(call)->width > 1)) {
         node_note_watch(call->z, call->path, t->token);
         call_children(call, call->path, true);
     } else {
@@ -231,7 +233,7 @@ static void turn_on_joined(struct zk_call *call)
     if (result == BACKEND_OK && there) {
         turn_tell_granted(call, call->writes);
     } else if (result == BACKEND_OK || result == BACKEND_STALE) {
-        call->begin(call);
+        call->flow->begin(call);
     } else {
         turn_tell(call, result);
     }
@@ -287,10 +289,11 @@ static void turn_granted(struct zk_call *call)
 
 static void turn_on_delayed(struct zk_call *call)
 {
+    const struct zk_change *change = zk_change_of(call);
     struct backend_info holder = {.type = BACKEND_LOCK,
                                   .kind = BACKEND_LEASE,
-                                  .acquired = call->since,
-                                  .deadline = (clock_ms)call->number,
+                                  .acquired = change->delayed_since,
+                                  .deadline = change->delayed_until,
                                   .end = BACKEND_RANGE_MAX};
     struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
     g_hash_table_remove(call->z->nodes, call->op->token);
@@ -300,6 +303,7 @@ static void turn_on_delayed(struct zk_call *call)
 static void turn_delay(struct zk_call *call, const struct remote_ticket *t, struct zk_node *node, clock_ms since,
                        clock_ms until)
 {
+    struct zk_change *change = zk_change_of(call);
     if (t->wait) {
         struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
                                        .result = BACKEND_QUEUED,
@@ -309,8 +313,8 @@ static void turn_delay(struct zk_call *call, const struct remote_ticket *t, stru
         node->delayed = until;
         turn_answer(call, &answer);
     } else {
-        call->number = (uint64_t)until;
-        call->since = since;
+        change->delayed_until = until;
+        change->delayed_since = since;
         call_delete(call, node->path, -1);
         call_then(call, turn_on_delayed);
     }
@@ -326,7 +330,7 @@ static void turn_on_modes(struct zk_call *call)
         turn_look(call);
         return;
     }
-    for (guint i = 0; i < call->children->len; i++) {
+    for (guint i = 0; i < zk_change_of(call)->before->len; i++) {
         const struct zk_reply *get = call_reply(call, i);
         struct zk_data data;
         node_decode(get->data, &data);
@@ -345,27 +349,28 @@ static void turn_on_modes(struct zk_call *call)
 void turn_judge(struct zk_call *call, const struct zk_reply *list, const struct zk_reply *get,
                 const struct zk_reply *directory)
 {
+    struct zk_change *change = zk_change_of(call);
     const struct remote_ticket *t = turn_ticket(call);
     struct zk_node *node = node_of(call->z, t->token);
     node->delay = t->place->sequence ? 0 : node_delay_of(directory->data);
     clock_ms until = t->place->sequence ? 0 : node_delay(call->z, get->data, &get->stat, list->children);
     GPtrArray *queue = node_queue(list->children);
     bool there = false;
-    g_clear_pointer(&call->children, g_ptr_array_unref);
-    call->children = g_ptr_array_new_with_free_func(g_free);
+    g_clear_pointer(&change->before, g_ptr_array_unref);
+    change->before = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < queue->len && !there; i++) {
         there = strcmp(queue->pdata[i], node->leaf) == 0;
         if (!there && !node_is_kin(call->z, t, queue->pdata[i])) {
-            g_ptr_array_add(call->children, g_strdup(queue->pdata[i]));
+            g_ptr_array_add(change->before, g_strdup(queue->pdata[i]));
         }
     }
     g_ptr_array_unref(queue);
-    guint before = call->children->len;
+    guint before = change->before->len;
     if (!there) { /* another client has removed it */
         turn_anew(call);
     } else if (until > 0 && (before == 0 || node->mode == BACKEND_SHARED)) {
         turn_delay(call, t, node, get->stat.mtime - call->z->server_time, until);
-    } else if (before == 0 || (t->place->sequence && before < call->number)) {
+    } else if (before == 0 || (t->place->sequence && before < change->width)) {
         turn_granted(call);
     } else if (node->mode == BACKEND_EXCLUSIVE) {
         turn_blocked(call, turn_before(call, before - 1));
@@ -382,7 +387,7 @@ void turn_judge(struct zk_call *call, const struct zk_reply *list, const struct 
 void turn_on_undone(struct zk_call *call)
 {
     g_hash_table_remove(call->z->nodes, call->op->token);
-    turn_tell(call, (enum backend_result)call->max);
+    turn_tell(call, call->result);
 }
 
 /* It was made where no ticket of its sort belongs. */
@@ -392,12 +397,12 @@ bool turn_is_misplaced(struct zk_call *call, const struct zk_reply *get)
     struct zk_data data;
     node_decode(get->data, &data);
     bool directory = data.directory || !*t->place->name;
-    call->number = data.attributes.width;
+    zk_change_of(call)->width = data.attributes.width;
     node_data_clear(&data);
     if (directory == t->place->sequence) {
         return false;
     }
-    call->max = directory ? BACKEND_IS_DIRECTORY : BACKEND_NOT_DIRECTORY;
+    call->result = directory ? BACKEND_IS_DIRECTORY : BACKEND_NOT_DIRECTORY;
     call_delete(call, node_of(call->z, t->token)->path, -1);
     call_then(call, turn_on_undone);
     return true;

@@ -22,31 +22,38 @@ void watch_node_gone(struct zookeeper *z, const char *token)
     remote_told(&z->remote, token, REMOTE_ENDED, guarded ? BACKEND_BROKEN : BACKEND_LOST);
 }
 
+struct watch_own_flow {
+    struct zk_call call;
+    char token[REMOTE_TOKEN_SIZE]; /* the ticket whose node it watches */
+};
+
 /* It was gone before it could be watched. */
 static void watch_on_node(struct zk_call *call)
 {
+    const char *token = ((struct watch_own_flow *)call)->token;
     struct zookeeper *z = call->z;
-    struct zk_node *node = node_of(z, call->name);
+    struct zk_node *node = node_of(z, token);
     const struct zk_reply *get = call_reply(call, 0);
     bool gone = get->rc == ZNONODE || (get->rc == ZOK && node && node->fence != node_fence(z, NULL, &get->stat));
     if (gone && node && strcmp(node->path, call->path) == 0) {
-        watch_node_gone(z, call->name);
+        watch_node_gone(z, token);
     }
     call_end(call);
 }
 
 static void watch_begin_node(struct zk_call *call)
 {
-    call_watch(call, call->path, call->name);
+    call_watch(call, call->path, ((struct watch_own_flow *)call)->token);
     call_then(call, watch_on_node);
 }
 
 void watch_node(struct zookeeper *z, const char *path, const char *token)
 {
-    struct zk_call *call = call_new(z, NULL, watch_begin_node, NULL);
-    call->path = g_strdup(path);
-    call->name = g_strdup(token);
-    call_start(call, 0);
+    static const struct zk_flow watch = {sizeof(struct watch_own_flow), .begin = watch_begin_node};
+    struct watch_own_flow *flow = call_new(z, &watch, NULL);
+    flow->call.path = g_strdup(path);
+    g_strlcpy(flow->token, token, sizeof flow->token);
+    call_start(&flow->call, 0);
 }
 
 /* --- a directory: who holds in it says its lock-delay from then on; who waits in its queue heeds its width --- */
@@ -92,7 +99,8 @@ static void watch_begin_directory(struct zk_call *call)
 
 void watch_directory(struct zookeeper *z, const char *path)
 {
-    struct zk_call *call = call_new(z, NULL, watch_begin_directory, NULL);
+    static const struct zk_flow watch = {sizeof(struct zk_call), .begin = watch_begin_directory};
+    struct zk_call *call = call_new(z, &watch, NULL);
     call->path = g_strdup(path);
     call_start(call, 0);
 }
@@ -107,15 +115,27 @@ static void watch_drop(struct zookeeper *z, GList *link)
     g_free(name);
 }
 
+struct watch_name_flow {
+    struct zk_call call;
+    char *name;
+    bool ticket; /* its node is that of a ticket, else it is a lock with a queue of nodes */
+};
+
+static void watch_clear_name(struct zk_call *call)
+{
+    g_free(((struct watch_name_flow *)call)->name);
+}
+
 static void watch_on_looked(struct zk_call *call)
 {
+    const struct watch_name_flow *flow = (struct watch_name_flow *)call;
     struct zookeeper *z = call->z;
     const struct zk_reply *reply = call_reply(call, 0);
     GPtrArray *queue = node_queue(reply->children);
-    GList *link = g_hash_table_lookup(z->named, call->name);
-    if (link && (reply->rc == ZNONODE || (reply->rc == ZOK && !call->flag && queue->len == 0))) {
+    GList *link = g_hash_table_lookup(z->named, flow->name);
+    if (link && (reply->rc == ZNONODE || (reply->rc == ZOK && !flow->ticket && queue->len == 0))) {
         watch_drop(z, link);
-        z->remote.events->gone(z->remote.context, call->name);
+        z->remote.events->gone(z->remote.context, flow->name);
     }
     g_ptr_array_unref(queue);
     call_end(call);
@@ -123,7 +143,7 @@ static void watch_on_looked(struct zk_call *call)
 
 static void watch_begin(struct zk_call *call)
 {
-    if (call->flag) { /* it is a ticket */
+    if (((struct watch_name_flow *)call)->ticket) {
         call_watch(call, call->path, NULL);
     } else {
         call_children(call, call->path, true);
@@ -133,12 +153,14 @@ static void watch_begin(struct zk_call *call)
 
 static void watch_look(struct zookeeper *z, const char *name)
 {
-    struct zk_call *call = call_new(z, NULL, watch_begin, NULL);
+    static const struct zk_flow watch = {sizeof(struct watch_name_flow), .begin = watch_begin,
+                                         .clear = watch_clear_name};
+    struct watch_name_flow *flow = call_new(z, &watch, NULL);
     int32_t number;
-    call->name = g_strdup(name);
-    call->path = node_path(z, name);
-    call->flag = node_number(name, &number);
-    call_start(call, 0);
+    flow->name = g_strdup(name);
+    flow->call.path = node_path(z, name);
+    flow->ticket = node_number(name, &number);
+    call_start(&flow->call, 0);
 }
 
 void zk_watch(struct backend *b, const char *name)
