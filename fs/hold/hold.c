@@ -264,12 +264,17 @@ void hold_resume_all(struct fs *fs, struct hold *hold)
     hold_unref(fs, hold);
 }
 
-void hold_let_go(struct fs *fs, struct hold *hold)
+void hold_unpin(struct fs *fs, struct hold *hold)
 {
-    if (hold->kind == BACKEND_LEASE) {
+    if (!hold) {
+        return;
+    }
+    if (hold->pinned) {
+        hold->pinned = false;
         hold->converting = false;
         hold_resume_parked(fs, hold);
     }
+    hold_unref(fs, hold);
 }
 
 /* --- ending ---------------------------------------------------------------- */

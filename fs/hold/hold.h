@@ -83,6 +83,7 @@ struct hold {
     bool inherited : 1; /* the owner is another than the acquirer */
     bool has_more : 1;
     bool converting : 1; /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
+    bool pinned : 1;     /* `converting` is hold_pin's */
     bool moving : 1;     /* the store is asked to rename it: by which name it has it is not known */
     bool counted : 1;    /* among what is held below its directories */
     bool charged : 1;    /* to its account */
@@ -244,15 +245,24 @@ static inline struct request_queue *hold_queue(struct hold *hold)
 {
     return &hold_more(hold)->parked;
 }
-/* While the store is told something of a lease it is neither moved nor made another kind: who wants that waits. */
-static inline void hold_stand_still(struct hold *hold)
+/* Keeps kind and name of a hold while the store changes it: a request that wants to convert or rename it waits in
+ * hold_queue.  Takes a reference, which hold_unpin gives back.  NULL is allowed, and returned. */
+static inline struct hold *hold_pin(struct hold *hold)
 {
-    if (hold->kind == BACKEND_LEASE) {
+    if (hold) {
+        hold_ref(hold)->pinned = true;
         hold->converting = true;
-        hold->becomes = BACKEND_LEASE;
+        hold->becomes = hold->kind;
     }
+    return hold;
 }
-void hold_let_go(struct fs *fs, struct hold *hold);
+/* The same for a lease; a hold of another kind gets a reference only. */
+static inline struct hold *hold_pin_lease(struct hold *hold)
+{
+    return hold->kind == BACKEND_LEASE ? hold_pin(hold) : hold_ref(hold);
+}
+/* Ends hold_pin or hold_pin_lease, and resumes the requests that wait.  NULL is allowed. */
+void hold_unpin(struct fs *fs, struct hold *hold);
 /* Waits there for its outcome, as one that has nothing to undo. */
 void hold_await(struct request *r, struct hold *hold, request_step *answer);
 

@@ -115,12 +115,6 @@ static void content_end(struct request *r, enum backend_result result)
     }
 }
 
-static void content_let_go(struct request *r)
-{
-    hold_let_go(r->fs, r->hold);
-    hold_unref(r->fs, r->hold);
-}
-
 /* How often a request goes on with another lock when the one that it was about has ended. */
 #define CONTENT_TRIES 8
 
@@ -139,7 +133,7 @@ static void content_stored(void *arg, enum backend_result result)
     struct request *r = arg;
     struct hold *hold = r->hold;
     hold_set_size(r->fs, hold, result == BACKEND_OK ? r->content.size : hold->size);
-    content_let_go(r);
+    hold_unpin(r->fs, r->hold);
     if (result == BACKEND_STALE && content_has_another(r)) {
         content_change_through(r);
     } else {
@@ -160,7 +154,7 @@ static GBytes *content_next(struct request *r, GBytes *old)
 
 static void content_refuse(struct request *r, int error)
 {
-    content_let_go(r);
+    hold_unpin(r->fs, r->hold);
     request_reply(r, error);
 }
 
@@ -173,7 +167,7 @@ static void content_known(void *arg, enum backend_result result, const struct ba
         return;
     }
     if (!hold->ticket && content_has_another(r)) {
-        content_let_go(r);
+        hold_unpin(r->fs, r->hold);
         content_change_through(r);
         return;
     }
@@ -197,8 +191,7 @@ static void content_known(void *arg, enum backend_result result, const struct ba
 static void content_change(struct request *r, struct hold *hold)
 {
     char path[TREE_PATH_MAX];
-    r->hold = hold_ref(hold);
-    hold_stand_still(hold);
+    r->hold = hold_pin_lease(hold);
     if (tree_path(hold->node, path, sizeof path)) {
         backend_stat(r->fs->backend, path, content_known, r);
     } else {

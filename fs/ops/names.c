@@ -374,25 +374,6 @@ static struct hold *names_replaceable(struct request *r, const struct node *ther
     return is ? hold : NULL;
 }
 
-/* While the store is asked nothing else is made of it: who wants to waits. */
-static struct hold *names_hold_still(struct hold *hold)
-{
-    if (hold) {
-        hold_ref(hold)->converting = true;
-        hold->becomes = hold->kind;
-    }
-    return hold;
-}
-
-static void names_let_go(struct fs *fs, struct hold *hold)
-{
-    if (hold) {
-        hold->converting = false;
-        hold_resume_parked(fs, hold);
-        hold_unref(fs, hold);
-    }
-}
-
 static void names_move(struct request *r, struct hold *hold)
 {
     hold_count(hold, false);
@@ -420,8 +401,8 @@ static void names_renamed(void *arg, enum backend_result result)
     }
     request_reply(r, taken ? -EEXIST : fs_error(result));
     hold->moving = false;
-    names_let_go(fs, hold);
-    names_let_go(fs, replaced);
+    hold_unpin(fs, hold);
+    hold_unpin(fs, replaced);
 }
 
 /* Why the caller cannot move it: 0 or a negated errno.  Whoever may unlink it may: it keeps its owner, its deadline and
@@ -467,9 +448,9 @@ static void names_rename_go(struct request *r)
     } else if (replaced && replaced->converting) {
         hold_await(r, replaced, names_rename_go);
     } else if (request_path_in(r, path)) {
-        r->hold = names_hold_still(hold);
+        r->hold = hold_pin(hold);
         hold->moving = true;
-        r->replaced = names_hold_still(replaced);
+        r->replaced = hold_pin(replaced);
         backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
     }
 }

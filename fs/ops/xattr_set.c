@@ -114,7 +114,7 @@ static void xattr_term_noted(struct request *r)
         result = BACKEND_FULL;
     }
     request_reply(r, fs_error(result));
-    hold_let_go(fs, hold);
+    hold_unpin(fs, hold);
 }
 
 static void xattr_set_term(struct request *r, struct hold *hold, int64_t ttl)
@@ -122,7 +122,7 @@ static void xattr_set_term(struct request *r, struct hold *hold, int64_t ttl)
     r->term.fixed = hold->fixed;
     r->term.ttl = ttl;
     hold->fixed = ttl > 0 && hold->kind == BACKEND_LEASE;
-    hold_stand_still(hold); /* a handle's lock would have the term, and not be renewed for as long as it lives */
+    hold_pin_lease(hold); /* a handle's lock would have the term, and not be renewed for as long as it lives */
     hold_store_for(r, hold, xattr_term_noted);
 }
 
@@ -163,7 +163,7 @@ static void xattr_guard_noted(struct request *r)
         hold_store(r->fs, hold);
     }
     request_reply(r, fs_error(result));
-    hold_let_go(r->fs, hold);
+    hold_unpin(r->fs, hold);
 }
 
 void xattr_set_guard(struct request *r)
@@ -186,7 +186,7 @@ void xattr_set_guard(struct request *r)
     } else {
         r->term.ttl = guard_of(hold);
         guard_set(hold, (unsigned)guard);
-        hold_stand_still(hold);
+        hold_pin_lease(hold);
         hold_store_for(r, hold, xattr_guard_noted);
     }
 }
