@@ -12,7 +12,7 @@
 
 #include "backend/backend.h"
 #include "backend/log.h"
-#include "fs/daemon/life.h"
+#include "fs/daemon/filesystem.h"
 #include "fs/daemon/mountpoint.h"
 #include "fs/daemon/spin.h"
 #include "fs/daemon/unmounter.h"

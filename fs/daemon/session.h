@@ -5,10 +5,10 @@
  *
  * The room's files:
  *
- *     main     the program                           session    the mount and its loop
- *     life     beginning and end of what serves it   recover    leases that outlived the daemon
- *     mountpoint  what is mounted there already      unmounter  who unmounts from the sandbox
- *     sdnotify    the service manager                spin       before the loop sleeps
+ *     main        the program                        session    the mount and its loop
+ *     filesystem  makes and ends struct fs           restart    recovers leases after a restart
+ *     mountpoint  what is mounted there already      unmounter  a process that unmounts for the sandbox
+ *     sdnotify    the service manager                spin       polls before the loop sleeps
  */
 #ifndef FS_DAEMON_SESSION_H
 #define FS_DAEMON_SESSION_H

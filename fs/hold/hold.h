@@ -10,12 +10,12 @@
  *
  * The room's files, each calling only those before it:
  *
- *     rights, meta, quota  who may, what the store keeps with a lock, how much a user may have
- *     owner   whose it is                      term    what the store is told of it
- *     size    what its user is charged
- *     guard   what was lost and is kept from others
- *     hold    finding, making, ending; the store's events      ask  acquiring and converting
- *     handle  an open file, and what it holds  entry   what the kernel is told of a name
+ *     rights, meta, quota  permissions; what the store keeps with a lock; limits of users
+ *     heirs   owner and heirs of a hold        update  writes a hold's meta and term to the store
+ *     charge  charges content to a user        guard   keeps lost locks from others
+ *     hold    finds, makes and ends holds; the store's events
+ *     claim   acquires and converts holds
+ *     handle  an open file, and its hold       entry   a name's attributes for the kernel
  */
 #ifndef FS_HOLD_HOLD_H
 #define FS_HOLD_HOLD_H
@@ -305,7 +305,7 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
 /* Gives back bytes of record locks; they end with the last. */
 void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64_t end, backend_done *done, void *arg);
 
-/* --- whose it is: owner.c --- */
+/* --- owner and heirs: heirs.c --- */
 
 /* The present owner: the first of acquirer and heirs that lives.  NULL: it has none. */
 struct owner *hold_owner(struct hold *hold);
@@ -345,7 +345,7 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
  */
 struct hold *hold_shown_to(const struct node *node, struct owner *caller);
 
-/* --- what the store is told of it: term.c --- */
+/* --- meta and term in the store: update.c --- */
 
 /* The first second is over: the owner is final, when it dies nobody inherits. */
 void hold_settle(struct fs *fs, struct hold *hold);

@@ -25,7 +25,7 @@
 #define META_UID_WORD 5 /* for backend_match */
 
 struct meta {
-    char host[256]; /* first what all holds of a mount have in common: term.c */
+    char host[256]; /* first what all holds of a mount have in common: update.c */
     char boot[40];
     char command[OWNER_COMMAND_MAX * 4];
     pid_t pid;

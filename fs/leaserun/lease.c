@@ -158,28 +158,28 @@ static void lease_await(const char *name, clock_ms until)
     }
 }
 
-static int lease_refused(const struct leaserun_options *options, const char *name, int error)
+static int lease_refused(const struct leaserun_arguments *arguments, const char *name, int error)
 {
     if (error != EEXIST) {
         return lease_failed(name, error);
     }
-    if (options->verbose) {
+    if (arguments->verbose) {
         warnx("%s is held by another", name);
     }
-    return options->conflict;
+    return arguments->conflict;
 }
 
-static int lease_get(const struct leaserun_options *options, const struct leaserun_lock *lock)
+static int lease_get(const struct leaserun_arguments *arguments, const struct leaserun_lock *lock)
 {
     int error;
     struct lease_asked asked;
-    int64_t ttl = options->ttl ? options->ttl : lock->ttl;
-    clock_ms until = options->wait < 0 ? CLOCK_NEVER : clock_now() + options->wait;
+    int64_t ttl = arguments->ttl ? arguments->ttl : lock->ttl;
+    clock_ms until = arguments->wait < 0 ? CLOCK_NEVER : clock_now() + arguments->wait;
     while ((error = lease_ask(lock, ttl, &asked)) == EEXIST && clock_now() < until) {
         lease_await(lock->name, until);
     }
     if (error) {
-        return lease_refused(options, lock->name, error);
+        return lease_refused(arguments, lock->name, error);
     }
     bool told = puts(asked.answer.token) >= 0 && fflush(stdout) == 0;
     if (!told) {
@@ -200,44 +200,44 @@ static int lease_find(struct leaserun_lock *lock, const char *path)
     return status;
 }
 
-int leaserun_lease_get(const struct leaserun_options *options)
+int leaserun_lease_get(const struct leaserun_arguments *arguments)
 {
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
-    int status = lock ? lease_find(lock, options->locks[0]) : EX_OSERR;
-    status = status ? status : lease_get(options, lock);
+    int status = lock ? lease_find(lock, arguments->locks[0]) : EX_OSERR;
+    status = status ? status : lease_get(arguments, lock);
     free(lock);
     return status;
 }
 
 /* --- giving back ------------------------------------------------------------------- */
 
-static bool lease_read_token(const struct leaserun_options *options, char *token, size_t size)
+static bool lease_read_token(const struct leaserun_arguments *arguments, char *token, size_t size)
 {
-    if (options->token) {
-        snprintf(token, size, "%s", options->token);
-        if (strlen(options->token) >= size) {
+    if (arguments->token) {
+        snprintf(token, size, "%s", arguments->token);
+        if (strlen(arguments->token) >= size) {
             token[0] = '\0';
         }
     } else if (!fgets(token, (int)size, stdin)) {
         token[0] = '\0';
     }
     size_t digits = strspn(token, "0123456789");
-    bool ends = token[digits] == '\0' || (token[digits] == '\n' && !options->token);
+    bool ends = token[digits] == '\0' || (token[digits] == '\n' && !arguments->token);
     token[digits] = '\0';
     return digits > 0 && ends;
 }
 
-int leaserun_lease_put(const struct leaserun_options *options)
+int leaserun_lease_put(const struct leaserun_arguments *arguments)
 {
     char token[LEASE_TOKEN_SIZE];
-    const char *name = options->locks[0];
+    const char *name = arguments->locks[0];
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
     int status = lock ? lease_find(lock, name) : EX_OSERR;
     free(lock);
     if (status) {
         return status;
     }
-    if (!lease_read_token(options, token, sizeof token)) {
+    if (!lease_read_token(arguments, token, sizeof token)) {
         warnx(
             "%s: the token, a number as --get prints it, is missing or wrong: it is an argument or a line of standard "
             "input",

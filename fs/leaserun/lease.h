@@ -4,12 +4,12 @@
 #ifndef FS_LEASERUN_LEASE_H
 #define FS_LEASERUN_LEASE_H
 
-#include "fs/leaserun/options.h"
+#include "fs/leaserun/arguments.h"
 
 /* Takes it and prints its token. */
-int leaserun_lease_get(const struct leaserun_options *options);
+int leaserun_lease_get(const struct leaserun_arguments *arguments);
 
 /* Gives it back by its token. */
-int leaserun_lease_put(const struct leaserun_options *options);
+int leaserun_lease_put(const struct leaserun_arguments *arguments);
 
 #endif

@@ -5,7 +5,7 @@
  * anybody else can hold it.  It is a client like any other: everything is
  * done by system calls on the mount.
  *
- *     options             the command line
+ *     arguments             the command line
  *     lock                which locks, in which order; mount: of which mount
  *     queue               -N: a queue that is made on the way
  *     wait                acquires them
@@ -34,9 +34,9 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "fs/leaserun/arguments.h"
 #include "fs/leaserun/lease.h"
 #include "fs/leaserun/lock.h"
-#include "fs/leaserun/options.h"
 #include "fs/leaserun/queue.h"
 #include "fs/leaserun/run.h"
 #include "fs/leaserun/sentry.h"
@@ -50,42 +50,42 @@ static double seconds(int64_t ms)
     return (double)ms / 1000;
 }
 
-static int check_grace(const struct leaserun_options *options, const struct leaserun_lock *lock)
+static int check_grace(const struct leaserun_arguments *arguments, const struct leaserun_lock *lock)
 {
-    int64_t ttl = options->ttl ? options->ttl : lock->ttl, limit = leaserun_grace_limit(ttl);
-    if (options->grace <= limit) {
+    int64_t ttl = arguments->ttl ? arguments->ttl : lock->ttl, limit = leaserun_grace_limit(ttl);
+    if (arguments->grace <= limit) {
         return 0;
     }
     warnx("-k %g does not fit into a lease of %gs, which is renewed every third of that: use at most -k %g, or a "
           "longer lease (-t)",
-          seconds(options->grace), seconds(ttl), seconds(limit));
+          seconds(arguments->grace), seconds(ttl), seconds(limit));
     return EX_USAGE;
 }
 
 /* --- which locks ------------------------------------------------------------------- */
 
-static int find_one(const struct leaserun_options *options, struct leaserun_lock *lock, size_t place)
+static int find_one(const struct leaserun_arguments *arguments, struct leaserun_lock *lock, size_t place)
 {
-    int status = options->width ? leaserun_queue_make(options, options->locks[place]) : 0;
-    status = status ? status : leaserun_lock_find(lock, options->locks[place]);
-    status = status ? status : check_grace(options, lock);
+    int status = arguments->width ? leaserun_queue_make(arguments, arguments->locks[place]) : 0;
+    status = status ? status : leaserun_lock_find(lock, arguments->locks[place]);
+    status = status ? status : check_grace(arguments, lock);
     lock->place = place;
     return status;
 }
 
 /* Those that are to be taken come first, in their order; then those that a leaserun
  * around this one holds. */
-static int find_locks(const struct leaserun_options *options, struct leaserun_lock *locks, size_t *ret_taken,
+static int find_locks(const struct leaserun_arguments *arguments, struct leaserun_lock *locks, size_t *ret_taken,
                       size_t *ret_count)
 {
-    size_t taken = 0, held = options->count;
-    for (size_t i = 0; i < options->count; i++) {
+    size_t taken = 0, held = arguments->count;
+    for (size_t i = 0; i < arguments->count; i++) {
         struct leaserun_lock *lock = &locks[taken];
-        int status = find_one(options, lock, i);
+        int status = find_one(arguments, lock, i);
         if (status) {
             return status;
         }
-        switch (leaserun_lock_inherited(lock, options->shared)) {
+        switch (leaserun_lock_inherited(lock, arguments->shared)) {
         case LEASERUN_LOCK_INHERITED:
             locks[--held] = *lock; /* a place that none to be taken needs */
             break;
@@ -98,22 +98,22 @@ static int find_locks(const struct leaserun_options *options, struct leaserun_lo
         }
     }
     *ret_taken = leaserun_lock_sort(locks, taken);
-    memmove(locks + *ret_taken, locks + held, (options->count - held) * sizeof *locks);
-    *ret_count = *ret_taken + options->count - held;
+    memmove(locks + *ret_taken, locks + held, (arguments->count - held) * sizeof *locks);
+    *ret_count = *ret_taken + arguments->count - held;
     return 0;
 }
 
 /* --- running ------------------------------------------------------------------------ */
 
-static void tell_waited(const struct leaserun_options *options, const struct leaserun_lock *locks, size_t count,
+static void tell_waited(const struct leaserun_arguments *arguments, const struct leaserun_lock *locks, size_t count,
                         int64_t waited)
 {
-    for (size_t i = 0; i < count && options->verbose; i++) {
+    for (size_t i = 0; i < count && arguments->verbose; i++) {
         warnx("holding %s; its token is %llu", locks[i].held, (unsigned long long)locks[i].token);
     }
-    if (options->verbose) {
+    if (arguments->verbose) {
         warnx("getting %s took %.3f seconds; executing %s", count == 1 ? "it" : "them", seconds(waited),
-              options->command[0]);
+              arguments->command[0]);
     }
 }
 
@@ -128,25 +128,25 @@ static int export(const struct leaserun_lock *locks, size_t count)
     return EX_OSERR;
 }
 
-static int execute(const struct leaserun_options *options)
+static int execute(const struct leaserun_arguments *arguments)
 {
-    execvp(options->command[0], options->command);
+    execvp(arguments->command[0], arguments->command);
     int error = errno;
-    warn("failed to execute %s", options->command[0]);
+    warn("failed to execute %s", arguments->command[0]);
     return error == ENOENT ? 127 : 126;
 }
 
-static int run_at_once(const struct leaserun_options *options, const struct leaserun_lock *locks, size_t count)
+static int run_at_once(const struct leaserun_arguments *arguments, const struct leaserun_lock *locks, size_t count)
 {
-    if (options->verbose) {
+    if (arguments->verbose) {
         warnx("%s held already, by the leaserun around this one; executing %s",
-              count == 1 ? "the lock is" : "the locks are", options->command[0]);
+              count == 1 ? "the lock is" : "the locks are", arguments->command[0]);
     }
     int status = export(locks, count);
-    return status ? status : execute(options);
+    return status ? status : execute(arguments);
 }
 
-static int run_held(const struct leaserun_options *options, struct leaserun_set *set, size_t count,
+static int run_held(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t count,
                     const sigset_t *mask)
 {
     int status = export(set->locks, count);
@@ -154,39 +154,39 @@ static int run_held(const struct leaserun_options *options, struct leaserun_set 
         leaserun_set_kill(set);
         return status;
     }
-    return leaserun_run(options, set, mask);
+    return leaserun_run(arguments, set, mask);
 }
 
 /* The first `taken` of the locks are to be acquired; the others are held already. */
-static int acquire(const struct leaserun_options *options, struct leaserun_set *set, size_t taken, size_t count)
+static int acquire(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t taken, size_t count)
 {
     sigset_t mask;
     clock_ms began = clock_now();
-    int status =
-        options->no_fork ? leaserun_sentry_start(options, set, taken) : leaserun_wait(options, set, taken, -1, &mask);
+    int status = arguments->no_fork ? leaserun_sentry_start(arguments, set, taken)
+                                    : leaserun_wait(arguments, set, taken, -1, &mask);
     if (status != LEASERUN_WAIT_HELD) {
         return status;
     }
-    tell_waited(options, set->locks, taken, clock_now() - began);
-    if (!options->no_fork) {
-        return run_held(options, set, count, &mask);
+    tell_waited(arguments, set->locks, taken, clock_now() - began);
+    if (!arguments->no_fork) {
+        return run_held(arguments, set, count, &mask);
     }
     status = export(set->locks, count);
-    return status ? status : execute(options);
+    return status ? status : execute(arguments);
 }
 
-static int run(struct leaserun_options *options)
+static int run(struct leaserun_arguments *arguments)
 {
     size_t taken = 0, count = 0;
     clock_ms began = clock_now();
     struct leaserun_set set;
-    struct leaserun_lock *locks = calloc(options->count, sizeof *locks);
-    int status = locks && leaserun_set_init(&set, locks) == 0 ? find_locks(options, locks, &taken, &count) : EX_OSERR;
-    if (options->wait > 0) {
-        options->wait -= MIN(options->wait, clock_now() - began);
+    struct leaserun_lock *locks = calloc(arguments->count, sizeof *locks);
+    int status = locks && leaserun_set_init(&set, locks) == 0 ? find_locks(arguments, locks, &taken, &count) : EX_OSERR;
+    if (arguments->wait > 0) {
+        arguments->wait -= MIN(arguments->wait, clock_now() - began);
     }
     if (status == 0) {
-        status = taken ? acquire(options, &set, taken, count) : run_at_once(options, locks, count);
+        status = taken ? acquire(arguments, &set, taken, count) : run_at_once(arguments, locks, count);
     }
     free(locks);
     return status;
@@ -224,25 +224,25 @@ static void fill_standard_files(void)
 
 int main(int argc, char **argv)
 {
-    struct leaserun_options options;
-    int status = leaserun_options_parse(&options, argc, argv);
+    struct leaserun_arguments arguments;
+    int status = leaserun_arguments_parse(&arguments, argc, argv);
     if (status >= 0) {
         return status;
     }
-    if (options.action == LEASERUN_UNLOCK) {
-        return unlock(options.locks[0]);
+    if (arguments.action == LEASERUN_UNLOCK) {
+        return unlock(arguments.locks[0]);
     }
     fill_standard_files();
-    switch (options.action) {
+    switch (arguments.action) {
     case LEASERUN_STATUS:
-        return leaserun_status(&options);
+        return leaserun_status(&arguments);
     case LEASERUN_GET:
-        return leaserun_lease_get(&options);
+        return leaserun_lease_get(&arguments);
     case LEASERUN_PUT:
-        return leaserun_lease_put(&options);
+        return leaserun_lease_put(&arguments);
     case LEASERUN_TOP:
-        return leaserun_top(&options);
+        return leaserun_top(&arguments);
     default:
-        return run(&options);
+        return run(&arguments);
     }
 }

@@ -21,7 +21,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "fs/leaserun/options.h"
+#include "fs/leaserun/arguments.h"
 #include "fs/options/duration.h"
 
 #define TICKET "run-"

@@ -102,7 +102,7 @@ static int queue_lock(int fd, int64_t wait)
     return result;
 }
 
-static int queue_make_alone(const struct leaserun_options *options, const char *path)
+static int queue_make_alone(const struct leaserun_arguments *arguments, const char *path)
 {
     char name[PATH_MAX];
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
@@ -119,11 +119,11 @@ static int queue_make_alone(const struct leaserun_options *options, const char *
     if (fd < 0) {
         return status;
     }
-    if (queue_lock(fd, options->wait) == 0) {
-        status = queue_make(path, options->width);
+    if (queue_lock(fd, arguments->wait) == 0) {
+        status = queue_make(path, arguments->width);
     } else if (errno == EAGAIN) {
         warnx("%s is being made by another, who holds %s", path, name);
-        status = options->conflict;
+        status = arguments->conflict;
     } else {
         status = queue_failed(path);
     }
@@ -131,7 +131,7 @@ static int queue_make_alone(const struct leaserun_options *options, const char *
     return status;
 }
 
-int leaserun_queue_make(const struct leaserun_options *options, const char *text)
+int leaserun_queue_make(const struct leaserun_arguments *arguments, const char *text)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -155,5 +155,5 @@ int leaserun_queue_make(const struct leaserun_options *options, const char *text
         warnx("%s is a place in a queue: -N is for the queue, which is its directory", path);
         return EX_USAGE;
     }
-    return queue_width(path, &is) == 0 && is == options->width ? 0 : queue_make_alone(options, path);
+    return queue_width(path, &is) == 0 && is == arguments->width ? 0 : queue_make_alone(arguments, path);
 }

@@ -31,7 +31,7 @@ static const int passed_on[] = {SIGHUP,  SIGINT,  SIGQUIT,  SIGTERM, SIGUSR1,
 enum run_phase { RUN_HOLDS, RUN_ENDS, RUN_KILLS };
 
 struct run {
-    const struct leaserun_options *options;
+    const struct leaserun_arguments *arguments;
     struct leaserun_set *set;
     struct leaserun_command command;
     int signals;
@@ -48,7 +48,7 @@ struct run {
 
 static int64_t run_grace(const struct run *r)
 {
-    return leaserun_set_grace(r->set, r->options->grace);
+    return leaserun_set_grace(r->set, r->arguments->grace);
 }
 
 static void run_complain(const struct run *r)
@@ -281,7 +281,7 @@ static int run_supervise(struct run *r)
     }
     leaserun_command_leave_terminal(&r->command, r->phase != RUN_HOLDS);
     if (r->command.error) {
-        warnx("failed to execute %s: %s", r->options->command[0], strerror(r->command.error));
+        warnx("failed to execute %s: %s", r->arguments->command[0], strerror(r->command.error));
     }
     return r->phase == RUN_HOLDS ? leaserun_command_exit_status(&r->command) : LEASERUN_EXIT_LOST;
 }
@@ -299,20 +299,20 @@ static bool run_begin(struct run *r)
     return false;
 }
 
-int leaserun_run(const struct leaserun_options *options, struct leaserun_set *set, const sigset_t *mask)
+int leaserun_run(const struct leaserun_arguments *arguments, struct leaserun_set *set, const sigset_t *mask)
 {
-    struct run r = {.options = options, .set = set};
+    struct run r = {.arguments = arguments, .set = set};
     int status = EX_OSERR;
     if (!run_begin(&r)) {
         return status;
     }
     leaserun_target_adopt_orphans();
-    int result = leaserun_command_start(&r.command, options->command, mask, set);
+    int result = leaserun_command_start(&r.command, arguments->command, mask, set);
     if (result == 0) {
         status = run_supervise(&r);
     } else {
         errno = -result;
-        warn("cannot start %s", options->command[0]);
+        warn("cannot start %s", arguments->command[0]);
     }
     run_release(&r);
     if (r.phase == RUN_HOLDS && result == 0) {
@@ -321,10 +321,10 @@ int leaserun_run(const struct leaserun_options *options, struct leaserun_set *se
     return status;
 }
 
-int leaserun_run_other(const struct leaserun_options *options, struct leaserun_set *set, pid_t pid, int pidfd,
+int leaserun_run_other(const struct leaserun_arguments *arguments, struct leaserun_set *set, pid_t pid, int pidfd,
                        void (*ready)(void *arg), void *arg)
 {
-    struct run r = {.options = options, .set = set};
+    struct run r = {.arguments = arguments, .set = set};
     if (!run_begin(&r)) {
         return EX_OSERR;
     }

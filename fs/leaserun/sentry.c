@@ -63,7 +63,7 @@ static void sentry_on_ready(void *arg)
     close(sentry->socket);
 }
 
-static _Noreturn void sentry_run(const struct leaserun_options *options, struct leaserun_set *set, size_t count,
+static _Noreturn void sentry_run(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t count,
                                  pid_t command, int socket)
 {
     sigset_t mask;
@@ -78,10 +78,10 @@ static _Noreturn void sentry_run(const struct leaserun_options *options, struct 
     if (pidfd < 0) {
         warn("cannot watch the command");
     } else if (send(socket, "", 1, MSG_NOSIGNAL) == 1) {
-        status = leaserun_wait(options, set, count, pidfd, &mask);
+        status = leaserun_wait(arguments, set, count, pidfd, &mask);
     }
     if (status == LEASERUN_WAIT_HELD) {
-        status = leaserun_run_other(options, set, command, pidfd, sentry_on_ready,
+        status = leaserun_run_other(arguments, set, command, pidfd, sentry_on_ready,
                                     &(struct sentry){.set = set, .socket = socket});
     }
     if (status != 0) {
@@ -120,7 +120,7 @@ static int sentry_hear(int socket, struct leaserun_set *set, size_t count)
     return status;
 }
 
-int leaserun_sentry_start(const struct leaserun_options *options, struct leaserun_set *set, size_t count)
+int leaserun_sentry_start(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t count)
 {
     int sockets[2];
     pid_t command = getpid();
@@ -132,7 +132,7 @@ int leaserun_sentry_start(const struct leaserun_options *options, struct leaseru
     if (between == 0) {
         pid_t sentry = fork();
         if (sentry == 0) {
-            sentry_run(options, set, count, command, sockets[1]);
+            sentry_run(arguments, set, count, command, sockets[1]);
         }
         _exit(sentry < 0);
     }

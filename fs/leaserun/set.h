@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "fs/leaserun/arguments.h"
 #include "fs/leaserun/keeper.h"
 #include "fs/leaserun/lock.h"
-#include "fs/leaserun/options.h"
 #include "fs/leaserun/target.h"
 
 struct leaserun_set {

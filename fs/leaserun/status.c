@@ -195,10 +195,10 @@ static int status_of_queue(struct leaserun_report_lock *report, const struct lea
     return result ? result : status_number(lock->directory, "user.lease.width", report->width, sizeof report->width);
 }
 
-int leaserun_status(const struct leaserun_options *options)
+int leaserun_status(const struct leaserun_arguments *arguments)
 {
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
-    int status = lock ? leaserun_lock_find(lock, options->locks[0]) : EX_OSERR;
+    int status = lock ? leaserun_lock_find(lock, arguments->locks[0]) : EX_OSERR;
     if (status) {
         free(lock);
         return status;
@@ -212,7 +212,7 @@ int leaserun_status(const struct leaserun_options *options)
         warn("%s", report.name);
         status = result == -EACCES ? EX_NOINPUT : EX_UNAVAILABLE;
     } else {
-        leaserun_report_print(&report, options->json);
+        leaserun_report_print(&report, arguments->json);
         status = fflush(stdout) != 0 ? EX_IOERR : report.held ? 0 : LEASERUN_EXIT_FREE;
     }
     free(report.holders);

@@ -12,8 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "fs/leaserun/arguments.h"
 #include "fs/leaserun/cgroup.h"
-#include "fs/leaserun/options.h"
 
 struct leaserun_target {
     pid_t command;                    /* 0: not started yet */

@@ -272,11 +272,11 @@ static int top_live(struct top *top, const struct termios *modes)
     return result < 0 ? top_failed(top->root, -result) : 0;
 }
 
-int leaserun_top(const struct leaserun_options *options)
+int leaserun_top(const struct leaserun_arguments *arguments)
 {
     char directory[PATH_MAX];
     struct termios modes;
-    const char *path = options->count ? options->locks[0] : ".", *term = getenv("TERM");
+    const char *path = arguments->count ? arguments->locks[0] : ".", *term = getenv("TERM");
     if (!realpath(path, directory)) {
         warn("%s", path);
         return EX_NOINPUT;

@@ -2,10 +2,10 @@
 #ifndef FS_LEASERUN_TOP_H
 #define FS_LEASERUN_TOP_H
 
-#include "fs/leaserun/options.h"
+#include "fs/leaserun/arguments.h"
 
 /* Live on a terminal, until q; else once.  Returns the exit status; complaints go to
  * stderr. */
-int leaserun_top(const struct leaserun_options *options);
+int leaserun_top(const struct leaserun_arguments *arguments);
 
 #endif

@@ -15,7 +15,7 @@
 #include "fs/leaserun/terms.h"
 
 struct wait {
-    const struct leaserun_options *options;
+    const struct leaserun_arguments *arguments;
     struct leaserun_set *set;
     const struct leaserun_lock *lock; /* that is asked for */
     sigset_t before;                  /* the signal mask of the caller */
@@ -53,10 +53,10 @@ static int wait_refused(const struct wait *w, int error)
 {
     switch (error) {
     case EAGAIN:
-        if (w->options->verbose) {
+        if (w->arguments->verbose) {
             warnx("%s is held by another", w->lock->name);
         }
-        return w->options->conflict;
+        return w->arguments->conflict;
     case ENOLCK:
         return wait_unavailable(w);
     case ENODATA:
@@ -143,10 +143,10 @@ static int wait_for_keeper(struct wait *w)
             return wait_lost(w);
         }
         if (fds[count + 1].revents && !fds[count].revents) {
-            if (w->options->verbose) {
+            if (w->arguments->verbose) {
                 warnx("%s was not free in time", w->lock->name);
             }
-            return w->options->conflict;
+            return w->arguments->conflict;
         }
     }
     if (result < 0) {
@@ -163,20 +163,20 @@ static int wait_for_keeper(struct wait *w)
 static int wait_acquire(struct wait *w)
 {
     int status = EX_OSERR;
-    const struct leaserun_options *options = w->options;
+    const struct leaserun_arguments *arguments = w->arguments;
     struct leaserun_claim claim = {
         .bell = w->set->bell,
-        .shared = options->shared,
-        .wait = options->wait != 0,
-        .ttl = options->ttl,
+        .shared = arguments->shared,
+        .wait = arguments->wait != 0,
+        .ttl = arguments->ttl,
         .delay = w->lock->delay,
         .belief = w->lock->mount.belief,
-        .guard = leaserun_break_guard(options->ttl ? options->ttl : w->lock->ttl, options->grace)};
+        .guard = leaserun_break_guard(arguments->ttl ? arguments->ttl : w->lock->ttl, arguments->grace)};
     if (claim.belief && claim.ttl > claim.belief) {
         warnx("%s: the store keeps a lock for %gs when it cannot be renewed, not for the %gs of -t", w->lock->name,
               (double)claim.belief / 1000, (double)claim.ttl / 1000);
     }
-    claim.fd = leaserun_lock_open(w->lock, claim.wait, options->conflict, &status);
+    claim.fd = leaserun_lock_open(w->lock, claim.wait, arguments->conflict, &status);
     if (claim.fd < 0) {
         return status;
     }
@@ -212,17 +212,18 @@ static void wait_give_back(struct wait *w)
     }
 }
 
-int leaserun_wait(const struct leaserun_options *options, struct leaserun_set *set, size_t count, int whom,
+int leaserun_wait(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t count, int whom,
                   sigset_t *ret_mask)
 {
-    struct wait w = {.options = options, .set = set, .others = whom >= 0, .ending = whom, .timer = leaserun_timer()};
+    struct wait w = {
+        .arguments = arguments, .set = set, .others = whom >= 0, .ending = whom, .timer = leaserun_timer()};
     int result = w.timer < 0 ? -errno : w.others ? 0 : wait_block_signals(&w);
     if (result < 0) {
         errno = -result;
         warn("cannot ask for the lock");
         return EX_OSERR;
     }
-    leaserun_timer_set(w.timer, options->wait > 0 ? clock_now() + options->wait : CLOCK_NEVER);
+    leaserun_timer_set(w.timer, arguments->wait > 0 ? clock_now() + arguments->wait : CLOCK_NEVER);
     int status = LEASERUN_WAIT_HELD;
     for (set->count = 0; set->count < count && status == LEASERUN_WAIT_HELD;) {
         w.lock = &set->locks[set->count];

@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-#include "fs/leaserun/options.h"
+#include "fs/leaserun/arguments.h"
 #include "fs/leaserun/set.h"
 
 #define LEASERUN_WAIT_HELD (-1)
@@ -16,7 +16,7 @@
  * `whom`, a pidfd: that process is waited for; when it ends the wait does.  -1: the
  * caller itself waits: a signal that ends it ends the wait first, and *ret_mask is
  * the signal mask of before (the signals stay blocked). */
-int leaserun_wait(const struct leaserun_options *options, struct leaserun_set *set, size_t count, int whom,
+int leaserun_wait(const struct leaserun_arguments *arguments, struct leaserun_set *set, size_t count, int whom,
                   sigset_t *ret_mask);
 
 /* A clock to wait for: a descriptor that is readable from `when` on.  It counts

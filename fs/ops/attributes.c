@@ -11,7 +11,7 @@
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
-#include "fs/ops/handle.h"
+#include "fs/ops/file.h"
 #include "fs/ops/opening.h"
 
 /* A handle of the process that asks, the latest, or NULL. */

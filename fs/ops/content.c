@@ -10,7 +10,7 @@
 #include "fs/hold/entry.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
-#include "fs/ops/handle.h"
+#include "fs/ops/file.h"
 
 /* `length` bytes of `data` at `offset` into `old`, or `old` cut or filled to
  * `offset` when `data` is NULL; NULL if it becomes too large. */

@@ -14,7 +14,7 @@
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
-#include "fs/ops/handle.h"
+#include "fs/ops/file.h"
 #include "fs/ops/opening.h"
 #include "fs/ops/sequence.h"
 

@@ -16,7 +16,7 @@
 #include "fs/kernel/tree.h"
 #include "fs/ops/attributes.h"
 #include "fs/ops/directory.h"
-#include "fs/ops/handle.h"
+#include "fs/ops/file.h"
 #include "fs/ops/lock.h"
 #include "fs/ops/names.h"
 #include "fs/ops/opening.h"

@@ -29,7 +29,7 @@ static int options_parse_list(struct options_parse *p, const char *list)
             g_string_append_c(word, *at);
         } else {
             if (word->len > 0) {
-                result = options_word(p, word->str);
+                result = options_parse_mount_option(p, word->str);
                 g_string_truncate(word, 0);
             }
             if (!*at) {
@@ -207,7 +207,7 @@ static int options_parse_flag(struct options_parse *p, int flag, char *const *ar
         *(p->is_helper ? &o->fake : &o->foreground) = true;
         return 0;
     case 'd':
-        return options_word(p, "debug");
+        return options_parse_mount_option(p, "debug");
     case 'h':
         o->show_help = true;
         return 0;

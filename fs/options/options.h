@@ -1,7 +1,7 @@
-/* options: what the command line and mount(8) ask for.
+/* options: the command line of leasefs, also as mount(8) calls it.
  *
- *     options  the arguments, and what follows from them    word      the table of the words of -o
- *     private  what these two share                         duration  "30s" to milliseconds
+ *     options   parses the arguments                    mount_option  the table of the -o options
+ *     private   what these two share                    duration      "30s" to milliseconds
  */
 #ifndef FS_OPTIONS_OPTIONS_H
 #define FS_OPTIONS_OPTIONS_H

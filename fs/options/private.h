@@ -1,4 +1,4 @@
-/* private: what options.c and word.c share. */
+/* private: what options.c and mount_option.c share. */
 #ifndef FS_OPTIONS_PRIVATE_H
 #define FS_OPTIONS_PRIVATE_H
 
@@ -18,7 +18,7 @@ struct options_parse {
 int options_fail(struct options_parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Takes one word of an -o list, with its backslashes.  0 or -EINVAL. */
-int options_word(struct options_parse *p, const char *word);
+int options_parse_mount_option(struct options_parse *p, const char *word);
 
 /* A word for libfuse, escaped as in a list. */
 int options_add_fuse(struct options_parse *p, const char *word);

@@ -26,7 +26,7 @@ make -s -j "$(nproc)" libleasefs.a "${targets[@]/#/tests/fuzz/fuzz_}" >make.log 
 }
 
 # What the sources compare with is not found by chance.
-grep -ohE '"[a-z_+]+[=:/]*"' "$source"/fs/options/word.c "$source"/backend/{redis/conn,redlock,zookeeper}/uri.c >words
+grep -ohE '"[a-z_+]+[=:/]*"' "$source"/fs/options/mount_option.c "$source"/backend/{redis/conn,redlock,zookeeper}/uri.c >words
 export ASAN_OPTIONS=quarantine_size_mb=16:${ASAN_OPTIONS:-} # memory that is used again is quicker
 
 status=0

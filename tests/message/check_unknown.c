@@ -6,7 +6,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "fs/daemon/recover.h"
+#include "fs/daemon/restart.h"
 #include "tests/message/wire.h"
 #include "tests/support/check_main.h"
 

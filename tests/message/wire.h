@@ -13,7 +13,7 @@
 #include <linux/fuse.h>
 #include <sys/types.h>
 
-#include "fs/daemon/life.h"
+#include "fs/daemon/filesystem.h"
 #include "fs/options/options.h"
 #include "tests/message/fake_backend.h"
 

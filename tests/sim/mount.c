@@ -15,7 +15,7 @@
 #include "backend/redis/redis.h"
 #include "backend/redlock/redlock.h"
 #include "backend/zookeeper/zookeeper.h"
-#include "fs/daemon/life.h"
+#include "fs/daemon/filesystem.h"
 #include "fs/kernel/request.h"
 #include "fs/ops/ops.h"
 #include "fs/options/options.h"

@@ -1,6 +1,5 @@
-/* handle: an open file of the mount, and the rules of opening and closing; see
- * handle.h.  Content and times: content.c. */
-#include "fs/ops/handle.h"
+/* file: opens, closes and polls files; see file.h. */
+#include "fs/ops/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

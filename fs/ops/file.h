@@ -1,8 +1,6 @@
-/* handle: the kernel's requests on an open file, and the rules of opening, closing
- * and writing; see fs/hold/handle.h.
- */
-#ifndef FS_OPS_HANDLE_H
-#define FS_OPS_HANDLE_H
+/* file: the kernel's requests to open, close and poll a file; see fs/hold/handle.h. */
+#ifndef FS_OPS_FILE_H
+#define FS_OPS_FILE_H
 
 #include "fs/hold/handle.h"
 

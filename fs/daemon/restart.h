@@ -1,6 +1,6 @@
-/* recover: taking over the leases that the backend kept. */
-#ifndef FS_DAEMON_RECOVER_H
-#define FS_DAEMON_RECOVER_H
+/* restart: recovers the leases that the backend kept while no daemon ran. */
+#ifndef FS_DAEMON_RESTART_H
+#define FS_DAEMON_RESTART_H
 
 #include "fs/fs.h"
 

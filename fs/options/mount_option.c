@@ -1,4 +1,4 @@
-/* word: the words of an -o list; see options.h.
+/* mount_option: parses the options of an -o list; see options.h.
  *
  * Every word is in one table: ours, FUSE's own and mount(8)'s flags (handed on to
  * libfuse as they are), and words that only mount(8) and fstab(5) care for
@@ -19,7 +19,7 @@
 #define PERMISSION_BITS 07777
 #define LOCK_PERMISSION_BITS 0777
 
-enum option_kind {
+enum mount_option_kind {
     OPTION_TIME,   /* int64_t: milliseconds, from min to max */
     OPTION_GRACE,  /* the same, or "strict", which leaves it as it is */
     OPTION_OCTAL,  /* mode_t: at most max */
@@ -49,9 +49,9 @@ enum option_scope {
 #define FOR_BOTH_REDIS (FOR_REDIS | FOR_REDLOCK)
 #define FOR_SERVERS (FOR_BOTH_REDIS | FOR_ZOOKEEPER)
 
-struct option_word {
+struct mount_option {
     const char *name; /* all of the word, or with '=' or '-' at its end, how it begins */
-    enum option_kind kind;
+    enum mount_option_kind kind;
     unsigned scope; /* of enum option_scope */
     size_t offset;  /* of its field in struct options; 0 (which is `kind`): none */
     int64_t min, max;
@@ -68,7 +68,7 @@ struct option_word {
 #define READ_ONLY "a mount cannot be read-only, because locks need writing"
 
 /* clang-format off */
-static const struct option_word option_words[] = {
+static const struct mount_option mount_options[] = {
     {"ttl=", OPTION_TIME, FOR_ALL, FIELD(ttl), LEASE_TIME, "how long a lease outlives its owner (default 30s)"},
     {"owner=", OPTION_CHOICE, FOR_ALL, FIELD(owner_user), 0, 0, "process|user", "process or user",
      "whom a lease belongs to (default process)"},
@@ -208,7 +208,7 @@ int options_duration_within(const char *text, size_t length, int64_t min, int64_
 /* --- values ------------------------------------------------------------------ */
 
 /* Digits of the base and nothing else, at most `max`. */
-static bool word_take_number(const char *text, int base, int64_t max, uint32_t *ret_number)
+static bool mount_option_read_number(const char *text, int base, int64_t max, uint32_t *ret_number)
 {
     char *end;
     if (!g_ascii_isdigit(text[0])) {
@@ -223,7 +223,7 @@ static bool word_take_number(const char *text, int base, int64_t max, uint32_t *
     return true;
 }
 
-static bool word_take_count(const char *text, uint64_t *ret_count)
+static bool mount_option_read_count(const char *text, uint64_t *ret_count)
 {
     static const char units[] = "KMG";
     char *end;
@@ -237,7 +237,7 @@ static bool word_take_count(const char *text, uint64_t *ret_count)
     return true;
 }
 
-static bool word_take_choice(const struct option_word *known, const char *value, bool *ret_second)
+static bool mount_option_read_choice(const struct mount_option *known, const char *value, bool *ret_second)
 {
     const char *second = strchr(known->argument, '|') + 1;
     size_t length = (size_t)(second - known->argument) - 1;
@@ -250,7 +250,7 @@ static bool word_take_choice(const struct option_word *known, const char *value,
 }
 
 /* A backslash stands before a comma and before itself. */
-static char *word_unescape(const char *value)
+static char *mount_option_unescape(const char *value)
 {
     GString *text = g_string_new(NULL);
     for (; *value; value++) {
@@ -262,34 +262,34 @@ static char *word_unescape(const char *value)
     return g_string_free(text, FALSE);
 }
 
-static void word_take_text(char **field, char *text)
+static void mount_option_read_text(char **field, char *text)
 {
     g_free(*field);
     *field = text;
 }
 
-static bool word_take_key(const char *value, char **field)
+static bool mount_option_read_key(const char *value, char **field)
 {
     const char *name = strstr(value, "{n}");
     if (!name || strstr(name + 1, "{n}")) {
         return false;
     }
-    word_take_text(field, word_unescape(value));
+    mount_option_read_text(field, mount_option_unescape(value));
     return true;
 }
 
-static bool word_take_path(const char *value, char **field)
+static bool mount_option_read_path(const char *value, char **field)
 {
-    g_autofree char *path = word_unescape(value);
+    g_autofree char *path = mount_option_unescape(value);
     if (!*path) {
         return false;
     }
-    word_take_text(field, g_canonicalize_filename(path, NULL));
+    mount_option_read_text(field, g_canonicalize_filename(path, NULL));
     return true;
 }
 
 /* Sets its field; false if the value is not one that it takes. */
-static bool word_take_value(struct options *o, const struct option_word *known, const char *value)
+static bool mount_option_read_value(struct options *o, const struct mount_option *known, const char *value)
 {
     void *field = (char *)o + known->offset;
     switch (known->kind) {
@@ -300,22 +300,22 @@ static bool word_take_value(struct options *o, const struct option_word *known, 
         return strcmp(value, "strict") == 0 ||
                options_duration_within(value, strlen(value), known->min, known->max, field) == 0;
     case OPTION_OCTAL:
-        return word_take_number(value, 8, known->max, field);
+        return mount_option_read_number(value, 8, known->max, field);
     case OPTION_NUMBER:
-        return word_take_number(value, 10, known->max, field);
+        return mount_option_read_number(value, 10, known->max, field);
     case OPTION_COUNT:
-        return word_take_count(value, field);
+        return mount_option_read_count(value, field);
     case OPTION_CHOICE:
-        return word_take_choice(known, value, field);
+        return mount_option_read_choice(known, value, field);
     case OPTION_LEVEL:
         return log_parse_level(value, field);
     case OPTION_TEXT:
-        word_take_text(field, word_unescape(value));
+        mount_option_read_text(field, mount_option_unescape(value));
         return true;
     case OPTION_KEY:
-        return word_take_key(value, field);
+        return mount_option_read_key(value, field);
     default:
-        return word_take_path(value, field);
+        return mount_option_read_path(value, field);
     }
 }
 
@@ -330,7 +330,8 @@ int options_add_fuse(struct options_parse *p, const char *word)
     return 0;
 }
 
-static int word_take_word(struct options_parse *p, const struct option_word *known, const char *word, const char *value)
+static int mount_option_parse(struct options_parse *p, const struct mount_option *known, const char *word,
+                              const char *value)
 {
     bool *field = known->offset ? (bool *)((char *)p->options + known->offset) : NULL;
     switch (known->kind) {
@@ -349,29 +350,29 @@ static int word_take_word(struct options_parse *p, const struct option_word *kno
     case OPTION_REFUSED:
         return options_fail(p, "%s: %s", word, known->takes);
     default:
-        return word_take_value(p->options, known, value)
+        return mount_option_read_value(p->options, known, value)
                    ? 0
                    : options_fail(p, "%s: %s takes %s", word, known->name, known->takes);
     }
 }
 
 /* Which backend it is for, is known only after the last word. */
-static void word_note_scope(struct options_parse *p, const struct option_word *known)
+static void mount_option_note_scope(struct options_parse *p, const struct mount_option *known)
 {
     if (!p->only[known->scope]) {
         p->only[known->scope] = known->name;
     }
 }
 
-int options_word(struct options_parse *p, const char *word)
+int options_parse_mount_option(struct options_parse *p, const char *word)
 {
-    for (size_t i = 0; i < G_N_ELEMENTS(option_words); i++) {
-        const struct option_word *known = &option_words[i];
+    for (size_t i = 0; i < G_N_ELEMENTS(mount_options); i++) {
+        const struct mount_option *known = &mount_options[i];
         size_t length = strlen(known->name);
         bool is_beginning = strchr("=-", known->name[length - 1]) != NULL;
         if (is_beginning ? strncmp(word, known->name, length) == 0 : strcmp(word, known->name) == 0) {
-            word_note_scope(p, known);
-            return word_take_word(p, known, word, word + length);
+            mount_option_note_scope(p, known);
+            return mount_option_parse(p, known, word, word + length);
         }
     }
     return p->sloppy ? 0 : options_fail(p, "unknown option '%s': see OPTIONS in leasefs(8)", word);
@@ -383,13 +384,13 @@ int options_word(struct options_parse *p, const char *word)
 #define HELP_WIDTH 80
 
 /* The names of a kind that have no line of their own, in one paragraph. */
-static void word_list_names(GString *text, const char *title, enum option_kind kind)
+static void mount_option_list_names(GString *text, const char *title, enum mount_option_kind kind)
 {
     const char *separator = " ";
     g_string_append(text, title);
     size_t column = strlen(title);
-    for (size_t i = 0; i < G_N_ELEMENTS(option_words); i++) {
-        const struct option_word *known = &option_words[i];
+    for (size_t i = 0; i < G_N_ELEMENTS(mount_options); i++) {
+        const struct mount_option *known = &mount_options[i];
         if (!known->help && known->kind == kind) {
             column += strlen(separator) + strlen(known->name);
             if (column >= HELP_WIDTH) {
@@ -406,8 +407,8 @@ static void word_list_names(GString *text, const char *title, enum option_kind k
 char *options_help(void)
 {
     GString *text = g_string_new("Options after -o, separated by commas:\n");
-    for (size_t i = 0; i < G_N_ELEMENTS(option_words); i++) {
-        const struct option_word *known = &option_words[i];
+    for (size_t i = 0; i < G_N_ELEMENTS(mount_options); i++) {
+        const struct mount_option *known = &mount_options[i];
         if (known->help) {
             g_autofree char *word = g_strconcat(known->name, known->argument, NULL);
             g_string_append_printf(text, "  %-*s%s%s%s\n", HELP_COLUMN - 2, word, known->help,
@@ -418,7 +419,7 @@ char *options_help(void)
                                        : "");
         }
     }
-    word_list_names(text, "  of mount(8):", OPTION_PASS);
-    word_list_names(text, "  without effect here:", OPTION_DROP);
+    mount_option_list_names(text, "  of mount(8):", OPTION_PASS);
+    mount_option_list_names(text, "  without effect here:", OPTION_DROP);
     return g_string_free(text, FALSE);
 }

@@ -1,5 +1,5 @@
-/* life: the beginning and the end of a mount; see life.h. */
-#include "fs/daemon/life.h"
+/* filesystem: makes, starts, stops and frees struct fs; see filesystem.h. */
+#include "fs/daemon/filesystem.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "fs/control/control.h"
-#include "fs/daemon/recover.h"
+#include "fs/daemon/restart.h"
 #include "fs/hold/handle.h"
 #include "fs/hold/hold.h"
 #include "fs/hold/quota.h"

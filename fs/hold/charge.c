@@ -1,4 +1,4 @@
-/* size: the content of a hold, as its user is charged for it; see hold.h. */
+/* charge: charges the content of a hold to its user; see hold.h. */
 #include "fs/hold/hold.h"
 #include "fs/hold/quota.h"
 

@@ -1,5 +1,5 @@
-/* recover: taking over the leases that the backend kept; see recover.h. */
-#include "fs/daemon/recover.h"
+/* restart: recovers the leases that the backend kept; see restart.h. */
+#include "fs/daemon/restart.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -1,5 +1,4 @@
-/* term: what the store is told of a hold: the claim, its description, and for how long;
- * see hold.h. */
+/* update: writes a hold's claim, meta and term to the store; see hold.h. */
 #include <string.h>
 
 #include "fs/hold/guard.h"

@@ -1,6 +1,5 @@
-/* ask: asking the backend for a hold, and turning one into another kind; see
- * hold.h.  Every answer may come late; a request that waits for it is parked, so
- * it can be interrupted. */
+/* claim: acquires a hold from the backend, and converts one to another kind; see hold.h.
+ * An answer may come late: the request that waits for it is parked, so that it can be interrupted. */
 #include "fs/hold/hold.h"
 
 #include <errno.h>

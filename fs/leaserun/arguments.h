@@ -1,6 +1,6 @@
-/* options: what leaserun's command line asks for. */
-#ifndef FS_LEASERUN_OPTIONS_H
-#define FS_LEASERUN_OPTIONS_H
+/* arguments: what leaserun's command line asks for. */
+#ifndef FS_LEASERUN_ARGUMENTS_H
+#define FS_LEASERUN_ARGUMENTS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ enum leaserun_action {
     LEASERUN_TOP, /* locks[0]: where, if `count` */
 };
 
-struct leaserun_options {
+struct leaserun_arguments {
     enum leaserun_action action;
     bool shared;
     bool no_fork; /* the command takes the place of leaserun */
@@ -37,6 +37,6 @@ struct leaserun_options {
 
 /* -1 when there is something to do, else the exit status: help was asked for and
  * printed, or the command line was wrong and that was told. */
-int leaserun_options_parse(struct leaserun_options *options, int argc, char **argv);
+int leaserun_arguments_parse(struct leaserun_arguments *arguments, int argc, char **argv);
 
 #endif

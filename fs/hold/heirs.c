@@ -1,4 +1,4 @@
-/* owner: whose a hold is; see hold.h.
+/* heirs: the owner of a hold, and the processes that inherit it; see hold.h.
  *
  * A lease belongs to the process that acquired it, unless that was a helper: one
  * that has closed the file and exits within the first second hands it to its

@@ -1,8 +1,8 @@
-/* options: the command line of leaserun(1), which follows flock(1)
- * where both have an option; see options.h. */
+/* arguments: the command line of leaserun(1), which follows flock(1)
+ * where both have an option; see arguments.h. */
 #include "config.h"
 
-#include "fs/leaserun/options.h"
+#include "fs/leaserun/arguments.h"
 
 #include <err.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static const char *const action_names[] = {
     [LEASERUN_GET] = "--get",     [LEASERUN_PUT] = "--put", [LEASERUN_TOP] = "--top",
 };
 
-static int options_time(const char *option, const char *text, int64_t *ret_ms)
+static int arguments_time(const char *option, const char *text, int64_t *ret_ms)
 {
     int result = duration_parse(text, strlen(text), ret_ms);
     if (result == -ERANGE) {
@@ -76,9 +76,9 @@ static int options_time(const char *option, const char *text, int64_t *ret_ms)
     return result == 0 ? -1 : EX_USAGE;
 }
 
-static int options_ttl(const char *text, int64_t *ret_ms)
+static int arguments_ttl(const char *text, int64_t *ret_ms)
 {
-    int status = options_time("t", text, ret_ms);
+    int status = arguments_time("t", text, ret_ms);
     if (status < 0 && *ret_ms < TTL_MIN) {
         warnx("-t %s: a lease lasts at least 100ms", text);
         return EX_USAGE;
@@ -86,7 +86,7 @@ static int options_ttl(const char *text, int64_t *ret_ms)
     return status;
 }
 
-static bool options_number(const char *text, long long low, long long high, long long *ret_number)
+static bool arguments_number(const char *text, long long low, long long high, long long *ret_number)
 {
     char *end;
     errno = 0;
@@ -94,10 +94,10 @@ static bool options_number(const char *text, long long low, long long high, long
     return !errno && end != text && !*end && *ret_number >= low && *ret_number <= high;
 }
 
-static int options_conflict(const char *text, int *ret_status)
+static int arguments_conflict(const char *text, int *ret_status)
 {
     long long number;
-    if (!options_number(text, 0, 255, &number)) {
+    if (!arguments_number(text, 0, 255, &number)) {
         warnx("-E %s: an exit status is a number from 0 to 255", text);
         return EX_USAGE;
     }
@@ -105,10 +105,10 @@ static int options_conflict(const char *text, int *ret_status)
     return -1;
 }
 
-static int options_width(const char *text, uint32_t *ret_width)
+static int arguments_width(const char *text, uint32_t *ret_width)
 {
     long long number;
-    if (!options_number(text, 1, UINT32_MAX, &number)) {
+    if (!arguments_number(text, 1, UINT32_MAX, &number)) {
         warnx("-N %s: a width is a number from 1 on", text);
         return EX_USAGE;
     }
@@ -116,86 +116,86 @@ static int options_width(const char *text, uint32_t *ret_width)
     return -1;
 }
 
-static int options_action(struct leaserun_options *options, enum leaserun_action action)
+static int arguments_action(struct leaserun_arguments *arguments, enum leaserun_action action)
 {
-    if (options->action != LEASERUN_RUN && options->action != action) {
-        warnx("%s and %s do not go together", action_names[options->action], action_names[action]);
+    if (arguments->action != LEASERUN_RUN && arguments->action != action) {
+        warnx("%s and %s do not go together", action_names[arguments->action], action_names[action]);
         return EX_USAGE;
     }
-    options->action = action;
+    arguments->action = action;
     return -1;
 }
 
-static int options_add_lock(struct leaserun_options *options, const char *lock)
+static int arguments_add_lock(struct leaserun_arguments *arguments, const char *lock)
 {
     if (!*lock) {
         warnx("the name of a lock is empty");
         return EX_USAGE;
     }
-    if (options->count == LEASERUN_LOCKS_MAX) {
+    if (arguments->count == LEASERUN_LOCKS_MAX) {
         warnx("at most %d locks at once", LEASERUN_LOCKS_MAX);
         return EX_USAGE;
     }
-    options->locks[options->count++] = lock;
+    arguments->locks[arguments->count++] = lock;
     return -1;
 }
 
-static void options_set_shell(struct leaserun_options *options, char *line)
+static void arguments_set_shell(struct leaserun_arguments *arguments, char *line)
 {
     char *shell = getenv("SHELL");
-    options->shell[0] = shell && *shell ? shell : "/bin/sh";
-    options->shell[1] = "-c";
-    options->shell[2] = line;
-    options->command = options->shell;
+    arguments->shell[0] = shell && *shell ? shell : "/bin/sh";
+    arguments->shell[1] = "-c";
+    arguments->shell[2] = line;
+    arguments->command = arguments->shell;
 }
 
-static int options_take(struct leaserun_options *options, int letter)
+static int arguments_take(struct leaserun_arguments *arguments, int letter)
 {
     switch (letter) {
     case 's':
     case 'x':
     case 'e':
-        options->shared = letter == 's';
+        arguments->shared = letter == 's';
         return -1;
     case 'l':
-        return options_add_lock(options, optarg);
+        return arguments_add_lock(arguments, optarg);
     case 'N':
-        return options_width(optarg, &options->width);
+        return arguments_width(optarg, &arguments->width);
     case 'w':
-        return options_time("w", optarg, &options->wait);
+        return arguments_time("w", optarg, &arguments->wait);
     case 'n':
-        options->wait = 0;
+        arguments->wait = 0;
         return -1;
     case 'E':
-        return options_conflict(optarg, &options->conflict);
+        return arguments_conflict(optarg, &arguments->conflict);
     case 't':
-        return options_ttl(optarg, &options->ttl);
+        return arguments_ttl(optarg, &arguments->ttl);
     case 'k':
-        return options_time("k", optarg, &options->grace);
+        return arguments_time("k", optarg, &arguments->grace);
     case 'c':
-        options_set_shell(options, optarg);
+        arguments_set_shell(arguments, optarg);
         return -1;
     case 'F':
-        options->no_fork = true;
+        arguments->no_fork = true;
         return -1;
     case 'o':
         return -1;
     case 'u':
-        return options_action(options, LEASERUN_UNLOCK);
+        return arguments_action(arguments, LEASERUN_UNLOCK);
     case 'v':
-        options->verbose = true;
+        arguments->verbose = true;
         return -1;
     case OPTION_STATUS:
-        return options_action(options, LEASERUN_STATUS);
+        return arguments_action(arguments, LEASERUN_STATUS);
     case OPTION_JSON:
-        options->json = true;
+        arguments->json = true;
         return -1;
     case OPTION_GET:
-        return options_action(options, LEASERUN_GET);
+        return arguments_action(arguments, LEASERUN_GET);
     case OPTION_PUT:
-        return options_action(options, LEASERUN_PUT);
+        return arguments_action(arguments, LEASERUN_PUT);
     case OPTION_TOP:
-        return options_action(options, LEASERUN_TOP);
+        return arguments_action(arguments, LEASERUN_TOP);
     case 'h':
         fputs(usage, stdout);
         fputs(help, stdout);
@@ -211,82 +211,82 @@ static int options_take(struct leaserun_options *options, int letter)
 
 /* --- operands ------------------------------------------------------------------- */
 
-static int options_missing(const char *what)
+static int arguments_missing(const char *what)
 {
     warnx("%s is missing", what);
     fputs(usage, stderr);
     return EX_USAGE;
 }
 
-/* What stands after the options: LOCK, unless -l named it, and the command. */
-static int options_run_operands(struct leaserun_options *options, int argc, char **argv)
+/* The operands after the options: LOCK, unless -l named it, and the command. */
+static int arguments_run_operands(struct leaserun_arguments *arguments, int argc, char **argv)
 {
     int status = -1;
-    if (!options->count) {
+    if (!arguments->count) {
         if (optind >= argc || !argv[optind][0]) {
-            return options_missing("LOCK");
+            return arguments_missing("LOCK");
         }
-        status = options_add_lock(options, argv[optind++]);
+        status = arguments_add_lock(arguments, argv[optind++]);
         bool line = optind < argc && (strcmp(argv[optind], "-c") == 0 || strcmp(argv[optind], "--command") == 0);
         if (line && argc - optind != 2) {
             warnx("%s needs one argument, the line for the shell", argv[optind]);
             return EX_USAGE;
         }
-        if (line && !options->command) {
-            options_set_shell(options, argv[optind + 1]);
+        if (line && !arguments->command) {
+            arguments_set_shell(arguments, argv[optind + 1]);
             return status;
         }
     }
     optind += optind < argc && strcmp(argv[optind], "--") == 0;
-    if (options->command && optind < argc) {
+    if (arguments->command && optind < argc) {
         warnx("there is a command already, that of -c: %s", argv[optind]);
         return EX_USAGE;
     }
-    options->command = options->command ? options->command : argv + optind;
-    return options->command[0] ? status : options_missing("the command");
+    arguments->command = arguments->command ? arguments->command : argv + optind;
+    return arguments->command[0] ? status : arguments_missing("the command");
 }
 
-/* Of the other actions: their options may stand after LOCK too. */
-static int options_other_operand(struct leaserun_options *options, char *word)
+/* The operands of the other actions: options may stand after LOCK too. */
+static int arguments_other_operand(struct leaserun_arguments *arguments, char *word)
 {
-    if (options->action == LEASERUN_PUT && options->count && !options->token) {
-        options->token = word;
+    if (arguments->action == LEASERUN_PUT && arguments->count && !arguments->token) {
+        arguments->token = word;
         return -1;
     }
-    if (options->action == LEASERUN_UNLOCK && options->count) {
+    if (arguments->action == LEASERUN_UNLOCK && arguments->count) {
         warnx("-u gives back what is locked on a descriptor, and runs nothing: leaserun gives its own lock back when "
               "its command ends");
         return EX_USAGE;
     }
-    if (options->count) {
-        warnx("%s is for one lock: %s is too much", action_names[options->action], word);
+    if (arguments->count) {
+        warnx("%s is for one lock: %s is too much", action_names[arguments->action], word);
         return EX_USAGE;
     }
-    return options_add_lock(options, word);
+    return arguments_add_lock(arguments, word);
 }
 
-static int options_check(const struct leaserun_options *options)
+static int arguments_check(const struct leaserun_arguments *arguments)
 {
-    bool runs = options->action == LEASERUN_RUN, gets = options->action == LEASERUN_GET;
-    const char *wrong = options->json && options->action != LEASERUN_STATUS      ? "--json"
-                        : options->width && !runs                                ? "-N"
-                        : options->no_fork && !runs                              ? "-F"
-                        : options->command && !runs                              ? "-c"
-                        : options->shared && !runs                               ? "-s"
-                        : (options->ttl || options->wait >= 0) && !runs && !gets ? "-n, -w or -t"
-                                                                                 : NULL;
+    bool runs = arguments->action == LEASERUN_RUN, gets = arguments->action == LEASERUN_GET;
+    const char *wrong = arguments->json && arguments->action != LEASERUN_STATUS      ? "--json"
+                        : arguments->width && !runs                                  ? "-N"
+                        : arguments->no_fork && !runs                                ? "-F"
+                        : arguments->command && !runs                                ? "-c"
+                        : arguments->shared && !runs                                 ? "-s"
+                        : (arguments->ttl || arguments->wait >= 0) && !runs && !gets ? "-n, -w or -t"
+                                                                                     : NULL;
     if (wrong) {
-        warnx("%s does not go with %s", wrong, action_names[options->action]);
+        warnx("%s does not go with %s", wrong, action_names[arguments->action]);
         return EX_USAGE;
     }
-    if (options->width && options->count > 1) {
+    if (arguments->width && arguments->count > 1) {
         warnx("-N is for one lock, not for several");
         return EX_USAGE;
     }
-    return !options->count && options->action != LEASERUN_TOP ? options_missing("LOCK") : -1;
+    return !arguments->count && arguments->action != LEASERUN_TOP ? arguments_missing("LOCK") : -1;
 }
 
-int leaserun_options_parse(struct leaserun_options *options, int argc, char **argv)
+int leaserun_arguments_parse(struct leaserun_arguments *arguments, int argc, char **argv)
 {
     static const struct option names[] = {
         {"shared", no_argument, NULL, 's'},
@@ -315,20 +315,20 @@ int leaserun_options_parse(struct leaserun_options *options, int argc, char **ar
         {0},
     };
     int letter, status = -1;
-    *options = (struct leaserun_options){.wait = -1, .grace = -1, .conflict = 1};
+    *arguments = (struct leaserun_arguments){.wait = -1, .grace = -1, .conflict = 1};
     /* +: what follows LOCK is the command's, when there is one. */
     while (status < 0) {
         letter = getopt_long(argc, argv, "+sxel:N:w:nE:t:k:c:FouvhV", names, NULL);
         if (letter != -1) {
-            status = options_take(options, letter);
-        } else if (options->action != LEASERUN_RUN && optind < argc) {
-            status = options_other_operand(options, argv[optind++]);
+            status = arguments_take(arguments, letter);
+        } else if (arguments->action != LEASERUN_RUN && optind < argc) {
+            status = arguments_other_operand(arguments, argv[optind++]);
         } else {
             break;
         }
     }
-    if (status < 0 && options->action == LEASERUN_RUN) {
-        status = options_run_operands(options, argc, argv);
+    if (status < 0 && arguments->action == LEASERUN_RUN) {
+        status = arguments_run_operands(arguments, argc, argv);
     }
-    return status < 0 ? options_check(options) : status;
+    return status < 0 ? arguments_check(arguments) : status;
 }

@@ -1,6 +1,6 @@
-/* life: the beginning and the end of a mount. */
-#ifndef FS_DAEMON_LIFE_H
-#define FS_DAEMON_LIFE_H
+/* filesystem: makes, starts, stops and frees the struct fs of a mount. */
+#ifndef FS_DAEMON_FILESYSTEM_H
+#define FS_DAEMON_FILESYSTEM_H
 
 #include "fs/fs.h"
 
