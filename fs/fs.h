@@ -82,7 +82,7 @@ struct fs {
     struct hold_list ended;               /* of no node any more, but still counted by what is not answered */
     struct guard_list guards;             /* what was lost, and is kept from others: see guard.h */
     struct recover_list recovering;       /* what the backend was asked about leases that it kept */
-    GHashTable *records;                  /* a set of holds, by lock owner and path: see hold_of_lock_owner */
+    GHashTable *records;                  /* a set of holds, by lock owner and path: see hold_find_by_lock_owner */
     struct directory_cursor_list cursors; /* open directories */
     uint64_t next_handle;
     int64_t wall_offset; /* see fs_wall */
@@ -96,10 +96,10 @@ struct fs {
     ev_idle interrupts;
     struct request_queue sleeping; /* the first to wake first */
     ev_timer alarm;
-    bool foreign;                /* see FS_FOREIGN_WARNING */
-    struct request_queue untold; /* see request_reply_when_told */
-    ev_idle teller;
-    ev_timer patience;
+    bool foreign;                      /* see FS_FOREIGN_WARNING */
+    struct request_queue invalidating; /* see request_reply_when_invalidated */
+    ev_idle invalidate_idle;
+    ev_timer invalidate_timeout;
     const struct sandbox *sandbox; /* what was given up, or NULL */
     void (*ready)(void *arg);      /* told once, when the kernel has greeted */
     void *ready_arg;

@@ -57,7 +57,7 @@ static struct hold *control_hold_of(struct observed *link)
 
 static struct request *control_request_of(struct observed *link)
 {
-    return (struct request *)((char *)link - offsetof(struct request, asking));
+    return (struct request *)((char *)link - offsetof(struct request, listed));
 }
 
 /* --- writing ----------------------------------------------------------------------- */
@@ -99,7 +99,7 @@ static void control_write_line(struct fs *fs, struct control_file *file)
         control_add_waiting(fs, text, control_hold_of(file->next), file->places);
         break;
     default:
-        control_add_asking(fs, text, control_request_of(file->next));
+        control_add_request(fs, text, control_request_of(file->next));
         break;
     }
 }
@@ -127,7 +127,7 @@ static void control_begin_table(struct fs *fs, struct control_file *file, const 
 
 static struct control_file *control_file_new(struct fs *fs, enum control_node what, uid_t uid)
 {
-    static const enum control_list held[] = {CONTROL_HELD}, waiting[] = {CONTROL_WAITING, CONTROL_ASKING};
+    static const enum control_list held[] = {CONTROL_HELD}, waiting[] = {CONTROL_WAITING, CONTROL_REQUESTS};
     struct control_file *file = g_new0(struct control_file, 1);
     file->chunks = g_array_new(FALSE, FALSE, sizeof(struct control_chunk));
     file->places = g_hash_table_new(NULL, NULL);
@@ -207,7 +207,7 @@ static void control_unlist(struct fs *fs, struct hold *hold)
     }
 }
 
-static void control_waits(struct fs *fs, struct hold *hold)
+static void control_on_queued(struct fs *fs, struct hold *hold)
 {
     if (hold->list == CONTROL_UNLISTED) {
         TAILQ_INSERT_TAIL(&fs->control->lists[CONTROL_WAITING], &hold->listed, link);
@@ -216,11 +216,11 @@ static void control_waits(struct fs *fs, struct hold *hold)
     }
 }
 
-static void control_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
+static void control_on_granted(struct fs *fs, struct hold *hold, enum backend_kind kind)
 {
     unsigned before = control_kind(hold, hold->kind), now = control_kind(hold, kind);
     if (hold->ticket && !hold->ticket->held) {
-        control_waits(fs, hold); /* a ticket in its directory's queue */
+        control_on_queued(fs, hold); /* a ticket in its directory's queue */
         return;
     }
     if (hold->list != CONTROL_HELD) {
@@ -237,7 +237,7 @@ static void control_granted(struct fs *fs, struct hold *hold, enum backend_kind 
     fs->metrics->acquired[now]++;
 }
 
-static void control_gone(struct fs *fs, struct hold *hold)
+static void control_on_gone(struct fs *fs, struct hold *hold)
 {
     if (hold->list == CONTROL_HELD) {
         metrics_held_for(fs->metrics, clock_now() - hold->since);
@@ -246,21 +246,21 @@ static void control_gone(struct fs *fs, struct hold *hold)
     control_unlist(fs, hold);
 }
 
-static void control_asks(struct request *r)
+static void control_on_request_queued(struct request *r)
 {
-    TAILQ_INSERT_TAIL(&r->fs->control->lists[CONTROL_ASKING], &r->asking, link);
-    r->asks = true;
+    TAILQ_INSERT_TAIL(&r->fs->control->lists[CONTROL_REQUESTS], &r->listed, link);
+    r->listed_waiting = true;
     r->fs->metrics->waiting++;
 }
 
-static void control_asks_no_more(struct request *r)
+static void control_on_request_dequeued(struct request *r)
 {
-    control_leave(r->fs, CONTROL_ASKING, &r->asking);
-    r->asks = false;
+    control_leave(r->fs, CONTROL_REQUESTS, &r->listed);
+    r->listed_waiting = false;
     r->fs->metrics->waiting--;
 }
 
-static void control_ended(struct fs *fs, struct hold *hold, enum backend_end why)
+static void control_on_ended(struct fs *fs, struct hold *hold, enum backend_end why)
 {
     unsigned kind = control_kind(hold, hold->kind);
     struct metrics *m = fs->metrics;
@@ -278,7 +278,7 @@ static void control_ended(struct fs *fs, struct hold *hold, enum backend_end why
 /* Of each lease once, and of all together not often: it is for who tries it out. */
 #define CONTROL_CONTENDED_EVERY 10000
 
-static void control_contends(struct request *r, struct hold *lease)
+static void control_on_contended(struct request *r, struct hold *lease)
 {
     struct control *control = r->fs->control;
     clock_ms now = clock_now();
@@ -290,13 +290,13 @@ static void control_contends(struct request *r, struct hold *lease)
 }
 
 static const struct observer control_observer = {
-    .granted = control_granted,
-    .waits = control_waits,
-    .ended = control_ended,
-    .gone = control_gone,
-    .contends = control_contends,
-    .asks = control_asks,
-    .asks_no_more = control_asks_no_more,
+    .granted = control_on_granted,
+    .queued = control_on_queued,
+    .ended = control_on_ended,
+    .gone = control_on_gone,
+    .contended = control_on_contended,
+    .request_queued = control_on_request_queued,
+    .request_dequeued = control_on_request_dequeued,
 };
 
 /* --- names ----------------------------------------------------------------------------- */
@@ -451,7 +451,7 @@ void control_read(struct request *r)
     if (!control_answer(r)) {
         control_write_slice(fs, control_file_of(r), CONTROL_SLICE);
         if (!control_answer(r)) {
-            request_park(r, &fs->control->reads, control_read, request_give_up);
+            request_park(r, &fs->control->reads, control_read, request_reply_interrupted);
             ev_idle_start(fs->loop, &fs->control->slices);
         }
     }

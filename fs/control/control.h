@@ -45,9 +45,9 @@ enum control_node {
 /* On which list of the mount's holds and waits something is. */
 enum control_list {
     CONTROL_UNLISTED,
-    CONTROL_HELD,    /* struct hold */
-    CONTROL_WAITING, /* struct hold: tickets that wait */
-    CONTROL_ASKING,  /* struct request: waits of lock owners (fcntl), which share one hold */
+    CONTROL_HELD,     /* struct hold */
+    CONTROL_WAITING,  /* struct hold: tickets that wait */
+    CONTROL_REQUESTS, /* struct request: waits of lock owners (fcntl), which share one hold */
     CONTROL_LISTS
 };
 
@@ -97,7 +97,7 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold);
 /* The lines of what guards keep from others. */
 void control_add_guarded(struct fs *fs, GString *text);
 void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *places);
-void control_add_asking(struct fs *fs, GString *text, struct request *r);
+void control_add_request(struct fs *fs, GString *text, struct request *r);
 extern const char control_locks_header[], control_waiters_header[];
 
 void control_add_status(struct fs *fs, GString *text);

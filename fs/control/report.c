@@ -19,7 +19,7 @@ static void report_add_holder(GString *text, const char *host, pid_t pid, const 
 
 static void report_add_hold(struct fs *fs, GString *text, struct hold *hold)
 {
-    struct owner *owner = hold_owner(hold);
+    struct owner *owner = hold_current_owner(hold);
     report_add_holder(text, fs->host, owner ? owner_pid(owner) : 0, owner ? owner_command(owner) : "?", hold->uid);
 }
 
@@ -47,7 +47,7 @@ static void report_expired(const char *name, struct hold *hold, const char *who)
     }
     if (hold->fixed || !hold->owner) {
         log_debug("%s: the lock of %s, ended with its term", name, who);
-    } else if (hold->kind == BACKEND_LEASE && !hold_in_use(hold)) {
+    } else if (hold->kind == BACKEND_LEASE && !hold_needs_renewal(hold)) {
         report_abandoned(name, hold, who);
     } else {
         log_warning("%s: the lock of %s, has expired while it was in use: this host or daemon was suspended", name,
@@ -81,7 +81,7 @@ void report_ended(struct fs *fs, struct hold *hold, enum backend_end why)
 void report_contended(struct request *r, struct hold *lease)
 {
     char path[TREE_PATH_MAX], name[REPORT_NAME], what[REPORT_COMMAND];
-    struct owner *who = request_caller(r), *owner = hold_owner(lease);
+    struct owner *who = request_caller(r), *owner = hold_current_owner(lease);
     log_escape(name, sizeof name, tree_path(lease->node, path, sizeof path) ? path : "?");
     log_notice(
         "%s: process %d (%s) was refused to write what process %d holds, though it descends from that: who opens a "

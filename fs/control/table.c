@@ -30,7 +30,7 @@ static void control_add_seconds(GString *text, int64_t ms)
     g_string_append_printf(text, "\t%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
 }
 
-static void control_add_who(struct fs *fs, GString *text, const struct owner *owner, uid_t uid)
+static void control_add_process(struct fs *fs, GString *text, const struct owner *owner, uid_t uid)
 {
     g_string_append_c(text, '\t');
     control_add_escaped(text, fs->host);
@@ -55,7 +55,7 @@ static unsigned control_count_waiters(const struct node *node)
         for (hold = list ? LIST_FIRST(&node->waiting) : LIST_FIRST(&node->holds); hold; hold = LIST_NEXT(hold, link)) {
             count += hold->list == CONTROL_WAITING;
             for (r = hold_first_parked(hold); r; r = TAILQ_NEXT(r, parked)) {
-                count += r->asks;
+                count += r->listed_waiting;
             }
         }
     }
@@ -67,7 +67,7 @@ void control_add_held(struct fs *fs, GString *text, struct hold *hold)
     clock_ms now = clock_now();
     const struct backend_ticket *ticket = hold->ticket;
     control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, ticket->mode);
-    control_add_who(fs, text, hold_owner(hold), hold->uid);
+    control_add_process(fs, text, hold_current_owner(hold), hold->uid);
     control_add_seconds(text, now - hold->since);
     control_add_seconds(text, MAX(ticket->deadline - now, 0));
     g_string_append_printf(text, "\t%u\n", control_count_waiters(hold->node));
@@ -81,7 +81,7 @@ void control_add_guarded(struct fs *fs, GString *text)
     LIST_FOREACH(g, &fs->guards, link) {
         if (g->deadline > now) {
             control_add_lock(text, g->node, g->kind, g->mode);
-            control_add_who(fs, text, g->owner, g->uid);
+            control_add_process(fs, text, g->owner, g->uid);
             control_add_seconds(text, now - g->since);
             control_add_seconds(text, g->deadline - now);
             g_string_append_printf(text, "\t%u\n", control_count_waiters(g->node));
@@ -98,15 +98,15 @@ void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashT
     }
     g_hash_table_replace(places, queue, GUINT_TO_POINTER(place));
     control_add_lock(text, hold->node, hold->sequence ? METRICS_TICKET : hold->kind, hold->ticket->mode);
-    control_add_who(fs, text, hold_owner(hold), hold->uid);
+    control_add_process(fs, text, hold_current_owner(hold), hold->uid);
     control_add_seconds(text, clock_now() - hold->ticket->acquired);
     g_string_append_printf(text, "\t%u\n", place);
 }
 
-void control_add_asking(struct fs *fs, GString *text, struct request *r)
+void control_add_request(struct fs *fs, GString *text, struct request *r)
 {
     control_add_lock(text, r->node, BACKEND_FCNTL, r->lock.mode);
-    control_add_who(fs, text, request_caller(r), request_uid(r));
+    control_add_process(fs, text, request_caller(r), request_uid(r));
     control_add_seconds(text, (int64_t)((metrics_clock() - r->since) / 1000000));
     g_string_append(text, "\t-\n");
 }

@@ -41,25 +41,25 @@ static void fs_cancel_interrupted(struct ev_loop *loop, ev_idle *idle, int event
     request_cancel_interrupted(fs);
 }
 
-static void fs_reply_told(struct ev_loop *loop, ev_idle *idle, int events)
+static void fs_reply_invalidated(struct ev_loop *loop, ev_idle *idle, int events)
 {
     (void)events;
     ev_idle_stop(loop, idle);
-    request_reply_told(idle->data);
+    request_reply_invalidated(idle->data);
 }
 
-static void fs_patience(struct ev_loop *loop, ev_timer *timer, int events)
+static void fs_invalidate_timed_out(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
     (void)events;
-    request_reply_told(timer->data);
+    request_reply_invalidated(timer->data);
 }
 
 static void fs_wake(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
     (void)events;
-    request_wake(timer->data);
+    request_wake_due(timer->data);
 }
 
 struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options)
@@ -81,12 +81,12 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
     TAILQ_INIT(&fs->sleeping);
     ev_timer_init(&fs->alarm, fs_wake, 0, 0);
     fs->alarm.data = fs;
-    TAILQ_INIT(&fs->untold);
-    ev_idle_init(&fs->teller, fs_reply_told);
-    ev_set_priority(&fs->teller, EV_MAXPRI);
-    fs->teller.data = fs;
-    ev_timer_init(&fs->patience, fs_patience, 0, 0);
-    fs->patience.data = fs;
+    TAILQ_INIT(&fs->invalidating);
+    ev_idle_init(&fs->invalidate_idle, fs_reply_invalidated);
+    ev_set_priority(&fs->invalidate_idle, EV_MAXPRI);
+    fs->invalidate_idle.data = fs;
+    ev_timer_init(&fs->invalidate_timeout, fs_invalidate_timed_out, 0, 0);
+    fs->invalidate_timeout.data = fs;
     fs_read_identity(fs);
     struct node *root = tree_root(fs->tree);
     root->mode = (uint16_t)(S_IFDIR | options->mode);
@@ -106,7 +106,7 @@ void fs_start(struct fs *fs, struct fuse_session *session)
     notify_free(fs->notify);
     fs->session = session;
     fs->notify = notify_new(session, fs->loop);
-    tree_rest_for(fs->tree, fs->notify);
+    tree_set_notify(fs->tree, fs->notify);
 }
 
 /* Those that wait, and those that the backend has not answered, whose completions it does not call any more. */
@@ -114,7 +114,7 @@ void fs_stop(struct fs *fs)
 {
     struct request *r;
     notify_finish(fs->notify);
-    request_reply_told(fs);
+    request_reply_invalidated(fs);
     control_stop(fs);
     while ((r = LIST_FIRST(&fs->unanswered))) {
         request_reply(r, -ENOLCK);
@@ -148,19 +148,19 @@ void fs_free(struct fs *fs)
         return;
     }
     ev_idle_stop(fs->loop, &fs->interrupts);
-    ev_idle_stop(fs->loop, &fs->teller);
-    ev_timer_stop(fs->loop, &fs->patience);
+    ev_idle_stop(fs->loop, &fs->invalidate_idle);
+    ev_timer_stop(fs->loop, &fs->invalidate_timeout);
     ev_timer_stop(fs->loop, &fs->alarm);
     recover_stop(fs);
     fs_drop_holds(fs);
     while (!LIST_EMPTY(&fs->handles)) {
-        handle_drop(fs, LIST_FIRST(&fs->handles));
+        handle_discard(fs, LIST_FIRST(&fs->handles));
     }
     g_hash_table_destroy(fs->records);
     directory_close_all(fs);
     control_free(fs);
     openings_free(fs->openings);
-    tree_rest_for(fs->tree, NULL);
+    tree_set_notify(fs->tree, NULL);
     notify_free(fs->notify);
     tree_free(fs->tree);
     hold_heirs_unref(fs->last_heirs);

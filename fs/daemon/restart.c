@@ -149,17 +149,17 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
     struct owner *owner = here ? recover_owner(recovery) : NULL;
     struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta->uid, meta->gid, meta->mode);
     ticket->user = hold;
-    hold_granted(fs, hold, ticket);
+    hold_mark_granted(fs, hold, ticket);
     hold->since = ticket->acquired;
     hold->fixed = meta->fixed;
     hold->sequence = meta->sequence;
     guard_set(hold, meta->guard);
     hold->closed = true;
-    hold->settled = !here || recover_settled(ticket, meta->fixed);
+    hold->owner_final = !here || recover_settled(ticket, meta->fixed);
     if (meta->has_times) {
-        hold_more(hold)->times = g_memdup2(meta->times, sizeof meta->times);
+        hold_extra(hold)->times = g_memdup2(meta->times, sizeof meta->times);
     }
-    if (!hold->settled) {
+    if (!hold->owner_final) {
         struct owner *heir[HOLD_HEIRS_MAX];
         for (size_t i = 0; i < meta->heirs; i++) {
             heir[i] = owner_restore(fs->owners, meta->heir[i].pid, meta->heir[i].start, NULL);
@@ -169,7 +169,7 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
             owner_unref(heir[i]);
         }
     }
-    if (!hold->settled) {
+    if (!hold->owner_final) {
         g_ptr_array_add(recovery->unsettled, hold_ref(hold)); /* a store across a network may tell its end meanwhile */
     }
     if (content) {
@@ -178,7 +178,7 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
         g_ptr_array_add(recovery->unknown, hold_ref(hold));
     }
     tree_unref(fs->tree, node);
-    return !hold->fixed && (ticket->deadline > clock_now() || hold_in_use(hold));
+    return !hold->fixed && (ticket->deadline > clock_now() || hold_needs_renewal(hold));
 }
 
 struct recover_question {
@@ -222,7 +222,7 @@ void recover_leases(struct fs *fs)
     for (guint i = 0; i < recovery.unsettled->len; i++) {
         struct hold *hold = g_ptr_array_index(recovery.unsettled, i);
         if (hold->ticket && clock_now() - hold->since >= SECOND) {
-            hold_settle(fs, hold);
+            hold_finalize_owner(fs, hold);
         }
         hold_unref(fs, hold);
     }

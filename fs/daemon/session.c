@@ -50,8 +50,9 @@ static bool session_read(struct session *s)
     if (size > 0) {
         uint64_t asked = s->fs->answered + s->fs->requests;
         fuse_session_process_buf(s->fuse, &s->buffer);
-        if (spin_awaits(&s->spin) && s->fs->answered + s->fs->requests != asked) { /* a request, and no FORGET */
-            s->fs->metrics->spin_hits += spin_asked(&s->spin, ev_now(s->loop));
+        if (spin_awaits_request(&s->spin) &&
+            s->fs->answered + s->fs->requests != asked) { /* a request, and no FORGET */
+            s->fs->metrics->spin_hits += spin_on_request(&s->spin, ev_now(s->loop));
         }
     } else {
         s->unmounted = size == 0 || size == -ENODEV;
@@ -103,7 +104,7 @@ static void session_prepared(struct ev_loop *loop, ev_prepare *prepare, int even
     if (s->answered != s->fs->answered) {
         s->answered = s->fs->answered;
         ev_now_update(loop);
-        s->fs->metrics->spins += spin_answered(&s->spin, ev_now(loop));
+        s->fs->metrics->spins += spin_on_reply(&s->spin, ev_now(loop));
     }
 }
 

@@ -6,7 +6,7 @@
 static void spin_on_idle(struct ev_loop *loop, ev_idle *idle, int events)
 {
     (void)events;
-    spin_polled(idle->data, ev_now(loop));
+    spin_on_poll(idle->data, ev_now(loop));
 }
 
 static bool spin_has_processors(void)
@@ -23,7 +23,7 @@ void spin_init(struct spin *spin, struct ev_loop *loop, unsigned microseconds)
     spin->idle.data = spin;
 }
 
-bool spin_answered(struct spin *spin, ev_tstamp now)
+bool spin_on_reply(struct spin *spin, ev_tstamp now)
 {
     bool spins = spin->limit > 0 && spin->credit > 0, already = ev_is_active(&spin->idle);
     spin->since = now;
@@ -33,7 +33,7 @@ bool spin_answered(struct spin *spin, ev_tstamp now)
     return spins && !already;
 }
 
-bool spin_asked(struct spin *spin, ev_tstamp now)
+bool spin_on_request(struct spin *spin, ev_tstamp now)
 {
     bool hit = ev_is_active(&spin->idle);
     ev_tstamp took = now - spin->since;
@@ -44,7 +44,7 @@ bool spin_asked(struct spin *spin, ev_tstamp now)
     return hit;
 }
 
-void spin_polled(struct spin *spin, ev_tstamp now)
+void spin_on_poll(struct spin *spin, ev_tstamp now)
 {
     if (now - spin->since >= spin->limit) {
         spin->credit = spin->credit > SPIN_MISS ? spin->credit - SPIN_MISS : -SPIN_DEBT;

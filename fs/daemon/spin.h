@@ -37,19 +37,19 @@ struct spin {
 void spin_init(struct spin *spin, struct ev_loop *loop, unsigned microseconds);
 
 /* An answer was sent.  True if it spins now, and did not before. */
-bool spin_answered(struct spin *spin, ev_tstamp now);
+bool spin_on_reply(struct spin *spin, ev_tstamp now);
 
 /* Was an answer sent, and has no request come since? */
-static inline bool spin_awaits(const struct spin *spin)
+static inline bool spin_awaits_request(const struct spin *spin)
 {
     return spin->since > 0;
 }
 
 /* A request has come.  True if that was a hit. */
-bool spin_asked(struct spin *spin, ev_tstamp now);
+bool spin_on_request(struct spin *spin, ev_tstamp now);
 
 /* The loop has polled in vain; called from `idle`. */
-void spin_polled(struct spin *spin, ev_tstamp now);
+void spin_on_poll(struct spin *spin, ev_tstamp now);
 
 void spin_stop(struct spin *spin);
 

@@ -6,7 +6,7 @@
 
 #include "fs/kernel/tree.h"
 
-static void hold_gave_up(struct request *r)
+static void hold_cancel_acquire(struct request *r)
 {
     struct hold *hold = r->hold;
     r->hold = NULL;
@@ -15,12 +15,12 @@ static void hold_gave_up(struct request *r)
 }
 
 /* Between two questions after an outcome: the first, and the longest. */
-#define HOLD_ASK_MIN 8
-#define HOLD_ASK_MAX 128
+#define HOLD_RETRY_MIN 8
+#define HOLD_RETRY_MAX 128
 
-static void hold_ask_again(struct request *r)
+static void hold_retry_acquire(struct request *r)
 {
-    hold_begin(r, r->hold, NULL, r->awaited.answer);
+    hold_acquire(r, r->hold, NULL, r->provisional.answer);
 }
 
 /* A write-open meets a provisional lease that another mount has.  The backend
@@ -31,53 +31,53 @@ static void hold_ask_again(struct request *r)
  * A place in the queue would be granted in order, but not tell of a decision, and
  * stand in the way of real waiters.  Meanwhile the other opens on this mount are
  * parked on this one: one mount asks once. */
-static bool hold_awaits_outcome(struct request *r, const struct backend_info *holder)
+static bool hold_retry_provisional(struct request *r, const struct backend_info *holder)
 {
     clock_ms now = clock_now();
-    if (!r->awaits || holder->ticket || holder->kind != BACKEND_PROVISIONAL) {
+    if (!r->awaits_provisional || holder->ticket || holder->kind != BACKEND_PROVISIONAL) {
         return false;
     }
-    if (!r->awaited.until) {
-        r->awaited.until = MIN(holder->deadline, now + SECOND + SECOND / 2);
-        r->awaited.answer = r->answer;
-        r->awaited.fence = holder->fence;
-        r->awaited.pause = HOLD_ASK_MIN;
-    } else if (holder->fence != r->awaited.fence || now >= r->awaited.until) {
+    if (!r->provisional.until) {
+        r->provisional.until = MIN(holder->deadline, now + SECOND + SECOND / 2);
+        r->provisional.answer = r->answer;
+        r->provisional.fence = holder->fence;
+        r->provisional.pause = HOLD_RETRY_MIN;
+    } else if (holder->fence != r->provisional.fence || now >= r->provisional.until) {
         return false;
     }
     r->hold->ticket = NULL;
-    request_sleep(r, MIN(now + r->awaited.pause, r->awaited.until), hold_ask_again, hold_gave_up);
-    r->awaited.pause = MIN(2 * r->awaited.pause, HOLD_ASK_MAX);
+    request_sleep(r, MIN(now + r->provisional.pause, r->provisional.until), hold_retry_acquire, hold_cancel_acquire);
+    r->provisional.pause = MIN(2 * r->provisional.pause, HOLD_RETRY_MAX);
     return true;
 }
 
 /* Those that were parked on it meanwhile have waited for that outcome too. */
-static void hold_end_wait(const struct request *r, const struct hold *hold)
+static void hold_mark_parked_waited(const struct request *r, const struct hold *hold)
 {
-    struct request *parked = r->awaited.until ? hold_first_parked(hold) : NULL;
+    struct request *parked = r->provisional.until ? hold_first_parked(hold) : NULL;
     for (; parked; parked = TAILQ_NEXT(parked, parked)) {
         parked->waited = true;
     }
 }
 
 /* Who waited for the outcome looked before the lease was there, however old it is by now. */
-static bool hold_is_young(const struct request *r, const struct backend_info *holder)
+static bool hold_is_new_lease(const struct request *r, const struct backend_info *holder)
 {
     int64_t age = clock_now() - holder->acquired;
-    return holder->kind == BACKEND_LEASE && (r->waited || r->awaited.until || (age > -SECOND && age < SECOND));
+    return holder->kind == BACKEND_LEASE && (r->waited || r->provisional.until || (age > -SECOND && age < SECOND));
 }
 
 static void hold_refused(struct request *r, enum backend_result result, const struct backend_info *holder)
 {
     struct hold *hold = r->hold;
-    if (result == BACKEND_BUSY && hold_awaits_outcome(r, holder)) {
+    if (result == BACKEND_BUSY && hold_retry_provisional(r, holder)) {
         return;
     }
-    r->busy_young = result == BACKEND_BUSY && hold_is_young(r, holder);
-    hold_end_wait(r, hold);
+    r->busy_new_lease = result == BACKEND_BUSY && hold_is_new_lease(r, holder);
+    hold_mark_parked_waited(r, hold);
     r->hold = NULL;
     hold_free(r->fs, hold);
-    request_go_on(r, result);
+    request_resume(r, result);
 }
 
 static void hold_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
@@ -89,9 +89,9 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
     if (result == BACKEND_QUEUED) {
         hold->ticket = ticket;
         r->queued = true;
-        fs->observer->waits(fs, hold);
+        fs->observer->queued(fs, hold);
         if (!r->queue) {
-            request_park(r, hold_queue(hold), r->answer, hold_gave_up);
+            request_park(r, hold_queue(hold), r->answer, hold_cancel_acquire);
         }
         return;
     }
@@ -100,15 +100,15 @@ static void hold_acquired(void *arg, enum backend_result result, struct backend_
         hold_refused(r, result, holder);
         return;
     }
-    hold_granted(fs, hold, ticket);
-    hold_end_wait(r, hold);
+    hold_mark_granted(fs, hold, ticket);
+    hold_mark_parked_waited(r, hold);
     hold_ref(hold);
-    request_go_on(r, result);
+    request_resume(r, result);
     hold_resume_parked(fs, hold); /* opens that met it unanswered */
     hold_unref(fs, hold);
 }
 
-void hold_acquire(struct request *r, struct backend_claim *claim, request_step *answer)
+void hold_acquire_claim(struct request *r, struct backend_claim *claim, request_step *answer)
 {
     char path[TREE_PATH_MAX];
     struct hold *hold = r->hold;
@@ -122,21 +122,21 @@ void hold_acquire(struct request *r, struct backend_claim *claim, request_step *
         if (ticket && r->req && r->hold == hold && !hold->ticket) {
             /* Not answered yet: interruptible all the same. */
             hold->ticket = ticket;
-            request_park(r, hold_queue(hold), answer, hold_gave_up);
+            request_park(r, hold_queue(hold), answer, hold_cancel_acquire);
         }
     }
     request_unref(r);
     g_bytes_unref(claim->meta);
 }
 
-void hold_begin(struct request *r, struct hold *hold, GBytes *content, request_step *answer)
+void hold_acquire(struct request *r, struct hold *hold, GBytes *content, request_step *answer)
 {
     struct backend_claim claim;
     r->hold = hold;
-    hold_claim(r->fs, hold, hold->kind, &claim);
+    hold_fill_claim(r->fs, hold, hold->kind, &claim);
     claim.content = content;
     hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0; /* charged when it is asked for */
-    hold_acquire(r, &claim, answer);
+    hold_acquire_claim(r, &claim, answer);
 }
 
 static void hold_stored(void *arg, enum backend_result result)
@@ -144,7 +144,7 @@ static void hold_stored(void *arg, enum backend_result result)
     struct request *r = arg;
     struct fs *fs = r->fs;
     struct hold *hold = r->hold;
-    request_go_on(r, result);
+    request_resume(r, result);
     hold_unref(fs, hold);
 }
 
@@ -152,7 +152,7 @@ void hold_store_for(struct request *r, struct hold *hold, request_step *answer)
 {
     r->hold = hold_ref(hold);
     r->answer = answer;
-    hold_store_with(r->fs, hold, hold_stored, r);
+    hold_store_then(r->fs, hold, hold_stored, r);
 }
 
 static void hold_converted(void *arg, enum backend_result result)
@@ -165,10 +165,10 @@ static void hold_converted(void *arg, enum backend_result result)
         result = BACKEND_STALE; /* it ended meanwhile */
         r->hold = NULL;
     } else if (result == BACKEND_OK) {
-        hold_granted(fs, hold, hold->ticket);
+        hold_mark_granted(fs, hold, hold->ticket);
     }
     /* First, as those that are parked may make something else of it. */
-    request_go_on(r, result);
+    request_resume(r, result);
     if (hold->kind != BACKEND_FCNTL) { /* else the answer has, and who is parked since then waits for a grant */
         hold_resume_parked(fs, hold);
     }
@@ -179,20 +179,20 @@ void hold_convert(struct request *r, struct backend_claim *claim, request_step *
 {
     r->answer = answer;
     hold_ref(r->hold)->converting = true;
-    r->hold->becomes = (uint8_t)claim->kind;
+    r->hold->converting_to = (uint8_t)claim->kind;
     backend_convert(r->fs->backend, r->hold->ticket, claim, hold_converted, r);
     g_bytes_unref(claim->meta);
 }
 
-void hold_decide(struct request *r, GBytes *content, request_step *answer)
+void hold_make_lease(struct request *r, GBytes *content, request_step *answer)
 {
     struct backend_claim claim;
-    hold_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
+    hold_fill_claim(r->fs, r->hold, BACKEND_LEASE, &claim);
     claim.content = content;
     if (content && !hold_charge(r->fs, r->hold, g_bytes_get_size(content))) {
         g_bytes_unref(claim.meta);
         r->answer = answer;
-        request_go_on(r, BACKEND_QUOTA);
+        request_resume(r, BACKEND_QUOTA);
         return;
     }
     if (content) {

@@ -39,7 +39,7 @@ static void entry_rights(const struct node *node, const struct hold *hold, struc
     st->st_mode = node->mode & S_IFMT;
     if (hold) {
         entry_set_rights(st, hold->uid, hold->gid, hold->mode);
-    } else if (past && (!h || tree_has_left(node, ENTRY_LEAVING))) {
+    } else if (past && (!h || tree_ended_within(node, ENTRY_LEAVING))) {
         entry_set_rights(st, past->uid, past->gid, past->mode);
     } else if (h) {
         entry_set_rights(st, h->uid, h->gid, handle_mode(h));
@@ -63,9 +63,9 @@ static void entry_times(struct fs *fs, struct stat *st, clock_ms acquired, clock
     st->st_mtim = set ? set[1] : clock_timespec(wall + renewed - acquired);
 }
 
-void entry_attributes(struct fs *fs, const struct node *node, struct stat *st)
+void entry_fill_attributes(struct fs *fs, const struct node *node, struct stat *st)
 {
-    const struct hold *hold = hold_to_change(node);
+    const struct hold *hold = hold_find_shown(node);
     memset(st, 0, sizeof *st);
     st->st_ino = node->ino;
     st->st_nlink = tree_links(fs->tree, node);
@@ -85,8 +85,8 @@ void entry_attributes(struct fs *fs, const struct node *node, struct stat *st)
     entry_times(fs, st, acquired, ticket ? ticket->deadline - ticket->ttl : acquired, hold ? hold_times(hold) : NULL);
 }
 
-void entry_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
-                                struct stat *st)
+void entry_fill_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
+                                     struct stat *st)
 {
     struct meta meta;
     struct rights rights = rights_of(info);
@@ -113,19 +113,19 @@ double entry_attribute_timeout(const struct fs *fs, const struct node *node)
 /* That nobody else can make it go is what the store has promised until this mount is told, or its term is over. */
 static bool entry_is_ours(const struct hold *lease)
 {
-    return hold_holds(lease) && hold_is_sole(lease) && !lease->converting && !lease->moving;
+    return hold_holds(lease) && hold_is_exclusive(lease) && !lease->converting && !lease->renaming;
 }
 
-void entry_here(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
+void entry_fill(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
 {
     memset(entry, 0, sizeof *entry);
     entry->ino = tree_id(fs->tree, node);
     entry->attr_timeout = entry_attribute_timeout(fs, node);
-    entry_attributes(fs, node, &entry->attr);
+    entry_fill_attributes(fs, node, &entry->attr);
     /* Only leases and directories stay for long enough to be kept; all else
      * comes and goes with handles, without the kernel's knowledge.  A lease that has
      * moved is looked up before each open: ops/opening.h. */
-    struct hold *lease = hold_lease(node);
+    struct hold *lease = hold_find_lease(node);
     bool sole = fs->backend->features & BACKEND_SOLE_AUTHORITY;
     bool keep = lease && lease->kind == BACKEND_LEASE && !node->moved && (sole || entry_is_ours(lease));
     entry->entry_timeout = keep || (node->directory && sole) ? ENTRY_KEEP_SECONDS : 0;
@@ -133,26 +133,27 @@ void entry_here(struct fs *fs, struct node *node, struct fuse_entry_param *entry
     node->kept = node->kept || entry->entry_timeout > 0;
 }
 
-bool entry_listed(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
+bool entry_fill_listed(struct fs *fs, struct node *node, struct fuse_entry_param *entry)
 {
-    const struct hold *hold = hold_first(node);
-    if (!hold || hold->kind != BACKEND_LEASE || hold->sequence || hold->converting || !hold_is_sole(hold) ||
+    const struct hold *hold = hold_find_first(node);
+    if (!hold || hold->kind != BACKEND_LEASE || hold->sequence || hold->converting || !hold_is_exclusive(hold) ||
         !LIST_EMPTY(&node->waiting) || node->moved || node->linked) {
         return false;
     }
-    entry_here(fs, node, entry);
+    entry_fill(fs, node, entry);
     entry->attr_timeout = MIN(entry->entry_timeout, ENTRY_LISTED_SECONDS);
     node->shown = true;
     return true;
 }
 
-void entry_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info, struct fuse_entry_param *entry)
+void entry_fill_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
+                          struct fuse_entry_param *entry)
 {
     memset(entry, 0, sizeof *entry);
     entry->ino = tree_id(fs->tree, node);
-    entry_attributes_elsewhere(fs, node, info, &entry->attr);
+    entry_fill_attributes_elsewhere(fs, node, info, &entry->attr);
     node->visible = true;
-    struct node_past *past = tree_past(node); /* who has found it may look at it when it has gone */
+    struct node_past *past = tree_ensure_past(node); /* who has found it may look at it when it has gone */
     past->mode = entry->attr.st_mode;
     past->uid = entry->attr.st_uid;
     past->gid = entry->attr.st_gid;
@@ -171,7 +172,7 @@ static bool entry_is_ticket_name(const char *name)
     return digits >= ENTRY_TICKET_DIGITS && digits < length && name[length - digits - 1] == '-';
 }
 
-void entry_missing(struct fs *fs, bool has_node, const char *name, struct fuse_entry_param *entry)
+void entry_fill_missing(struct fs *fs, bool has_node, const char *name, struct fuse_entry_param *entry)
 {
     memset(entry, 0, sizeof *entry);
     /* A name with a node may be locked through a handle at any time, and a ticket
@@ -184,7 +185,7 @@ void entry_missing(struct fs *fs, bool has_node, const char *name, struct fuse_e
  * kernel's doing, but for how many links there are: tree_link. */
 static void entry_made(struct request *r, struct fuse_entry_param *entry)
 {
-    entry_here(r->fs, r->node, entry);
+    entry_fill(r->fs, r->node, entry);
     if (r->fs->options->checks && r->fs->backend->features & BACKEND_SOLE_AUTHORITY && r->handle->hold) {
         entry->attr_timeout = ENTRY_MADE_SECONDS;
         r->node->made = true;

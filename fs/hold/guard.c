@@ -7,15 +7,15 @@
 #include "fs/kernel/metrics.h"
 #include "fs/kernel/tree.h"
 
-unsigned guard_of(const struct hold *hold)
+unsigned guard_duration(const struct hold *hold)
 {
-    return hold->has_more ? hold->more->guard : 0;
+    return hold->has_extra ? hold->extra->guard : 0;
 }
 
 void guard_set(struct hold *hold, unsigned milliseconds)
 {
-    if (milliseconds || hold->has_more) {
-        hold_more(hold)->guard = (uint16_t)milliseconds;
+    if (milliseconds || hold->has_extra) {
+        hold_extra(hold)->guard = (uint16_t)milliseconds;
     }
 }
 
@@ -64,7 +64,7 @@ struct guard *guard_new(struct fs *fs, struct hold *hold)
     g->path = g_strdup(path);
     g->fence = ticket->fence;
     g->since = hold->since;
-    g->deadline = MIN(ticket->deadline, clock_now() + guard_of(hold));
+    g->deadline = MIN(ticket->deadline, clock_now() + guard_duration(hold));
     g->owner = hold->owner ? owner_ref(hold->owner) : NULL;
     g->uid = hold->uid;
     g->kind = hold->sequence ? (unsigned)METRICS_TICKET : hold->kind;
@@ -75,14 +75,14 @@ struct guard *guard_new(struct fs *fs, struct hold *hold)
     return g;
 }
 
-void guard_keep(struct fs *fs, struct guard *g, struct handle *handle)
+void guard_add_handle(struct fs *fs, struct guard *g, struct handle *handle)
 {
-    guard_leave(fs, handle, true); /* it was held, lost and held anew by the same file */
+    guard_remove_handle(fs, handle, true); /* it was held, lost and held anew by the same file */
     handle->guard = g;
     g->handles++;
 }
 
-void guard_leave(struct fs *fs, struct handle *handle, bool ends)
+void guard_remove_handle(struct fs *fs, struct handle *handle, bool ends)
 {
     struct guard *g = handle->guard;
     handle->guard = NULL;
@@ -95,7 +95,7 @@ void guard_leave(struct fs *fs, struct handle *handle, bool ends)
     guard_free(fs, g);
 }
 
-bool guard_is_on(struct fs *fs, const struct node *node)
+bool guard_covers_node(struct fs *fs, const struct node *node)
 {
     const struct guard *g;
     LIST_FOREACH(g, &fs->guards, link) {
@@ -106,7 +106,7 @@ bool guard_is_on(struct fs *fs, const struct node *node)
     return false;
 }
 
-bool guard_is_at(struct fs *fs, const char *path)
+bool guard_covers_path(struct fs *fs, const char *path)
 {
     const struct guard *g;
     LIST_FOREACH(g, &fs->guards, link) {
@@ -117,7 +117,7 @@ bool guard_is_at(struct fs *fs, const char *path)
     return false;
 }
 
-void guard_gone(struct fs *fs, const char *path)
+void guard_end_path(struct fs *fs, const char *path)
 {
     struct guard *g;
     LIST_FOREACH(g, &fs->guards, link) {

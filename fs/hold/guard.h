@@ -24,19 +24,20 @@ struct guard {
 };
 
 /* In milliseconds; 0: none.  It is kept with the hold's next description: hold_store. */
-unsigned guard_of(const struct hold *hold);
+unsigned guard_duration(const struct hold *hold);
 void guard_set(struct hold *hold, unsigned milliseconds);
 
-/* Of a hold whose ticket has just ended, and is guarded.  Counted once for each handle that had it: guard_keep. */
+/* Of a hold whose ticket has just ended, and is guarded.  Counted once for each handle that had it: guard_add_handle.
+ */
 struct guard *guard_new(struct fs *fs, struct hold *hold);
-void guard_keep(struct fs *fs, struct guard *guard, struct handle *handle);
+void guard_add_handle(struct fs *fs, struct guard *guard, struct handle *handle);
 /* The handle closes; the last one ends the guard in the store, too, if it `ends`. */
-void guard_leave(struct fs *fs, struct handle *handle, bool ends);
+void guard_remove_handle(struct fs *fs, struct handle *handle, bool ends);
 /* Is the node's name kept by a guard of this mount? */
-bool guard_is_on(struct fs *fs, const struct node *node);
-bool guard_is_at(struct fs *fs, const char *path);
+bool guard_covers_node(struct fs *fs, const struct node *node);
+bool guard_covers_path(struct fs *fs, const char *path);
 /* The store has said that nobody holds that name. */
-void guard_gone(struct fs *fs, const char *path);
+void guard_end_path(struct fs *fs, const char *path);
 /* Forgets those whose time is over; returns how many are left. */
 unsigned guard_count(struct fs *fs);
 

@@ -37,7 +37,7 @@ void handle_new(struct request *r)
     LIST_INSERT_HEAD(&r->fs->handles, h, all);
     r->handle = h;
     r->opens = true;
-    r->refused = handle_refused;
+    r->refused = handle_on_error;
 }
 
 mode_t handle_mode(struct handle *h)
@@ -56,25 +56,25 @@ struct hold *handle_new_hold(struct fs *fs, struct handle *h, enum backend_kind 
 
 bool handle_owns(const struct handle *h, struct hold *hold)
 {
-    return hold_is_of(hold, h) || hold_is_owner(hold, h->opener);
+    return hold_has_handle(hold, h) || hold_is_owned_by(hold, h->opener);
 }
 
 /* The handle's own before those that its opener has by another. */
-static struct hold *handle_own_hold_of(const struct node *node, const struct handle *h)
+static struct hold *handle_find_hold_on(const struct node *node, const struct handle *h)
 {
     struct hold *hold, *longest = NULL, *by_another = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
-        longest = hold_holds(hold) && hold_is_of(hold, h) ? hold : longest;
+        longest = hold_holds(hold) && hold_has_handle(hold, h) ? hold : longest;
         by_another = hold_holds(hold) && handle_owns(h, hold) ? hold : by_another;
     }
     return longest ? longest : by_another;
 }
 
-struct hold *handle_own_hold(struct fs *fs, const struct handle *h)
+struct hold *handle_find_hold(struct fs *fs, const struct handle *h)
 {
-    struct hold *own = h->hold && h->hold->kind != BACKEND_FLOCK ? h->hold : handle_own_hold_of(h->node, h);
+    struct hold *own = h->hold && h->hold->kind != BACKEND_FLOCK ? h->hold : handle_find_hold_on(h->node, h);
     own = own ? own : h->hold;
-    return own ? own : handle_own_hold_of(tree_present(fs->tree, h->node), h);
+    return own ? own : handle_find_hold_on(tree_current_node(fs->tree, h->node), h);
 }
 
 bool handle_shares_hold(const struct handle *h)
@@ -98,13 +98,13 @@ void handle_add_records(struct handle *h, struct hold *hold)
     h->records = h->records ? h->records : g_ptr_array_new();
     if (!g_ptr_array_find(h->records, hold, NULL)) {
         g_ptr_array_add(h->records, hold);
-        g_ptr_array_add(hold->more->records->handles, h);
+        g_ptr_array_add(hold->extra->records->handles, h);
     }
 }
 
-void handle_begin_anew(struct fs *fs, struct handle *h, struct hold *hold)
+void handle_take_records(struct fs *fs, struct handle *h, struct hold *hold)
 {
-    hold->anew = false;
+    hold->gave_up_all = false;
     quota_charge(fs->quota, hold->account, -1, 0);
     quota_charge(fs->quota, h->uid, 1, 0);
     hold->account = h->uid;
@@ -114,7 +114,7 @@ void handle_begin_anew(struct fs *fs, struct handle *h, struct hold *hold)
     hold_store(fs, hold); /* it was asked for as what it was then */
 }
 
-void handle_end_hold(struct request *r, struct hold *hold, backend_done *done)
+void handle_release_hold(struct request *r, struct hold *hold, backend_done *done)
 {
     struct node *node = r->node;
     r->node = tree_ref(hold->node); /* whose end the answer waits for */
@@ -122,11 +122,11 @@ void handle_end_hold(struct request *r, struct hold *hold, backend_done *done)
     hold_release(r->fs, hold, done, r);
 }
 
-void handle_end_lock_owner(struct request *r, uint64_t lock_owner, backend_done *done)
+void handle_release_lock_owner(struct request *r, uint64_t lock_owner, backend_done *done)
 {
-    struct hold *hold = hold_of_lock_owner(r->fs, r->node, lock_owner);
+    struct hold *hold = hold_find_by_lock_owner(r->fs, r->node, lock_owner);
     if (hold && hold->ticket) {
-        handle_end_hold(r, hold, done);
+        handle_release_hold(r, hold, done);
     } else {
         done(r, BACKEND_OK);
     }
@@ -141,9 +141,9 @@ static void handle_release_records(struct fs *fs, struct handle *h)
 
 /* --- ending ------------------------------------------------------------------ */
 
-void handle_drop(struct fs *fs, struct handle *h)
+void handle_discard(struct fs *fs, struct handle *h)
 {
-    guard_leave(fs, h, false);
+    guard_remove_handle(fs, h, false);
     LIST_REMOVE(h, link);
     LIST_REMOVE(h, all);
     if (h->poll) {
@@ -163,17 +163,17 @@ void handle_free(struct fs *fs, struct handle *h)
         return;
     }
     struct hold *hold = h->hold;
-    if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h) && !handle_is_left(h)) {
+    if (hold && hold->kind != BACKEND_LEASE && !handle_shares_hold(h) && !handle_is_converting(h)) {
         hold_release(fs, hold, NULL, NULL);
     }
     handle_release_records(fs, h);
-    guard_leave(fs, h, true);
-    handle_drop(fs, h);
+    guard_remove_handle(fs, h, true);
+    handle_discard(fs, h);
 }
 
 static void handle_note_refusal(struct handle *h, int error)
 {
-    if (!h->refused && error != -EPERM && (!h->hold || handle_may_decide(h))) { /* EPERM: its mode, not the lock */
+    if (!h->refused && error != -EPERM && (!h->hold || handle_is_provisional(h))) { /* EPERM: its mode, not the lock */
         h->refused = error == -ESTALE && !h->hold ? -EBUSY : error; /* it has lost nothing: another has the name */
     }
 }
@@ -194,7 +194,7 @@ static void handle_note_refusals(struct request *r, int error)
     }
 }
 
-void handle_refused(struct request *r, int error)
+void handle_on_error(struct request *r, int error)
 {
     if (r->opens) {
         handle_free(r->fs, r->handle);

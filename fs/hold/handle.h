@@ -45,9 +45,9 @@ struct handle {
     bool flushed; /* since its lock was got a descriptor of it was closed: perhaps only another process has it still */
     bool spent;
     bool lost;
-    bool kin;    /* opened by a descendant of the lease's owner */
-    bool ticket; /* made a sequence ticket: without that a lock through it means nothing */
-    bool wanted; /* somebody waits for what it holds: POLLPRI */
+    bool by_descendant; /* opened by a descendant of the lease's owner */
+    bool ticket;        /* made a sequence ticket: without that a lock through it means nothing */
+    bool wanted;        /* somebody waits for what it holds: POLLPRI */
 };
 
 /* r->handle, of an open or a create of r->node with the flags of r->file. */
@@ -55,7 +55,7 @@ void handle_new(struct request *r);
 /* Gives back what it holds alone.  NULL is allowed. */
 void handle_free(struct fs *fs, struct handle *handle);
 /* The same without giving anything back: the daemon ends. */
-void handle_drop(struct fs *fs, struct handle *handle);
+void handle_discard(struct fs *fs, struct handle *handle);
 
 static inline struct handle *handle_of(const struct fuse_file_info *file)
 {
@@ -64,7 +64,7 @@ static inline struct handle *handle_of(const struct fuse_file_info *file)
 
 /* request->refused: a handle that the kernel did not get is freed, and what a request was
  * refused through acquires nothing by closing. */
-void handle_refused(struct request *r, int error);
+void handle_on_error(struct request *r, int error);
 
 /* Once, as it concerns the whole mount: FS_FOREIGN_WARNING. */
 void handle_warn_foreign(struct request *r);
@@ -79,9 +79,9 @@ mode_t handle_mode(struct handle *handle);
 /* Has the handle this one, or the process that opened it, whichever handle it came by? */
 bool handle_owns(const struct handle *handle, struct hold *hold);
 /* Of these the one that has held longest; or NULL.  The name may have another node by now than the handle has. */
-struct hold *handle_own_hold(struct fs *fs, const struct handle *handle);
+struct hold *handle_find_hold(struct fs *fs, const struct handle *handle);
 /* Is what it holds for the second being made into a lock of another handle's, or a lease by its times? */
-static inline bool handle_is_left(const struct handle *h)
+static inline bool handle_is_converting(const struct handle *h)
 {
     return h->hold && h->hold->converting && h->hold->kind == BACKEND_PROVISIONAL;
 }
@@ -89,7 +89,7 @@ static inline bool handle_is_left(const struct handle *h)
 /* Does another handle belong to the same hold? */
 bool handle_shares_hold(const struct handle *handle);
 /* Can closing it make a lease of what it holds? */
-static inline bool handle_may_decide(const struct handle *h)
+static inline bool handle_is_provisional(const struct handle *h)
 {
     return h->hold && (h->hold->kind == BACKEND_PROVISIONAL || (h->hold->sequence && h->hold->kind == BACKEND_FLOCK));
 }
@@ -98,12 +98,12 @@ static inline bool handle_may_decide(const struct handle *h)
 void handle_add_records(struct handle *handle, struct hold *hold);
 /* What the lock owner has got by it is of the file's user, and as that asked: it has given up all that it had while it
  * waited. */
-void handle_begin_anew(struct fs *fs, struct handle *handle, struct hold *hold);
+void handle_take_records(struct fs *fs, struct handle *handle, struct hold *hold);
 /* Ends the fcntl locks of a lock owner on the path of r->node: all go with any close by that
  * owner, as POSIX has it.  They are forgotten here when the call returns; `done` with `r`
  * tells that the store has done it, at once if there are none. */
-void handle_end_lock_owner(struct request *r, uint64_t lock_owner, backend_done *done);
+void handle_release_lock_owner(struct request *r, uint64_t lock_owner, backend_done *done);
 /* Ends a hold of the name of which the request is about: r->node is then the hold's. */
-void handle_end_hold(struct request *r, struct hold *hold, backend_done *done);
+void handle_release_hold(struct request *r, struct hold *hold, backend_done *done);
 
 #endif

@@ -36,8 +36,8 @@ void hold_heirs_unref(struct hold_heirs *heirs)
 static void heirs_replace(struct hold *hold, struct hold_heirs *heirs)
 {
     struct hold_heirs *before = hold_heirs(hold);
-    if (hold->has_more) {
-        hold->more->heirs = heirs;
+    if (hold->has_extra) {
+        hold->extra->heirs = heirs;
     } else {
         hold->heirs = heirs;
     }
@@ -54,20 +54,20 @@ void hold_set_heirs(struct hold *hold, struct owner *const *heir, size_t count)
     heirs_replace(hold, heirs_new(heir, count));
 }
 
-static bool heirs_are(const struct hold_heirs *heirs, struct owner *const *heir, size_t count)
+static bool heirs_equal(const struct hold_heirs *heirs, struct owner *const *heir, size_t count)
 {
     return heirs && heirs->count == count && (count == 0 || memcmp(heirs->heir, heir, count * sizeof *heir) == 0);
 }
 
 void hold_read_heirs(struct fs *fs, struct hold *hold)
 {
-    hold->settled = !hold->owner;
+    hold->owner_final = !hold->owner;
     if (!hold->owner || hold_heirs(hold)) {
         return;
     }
     struct owner *heir[HOLD_HEIRS_MAX];
     size_t count = owner_heirs(hold->owner, heir, HOLD_HEIRS_MAX);
-    if (!heirs_are(fs->last_heirs, heir, count)) {
+    if (!heirs_equal(fs->last_heirs, heir, count)) {
         hold_heirs_unref(fs->last_heirs);
         fs->last_heirs = heirs_new(heir, count);
     }
@@ -78,7 +78,7 @@ void hold_read_heirs(struct fs *fs, struct hold *hold)
     heirs_replace(hold, fs->last_heirs);
 }
 
-void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
+void hold_set_handle_owner(struct hold *hold, struct owner *taker, struct owner *opener)
 {
     struct owner *before = hold->owner, *owner = taker ? taker : opener;
     hold->owner = owner ? owner_ref(owner) : NULL;
@@ -92,7 +92,7 @@ void hold_taken(struct hold *hold, struct owner *taker, struct owner *opener)
 }
 
 /* Who inherits it next, or NULL. */
-static struct owner *hold_heir(const struct hold *hold)
+static struct owner *hold_next_heir(const struct hold *hold)
 {
     const struct hold_heirs *heirs = hold_heirs(hold);
     return heirs && heirs->count ? heirs->heir[0] : NULL;
@@ -101,10 +101,10 @@ static struct owner *hold_heir(const struct hold *hold)
 /* How a helper ended may not be known before its parent has waited for it, which
  * has time until the second is over.  A handle lock is the opener's all the same
  * when whoever took it has failed. */
-static bool hold_passes_on(struct hold *hold, bool is_over)
+static bool hold_can_pass_on(struct hold *hold, bool is_over)
 {
     enum owner_end end;
-    if (!hold_heir(hold) || !hold->closed) {
+    if (!hold_next_heir(hold) || !hold->closed) {
         return false;
     }
     end = owner_end(hold->owner);
@@ -123,16 +123,16 @@ static void hold_inherit(struct hold *hold)
     hold_set_heirs(hold, heirs->heir + 1, heirs->count - 1);
 }
 
-void hold_pass_on(struct hold *hold, bool is_over)
+void hold_pass_to_heirs(struct hold *hold, bool is_over)
 {
-    while (hold_passes_on(hold, is_over)) {
+    while (hold_can_pass_on(hold, is_over)) {
         hold_inherit(hold);
     }
 }
 
-struct owner *hold_owner(struct hold *hold)
+struct owner *hold_current_owner(struct hold *hold)
 {
-    hold_pass_on(hold, false);
+    hold_pass_to_heirs(hold, false);
     return hold->owner;
 }
 
@@ -140,46 +140,46 @@ struct owner *hold_owner(struct hold *hold)
 static struct owner *hold_opener(const struct hold *hold)
 {
     bool handle_lock = hold->kind > BACKEND_LEASE && !hold->sequence;
-    return handle_lock ? hold_heir(hold) : NULL;
+    return handle_lock ? hold_next_heir(hold) : NULL;
 }
 
-bool hold_is_owner(struct hold *hold, struct owner *who)
+bool hold_is_owned_by(struct hold *hold, struct owner *who)
 {
     if (who && who == hold->owner) {
         return true; /* it asks, so it lives, so nobody has inherited */
     }
-    return owner_is_same(hold_owner(hold), who) || owner_is_same(hold_opener(hold), who);
+    return owner_is_same(hold_current_owner(hold), who) || owner_is_same(hold_opener(hold), who);
 }
 
-static bool hold_descends(struct owner *who, struct owner *ancestor)
+static bool hold_is_descendant(struct owner *who, struct owner *ancestor)
 {
     return who && ancestor && owner_alive(ancestor) && owner_descends(who, ancestor);
 }
 
 /* Whose heir reads that a helper's output is at its end, asks while that one still exits: it counts as dead then, for
  * its heir.  If it is about to fail it leaves nothing, and the same user may release what a dead process has left. */
-static bool hold_is_due(struct fs *fs, struct hold *hold, struct owner *who)
+static bool hold_owner_is_exiting(struct fs *fs, struct hold *hold, struct owner *who)
 {
-    return who && hold->closed && hold_heir(hold) && owner_descends(who, hold_heir(hold)) &&
-           owner_thread_exiting(fs->owners, owner_pid(hold->owner));
+    return who && hold->closed && hold_next_heir(hold) && owner_descends(who, hold_next_heir(hold)) &&
+           owner_thread_is_exiting(fs->owners, owner_pid(hold->owner));
 }
 
-void hold_take_over(struct fs *fs, struct hold *hold, struct owner *who)
+void hold_adopt(struct fs *fs, struct hold *hold, struct owner *who)
 {
-    if (hold_is_due(fs, hold, who)) {
+    if (hold_owner_is_exiting(fs, hold, who)) {
         hold_inherit(hold);
     }
 }
 
-bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
+bool hold_allows_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t uid)
 {
     if (who && who == hold->owner) {
-        return true; /* as in hold_is_owner */
+        return true; /* as in hold_is_owned_by */
     }
-    struct owner *owner = hold_owner(hold), *opener = hold_opener(hold);
-    bool lives = owner && owner_alive(owner);   /* asked once: each time costs a system call */
-    if (!lives && hold_passes_on(hold, true)) { /* how it ended is not told yet: perhaps well */
-        owner = hold_heir(hold);
+    struct owner *owner = hold_current_owner(hold), *opener = hold_opener(hold);
+    bool lives = owner && owner_alive(owner);     /* asked once: each time costs a system call */
+    if (!lives && hold_can_pass_on(hold, true)) { /* how it ended is not told yet: perhaps well */
+        owner = hold_next_heir(hold);
         lives = owner_alive(owner);
     }
     if (owner_is_same(owner, who) || owner_is_same(opener, who)) {
@@ -188,44 +188,44 @@ bool hold_may_change(struct fs *fs, struct hold *hold, struct owner *who, uid_t 
     if ((fs->options->owner_user || !lives) && uid == hold->uid) {
         return true;
     }
-    return (lives && who && owner_descends(who, owner)) || hold_descends(who, opener) ||
-           (uid == hold->uid && hold_is_due(fs, hold, who));
+    return (lives && who && owner_descends(who, owner)) || hold_is_descendant(who, opener) ||
+           (uid == hold->uid && hold_owner_is_exiting(fs, hold, who));
 }
 
-bool hold_is_owned(struct hold *hold)
+bool hold_has_living_owner(struct hold *hold)
 {
-    struct owner *owner = hold_owner(hold);
-    return owner && (owner_alive(owner) || hold_passes_on(hold, true));
+    struct owner *owner = hold_current_owner(hold);
+    return owner && (owner_alive(owner) || hold_can_pass_on(hold, true));
 }
 
-bool hold_in_use(struct hold *hold)
+bool hold_needs_renewal(struct hold *hold)
 {
-    if (hold_is_owned(hold)) {
+    if (hold_has_living_owner(hold)) {
         return true;
     }
     struct owner *owner = hold->owner;
     struct handle *handle;
     LIST_FOREACH(handle, &hold->node->handles, link) {
-        if (handle->hold == hold || (owner && (handle->kin || handle->opener == owner))) {
+        if (handle->hold == hold || (owner && (handle->by_descendant || handle->opener == owner))) {
             return true;
         }
     }
     return false;
 }
 
-struct hold *hold_shown_to(const struct node *node, struct owner *caller)
+struct hold *hold_find_shown_to(const struct node *node, struct owner *caller)
 {
-    struct hold *hold, *found = NULL, *kin = NULL;
+    struct hold *hold, *found = NULL, *ancestors = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
         if (!hold_holds(hold)) {
             continue;
         }
-        if (hold_is_owner(hold, caller)) {
+        if (hold_is_owned_by(hold, caller)) {
             return hold;
         }
-        found = !found && hold_is_sole(hold) ? hold : found;
-        struct owner *owner = kin ? NULL : hold_owner(hold);
-        kin = owner && caller && owner_descends(caller, owner) ? hold : kin;
+        found = !found && hold_is_exclusive(hold) ? hold : found;
+        struct owner *owner = ancestors ? NULL : hold_current_owner(hold);
+        ancestors = owner && caller && owner_descends(caller, owner) ? hold : ancestors;
     }
-    return found ? found : kin;
+    return found ? found : ancestors;
 }

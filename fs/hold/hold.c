@@ -15,7 +15,7 @@ _Static_assert(sizeof(struct hold) <= 104, "a hold is to fit 112 bytes of heap")
 
 /* --- finding ------------------------------------------------------------- */
 
-void hold_is_longest(struct hold *hold)
+void hold_mark_longest(struct hold *hold)
 {
     struct hold *last = hold, *next;
     if (!hold->since) {
@@ -34,13 +34,13 @@ void hold_is_longest(struct hold *hold)
 static guint hold_records_hash(gconstpointer key)
 {
     const struct hold *hold = key;
-    return g_int64_hash(&hold->more->records->lock_owner) * 31 + hold->more->records->name;
+    return g_int64_hash(&hold->extra->records->lock_owner) * 31 + hold->extra->records->name;
 }
 
 static gboolean hold_records_equal(gconstpointer a, gconstpointer b)
 {
     const struct hold *left = a, *right = b;
-    return left->more->records->lock_owner == right->more->records->lock_owner &&
+    return left->extra->records->lock_owner == right->extra->records->lock_owner &&
            tree_same_path(left->node, right->node);
 }
 
@@ -49,26 +49,26 @@ GHashTable *hold_records_table(void)
     return g_hash_table_new(hold_records_hash, hold_records_equal);
 }
 
-struct hold *hold_of_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner)
+struct hold *hold_find_by_lock_owner(struct fs *fs, struct node *node, uint64_t lock_owner)
 {
     if (g_hash_table_size(fs->records) == 0) {
         return NULL;
     }
     struct hold_records records = {.lock_owner = lock_owner, .name = g_str_hash(tree_name(node))};
-    struct hold_more more = {.records = &records};
-    struct hold key = {.node = node, .more = &more};
+    struct hold_extra extra = {.records = &records};
+    struct hold key = {.node = node, .extra = &extra};
     return g_hash_table_lookup(fs->records, &key);
 }
 
 void hold_set_lock_owner(struct fs *fs, struct hold *hold, uint64_t lock_owner)
 {
-    struct hold_records *records = hold_more(hold)->records = g_new(struct hold_records, 1);
+    struct hold_records *records = hold_extra(hold)->records = g_new(struct hold_records, 1);
     *records = (struct hold_records){
         .lock_owner = lock_owner, .name = g_str_hash(tree_name(hold->node)), .handles = g_ptr_array_new()};
     g_hash_table_add(fs->records, hold);
 }
 
-void hold_rename(struct fs *fs, struct node *node, struct node *parent, const char *name)
+void hold_rename_node(struct fs *fs, struct node *node, struct node *parent, const char *name)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->waiting, link) {
@@ -79,7 +79,7 @@ void hold_rename(struct fs *fs, struct node *node, struct node *parent, const ch
     tree_rename(fs->tree, node, parent, name);
     LIST_FOREACH(hold, &node->waiting, link) {
         if (hold->kind == BACKEND_FCNTL) {
-            hold->more->records->name = g_str_hash(tree_name(node));
+            hold->extra->records->name = g_str_hash(tree_name(node));
             g_hash_table_add(fs->records, hold);
         }
     }
@@ -89,8 +89,8 @@ static void hold_drop_lock_owner(struct fs *fs, struct hold *hold)
 {
     if (hold_records(hold)) {
         g_hash_table_remove(fs->records, hold);
-        g_ptr_array_free(hold->more->records->handles, TRUE);
-        g_clear_pointer(&hold->more->records, g_free);
+        g_ptr_array_free(hold->extra->records->handles, TRUE);
+        g_clear_pointer(&hold->extra->records, g_free);
     }
 }
 
@@ -119,31 +119,31 @@ struct hold *hold_new(struct fs *fs, struct node *node, enum backend_kind kind, 
 }
 
 /* Whom it was opened for is no reason for the lease after this one. */
-static void hold_forget_kin(const struct hold *hold)
+static void hold_clear_descendants(const struct hold *hold)
 {
     struct handle *handle;
     LIST_FOREACH(handle, &hold->node->handles, link) {
-        handle->kin = false;
+        handle->by_descendant = false;
     }
 }
 
 /* Whoever has found the name may look at it only now, and must not see rights that nobody has set. */
-static void hold_leave_rights(const struct hold *hold)
+static void hold_save_rights(const struct hold *hold)
 {
     if (hold->since) {
-        struct node_past *past = tree_past(hold->node);
+        struct node_past *past = tree_ensure_past(hold->node);
         past->mode = hold->mode;
         past->uid = hold->uid;
         past->gid = hold->gid;
-        tree_leave(hold->node);
+        tree_note_ended(hold->node);
     }
 }
 
-static void hold_leave_handles(struct hold *hold)
+static void hold_detach_handles(struct hold *hold)
 {
     struct handle *handle;
     if (hold->since && hold->kind <= BACKEND_LEASE) {
-        hold_forget_kin(hold);
+        hold_clear_descendants(hold);
     }
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
         handle = hold_handle(hold);
@@ -154,7 +154,7 @@ static void hold_leave_handles(struct hold *hold)
         return;
     }
     if (hold->kind == BACKEND_FCNTL && hold_records(hold)) { /* else its handle still has it as what it was */
-        GPtrArray *handles = hold->more->records->handles;
+        GPtrArray *handles = hold->extra->records->handles;
         for (guint i = 0; i < handles->len; i++) {
             handle = g_ptr_array_index(handles, i);
             g_ptr_array_remove_fast(handle->records, hold);
@@ -170,7 +170,7 @@ static void hold_leave_handles(struct hold *hold)
     }
 }
 
-void hold_count(struct hold *hold, bool held)
+void hold_count_in_directories(struct hold *hold, bool held)
 {
     if (hold->counted != held) {
         hold->counted = held;
@@ -182,10 +182,10 @@ void hold_count(struct hold *hold, bool held)
 
 void hold_free(struct fs *fs, struct hold *hold)
 {
-    tree_changed(fs->tree, hold->node);
-    hold_leave_rights(hold);
-    hold_leave_handles(hold);
-    hold_count(hold, false);
+    tree_invalidate(fs->tree, hold->node);
+    hold_save_rights(hold);
+    hold_detach_handles(hold);
+    hold_count_in_directories(hold, false);
     fs->observer->gone(fs, hold);
     hold_set_size(fs, hold, 0);
     quota_charge(fs->quota, hold->account, -1, 0);
@@ -197,7 +197,7 @@ void hold_free(struct fs *fs, struct hold *hold)
     }
     hold->ticket = NULL;
     if (hold_first_parked(hold)) {
-        request_go_on_all(&hold->more->parked, hold->sequence ? BACKEND_STALE : BACKEND_UNREACHABLE);
+        request_resume_all(&hold->extra->parked, hold->sequence ? BACKEND_STALE : BACKEND_UNREACHABLE);
     }
     hold_unref(fs, hold);
 }
@@ -208,19 +208,19 @@ void hold_destroy(struct fs *fs, struct hold *hold)
     hold_drop_heirs(hold);
     owner_unref(hold->owner);
     g_free(hold_times(hold));
-    if (hold->has_more) {
-        g_free(hold->more);
+    if (hold->has_extra) {
+        g_free(hold->extra);
     }
     tree_unref(fs->tree, hold->node);
     g_free(hold);
 }
 
-void hold_await(struct request *r, struct hold *hold, request_step *answer)
+void hold_await_outcome(struct request *r, struct hold *hold, request_step *answer)
 {
-    request_park(r, hold_queue(hold), answer, request_give_up);
+    request_park(r, hold_queue(hold), answer, request_reply_interrupted);
 }
 
-void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind kind)
+void hold_attach_name(struct fs *fs, const struct hold *hold, enum backend_kind kind)
 {
     struct node *node = hold->node;
     if (node->hashed) {
@@ -228,30 +228,30 @@ void hold_take_name(struct fs *fs, const struct hold *hold, enum backend_kind ki
     }
     struct node *there = tree_find(fs->tree, node->parent, tree_name(node));
     bool sole = kind != BACKEND_FCNTL && hold->ticket->mode == BACKEND_EXCLUSIVE;
-    if (there && (sole || !hold_first(there))) {
+    if (there && (sole || !hold_find_first(there))) {
         tree_detach(fs->tree, there);
     }
     tree_attach(fs->tree, node);
 }
 
-void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
+void hold_mark_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
 {
     enum backend_kind kind = ticket->kind;
     if (hold->ticket && hold->ticket != ticket && !ticket->joined) {
         hold_ref(hold); /* until the end of the one before is told */
     }
     hold->ticket = ticket;
-    hold_take_name(fs, hold, kind);
-    hold_count(hold, true);
+    hold_attach_name(fs, hold, kind);
+    hold_count_in_directories(hold, true);
     if (!hold->since) { /* else it has held before, as another kind or in another mode */
         tree_touch(hold->node->parent);
-        tree_changed(fs->tree, hold->node);
+        tree_invalidate(fs->tree, hold->node);
         LIST_REMOVE(hold, link);
         LIST_INSERT_HEAD(&hold->node->holds, hold, link);
     }
     fs->observer->granted(fs, hold, kind);
     if (hold->since && hold->kind <= BACKEND_LEASE && kind > BACKEND_LEASE) {
-        hold_forget_kin(hold);
+        hold_clear_descendants(hold);
     }
     hold->kind = (uint8_t)kind;
     hold->since = clock_now();
@@ -260,7 +260,7 @@ void hold_granted(struct fs *fs, struct hold *hold, struct backend_ticket *ticke
 void hold_resume_all(struct fs *fs, struct hold *hold)
 {
     hold_ref(hold);
-    request_go_on_all(&hold->more->parked, BACKEND_OK);
+    request_resume_all(&hold->extra->parked, BACKEND_OK);
     hold_unref(fs, hold);
 }
 
@@ -286,15 +286,15 @@ static void hold_end(struct fs *fs, struct hold *hold)
         hold_free(fs, hold);
         return;
     }
-    hold_leave_rights(hold);
-    hold_leave_handles(hold);
-    hold_count(hold, false);
+    hold_save_rights(hold);
+    hold_detach_handles(hold);
+    hold_count_in_directories(hold, false);
     fs->observer->gone(fs, hold);
     hold_set_size(fs, hold, 0);
-    g_clear_pointer(&hold->more->times, g_free);
+    g_clear_pointer(&hold->extra->times, g_free);
     hold->ticket = NULL;
     hold->since = 0;
-    hold->anew = true;
+    hold->gave_up_all = true;
     LIST_REMOVE(hold, link);
     LIST_INSERT_HEAD(&hold->node->waiting, hold, link);
 }
@@ -310,7 +310,7 @@ void hold_release(struct fs *fs, struct hold *hold, backend_done *done, void *ar
         done(arg, BACKEND_STALE);
     }
     hold_end(fs, hold);
-    hold_check_gone(fs, node);
+    hold_notify_if_gone(fs, node);
     tree_unref(fs->tree, node);
 }
 
@@ -319,25 +319,25 @@ void hold_release_range(struct fs *fs, struct hold *hold, uint64_t start, uint64
     struct node *node = tree_ref(hold->node);
     if (!backend_release_range(fs->backend, hold->ticket, start, end, done, arg)) {
         hold_end(fs, hold);
-        hold_check_gone(fs, node);
+        hold_notify_if_gone(fs, node);
     }
     tree_unref(fs->tree, node);
 }
 
-bool hold_is_here(const struct node *node)
+bool hold_exists_at(const struct node *node)
 {
-    return node->directory ? node->directory->held > 0 : hold_first(node) != NULL;
+    return node->directory ? node->directory->held > 0 : hold_find_first(node) != NULL;
 }
 
-void hold_gone(struct fs *fs, struct node *node)
+void hold_notify_gone(struct fs *fs, struct node *node)
 {
     if (node->visible) {
         node->visible = false;
-        struct node_past *past = tree_past(node);
-        tree_leave(node);
-        past->told = notify_deleted(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node),
-                                    tree_name(node), node->kept);
-        past->expired = node->kept ? past->told : past->expired;
+        struct node_past *past = tree_ensure_past(node);
+        tree_note_ended(node);
+        past->deleted = notify_delete(fs->notify, tree_id(fs->tree, node->parent), tree_id(fs->tree, node),
+                                      tree_name(node), node->kept);
+        past->expired = node->kept ? past->deleted : past->expired;
         node->kept = false;
     }
     tree_unlink(fs->tree, node);
@@ -363,10 +363,10 @@ static bool hold_is_awaited(const struct node *node)
     return r;
 }
 
-void hold_check_gone(struct fs *fs, struct node *node)
+void hold_notify_if_gone(struct fs *fs, struct node *node)
 {
-    if (!hold_first(node) && !hold_is_awaited(node) && !guard_is_on(fs, node)) {
-        hold_gone(fs, node);
+    if (!hold_find_first(node) && !hold_is_awaited(node) && !guard_covers_node(fs, node)) {
+        hold_notify_gone(fs, node);
     }
 }
 
@@ -385,24 +385,24 @@ static void hold_due_event(void *context, struct backend_ticket *ticket)
         return;
     }
     if (ticket->kind != BACKEND_LEASE) {
-        hold_owner(hold);
+        hold_current_owner(hold);
         if (hold->inherited && hold_heirs(hold)) {
-            hold_settle(fs, hold); /* who took it has ended */
+            hold_finalize_owner(fs, hold); /* who took it has ended */
         }
         backend_renew(fs->backend,
                       &(struct backend_renewal){.ticket = ticket, .ttl = ticket->ttl, .due = ticket->ttl / 3}, 1);
         return;
     }
-    bool settles = !hold->settled && clock_now() - hold->since >= SECOND;
+    bool settles = !hold->owner_final && clock_now() - hold->since >= SECOND;
     if (settles) {
-        hold_settle(fs, hold);
+        hold_finalize_owner(fs, hold);
     }
-    if (!hold->fixed && hold_in_use(hold)) {
+    if (!hold->fixed && hold_needs_renewal(hold)) {
         hold_extend(fs, hold, ticket->ttl);
     }
 }
 
-static struct request *hold_request(const struct hold *hold, const struct backend_ticket *ticket)
+static struct request *hold_find_request(const struct hold *hold, const struct backend_ticket *ticket)
 {
     struct request *r = hold_first_parked(hold);
     while (r && (r->ticket ? r->ticket != ticket : r->hold != hold)) {
@@ -415,25 +415,25 @@ static void hold_granted_event(void *context, struct backend_ticket *ticket)
 {
     struct fs *fs = context;
     struct hold *hold = ticket->user;
-    struct request *r = hold_request(hold, ticket);
+    struct request *r = hold_find_request(hold, ticket);
     if (hold->sequence) {
         fs->observer->granted(fs, hold, ticket->kind);
         hold_resume_parked(fs, hold); /* several may wait for its turn */
         return;
     }
-    hold_granted(fs, hold, ticket);
+    hold_mark_granted(fs, hold, ticket);
     if (r) {
-        request_go_on(r, BACKEND_OK);
+        request_resume(r, BACKEND_OK);
     }
 }
 
-bool hold_is_of(const struct hold *hold, const struct handle *handle)
+bool hold_has_handle(const struct hold *hold, const struct handle *handle)
 {
     return handle->hold == hold || (handle->records && g_ptr_array_find(handle->records, hold, NULL));
 }
 
 /* The handles that have it; one that is of several has them on its own node. */
-static void hold_tell_handles(const struct hold *hold, void (*tell)(struct handle *handle, bool lost), bool lost)
+static void hold_each_handle(const struct hold *hold, void (*tell)(struct handle *handle, bool lost), bool lost)
 {
     struct handle *handle;
     if (hold->kind == BACKEND_FLOCK && !hold->sequence) {
@@ -460,8 +460,8 @@ static void hold_begin_guard(struct fs *fs, struct hold *hold)
     struct guard *guard = guard_new(fs, hold);
     struct handle *handle;
     LIST_FOREACH(handle, &fs->handles, all) {
-        if (guard && hold_is_of(hold, handle)) {
-            guard_keep(fs, guard, handle);
+        if (guard && hold_has_handle(hold, handle)) {
+            guard_add_handle(fs, guard, handle);
         }
     }
 }
@@ -473,9 +473,9 @@ static void hold_spend_handle(struct handle *handle, bool lost)
     notify_poll(&handle->poll);
 }
 
-void hold_spend(struct hold *hold, bool lost)
+void hold_spend_handles(struct hold *hold, bool lost)
 {
-    hold_tell_handles(hold, hold_spend_handle, lost);
+    hold_each_handle(hold, hold_spend_handle, lost);
 }
 
 static void hold_ended_event(void *context, struct backend_ticket *ticket, enum backend_end why)
@@ -483,7 +483,7 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
     struct fs *fs = context;
     struct hold *hold = ticket->user;
     struct node *node = tree_ref(hold->node);
-    struct request *r = ticket->held ? NULL : hold_request(hold, ticket);
+    struct request *r = ticket->held ? NULL : hold_find_request(hold, ticket);
     if (ticket->held) {
         fs->observer->ended(fs, hold, why);
     }
@@ -491,26 +491,26 @@ static void hold_ended_event(void *context, struct backend_ticket *ticket, enum 
         hold_begin_guard(fs, hold);
     }
     if (hold->kind != BACKEND_PROVISIONAL && ticket->held) {
-        hold_spend(hold, why != BACKEND_RELEASED || ticket->guarded);
+        hold_spend_handles(hold, why != BACKEND_RELEASED || ticket->guarded);
     }
     if (r && r->ticket) {
         r->ticket = NULL;
-        request_go_on(r, BACKEND_UNREACHABLE);
+        request_resume(r, BACKEND_UNREACHABLE);
     } else if (hold->kind != BACKEND_FCNTL || hold->ticket == ticket) {
         hold_end(fs, hold);
     } else {
         hold_unref(fs, hold); /* its lock owner has got another since */
     }
-    if (why != BACKEND_RELEASED && node->parent->directory->attributes.delay > 0 && !hold_first(node) &&
-        !guard_is_on(fs, node)) {
-        hold_gone(fs, node); /* who waits for it waits for nobody */
+    if (why != BACKEND_RELEASED && node->parent->directory->attributes.delay > 0 && !hold_find_first(node) &&
+        !guard_covers_node(fs, node)) {
+        hold_notify_gone(fs, node); /* who waits for it waits for nobody */
     } else {
-        hold_check_gone(fs, node);
+        hold_notify_if_gone(fs, node);
     }
     tree_unref(fs->tree, node);
 }
 
-static void hold_want_handle(struct handle *handle, bool lost)
+static void hold_mark_wanted(struct handle *handle, bool lost)
 {
     (void)lost;
     handle->wanted = true;
@@ -520,28 +520,28 @@ static void hold_want_handle(struct handle *handle, bool lost)
 static void hold_wanted_event(void *context, struct backend_ticket *ticket)
 {
     (void)context;
-    hold_tell_handles(ticket->user, hold_want_handle, false);
+    hold_each_handle(ticket->user, hold_mark_wanted, false);
 }
 
 /* The node of a name that others hold, if the kernel knows of it. */
-static struct node *hold_elsewhere(struct fs *fs, const char *name)
+static struct node *hold_find_node_elsewhere(struct fs *fs, const char *name)
 {
     struct node *node = tree_find_path(fs->tree, name);
-    bool known = node && !node->directory && node->visible && node->lookups && !hold_is_here(node);
+    bool known = node && !node->directory && node->visible && node->lookups && !hold_exists_at(node);
     return known ? node : NULL;
 }
 
 static bool hold_watched_event(void *context, const char *name)
 {
-    return hold_elsewhere(context, name) != NULL || guard_is_at(context, name);
+    return hold_find_node_elsewhere(context, name) != NULL || guard_covers_path(context, name);
 }
 
 static void hold_gone_event(void *context, const char *name)
 {
-    struct node *node = hold_elsewhere(context, name);
-    guard_gone(context, name);
+    struct node *node = hold_find_node_elsewhere(context, name);
+    guard_end_path(context, name);
     if (node) {
-        hold_check_gone(context, node);
+        hold_notify_if_gone(context, node);
     }
 }
 

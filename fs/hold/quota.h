@@ -42,7 +42,7 @@ struct quota_left {
 };
 struct quota_left quota_left(const struct quota *quota, uid_t uid);
 
-/* A directory is there, or is there no more; each may be said again. */
+/* A directory is there, or is there no extra; each may be said again. */
 void quota_add_directory(struct quota *quota, const char *path, uid_t uid);
 void quota_drop_directory(struct quota *quota, const char *path);
 

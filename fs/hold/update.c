@@ -34,7 +34,7 @@ static GBytes *hold_share_meta(struct fs *fs, struct meta *meta)
     return g_bytes_ref(fs->last_meta_bytes);
 }
 
-static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
+static GBytes *hold_encode_meta(struct fs *fs, const struct hold *hold)
 {
     struct meta meta;
     memset((char *)&meta + HOLD_META_OWN, 0, sizeof meta - HOLD_META_OWN); /* padding too: it is compared */
@@ -43,7 +43,7 @@ static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
     meta.mode = hold->mode;
     meta.fixed = hold->fixed;
     meta.sequence = hold->sequence;
-    meta.guard = guard_of(hold);
+    meta.guard = guard_duration(hold);
     if (hold->owner) {
         meta.pid = owner_identity(hold->owner, &meta.start);
         g_strlcpy(meta.command, owner_command(hold->owner), sizeof meta.command);
@@ -61,16 +61,16 @@ static GBytes *hold_meta(struct fs *fs, const struct hold *hold)
 }
 
 /* When the backend shall call next, to settle the owner or to renew; 0: not. */
-static int64_t hold_due(const struct hold *hold, int64_t ttl, int64_t age)
+static int64_t hold_next_due(const struct hold *hold, int64_t ttl, int64_t age)
 {
     int64_t settling = MAX(SECOND - age, 1);
     if (hold->fixed) {
-        return hold->settled ? 0 : settling;
+        return hold->owner_final ? 0 : settling;
     }
-    return hold->settled ? ttl / 3 : MIN(ttl / 3, settling);
+    return hold->owner_final ? ttl / 3 : MIN(ttl / 3, settling);
 }
 
-void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
+void hold_fill_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
 {
     memset(claim, 0, sizeof *claim);
     claim->user = hold;
@@ -83,17 +83,17 @@ void hold_claim(struct fs *fs, struct hold *hold, enum backend_kind kind, struct
         claim->ttl = SECOND + SECOND / 2;
     } else if (kind == BACKEND_LEASE) {
         hold_read_heirs(fs, hold);
-        claim->due = hold_due(hold, claim->ttl, 0);
+        claim->due = hold_next_due(hold, claim->ttl, 0);
     } else {
         claim->due = claim->ttl / 3;
     }
-    claim->meta = hold_meta(fs, hold);
+    claim->meta = hold_encode_meta(fs, hold);
 }
 
-void hold_store_with(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
+void hold_store_then(struct fs *fs, struct hold *hold, backend_done *done, void *arg)
 {
     if (hold->ticket) {
-        GBytes *meta = hold_meta(fs, hold);
+        GBytes *meta = hold_encode_meta(fs, hold);
         backend_set(fs->backend, hold->ticket, &(struct backend_change){.set = BACKEND_SET_META, .meta = meta}, done,
                     arg);
         g_bytes_unref(meta);
@@ -104,12 +104,12 @@ void hold_store_with(struct fs *fs, struct hold *hold, backend_done *done, void 
 
 void hold_store(struct fs *fs, struct hold *hold)
 {
-    hold_store_with(fs, hold, NULL, NULL);
+    hold_store_then(fs, hold, NULL, NULL);
 }
 
-void hold_store_all(struct fs *fs, struct hold *hold, GBytes *content)
+void hold_store_content(struct fs *fs, struct hold *hold, GBytes *content)
 {
-    GBytes *meta = hold_meta(fs, hold);
+    GBytes *meta = hold_encode_meta(fs, hold);
     struct backend_change change = {.set = BACKEND_SET_META | BACKEND_SET_CONTENT, .meta = meta, .content = content};
     backend_set(fs->backend, hold->ticket, &change, NULL, NULL);
     g_bytes_unref(meta);
@@ -118,9 +118,9 @@ void hold_store_all(struct fs *fs, struct hold *hold, GBytes *content)
 void hold_extend(struct fs *fs, struct hold *hold, int64_t ttl)
 {
     bool lease = hold->kind == BACKEND_LEASE;
-    int64_t due = lease ? hold_due(hold, ttl, clock_now() - hold->since) : ttl / 3;
+    int64_t due = lease ? hold_next_due(hold, ttl, clock_now() - hold->since) : ttl / 3;
     backend_renew(fs->backend, &(struct backend_renewal){.ticket = hold->ticket, .ttl = ttl, .due = due}, 1);
-    tree_changed(fs->tree, hold->node);
+    tree_invalidate(fs->tree, hold->node);
 }
 
 bool hold_set_term(struct fs *fs, struct hold *hold, int64_t ttl)
@@ -145,33 +145,34 @@ void hold_renew(struct fs *fs, struct hold *hold)
 }
 
 /* How long a FLUSH that was answered waits for its RELEASE. */
-#define HOLD_GRACE (SECOND / 4)
+#define HOLD_RELEASE_WAIT (SECOND / 4)
 
-void hold_give_grace(struct fs *fs, struct hold *hold)
+void hold_extend_provisional(struct fs *fs, struct hold *hold)
 {
-    if (hold->kind == BACKEND_PROVISIONAL && hold->ticket->deadline - clock_now() < SECOND / 2 + HOLD_GRACE) {
-        backend_renew(
-            fs->backend,
-            &(struct backend_renewal){.ticket = hold->ticket, .ttl = SECOND / 2 + HOLD_GRACE, .due = HOLD_GRACE}, 1);
+    if (hold->kind == BACKEND_PROVISIONAL && hold->ticket->deadline - clock_now() < SECOND / 2 + HOLD_RELEASE_WAIT) {
+        backend_renew(fs->backend,
+                      &(struct backend_renewal){
+                          .ticket = hold->ticket, .ttl = SECOND / 2 + HOLD_RELEASE_WAIT, .due = HOLD_RELEASE_WAIT},
+                      1);
     }
 }
 
-static void hold_trim(struct hold *hold)
+static void hold_trim_extra(struct hold *hold)
 {
-    struct hold_more *more = hold->has_more ? hold->more : NULL;
-    if (more && !more->times && !more->records && !more->guard && TAILQ_EMPTY(&more->parked)) {
-        hold->has_more = false;
-        hold->heirs = more->heirs;
-        g_free(more);
+    struct hold_extra *extra = hold->has_extra ? hold->extra : NULL;
+    if (extra && !extra->times && !extra->records && !extra->guard && TAILQ_EMPTY(&extra->parked)) {
+        hold->has_extra = false;
+        hold->heirs = extra->heirs;
+        g_free(extra);
     }
 }
 
-void hold_settle(struct fs *fs, struct hold *hold)
+void hold_finalize_owner(struct fs *fs, struct hold *hold)
 {
-    hold_pass_on(hold, true);
+    hold_pass_to_heirs(hold, true);
     hold_drop_heirs(hold);
-    hold_trim(hold);
-    hold->settled = true;
+    hold_trim_extra(hold);
+    hold->owner_final = true;
     if (hold->inherited) {
         hold_store(fs, hold);
     }

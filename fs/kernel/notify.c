@@ -90,7 +90,7 @@ static void notify_expire(struct notify *notify, const struct notify_message *me
  * takes no lock.) */
 #define NOTIFY_INC_EPOCH 8
 
-void notify_ask_anew(struct notify *notify)
+void notify_expire_all(struct notify *notify)
 {
     struct fuse_out_header header = {.len = sizeof header, .error = NOTIFY_INC_EPOCH};
     if (notify->thread) {
@@ -217,12 +217,12 @@ void notify_free(struct notify *notify)
     }
 }
 
-void notify_can_expire(struct notify *notify)
+void notify_enable_expire(struct notify *notify)
 {
     notify->can_expire = true;
 }
 
-uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool kept)
+uint64_t notify_delete(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool kept)
 {
     if (!notify->thread) {
         return 0;
@@ -231,7 +231,7 @@ uint64_t notify_deleted(struct notify *notify, uint64_t parent, uint64_t child, 
     return notify->sent;
 }
 
-uint64_t notify_changed(struct notify *notify, uint64_t child)
+uint64_t notify_invalidate(struct notify *notify, uint64_t child)
 {
     if (!notify->thread) {
         return 0;
@@ -240,24 +240,24 @@ uint64_t notify_changed(struct notify *notify, uint64_t child)
     return notify->sent;
 }
 
-void notify_changed_now(struct notify *notify, uint64_t child)
+void notify_invalidate_now(struct notify *notify, uint64_t child)
 {
     if (notify->thread) {
         fuse_lowlevel_notify_inval_inode(notify->session, child, -1, 0);
     }
 }
 
-uint64_t notify_told(struct notify *notify)
+uint64_t notify_last_sent(struct notify *notify)
 {
     return notify->thread ? notify->told : UINT64_MAX;
 }
 
-uint64_t notify_expired(struct notify *notify)
+uint64_t notify_last_expired(struct notify *notify)
 {
     return notify->thread && notify->can_expire ? notify->expired : UINT64_MAX;
 }
 
-void notify_when_expired(struct notify *notify, uint64_t number, void (*then)(void *arg), void *arg)
+void notify_call_when_expired(struct notify *notify, uint64_t number, void (*then)(void *arg), void *arg)
 {
     notify->then = then;
     notify->arg = arg;

@@ -24,16 +24,16 @@ struct observer {
     /* Granted, or now of this kind; before hold->kind is set. */
     void (*granted)(struct fs *fs, struct hold *hold, enum backend_kind kind);
     /* Queued. */
-    void (*waits)(struct fs *fs, struct hold *hold);
+    void (*queued)(struct fs *fs, struct hold *hold);
     /* It was taken, and why. */
     void (*ended)(struct fs *fs, struct hold *hold, enum backend_end why);
     /* It is no more; hold->ended: it was taken, else its user released it. */
     void (*gone)(struct fs *fs, struct hold *hold);
     /* A descendant of the lease's owner was refused what it would write, as it has opened the file itself. */
-    void (*contends)(struct request *r, struct hold *lease);
+    void (*contended)(struct request *r, struct hold *lease);
     /* A request waits with a ticket of its own, or no more. */
-    void (*asks)(struct request *r);
-    void (*asks_no_more)(struct request *r);
+    void (*request_queued)(struct request *r);
+    void (*request_dequeued)(struct request *r);
 };
 
 #endif

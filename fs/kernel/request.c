@@ -68,7 +68,7 @@ static void request_interrupted(fuse_req_t req, void *arg)
 {
     struct request *r = arg;
     (void)req;
-    if (!r->is_interrupted && !r->gave_up) {
+    if (!r->is_interrupted && !r->cancel_pending) {
         r->is_interrupted = true;
         TAILQ_INSERT_TAIL(&r->fs->interrupted, r, interrupted);
         ev_idle_start(r->fs->loop, &r->fs->interrupts);
@@ -82,7 +82,7 @@ void request_park(struct request *r, struct request_queue *queue, request_step *
     r->cancel = cancel;
     TAILQ_INSERT_TAIL(queue, r, parked);
     if (r->ticket) {
-        r->fs->observer->asks(r);
+        r->fs->observer->request_queued(r);
     }
     fuse_req_interrupt_func(r->req, request_interrupted, r);
 }
@@ -116,11 +116,11 @@ void request_sleep(struct request *r, clock_ms when, request_step *answer, reque
     request_set_alarm(fs);
 }
 
-void request_wake(struct fs *fs)
+void request_wake_due(struct fs *fs)
 {
     struct request *r;
     while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {
-        request_go_on(r, BACKEND_OK);
+        request_resume(r, BACKEND_OK);
     }
     request_set_alarm(fs);
 }
@@ -131,12 +131,12 @@ void request_unpark(struct request *r)
         TAILQ_REMOVE(r->queue, r, parked);
         r->queue = NULL;
     }
-    if (r->asks) {
-        r->fs->observer->asks_no_more(r);
+    if (r->listed_waiting) {
+        r->fs->observer->request_dequeued(r);
     }
 }
 
-void request_go_on(void *request, enum backend_result result)
+void request_resume(void *request, enum backend_result result)
 {
     struct request *r = request;
     request_unpark(r);
@@ -144,7 +144,7 @@ void request_go_on(void *request, enum backend_result result)
     r->answer(r);
 }
 
-void request_go_on_all(struct request_queue *queue, enum backend_result result)
+void request_resume_all(struct request_queue *queue, enum backend_result result)
 {
     /* One that parks again goes into another queue: this one's owner is settled. */
     struct request_queue all = TAILQ_HEAD_INITIALIZER(all);
@@ -154,7 +154,7 @@ void request_go_on_all(struct request_queue *queue, enum backend_result result)
         r->queue = &all;
     }
     while ((r = TAILQ_FIRST(&all))) {
-        request_go_on(r, result);
+        request_resume(r, result);
     }
 }
 
@@ -205,7 +205,7 @@ void request_stat_in(struct request *r, backend_known *answer)
     }
 }
 
-void request_give_up(struct request *r)
+void request_reply_interrupted(struct request *r)
 {
     request_reply(r, -EINTR);
 }
@@ -224,44 +224,44 @@ void request_reply(struct request *r, int error)
 #define REQUEST_UNTOLD_MAX 1000
 #define REQUEST_UNTOLD_MAX_SETXATTR 20
 
-/* Calls request_reply_told when somebody may have waited for long enough. */
-static void request_start_patience(struct fs *fs)
+/* Calls request_reply_invalidated when somebody may have waited for long enough. */
+static void request_start_invalidate_timeout(struct fs *fs)
 {
-    if (!ev_is_active(&fs->patience)) {
-        ev_timer_set(&fs->patience, REQUEST_UNTOLD_MAX_SETXATTR / 1000.0, 0);
-        ev_timer_start(fs->loop, &fs->patience);
+    if (!ev_is_active(&fs->invalidate_timeout)) {
+        ev_timer_set(&fs->invalidate_timeout, REQUEST_UNTOLD_MAX_SETXATTR / 1000.0, 0);
+        ev_timer_start(fs->loop, &fs->invalidate_timeout);
     }
 }
 
-void request_reply_when_told(struct request *r, int error)
+void request_reply_when_invalidated(struct request *r, int error)
 {
     struct fs *fs = r->fs;
-    if (!r->node->kept && tree_expired(r->node) <= notify_expired(fs->notify)) {
+    if (!r->node->kept && tree_expired(r->node) <= notify_last_expired(fs->notify)) {
         request_reply(r, error);
         return;
     }
     r->error = error;
     r->wake = clock_now() + (r->operation == METRICS_SETXATTR ? REQUEST_UNTOLD_MAX_SETXATTR : REQUEST_UNTOLD_MAX);
-    TAILQ_INSERT_TAIL(&fs->untold, r, parked);
-    ev_idle_start(fs->loop, &fs->teller); /* the name may go only after this in the call under way */
+    TAILQ_INSERT_TAIL(&fs->invalidating, r, parked);
+    ev_idle_start(fs->loop, &fs->invalidate_idle); /* the name may go only after this in the call under way */
 }
 
-static void request_reply_told_again(void *arg)
+static void request_retry_invalidated(void *arg)
 {
-    request_reply_told(arg);
+    request_reply_invalidated(arg);
 }
 
-void request_reply_told(struct fs *fs)
+void request_reply_invalidated(struct fs *fs)
 {
-    uint64_t expired = notify_expired(fs->notify), next = UINT64_MAX;
+    uint64_t expired = notify_last_expired(fs->notify), next = UINT64_MAX;
     clock_ms now = clock_now();
     bool asks_anew = false;
-    for (struct request *r = TAILQ_FIRST(&fs->untold), *after; r; r = after) {
+    for (struct request *r = TAILQ_FIRST(&fs->invalidating), *after; r; r = after) {
         after = TAILQ_NEXT(r, parked);
         if (tree_expired(r->node) <= expired || r->wake <= now) {
-            TAILQ_REMOVE(&fs->untold, r, parked);
+            TAILQ_REMOVE(&fs->invalidating, r, parked);
             if (tree_expired(r->node) > expired && !asks_anew) {
-                notify_ask_anew(fs->notify);
+                notify_expire_all(fs->notify);
                 asks_anew = true;
             }
             request_reply(r, r->error);
@@ -270,8 +270,8 @@ void request_reply_told(struct fs *fs)
         }
     }
     if (next != UINT64_MAX) {
-        notify_when_expired(fs->notify, next, request_reply_told_again, fs);
-        request_start_patience(fs);
+        notify_call_when_expired(fs->notify, next, request_retry_invalidated, fs);
+        request_start_invalidate_timeout(fs);
     }
 }
 
@@ -279,7 +279,7 @@ bool request_reply_open(struct request *r, const struct fuse_entry_param *entry)
 {
     int result;
     if (entry) {
-        tree_remember(r->node);
+        tree_add_lookup(r->node);
         result = fuse_reply_create(r->req, entry, &r->file);
         if (result == -ENOENT) {
             tree_forget(r->fs->tree, r->node, 1);
@@ -306,7 +306,7 @@ void request_reply_poll(struct request *r, unsigned events)
 void request_reply_entry(struct request *r, const struct fuse_entry_param *entry)
 {
     if (entry->ino) {
-        tree_remember(r->node);
+        tree_add_lookup(r->node);
     }
     if (fuse_reply_entry(r->req, entry) == -ENOENT && entry->ino) {
         tree_forget(r->fs->tree, r->node, 1);
@@ -365,5 +365,5 @@ void request_done(void *arg, enum backend_result result)
 
 void request_released(void *arg, enum backend_result result)
 {
-    request_reply_when_told(arg, fs_error(result));
+    request_reply_when_invalidated(arg, fs_error(result));
 }

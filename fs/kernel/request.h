@@ -36,7 +36,7 @@ struct request {
     LIST_ENTRY(request) unanswered;   /* in fs->unanswered */
     TAILQ_ENTRY(request) parked;      /* in the queue it waits in */
     TAILQ_ENTRY(request) interrupted; /* in fs->interrupted */
-    struct observed asking;           /* of one that asks */
+    struct observed listed;           /* of one that asks */
     struct fs *fs;
     fuse_req_t req;
     struct owner *caller;                          /* see request_caller */
@@ -57,19 +57,19 @@ struct request {
     uint8_t operation; /* enum metrics_operation */
     uint32_t references;
     uint8_t tries;   /* times that the lock which it was about has ended under it, and it went on with another */
-    int error;       /* of request_reply_when_told */
+    int error;       /* of request_reply_when_invalidated */
     mode_t mode;     /* of what is created */
     bool sets_times; /* SETATTR of them, and of nothing else */
     bool opens;      /* `handle` is new: freed unless the reply hands it to the kernel */
     bool creates;    /* answered by fuse_reply_create */
     bool waited;     /* has waited for a provisional second once */
-    bool awaits;     /* is to wait for one of another mount: `awaited` */
-    bool blocks;     /* a lock request that waits */
-    bool busy_young; /* refused by a lease in its first second */
-    bool queued;     /* has waited for a lock */
-    bool asks;       /* the observer was told that it waits */
+    bool awaits_provisional; /* is to wait for one of another mount: `provisional` */
+    bool blocks;             /* a lock request that waits */
+    bool busy_new_lease;     /* refused by a lease in its first second */
+    bool queued;             /* has waited for a lock */
+    bool listed_waiting;     /* the observer was told that it waits */
     bool is_interrupted;
-    bool gave_up; /* interrupted, and waits for its answer all the same */
+    bool cancel_pending; /* interrupted, and waits for its answer all the same */
     bool has_caller;
     clock_ms wake; /* of one that sleeps */
     struct {
@@ -77,7 +77,7 @@ struct request {
         request_step *answer;
         uint64_t fence;
         int64_t pause;
-    } awaited;
+    } provisional;
     struct {
         GBytes *bytes; /* owned: to be written; NULL: cut or fill to offset */
         off_t offset;
@@ -168,22 +168,22 @@ void request_park(struct request *r, struct request_queue *queue, request_step *
 /* Waits until clock_now() has reached `when`.  Interruptible. */
 void request_sleep(struct request *r, clock_ms when, request_step *answer, request_step *cancel);
 /* Lets those go on whose time has come. */
-void request_wake(struct fs *fs);
+void request_wake_due(struct fs *fs);
 
 /* Lets it go on with its answer, wherever it waits; the completion of a backend call. */
-void request_go_on(void *request, enum backend_result result);
+void request_resume(void *request, enum backend_result result);
 
 /* Takes it out of its queue. */
 void request_unpark(struct request *r);
 
 /* Lets all in `queue` go on, in order of arrival. */
-void request_go_on_all(struct request_queue *queue, enum backend_result result);
+void request_resume_all(struct request_queue *queue, enum backend_result result);
 
 /* Cancels what the kernel has interrupted; from the loop, outside of handlers. */
 void request_cancel_interrupted(struct fs *fs);
 
 /* For request_park: whoever waits only for its turn has nothing to undo. */
-void request_give_up(struct request *r);
+void request_reply_interrupted(struct request *r);
 
 /* The path for the backend, of r->node or of r->name in r->other, for TREE_PATH_MAX bytes.  False: it is too long,
  * and the request is answered. */
@@ -202,9 +202,9 @@ size_t request_add_name(struct request *r, char *buffer, size_t size, const char
 void request_reply(struct request *r, int error);
 /* The same when the kernel does not go any more by what it has kept of r->node's
  * name, if the name has gone.  Not for calls that hold the directory's lock. */
-void request_reply_when_told(struct request *r, int error);
+void request_reply_when_invalidated(struct request *r, int error);
 /* Replies to those of these whose time has come. */
-void request_reply_told(struct fs *fs);
+void request_reply_invalidated(struct fs *fs);
 /* r->file, and what an O_CREAT has made or NULL.  False when the caller is gone (-ENOENT from libfuse): the kernel
  * sends neither RELEASE nor FORGET for it. */
 bool request_reply_open(struct request *r, const struct fuse_entry_param *entry);
@@ -221,7 +221,7 @@ void request_reply_readlink(struct request *r, const char *target);
 
 /* The completion of a plain backend call: replies with its outcome. */
 void request_done(void *arg, enum backend_result result);
-/* The same with request_reply_when_told. */
+/* The same with request_reply_when_invalidated. */
 void request_released(void *arg, enum backend_result result);
 
 #endif

@@ -25,7 +25,7 @@ static struct node *tree_node_new(struct tree *tree, struct node *parent, const 
     return node;
 }
 
-struct node_past *tree_past(struct node *node)
+struct node_past *tree_ensure_past(struct node *node)
 {
     if (!node->past) {
         node->past = g_new0(struct node_past, 1);
@@ -33,14 +33,14 @@ struct node_past *tree_past(struct node *node)
     return node->past;
 }
 
-void tree_leave(struct node *node)
+void tree_note_ended(struct node *node)
 {
-    tree_past(node)->left = (uint32_t)clock_now();
+    tree_ensure_past(node)->lock_ended = (uint32_t)clock_now();
 }
 
-bool tree_has_left(const struct node *node, uint32_t within)
+bool tree_ended_within(const struct node *node, uint32_t within)
 {
-    return node->past && node->past->left && (uint32_t)clock_now() - node->past->left < within;
+    return node->past && node->past->lock_ended && (uint32_t)clock_now() - node->past->lock_ended < within;
 }
 
 struct tree *tree_new(void)
@@ -49,13 +49,13 @@ struct tree *tree_new(void)
     nametable_init(&tree->names);
     tree->links = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     nametable_init(&tree->unnamed);
-    tree->strays = g_ptr_array_new();
+    tree->displaced = g_ptr_array_new();
     tree->next_ino = FUSE_ROOT_ID;
     tree->root = tree_node_new(tree, NULL, "", S_IFDIR);
     return tree;
 }
 
-void tree_rest_for(struct tree *tree, struct notify *notify)
+void tree_set_notify(struct tree *tree, struct notify *notify)
 {
     tree->notify = notify;
 }
@@ -88,23 +88,23 @@ void tree_free(struct tree *tree)
     nametable_clear(&tree->names);
     nametable_each(&tree->unnamed, tree_free_one, NULL);
     nametable_clear(&tree->unnamed);
-    while (!g_queue_is_empty(&tree->resting)) {
-        tree_node_free(g_queue_pop_head(&tree->resting));
+    while (!g_queue_is_empty(&tree->deferred)) {
+        tree_node_free(g_queue_pop_head(&tree->deferred));
     }
     g_hash_table_destroy(tree->links);
-    g_ptr_array_free(tree->strays, TRUE);
+    g_ptr_array_free(tree->displaced, TRUE);
     tree_node_free(tree->root);
     g_free(tree);
 }
 
-static void tree_set_stray(struct tree *tree, struct node *node, bool stray)
+static void tree_set_displaced(struct tree *tree, struct node *node, bool stray)
 {
-    if (stray && !node->stray) {
-        g_ptr_array_add(tree->strays, node);
-    } else if (!stray && node->stray) {
-        g_ptr_array_remove_fast(tree->strays, node);
+    if (stray && !node->displaced) {
+        g_ptr_array_add(tree->displaced, node);
+    } else if (!stray && node->displaced) {
+        g_ptr_array_remove_fast(tree->displaced, node);
     }
-    node->stray = stray;
+    node->displaced = stray;
 }
 
 static bool tree_is_used(const struct node *node)
@@ -112,11 +112,12 @@ static bool tree_is_used(const struct node *node)
     return !LIST_EMPTY(&node->handles) || !LIST_EMPTY(&node->holds) || !LIST_EMPTY(&node->waiting);
 }
 
-struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last)
+struct node *tree_find_displaced(struct tree *tree, const struct node *parent, const char *name,
+                                 const struct node *last)
 {
     bool found = !last;
-    for (guint i = 0; i < tree->strays->len; i++) {
-        struct node *node = g_ptr_array_index(tree->strays, i);
+    for (guint i = 0; i < tree->displaced->len; i++) {
+        struct node *node = g_ptr_array_index(tree->displaced, i);
         if (found && tree_is_used(node) && node->parent == parent && strcmp(tree_name(node), name) == 0) {
             return node;
         }
@@ -128,8 +129,8 @@ struct node *tree_find_stray(struct tree *tree, const struct node *parent, const
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name)
 {
     struct node *node = nametable_find(&tree->names, parent, name);
-    if (!node && tree->strays->len) {
-        node = tree_find_stray(tree, parent, name, NULL);
+    if (!node && tree->displaced->len) {
+        node = tree_find_displaced(tree, parent, name, NULL);
         if (node) {
             tree_attach(tree, node);
         }
@@ -166,7 +167,7 @@ static struct node *tree_found_by_path(struct tree *tree, struct node *node)
     return parent ? tree_find(tree, parent, tree_name(node)) : NULL;
 }
 
-struct node *tree_present(struct tree *tree, struct node *node)
+struct node *tree_current_node(struct tree *tree, struct node *node)
 {
     struct node *found = tree_found_by_path(tree, node);
     return found ? found : node;
@@ -206,17 +207,17 @@ GPtrArray *tree_all(struct tree *tree)
     return all;
 }
 
-static void tree_lay_to_rest(struct tree *tree, struct node *node)
+static void tree_defer_free(struct tree *tree, struct node *node)
 {
-    uint64_t told = tree->notify ? notify_told(tree->notify) : UINT64_MAX;
+    uint64_t told = tree->notify ? notify_last_sent(tree->notify) : UINT64_MAX;
     struct node *first;
-    if (node->past && node->past->told > told) {
-        g_queue_push_tail(&tree->resting, node);
+    if (node->past && node->past->deleted > told) {
+        g_queue_push_tail(&tree->deferred, node);
     } else {
         tree_node_free(node);
     }
-    while ((first = g_queue_peek_head(&tree->resting)) && first->past->told <= told) {
-        tree_node_free(g_queue_pop_head(&tree->resting));
+    while ((first = g_queue_peek_head(&tree->deferred)) && first->past->deleted <= told) {
+        tree_node_free(g_queue_pop_head(&tree->deferred));
     }
 }
 
@@ -225,9 +226,9 @@ void tree_reap(struct tree *tree, struct node *node)
     while (node->references == 0 && node->lookups == 0 && node != tree->root) {
         struct node *parent = node->parent;
         nametable_remove(node->hashed ? &tree->names : &tree->unnamed, node);
-        tree_set_stray(tree, node, false);
+        tree_set_displaced(tree, node, false);
         tree_unlink(tree, node);
-        tree_lay_to_rest(tree, node);
+        tree_defer_free(tree, node);
         parent->references--;
         node = parent;
     }
@@ -245,7 +246,7 @@ void tree_detach(struct tree *tree, struct node *node)
         nametable_remove(&tree->names, node);
         nametable_add_nameless(&tree->unnamed, node);
         node->hashed = false;
-        tree_set_stray(tree, node, tree_is_used(node));
+        tree_set_displaced(tree, node, tree_is_used(node));
     }
 }
 
@@ -255,7 +256,7 @@ void tree_attach(struct tree *tree, struct node *node)
         nametable_remove(&tree->unnamed, node);
         nametable_add(&tree->names, node);
         node->hashed = true;
-        tree_set_stray(tree, node, false);
+        tree_set_displaced(tree, node, false);
     }
 }
 
@@ -267,7 +268,7 @@ void tree_rename(struct tree *tree, struct node *node, struct node *parent, cons
         tree_detach(tree, there);
     }
     tree_detach(tree, node);
-    char *old = tree_past(node)->name;
+    char *old = tree_ensure_past(node)->name;
     node->past->name = g_strdup(name);
     g_free(old);
     node->parent = tree_ref(parent);
@@ -275,11 +276,11 @@ void tree_rename(struct tree *tree, struct node *node, struct node *parent, cons
     tree_attach(tree, node);
 }
 
-void tree_changed(struct tree *tree, struct node *node)
+void tree_invalidate(struct tree *tree, struct node *node)
 {
     if (node->shown) {
         node->shown = false;
-        tree_past(node)->expired = notify_changed(tree->notify, tree_id(tree, node));
+        tree_ensure_past(node)->expired = notify_invalidate(tree->notify, tree_id(tree, node));
     }
 }
 
@@ -293,7 +294,7 @@ void tree_link(struct tree *tree, struct node *node, struct node *other)
     g_hash_table_replace(tree->links, key, GUINT_TO_POINTER(links + 1));
     if (other->shown || other->made) { /* who asked looks next at how many links there are */
         other->shown = other->made = false;
-        notify_changed_now(tree->notify, tree_id(tree, other));
+        notify_invalidate_now(tree->notify, tree_id(tree, other));
     }
 }
 

@@ -39,11 +39,11 @@ struct node_directory {
 
 /* What only those have that were renamed, or whose lock has ended or is another mount's. */
 struct node_past {
-    char *name;       /* its present one, or NULL */
-    uint64_t told;    /* the last notification of its end: see notify_deleted */
-    uint64_t expired; /* the last that was of a kept entry */
-    uint32_t left;    /* when its lock last ended: clock_now, cut; 0: never */
-    mode_t mode;      /* the last lock's type and permissions, and whose it was; 0: there was none */
+    char *name;          /* its present one, or NULL */
+    uint64_t deleted;    /* the last notification of its end: see notify_delete */
+    uint64_t expired;    /* the last that was of a kept entry */
+    uint32_t lock_ended; /* when its lock last ended: clock_now, cut; 0: never */
+    mode_t mode;         /* the last lock's type and permissions, and whose it was; 0: there was none */
     uid_t uid;
     gid_t gid;
 };
@@ -60,18 +60,18 @@ struct node {
     struct node_past *past;           /* mostly NULL */
     uint64_t ino;
     uint64_t lookups;
-    uint16_t mode;    /* type and permissions */
-    uint8_t control;  /* enum control_node: .leasefs and what is in it */
-    bool hashed : 1;  /* found by its name */
-    bool visible : 1; /* the kernel was told that it exists and not yet that it went */
-    bool kept : 1;    /* and may go by that without asking again */
-    bool shown : 1;   /* and may show attributes that it was told of, for a second: see entry_listed */
-    bool made : 1;    /* or for a moment, since it was made */
-    bool stray : 1;   /* in use, and another node is found by its name */
-    bool moved : 1;   /* renamed: see opening.h */
-    bool awaited : 1; /* found by one who was told ESTALE before: see opening.h */
-    bool linked : 1;  /* shares its ino with the node of another name: tree_link */
-    char made_as[];   /* its first name */
+    uint16_t mode;      /* type and permissions */
+    uint8_t control;    /* enum control_node: .leasefs and what is in it */
+    bool hashed : 1;    /* found by its name */
+    bool visible : 1;   /* the kernel was told that it exists and not yet that it went */
+    bool kept : 1;      /* and may go by that without asking again */
+    bool shown : 1;     /* and may show attributes that it was told of, for a second: see entry_fill_listed */
+    bool made : 1;      /* or for a moment, since it was made */
+    bool displaced : 1; /* in use, and another node is found by its name */
+    bool moved : 1;     /* renamed: see opening.h */
+    bool awaited : 1;   /* found by one who was told ESTALE before: see opening.h */
+    bool linked : 1;    /* shares its ino with the node of another name: tree_link */
+    char made_as[];     /* its first name */
 };
 
 /* The fields belong to tree.c. */
@@ -82,14 +82,14 @@ struct tree {
     uint64_t next_ino;
     struct nametable unnamed; /* those not in `names` */
     struct notify *notify;
-    GQueue resting;    /* freed when the kernel was told of their end, in the order of that */
-    GPtrArray *strays; /* those of them that are used; mostly there are none */
+    GQueue deferred;      /* freed when the kernel was told of their end, in the order of that */
+    GPtrArray *displaced; /* those of them that are used; mostly there are none */
 };
 
 struct tree *tree_new(void);
 /* Nodes of whose end the kernel is still to be told are kept until it was: their
  * number would be that of another node else. */
-void tree_rest_for(struct tree *tree, struct notify *notify);
+void tree_set_notify(struct tree *tree, struct notify *notify);
 void tree_free(struct tree *tree);
 static inline struct node *tree_root(struct tree *tree)
 {
@@ -102,11 +102,11 @@ static inline const char *tree_name(const struct node *node)
 }
 
 /* Its past, from now on. */
-struct node_past *tree_past(struct node *node);
+struct node_past *tree_ensure_past(struct node *node);
 /* Its lock has ended just now. */
-void tree_leave(struct node *node);
+void tree_note_ended(struct node *node);
 /* It ended less than that ago, in milliseconds. */
-bool tree_has_left(const struct node *node, uint32_t within);
+bool tree_ended_within(const struct node *node, uint32_t within);
 /* The last notification that what the kernel has kept of it is no longer so. */
 static inline uint64_t tree_expired(const struct node *node)
 {
@@ -135,11 +135,12 @@ struct node *tree_find_path(struct tree *tree, const char *path);
 bool tree_same_path(const struct node *a, const struct node *b);
 /* The node that this one's path finds now: another one after a rename, or after its directory was removed and made
  * anew.  Itself, if none is found. */
-struct node *tree_present(struct tree *tree, struct node *node);
+struct node *tree_current_node(struct tree *tree, struct node *node);
 
 /* A node of that name that had to give way and still has handles or holds: the
  * first after `last` (NULL: the first), or NULL. */
-struct node *tree_find_stray(struct tree *tree, const struct node *parent, const char *name, const struct node *last);
+struct node *tree_find_displaced(struct tree *tree, const struct node *parent, const char *name,
+                                 const struct node *last);
 
 /* The node of a name of which tree_find has just found this one or NULL, made with this
  * type (S_IFREG, S_IFLNK, S_IFDIR) when it is not there; one of another type is detached.
@@ -169,7 +170,7 @@ static inline void tree_unref(struct tree *tree, struct node *node)
 }
 
 /* The kernel's own references. */
-static inline void tree_remember(struct node *node)
+static inline void tree_add_lookup(struct node *node)
 {
     node->lookups++;
 }
@@ -184,7 +185,7 @@ void tree_attach(struct tree *tree, struct node *node);
 void tree_rename(struct tree *tree, struct node *node, struct node *parent, const char *name);
 
 /* What stat(2) shows of the node has changed without the kernel's doing. */
-void tree_changed(struct tree *tree, struct node *node);
+void tree_invalidate(struct tree *tree, struct node *node);
 
 /* Hard links: `node` is from now on the same file to users (st_ino) as `other`.
  * They stay two nodes, as each name is a lock of its own.  Within the request that

@@ -72,9 +72,9 @@ static void keeper_send(const struct keeper *k, const struct leaserun_report *re
     send(k->socket, report, sizeof *report, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void keeper_report(const struct keeper *k, enum leaserun_word word, int error)
+static void keeper_report(const struct keeper *k, enum leaserun_report_kind kind, int error)
 {
-    keeper_send(k, &(struct leaserun_report){.word = word, .error = error});
+    keeper_send(k, &(struct leaserun_report){.kind = kind, .error = error});
 }
 
 static void keeper_show(struct keeper *k, clock_ms deadline, int64_t ttl)
@@ -85,7 +85,7 @@ static void keeper_show(struct keeper *k, clock_ms deadline, int64_t ttl)
     k->ttl = ttl;
     atomic_store(&k->view->ttl, ttl);
     atomic_store(&k->view->deadline, deadline);
-    while (earlier && write(k->claim->bell, &one, sizeof one) < 0 && errno == EINTR) {
+    while (earlier && write(k->claim->wake, &one, sizeof one) < 0 && errno == EINTR) {
     }
 }
 
@@ -99,7 +99,7 @@ static int64_t keeper_effective_ttl(const struct keeper *k, int64_t remaining)
 
 static int64_t keeper_bound(const struct keeper *k, int64_t ms)
 {
-    return k->claim->belief && k->claim->belief < ms ? k->claim->belief : ms;
+    return k->claim->max_outage && k->claim->max_outage < ms ? k->claim->max_outage : ms;
 }
 
 /* Until when it lasts: from before asking, so rather too early than too late. */
@@ -158,7 +158,7 @@ static int keeper_set_time(const struct keeper *k, const char *name, int64_t ms)
 
 static void keeper_acquire(struct keeper *k)
 {
-    struct leaserun_report report = {.word = LEASERUN_HELD};
+    struct leaserun_report report = {.kind = LEASERUN_HELD};
     sigset_t all;
     keeper_lock(k);
     int result = k->claim->ttl ? keeper_set_time(k, "user.lease.ttl", k->claim->ttl) : 0;
@@ -267,7 +267,7 @@ static _Noreturn void keeper_run(const struct leaserun_claim *claim, struct leas
 {
     struct keeper k = {.claim = claim, .view = view, .socket = socket};
     /* Nothing of the caller's is kept: not its pipes, which end when the command does, nor its directory. */
-    leaserun_detach((int[]){claim->fd, claim->bell, socket}, 3);
+    leaserun_detach((int[]){claim->fd, claim->wake, socket}, 3);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(0);
@@ -313,7 +313,7 @@ int leaserun_keeper_start(struct leaserun_keeper *keeper, const struct leaserun_
     return 0;
 }
 
-int leaserun_keeper_hear(struct leaserun_keeper *keeper, struct leaserun_report *report)
+int leaserun_keeper_read_report(struct leaserun_keeper *keeper, struct leaserun_report *report)
 {
     ssize_t size = recv(keeper->socket, report, sizeof *report, MSG_DONTWAIT);
     if (size == (ssize_t)sizeof *report) {
@@ -322,19 +322,19 @@ int leaserun_keeper_hear(struct leaserun_keeper *keeper, struct leaserun_report 
     return size < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
 }
 
-static void keeper_tell(const struct leaserun_keeper *keeper, keeper_order order)
+static void keeper_send_order(const struct leaserun_keeper *keeper, keeper_order order)
 {
     send(keeper->socket, &order, sizeof order, MSG_NOSIGNAL);
 }
 
 void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t target)
 {
-    keeper_tell(keeper, target);
+    keeper_send_order(keeper, target);
 }
 
-void leaserun_keeper_let_go(struct leaserun_keeper *keeper)
+void leaserun_keeper_release(struct leaserun_keeper *keeper)
 {
-    keeper_tell(keeper, 0);
+    keeper_send_order(keeper, 0);
 }
 
 void leaserun_keeper_kill(struct leaserun_keeper *keeper)

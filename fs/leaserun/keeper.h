@@ -18,7 +18,7 @@
 
 #include "backend/clock.h"
 
-enum leaserun_word {
+enum leaserun_report_kind {
     LEASERUN_REFUSED,   /* `error`: EAGAIN when it is held; and the keeper has ended */
     LEASERUN_HELD,      /* it is ours */
     LEASERUN_SHORTENED, /* the deadline is earlier than before */
@@ -27,7 +27,7 @@ enum leaserun_word {
 };
 
 struct leaserun_report {
-    enum leaserun_word word;
+    enum leaserun_report_kind kind;
     int error;
     uint64_t token;            /* HELD */
     char ticket[NAME_MAX + 1]; /* HELD: its name, if it is one */
@@ -35,13 +35,13 @@ struct leaserun_report {
 
 struct leaserun_claim {
     int fd;
-    int bell; /* an eventfd(2), for what the watchdog must hear of */
+    int wake; /* an eventfd(2), for what the watchdog must hear of */
     bool shared;
     bool wait;
-    int64_t ttl;    /* 0: leave it as it is */
-    int64_t delay;  /* how long the lock stays refused after it was lost */
-    int64_t guard;  /* user.lease.guard */
-    int64_t belief; /* see struct leaserun_mount */
+    int64_t ttl;        /* 0: leave it as it is */
+    int64_t delay;      /* how long the lock stays refused after it was lost */
+    int64_t guard;      /* user.lease.guard */
+    int64_t max_outage; /* see struct leaserun_mount */
 };
 
 /* What the keeper knows, for leaserun to look at whenever it wants to. */
@@ -61,14 +61,14 @@ int leaserun_keeper_start(struct leaserun_keeper *keeper, const struct leaserun_
 
 /* The next report: 1; 0 if there is none yet; -EPIPE: the keeper has died, and
  * the lock with it. */
-int leaserun_keeper_hear(struct leaserun_keeper *keeper, struct leaserun_report *ret_report);
+int leaserun_keeper_read_report(struct leaserun_keeper *keeper, struct leaserun_report *ret_report);
 
 /* Whom to kill when nobody else is left to do it, as kill(2) names it: a process, or
  * the negative of a process group. */
 void leaserun_keeper_watch(struct leaserun_keeper *keeper, pid_t target);
 
 /* Release the lock: RELEASED is reported when that is done. */
-void leaserun_keeper_let_go(struct leaserun_keeper *keeper);
+void leaserun_keeper_release(struct leaserun_keeper *keeper);
 
 /* Ends it at once, and what it waits for: its place in the queue is free when this returns, unless the daemon has
  * hung for a second.  It may be ended already. */

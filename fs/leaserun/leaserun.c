@@ -105,8 +105,8 @@ static int find_locks(const struct leaserun_arguments *arguments, struct leaseru
 
 /* --- running ------------------------------------------------------------------------ */
 
-static void tell_waited(const struct leaserun_arguments *arguments, const struct leaserun_lock *locks, size_t count,
-                        int64_t waited)
+static void print_waited(const struct leaserun_arguments *arguments, const struct leaserun_lock *locks, size_t count,
+                         int64_t waited)
 {
     for (size_t i = 0; i < count && arguments->verbose; i++) {
         warnx("holding %s; its token is %llu", locks[i].held, (unsigned long long)locks[i].token);
@@ -167,7 +167,7 @@ static int acquire(const struct leaserun_arguments *arguments, struct leaserun_s
     if (status != LEASERUN_WAIT_HELD) {
         return status;
     }
-    tell_waited(arguments, set->locks, taken, clock_now() - began);
+    print_waited(arguments, set->locks, taken, clock_now() - began);
     if (!arguments->no_fork) {
         return run_held(arguments, set, count, &mask);
     }

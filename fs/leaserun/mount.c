@@ -76,7 +76,7 @@ static void mount_read_status_line(struct leaserun_mount *mount, char *line)
     if (strncmp(line, grace, strlen(grace)) == 0) {
         snprintf(mount->grace, sizeof mount->grace, "%s", line);
     } else if (sscanf(line, "belief: %lld ms", &belief) == 1) {
-        mount->belief = belief;
+        mount->max_outage = belief;
     } else if (!mount->store[0]) {
         sscanf(line, "address: %4095[^\n]", mount->store);
     }

@@ -14,7 +14,7 @@ struct leaserun_mount {
     char store[PATH_MAX]; /* where the locks are; "": only this mount knows */
     bool tells;           /* its .leasefs can be read */
     char grace[256];      /* "grace period: ...": the store grants nothing new; "": it does */
-    int64_t belief;       /* no lock outlives a cut from the store by more than that, milliseconds; 0: it has its ttl */
+    int64_t max_outage;   /* no lock outlives a cut from the store by more than that, milliseconds; 0: it has its ttl */
 };
 
 /* Of an absolute path without symbolic links.  -errno. */

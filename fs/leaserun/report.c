@@ -15,7 +15,7 @@ static void report_fact(const char *key, const char *value, const char *unit)
     }
 }
 
-static void report_who(const char *key, const struct leaserun_who *who)
+static void report_process(const char *key, const struct leaserun_process *who)
 {
     printf("  %s: ", key);
     if (*who->ticket) {
@@ -49,11 +49,11 @@ static void report_text(const struct leaserun_report_lock *report)
     report_fact("left", report->left, " s");
     report_fact("ttl", report->ttl, " s");
     for (size_t i = 0; i < report->holder_count; i++) {
-        report_who("holder", &report->holders[i]);
+        report_process("holder", &report->holders[i]);
     }
     report_fact("waiters", report->waiters, "");
     for (size_t i = 0; i < report->waiting_count; i++) {
-        report_who("waiting", &report->waiting[i]);
+        report_process("waiting", &report->waiting[i]);
     }
     size_t all = strtoul(report->waiters, NULL, 10);
     if (all > report->waiting_count) {
@@ -78,11 +78,11 @@ static void report_json_number(const char *key, const char *digits)
     printf(",\"%s\":%s", key, *digits ? digits : "null");
 }
 
-static void report_json_list(const char *key, const struct leaserun_who *list, size_t count)
+static void report_json_list(const char *key, const struct leaserun_process *list, size_t count)
 {
     printf(",\"%s\":[", key);
     for (size_t i = 0; i < count; i++) {
-        const struct leaserun_who *who = &list[i];
+        const struct leaserun_process *who = &list[i];
         printf("%s{\"pid\":%ld,\"uid\":%ld", i ? "," : "", who->pid, who->uid);
         report_json_text("command", who->command);
         report_json_text("host", who->host);

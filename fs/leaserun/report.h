@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* One who holds or waits. */
-struct leaserun_who {
+struct leaserun_process {
     char host[256], command[128];
     char ticket[NAME_MAX + 1]; /* his place in a queue; "": it is none */
     char since[64];            /* RFC 3339; "": not known */
@@ -23,7 +23,7 @@ struct leaserun_report_lock {
     bool ticket; /* a place in a queue was asked about */
     char kind[32], mode[32], since[64];
     char token[32], left[32], ttl[32], waiters[32], width[32];
-    struct leaserun_who *holders, *waiting; /* those that this mount knows */
+    struct leaserun_process *holders, *waiting; /* those that this mount knows */
     size_t holder_count, waiting_count;
 };
 

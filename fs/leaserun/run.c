@@ -57,7 +57,7 @@ static void run_complain(const struct run *r)
     const char *name = set->locks[set->lost ? set->first : leaserun_set_next(set)].held;
     if (r->unwatched) {
         warnx("%s: the process that watches over the command was killed; ending the command", name);
-    } else if (set->alone) {
+    } else if (set->keeper_killed) {
         warnx("%s: the lock is lost: the process that kept it was killed; ending the command", name);
     } else if (set->lost && set->error) {
         warnx("%s: the lock is lost: the daemon of the leasefs has ended; ending the command", name);
@@ -143,7 +143,7 @@ static bool run_is_over(const struct run *r)
 static void run_stopped(struct run *r, int signal)
 {
     if (leaserun_command_stopped(&r->command, signal)) {
-        leaserun_set_hear(r->set); /* it may have taken long */
+        leaserun_set_read_reports(r->set); /* it may have taken long */
         run_check(r);
         leaserun_command_continue(&r->command);
     }
@@ -156,14 +156,14 @@ static void run_ended(struct run *r, int status)
 }
 
 /* What the watchdog has to tell. */
-static void run_hear(struct run *r)
+static void run_read_reports(struct run *r)
 {
     struct leaserun_watchdog_report report;
     int result = 0;
-    while (!r->unwatched && (result = leaserun_watchdog_hear(&r->command.watchdog, &report)) > 0) {
-        if (report.word == LEASERUN_STOPPED) {
+    while (!r->unwatched && (result = leaserun_watchdog_read_report(&r->command.watchdog, &report)) > 0) {
+        if (report.kind == LEASERUN_STOPPED) {
             run_stopped(r, report.value);
-        } else if (report.word == LEASERUN_ENDED) {
+        } else if (report.kind == LEASERUN_ENDED) {
             r->watchdog_killed = report.killed;
             run_ended(r, report.value);
         }
@@ -246,9 +246,9 @@ static void run_release(struct run *r)
     int signal = 0;
     bool over = false;
     leaserun_cgroup_remove(&r->command.target.cgroup);
-    leaserun_set_let_go(r->set);
+    leaserun_set_release(r->set);
     leaserun_timer_set(r->timer, leaserun_set_deadline(r->set));
-    while (leaserun_set_hear(r->set), !leaserun_set_released(r->set) && !over) {
+    while (leaserun_set_read_reports(r->set), !leaserun_set_released(r->set) && !over) {
         struct pollfd fds[LEASERUN_SET_FDS_MAX];
         size_t count = leaserun_set_poll(r->set, fds);
         fds[count] = (struct pollfd){.fd = r->signals, .events = POLLIN};
@@ -265,15 +265,15 @@ static int run_supervise(struct run *r)
 {
     const struct leaserun_target *target = &r->command.target;
     leaserun_set_watch(r->set, target->pidfd < 0 ? -target->command : target->command);
-    leaserun_set_hear(r->set);
+    leaserun_set_read_reports(r->set);
     r->next = clock_now();
     run_check(r);
     while (!run_is_over(r)) {
         run_await(r);
         run_take_signals(r);
-        run_hear(r);
+        run_read_reports(r);
         /* After the signals: a keeper first tells that the lock is lost, then it kills. */
-        leaserun_set_hear(r->set);
+        leaserun_set_read_reports(r->set);
         run_check(r);
     }
     if (r->command.failure >= 0) {

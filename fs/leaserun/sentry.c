@@ -39,7 +39,7 @@ static void sentry_detach(int socket)
     fcntl(3, F_SETFD, FD_CLOEXEC);
 }
 
-static void sentry_tell(int socket, const struct leaserun_set *set, int status)
+static void sentry_send(int socket, const struct leaserun_set *set, int status)
 {
     struct sentry_held held;
     memset(&held, 0, sizeof held);
@@ -59,7 +59,7 @@ struct sentry {
 static void sentry_on_ready(void *arg)
 {
     const struct sentry *sentry = arg;
-    sentry_tell(sentry->socket, sentry->set, LEASERUN_WAIT_HELD);
+    sentry_send(sentry->socket, sentry->set, LEASERUN_WAIT_HELD);
     close(sentry->socket);
 }
 
@@ -85,7 +85,7 @@ static _Noreturn void sentry_run(const struct leaserun_arguments *arguments, str
                                     &(struct sentry){.set = set, .socket = socket});
     }
     if (status != 0) {
-        sentry_tell(socket, set, status);
+        sentry_send(socket, set, status);
     }
     _exit(0);
 }
@@ -100,7 +100,7 @@ static bool sentry_receive(int socket, void *data, size_t size)
     return got == (ssize_t)size;
 }
 
-static int sentry_hear(int socket, struct leaserun_set *set, size_t count)
+static int sentry_read_answer(int socket, struct leaserun_set *set, size_t count)
 {
     int status;
     char here;
@@ -139,7 +139,7 @@ int leaserun_sentry_start(const struct leaserun_arguments *arguments, struct lea
     close(sockets[1]);
     while (waitpid(between, NULL, 0) < 0 && errno == EINTR) {
     }
-    int status = sentry_hear(sockets[0], set, count);
+    int status = sentry_read_answer(sockets[0], set, count);
     close(sockets[0]);
     return status;
 }

@@ -9,8 +9,8 @@
 
 int leaserun_set_init(struct leaserun_set *set, struct leaserun_lock *locks)
 {
-    *set = (struct leaserun_set){.locks = locks, .bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-    return set->bell < 0 ? -errno : 0;
+    *set = (struct leaserun_set){.locks = locks, .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    return set->wake < 0 ? -errno : 0;
 }
 
 size_t leaserun_set_poll(const struct leaserun_set *set, struct pollfd *fds)
@@ -21,25 +21,25 @@ size_t leaserun_set_poll(const struct leaserun_set *set, struct pollfd *fds)
     return set->count;
 }
 
-static void set_lose(struct leaserun_set *set, size_t i, bool alone, int error)
+static void set_lose(struct leaserun_set *set, size_t i, bool keeper_killed, int error)
 {
     if (!set->lost) {
         set->lost = true;
         set->first = i;
-        set->alone = alone;
+        set->keeper_killed = keeper_killed;
         set->error = error;
     }
 }
 
-static void set_hear_one(struct leaserun_set *set, size_t i)
+static void set_read_report(struct leaserun_set *set, size_t i)
 {
     struct leaserun_report report;
     int result;
-    while ((result = leaserun_keeper_hear(&set->keepers[i], &report)) > 0) {
-        if (report.word == LEASERUN_LOST) {
+    while ((result = leaserun_keeper_read_report(&set->keepers[i], &report)) > 0) {
+        if (report.kind == LEASERUN_LOST) {
             set_lose(set, i, false, report.error);
         }
-        set->released[i] = set->released[i] || report.word == LEASERUN_RELEASED;
+        set->released[i] = set->released[i] || report.kind == LEASERUN_RELEASED;
     }
     if (result < 0 && !set->released[i]) {
         set->released[i] = true;
@@ -47,11 +47,11 @@ static void set_hear_one(struct leaserun_set *set, size_t i)
     }
 }
 
-void leaserun_set_hear(struct leaserun_set *set)
+void leaserun_set_read_reports(struct leaserun_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         if (!set->released[i]) {
-            set_hear_one(set, i);
+            set_read_report(set, i);
         }
     }
 }
@@ -89,7 +89,7 @@ static int64_t set_early(const struct leaserun_set *set)
 
 clock_ms leaserun_set_last_moment(const struct leaserun_set *set)
 {
-    return set->alone ? 0 : set_moment(set, leaserun_set_next(set)) - set_early(set);
+    return set->keeper_killed ? 0 : set_moment(set, leaserun_set_next(set)) - set_early(set);
 }
 
 int64_t leaserun_set_guard(const struct leaserun_set *set)
@@ -134,10 +134,10 @@ void leaserun_set_watch(struct leaserun_set *set, pid_t target)
     }
 }
 
-void leaserun_set_let_go(struct leaserun_set *set)
+void leaserun_set_release(struct leaserun_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
-        leaserun_keeper_let_go(&set->keepers[i]);
+        leaserun_keeper_release(&set->keepers[i]);
     }
 }
 

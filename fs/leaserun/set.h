@@ -19,12 +19,12 @@ struct leaserun_set {
     struct leaserun_keeper keepers[LEASERUN_LOCKS_MAX];
     bool released[LEASERUN_LOCKS_MAX]; /* or its keeper has ended */
     size_t count;
-    int bell;      /* readable when a deadline has come nearer, for the watchdog */
-    int64_t early; /* so much earlier the killing must begin: it is slow, or this process wakes late */
-    bool lost;     /* one of them is */
-    bool alone;    /* its keeper was killed */
-    int error;     /* the mount's, when its daemon is gone */
-    size_t first;  /* the one that was lost first */
+    int wake;           /* readable when a deadline has come nearer, for the watchdog */
+    int64_t early;      /* so much earlier the killing must begin: it is slow, or this process wakes late */
+    bool lost;          /* one of them is */
+    bool keeper_killed; /* its keeper was killed */
+    int error;          /* the mount's, when its daemon is gone */
+    size_t first;       /* the one that was lost first */
 };
 
 #define LEASERUN_SET_FDS_MAX (LEASERUN_LOCKS_MAX + 5)
@@ -36,7 +36,7 @@ int leaserun_set_init(struct leaserun_set *set, struct leaserun_lock *locks);
 size_t leaserun_set_poll(const struct leaserun_set *set, struct pollfd *ret_fds);
 
 /* Takes what the keepers have reported. */
-void leaserun_set_hear(struct leaserun_set *set);
+void leaserun_set_read_reports(struct leaserun_set *set);
 
 /* When all must be dead that the locks protect, less what dying takes; and the
  * shortest ttl, which tells how long that may be. */
@@ -57,7 +57,7 @@ int64_t leaserun_set_measure_pause(const struct leaserun_set *set);
 clock_ms leaserun_set_deadline(const struct leaserun_set *set);
 
 void leaserun_set_watch(struct leaserun_set *set, pid_t target);
-void leaserun_set_let_go(struct leaserun_set *set);
+void leaserun_set_release(struct leaserun_set *set);
 bool leaserun_set_released(const struct leaserun_set *set);
 void leaserun_set_kill(struct leaserun_set *set);
 

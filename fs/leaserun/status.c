@@ -33,19 +33,19 @@ static int status_text(const char *path, const char *name, char *text, size_t si
     return none ? 0 : -errno;
 }
 
-static struct leaserun_who *status_add(struct leaserun_who **list, size_t *count)
+static struct leaserun_process *status_add(struct leaserun_process **list, size_t *count)
 {
-    struct leaserun_who *larger = realloc(*list, (*count + 1) * sizeof **list);
+    struct leaserun_process *larger = realloc(*list, (*count + 1) * sizeof **list);
     if (!larger) {
         return NULL;
     }
     *list = larger;
-    larger[*count] = (struct leaserun_who){.seconds = -1};
+    larger[*count] = (struct leaserun_process){.seconds = -1};
     return &larger[(*count)++];
 }
 
 /* A line of user.lease.owner: host pid uid command. */
-static bool status_parse_owner(struct leaserun_who *who, const char *line)
+static bool status_parse_owner(struct leaserun_process *who, const char *line)
 {
     _Static_assert(sizeof who->host == 256 && sizeof who->command == 128, "the widths below");
     int used = 0;
@@ -55,12 +55,12 @@ static bool status_parse_owner(struct leaserun_who *who, const char *line)
     return parsed;
 }
 
-static int status_add_owners(struct leaserun_who **list, size_t *count, const char *path, const char *ticket)
+static int status_add_owners(struct leaserun_process **list, size_t *count, const char *path, const char *ticket)
 {
     char *text = malloc(STATUS_TEXT_MAX), *rest = text, *line;
     int result = text ? status_text(path, "user.lease.owner", text, STATUS_TEXT_MAX) : -ENOMEM;
     while (result == 0 && rest && (line = strsep(&rest, "\n"))) {
-        struct leaserun_who *who = *line ? status_add(list, count) : NULL;
+        struct leaserun_process *who = *line ? status_add(list, count) : NULL;
         if (who && status_parse_owner(who, line)) {
             snprintf(who->ticket, sizeof who->ticket, "%s", ticket);
             result = status_text(path, "user.lease.acquired", who->since, sizeof who->since);
@@ -79,7 +79,7 @@ static int status_number(const char *path, const char *name, char *digits, size_
 
 /* --- a lock -------------------------------------------------------------------- */
 
-static void status_add_row(struct leaserun_who *who, const struct leaserun_row *row)
+static void status_add_row(struct leaserun_process *who, const struct leaserun_row *row)
 {
     snprintf(who->host, sizeof who->host, "%s", row->host);
     snprintf(who->command, sizeof who->command, "%s", row->command);
@@ -91,7 +91,7 @@ static void status_add_row(struct leaserun_who *who, const struct leaserun_row *
 }
 
 /* Those of this mount, by the path within it. */
-static void status_add_rows(struct leaserun_who **list, size_t *count, const struct leaserun_table *table,
+static void status_add_rows(struct leaserun_process **list, size_t *count, const struct leaserun_table *table,
                             const char *name)
 {
     char path[PATH_MAX];
@@ -99,7 +99,7 @@ static void status_add_rows(struct leaserun_who **list, size_t *count, const str
         const struct leaserun_row *row = &table->rows[i];
         snprintf(path, sizeof path, "%s", row->name);
         leaserun_text_unescape(path);
-        struct leaserun_who *who = strcmp(path, name) == 0 ? status_add(list, count) : NULL;
+        struct leaserun_process *who = strcmp(path, name) == 0 ? status_add(list, count) : NULL;
         if (who) {
             status_add_row(who, row);
         }

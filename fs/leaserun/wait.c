@@ -127,14 +127,14 @@ static int wait_for_keeper(struct wait *w)
     struct leaserun_keeper *keeper = &set->keepers[set->count];
     struct leaserun_report report;
     int result;
-    while ((result = leaserun_keeper_hear(keeper, &report)) == 0) {
+    while ((result = leaserun_keeper_read_report(keeper, &report)) == 0) {
         struct pollfd fds[LEASERUN_SET_FDS_MAX];
         size_t count = leaserun_set_poll(set, fds);
         fds[count] = (struct pollfd){.fd = keeper->socket, .events = POLLIN};
         fds[count + 1] = (struct pollfd){.fd = w->timer, .events = POLLIN};
         fds[count + 2] = (struct pollfd){.fd = w->ending, .events = POLLIN};
         poll(fds, count + 3, -1);
-        leaserun_set_hear(set);
+        leaserun_set_read_reports(set);
         if (fds[count + 2].revents && w->others) {
             return EX_OSERR;
         }
@@ -153,7 +153,7 @@ static int wait_for_keeper(struct wait *w)
         warnx("%s: the process that asks for the lock was killed", w->lock->name);
         return EX_OSERR;
     }
-    if (report.word != LEASERUN_HELD) {
+    if (report.kind != LEASERUN_HELD) {
         return wait_refused(w, report.error);
     }
     wait_take(&set->locks[set->count], &report);
@@ -165,16 +165,16 @@ static int wait_acquire(struct wait *w)
     int status = EX_OSERR;
     const struct leaserun_arguments *arguments = w->arguments;
     struct leaserun_claim claim = {
-        .bell = w->set->bell,
+        .wake = w->set->wake,
         .shared = arguments->shared,
         .wait = arguments->wait != 0,
         .ttl = arguments->ttl,
         .delay = w->lock->delay,
-        .belief = w->lock->mount.belief,
+        .max_outage = w->lock->mount.max_outage,
         .guard = leaserun_break_guard(arguments->ttl ? arguments->ttl : w->lock->ttl, arguments->grace)};
-    if (claim.belief && claim.ttl > claim.belief) {
+    if (claim.max_outage && claim.ttl > claim.max_outage) {
         warnx("%s: the store keeps a lock for %gs when it cannot be renewed, not for the %gs of -t", w->lock->name,
-              (double)claim.belief / 1000, (double)claim.ttl / 1000);
+              (double)claim.max_outage / 1000, (double)claim.ttl / 1000);
     }
     claim.fd = leaserun_lock_open(w->lock, claim.wait, arguments->conflict, &status);
     if (claim.fd < 0) {
@@ -198,7 +198,7 @@ static int wait_acquire(struct wait *w)
 /* What was held already is free when this returns, unless its leasefs hangs. */
 static void wait_give_back(struct wait *w)
 {
-    leaserun_set_let_go(w->set);
+    leaserun_set_release(w->set);
     leaserun_timer_set(w->timer, leaserun_set_deadline(w->set));
     bool over = false;
     while (!leaserun_set_released(w->set) && !over) {
@@ -207,7 +207,7 @@ static void wait_give_back(struct wait *w)
         fds[count] = (struct pollfd){.fd = w->timer, .events = POLLIN};
         fds[count + 1] = (struct pollfd){.fd = w->others ? -1 : w->ending, .events = POLLIN};
         poll(fds, count + 2, -1);
-        leaserun_set_hear(w->set);
+        leaserun_set_read_reports(w->set);
         over = fds[count].revents || fds[count + 1].revents;
     }
 }

@@ -42,9 +42,9 @@ struct watchdog {
     clock_ms since;    /* KILLS */
 };
 
-static void watchdog_report(const struct watchdog *w, enum leaserun_watchdog_word word, int value)
+static void watchdog_report(const struct watchdog *w, enum leaserun_watchdog_report_kind kind, int value)
 {
-    struct leaserun_watchdog_report report = {.word = word, .value = value, .killed = w->killed};
+    struct leaserun_watchdog_report report = {.kind = kind, .value = value, .killed = w->killed};
     /* Who does not listen is dead, and that is noticed where orders are read. */
     send(w->socket, &report, sizeof report, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -85,7 +85,7 @@ static _Noreturn void watchdog_end(struct watchdog *w)
 {
     if (w->orphaned) {
         leaserun_cgroup_remove(&w->target->cgroup);
-        leaserun_set_let_go(w->set);
+        leaserun_set_release(w->set);
     }
     _exit(0);
 }
@@ -155,7 +155,7 @@ static void watchdog_await(struct watchdog *w)
     }
     fds[keepers] = (struct pollfd){.fd = w->socket, .events = POLLIN};
     fds[keepers + 1] = (struct pollfd){.fd = w->signals, .events = POLLIN};
-    fds[keepers + 2] = (struct pollfd){.fd = w->set->bell, .events = POLLIN};
+    fds[keepers + 2] = (struct pollfd){.fd = w->set->wake, .events = POLLIN};
     fds[keepers + 3] = (struct pollfd){.fd = w->ended ? -1 : w->target->pidfd, .events = POLLIN};
     clock_ms left = w->wakes == CLOCK_NEVER ? -1 : w->wakes - clock_now();
     int timeout = w->wakes == CLOCK_NEVER ? -1 : left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
@@ -163,7 +163,7 @@ static void watchdog_await(struct watchdog *w)
     for (size_t i = 0; i < keepers; i++) {
         w->keeper_ended = w->keeper_ended || (fds[i].revents & POLLHUP);
     }
-    while (fds[keepers + 2].revents && read(w->set->bell, &rings, sizeof rings) < 0 && errno == EINTR) {
+    while (fds[keepers + 2].revents && read(w->set->wake, &rings, sizeof rings) < 0 && errno == EINTR) {
     }
     watchdog_reap(w);
     w->ended = w->ended || fds[keepers + 3].revents;
@@ -187,7 +187,7 @@ static void watchdog_detach(const struct watchdog *w)
     }
     const int own[] = {w->socket,
                        w->signals,
-                       w->set->bell,
+                       w->set->wake,
                        w->target->pidfd,
                        w->target->cgroup.parent,
                        w->target->cgroup.directory,
@@ -272,7 +272,7 @@ int leaserun_watchdog_start(struct leaserun_watchdog *watchdog, struct leaserun_
     return result;
 }
 
-int leaserun_watchdog_hear(const struct leaserun_watchdog *watchdog, struct leaserun_watchdog_report *report)
+int leaserun_watchdog_read_report(const struct leaserun_watchdog *watchdog, struct leaserun_watchdog_report *report)
 {
     ssize_t size = recv(watchdog->socket, report, sizeof *report, MSG_DONTWAIT);
     if (size == (ssize_t)sizeof *report) {
@@ -281,7 +281,7 @@ int leaserun_watchdog_hear(const struct leaserun_watchdog *watchdog, struct leas
     return size < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : -EPIPE;
 }
 
-static void watchdog_tell(const struct leaserun_watchdog *watchdog, enum watchdog_order order)
+static void watchdog_send_order(const struct leaserun_watchdog *watchdog, enum watchdog_order order)
 {
     char byte = (char)order;
     send(watchdog->socket, &byte, sizeof byte, MSG_NOSIGNAL);
@@ -289,7 +289,7 @@ static void watchdog_tell(const struct leaserun_watchdog *watchdog, enum watchdo
 
 void leaserun_watchdog_warn(const struct leaserun_watchdog *watchdog)
 {
-    watchdog_tell(watchdog, WATCHDOG_WARN);
+    watchdog_send_order(watchdog, WATCHDOG_WARN);
 }
 
 void leaserun_watchdog_continue(const struct leaserun_watchdog *watchdog)
@@ -299,5 +299,5 @@ void leaserun_watchdog_continue(const struct leaserun_watchdog *watchdog)
 
 void leaserun_watchdog_dismiss(const struct leaserun_watchdog *watchdog)
 {
-    watchdog_tell(watchdog, WATCHDOG_DISMISS);
+    watchdog_send_order(watchdog, WATCHDOG_DISMISS);
 }

@@ -15,14 +15,14 @@
 #include "fs/leaserun/set.h"
 #include "fs/leaserun/target.h"
 
-enum leaserun_watchdog_word {
+enum leaserun_watchdog_report_kind {
     LEASERUN_STARTED, /* `value`: the command's process ID, or -errno */
     LEASERUN_STOPPED, /* `value`: by this signal */
     LEASERUN_ENDED,   /* `value`: as waitpid(2) tells */
 };
 
 struct leaserun_watchdog_report {
-    enum leaserun_watchdog_word word;
+    enum leaserun_watchdog_report_kind kind;
     int value;
     bool killed; /* ENDED: by the watchdog, whose time had come */
 };
@@ -42,7 +42,8 @@ int leaserun_watchdog_start(struct leaserun_watchdog *watchdog, struct leaserun_
                             struct leaserun_target *target, leaserun_watchdog_command *command, void *arg);
 
 /* The next report: 1; 0: there is none yet; -EPIPE: it was killed. */
-int leaserun_watchdog_hear(const struct leaserun_watchdog *watchdog, struct leaserun_watchdog_report *ret_report);
+int leaserun_watchdog_read_report(const struct leaserun_watchdog *watchdog,
+                                  struct leaserun_watchdog_report *ret_report);
 
 /* The lock is lost, or will be: from now on it kills also what an ended command has left. */
 void leaserun_watchdog_warn(const struct leaserun_watchdog *watchdog);

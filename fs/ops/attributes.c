@@ -10,8 +10,8 @@
 #include "fs/hold/meta.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
+#include "fs/ops/content.h"
 #include "fs/ops/directory.h"
-#include "fs/ops/file.h"
 #include "fs/ops/opening.h"
 
 /* A handle of the process that asks, the latest, or NULL. */
@@ -29,8 +29,8 @@ static struct handle *attributes_own_handle(struct request *r)
 static void attributes_reply(struct request *r)
 {
     struct stat st;
-    struct handle *h = r->node->directory || hold_to_change(r->node) ? NULL : attributes_own_handle(r);
-    entry_attributes(r->fs, r->node, &st);
+    struct handle *h = r->node->directory || hold_find_shown(r->node) ? NULL : attributes_own_handle(r);
+    entry_fill_attributes(r->fs, r->node, &st);
     if (h) { /* nobody holds it: to each what its own handle would bring */
         st.st_uid = h->uid;
         st.st_gid = h->gid;
@@ -45,7 +45,7 @@ static void attributes_reply(struct request *r)
  * shown to it, though it has gone, too. */
 static bool attributes_were_looked_up(struct request *r)
 {
-    return openings_look(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+    return openings_check_look(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
 }
 
 static void attributes_show(struct request *r);
@@ -53,8 +53,8 @@ static void attributes_show(struct request *r);
 /* Who has held it longest is known here when nobody else can hold it. */
 static bool attributes_are_known(const struct request *r)
 {
-    const struct hold *hold = hold_first(r->node);
-    return r->fs->backend->features & BACKEND_SOLE_AUTHORITY || (hold && (hold->sequence || hold_is_sole(hold)));
+    const struct hold *hold = hold_find_first(r->node);
+    return r->fs->backend->features & BACKEND_SOLE_AUTHORITY || (hold && (hold->sequence || hold_is_exclusive(hold)));
 }
 
 /* The node is not what the backend has under its name now: the kernel looks the
@@ -74,7 +74,7 @@ static bool attributes_are_of_hold(const struct node *node, const struct hold *h
 {
     const struct handle *h;
     LIST_FOREACH(h, &node->handles, link) {
-        if (hold_is_of(hold, h)) {
+        if (hold_has_handle(hold, h)) {
             return true;
         }
     }
@@ -85,22 +85,22 @@ static void attributes_known(void *arg, enum backend_result result, const struct
 {
     struct request *r = arg;
     struct node *node = r->node;
-    const struct hold *first = hold_first(node);
+    const struct hold *first = hold_find_first(node);
     bool lock = result == BACKEND_OK && info->type == BACKEND_LOCK;
     struct hold *hold = lock && info->ticket ? info->ticket->user : NULL;
     hold = hold && attributes_are_of_hold(node, hold) ? hold : NULL; /* else the name is another node's */
     if (hold) {
-        hold_is_longest(hold);
+        hold_mark_longest(hold);
     }
     if (result != BACKEND_OK) {
-        if (hold_is_here(node)) {
+        if (hold_exists_at(node)) {
             r->answer(r);
         } else {
             request_reply(r, -EIO);
         }
-    } else if (hold || (first && (!lock || hold_is_sole(first)))) {
+    } else if (hold || (first && (!lock || hold_is_exclusive(first)))) {
         r->answer(r); /* ours, or ours meanwhile */
-    } else if (node->directory && info->type == BACKEND_NOTHING && hold_is_here(node)) {
+    } else if (node->directory && info->type == BACKEND_NOTHING && hold_exists_at(node)) {
         r->answer(r); /* a server that has forgotten hears of it again with what is held in it */
     } else if (node->directory && info->type == BACKEND_NOTHING) {
         request_reply(r, -ENOENT); /* also to who is in it */
@@ -117,14 +117,14 @@ static void attributes_known(void *arg, enum backend_result result, const struct
         if (node->directory) {
             directory_load(node, &info->directory);
         } else if (node->visible) {
-            hold_gone(r->fs, node);
+            hold_notify_gone(r->fs, node);
         }
         r->answer(r);
     }
 }
 
 /* Goes on at once where all is known here; in the answer r->attributes.elsewhere tells of what another mount holds. */
-static void attributes_ask(struct request *r, request_step *answer)
+static void attributes_stat(struct request *r, request_step *answer)
 {
     r->attributes.elsewhere = NULL;
     r->answer = answer;
@@ -141,7 +141,7 @@ static void attributes_ask(struct request *r, request_step *answer)
  * at through a kept entry: ESTALE makes it look the name up again. */
 static bool attributes_are_stale(const struct node *node)
 {
-    return !node->directory && LIST_EMPTY(&node->handles) && !hold_first(node) && LIST_EMPTY(&node->holds) &&
+    return !node->directory && LIST_EMPTY(&node->handles) && !hold_find_first(node) && LIST_EMPTY(&node->holds) &&
            LIST_EMPTY(&node->waiting);
 }
 
@@ -162,17 +162,17 @@ static bool attributes_are_of_own_handle(struct request *r)
 
 /* The kernel has been told just now that the name is gone, and may not have heard
  * of it: who has none of the open handles comes by the name, not by fstat(2). */
-static bool attributes_have_just_left(struct request *r)
+static bool attributes_just_ended(struct request *r)
 {
     const struct node *node = r->node;
-    return !node->directory && tree_has_left(node, ATTRIBUTES_LEAVING) && LIST_EMPTY(&node->holds) &&
+    return !node->directory && tree_ended_within(node, ATTRIBUTES_LEAVING) && LIST_EMPTY(&node->holds) &&
            LIST_EMPTY(&node->waiting) && !attributes_are_of_own_handle(r);
 }
 
 static void attributes_show_elsewhere(struct request *r)
 {
     struct stat st;
-    entry_attributes_elsewhere(r->fs, r->node, r->attributes.elsewhere, &st);
+    entry_fill_attributes_elsewhere(r->fs, r->node, r->attributes.elsewhere, &st);
     request_reply_attr(r, &st, 0);
 }
 
@@ -182,7 +182,7 @@ static void attributes_show(struct request *r)
         attributes_show_elsewhere(r);
         return;
     }
-    bool gone = attributes_are_stale(r->node) || attributes_have_just_left(r);
+    bool gone = attributes_are_stale(r->node) || attributes_just_ended(r);
     if (gone && !attributes_were_looked_up(r)) {
         request_reply(r, -ESTALE);
     } else {
@@ -195,7 +195,7 @@ void attributes_get(struct request *r)
     if (!r->node->parent) {
         attributes_reply(r); /* the top directory is always there; its mode and owner are the mount's */
     } else {
-        attributes_ask(r, attributes_show);
+        attributes_stat(r, attributes_show);
     }
 }
 
@@ -258,8 +258,8 @@ static void attributes_change(struct request *r);
 
 static bool attributes_have_another(struct request *r)
 {
-    struct hold *next = hold_to_change(r->node);
-    return next && hold_may_change(r->fs, next, request_caller(r), request_uid(r)) && r->tries++ < ATTRIBUTES_TRIES;
+    struct hold *next = hold_find_shown(r->node);
+    return next && hold_allows_change(r->fs, next, request_caller(r), request_uid(r)) && r->tries++ < ATTRIBUTES_TRIES;
 }
 
 /* What the store does not have is as it was. */
@@ -285,9 +285,9 @@ static void attributes_changed(struct request *r)
 /* Mode and owner: the holder's own.  Where nobody holds, what the caller's handles will bring. */
 static void attributes_change(struct request *r)
 {
-    struct hold *hold = hold_to_change(r->node);
+    struct hold *hold = hold_find_shown(r->node);
     struct handle *h = hold ? NULL : attributes_own_handle(r);
-    if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+    if (hold && !hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
         return;
     }
@@ -317,9 +317,9 @@ static void attributes_take_times(struct request *r)
     clock_gettime(CLOCK_REALTIME, &now);
     r->times.explicit_times = access || modification;
     if ((set & ATTRIBUTES_TIMES) != ATTRIBUTES_TIMES) {
-        const struct hold *hold = hold_first(r->node);
+        const struct hold *hold = hold_find_first(r->node);
         r->times.explicit_times = r->times.explicit_times || (hold && hold_times(hold));
-        entry_attributes(r->fs, r->node, &shown);
+        entry_fill_attributes(r->fs, r->node, &shown);
     }
     r->times.time[0] = access ? st->st_atim : set & FUSE_SET_ATTR_ATIME ? now : shown.st_atim;
     r->times.time[1] = modification ? st->st_mtim : set & FUSE_SET_ATTR_MTIME ? now : shown.st_mtim;
@@ -331,14 +331,14 @@ static void attributes_set_here(struct request *r)
     if (attributes_are_stale(r->node)) {
         request_reply(r, attributes_were_looked_up(r) ? -ENOENT : -ESTALE);
     } else if (set & FUSE_SET_ATTR_SIZE) {
-        handle_truncate(r, r->attributes.stat.st_size);
+        content_truncate(r, r->attributes.stat.st_size);
     } else if (r->node->directory) {
         attributes_change_directory(r);
     } else if (set & ATTRIBUTES_OWNER) {
         attributes_change(r);
     } else if (set & ATTRIBUTES_TIMES) {
         attributes_take_times(r);
-        handle_times(r);
+        content_set_times(r);
     } else {
         attributes_reply(r); /* ctime alone: the kernel's own bookkeeping */
     }
@@ -348,10 +348,10 @@ static void attributes_set_here(struct request *r)
  * stranger on its own mount gets. */
 static void attributes_refuse(struct request *r)
 {
-    bool lost = r->handle ? r->handle->spent : handle_times_are_lost(r);
+    bool lost = r->handle ? r->handle->spent : content_times_are_lost(r);
     if (r->attributes.set & ATTRIBUTES_OWNER || (r->attributes.set & FUSE_SET_ATTR_SIZE && !r->handle)) {
         request_reply(r, -EPERM);
-    } else if (hold_first(r->node)) {
+    } else if (hold_find_first(r->node)) {
         attributes_set_here(r); /* it shares with who has held longer elsewhere: of what it has itself */
     } else if (r->attributes.set & (FUSE_SET_ATTR_SIZE | ATTRIBUTES_TIMES)) {
         request_reply(r, lost ? -ESTALE : -EBUSY);
@@ -376,7 +376,7 @@ void attributes_set(struct request *r, const struct stat *st, int set)
     r->sets_times = set & ATTRIBUTES_TIMES && !(set & (ATTRIBUTES_OWNER | FUSE_SET_ATTR_SIZE));
     if (r->sets_times) {
         request_caller(r); /* which can be asked for until it is answered */
-        r->refused = handle_refused;
+        r->refused = handle_on_error;
     }
-    attributes_ask(r, attributes_set_known);
+    attributes_stat(r, attributes_set_known);
 }

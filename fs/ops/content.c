@@ -1,7 +1,9 @@
-/* content: reading, writing and dating what a lock's file shows; see handle.h.
+/* content: reads and writes the content and the times of a lock; see content.h.
  *
  * Content lives with the ticket in the backend.  It is small (64 KiB), so a
  * write reads it, splices the new bytes in and sets it whole. */
+#include "fs/ops/content.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +12,6 @@
 #include "fs/hold/entry.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
-#include "fs/ops/file.h"
 
 /* `length` bytes of `data` at `offset` into `old`, or `old` cut or filled to
  * `offset` when `data` is NULL; NULL if it becomes too large. */
@@ -46,14 +47,14 @@ static bool content_may_read(const struct request *r, const struct backend_info 
     if (r->read.mapped && r->fs->options->allow_other && info->type == BACKEND_LOCK) {
         return (rights_of(info).mode & CONTENT_READ_BY_ALL) == CONTENT_READ_BY_ALL;
     }
-    if (info->type != BACKEND_LOCK || (hold && (hold_is_of(hold, h) || hold_is_owner(hold, h->opener)))) {
+    if (info->type != BACKEND_LOCK || (hold && (hold_has_handle(hold, h) || hold_is_owned_by(hold, h->opener)))) {
         return true;
     }
     struct rights rights = rights_of(info);
     return rights_allow(&rights, RIGHTS_READ, h->opener, h->uid, h->gid);
 }
 
-static void content_read(void *arg, enum backend_result result, const struct backend_info *info)
+static void content_reply_read(void *arg, enum backend_result result, const struct backend_info *info)
 {
     struct request *r = arg;
     gsize size = 0;
@@ -70,12 +71,12 @@ static void content_read(void *arg, enum backend_result result, const struct bac
     request_reply_buffer(r, data ? data + offset : NULL, MIN(r->read.size, size - offset));
 }
 
-void handle_read(struct request *r)
+void content_read(struct request *r)
 {
     if (r->handle->lost) {
         request_reply(r, -ESTALE);
     } else {
-        request_stat(r, content_read);
+        request_stat(r, content_reply_read);
     }
 }
 
@@ -87,10 +88,10 @@ static void content_synced(void *arg, enum backend_result result, const struct b
     request_reply(r, r->handle->lost ? -ESTALE : 0);
 }
 
-void handle_sync(struct request *r)
+void content_sync(struct request *r)
 {
     char path[TREE_PATH_MAX];
-    bool sure = r->fs->backend->features & BACKEND_SOLE_AUTHORITY || !hold_is_here(r->node);
+    bool sure = r->fs->backend->features & BACKEND_SOLE_AUTHORITY || !hold_exists_at(r->node);
     if (sure || r->handle->lost || !tree_path(r->node, path, sizeof path)) {
         content_synced(r, BACKEND_OK, NULL);
     } else {
@@ -108,7 +109,7 @@ static void content_end(struct request *r, enum backend_result result)
         entry_reply_open(r);
     } else if (r->content.reply == CONTENT_REPLY_ATTRIBUTES) {
         struct stat st;
-        entry_attributes(r->fs, r->node, &st);
+        entry_fill_attributes(r->fs, r->node, &st);
         request_reply_attr(r, &st, entry_attribute_timeout(r->fs, r->node));
     } else {
         request_reply_write(r, r->content.length);
@@ -125,7 +126,7 @@ static void content_change_through(struct request *r);
 static bool content_has_another(struct request *r)
 {
     struct handle *h = r->handle;
-    return h && !h->spent && handle_own_hold(r->fs, h) && r->tries++ < CONTENT_TRIES;
+    return h && !h->spent && handle_find_hold(r->fs, h) && r->tries++ < CONTENT_TRIES;
 }
 
 static void content_stored(void *arg, enum backend_result result)
@@ -217,9 +218,9 @@ static void content_acquire(struct request *r, struct hold *provisional)
     }
     if (provisional) {
         r->hold = provisional;
-        hold_decide(r, next, content_acquired);
+        hold_make_lease(r, next, content_acquired);
     } else {
-        hold_begin(r, handle_new_hold(r->fs, r->handle, BACKEND_LEASE), next, content_acquired);
+        hold_acquire(r, handle_new_hold(r->fs, r->handle, BACKEND_LEASE), next, content_acquired);
     }
     g_bytes_unref(next);
 }
@@ -227,24 +228,24 @@ static void content_acquire(struct request *r, struct hold *provisional)
 /* On this mount; the name may have another node by now. */
 static bool content_is_held(const struct request *r)
 {
-    return hold_first(r->node) || hold_first(tree_present(r->fs->tree, r->node));
+    return hold_find_first(r->node) || hold_find_first(tree_current_node(r->fs->tree, r->node));
 }
 
 /* Through an open handle. */
 static void content_change_through(struct request *r)
 {
     struct handle *h = r->handle;
-    struct hold *own = handle_own_hold(r->fs, h);
+    struct hold *own = handle_find_hold(r->fs, h);
     bool nothing = !r->content.bytes && r->content.offset == 0;
     if (h->spent) {
         request_reply(r, -ESTALE);
     } else if (own && own->converting) {
-        hold_await(r, own, content_change_through);
+        hold_await_outcome(r, own, content_change_through);
     } else if (own && own->kind != BACKEND_PROVISIONAL) {
         content_change(r, own);
     } else if (!own && content_is_held(r)) {
-        if (h->kin && r->content.bytes && hold_lease(r->node)) {
-            r->fs->observer->contends(r, hold_lease(r->node));
+        if (h->by_descendant && r->content.bytes && hold_find_lease(r->node)) {
+            r->fs->observer->contended(r, hold_find_lease(r->node));
         }
         request_reply(r, -EBUSY);
     } else if (nothing) {
@@ -254,42 +255,42 @@ static void content_change_through(struct request *r)
     }
 }
 
-void handle_write(struct request *r)
+void content_write(struct request *r)
 {
     r->content.reply = CONTENT_REPLY_WRITTEN;
     r->content.length = g_bytes_get_size(r->content.bytes);
     content_change_through(r);
 }
 
-void handle_truncate_at_open(struct request *r, struct hold *hold)
+void content_truncate_at_open(struct request *r, struct hold *hold)
 {
     r->content.reply = CONTENT_REPLY_OPEN;
     content_change(r, hold);
 }
 
 /* By path. */
-static void content_truncate(struct request *r)
+static void content_truncate_by_path(struct request *r)
 {
-    struct hold *hold = hold_to_change(r->node);
+    struct hold *hold = hold_find_shown(r->node);
     if (!hold) {
         request_reply(r, -ESTALE);
-    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+    } else if (!hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
     } else if (hold->converting) {
-        hold_await(r, hold, content_truncate);
+        hold_await_outcome(r, hold, content_truncate_by_path);
     } else {
         content_change(r, hold);
     }
 }
 
-void handle_truncate(struct request *r, off_t size)
+void content_truncate(struct request *r, off_t size)
 {
     r->content.reply = CONTENT_REPLY_ATTRIBUTES;
     r->content.offset = size;
     if (r->handle) {
         content_change_through(r);
     } else {
-        content_truncate(r);
+        content_truncate_by_path(r);
     }
 }
 
@@ -298,7 +299,7 @@ void handle_truncate(struct request *r, off_t size)
 static void content_reply_dated(struct request *r)
 {
     struct stat st;
-    entry_attributes(r->fs, r->node, &st);
+    entry_fill_attributes(r->fs, r->node, &st);
     request_reply_attr(r, &st, 0);
 }
 
@@ -309,10 +310,10 @@ static void content_exchange_times(struct content_times *times, struct hold *hol
     struct content_times before = {.explicit_times = hold_times(hold) != NULL};
     if (before.explicit_times) {
         memcpy(before.time, hold_times(hold), sizeof before.time);
-        g_clear_pointer(&hold->more->times, g_free);
+        g_clear_pointer(&hold->extra->times, g_free);
     }
     if (times->explicit_times) {
-        hold_more(hold)->times = g_memdup2(times->time, sizeof times->time);
+        hold_extra(hold)->times = g_memdup2(times->time, sizeof times->time);
     }
     *times = before;
 }
@@ -325,14 +326,14 @@ static void content_times_stored(struct request *r)
     } else {
         content_exchange_times(&r->times, r->hold);
         if (r->result == BACKEND_STALE && content_hold_of(r) && r->tries++ < CONTENT_TRIES) {
-            handle_times(r);
+            content_set_times(r);
         } else {
             request_reply(r, fs_error(r->result));
         }
     }
 }
 
-static void content_set_times(struct request *r, struct hold *hold)
+static void content_store_times(struct request *r, struct hold *hold)
 {
     if (hold_times(hold) || r->times.explicit_times) {
         content_exchange_times(&r->times, hold);
@@ -345,7 +346,7 @@ static void content_set_times(struct request *r, struct hold *hold)
 static void content_dated(struct request *r)
 {
     if (r->result == BACKEND_OK) {
-        content_set_times(r, r->hold);
+        content_store_times(r, r->hold);
     } else {
         request_reply(r, fs_error(r->result));
     }
@@ -364,7 +365,7 @@ static struct handle *content_handle_of(struct request *r)
     return found;
 }
 
-bool handle_times_are_lost(struct request *r)
+bool content_times_are_lost(struct request *r)
 {
     const struct handle *h = content_handle_of(r);
     if (h && !h->spent) {
@@ -384,7 +385,7 @@ static struct hold *content_hold_of_node(struct request *r, const struct node *n
     LIST_FOREACH(hold, &node->holds, link) {
         bool has = hold_makes_name(hold);
         bool undecided = hold->kind == BACKEND_PROVISIONAL && !hold->owner && request_is_foreign(r);
-        if (has && (hold_is_owner(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
+        if (has && (hold_is_owned_by(hold, request_caller(r)) || (undecided && hold->uid == request_uid(r)))) {
             longest = hold; /* what is shown, if it is its own */
         }
     }
@@ -395,7 +396,7 @@ static struct hold *content_hold_of_node(struct request *r, const struct node *n
 static struct hold *content_hold_of(struct request *r)
 {
     struct hold *own = content_hold_of_node(r, r->node);
-    return own ? own : content_hold_of_node(r, tree_present(r->fs->tree, r->node));
+    return own ? own : content_hold_of_node(r, tree_current_node(r->fs->tree, r->node));
 }
 
 /* Utimes by path does not keep the handle open: look again. */
@@ -418,25 +419,25 @@ static void content_date_idle(struct request *r)
     } else if (h->locking) {
         content_reply_dated(r); /* it must not acquire, and the store is not asked */
     } else {
-        hold_begin(r, handle_new_hold(r->fs, h, BACKEND_LEASE), NULL, content_dated_anew);
+        hold_acquire(r, handle_new_hold(r->fs, h, BACKEND_LEASE), NULL, content_dated_anew);
     }
 }
 
-void handle_times(struct request *r)
+void content_set_times(struct request *r)
 {
     struct hold *own = content_hold_of(r);
-    if (!own && handle_times_are_lost(r)) {
+    if (!own && content_times_are_lost(r)) {
         request_reply(r, -ESTALE);
     } else if (own && own->converting) {
-        hold_await(r, own, handle_times);
+        hold_await_outcome(r, own, content_set_times);
     } else if (own && own->kind == BACKEND_PROVISIONAL) {
         r->hold = own;
-        hold_decide(r, NULL, content_dated);
+        hold_make_lease(r, NULL, content_dated);
     } else if (own) {
         if (own->kind == BACKEND_LEASE) {
             hold_renew(r->fs, own);
         }
-        content_set_times(r, own);
+        content_store_times(r, own);
     } else if (content_is_held(r)) {
         request_reply(r, -EBUSY);
     } else {

@@ -110,7 +110,7 @@ static void directory_made(void *arg, enum backend_result result)
         r->node = tree_get(r->fs->tree, tree_find(r->fs->tree, parent, r->name), parent, r->name, S_IFDIR);
         directory_load(r->node, &r->directory);
         tree_touch(parent);
-        entry_here(r->fs, r->node, &entry);
+        entry_fill(r->fs, r->node, &entry);
         if (tree_path(r->node, path, sizeof path)) {
             quota_add_directory(r->fs->quota, path, r->node->directory->uid);
         }
@@ -132,7 +132,7 @@ void directory_make(struct request *r)
     gid_t gid = parent->mode & S_ISGID ? parent->directory->gid : context->gid;
     mode_t mode = S_IFDIR | (r->mode & 07777) | (parent->mode & S_ISGID);
     struct timespec now;
-    if (there && !there->directory && (hold_first(there) || hold_lease(there))) {
+    if (there && !there->directory && (hold_find_first(there) || hold_find_lease(there))) {
         request_reply(r, -EEXIST);
         return;
     }
@@ -228,7 +228,7 @@ void directory_close_all(struct fs *fs)
     }
 }
 
-static uint64_t directory_told(const struct request *r)
+static uint64_t directory_is_listed(const struct request *r)
 {
     return r->read.offset < DIRECTORY_AFTER_PARENT ? 0 : (uint64_t)r->read.offset - DIRECTORY_AFTER_PARENT;
 }
@@ -270,7 +270,7 @@ static bool directory_add_name(struct directory_reply *reply, uint64_t n)
     const char *name = g_ptr_array_index(cursor->names, n);
     struct node *node = tree_find(r->fs->tree, r->node, name);
     struct fuse_entry_param entry;
-    bool known = r->read.plus && node && entry_listed(r->fs, node, &entry);
+    bool known = r->read.plus && node && entry_fill_listed(r->fs, node, &entry);
     if (!known) {
         /* 0xffffffff: "not known", as libfuse has it; no type: DT_UNKNOWN. */
         entry = (struct fuse_entry_param){
@@ -283,7 +283,7 @@ static bool directory_add_name(struct directory_reply *reply, uint64_t n)
         return false;
     }
     if (known) {
-        tree_remember(node);
+        tree_add_lookup(node);
         g_ptr_array_add(reply->known, node);
     }
     return true;
@@ -310,7 +310,7 @@ static void directory_reply(struct request *r, uint64_t told)
 
 static void directory_fetch(struct request *r, size_t max);
 
-static void directory_go_on(struct request *r)
+static void directory_read_on(struct request *r)
 {
     directory_fetch(r, DIRECTORY_SKIP);
 }
@@ -333,10 +333,10 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
     if (count > 0) {
         g_strlcpy(cursor->after, entries[count - 1].name, sizeof cursor->after);
     }
-    uint64_t told = directory_told(r);
+    uint64_t told = directory_is_listed(r);
     if (told >= cursor->first + count && count > 0) {
         /* After a seekdir to further on. */
-        request_sleep(r, clock_now() + 1, directory_go_on, request_give_up);
+        request_sleep(r, clock_now() + 1, directory_read_on, request_reply_interrupted);
     } else {
         directory_reply(r, MIN(told, cursor->first + count));
     }
@@ -362,7 +362,7 @@ static void directory_rewind(struct directory_cursor *cursor)
 void directory_read(struct request *r)
 {
     struct directory_cursor *cursor = directory_cursor(r);
-    uint64_t told = directory_told(r);
+    uint64_t told = directory_is_listed(r);
     if (told < cursor->first || r->read.offset < DIRECTORY_AFTER_PARENT) {
         directory_rewind(cursor); /* or a seekdir to long before: count again */
     }

@@ -11,9 +11,10 @@
 #include "fs/hold/entry.h"
 #include "fs/hold/rights.h"
 #include "fs/kernel/tree.h"
+#include "fs/ops/content.h"
 
 /* Of a pid namespace that cannot be seen any process of the user may be it. */
-static bool handle_is_opener(const struct handle *h, struct request *r)
+static bool file_is_opener(const struct handle *h, struct request *r)
 {
     if (request_is_foreign(r)) {
         return !h->opener && h->uid == request_uid(r);
@@ -23,12 +24,12 @@ static bool handle_is_opener(const struct handle *h, struct request *r)
 
 /* --- opening --------------------------------------------------------------- */
 
-static void handle_opened(struct request *r)
+static void file_opened(struct request *r)
 {
     if (r->result == BACKEND_OK) {
         r->handle->hold = r->hold;
         entry_reply_open(r);
-    } else if (r->result == BACKEND_BUSY && !r->busy_young) {
+    } else if (r->result == BACKEND_BUSY && !r->busy_new_lease) {
         entry_reply_open(r); /* held through another mount: idle */
     } else {
         request_reply(r, fs_error(r->result));
@@ -36,14 +37,14 @@ static void handle_opened(struct request *r)
 }
 
 /* The name is free, as far as this mount knows: the provisional second. */
-static void handle_open_provisionally(struct request *r)
+static void file_open_provisionally(struct request *r)
 {
-    r->awaits = !r->waited;
-    hold_begin(r, handle_new_hold(r->fs, r->handle, BACKEND_PROVISIONAL), NULL, handle_opened);
+    r->awaits_provisional = !r->waited;
+    hold_acquire(r, handle_new_hold(r->fs, r->handle, BACKEND_PROVISIONAL), NULL, file_opened);
 }
 
 /* The owner itself opens what it holds: a renewal, and O_TRUNC is its own. */
-static void handle_open_own(struct request *r, struct hold *hold)
+static void file_open_own(struct request *r, struct hold *hold)
 {
     bool lease = hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE;
     if (lease && hold->node == r->handle->node) {
@@ -53,50 +54,50 @@ static void handle_open_own(struct request *r, struct hold *hold)
         hold_renew(r->fs, hold);
     }
     if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL && hold->converting) {
-        hold_await(r, hold, handle_open);
+        hold_await_outcome(r, hold, file_open);
     } else if (r->file.flags & O_TRUNC && hold->kind != BACKEND_PROVISIONAL) {
-        handle_truncate_at_open(r, hold);
+        content_truncate_at_open(r, hold);
     } else {
         entry_reply_open(r);
     }
 }
 
-void handle_open(struct request *r)
+void file_open(struct request *r)
 {
     struct handle *h = r->handle;
-    struct hold *lease = hold_lease(r->node);
-    struct hold *own = h->writable ? handle_own_hold(r->fs, h) : NULL;
-    if (lease && !own && h->opener && hold_owner(lease)) {
-        h->kin = owner_descends(h->opener, hold_owner(lease));
+    struct hold *lease = hold_find_lease(r->node);
+    struct hold *own = h->writable ? handle_find_hold(r->fs, h) : NULL;
+    if (lease && !own && h->opener && hold_current_owner(lease)) {
+        h->by_descendant = owner_descends(h->opener, hold_current_owner(lease));
     }
     if (!h->writable) {
         entry_reply_open(r);
     } else if (own) {
-        handle_open_own(r, own);
+        file_open_own(r, own);
     } else if (lease && !lease->since) {
-        hold_await(r, lease, handle_open); /* asked for, not answered */
+        hold_await_outcome(r, lease, file_open); /* asked for, not answered */
     } else if (lease && lease->kind == BACKEND_PROVISIONAL) {
         if (r->waited) {
             entry_reply_open(r); /* the first of those that waited has it now */
         } else {
             r->waited = true;
-            hold_await(r, lease, handle_open);
+            hold_await_outcome(r, lease, file_open);
         }
     } else if (lease && clock_now() - lease->since < SECOND) {
-        if (h->kin && r->file.flags & (O_TRUNC | O_APPEND)) { /* not to touch it */
-            r->fs->observer->contends(r, lease);
+        if (h->by_descendant && r->file.flags & (O_TRUNC | O_APPEND)) { /* not to touch it */
+            r->fs->observer->contended(r, lease);
         }
         request_reply(r, -EBUSY);
-    } else if (lease || hold_first(r->node)) {
+    } else if (lease || hold_find_first(r->node)) {
         entry_reply_open(r);
     } else {
-        handle_open_provisionally(r);
+        file_open_provisionally(r);
     }
 }
 
 /* --- closing ----------------------------------------------------------------- */
 
-static void handle_flushed(struct request *r)
+static void file_flushed(struct request *r)
 {
     if (r->result == BACKEND_OK) {
         r->handle->hold = r->hold;
@@ -108,59 +109,60 @@ static void handle_flushed(struct request *r)
 }
 
 /* What its close says: the error again, though not that it was lost, which a close does not fail for. */
-static int handle_refusal(const struct handle *h)
+static int file_close_error(const struct handle *h)
 {
     return h->locking || h->refused == -ESTALE ? 0 : h->refused;
 }
 
 /* An explicit close of an idle handle: as if it had been opened just now. */
-static void handle_flush_idle(struct request *r)
+static void file_flush_idle(struct request *r)
 {
     struct handle *h = r->handle;
-    if (handle_own_hold(r->fs, h)) {
+    if (handle_find_hold(r->fs, h)) {
         request_reply(r, 0);
     } else if (h->refused) {
-        request_reply(r, handle_refusal(h));
-    } else if (hold_first(h->node)) {
+        request_reply(r, file_close_error(h));
+    } else if (hold_find_first(h->node)) {
         request_reply(r, -EBUSY);
     } else {
-        hold_begin(r, handle_new_hold(r->fs, h, BACKEND_PROVISIONAL), NULL, handle_flushed);
+        hold_acquire(r, handle_new_hold(r->fs, h, BACKEND_PROVISIONAL), NULL, file_flushed);
     }
 }
 
 /* Can a close of the handle decide or acquire something, or settle whose lease it is? */
-static bool handle_close_matters(const struct handle *h)
+static bool file_close_matters(const struct handle *h)
 {
-    return h->hold ? handle_may_decide(h) || h->hold->kind == BACKEND_LEASE : h->writable && !h->locking && !h->spent;
+    return h->hold ? handle_is_provisional(h) || h->hold->kind == BACKEND_LEASE
+                   : h->writable && !h->locking && !h->spent;
 }
 
 /* Its opener is on its way out; then it may be past being known. */
-static bool handle_opener_exits(struct request *r)
+static bool file_opener_is_exiting(struct request *r)
 {
     const struct handle *h = r->handle;
     pid_t tid = fuse_req_ctx(r->req)->pid;
     bool unknown = !request_caller(r) && h->opener && owner_pid(h->opener) == tid;
-    return unknown || (tid && handle_is_opener(h, r) && owner_thread_exiting(r->fs->owners, tid));
+    return unknown || (tid && file_is_opener(h, r) && owner_thread_is_exiting(r->fs->owners, tid));
 }
 
 /* Its provisional second has run out, though that is not told yet: this process stood still. */
-static bool handle_has_lapsed(const struct handle *h)
+static bool file_has_expired(const struct handle *h)
 {
     const struct hold *hold = h->hold;
     return hold && hold->kind == BACKEND_PROVISIONAL && !hold->converting && hold->ticket->deadline <= clock_now();
 }
 
 /* An idle handle joins the provisional second that its process has by another: closing it decides that. */
-static void handle_join_second(struct fs *fs, struct handle *h)
+static void file_join_provisional(struct fs *fs, struct handle *h)
 {
-    struct hold *own = h->hold ? NULL : handle_own_hold(fs, h);
+    struct hold *own = h->hold ? NULL : handle_find_hold(fs, h);
     if (own && own->kind == BACKEND_PROVISIONAL && !own->converting && own->node == h->node) {
         h->hold = own;
     }
 }
 
 /* An explicit close by the process that opened it. */
-static void handle_flush_of_close(struct request *r)
+static void file_flush_close(struct request *r)
 {
     struct handle *h = r->handle;
     if (request_is_foreign(r) && !h->hold) {
@@ -169,15 +171,15 @@ static void handle_flush_of_close(struct request *r)
     }
     h->closing = !h->locking && !h->refused;
     if (h->closing) {
-        handle_join_second(r->fs, h);
+        file_join_provisional(r->fs, h);
     }
     struct hold *hold = h->hold;
-    if (h->closing && handle_has_lapsed(h)) {
+    if (h->closing && file_has_expired(h)) {
         hold_release(r->fs, hold, NULL, NULL);
         hold = NULL;
     }
     if (!hold) {
-        handle_flush_idle(r);
+        file_flush_idle(r);
     } else if (hold->kind == BACKEND_LEASE) {
         hold->closed = true;
         request_reply(r, 0);
@@ -185,13 +187,13 @@ static void handle_flush_of_close(struct request *r)
         if (h->closing) { /* now, while it is there for sure: RELEASE may find it gone */
             hold_read_heirs(r->fs, hold);
             hold->closed = true;
-            hold_give_grace(r->fs, hold);
+            hold_extend_provisional(r->fs, hold);
         }
-        request_reply(r, handle_refusal(h));
+        request_reply(r, file_close_error(h));
     }
 }
 
-static void handle_flush_unlocked(void *arg, enum backend_result result)
+static void file_flush_unlocked(void *arg, enum backend_result result)
 {
     struct request *r = arg;
     struct handle *h = r->handle;
@@ -199,9 +201,9 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
         request_reply(r, fs_error(result));
         return;
     }
-    bool matters = handle_close_matters(h), exits = matters && handle_opener_exits(r);
-    if (matters && !exits && handle_is_opener(h, r)) {
-        handle_flush_of_close(r);
+    bool matters = file_close_matters(h), exits = matters && file_opener_is_exiting(r);
+    if (matters && !exits && file_is_opener(h, r)) {
+        file_flush_close(r);
         return;
     }
     if (exits) {
@@ -210,39 +212,39 @@ static void handle_flush_unlocked(void *arg, enum backend_result result)
             h->hold->closed = false;
         }
     }
-    request_reply_when_told(r, 0);
+    request_reply_when_invalidated(r, 0);
 }
 
 /* Any close by a lock owner ends its record locks: closed is when that is done. */
-void handle_flush(struct request *r)
+void file_flush(struct request *r)
 {
     r->handle->flushed = true;
-    handle_end_lock_owner(r, r->file.lock_owner, handle_flush_unlocked);
+    handle_release_lock_owner(r, r->file.lock_owner, file_flush_unlocked);
 }
 
-static void handle_released(struct request *r)
+static void file_released(struct request *r)
 {
     handle_free(r->fs, r->handle);
     request_reply(r, 0);
 }
 
-bool handle_release_decides(const struct handle *h)
+bool file_release_makes_lease(const struct handle *h)
 {
     /* Of several that share a ticket the last decides, of a provisional second the first that is closed: it was told
      * that it made a lease. */
     bool another = h->hold && h->hold->sequence && handle_shares_hold(h);
-    return handle_may_decide(h) && h->closing && !another && !handle_is_left(h);
+    return handle_is_provisional(h) && h->closing && !another && !handle_is_converting(h);
 }
 
-void handle_release(struct request *r)
+void file_release(struct request *r)
 {
     r->hold = r->handle->hold;
-    hold_decide(r, NULL, handle_released);
+    hold_make_lease(r, NULL, file_released);
 }
 
 /* --- poll -------------------------------------------------------------------------- */
 
-void handle_poll(struct request *r, struct fuse_pollhandle *poll)
+void file_poll(struct request *r, struct fuse_pollhandle *poll)
 {
     struct handle *h = r->handle;
     if (poll) {

@@ -25,7 +25,7 @@ static void lock_answer(struct request *r, enum backend_result result)
         r->handle->wanted = false;
         r->handle->flushed = false;
     }
-    request_reply(r, r->gave_up && result != BACKEND_OK ? -EINTR : lock_error(result));
+    request_reply(r, r->cancel_pending && result != BACKEND_OK ? -EINTR : lock_error(result));
 }
 
 /* --- flock ------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static void lock_flocked(struct request *r)
     if (r->result == BACKEND_OK) {
         struct hold *before = r->handle->hold;
         r->handle->hold = r->hold;
-        hold_more(r->hold)->handle = r->handle;
+        hold_extra(r->hold)->handle = r->handle;
         if (before && before->kind == BACKEND_FLOCK) {
             hold_release(r->fs, before, NULL, NULL); /* two asked at once through one handle */
         }
@@ -45,7 +45,7 @@ static void lock_flocked(struct request *r)
 
 static void lock_claim(struct request *r, struct hold *hold, enum backend_kind kind, struct backend_claim *claim)
 {
-    hold_claim(r->fs, hold, kind, claim);
+    hold_fill_claim(r->fs, hold, kind, claim);
     claim->mode = r->lock.mode;
     claim->wait = r->blocks;
     claim->handle = r->handle->id;
@@ -57,7 +57,7 @@ static void lock_claim(struct request *r, struct hold *hold, enum backend_kind k
 static struct hold *lock_new(struct request *r, enum backend_kind kind)
 {
     struct hold *hold = handle_new_hold(r->fs, r->handle, kind);
-    hold_taken(hold, request_caller(r), r->handle->opener);
+    hold_set_handle_owner(hold, request_caller(r), r->handle->opener);
     return hold;
 }
 
@@ -66,7 +66,7 @@ static void lock_flock_new(struct request *r)
     struct backend_claim claim;
     r->hold = lock_new(r, BACKEND_FLOCK);
     lock_claim(r, r->hold, BACKEND_FLOCK, &claim);
-    hold_acquire(r, &claim, lock_flocked);
+    hold_acquire_claim(r, &claim, lock_flocked);
 }
 
 /* A lease that was all its owner's handles' is from now on one handle's lock, or
@@ -99,9 +99,9 @@ static void lock_flock_converted(struct request *r)
     }
     if (result == BACKEND_OK) {
         lock_take_from_others(r, hold);
-        hold_taken(hold, request_caller(r), r->handle->opener);
+        hold_set_handle_owner(hold, request_caller(r), r->handle->opener);
         r->handle->hold = hold;
-        hold_more(hold)->handle = r->handle;
+        hold_extra(hold)->handle = r->handle;
         hold_resume_parked(r->fs, hold);
     }
     lock_answer(r, result);
@@ -113,10 +113,10 @@ static void lock_resumed(struct request *r);
  * here and below. */
 static bool lock_awaits_name(struct request *r, struct hold *lease, request_step *answer)
 {
-    if (!lease || !lease->moving) {
+    if (!lease || !lease->renaming) {
         return false;
     }
-    hold_await(r, lease, answer);
+    hold_await_outcome(r, lease, answer);
     return true;
 }
 
@@ -128,7 +128,7 @@ static bool lock_awaits_outcome(struct request *r, struct hold *lease)
         return false;
     }
     r->waited = lease->since != 0;
-    hold_await(r, lease, lock_resumed);
+    hold_await_outcome(r, lease, lock_resumed);
     return true;
 }
 
@@ -158,7 +158,7 @@ static struct hold *lock_convertible(const struct request *r, struct hold *lease
     if (hold == h->hold && hold->kind != BACKEND_LEASE) {
         return hold;
     }
-    bool own = hold->owner ? hold_is_owner(hold, h->opener) : hold == h->hold;
+    bool own = hold->owner ? hold_is_owned_by(hold, h->opener) : hold == h->hold;
     return own ? hold : NULL;
 }
 
@@ -186,8 +186,8 @@ static bool lock_is_excluded(const struct request *r, const struct hold *hold)
  * may be left to a child, which can give it up. */
 static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
 {
-    const struct node *node = tree_present(r->fs->tree, r->node);
-    const struct hold *turns = lock_convertible(r, hold_lease(node));
+    const struct node *node = tree_current_node(r->fs->tree, r->node);
+    const struct hold *turns = lock_convertible(r, hold_find_lease(node));
     struct hold *hold;
     bool own = false;
     *ret_holders = 0;
@@ -198,15 +198,15 @@ static bool lock_excludes_itself(struct request *r, uint32_t *ret_holders)
         }
         bool unknown = r->lock.owner && hold->kind == BACKEND_FCNTL;
         bool passed = hold->kind == BACKEND_FLOCK && hold_handle(hold) && hold_handle(hold)->flushed;
-        if (unknown || passed || !request_caller(r) || hold_owner(hold) != request_caller(r)) {
+        if (unknown || passed || !request_caller(r) || hold_current_owner(hold) != request_caller(r)) {
             return false;
         }
         own = true;
     }
-    return own && owner_has_one_thread(request_caller(r));
+    return own && owner_is_single_threaded(request_caller(r));
 }
 
-static void lock_ask(struct request *r);
+static void lock_request(struct request *r);
 
 static void lock_on_holders(void *arg, enum backend_result result, const struct backend_info *info)
 {
@@ -215,33 +215,33 @@ static void lock_on_holders(void *arg, enum backend_result result, const struct 
     if (result == BACKEND_OK && lock_excludes_itself(r, &here) && info->holders <= here) {
         request_reply(r, -EDEADLK);
     } else {
-        lock_ask(r);
+        lock_request(r);
     }
 }
 
 /* A wait that nothing ends but a signal is not begun: all that hold are asked of the store first, where what is known
  * here would have it so. */
-static void lock_go(struct request *r)
+static void lock_apply(struct request *r)
 {
     char path[TREE_PATH_MAX];
     uint32_t here;
     if (!r->blocks || r->handle->ticket || !lock_excludes_itself(r, &here)) {
-        lock_ask(r);
+        lock_request(r);
     } else if (request_path(r, path)) {
         backend_stat(r->fs->backend, path, lock_on_holders, r);
     }
 }
 
-static void lock_flock_go(struct request *r)
+static void lock_flock_try(struct request *r)
 {
-    struct hold *lease = hold_lease_of_path(r->fs, r->node);
+    struct hold *lease = hold_find_lease_by_path(r->fs, r->node);
     struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
     if (ticket) {
-        sequence_await_turn(r, ticket);
+        sequence_await_grant(r, ticket);
     } else if (r->handle->ticket) {
         request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
-        hold_await(r, hold, lock_resumed);
+        hold_await_outcome(r, hold, lock_resumed);
     } else if (hold) {
         lock_convert(r, hold, BACKEND_FLOCK, lock_flock_converted);
     } else if (!lock_awaits_name(r, lease, lock_resumed) && !lock_awaits_outcome(r, lease)) {
@@ -259,12 +259,12 @@ void lock_flock(struct request *r, int operation)
     r->lock.end = BACKEND_RANGE_MAX;
     if (operation & LOCK_UN) {
         if (h->hold && h->hold->kind == BACKEND_FLOCK) {
-            handle_end_hold(r, h->hold, request_released);
+            handle_release_hold(r, h->hold, request_released);
         } else {
             request_reply(r, 0);
         }
     } else {
-        lock_go(r);
+        lock_apply(r);
     }
 }
 
@@ -282,12 +282,12 @@ static void lock_set_answer(struct request *r)
 {
     struct fs *fs = r->fs;
     enum backend_result result = r->result;
-    struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
+    struct hold *hold = hold_find_by_lock_owner(r->fs, r->node, r->lock.owner);
     if (result == BACKEND_OK) {
-        hold_granted(fs, hold, r->ticket);
-        hold_taken(hold, request_caller(r), r->handle->opener); /* the last of those who took by one file */
-        if (hold->anew) {
-            handle_begin_anew(fs, r->handle, hold);
+        hold_mark_granted(fs, hold, r->ticket);
+        hold_set_handle_owner(hold, request_caller(r), r->handle->opener); /* the last of those who took by one file */
+        if (hold->gave_up_all) {
+            handle_take_records(fs, r->handle, hold);
         }
         handle_add_records(r->handle, hold);
     }
@@ -308,15 +308,15 @@ static void lock_set_done(void *arg, enum backend_result result, struct backend_
         r->queued = true;
         return;
     }
-    request_go_on(r, result);
+    request_resume(r, result);
 }
 
 static void lock_set_given_up(struct request *r)
 {
     struct fs *fs = r->fs;
-    struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
-    r->gave_up = r->ticket && !backend_cancel(fs->backend, r->ticket);
-    if (r->gave_up) {
+    struct hold *hold = hold_find_by_lock_owner(r->fs, r->node, r->lock.owner);
+    r->cancel_pending = r->ticket && !backend_cancel(fs->backend, r->ticket);
+    if (r->cancel_pending) {
         request_park(r, hold_queue(hold), lock_set_answer, lock_set_given_up);
         return;
     }
@@ -333,14 +333,14 @@ static void lock_set_new(struct request *r)
     if (!request_path(r, path)) {
         return;
     }
-    struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
+    struct hold *hold = hold_find_by_lock_owner(r->fs, r->node, r->lock.owner);
     if (!hold) {
         hold = lock_new(r, BACKEND_FCNTL);
         hold_set_lock_owner(r->fs, hold, r->lock.owner);
     }
     r->answer = lock_set_answer;
     if (!hold_charge(r->fs, hold, 0)) {
-        request_go_on(r, BACKEND_QUOTA);
+        request_resume(r, BACKEND_QUOTA);
         return;
     }
     lock_claim(r, hold, BACKEND_FCNTL, &claim);
@@ -376,45 +376,45 @@ static struct hold *lock_becoming(const struct node *node)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold->converting && hold->becomes == BACKEND_FCNTL) {
+        if (hold->converting && hold->converting_to == BACKEND_FCNTL) {
             return hold;
         }
     }
     return NULL;
 }
 
-static void lock_set_go(struct request *r)
+static void lock_set_try(struct request *r)
 {
-    const struct node *node = tree_present(r->fs->tree, r->node);
-    struct hold *lease = hold_lease(node), *becoming = lock_becoming(node);
+    const struct node *node = tree_current_node(r->fs->tree, r->node);
+    struct hold *lease = hold_find_lease(node), *becoming = lock_becoming(node);
     struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
     if (becoming) {
-        hold_await(r, becoming, lock_resumed);
+        hold_await_outcome(r, becoming, lock_resumed);
     } else if (ticket) {
-        sequence_await_turn(r, ticket);
+        sequence_await_grant(r, ticket);
     } else if (r->handle->ticket) {
         request_reply(r, -ESTALE); /* its place in the queue is gone */
     } else if (hold && hold->converting) {
-        hold_await(r, hold, lock_resumed);
-    } else if (hold && hold->kind != BACKEND_FLOCK && !hold_of_lock_owner(r->fs, r->node, r->lock.owner)) {
+        hold_await_outcome(r, hold, lock_resumed);
+    } else if (hold && hold->kind != BACKEND_FLOCK && !hold_find_by_lock_owner(r->fs, r->node, r->lock.owner)) {
         lock_convert(r, hold, BACKEND_FCNTL, lock_set_converted);
     } else if (!lock_awaits_name(r, lease, lock_resumed) && !lock_awaits_outcome(r, lease)) {
         lock_set_new(r);
     }
 }
 
-static void lock_ask(struct request *r)
+static void lock_request(struct request *r)
 {
     if (r->lock.owner) {
-        lock_set_go(r);
+        lock_set_try(r);
     } else {
-        lock_flock_go(r);
+        lock_flock_try(r);
     }
 }
 
 static void lock_resumed(struct request *r)
 {
-    lock_go(r);
+    lock_apply(r);
 }
 
 static void lock_range(struct request *r, const struct flock *lock)
@@ -433,11 +433,11 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
     h->closing = false;
     r->blocks = sleep;
     lock_range(r, lock);
-    struct hold *hold = hold_of_lock_owner(r->fs, r->node, r->lock.owner);
+    struct hold *hold = hold_find_by_lock_owner(r->fs, r->node, r->lock.owner);
     if (lock->l_type != F_UNLCK) {
-        lock_go(r);
+        lock_apply(r);
     } else if (!hold || !hold->ticket || (r->lock.start == 0 && r->lock.end >= INT64_MAX)) {
-        handle_end_lock_owner(r, r->lock.owner, request_released);
+        handle_release_lock_owner(r, r->lock.owner, request_released);
     } else {
         hold_release_range(r->fs, hold, r->lock.start, r->lock.end, request_released, r);
     }
@@ -447,7 +447,7 @@ void lock_set(struct request *r, const struct flock *lock, bool sleep)
  * that no process here has. (fcntl(2)) */
 static pid_t lock_holder_pid(const struct fs *fs, const struct backend_info *info)
 {
-    const struct owner *owner = info->ticket ? hold_owner(info->ticket->user) : NULL;
+    const struct owner *owner = info->ticket ? hold_current_owner(info->ticket->user) : NULL;
     struct meta meta;
     if (owner) {
         return owner_pid(owner);
@@ -482,7 +482,7 @@ static void lock_get_unheld(struct request *r)
 }
 
 /* Of a ticket in a queue: somebody else's turn, or its own. */
-static void lock_get_turn(struct request *r, const struct hold *ticket)
+static void lock_get_ticket(struct request *r, const struct hold *ticket)
 {
     if (ticket->ticket->held) {
         lock_get_unheld(r);
@@ -491,21 +491,21 @@ static void lock_get_turn(struct request *r, const struct hold *ticket)
     }
 }
 
-static void lock_get_go(struct request *r)
+static void lock_get_try(struct request *r)
 {
     char path[TREE_PATH_MAX];
     struct backend_claim claim = {.kind = BACKEND_FCNTL, .handle = r->handle->id};
-    struct hold *lease = hold_lease_of_path(r->fs, r->node);
+    struct hold *lease = hold_find_lease_by_path(r->fs, r->node);
     const struct hold *ticket = sequence_ticket(r, lease), *hold = lock_convertible(r, lease);
     if (ticket) {
-        lock_get_turn(r, ticket);
+        lock_get_ticket(r, ticket);
         return;
     }
     if (hold && hold->kind != BACKEND_FLOCK) {
         lock_get_unheld(r); /* F_SETLK would turn it into the lock asked for; and it is exclusive */
         return;
     }
-    if (lock_awaits_name(r, lease, lock_get_go)) {
+    if (lock_awaits_name(r, lease, lock_get_try)) {
         return;
     }
     claim.mode = r->lock.mode;
@@ -522,5 +522,5 @@ void lock_get(struct request *r, const struct flock *lock)
     r->handle->locking = true;
     r->handle->closing = false;
     lock_range(r, lock);
-    lock_get_go(r);
+    lock_get_try(r);
 }

@@ -23,8 +23,8 @@
 static void names_reply_missing(struct request *r, bool has_node)
 {
     struct fuse_entry_param entry;
-    entry_missing(r->fs, has_node, r->name, &entry);
-    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, NULL);
+    entry_fill_missing(r->fs, has_node, r->name, &entry);
+    openings_note_lookup(r->fs->openings, fuse_req_ctx(r->req)->pid, NULL);
     if (entry.entry_timeout > 0) {
         request_reply_entry(r, &entry);
     } else {
@@ -35,8 +35,8 @@ static void names_reply_missing(struct request *r, bool has_node)
 static void names_reply_node(struct request *r)
 {
     struct fuse_entry_param entry;
-    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
-    entry_here(r->fs, r->node, &entry);
+    openings_note_lookup(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+    entry_fill(r->fs, r->node, &entry);
     if (sequence_is_prefix(r->name)) {
         entry.entry_timeout = 0; /* the ticket that was made has another name */
     }
@@ -49,9 +49,9 @@ static bool names_take_held(struct request *r, struct node *node, const struct b
 {
     struct hold *hold = info && info->ticket ? info->ticket->user : NULL;
     if (hold) {
-        hold_take_name(r->fs, hold, hold->kind);
+        hold_attach_name(r->fs, hold, hold->kind);
         node = hold->node;
-    } else if (!node || !hold_first(node)) {
+    } else if (!node || !hold_find_first(node)) {
         return false;
     }
     r->node = tree_ref(node);
@@ -65,8 +65,8 @@ static void names_reply_elsewhere(struct request *r, struct node *there, const s
     struct meta meta = {.mode = S_IFREG};
     meta_decode(info->meta, &meta);
     r->node = tree_get(r->fs->tree, there, r->other, r->name, S_ISLNK(meta.mode) ? S_IFLNK : S_IFREG);
-    openings_found(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
-    entry_elsewhere(r->fs, r->node, info, &entry);
+    openings_note_lookup(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+    entry_fill_elsewhere(r->fs, r->node, info, &entry);
     if (tree_path(r->node, path, sizeof path)) {
         backend_watch(r->fs->backend, path); /* for inotify(7) */
     }
@@ -76,7 +76,7 @@ static void names_reply_elsewhere(struct request *r, struct node *there, const s
 /* A server that has forgotten hears of a directory again with what is held in it. */
 static bool names_is_put_back(const struct node *node)
 {
-    return node && node->directory && hold_is_here(node);
+    return node && node->directory && hold_exists_at(node);
 }
 
 /* It was there until another mount has let go of it. */
@@ -91,15 +91,15 @@ static void names_forget(struct request *r, struct node *node)
             quota_drop_directory(r->fs->quota, path);
         }
         tree_detach(r->fs->tree, node);
-    } else if (node && node->visible && !hold_is_here(node)) {
-        hold_gone(r->fs, node);
+    } else if (node && node->visible && !hold_exists_at(node)) {
+        hold_notify_gone(r->fs, node);
     }
 }
 
 /* The backend does not answer: only what this mount holds is there for sure. */
 static void names_reply_unknown(struct request *r, struct node *node)
 {
-    if (node && hold_is_here(node)) {
+    if (node && hold_exists_at(node)) {
         r->node = tree_ref(node);
         names_reply_node(r);
     } else {
@@ -147,7 +147,7 @@ static void names_add_releasable(struct request *r, const struct node *node, GPt
 {
     struct hold *hold;
     LIST_FOREACH(hold, &node->holds, link) {
-        if (hold_makes_name(hold) && hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        if (hold_makes_name(hold) && hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
             g_ptr_array_add(holds, hold_ref(hold));
         }
     }
@@ -174,7 +174,7 @@ static bool names_release(struct request *r)
     if (node) {
         names_add_releasable(r, node, holds);
     }
-    for (node = NULL; (node = tree_find_stray(fs->tree, r->other, r->name, node));) {
+    for (node = NULL; (node = tree_find_displaced(fs->tree, r->other, r->name, node));) {
         names_add_releasable(r, node, holds);
     }
     guint count = holds->len;
@@ -183,7 +183,7 @@ static bool names_release(struct request *r)
     for (guint i = 0; i < count; i++) { /* the last one may answer the request */
         struct hold *hold = holds->pdata[i];
         hold->node->visible = false; /* the kernel drops the name itself */
-        hold_spend(hold, false);
+        hold_spend_handles(hold, false);
         hold_release(fs, hold, names_released, r);
         hold_unref(fs, hold);
     }
@@ -244,13 +244,13 @@ static void names_acquired(struct request *r)
 static void names_acquire(struct request *r, mode_t mode, GBytes *content, request_step *answer)
 {
     const struct fuse_ctx *context = fuse_req_ctx(r->req);
-    if (hold_first(r->node)) {
+    if (hold_find_first(r->node)) {
         request_reply(r, -EEXIST);
         return;
     }
     handle_warn_foreign(r);
-    hold_begin(r, hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode), content,
-               answer);
+    hold_acquire(r, hold_new(r->fs, r->node, BACKEND_LEASE, request_caller(r), context->uid, context->gid, mode),
+                 content, answer);
 }
 
 /* --- links ------------------------------------------------------------------------ */
@@ -262,7 +262,7 @@ static void names_make(struct request *r, mode_t mode, GBytes *content)
     if (sequence_is_prefix(r->name)) {
         r->node = tree_make(r->fs->tree, r->other, r->name, mode & S_IFMT);
         sequence_create(r, mode, content, names_made);
-    } else if (there && (there->directory || hold_first(there))) {
+    } else if (there && (there->directory || hold_find_first(there))) {
         request_reply(r, -EEXIST);
     } else {
         r->node = tree_get(r->fs->tree, there, r->other, r->name, mode & S_IFMT);
@@ -310,7 +310,7 @@ static void names_link_known(void *arg, enum backend_result result, const struct
         request_reply(r, -EPERM); /* another mount's */
     } else if (result == BACKEND_OK && info->type == BACKEND_LOCK) {
         struct hold *hold = info->ticket->user; /* whose content it is */
-        if (hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        if (hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
             names_acquire(r, hold->mode, info->content, names_linked);
         } else {
             request_reply(r, -EPERM); /* to the user both names would be one file */
@@ -321,19 +321,19 @@ static void names_link_known(void *arg, enum backend_result result, const struct
 }
 
 /* r->node is the file that gets another name. */
-static void names_link_go(struct request *r)
+static void names_try_link(struct request *r)
 {
     char path[TREE_PATH_MAX];
     struct node *other = r->node, *directory = r->other, *there = tree_find(r->fs->tree, directory, r->name);
-    struct hold *hold = hold_first(other);
+    struct hold *hold = hold_find_first(other);
     if (sequence_is_prefix(r->name)) {
         request_reply(r, -EPERM); /* a ticket is made, not linked */
-    } else if (hold && !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+    } else if (hold && !hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
-    } else if (there && (there->directory || hold_first(there))) {
+    } else if (there && (there->directory || hold_find_first(there))) {
         request_reply(r, -EEXIST);
-    } else if (hold && hold->moving) {
-        hold_await(r, hold, names_link_go);
+    } else if (hold && hold->renaming) {
+        hold_await_outcome(r, hold, names_try_link);
     } else if (!tree_path(other, path, sizeof path)) {
         request_reply(r, -ENAMETOOLONG);
     } else {
@@ -347,7 +347,7 @@ static void names_link_go(struct request *r)
 void names_link(struct request *r, struct node *other)
 {
     r->node = tree_ref(other);
-    names_link_go(r);
+    names_try_link(r);
 }
 
 /* --- moving ------------------------------------------------------------------------- */
@@ -358,7 +358,7 @@ static bool names_is_opened_by_others(struct hold *hold)
 {
     struct handle *h;
     LIST_FOREACH(h, &hold->node->handles, link) {
-        if (h->hold != hold && !h->kin && !hold_is_owner(hold, h->opener)) {
+        if (h->hold != hold && !h->by_descendant && !hold_is_owned_by(hold, h->opener)) {
             return true;
         }
     }
@@ -369,17 +369,17 @@ static bool names_is_opened_by_others(struct hold *hold)
  * or not.  NULL: the store knows whether the name is free. */
 static struct hold *names_replaceable(struct request *r, const struct node *there)
 {
-    struct hold *hold = there ? hold_lease(there) : NULL;
-    bool is = hold && hold->since && !hold->sequence && hold->ticket && hold_is_owner(hold, request_caller(r));
+    struct hold *hold = there ? hold_find_lease(there) : NULL;
+    bool is = hold && hold->since && !hold->sequence && hold->ticket && hold_is_owned_by(hold, request_caller(r));
     return is ? hold : NULL;
 }
 
 static void names_move(struct request *r, struct hold *hold)
 {
-    hold_count(hold, false);
-    hold_rename(r->fs, r->node, r->other, r->name);
-    hold_count(hold, true);
-    openings_moved(r->fs->openings, r->node);
+    hold_count_in_directories(hold, false);
+    hold_rename_node(r->fs, r->node, r->other, r->name);
+    hold_count_in_directories(hold, true);
+    openings_note_rename(r->fs->openings, r->node);
 }
 
 static void names_renamed(void *arg, enum backend_result result)
@@ -390,17 +390,17 @@ static void names_renamed(void *arg, enum backend_result result)
     bool taken = result == BACKEND_BUSY && r->file.flags & RENAME_NOREPLACE;
     if (result == BACKEND_OK && hold->ticket) {
         names_move(r, hold);
-        hold_take_over(fs, hold, request_caller(r));
+        hold_adopt(fs, hold, request_caller(r));
     } else if (result == BACKEND_OK) {
         result = BACKEND_STALE; /* it ended meanwhile */
     }
     if (result == BACKEND_OK && replaced && replaced->ticket) {
         replaced->node->visible = false; /* the kernel drops the name itself */
-        hold_spend(replaced, false);
+        hold_spend_handles(replaced, false);
         hold_release(fs, replaced, NULL, NULL);
     }
     request_reply(r, taken ? -EEXIST : fs_error(result));
-    hold->moving = false;
+    hold->renaming = false;
     hold_unpin(fs, hold);
     hold_unpin(fs, replaced);
 }
@@ -410,33 +410,33 @@ static void names_renamed(void *arg, enum backend_result result)
 static int names_source_error(struct request *r, struct hold *hold)
 {
     if (!hold || hold->sequence || hold->kind != BACKEND_LEASE ||
-        !hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+        !hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
         return -EPERM;
     }
     bool opened =
-        names_is_opened_by_others(hold) || openings_expected(r->fs->openings, r->node->parent, tree_name(r->node));
+        names_is_opened_by_others(hold) || openings_is_expected(r->fs->openings, r->node->parent, tree_name(r->node));
     return opened ? -EBUSY : 0;
 }
 
 /* Why the new name cannot be had, though what the caller has by it gives way. */
 static int names_target_error(const struct request *r, const struct node *there, bool gives_way)
 {
-    bool held = there && hold_first(there);
+    bool held = there && hold_find_first(there);
     if (held && r->file.flags & RENAME_NOREPLACE) {
         return -EEXIST;
     }
-    return (held && !gives_way) || openings_expected(r->fs->openings, r->other, r->name) ? -EBUSY : 0;
+    return (held && !gives_way) || openings_is_expected(r->fs->openings, r->other, r->name) ? -EBUSY : 0;
 }
 
-static void names_rename_go(struct request *r)
+static void names_try_rename(struct request *r)
 {
     char path[TREE_PATH_MAX];
     struct node *there = tree_find(r->fs->tree, r->other, r->name);
-    struct hold *hold = r->node ? hold_lease(r->node) : NULL, *replaced = names_replaceable(r, there);
+    struct hold *hold = r->node ? hold_find_lease(r->node) : NULL, *replaced = names_replaceable(r, there);
     bool undecided =
-        hold && hold->kind == BACKEND_PROVISIONAL && hold_may_change(r->fs, hold, request_caller(r), request_uid(r));
+        hold && hold->kind == BACKEND_PROVISIONAL && hold_allows_change(r->fs, hold, request_caller(r), request_uid(r));
     if (hold && (hold->converting || !hold->since || undecided)) { /* perhaps closed already: RELEASE is on its way */
-        hold_await(r, hold, names_rename_go);
+        hold_await_outcome(r, hold, names_try_rename);
         return;
     }
     int error = names_source_error(r, hold);
@@ -446,10 +446,10 @@ static void names_rename_go(struct request *r)
     if (error || there == r->node) {
         request_reply(r, error);
     } else if (replaced && replaced->converting) {
-        hold_await(r, replaced, names_rename_go);
+        hold_await_outcome(r, replaced, names_try_rename);
     } else if (request_path_in(r, path)) {
         r->hold = hold_pin(hold);
-        hold->moving = true;
+        hold->renaming = true;
         r->replaced = hold_pin(replaced);
         backend_rename(r->fs->backend, hold->ticket, path, replaced ? replaced->ticket : NULL, names_renamed, r);
     }
@@ -465,7 +465,7 @@ void names_rename(struct request *r, struct node *from, const char *name, unsign
     } else if (sequence_is_prefix(r->name)) {
         request_reply(r, -EPERM); /* a ticket is made, not moved */
     } else {
-        names_rename_go(r);
+        names_try_rename(r);
     }
 }
 
@@ -487,13 +487,13 @@ void names_create(struct request *r)
         return;
     }
     struct node *there = tree_find(r->fs->tree, r->other, r->name);
-    if (there && !S_ISREG(there->mode) && (there->directory || hold_first(there))) {
+    if (there && !S_ISREG(there->mode) && (there->directory || hold_find_first(there))) {
         request_reply(r, r->file.flags & O_EXCL ? -EEXIST : -ESTALE);
         return;
     }
-    struct hold *lease = there ? hold_lease(there) : NULL;
-    if (lease && lease->moving && !hold_is_owner(lease, request_caller(r))) { /* what has the name then is meant */
-        hold_await(r, lease, names_create);
+    struct hold *lease = there ? hold_find_lease(there) : NULL;
+    if (lease && lease->renaming && !hold_is_owned_by(lease, request_caller(r))) { /* what has the name then is meant */
+        hold_await_outcome(r, lease, names_create);
         return;
     }
     r->node = tree_get(r->fs->tree, there, r->other, r->name, S_IFREG);
@@ -502,7 +502,7 @@ void names_create(struct request *r)
     if (r->file.flags & O_EXCL) {
         names_acquire(r, r->mode, NULL, names_acquired);
     } else {
-        handle_open(r);
+        file_open(r);
     }
 }
 

@@ -75,7 +75,7 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
     g_hash_table_replace(openings->threads, GINT_TO_POINTER(thread), opening);
 }
 
-void openings_found(struct openings *openings, pid_t thread, struct node *node)
+void openings_note_lookup(struct openings *openings, pid_t thread, struct node *node)
 {
     struct opening *before = opening_of(openings, thread);
     bool told = before && (before->again || before->looked);
@@ -91,7 +91,7 @@ void openings_found(struct openings *openings, pid_t thread, struct node *node)
     }
 }
 
-bool openings_open(struct openings *openings, pid_t thread, struct node *node, bool gone)
+bool openings_check_open(struct openings *openings, pid_t thread, struct node *node, bool gone)
 {
     struct opening *opening = opening_of(openings, thread);
     bool found = opening && opening_is_of(opening, node), told = opening && (opening->again || opening->looked);
@@ -102,12 +102,12 @@ bool openings_open(struct openings *openings, pid_t thread, struct node *node, b
     return (!node->moved || found) && (!gone || (found && told));
 }
 
-void openings_refused(struct openings *openings, pid_t thread, const struct node *node)
+void openings_note_refusal(struct openings *openings, pid_t thread, const struct node *node)
 {
     openings_note(openings, thread, node, true, false);
 }
 
-bool openings_look(struct openings *openings, pid_t thread, const struct node *node)
+bool openings_check_look(struct openings *openings, pid_t thread, const struct node *node)
 {
     struct opening *before = opening_of(openings, thread);
     if (before && (before->again || before->looked) && opening_is_of(before, node) &&
@@ -118,7 +118,7 @@ bool openings_look(struct openings *openings, pid_t thread, const struct node *n
     return false;
 }
 
-bool openings_expected(const struct openings *openings, const struct node *directory, const char *name)
+bool openings_is_expected(const struct openings *openings, const struct node *directory, const char *name)
 {
     clock_ms now = clock_now();
     guint hash = g_str_hash(name);
@@ -141,7 +141,7 @@ static gboolean opening_is_for(gpointer thread, gpointer value, gpointer node)
     return opening_is_of(value, node);
 }
 
-void openings_moved(struct openings *openings, struct node *node)
+void openings_note_rename(struct openings *openings, struct node *node)
 {
     node->moved = true;
     g_hash_table_foreach_remove(openings->threads, opening_is_for, node);

@@ -24,19 +24,19 @@ struct openings *openings_new(void);
 void openings_free(struct openings *openings);
 
 /* This thread has looked a name up and found this node; NULL: nothing. */
-void openings_found(struct openings *openings, pid_t thread, struct node *node);
+void openings_note_lookup(struct openings *openings, pid_t thread, struct node *node);
 /* It opens the node: true if it means the node's present name, else it is to be
  * told ESTALE.  `gone`: another node has that name by now, which is no reason to tell
  * the same thread ESTALE twice. */
-bool openings_open(struct openings *openings, pid_t thread, struct node *node, bool gone);
+bool openings_check_open(struct openings *openings, pid_t thread, struct node *node, bool gone);
 /* It is told ESTALE, and looks the name up again at once. */
-void openings_refused(struct openings *openings, pid_t thread, const struct node *node);
+void openings_note_refusal(struct openings *openings, pid_t thread, const struct node *node);
 /* It looks at a node whose lock has gone: true if it is shown, else it is told
  * ESTALE and looks the name up again. */
-bool openings_look(struct openings *openings, pid_t thread, const struct node *node);
+bool openings_check_look(struct openings *openings, pid_t thread, const struct node *node);
 /* Is one on its way to what has this name that was told ESTALE before? */
-bool openings_expected(const struct openings *openings, const struct node *directory, const char *name);
+bool openings_is_expected(const struct openings *openings, const struct node *directory, const char *name);
 /* The node has another name now: who has looked it up means the former one. */
-void openings_moved(struct openings *openings, struct node *node);
+void openings_note_rename(struct openings *openings, struct node *node);
 
 #endif

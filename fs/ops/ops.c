@@ -15,6 +15,7 @@
 #include "fs/kernel/request.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/attributes.h"
+#include "fs/ops/content.h"
 #include "fs/ops/directory.h"
 #include "fs/ops/file.h"
 #include "fs/ops/lock.h"
@@ -69,7 +70,7 @@ static struct request *ops_opened(fuse_req_t req, enum metrics_operation operati
 {
     struct request *r = ops_request(req, operation, ino, file);
     r->handle = r->node->control ? NULL : handle_of(file);
-    r->refused = r->handle ? handle_refused : NULL;
+    r->refused = r->handle ? handle_on_error : NULL;
     return r;
 }
 
@@ -101,7 +102,7 @@ static void ops_init(void *userdata, struct fuse_conn_info *connection)
     }
     connection->max_background = 1024;
     if (connection->proto_minor >= 38) {
-        notify_can_expire(fs->notify);
+        notify_enable_expire(fs->notify);
     }
     if (fs->ready) {
         fs->ready(fs->ready_arg);
@@ -234,20 +235,20 @@ static bool ops_is_meant(struct request *r)
     if (unused) {
         tree_attach(r->fs->tree, node); /* its lock has ended since it was looked up */
     }
-    return openings_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node, unused && !node->hashed);
+    return openings_check_open(r->fs->openings, fuse_req_ctx(r->req)->pid, node, unused && !node->hashed);
 }
 
-static void ops_open_go(struct request *r)
+static void ops_try_open(struct request *r)
 {
-    struct hold *lease = hold_lease(r->node);
-    if (lease && lease->moving &&
-        !hold_is_owner(lease, request_caller(r))) { /* by which name it is meant is not known */
-        hold_await(r, lease, ops_open_go);
+    struct hold *lease = hold_find_lease(r->node);
+    if (lease && lease->renaming &&
+        !hold_is_owned_by(lease, request_caller(r))) { /* by which name it is meant is not known */
+        hold_await_outcome(r, lease, ops_try_open);
     } else if (ops_is_meant(r)) {
         handle_new(r);
-        handle_open(r);
+        file_open(r);
     } else {
-        openings_refused(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
+        openings_note_refusal(r->fs->openings, fuse_req_ctx(r->req)->pid, r->node);
         request_reply(r, -ESTALE); /* the kernel looks the name up again */
     }
 }
@@ -258,7 +259,7 @@ static void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
     if (r->node->control) {
         control_open(r);
     } else {
-        ops_open_go(r);
+        ops_try_open(r);
     }
 }
 
@@ -271,7 +272,7 @@ static void ops_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
     if (r->node->control) {
         control_read(r);
     } else {
-        handle_read(r);
+        content_read(r);
     }
 }
 
@@ -283,7 +284,7 @@ static void ops_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t s
         r->content.bytes = g_bytes_new(data, size);
         r->content.offset = offset;
         r->content.append = file->flags & O_APPEND;
-        handle_write(r);
+        content_write(r);
     }
 }
 
@@ -293,7 +294,7 @@ static void ops_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fil
     if (r->node->control) {
         request_reply(r, 0);
     } else {
-        handle_flush(r);
+        file_flush(r);
     }
 }
 
@@ -302,8 +303,8 @@ static void ops_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
     struct fs *fs = ops_fs(req);
     if (tree_node(fs->tree, ino)->control) {
         control_release(ops_opened(req, METRICS_RELEASE, ino, file));
-    } else if (handle_release_decides(handle_of(file))) {
-        handle_release(ops_opened(req, METRICS_RELEASE, ino, file));
+    } else if (file_release_makes_lease(handle_of(file))) {
+        file_release(ops_opened(req, METRICS_RELEASE, ino, file));
     } else {
         uint64_t since = metrics_clock();
         handle_free(fs, handle_of(file));
@@ -317,7 +318,7 @@ static void ops_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_
     (void)datasync;
     struct request *r = ops_opened(req, METRICS_FSYNC, ino, file);
     if (r->handle) {
-        handle_sync(r);
+        content_sync(r);
     } else {
         request_reply(r, 0);
     }
@@ -329,7 +330,7 @@ static void ops_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *file
     if (r->node->control) {
         control_poll(r, poll);
     } else {
-        handle_poll(r, poll);
+        file_poll(r, poll);
     }
 }
 

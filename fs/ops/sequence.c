@@ -21,7 +21,7 @@ static void sequence_write_name(struct request *r)
     char *line = g_strdup_printf("%s\n", tree_name(r->node));
     hold_set_size(r->fs, r->hold, strlen(line));
     change.content = g_bytes_new_take(line, r->hold->size);
-    backend_set(r->fs->backend, r->hold->ticket, &change, request_go_on, r);
+    backend_set(r->fs->backend, r->hold->ticket, &change, request_resume, r);
     g_bytes_unref(change.content);
 }
 
@@ -35,20 +35,20 @@ static void sequence_created(void *arg, enum backend_result result, struct backe
     if (result != BACKEND_OK && result != BACKEND_QUEUED) {
         r->hold = NULL;
         hold_free(r->fs, hold);
-        request_go_on(r, result);
+        request_resume(r, result);
         return;
     }
     hold->ticket = ticket;
     backend_name(r->fs->backend, ticket, path, sizeof path);
     const char *slash = strrchr(path, '/');
     tree_rename(r->fs->tree, r->node, r->node->parent, slash ? slash + 1 : path);
-    hold_granted(r->fs, hold, ticket);
+    hold_mark_granted(r->fs, hold, ticket);
     hold->closed = !r->handle;
     if (r->handle) {
         r->handle->hold = hold;
     }
     if (hold->size) {
-        request_go_on(r, BACKEND_OK); /* a symbolic link has a content of its own */
+        request_resume(r, BACKEND_OK); /* a symbolic link has a content of its own */
     } else {
         sequence_write_name(r);
     }
@@ -71,7 +71,7 @@ void sequence_create(struct request *r, mode_t mode, GBytes *content, request_st
     r->hold = hold_new(r->fs, r->node, kind, request_caller(r), context->uid, context->gid, mode);
     r->hold->sequence = true;
     r->hold->size = content ? (uint32_t)g_bytes_get_size(content) : 0;
-    hold_claim(r->fs, r->hold, kind, &claim);
+    hold_fill_claim(r->fs, r->hold, kind, &claim);
     claim.content = content;
     claim.sequence = claim.wait = true;
     if (!hold_charge(r->fs, r->hold, r->hold->size)) {
@@ -96,8 +96,8 @@ struct hold *sequence_ticket(struct request *r, struct hold *lease)
     if (!lease || !lease->sequence) {
         return NULL;
     }
-    bool may =
-        hold_is_owner(lease, r->handle->opener) || hold_may_change(r->fs, lease, request_caller(r), request_uid(r));
+    bool may = hold_is_owned_by(lease, r->handle->opener) ||
+               hold_allows_change(r->fs, lease, request_caller(r), request_uid(r));
     return may ? lease : NULL;
 }
 
@@ -117,14 +117,14 @@ static void sequence_known(void *arg, enum backend_result result, const struct b
     } else if (result != BACKEND_OK) {
         request_reply(r, fs_error(result));
     } else if (info->ticket == hold->ticket && info->holders) {
-        hold_await(r, hold, sequence_asked);
+        hold_await_outcome(r, hold, sequence_asked);
     } else {
         request_reply(r, -EAGAIN);
     }
     hold_unref(fs, hold);
 }
 
-static void sequence_ask(struct request *r)
+static void sequence_stat(struct request *r)
 {
     char path[TREE_PATH_MAX];
     if (request_path(r, path)) {
@@ -133,7 +133,7 @@ static void sequence_ask(struct request *r)
     }
 }
 
-static void sequence_go(struct request *r)
+static void sequence_reply_grant(struct request *r)
 {
     struct hold *hold = r->hold;
     if (!hold->ticket) {
@@ -141,21 +141,21 @@ static void sequence_go(struct request *r)
     } else if (hold->ticket->held) {
         request_reply(r, 0);
     } else if (!r->blocks) {
-        sequence_ask(r);
+        sequence_stat(r);
     } else {
         r->queued = true;
-        hold_await(r, hold, sequence_asked); /* its place in the queue is kept */
+        hold_await_outcome(r, hold, sequence_asked); /* its place in the queue is kept */
     }
 }
 
 #define SEQUENCE_PAUSE 250 /* ms between two questions whether the store grants again */
 
 /* After a pause, in which the ticket may have ended. */
-static void sequence_ask_again(struct request *r)
+static void sequence_stat_again(struct request *r)
 {
-    struct hold *hold = sequence_ticket(r, hold_lease_of_path(r->fs, r->node));
+    struct hold *hold = sequence_ticket(r, hold_find_lease_by_path(r->fs, r->node));
     if (hold) {
-        sequence_await_turn(r, hold);
+        sequence_await_grant(r, hold);
     } else {
         request_reply(r, -ESTALE);
     }
@@ -167,9 +167,9 @@ static void sequence_ask_again(struct request *r)
 static void sequence_asked(struct request *r)
 {
     if (r->result == BACKEND_OK) {
-        sequence_go(r);
+        sequence_reply_grant(r);
     } else if (r->result == BACKEND_GRACE && r->blocks) {
-        request_sleep(r, clock_now() + SEQUENCE_PAUSE, sequence_ask_again, request_give_up);
+        request_sleep(r, clock_now() + SEQUENCE_PAUSE, sequence_stat_again, request_reply_interrupted);
     } else if (r->result == BACKEND_BUSY) {
         request_reply(r, r->blocks ? -EDEADLK : -EAGAIN);
     } else {
@@ -177,15 +177,15 @@ static void sequence_asked(struct request *r)
     }
 }
 
-void sequence_await_turn(struct request *r, struct hold *hold)
+void sequence_await_grant(struct request *r, struct hold *hold)
 {
     r->hold = hold;
     if (hold->ticket->mode == r->lock.mode) {
-        sequence_go(r);
+        sequence_reply_grant(r);
         return;
     }
     struct backend_claim claim;
-    hold_claim(r->fs, hold, hold->kind, &claim);
+    hold_fill_claim(r->fs, hold, hold->kind, &claim);
     claim.mode = r->lock.mode;
     hold_convert(r, &claim, sequence_asked);
 }

@@ -25,6 +25,6 @@ void sequence_create(struct request *r, mode_t mode, GBytes *content, request_st
 struct hold *sequence_ticket(struct request *r, struct hold *lease);
 
 /* Answers it when the ticket holds; r->blocks and r->lock.mode say how. */
-void sequence_await_turn(struct request *r, struct hold *hold);
+void sequence_await_grant(struct request *r, struct hold *hold);
 
 #endif

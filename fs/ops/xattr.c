@@ -31,7 +31,7 @@ static bool xattr_caller_waits(struct request *r)
 {
     struct hold *hold;
     LIST_FOREACH(hold, &r->node->waiting, link) {
-        if (hold->ticket && !hold->ticket->held && hold_is_owner(hold, request_caller(r))) {
+        if (hold->ticket && !hold->ticket->held && hold_is_owned_by(hold, request_caller(r))) {
             return true;
         }
     }
@@ -45,7 +45,7 @@ static bool xattr_caller_is_idle(struct request *r)
     bool idle = false;
     LIST_FOREACH(h, &r->node->handles, link) {
         if (h->opener && h->opener == request_caller(r)) {
-            if (handle_own_hold(r->fs, h)) {
+            if (handle_find_hold(r->fs, h)) {
                 return false;
             }
             idle = idle || h->writable || h->locking;
@@ -57,7 +57,7 @@ static bool xattr_caller_is_idle(struct request *r)
 /* Is the name that of a ticket in its directory's queue? */
 static bool xattr_is_ticket(const struct node *node, const struct backend_info *info)
 {
-    const struct hold *hold = hold_first(node);
+    const struct hold *hold = hold_find_first(node);
     struct meta meta;
     if (hold) {
         return hold->sequence;
@@ -119,7 +119,7 @@ static char *xattr_get_owner(struct request *r, const struct backend_info *info)
     struct hold *hold;
     LIST_FOREACH(hold, &r->node->holds, link) {
         if (hold_holds(hold)) {
-            struct owner *owner = hold_owner(hold);
+            struct owner *owner = hold_current_owner(hold);
             xattr_add_owner(text, r->fs->host, owner ? owner_pid(owner) : 0, hold->uid,
                             owner ? owner_command(owner) : "?");
         }
@@ -218,7 +218,7 @@ static char *xattr_get_guard(struct request *r, const struct backend_info *info)
     unsigned guard = 0;
     (void)r;
     if (info->ticket) {
-        guard = guard_of(info->ticket->user);
+        guard = guard_duration(info->ticket->user);
     } else if (info->type == BACKEND_LOCK && meta_decode(info->meta, &meta)) {
         guard = meta.guard;
     }
@@ -274,7 +274,7 @@ static void xattr_answer(struct request *r, const char *text, size_t length)
 static bool xattr_is_known_here(struct request *r, struct backend_info *ret_info)
 {
     const struct xattr *attribute = r->xattr.attribute;
-    struct hold *hold = r->node->directory ? NULL : hold_first(r->node);
+    struct hold *hold = r->node->directory ? NULL : hold_find_first(r->node);
     *ret_info = (struct backend_info){.type = hold ? BACKEND_LOCK : BACKEND_NOTHING};
     ret_info->ticket = hold ? hold->ticket : NULL;
     return (attribute->get == xattr_get_state && (hold || xattr_caller_lost(r) || xattr_caller_is_idle(r))) ||
@@ -301,7 +301,7 @@ static void xattr_got(void *arg, enum backend_result result, const struct backen
 
 /* What a ticket of this mount tells: until when this mount believes in it, and
  * that without asking anybody else. */
-static void xattr_tell_ticket(struct request *r, struct backend_ticket *ticket, backend_known *known)
+static void xattr_reply_ticket(struct request *r, struct backend_ticket *ticket, backend_known *known)
 {
     struct backend_info info = {.type = BACKEND_LOCK,
                                 .kind = ticket->kind,
@@ -314,12 +314,12 @@ static void xattr_tell_ticket(struct request *r, struct backend_ticket *ticket, 
     known(r, BACKEND_OK, &info);
 }
 
-static void xattr_ask(struct request *r, backend_known *known)
+static void xattr_stat(struct request *r, backend_known *known)
 {
     bool of_ticket = r->xattr.attribute->of_ticket && !r->node->directory;
-    struct hold *hold = of_ticket ? hold_shown_to(r->node, request_caller(r)) : NULL;
+    struct hold *hold = of_ticket ? hold_find_shown_to(r->node, request_caller(r)) : NULL;
     if (hold) {
-        xattr_tell_ticket(r, hold->ticket, known);
+        xattr_reply_ticket(r, hold->ticket, known);
     } else {
         request_stat(r, known);
     }
@@ -333,7 +333,7 @@ void xattr_get(struct request *r, const char *name, size_t size)
         /* of labels and access lists nobody need ask for each file: ls(1) does not */
         request_reply(r, g_str_has_prefix(name, "user.") ? -ENODATA : -EOPNOTSUPP);
     } else {
-        xattr_ask(r, xattr_got);
+        xattr_stat(r, xattr_got);
     }
 }
 
@@ -418,7 +418,7 @@ void xattr_set(struct request *r, const char *name, const char *value, size_t si
         r->xattr.attribute = attribute;
         r->xattr.flags = flags;
         if (flags) {
-            xattr_ask(r, xattr_set_if);
+            xattr_stat(r, xattr_set_if);
         } else {
             xattr_set_now(r);
         }

@@ -27,7 +27,7 @@ static void xattr_done(struct request *r)
 
 static void xattr_revoked(void *arg, enum backend_result result)
 {
-    request_reply_when_told(arg, xattr_error(result));
+    request_reply_when_invalidated(arg, xattr_error(result));
 }
 
 /* A directory's attributes are for its owner and root. */
@@ -138,15 +138,15 @@ void xattr_set_ttl(struct request *r)
         xattr_set_directory_ttl(r, ttl);
         return;
     }
-    struct hold *hold = hold_lease(r->node);
-    hold = hold && hold->since ? hold : hold_shown_to(r->node, request_caller(r));
-    hold = hold ? hold : hold_first(r->node);
+    struct hold *hold = hold_find_lease(r->node);
+    hold = hold && hold->since ? hold : hold_find_shown_to(r->node, request_caller(r));
+    hold = hold ? hold : hold_find_first(r->node);
     if (!hold) {
         request_stat(r, xattr_refused);
-    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+    } else if (!hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
     } else if (hold->converting) {
-        hold_await(r, hold, xattr_set_ttl);
+        hold_await_outcome(r, hold, xattr_set_ttl);
     } else if (hold->kind == BACKEND_PROVISIONAL) {
         request_reply(r, -EINVAL); /* it has its second */
     } else {
@@ -170,21 +170,21 @@ void xattr_set_guard(struct request *r)
 {
     int64_t guard = 0;
     const char *text = r->value;
-    struct hold *hold = hold_shown_to(r->node, request_caller(r));
-    hold = hold ? hold : hold_first(r->node);
+    struct hold *hold = hold_find_shown_to(r->node, request_caller(r));
+    hold = hold ? hold : hold_find_first(r->node);
     bool none = strcmp(text, "0") == 0;
     if ((!none && options_duration(text, strlen(text), &guard) != 0) || guard > BACKEND_GUARD_MAX) {
         request_reply(r, -EINVAL);
     } else if (!hold) {
         request_stat(r, xattr_refused);
-    } else if (!hold_may_change(r->fs, hold, request_caller(r), request_uid(r))) {
+    } else if (!hold_allows_change(r->fs, hold, request_caller(r), request_uid(r))) {
         request_reply(r, -EPERM);
     } else if (hold->converting) {
-        hold_await(r, hold, xattr_set_guard);
+        hold_await_outcome(r, hold, xattr_set_guard);
     } else if (hold->kind == BACKEND_PROVISIONAL) {
         request_reply(r, -EINVAL); /* it has its second */
     } else {
-        r->term.ttl = guard_of(hold);
+        r->term.ttl = guard_duration(hold);
         guard_set(hold, (unsigned)guard);
         hold_pin_lease(hold);
         hold_store_for(r, hold, xattr_guard_noted);

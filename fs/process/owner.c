@@ -177,7 +177,7 @@ static void owner_trim(struct owner_table *table)
     }
 }
 
-/* One that is in execve(2) has the start 0: see owner_learn_start. */
+/* One that is in execve(2) has the start 0: see owner_read_start. */
 static int owner_identify(struct owner_table *table, pid_t pid, uint64_t *ret_start, int *ret_pidfd)
 {
     *ret_pidfd = -1;
@@ -192,7 +192,7 @@ static int owner_identify(struct owner_table *table, pid_t pid, uint64_t *ret_st
 
 /* A process that was in execve(2) when it was met first: it is the same one as long
  * as its pidfd says that it lives. */
-uint64_t owner_learn_start(struct owner *owner)
+uint64_t owner_read_start(struct owner *owner)
 {
     uint64_t start;
     if (!owner->dead && owner->pidfd >= 0 && !process_has_ended(owner->pidfd) &&
@@ -282,13 +282,13 @@ void owner_table_free(struct owner_table *table)
     g_free(table);
 }
 
-void owner_take_up(struct owner *owner)
+void owner_on_first_ref(struct owner *owner)
 {
     TAILQ_REMOVE(&owner->table->recent, owner, recent);
     owner->table->recent_count--;
 }
 
-void owner_lay_down(struct owner *owner)
+void owner_on_last_unref(struct owner *owner)
 {
     struct owner_table *table = owner->table;
     owner_rest(owner);
@@ -500,7 +500,7 @@ mode_t owner_umask(struct owner *owner)
     return known ? mask : OWNER_UMASK_USUAL;
 }
 
-bool owner_has_one_thread(struct owner *owner)
+bool owner_is_single_threaded(struct owner *owner)
 {
     return owner_alive(owner) && process_threads(&owner->table->reader, owner->pid) == 1;
 }
@@ -510,7 +510,7 @@ bool owner_in_group(struct owner *owner, gid_t group)
     return owner_alive(owner) && process_in_group(&owner->table->reader, owner->pid, group);
 }
 
-bool owner_thread_exiting(struct owner_table *table, pid_t tid)
+bool owner_thread_is_exiting(struct owner_table *table, pid_t tid)
 {
     int statm = -1;
     struct owner *owner = owner_lookup(table, tid);

@@ -63,13 +63,13 @@ struct owner *owner_get(struct owner_table *table, pid_t tid);
 struct owner *owner_restore(struct owner_table *table, pid_t pid, uint64_t start, const char *command);
 
 /* What was without a reference has one; what has none any more is kept for a while, or freed. */
-void owner_take_up(struct owner *owner);
-void owner_lay_down(struct owner *owner);
+void owner_on_first_ref(struct owner *owner);
+void owner_on_last_unref(struct owner *owner);
 
 static inline struct owner *owner_ref(struct owner *owner)
 {
     if (owner->references++ == 0) {
-        owner_take_up(owner);
+        owner_on_first_ref(owner);
     }
     return owner;
 }
@@ -78,7 +78,7 @@ static inline struct owner *owner_ref(struct owner *owner)
 static inline void owner_unref(struct owner *owner)
 {
     if (owner && --owner->references == 0) {
-        owner_lay_down(owner);
+        owner_on_last_unref(owner);
     }
 }
 
@@ -88,12 +88,12 @@ static inline pid_t owner_pid(const struct owner *owner)
 }
 
 /* Of one whose start is not known yet: asks again. */
-uint64_t owner_learn_start(struct owner *owner);
+uint64_t owner_read_start(struct owner *owner);
 
 /* Means something within one boot; 0: not known yet. */
 static inline uint64_t owner_start(struct owner *owner)
 {
-    return owner->start ? owner->start : owner_learn_start(owner);
+    return owner->start ? owner->start : owner_read_start(owner);
 }
 
 /* Its pid, and owner_start. */
@@ -140,7 +140,7 @@ bool owner_descends(struct owner *owner, struct owner *ancestor);
 mode_t owner_umask(struct owner *owner);
 
 /* Has it one thread, so that nothing else of it goes on while that waits?  False when it has ended. */
-bool owner_has_one_thread(struct owner *owner);
+bool owner_is_single_threaded(struct owner *owner);
 
 /* Is this one of its supplementary groups, now?  False when it has ended. */
 bool owner_in_group(struct owner *owner, gid_t group);
@@ -148,6 +148,6 @@ bool owner_in_group(struct owner *owner, gid_t group);
 /* Is this thread on its way out: has the kernel taken its memory away?  It does
  * so after setting PF_EXITING, and closes the descriptors next, which is not a
  * close(2) that the program asked for.  True also when it is gone. */
-bool owner_thread_exiting(struct owner_table *table, pid_t tid);
+bool owner_thread_is_exiting(struct owner_table *table, pid_t tid);
 
 #endif

@@ -809,7 +809,7 @@ END_TEST
 /* Else a lease that its token has released could still be seen. */
 START_TEST(answer_that_cannot_wait_for_the_kernel_to_be_told_makes_it_look_anew)
 {
-    notify_can_expire(w->fs->notify);
+    notify_enable_expire(w->fs->notify);
     uint64_t first = lease_of(alice, "first"), second = lease_of(alice, "second");
     ck_assert_int_eq(wire_result(w, wire_setxattr(w, first, "user.lease.ttl", "1s")), 0);
     char *token = wire_xattr(w, second, "user.lease.token");

@@ -224,11 +224,11 @@ void wire_take(struct wire *w)
 static bool wire_turn_one(struct wire *w)
 {
     bool moved = wire_take_some(w);
-    request_wake(w->fs);
+    request_wake_due(w->fs);
     ev_run(w->loop, EVRUN_NOWAIT);
     moved |= fake_backend_deliver(w->fake);
     wire_collect(w);
-    while (!wire_deletions_held && !TAILQ_EMPTY(&w->fs->untold)) { /* the thread goes on by itself */
+    while (!wire_deletions_held && !TAILQ_EMPTY(&w->fs->invalidating)) { /* the thread goes on by itself */
         moved = true;
         ev_run(w->loop, EVRUN_ONCE);
         wire_collect(w);

@@ -445,7 +445,7 @@ bool judge_hold_is_asked_for(const struct hold *hold)
 }
 
 /* A call under way asks for it, or a file is its ticket. */
-static bool hold_in_use(const struct hold *hold)
+static bool hold_needs_renewal(const struct hold *hold)
 {
     return judge_hold_is_asked_for(hold) || (hold->claim.handle && hold->claim.handle->ticket == hold);
 }
@@ -455,7 +455,7 @@ void name_prune(struct judge *judge, struct name *name)
     for (guint i = name->holds->len; i-- > 0;) {
         struct hold *hold = name->holds->pdata[i];
         /* what `judge_hold_over` tells of a mount that is away may be taken back when it joins */
-        if (hold->ended < judge->now && !hold->pending && !hold_in_use(hold)) {
+        if (hold->ended < judge->now && !hold->pending && !hold_needs_renewal(hold)) {
             bool kept = judge->options.keeps && hold->claim.kind == KIND_LEASE && hold->begun != JUDGE_NEVER;
             hold_is_over(name, hold, hold->ended);
             g_ptr_array_steal_index(name->holds, i);

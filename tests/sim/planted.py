@@ -25,7 +25,7 @@ m+|backend/lockspace/grant.c|if (t->head.fence < q->granted && t->entry->type !=
 m|backend/lockspace/grant.c|if (lost && delay > 0 && t->head.held|if (false && delay > 0 && t->head.held
 m+|backend/lockspace/grant.c|        if (!lockspace_blocker(space, place, t)) {|        if (lockspace_position(t) <= place->directory->attributes.width) {
 m+|backend/lockspace/grant.c|        if (lockspace_blocker(space, place, t)) {|        if (lockspace_blocker(space, place, t) && !lockspace_shared(t)) {
-m+|fs/hold/hold.c|        hold_spend(hold, why != BACKEND_RELEASED \\|\\| ticket->guarded);|        hold_spend(hold, false);
+m+|fs/hold/hold.c|        hold_spend_handles(hold, why != BACKEND_RELEASED \\|\\| ticket->guarded);|        hold_spend_handles(hold, false);
 m+|backend/deadlock.c|        s->found = true;|        s->found = false;
 m+|backend/lockspace/grant.c|    if (q && skiplist_length(&q->waiters) > 0) {|    if (q && skiplist_length(&q->waiters) > 1) {
 m+|backend/lockspace/grant.c|    lockspace_expel(space, now, t, why);\n    lockspace_update(space, now, place, start, end);|    lockspace_expel(space, now, t, why);\n    (void)place, (void)start, (void)end;
@@ -34,19 +34,19 @@ m+|backend/lockspace/lockspace.c|fence ? BACKEND_RELEASED : BACKEND_BROKEN|fence
 m+|backend/lockspace/lockspace.c|(!fence \\|\\| t->head.fence == fence)|(!fence \\|\\| t->head.fence >= fence)
 m+|backend/clock.c|    return clock_milliseconds(CLOCK_BOOTTIME);|    return clock_milliseconds(CLOCK_REALTIME);
 m+|backend/local/loop.c|    return ticket == l->telling \\|\\| (event && event->flags & EVENT_ENDED);|    return false;
-m+|fs/hold/heirs.c|    if (who && who == hold->owner) {\n        return true; /* as in hold_is_owner */|    if (who) {\n        return true;
+m+|fs/hold/heirs.c|    if (who && who == hold->owner) {\n        return true; /* as in hold_is_owned_by */|    if (who) {\n        return true;
 m+|fs/hold/heirs.c|(fs->options->owner_user \\|\\| !lives) && uid == hold->uid|uid == hold->uid
-m|fs/hold/heirs.c|    return (lives && who && owner_descends(who, owner)) \\|\\| hold_descends(who, opener) \\|\\||    return
-m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true));|    return owner != NULL;
-m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_passes_on(hold, true));|    return false;
+m|fs/hold/heirs.c|    return (lives && who && owner_descends(who, owner)) \\|\\| hold_is_descendant(who, opener) \\|\\||    return
+m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true));|    return owner != NULL;
+m+|fs/hold/heirs.c|    return owner && (owner_alive(owner) \\|\\| hold_can_pass_on(hold, true));|    return false;
 m+|fs/hold/hold.c|        backend_release(fs->backend, ticket, done, arg);|        if (done) {\n            done(arg, BACKEND_OK);\n        }
 m+|fs/hold/hold.c|    if (node->visible) {\n        node->visible = false;|    if (false) {\n        node->visible = false;
 m+|fs/ops/file.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->locking;
 m+|fs/ops/file.c|    h->closing = !h->locking && !h->refused;|    h->closing = !h->refused;
-m+|fs/ops/file.c|    handle_end_lock_owner(r, r->file.lock_owner, handle_flush_unlocked);|    handle_flush_unlocked(r, BACKEND_OK);
-m+|fs/ops/file.c|    if (matters && !exits && handle_is_opener(h, r)) {|    if (matters && handle_is_opener(h, r)) {
-m+|fs/ops/file.c|    if (matters && !exits && handle_is_opener(h, r)) {|    if (matters && !exits) {
-m|fs/ops/content.c|    return hold_first(r->node) \\|\\| hold_first(tree_present(r->fs->tree, r->node));|    return hold_first(r->node);
+m+|fs/ops/file.c|    handle_release_lock_owner(r, r->file.lock_owner, file_flush_unlocked);|    file_flush_unlocked(r, BACKEND_OK);
+m+|fs/ops/file.c|    if (matters && !exits && file_is_opener(h, r)) {|    if (matters && file_is_opener(h, r)) {
+m+|fs/ops/file.c|    if (matters && !exits && file_is_opener(h, r)) {|    if (matters && !exits) {
+m|fs/ops/content.c|    return hold_find_first(r->node) \\|\\| hold_find_first(tree_current_node(r->fs->tree, r->node));|    return hold_find_first(r->node);
 m+|fs/hold/rights.c|    if (uid == rights->uid) {|    if (true) {
 m+|fs/kernel/request.c|        if (r->queue) {\n            request_unpark(r);|        if (false) {\n            request_unpark(r);
 r|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake + 60000 <= clock_now()) {

@@ -240,11 +240,11 @@ START_TEST(a_thread_is_its_process)
     ck_assert_ptr_eq(again, process);
     ck_assert_int_eq(owner_pid(by_thread), getpid());
     ck_assert(owner_alive(by_thread));
-    ck_assert(!owner_thread_exiting(table, threads.tid));
+    ck_assert(!owner_thread_is_exiting(table, threads.tid));
     pthread_barrier_wait(&threads.barrier);
     pthread_join(thread, NULL);
     AWAIT(nobody(threads.tid));
-    ck_assert(owner_thread_exiting(table, threads.tid));
+    ck_assert(owner_thread_is_exiting(table, threads.tid));
     ck_assert(owner_alive(process));
     owner_unref(by_thread);
     owner_unref(again);
@@ -261,7 +261,7 @@ START_TEST(no_pid_and_no_process_have_no_owner)
     reap(pid);
     ck_assert_ptr_null(owner_get(table, 0));
     ck_assert_ptr_null(owner_get(table, pid));
-    ck_assert(owner_thread_exiting(table, pid));
+    ck_assert(owner_thread_is_exiting(table, pid));
     end();
 }
 END_TEST
@@ -357,7 +357,7 @@ START_TEST(a_process_outlives_its_first_thread)
         pthread_exit(NULL);
     }
     struct owner *owner = get(pid);
-    AWAIT(owner_thread_exiting(table, pid)); /* that thread, not the process */
+    AWAIT(owner_thread_is_exiting(table, pid)); /* that thread, not the process */
     ck_assert(owner_alive(owner));
     ck_assert(!nobody(pid));
     end_child(pid);
@@ -462,7 +462,7 @@ START_TEST(a_reused_pid_is_another_process)
         ck_assert_int_eq(again, pid);
         AWAIT(is_another(former));
         ck_assert(!owner_alive(former));
-        ck_assert(!owner_thread_exiting(table, pid));
+        ck_assert(!owner_thread_is_exiting(table, pid));
         struct owner *latter = get(pid);
         ck_assert(owner_alive(latter));
         ck_assert(!owner_descends(latter, former));
@@ -861,13 +861,13 @@ START_TEST(asking_often_gives_the_same_answer)
     pid_t pid = spawn_idle();
     struct owner *owner = get(pid);
     for (int i = 0; i < 10; i++) {
-        ck_assert(!owner_thread_exiting(table, pid));
+        ck_assert(!owner_thread_is_exiting(table, pid));
     }
     end_child(pid);
-    ck_assert(owner_thread_exiting(table, pid));
+    ck_assert(owner_thread_is_exiting(table, pid));
     reap(pid);
-    ck_assert(owner_thread_exiting(table, pid));
-    ck_assert(!owner_thread_exiting(table, getpid()));
+    ck_assert(owner_thread_is_exiting(table, pid));
+    ck_assert(!owner_thread_is_exiting(table, getpid()));
     owner_unref(owner);
     end();
 }
@@ -885,7 +885,7 @@ static int descriptors_during(int count)
         struct owner *heir;
         ck_assert_uint_eq(owner_heirs(owner, &heir, 1), 1);
         for (int asked = 0; asked < 4; asked++) {
-            owner_thread_exiting(table, pid);
+            owner_thread_is_exiting(table, pid);
         }
         owner_unref(heir);
         owner_unref(owner);
@@ -934,12 +934,12 @@ START_TEST(without_descriptors_the_answers_are_the_same)
     ck_assert(owner_descends(late, heir));
     ck_assert(!owner_descends(heir, late));
     for (int i = 0; i < 5; i++) {
-        ck_assert(!owner_thread_exiting(table, unknown));
+        ck_assert(!owner_thread_is_exiting(table, unknown));
     }
     struct owner *wrong = owner_restore(table, unknown, owner_start(late) + 1, "");
     ck_assert(!owner_alive(wrong));
     end_child(unknown);
-    ck_assert(owner_thread_exiting(table, unknown));
+    ck_assert(owner_thread_is_exiting(table, unknown));
     ck_assert(!owner_alive(late));
     ck_assert(nobody(unknown));
     ck_assert(owner_alive(owner));

@@ -29,13 +29,13 @@ static void teardown(void)
 static void ask_after(ev_tstamp gap)
 {
     ev_tstamp then = now + gap;
-    tries += spin_answered(&spin, now);
+    tries += spin_on_reply(&spin, now);
     while (ev_is_active(&spin.idle) && now + US < then) {
         now += US;
-        spin_polled(&spin, now);
+        spin_on_poll(&spin, now);
     }
     now = then;
-    hits += spin_asked(&spin, now);
+    hits += spin_on_request(&spin, now);
 }
 
 static void ask_often(ev_tstamp gap, int times)
@@ -88,11 +88,11 @@ END_TEST
 START_TEST(it_spins_no_longer_than_it_may)
 {
     ask_after(60 * US);
-    ck_assert(spin_answered(&spin, now));
+    ck_assert(spin_on_reply(&spin, now));
     ck_assert(ev_is_active(&spin.idle));
-    spin_polled(&spin, now + LIMIT - US);
+    spin_on_poll(&spin, now + LIMIT - US);
     ck_assert(ev_is_active(&spin.idle));
-    spin_polled(&spin, now + LIMIT + US);
+    spin_on_poll(&spin, now + LIMIT + US);
     ck_assert(!ev_is_active(&spin.idle));
 }
 END_TEST
@@ -100,10 +100,10 @@ END_TEST
 START_TEST(a_second_answer_is_no_second_try)
 {
     ask_after(60 * US);
-    ck_assert(spin_answered(&spin, now));
-    ck_assert(!spin_answered(&spin, now + US));
-    ck_assert(spin_asked(&spin, now + 2 * US));
-    ck_assert(!spin_asked(&spin, now + 3 * US));
+    ck_assert(spin_on_reply(&spin, now));
+    ck_assert(!spin_on_reply(&spin, now + US));
+    ck_assert(spin_on_request(&spin, now + 2 * US));
+    ck_assert(!spin_on_request(&spin, now + 3 * US));
 }
 END_TEST
 
