@@ -11,7 +11,7 @@
 #include <sys/random.h>
 
 #include "backend/log.h"
-#include "backend/redis/check.h"
+#include "backend/redis/info.h"
 #include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
@@ -28,7 +28,7 @@ static void redis_on_info(void *arg, const struct redis_answer *answer)
     }
     problems = g_ptr_array_new_with_free_func(g_free);
     warnings = g_ptr_array_new_with_free_func(g_free);
-    redis_check_info(answer->reply->str, r->kind, r->wait, problems, warnings);
+    redis_info_check(answer->reply->str, r->kind, r->wait, problems, warnings);
     g_ptr_array_extend_and_steal(problems, warnings);
     for (guint i = 0; r->told && i < problems->len; i++) {
         if (!g_ptr_array_find_with_equal_func(r->warnings, problems->pdata[i], g_str_equal, NULL)) {

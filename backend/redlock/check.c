@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend/redis/check.h"
+#include "backend/redis/info.h"
+#include "backend/redis/preflight.h"
 #include "backend/redlock/private.h"
 
 /* What can pass by itself. */
@@ -37,11 +38,10 @@ int redlock_check(const struct redlock_options *options, GPtrArray *warnings, ch
     for (unsigned i = 0; i < uri->count && result == 0; i++) {
         struct redis_options server = {.conn = options->conn, .prefix = options->prefix, .key = options->key};
         server.conn.uri = uri->servers[i];
-        const struct redis_check_needs needs = {.scripts = redlock_scripts, .script_count = REDLOCK_SCRIPTS};
         char *info = NULL;
-        int found = redis_check_server(&server, &needs, &info, warnings, one, sizeof one);
+        int found = redis_preflight_master(&server, redlock_scripts, REDLOCK_SCRIPTS, &info, warnings, one, sizeof one);
         there += found == 0;
-        run_ids[i] = info ? redis_check_field(info, "run_id") : NULL;
+        run_ids[i] = info ? redis_info_field(info, "run_id") : NULL;
         if (found < 0 && check_is_away(found)) {
             g_ptr_array_add(warnings, g_strdup(one));
         } else if (found < 0) {

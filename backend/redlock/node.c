@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/log.h"
-#include "backend/redis/check.h"
+#include "backend/redis/info.h"
 #include "backend/redlock/private.h"
 
 #define SLACK 1000 /* ms: servers tell their uptime in whole seconds */
@@ -62,7 +62,7 @@ static char *node_fault(const struct redlock_node *node, const char *info, const
 {
     GPtrArray *errors = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_set_size(node->warnings, 0);
-    redis_check_master(info, REDIS_SERVER, errors, node->warnings);
+    redis_info_check_master(info, REDIS_SERVER, errors, node->warnings);
     const struct redlock_node *twin = run_id ? node_twin(node, run_id) : NULL;
     char *fault = errors->len > 0 ? g_strdup(errors->pdata[0])
                   : twin ? g_strdup_printf("it is the same server as %s, whose vote would count twice", twin->where)
@@ -74,7 +74,7 @@ static char *node_fault(const struct redlock_node *node, const char *info, const
 bool redlock_node_greeted(struct redlock_node *node, const redisReply *reply)
 {
     const char *info = reply->type == REDIS_REPLY_STRING ? reply->str : "";
-    char *run_id = redis_check_field(info, "run_id"), *uptime = redis_check_field(info, "uptime_in_seconds");
+    char *run_id = redis_info_field(info, "run_id"), *uptime = redis_info_field(info, "uptime_in_seconds");
     char *fault = node_fault(node, info, run_id);
     if (fault) {
         log_warning("%s: %s", node->where, fault);

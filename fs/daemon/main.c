@@ -24,7 +24,7 @@
 #include "backend/backend.h"
 #include "backend/local/local.h"
 #include "backend/log.h"
-#include "backend/redis/check.h"
+#include "backend/redis/preflight.h"
 #include "backend/redis/redis.h"
 #include "backend/redlock/redlock.h"
 #include "backend/zookeeper/zookeeper.h"
@@ -205,7 +205,7 @@ static int main_open_server(const struct redis_options *server, bool background,
         return result;
     }
     GPtrArray *warnings = g_ptr_array_new_with_free_func(g_free);
-    result = redis_check_server(server, NULL, NULL, warnings, error, error_size);
+    result = redis_preflight(server, warnings, error, error_size);
     for (guint i = 0; result == 0 && i < warnings->len; i++) {
         log_warning("the Redis server: %s", (const char *)warnings->pdata[i]);
     }

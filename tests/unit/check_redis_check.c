@@ -10,8 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backend/redis/check.h"
 #include "backend/redis/conn/tls.h"
+#include "backend/redis/info.h"
+#include "backend/redis/preflight.h"
 #include "backend/redis/script.h"
 #include "tests/support/check_main.h"
 #include "tests/support/child.h"
@@ -51,7 +52,7 @@ static void assert_info(const char *more, const char *expected_error, const char
 {
     char *info = g_strconcat(GOOD, more, NULL);
     begin_lines();
-    redis_check_info(info, REDIS_SERVER, 0, errors, warnings);
+    redis_info_check(info, REDIS_SERVER, 0, errors, warnings);
     ck_assert_uint_eq(errors->len, expected_error ? 1 : 0);
     ck_assert_uint_eq(warnings->len, expected_warning ? 1 : 0);
     if (expected_error) {
@@ -82,7 +83,7 @@ START_TEST(replicas_that_are_too_few_or_too_many_are_a_warning)
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         char *info = g_strconcat(GOOD, "connected_slaves:", cases[i].replicas, "\r\n", NULL);
         begin_lines();
-        redis_check_info(info, REDIS_SERVER, cases[i].wait, errors, warnings);
+        redis_info_check(info, REDIS_SERVER, cases[i].wait, errors, warnings);
         ck_assert_uint_eq(errors->len, 0);
         ck_assert_uint_eq(warnings->len, cases[i].begin ? 1 : 0);
         ck_assert(!cases[i].begin || g_str_has_prefix(warnings->pdata[0], cases[i].begin));
@@ -107,7 +108,7 @@ START_TEST(what_is_not_told_is_not_judged)
         "", "\r\n", "nonsense", "# Server\r\n", ":\r\n:::\r\n", "role\r\nrole", "# role:slave\r\n"};
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         begin_lines();
-        redis_check_info(cases[i], REDIS_SERVER, 0, errors, warnings);
+        redis_info_check(cases[i], REDIS_SERVER, 0, errors, warnings);
         ck_assert_uint_eq(errors->len, 0);
         ck_assert_uint_eq(warnings->len, 0);
         end_lines();
@@ -120,9 +121,9 @@ START_TEST(node_of_a_cluster_is_none_of_a_server_and_right_for_a_cluster)
     static const char *const modes[] = {"cluster_enabled:1\r\n", "redis_mode:cluster\r\n"};
     for (size_t i = 0; i < G_N_ELEMENTS(modes); i++) {
         begin_lines();
-        redis_check_info(modes[i], REDIS_CLUSTER, 1, errors, warnings);
+        redis_info_check(modes[i], REDIS_CLUSTER, 1, errors, warnings);
         ck_assert_uint_eq(errors->len, 0);
-        redis_check_info(modes[i], REDIS_SERVER, 0, errors, warnings);
+        redis_info_check(modes[i], REDIS_SERVER, 0, errors, warnings);
         ck_assert_uint_eq(errors->len, 1);
         end_lines();
     }
@@ -224,7 +225,7 @@ static int check_server(void)
 {
     error[0] = '\0';
     g_ptr_array_set_size(warnings, 0);
-    return redis_check_server(&options, NULL, NULL, warnings, error, sizeof error);
+    return redis_preflight(&options, warnings, error, sizeof error);
 }
 
 static void assert_accepted(void)
@@ -580,34 +581,24 @@ START_TEST(what_is_no_redis_server_is_told)
 }
 END_TEST
 
-/* What hiredis has no memory for, or may not do. */
-static unsigned fails_to_connect, fails_to_limit;
+/* hiredis has no memory for a connection. */
+static bool fails_to_connect;
 
-redisContext *__real_redisConnectWithTimeout(const char *host, int port, const struct timeval limit);
-redisContext *__wrap_redisConnectWithTimeout(const char *host, int port, const struct timeval limit);
-int __real_redisSetTimeout(redisContext *context, const struct timeval limit);
-int __wrap_redisSetTimeout(redisContext *context, const struct timeval limit);
+redisContext *__real_redisConnectFd(int fd);
+redisContext *__wrap_redisConnectFd(int fd);
 
-redisContext *__wrap_redisConnectWithTimeout(const char *host, int port, const struct timeval limit)
+redisContext *__wrap_redisConnectFd(int fd)
 {
-    return fails_to_connect > 0 ? NULL : __real_redisConnectWithTimeout(host, port, limit);
+    return fails_to_connect ? NULL : __real_redisConnectFd(fd);
 }
 
-int __wrap_redisSetTimeout(redisContext *context, const struct timeval limit)
-{
-    return fails_to_limit > 0 ? REDIS_ERR : __real_redisSetTimeout(context, limit);
-}
-
-START_TEST(failures_of_this_host_are_told)
+START_TEST(lack_of_memory_is_told)
 {
     int fd = own_port();
     ck_assert_int_eq(listen(fd, 5), 0);
-    fails_to_connect = 1;
+    fails_to_connect = true;
     assert_refused("out of memory");
-    fails_to_connect = 0;
-    fails_to_limit = 1;
-    assert_refused("cannot set a timeout");
-    fails_to_limit = 0;
+    fails_to_connect = false;
     close(fd);
 }
 END_TEST
@@ -827,6 +818,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("redis_check");
+    signal(SIGPIPE, SIG_IGN); /* as the daemon does */
     TCase *info = tcase_create("INFO");
     TCase *real = tcase_create("servers");
     TCase *other = tcase_create("no servers");
@@ -873,7 +865,7 @@ int main(void)
     tcase_add_test(other, refused_port_is_told);
     tcase_add_test(other, silent_listener_is_given_up);
     tcase_add_test(other, what_is_no_redis_server_is_told);
-    tcase_add_test(other, failures_of_this_host_are_told);
+    tcase_add_test(other, lack_of_memory_is_told);
 #ifndef HAVE_HIREDIS_SSL
     tcase_add_test(other, tls_that_is_not_built_in_is_told);
 #endif

@@ -15,6 +15,7 @@
  */
 #include "backend/redis/conn/conn.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,8 +80,22 @@ static bool conn_plan_attempt(struct redis_conn *conn, bool was_up, clock_ms now
     return true;
 }
 
+static const char *conn_begin_reason(enum redis_failure failure)
+{
+    switch (failure) {
+    case REDIS_NOT_RESOLVED:
+        return "cannot find the host: ";
+    case REDIS_NOT_CONNECTED:
+    case REDIS_NO_MEMORY:
+        return "cannot connect: ";
+    default:
+        return "";
+    }
+}
+
 /* Gives up both connections, and tries again (later).  Safe in events of links. */
-static void __attribute__((format(printf, 2, 3))) conn_fail(struct redis_conn *conn, const char *format, ...)
+static void __attribute__((format(printf, 3, 4)))
+conn_fail(struct redis_conn *conn, enum redis_failure failure, const char *format, ...)
 {
     bool was_up = conn->state == REDIS_CONN_UP;
     char text[sizeof(conn->error)];
@@ -88,14 +103,16 @@ static void __attribute__((format(printf, 2, 3))) conn_fail(struct redis_conn *c
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    int length = conn->place ? g_snprintf(conn->error, sizeof(conn->error), "%s: ", conn->place) : 0;
-    log_escape(conn->error + length, sizeof(conn->error) - (size_t)length, text);
+    const int head = g_snprintf(conn->error, sizeof(conn->error), "%s%s%s", conn->place ? conn->place : "",
+                                conn->place ? ": " : "", conn_begin_reason(failure));
+    log_escape(conn->error + head, sizeof(conn->error) - (size_t)head, text);
     redis_resolve_cancel(conn->resolve);
     conn->resolve = NULL;
     redis_link_abandon(&conn->pubsub.link);
     redis_link_abandon(&conn->command.link);
     redis_conn_request_lost(conn);
-    if (conn_plan_attempt(conn, was_up, clock_now())) {
+    bool round_failed = conn_plan_attempt(conn, was_up, clock_now());
+    if (round_failed && !conn->events->failed) {
         conn_log_failure(conn, was_up);
     }
     conn->state = REDIS_CONN_PAUSE;
@@ -104,6 +121,9 @@ static void __attribute__((format(printf, 2, 3))) conn_fail(struct redis_conn *c
     redis_conn_wake(conn);
     if (was_up) {
         conn->events->down(conn->context, conn->error);
+    }
+    if (round_failed && conn->events->failed) {
+        conn->events->failed(conn->context, failure, conn->error + head);
     }
 }
 
@@ -121,7 +141,7 @@ static void connect_peer(struct redis_peer *peer)
     g_byte_array_set_size(peer->steps, 0);
     peer->answered = 0;
     if (r < 0) {
-        conn_fail(conn, "cannot connect: %s", g_strerror(-r));
+        conn_fail(conn, r == -ENOMEM ? REDIS_NO_MEMORY : REDIS_NOT_CONNECTED, "%s", g_strerror(-r));
     }
 }
 
@@ -140,7 +160,7 @@ static void conn_on_resolved(void *arg, GArray *addresses, const char *error)
     if (addresses) {
         conn_take_addresses(conn, addresses);
     } else {
-        conn_fail(conn, "cannot find the host: %s", error);
+        conn_fail(conn, REDIS_NOT_RESOLVED, "%s", error);
     }
 }
 
@@ -153,7 +173,7 @@ static void conn_resolve(struct redis_conn *conn)
     }
     conn->resolve = redis_resolve_start(conn->loop, conn->host, conn->port, conn_on_resolved, conn);
     if (!conn->resolve) {
-        conn_fail(conn, "cannot start a thread to look up the host");
+        conn_fail(conn, REDIS_NOT_RESOLVED, "no thread can be started to look it up");
     }
 }
 
@@ -172,7 +192,7 @@ static void conn_on_located(void *arg, const char *host, uint16_t port, const ch
     }
     if (conn->state != REDIS_CONN_RESOLVE || conn->resolve) {
         if (conn->state != REDIS_CONN_PAUSE && host && !conn_is_at(conn, host, port)) {
-            conn_fail(conn, "the master is %s port %u now", host, port);
+            conn_fail(conn, REDIS_NOT_LOCATED, "the master is %s port %u now", host, port);
         }
         return;
     }
@@ -181,7 +201,7 @@ static void conn_on_located(void *arg, const char *host, uint16_t port, const ch
     conn->port = port;
     g_clear_pointer(&conn->place, g_free);
     if (!host) {
-        conn_fail(conn, "%s", error);
+        conn_fail(conn, REDIS_NOT_LOCATED, "%s", error);
         return;
     }
     conn->place = conn->options.uri.kind == REDIS_SERVER ? NULL : redis_uri_show_host(host, port);
@@ -213,7 +233,7 @@ static void conn_come_up(struct redis_conn *conn)
     if (conn->was_up) {
         conn->counts.reconnects++;
     }
-    if (conn->was_up || conn->logged[0] || conn->place) {
+    if (!conn->events->failed && (conn->was_up || conn->logged[0] || conn->place)) {
         log_info("%s: connected%s%s", conn->where, conn->place ? " to " : "", conn->place ? conn->place : "");
     }
     conn->was_up = true;
@@ -238,10 +258,10 @@ static void conn_on_opened(void *arg)
     redis_conn_wake(peer->conn);
 }
 
-static void conn_on_closed(void *arg, const char *why)
+static void conn_on_closed(void *arg, enum redis_failure failure, const char *why)
 {
     struct redis_peer *peer = arg;
-    conn_fail(peer->conn, "%s%s", peer->heard ? "" : "cannot connect: ", why);
+    conn_fail(peer->conn, failure, "%s", why);
 }
 
 static bool conn_is_string(const redisReply *reply, const char *text)
@@ -294,19 +314,19 @@ static void conn_on_replied(void *arg, redisReply *reply)
         conn_tell_message(conn, reply->element[1], reply->element[2]);
     } else if (redis_conn_setup_pending(peer)) {
         if (!redis_conn_setup_answer(peer, reply, error)) {
-            conn_fail(conn, "%s", error);
+            conn_fail(conn, REDIS_REFUSED, "%s", error);
         } else if (!redis_conn_setup_pending(peer)) {
             conn_on_set_up(peer);
         }
     } else if (peer == &conn->command) {
         if (!redis_conn_request_replied(conn, reply, error)) {
-            conn_fail(conn, "%s", error);
+            conn_fail(conn, REDIS_REFUSED, "%s", error);
         }
         return;
     } else if (conn->probing) {
         conn->probing = false; /* whatever it says, it is an answer to PING */
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        conn_fail(conn, "%s", reply->str);
+        conn_fail(conn, REDIS_REFUSED, "%s", reply->str);
     }
     freeReplyObject(reply);
 }
@@ -360,9 +380,10 @@ static void conn_check_connections(struct redis_conn *conn, clock_ms now)
             continue;
         }
         if (peers[i]->link.state == REDIS_LINK_CONNECTING) {
-            conn_fail(conn, "cannot connect: no answer for %lld ms", (long long)conn->options.connect_timeout);
+            conn_fail(conn, REDIS_NOT_CONNECTED, "no answer for %lld ms", (long long)conn->options.connect_timeout);
         } else {
-            conn_fail(conn, "no answer for %lld ms", (long long)conn->options.command_timeout);
+            conn_fail(conn, redis_link_in_handshake(&peers[i]->link) ? REDIS_NO_TLS : REDIS_SILENT,
+                      "no answer for %lld ms", (long long)conn->options.command_timeout);
         }
     }
     if (conn_probe_due(conn) <= now) {

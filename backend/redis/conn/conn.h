@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "backend/clock.h"
+#include "backend/redis/conn/link.h"
 #include "backend/redis/conn/uri.h"
 #include "backend/remote/remote.h"
 
@@ -102,7 +103,20 @@ struct redis_conn_events {
      * of what is left until then.  Asked while it is not up, and again when that is over; NULL: there is no such time.
      */
     clock_ms (*needed)(void *context);
+
+    /* For a connection that is only tried; NULL: failures and refusals are logged instead. */
+
+    /* All addresses of the server have failed, or the connection was lost; `why` is one line without the server's name,
+     * escaped.  It tries again after this. */
+    void (*failed)(void *context, enum redis_failure failure, const char *why);
+    /* The server refuses a command of the set-up (a channel may follow the command), or the answer is useless.  True:
+     * go on without it. */
+    bool (*refused)(void *context, const char *command, const char *why);
 };
+
+/* What `refused` gets for ROLE when the server is not the master. */
+#define REDIS_NO_MASTER "it is not the master (any more, or yet)"
+#define REDIS_INVALIDATE "__redis__:invalidate" /* the channel of Redis' tracking */
 
 /* Copies the options.  `scripts` must outlive it. */
 struct redis_conn *redis_conn_new(const struct redis_conn_options *options, const struct redis_script *scripts,
@@ -156,6 +170,9 @@ void redis_conn_stamp(struct redis_conn *conn, const char *stamp);
 /* A plain command. */
 uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument *arguments, size_t count,
                             int64_t timeout, redis_answered *answered, void *arg);
+/* The same, and whatever the server answers first is the answer: no error is tried again. */
+uint64_t redis_conn_try(struct redis_conn *conn, const struct redis_argument *arguments, size_t count, int64_t timeout,
+                        redis_answered *answered, void *arg);
 
 /* Its callback is not called any more; it is carried out all the same if it was
  * sent, and is not sent if it was not (true is returned then). */

@@ -72,18 +72,24 @@ void redis_cap_renew(struct redis_cap *cap)
 /* --- the connection --- */
 
 /* Tells that it is closed, after closing it: the callee may open it again. */
-static void link_fail(struct redis_link *link, const char *why)
+static void link_fail(struct redis_link *link, enum redis_failure failure, const char *why)
 {
     char text[sizeof(link->context->errstr)];
     g_strlcpy(text, why, sizeof(text)); /* is the context's, perhaps */
     redis_link_abandon(link);
-    link->events->closed(link->arg, text);
+    link->events->closed(link->arg, failure, text);
 }
 
 static void link_fail_with_context(struct redis_link *link)
 {
-    const char *untrusted = link->tls ? redis_tls_error(link->tls) : NULL;
-    link_fail(link, untrusted ? untrusted : link->context->errstr);
+    const char *no_tls = link->tls ? redis_tls_error(link->tls) : NULL;
+    int error = link->context->err;
+    link_fail(link,
+              no_tls                        ? REDIS_NO_TLS
+              : error == REDIS_ERR_EOF      ? REDIS_CLOSED
+              : error == REDIS_ERR_PROTOCOL ? REDIS_NO_REDIS
+                                            : REDIS_BROKEN,
+              no_tls ? no_tls : link->context->errstr);
 }
 
 static void link_on_connected(struct redis_link *link)
@@ -93,11 +99,13 @@ static void link_on_connected(struct redis_link *link)
     if (getsockopt(link->context->fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0) {
         error = errno;
     }
-    if (!error && link->tls_name) {
-        error = -redis_tls_start(link->context, link->tls_trust, link->tls_name, &link->tls);
-    }
     if (error) {
-        link_fail(link, link->context->err ? link->context->errstr : g_strerror(error));
+        link_fail(link, REDIS_NOT_CONNECTED, g_strerror(error));
+        return;
+    }
+    error = link->tls_name ? -redis_tls_start(link->context, link->tls_trust, link->tls_name, &link->tls) : 0;
+    if (error) {
+        link_fail(link, REDIS_NO_TLS, link->context->err ? link->context->errstr : g_strerror(error));
         return;
     }
     link->state = REDIS_LINK_OPEN;
@@ -133,7 +141,7 @@ static void link_on_readable(struct ev_loop *loop, struct ev_io *watcher, int ev
             if (reply) {
                 freeReplyObject(reply);
             }
-            link_fail(link, link->cap.exceeded ? "a reply that is too large" : context->reader->errstr);
+            link_fail(link, REDIS_NO_REDIS, link->cap.exceeded ? "a reply that is too large" : context->reader->errstr);
             return;
         }
         if (reply) {
@@ -201,6 +209,11 @@ int redis_link_open(struct redis_link *link, const struct redis_address *address
     link->reading.data = link->writing.data = link;
     ev_io_start(link->loop, &link->writing);
     return 0;
+}
+
+bool redis_link_in_handshake(const struct redis_link *link)
+{
+    return link->tls && redis_tls_error(link->tls);
 }
 
 void redis_link_close(struct redis_link *link)

@@ -43,14 +43,28 @@ bool redis_cap_exceeded(struct redis_cap *cap, const redisContext *context);
 /* A reply is complete: the next may take as much. */
 void redis_cap_renew(struct redis_cap *cap);
 
+/* Why there is no connection. */
+enum redis_failure {
+    REDIS_NOT_LOCATED,   /* no Sentinel or node of the Cluster names the server */
+    REDIS_NOT_RESOLVED,  /* the host name has no address */
+    REDIS_NOT_CONNECTED, /* connect(2) failed, or took too long */
+    REDIS_NO_MEMORY,
+    REDIS_NO_TLS,   /* the handshake failed, or the certificate is not trusted */
+    REDIS_NO_REDIS, /* the peer speaks another protocol */
+    REDIS_CLOSED,   /* the server closed the connection */
+    REDIS_BROKEN,   /* any other error of the connection */
+    REDIS_SILENT,   /* no reply in time */
+    REDIS_REFUSED,  /* the server refused a command without which the connection is useless */
+};
+
 /* Called from the loop, never from inside a call.  Each may close the link, and
  * open it again. */
 struct redis_link_events {
     void (*opened)(void *arg);
     /* A reply of the server; now the callee's, to be freed with freeReplyObject. */
     void (*replied)(void *arg, redisReply *reply);
-    /* It is closed by the other side or by an error. */
-    void (*closed)(void *arg, const char *why);
+    /* The server or an error closed the connection. */
+    void (*closed)(void *arg, enum redis_failure failure, const char *why);
 };
 
 enum redis_link_state { REDIS_LINK_CLOSED, REDIS_LINK_CONNECTING, REDIS_LINK_OPEN };
@@ -78,6 +92,9 @@ void redis_link_init(struct redis_link *link, struct ev_loop *loop, const struct
  * keepalive: a peer that is gone is noticed within 30 s. */
 int redis_link_open(struct redis_link *link, const struct redis_address *address, struct ssl_ctx_st *tls_trust,
                     const char *tls_name, bool keepalive);
+
+/* Is it open, but its TLS handshake not done? */
+bool redis_link_in_handshake(const struct redis_link *link);
 
 /* Silently; also when it is closed.  What is not written yet is dropped. */
 void redis_link_close(struct redis_link *link);

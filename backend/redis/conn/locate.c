@@ -349,9 +349,10 @@ static void locate_on_replied(void *arg, redisReply *reply)
     freeReplyObject(reply);
 }
 
-static void locate_on_closed(void *arg, const char *why)
+static void locate_on_closed(void *arg, enum redis_failure failure, const char *why)
 {
     struct redis_locate *l = arg;
+    (void)failure;
     if (l->state == LOCATE_WATCHING) {
         l->state = LOCATE_WAITING;
         locate_set_timer(l, REDIS_LOCATE_RETRY);

@@ -20,8 +20,7 @@
 #include "backend/redis/conn/conn.h"
 #include "backend/redis/conn/link.h"
 
-#define REDIS_ERROR_SIZE 256
-#define REDIS_INVALIDATE "__redis__:invalidate" /* the channel of Redis' tracking */
+#define REDIS_ERROR_SIZE 1024 /* all Sentinels that were asked, and why each is of no use */
 
 enum redis_conn_state {
     REDIS_CONN_NEW,       /* not started */
@@ -35,6 +34,7 @@ enum redis_conn_state {
 /* One thing that is said on a new connection. */
 enum redis_step {
     REDIS_STEP_AUTH,
+    REDIS_STEP_PING,
     REDIS_STEP_ROLE,
     REDIS_STEP_SELECT,
     REDIS_STEP_NAME,
@@ -136,9 +136,9 @@ static inline bool redis_conn_is_away(const struct redis_conn *conn)
 
 /* --- setup.c --- */
 
-/* Says what is to be said on a connection that was just made. */
+/* Sends the commands of the set-up on a connection that was just made. */
 void redis_conn_setup_begin(struct redis_peer *peer);
-/* Whether an answer to it is still to come. */
+/* Is an answer to them still to come? */
 bool redis_conn_setup_pending(const struct redis_peer *peer);
 /* Takes the next answer, borrowed.  False: the connection is useless. */
 bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, char *error);

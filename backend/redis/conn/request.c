@@ -30,6 +30,7 @@ struct redis_request {
     bool watch;    /* asked with CLIENT CACHING YES before it */
     bool skip;     /* the reply to that is still to come */
     bool whole;    /* sends the script's text: the server has lost it */
+    bool once;     /* an error is its answer, not tried again */
     bool repeated; /* a try before the present one may have been carried out */
     bool is_mark;  /* the write before WAIT; like that, nobody asked for it, and it is not live */
     bool is_wait;  /* WAIT */
@@ -181,6 +182,14 @@ uint64_t redis_conn_command(struct redis_conn *conn, const struct redis_argument
                             int64_t timeout, redis_answered *answered, void *arg)
 {
     return request_ask(conn, request_new(conn, 0, arguments, count, 0, timeout), answered, arg);
+}
+
+uint64_t redis_conn_try(struct redis_conn *conn, const struct redis_argument *arguments, size_t count, int64_t timeout,
+                        redis_answered *answered, void *arg)
+{
+    struct redis_request *request = request_new(conn, 0, arguments, count, 0, timeout);
+    request->once = true;
+    return request_ask(conn, request, answered, arg);
 }
 
 uint64_t redis_conn_watch(struct redis_conn *conn, const char *key, size_t length, const char *member,
@@ -404,7 +413,7 @@ static bool request_try_again(struct redis_conn *conn, struct redis_request *req
         request_send_first(conn, request);
         return true;
     }
-    if (!request_is_passing(reply->str)) {
+    if (request->once || !request_is_passing(reply->str)) {
         return false;
     }
     if (request->refusal) {

@@ -1,8 +1,7 @@
-/* setup: what is said on a new connection before it is up.
+/* setup: the commands on a new connection before it is up; a table says what becomes of each answer.
  *
- * All of it is sent at once; the answers come in the same order.  A server that
- * refuses a name or tracking is used without; any other refusal is the end of
- * this attempt.
+ * All commands are sent at once; the answers come in the same order.  A server that
+ * refuses an optional command is used without it; any other refusal ends this attempt.
  *
  * What was sent on a connection that is given up may still be on its way: here, in the network, or in a proxy.  It is
  * sent again on the next one, so that what comes late would be done twice, and behind newer requests.  So the first
@@ -38,6 +37,9 @@ static void setup_say_who(struct redis_peer *peer)
         SAY(peer, REDIS_STEP_AUTH, "AUTH", options->user, options->password ? options->password : "");
     } else if (options->password) {
         SAY(peer, REDIS_STEP_AUTH, "AUTH", options->password);
+    }
+    if (peer->conn->events->refused) { /* every connection pings later, when it was silent */
+        SAY(peer, REDIS_STEP_PING, "PING");
     }
     if (options->uri.kind == REDIS_SENTINEL) {
         SAY(peer, REDIS_STEP_ROLE, "ROLE");
@@ -124,18 +126,19 @@ bool redis_conn_setup_pending(const struct redis_peer *peer)
     return peer->answered < peer->steps->len;
 }
 
-static void setup_refuse_tracking(struct redis_conn *conn, const char *why)
+/* --- answers --- */
+
+static void setup_log_no_tracking(struct redis_conn *conn, const char *why)
 {
     char text[256];
-    if (conn->tracking_logged) {
-        return;
+    if (!conn->tracking_logged) {
+        log_warning("%s: cannot watch keys, so locks that other programs release are noticed late: %s", conn->where,
+                    log_escape(text, sizeof(text), why));
     }
     conn->tracking_logged = true;
-    log_warning("%s: cannot watch keys, so locks that other programs release are noticed late: %s", conn->where,
-                log_escape(text, sizeof(text), why));
 }
 
-static void setup_refuse_killing(struct redis_conn *conn, const char *why)
+static void setup_log_no_killing(struct redis_conn *conn, const char *why)
 {
     char text[256];
     if (!conn->killing_logged) {
@@ -145,9 +148,47 @@ static void setup_refuse_killing(struct redis_conn *conn, const char *why)
     conn->killing_logged = true;
 }
 
-/* "id=3 addr=127.0.0.1:1234 …": the number alone may be another's, at another server or after a restart. */
-static void setup_note_identity(struct redis_conn *conn, const redisReply *reply)
+static const char *setup_read_role(struct redis_peer *peer, const redisReply *reply)
 {
+    (void)peer;
+    return redis_locate_is_master(reply) ? NULL : REDIS_NO_MASTER; /* a Sentinel's answer may be old */
+}
+
+static const char *setup_read_id(struct redis_peer *peer, const redisReply *reply)
+{
+    peer->conn->pubsub_id = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    return NULL;
+}
+
+static const char *setup_read_invalidations(struct redis_peer *peer, const redisReply *reply)
+{
+    (void)reply;
+    peer->conn->may_track = peer->conn->pubsub_id;
+    return NULL;
+}
+
+static const char *setup_read_tracking(struct redis_peer *peer, const redisReply *reply)
+{
+    (void)reply;
+    peer->conn->tracking = true;
+    return NULL;
+}
+
+static const char *setup_read_greeting(struct redis_peer *peer, const redisReply *reply)
+{
+    struct redis_conn *conn = peer->conn;
+    if (!conn->events->greeted(conn->context, reply)) {
+        return "an answer that cannot be";
+    }
+    setup_end_former(peer);
+    redis_link_flush(&peer->link);
+    return NULL;
+}
+
+/* "id=3 addr=127.0.0.1:1234 …": the number alone may be another's, at another server or after a restart. */
+static const char *setup_read_identity(struct redis_peer *peer, const redisReply *reply)
+{
+    struct redis_conn *conn = peer->conn;
     char **words = g_strsplit(reply->type == REDIS_REPLY_STRING ? reply->str : "", " ", 3);
     g_clear_pointer(&conn->former, g_strfreev);
     if (g_strv_length(words) == 3 && g_str_has_prefix(words[0], "id=") && g_str_has_prefix(words[1], "addr=")) {
@@ -156,96 +197,59 @@ static void setup_note_identity(struct redis_conn *conn, const redisReply *reply
         conn->former[1] = g_strdup(words[1] + strlen("addr="));
     }
     g_strfreev(words);
+    return NULL;
 }
 
-/* An error that ends this attempt.  Servers repeat the arguments of commands that
- * they do not know, so a password must not get into what is told. */
-static void setup_refuse(const struct redis_peer *peer, enum redis_step step, const char *why, char *error)
-{
-    static const char *const names[] = {
-        [REDIS_STEP_AUTH] = "AUTH",          [REDIS_STEP_ROLE] = "ROLE",
-        [REDIS_STEP_SELECT] = "SELECT",      [REDIS_STEP_NAME] = "CLIENT SETNAME",
-        [REDIS_STEP_ID] = "CLIENT ID",       [REDIS_STEP_SUBSCRIBE] = "SUBSCRIBE",
-        [REDIS_STEP_SCRIPT] = "SCRIPT LOAD", [REDIS_STEP_TRACK] = "CLIENT TRACKING",
-        [REDIS_STEP_GREET] = "EVAL",         [REDIS_STEP_KILL] = "CLIENT KILL",
-        [REDIS_STEP_INFO] = "CLIENT INFO",
-    };
-    const char *password = peer->conn->options.password;
+static const struct setup_step {
+    const char *command;
+    /* Takes an answer that is no error → why the connection is useless, or NULL. */
+    const char *(*read)(struct redis_peer *peer, const redisReply *reply);
+    bool optional; /* a server that cannot do it, or does not permit it, is used without */
+    void (*log_without)(struct redis_conn *conn, const char *why);
+} setup_steps[] = {
+    [REDIS_STEP_AUTH] = {"AUTH"},
+    [REDIS_STEP_PING] = {"PING"},
+    [REDIS_STEP_ROLE] = {"ROLE", setup_read_role},
+    [REDIS_STEP_NAME] = {"CLIENT SETNAME", NULL, true},
+    [REDIS_STEP_ID] = {"CLIENT ID", setup_read_id, true, setup_log_no_tracking},
+    [REDIS_STEP_SUBSCRIBE] = {"SUBSCRIBE"},
+    [REDIS_STEP_SUBSCRIBE_INVALIDATE] = {"SUBSCRIBE " REDIS_INVALIDATE, setup_read_invalidations, true,
+                                         setup_log_no_tracking},
+    [REDIS_STEP_SELECT] = {"SELECT"},
+    [REDIS_STEP_SCRIPT] = {"SCRIPT LOAD"},
+    [REDIS_STEP_TRACK] = {"CLIENT TRACKING", setup_read_tracking, true, setup_log_no_tracking},
+    [REDIS_STEP_GREET] = {"EVAL", setup_read_greeting},
+    [REDIS_STEP_KILL] = {"CLIENT KILL", NULL, true, setup_log_no_killing},
+    [REDIS_STEP_INFO] = {"CLIENT INFO", setup_read_identity, true, setup_log_no_killing},
+};
 
-    if (step == REDIS_STEP_AUTH && password && strstr(why, password)) {
-        why = "the server refused it";
+/* May the connection be used although the server refused this step?  Other errors than those two are those of a server
+ * that refuses everything: before a password was given, while it loads, while it has no master. */
+static bool setup_goes_without(struct redis_conn *conn, const struct setup_step *step, const char *why)
+{
+    bool can = step->optional && (g_str_has_prefix(why, "NOPERM") || g_str_has_prefix(why, "ERR "));
+    if (conn->events->refused) {
+        return conn->events->refused(conn->context, step->command, why) || can;
     }
-    g_snprintf(error, REDIS_ERROR_SIZE, "%s: %s", names[step], why);
-}
-
-/* Whether Redis refuses all before a password was given, or while it loads. */
-static bool setup_is_final(const char *error)
-{
-    return g_str_has_prefix(error, "NOAUTH") || g_str_has_prefix(error, "LOADING") ||
-           g_str_has_prefix(error, "MASTERDOWN");
+    if (can && step->log_without) {
+        step->log_without(conn, why);
+    }
+    return can;
 }
 
 bool redis_conn_setup_answer(struct redis_peer *peer, const redisReply *reply, char *error)
 {
     struct redis_conn *conn = peer->conn;
-    enum redis_step step = (enum redis_step)peer->steps->data[peer->answered++];
-    const char *refusal = reply->type == REDIS_REPLY_ERROR ? reply->str : NULL;
-    switch (step) {
-    case REDIS_STEP_ROLE: /* what Sentinels say may be old */
-        if (!refusal && !redis_locate_is_master(reply)) {
-            refusal = "it is not the master (any more, or yet)";
-        }
-        break;
-    case REDIS_STEP_NAME:
-        if (refusal && !setup_is_final(refusal)) {
-            refusal = NULL;
-        }
-        break;
-    case REDIS_STEP_ID:
-        if (reply->type == REDIS_REPLY_INTEGER) {
-            conn->pubsub_id = reply->integer;
-        } else if (refusal && !setup_is_final(refusal)) {
-            setup_refuse_tracking(conn, refusal);
-            refusal = NULL;
-        }
-        break;
-    case REDIS_STEP_KILL:
-    case REDIS_STEP_INFO:
-        if (refusal && (g_str_has_prefix(refusal, "NOPERM ") || g_str_has_prefix(refusal, "ERR "))) {
-            setup_refuse_killing(conn, refusal);
-            refusal = NULL;
-        } else if (!refusal && step == REDIS_STEP_INFO) {
-            setup_note_identity(conn, reply);
-        }
-        break;
-    case REDIS_STEP_SUBSCRIBE_INVALIDATE:
-        conn->may_track = !refusal && conn->pubsub_id;
-        if (refusal) {
-            setup_refuse_tracking(conn, refusal);
-        }
-        refusal = NULL;
-        break;
-    case REDIS_STEP_TRACK:
-        conn->tracking = !refusal;
-        if (refusal) {
-            setup_refuse_tracking(conn, refusal);
-        }
-        refusal = NULL;
-        break;
-    case REDIS_STEP_GREET:
-        if (!refusal && !conn->events->greeted(conn->context, reply)) {
-            refusal = "an answer that cannot be";
-        }
-        if (!refusal) {
-            setup_end_former(peer);
-            redis_link_flush(&peer->link);
-        }
-        break;
-    default:
-        break;
+    const struct setup_step *step = &setup_steps[peer->steps->data[peer->answered++]];
+    const char *password = conn->options.password;
+    const char *why = reply->type == REDIS_REPLY_ERROR ? reply->str : step->read ? step->read(peer, reply) : NULL;
+    if (!why || setup_goes_without(conn, step, why)) {
+        return true;
     }
-    if (refusal) {
-        setup_refuse(peer, step, refusal, error);
+    /* servers repeat the arguments of a command that they do not know */
+    if (step == &setup_steps[REDIS_STEP_AUTH] && password && strstr(why, password)) {
+        why = "the server refused it";
     }
-    return !refusal;
+    g_snprintf(error, REDIS_ERROR_SIZE, "%s: %s", step->command, why);
+    return false;
 }

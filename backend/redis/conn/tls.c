@@ -86,13 +86,7 @@ int redis_tls_start(redisContext *context, SSL_CTX *trust, const char *name, str
         return -ENOMEM;
     }
     if (!tls_expect_name(ssl, name) || redisInitiateSSL(context, ssl) != REDIS_OK) {
-        const char *reason = redis_tls_error(ssl);
-        if (!reason && strstr(context->errstr, "(null)")) { /* hiredis, where OpenSSL has no error of its own */
-            reason = "the server ended the connection";
-        }
-        if (reason) {
-            g_strlcpy(context->errstr, reason, sizeof context->errstr);
-        }
+        g_strlcpy(context->errstr, redis_tls_error(ssl), sizeof context->errstr);
         SSL_free(ssl);
         return -EPROTO;
     }
@@ -105,10 +99,28 @@ bool redis_tls_wants_input(struct ssl_st *tls)
     return SSL_want_read(tls);
 }
 
+/* OpenSSL 3 has an error for a connection that ends, OpenSSL 1.1 has none. */
+static bool tls_is_end(unsigned long error)
+{
+#ifdef SSL_R_UNEXPECTED_EOF_WHILE_READING
+    return ERR_GET_REASON(error) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
+#else
+    return error == 0;
+#endif
+}
+
 const char *redis_tls_error(struct ssl_st *tls)
 {
     long result = SSL_get_verify_result(tls);
-    return result == X509_V_OK ? NULL : X509_verify_cert_error_string(result);
+    if (result != X509_V_OK) {
+        return X509_verify_cert_error_string(result);
+    }
+    if (SSL_is_init_finished(tls)) {
+        return NULL;
+    }
+    unsigned long error = ERR_peek_last_error(); /* the hiredis that is built against OpenSSL leaves it there */
+    const char *reason = error && !tls_is_end(error) ? ERR_reason_error_string(error) : NULL;
+    return reason ? reason : "the server ended the connection";
 }
 
 #else

@@ -25,7 +25,7 @@ int redis_tls_start(redisContext *context, struct ssl_ctx_st *trust, const char 
 /* Output waits for input, as in a handshake: to wait for writing would spin. */
 bool redis_tls_wants_input(struct ssl_st *tls);
 
-/* Why the server was not trusted; NULL: it is not that. */
+/* Why there is no TLS on a connection that has failed; NULL: the handshake was done. */
 const char *redis_tls_error(struct ssl_st *tls);
 
 #endif
