@@ -2,8 +2,10 @@
 """planted: bugs put on purpose into a copy of one source at a time, and how many worlds it takes to catch each.
 
     planted.py [--seeds N] [--only WORD] [--bugs N,…] [--quick]
+    planted.py --check
 
 from the build directory; top_srcdir is taken from the environment.  --quick: those that few worlds catch.
+--check: prints the bugs whose text does not stand in its source once, and plants nothing.
 
 A bug is caught when a world breaks a rule that the worlds of the sound program, of the same seeds, do not break.
 """
@@ -67,10 +69,10 @@ r|backend/redis/script/renew_lone.lua|call('PEXPIRE', L, number_text(a.ttl + lon
 z|backend/zookeeper/session.c|z->belief = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->belief = 4 * timeout;
 z|backend/zookeeper/call.c|    } else if (call->lost) {\n        call->was_sent = true;|    } else if (call->lost) {\n        call->was_sent = false;
 z|backend/zookeeper/turn.c|        if (get->rc != ZNONODE && (!data.ours|        if (false && (!data.ours
-z|backend/zookeeper/turn.c|before < call->number)) {|before <= call->number)) {
+z|backend/zookeeper/turn.c|before < change->width)) {|before <= change->width)) {
 z|backend/zookeeper/turn.c|    if (freed \\|\\| node->again) {|    if (false) {
-z|backend/zookeeper/change.c|        call_leave(call, node, call->against && node->kind != BACKEND_PROVISIONAL);|        call_exists(call, node->path);
-z|backend/zookeeper/revoke.c|    if (call->flag) {\n        revoke_delete(call);\n        return;\n    }|
+z|backend/zookeeper/change.c|        call_leave(call, node, change->against_will && node->kind != BACKEND_PROVISIONAL);|        call_exists(call, node->path);
+z|backend/zookeeper/revoke.c|    if (revoke_of(call)->chosen) {\n        revoke_delete(call);\n        return;\n    }|
 z|backend/zookeeper/session.c|        remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);\n|
 z|backend/zookeeper/call.c|    if (node->marked) {|    if (false) {
 s|backend/local/loop.c|    if (!sequence \\|\\| local_store_synced(l->store) >= sequence) {\n        done(arg, result, ticket, NULL);|    if (true) {\n        done(arg, result, ticket, NULL);
@@ -124,6 +126,22 @@ def build(file, text):
     subprocess.run(link + ["-o", "planted/sim", "planted/source.o"] + shlex.split(os.environ["SIM_OBJECTS"]), check=True)
 
 
+def read_source(file):
+    path = os.path.join(TOP, file)
+    if not os.path.exists(path):
+        return ""
+    with open(path) as source:
+        return source.read()
+
+
+def check():
+    """Prints the bugs that do not apply."""
+    wrong = [(number, file, old) for number, (_, file, old, _) in enumerate(bugs(), 1) if read_source(file).count(old) != 1]
+    for number, file, old in wrong:
+        print(f"{number} {file}: {' '.join(old.split())[:60]}")
+    return 1 if wrong else 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=2000)
@@ -131,7 +149,10 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--bugs", type=lambda text: {int(number) for number in text.split(",")})
+    parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
+    if arguments.check:
+        return check()
     sound = {}
     missed = number = planted = 0
     print(f"{'bug':>4} {'seeds':>6}  {'rule':<16} where and what")
@@ -143,8 +164,7 @@ def main():
         if not wanted or (arguments.bugs and number not in arguments.bugs):
             continue
         planted += 1
-        with open(os.path.join(TOP, file)) as source:
-            text = source.read()
+        text = read_source(file)
         if text.count(old) != 1:
             print(f"{number:>4} {'-':>6}  {'does not apply':<16} {title}")
             missed += 1
