@@ -118,8 +118,8 @@ static enum mountpoint_state mountpoint_probe(const char *link)
     }
     pid_t child = fork();
     if (child == 0) {
-        struct statfs told;
-        bool dead = statfs(link, &told) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+        struct statfs info;
+        bool dead = statfs(link, &info) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
         _exit(dead ? MOUNTPOINT_DEAD : MOUNTPOINT_ALIVE);
     }
     close(ends[1]);
@@ -144,12 +144,12 @@ static enum mountpoint_state mountpoint_probe(const char *link)
  * fusermount3, which sees for itself whose mount it is. */
 static int mountpoint_detach(const char *path, const char *link, char *error, size_t error_size)
 {
-    g_autofree char *told = NULL;
+    g_autofree char *complaint = NULL;
     char *arguments[] = {"fusermount3", "-u", "-q", "-z", "--", (char *)path, NULL};
     int status = 0;
     if (geteuid() == 0) {
         status = umount2(link, MNT_DETACH);
-    } else if (!g_spawn_sync(NULL, arguments, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, &told, &status, NULL)) {
+    } else if (!g_spawn_sync(NULL, arguments, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, &complaint, &status, NULL)) {
         errno = ENOENT;
         status = -1;
     } else if (status) {
@@ -160,7 +160,7 @@ static int mountpoint_detach(const char *path, const char *link, char *error, si
     }
     int result = -errno;
     snprintf(error, error_size, "mount point '%s' has a mount without its daemon, and it cannot be unmounted: %s", path,
-             told && *told ? g_strchomp(told) : g_strerror(-result));
+             complaint && *complaint ? g_strchomp(complaint) : g_strerror(-result));
     return result;
 }
 

@@ -28,7 +28,7 @@
 #include "fs/sandbox/sandbox.h"
 
 #define UNMOUNTER_NAME "leasefs-umount" /* as ps(1) shows it */
-#define UNMOUNTER_PATIENCE 10000        /* milliseconds */
+#define UNMOUNTER_TIMEOUT 10000         /* milliseconds */
 #define UNMOUNTER_SOCKET (STDERR_FILENO + 1)
 #define UNMOUNTER_DEATH SIGRTMIN /* queued, so that none is lost behind one of somebody else's */
 
@@ -41,7 +41,7 @@ struct unmounter {
 
 /* Of the daemon's descriptors it keeps one: a copy of any other would keep a lock
  * locked, a pipe or the mount alive. */
-static void unmounter_let_go(int socket)
+static void unmounter_drop_descriptors(int socket)
 {
     int null = open("/dev/null", O_RDWR);
     dup2(socket, UNMOUNTER_SOCKET); /* open while fusermount3 runs */
@@ -127,7 +127,7 @@ static void G_GNUC_NORETURN unmounter_run(const char *mountpoint, int socket, pi
         signal(signals[i], SIG_IGN); /* meant for the daemon, sent to its group or service */
     }
     prctl(PR_SET_NAME, UNMOUNTER_NAME);
-    unmounter_let_go(socket);
+    unmounter_drop_descriptors(socket);
     unmounter_keep_rights();
     int deaths = unmounter_await_death(daemon);
     if (geteuid() == 0 && sandbox_unmounter() < 0) { /* an ordinary user's needs fusermount3, which is setuid */
@@ -179,8 +179,8 @@ static char crash_stack[65536]; /* the other one may be full */
 static void unmounter_crashed(int number, siginfo_t *info, void *context)
 {
     (void)context;
-    ssize_t told = write(crash_abort, "1", 1);
-    (void)told;
+    ssize_t written = write(crash_abort, "1", 1);
+    (void)written;
     for (size_t i = 0; i < G_N_ELEMENTS(crashes); i++) {
         sigaction(crashes[i], &crash_actions[i], NULL);
     }
@@ -235,7 +235,7 @@ int unmounter_unmount(struct unmounter *unmounter, char *error, size_t error_siz
     while (send(unmounter->socket, "", 1, MSG_NOSIGNAL) < 0 && errno == EINTR) {
     }
     do {
-        ready = poll(&answer, 1, UNMOUNTER_PATIENCE);
+        ready = poll(&answer, 1, UNMOUNTER_TIMEOUT);
     } while (ready < 0 && errno == EINTR);
     if (ready <= 0) {
         snprintf(error, error_size, "process %d was asked to unmount, and does not answer", (int)unmounter->pid);

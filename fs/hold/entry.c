@@ -35,7 +35,7 @@ static void entry_rights(const struct node *node, const struct hold *hold, struc
 {
     struct handle *h = LIST_FIRST(&node->handles);
     const struct node_past *past = node->past && node->past->mode ? node->past : NULL;
-    const struct hold *asked = LIST_FIRST(&node->holds) ? LIST_FIRST(&node->holds) : LIST_FIRST(&node->waiting);
+    const struct hold *pending = LIST_FIRST(&node->holds) ? LIST_FIRST(&node->holds) : LIST_FIRST(&node->waiting);
     st->st_mode = node->mode & S_IFMT;
     if (hold) {
         entry_set_rights(st, hold->uid, hold->gid, hold->mode);
@@ -43,8 +43,8 @@ static void entry_rights(const struct node *node, const struct hold *hold, struc
         entry_set_rights(st, past->uid, past->gid, past->mode);
     } else if (h) {
         entry_set_rights(st, h->uid, h->gid, handle_mode(h));
-    } else if (asked) {
-        entry_set_rights(st, asked->uid, asked->gid, asked->mode);
+    } else if (pending) {
+        entry_set_rights(st, pending->uid, pending->gid, pending->mode);
     }
 }
 

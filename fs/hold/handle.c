@@ -104,7 +104,7 @@ void handle_add_records(struct handle *h, struct hold *hold)
 
 void handle_take_records(struct fs *fs, struct handle *h, struct hold *hold)
 {
-    hold->gave_up_all = false;
+    hold->released_all = false;
     quota_charge(fs->quota, hold->account, -1, 0);
     quota_charge(fs->quota, h->uid, 1, 0);
     hold->account = h->uid;

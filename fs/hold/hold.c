@@ -294,7 +294,7 @@ static void hold_end(struct fs *fs, struct hold *hold)
     g_clear_pointer(&hold->extra->times, g_free);
     hold->ticket = NULL;
     hold->since = 0;
-    hold->gave_up_all = true;
+    hold->released_all = true;
     LIST_REMOVE(hold, link);
     LIST_INSERT_HEAD(&hold->node->waiting, hold, link);
 }

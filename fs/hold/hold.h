@@ -82,16 +82,16 @@ struct hold {
     bool owner_final : 1;  /* the owner is final */
     bool inherited : 1;    /* the owner is another than the acquirer */
     bool has_extra : 1;
-    bool converting : 1;  /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
-    bool pinned : 1;      /* `converting` is hold_pin's */
-    bool renaming : 1;    /* the store is asked to rename it: by which name it has it is not known */
-    bool counted : 1;     /* among what is held below its directories */
-    bool charged : 1;     /* to its account */
-    bool ended : 1;       /* it was taken: observer->ended */
-    uint8_t list : 2;     /* the observer's */
-    bool contended : 1;   /* the observer's: it has told of that */
-    bool sequence : 1;    /* a ticket in its directory's queue: see sequence.h */
-    bool gave_up_all : 1; /* FCNTL: all was given up while its lock owner waited for more */
+    bool converting : 1;   /* hold_convert is not answered: whoever wants to convert it waits in hold_queue */
+    bool pinned : 1;       /* `converting` is hold_pin's */
+    bool renaming : 1;     /* the store is asked to rename it: by which name it has it is not known */
+    bool counted : 1;      /* among what is held below its directories */
+    bool charged : 1;      /* to its account */
+    bool ended : 1;        /* it was taken: observer->ended */
+    uint8_t list : 2;      /* the observer's */
+    bool contended : 1;    /* the observer's: it has told of that */
+    bool sequence : 1;     /* a ticket in its directory's queue: see sequence.h */
+    bool released_all : 1; /* FCNTL: all was given up while its lock owner waited for more */
 };
 
 /* Those parts of `more`, or NULL. */
@@ -143,16 +143,16 @@ static inline bool hold_makes_name(const struct hold *hold)
  * or NULL. */
 static inline struct hold *hold_find_lease(const struct node *node)
 {
-    struct hold *hold, *asked = NULL;
+    struct hold *hold, *pending = NULL;
     LIST_FOREACH(hold, &node->holds, link) {
         if (hold->kind == BACKEND_PROVISIONAL || hold->kind == BACKEND_LEASE) {
             if (hold->since) {
                 return hold;
             }
-            asked = hold;
+            pending = hold;
         }
     }
-    return asked;
+    return pending;
 }
 
 /* One that makes the name exist, of any kind, or NULL: it holds, or is a ticket

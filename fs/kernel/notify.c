@@ -28,7 +28,7 @@ struct notify {
     bool has_ended; /* the loop's */
     uint64_t sent;  /* the loop's, too */
     bool can_expire;
-    _Atomic uint64_t told, expired;
+    _Atomic uint64_t delivered, expired;
     _Atomic uint64_t awaited; /* `progress` when `expired` has reached it */
     ev_async progress;
     void (*then)(void *arg);
@@ -123,7 +123,7 @@ static void *notify_run(void *arg)
             fuse_lowlevel_notify_inval_entry(notify->session, message->parent, message->name, strlen(message->name));
         }
         g_free(message);
-        notify->told++;
+        notify->delivered++;
     }
     ev_async_send(notify->loop, &notify->ended);
     return NULL;
@@ -249,7 +249,7 @@ void notify_invalidate_now(struct notify *notify, uint64_t child)
 
 uint64_t notify_last_sent(struct notify *notify)
 {
-    return notify->thread ? notify->told : UINT64_MAX;
+    return notify->thread ? notify->delivered : UINT64_MAX;
 }
 
 uint64_t notify_last_expired(struct notify *notify)

@@ -221,14 +221,14 @@ void request_reply(struct request *r, int error)
  * for the file's.  On a busy machine the thread that tells may not have run in that time, so the kernel is asked to
  * keep nothing before such an answer.  For the others it is only a limit to what a call that makes a file in that
  * directory, and waits for a store, can cost them. */
-#define REQUEST_UNTOLD_MAX 1000
-#define REQUEST_UNTOLD_MAX_SETXATTR 20
+#define REQUEST_INVALIDATE_MAX 1000
+#define REQUEST_INVALIDATE_MAX_SETXATTR 20
 
 /* Calls request_reply_invalidated when somebody may have waited for long enough. */
 static void request_start_invalidate_timeout(struct fs *fs)
 {
     if (!ev_is_active(&fs->invalidate_timeout)) {
-        ev_timer_set(&fs->invalidate_timeout, REQUEST_UNTOLD_MAX_SETXATTR / 1000.0, 0);
+        ev_timer_set(&fs->invalidate_timeout, REQUEST_INVALIDATE_MAX_SETXATTR / 1000.0, 0);
         ev_timer_start(fs->loop, &fs->invalidate_timeout);
     }
 }
@@ -241,7 +241,8 @@ void request_reply_when_invalidated(struct request *r, int error)
         return;
     }
     r->error = error;
-    r->wake = clock_now() + (r->operation == METRICS_SETXATTR ? REQUEST_UNTOLD_MAX_SETXATTR : REQUEST_UNTOLD_MAX);
+    r->wake =
+        clock_now() + (r->operation == METRICS_SETXATTR ? REQUEST_INVALIDATE_MAX_SETXATTR : REQUEST_INVALIDATE_MAX);
     TAILQ_INSERT_TAIL(&fs->invalidating, r, parked);
     ev_idle_start(fs->loop, &fs->invalidate_idle); /* the name may go only after this in the call under way */
 }
@@ -255,14 +256,14 @@ void request_reply_invalidated(struct fs *fs)
 {
     uint64_t expired = notify_last_expired(fs->notify), next = UINT64_MAX;
     clock_ms now = clock_now();
-    bool asks_anew = false;
+    bool expired_all = false;
     for (struct request *r = TAILQ_FIRST(&fs->invalidating), *after; r; r = after) {
         after = TAILQ_NEXT(r, parked);
         if (tree_expired(r->node) <= expired || r->wake <= now) {
             TAILQ_REMOVE(&fs->invalidating, r, parked);
-            if (tree_expired(r->node) > expired && !asks_anew) {
+            if (tree_expired(r->node) > expired && !expired_all) {
                 notify_expire_all(fs->notify);
-                asks_anew = true;
+                expired_all = true;
             }
             request_reply(r, r->error);
         } else {

@@ -97,14 +97,14 @@ void tree_free(struct tree *tree)
     g_free(tree);
 }
 
-static void tree_set_displaced(struct tree *tree, struct node *node, bool stray)
+static void tree_set_displaced(struct tree *tree, struct node *node, bool displaced)
 {
-    if (stray && !node->displaced) {
+    if (displaced && !node->displaced) {
         g_ptr_array_add(tree->displaced, node);
-    } else if (!stray && node->displaced) {
+    } else if (!displaced && node->displaced) {
         g_ptr_array_remove_fast(tree->displaced, node);
     }
-    node->displaced = stray;
+    node->displaced = displaced;
 }
 
 static bool tree_is_used(const struct node *node)
@@ -209,14 +209,14 @@ GPtrArray *tree_all(struct tree *tree)
 
 static void tree_defer_free(struct tree *tree, struct node *node)
 {
-    uint64_t told = tree->notify ? notify_last_sent(tree->notify) : UINT64_MAX;
+    uint64_t sent = tree->notify ? notify_last_sent(tree->notify) : UINT64_MAX;
     struct node *first;
-    if (node->past && node->past->deleted > told) {
+    if (node->past && node->past->deleted > sent) {
         g_queue_push_tail(&tree->deferred, node);
     } else {
         tree_node_free(node);
     }
-    while ((first = g_queue_peek_head(&tree->deferred)) && first->past->deleted <= told) {
+    while ((first = g_queue_peek_head(&tree->deferred)) && first->past->deleted <= sent) {
         tree_node_free(g_queue_pop_head(&tree->deferred));
     }
 }

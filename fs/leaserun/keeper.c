@@ -38,9 +38,9 @@ struct keeper {
     int socket;
     pid_t target; /* 0: no command yet */
     clock_ms deadline;
-    int64_t ttl;    /* see struct leaserun_view */
-    int64_t asked;  /* the ttl that the lock has, or will have when the store has it too */
-    unsigned looks; /* since it was held */
+    int64_t ttl;        /* see struct leaserun_view */
+    int64_t wanted_ttl; /* the ttl that the lock has, or will have when the store has it too */
+    unsigned looks;     /* since it was held */
     char token[32];
     bool lost;
 };
@@ -94,7 +94,7 @@ static void keeper_show(struct keeper *k, clock_ms deadline, int64_t ttl)
 static int64_t keeper_effective_ttl(const struct keeper *k, int64_t remaining)
 {
     int64_t seen = remaining > k->ttl ? remaining : k->ttl;
-    return remaining >= k->asked / 3 * 2 || seen > k->asked ? k->asked : seen;
+    return remaining >= k->wanted_ttl / 3 * 2 || seen > k->wanted_ttl ? k->wanted_ttl : seen;
 }
 
 static int64_t keeper_bound(const struct keeper *k, int64_t ms)
@@ -105,15 +105,15 @@ static int64_t keeper_bound(const struct keeper *k, int64_t ms)
 /* Until when it lasts: from before asking, so rather too early than too late. */
 static int keeper_read(struct keeper *k, clock_ms *ret_deadline, int64_t *ret_remaining)
 {
-    clock_ms asked = clock_now();
+    clock_ms before = clock_now();
     int result = keeper_time(k, "user.lease.remaining", ret_remaining);
-    result = result < 0 ? result : keeper_time(k, "user.lease.ttl", &k->asked);
+    result = result < 0 ? result : keeper_time(k, "user.lease.ttl", &k->wanted_ttl);
     if (result < 0) {
         return result;
     }
-    k->asked = keeper_bound(k, k->asked);
+    k->wanted_ttl = keeper_bound(k, k->wanted_ttl);
     *ret_remaining = keeper_bound(k, *ret_remaining);
-    *ret_deadline = asked + *ret_remaining;
+    *ret_deadline = before + *ret_remaining;
     return 0;
 }
 
@@ -183,7 +183,7 @@ static void keeper_acquire(struct keeper *k)
 /* --- keeping --------------------------------------------------------------------------- */
 
 /* leaserun and its watchdog were killed: the command goes first, then the lock. */
-static _Noreturn void keeper_end_alone(const struct keeper *k)
+static _Noreturn void keeper_end_orphaned(const struct keeper *k)
 {
     if (k->target) {
         kill(k->target, SIGKILL);
@@ -204,7 +204,7 @@ static void keeper_obey(struct keeper *k)
         return;
     }
     if (size != (ssize_t)sizeof order) {
-        keeper_end_alone(k);
+        keeper_end_orphaned(k);
     }
     k->target = order ? order : k->target;
     if (!order) {
@@ -241,7 +241,7 @@ static void keeper_on_end(struct keeper *k)
  * more and more often.  At first soon: a new ttl takes a round trip to the store. */
 static int64_t keeper_pause(const struct keeper *k)
 {
-    if (k->ttl < k->asked && k->looks < KEEPER_FIRST_LOOKS) {
+    if (k->ttl < k->wanted_ttl && k->looks < KEEPER_FIRST_LOOKS) {
         return 1 << k->looks;
     }
     int64_t beyond = k->deadline - k->ttl * 3 / 5 - clock_now();

@@ -26,16 +26,16 @@
 #include "backend/clock.h"
 #include "fs/leaserun/lock.h"
 
-#define LEASE_LOOK_AGAIN 1000 /* milliseconds: the end of another mount's lock may not be told */
+#define LEASE_LOOK_AGAIN 1000 /* milliseconds: the end of another mount's lock may not be reported */
 #define LEASE_TOKEN_SIZE 32
 
-/* What a child has to tell. */
+/* What a child reports. */
 struct lease_answer {
     int error; /* 0: it is taken */
     char token[LEASE_TOKEN_SIZE];
 };
 
-struct lease_asked {
+struct lease_child {
     pid_t pid; /* the child */
     int socket;
     struct lease_answer answer;
@@ -84,18 +84,18 @@ static int lease_take(const char *name, int64_t ttl, char *token, size_t size)
     return 0;
 }
 
-/* The child waits until whoever asked for the lease has the token: if that one dies
+/* The child waits until the process that runs --get has the token: if that process dies
  * before, nobody could give it back. */
-static _Noreturn void lease_child(const struct leaserun_lock *lock, int64_t ttl, int socket)
+static _Noreturn void lease_run_child(const struct leaserun_lock *lock, int64_t ttl, int socket)
 {
-    char told;
+    char byte;
     sigset_t all;
     struct lease_answer answer = {0};
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     answer.error = lease_take(lock->name, ttl, answer.token, sizeof answer.token);
     bool wanted = send(socket, &answer, sizeof answer, MSG_NOSIGNAL) == (ssize_t)sizeof answer &&
-                  recv(socket, &told, sizeof told, 0) == (ssize_t)sizeof told;
+                  recv(socket, &byte, sizeof byte, 0) == (ssize_t)sizeof byte;
     if (answer.error == 0 && !wanted) {
         unlink(lock->name);
     }
@@ -103,41 +103,41 @@ static _Noreturn void lease_child(const struct leaserun_lock *lock, int64_t ttl,
 }
 
 /* Tells the child whether its lease is wanted, and waits for its end. */
-static void lease_settle(const struct lease_asked *asked, bool wanted)
+static void lease_end_child(const struct lease_child *child, bool wanted)
 {
     if (wanted) {
-        send(asked->socket, "", 1, MSG_NOSIGNAL);
+        send(child->socket, "", 1, MSG_NOSIGNAL);
     }
-    close(asked->socket);
-    while (waitpid(asked->pid, NULL, 0) < 0 && errno == EINTR) {
+    close(child->socket);
+    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR) {
     }
 }
 
 /* 0: it is taken, and is to be settled.  Else the error. */
-static int lease_ask(const struct leaserun_lock *lock, int64_t ttl, struct lease_asked *asked)
+static int lease_start_child(const struct leaserun_lock *lock, int64_t ttl, struct lease_child *child)
 {
     int sockets[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
         return errno;
     }
-    asked->pid = fork();
-    if (asked->pid == 0) {
+    child->pid = fork();
+    if (child->pid == 0) {
         close(sockets[0]);
-        lease_child(lock, ttl, sockets[1]);
+        lease_run_child(lock, ttl, sockets[1]);
     }
     int error = errno;
     close(sockets[1]);
-    asked->socket = sockets[0];
-    if (asked->pid < 0) {
+    child->socket = sockets[0];
+    if (child->pid < 0) {
         close(sockets[0]);
         return error;
     }
     ssize_t size;
-    while ((size = recv(asked->socket, &asked->answer, sizeof asked->answer, 0)) < 0 && errno == EINTR) {
+    while ((size = recv(child->socket, &child->answer, sizeof child->answer, 0)) < 0 && errno == EINTR) {
     }
-    error = size == (ssize_t)sizeof asked->answer ? asked->answer.error : EIO;
+    error = size == (ssize_t)sizeof child->answer ? child->answer.error : EIO;
     if (error) {
-        lease_settle(asked, false);
+        lease_end_child(child, false);
     }
     return error;
 }
@@ -172,21 +172,21 @@ static int lease_refused(const struct leaserun_arguments *arguments, const char 
 static int lease_get(const struct leaserun_arguments *arguments, const struct leaserun_lock *lock)
 {
     int error;
-    struct lease_asked asked;
+    struct lease_child child;
     int64_t ttl = arguments->ttl ? arguments->ttl : lock->ttl;
     clock_ms until = arguments->wait < 0 ? CLOCK_NEVER : clock_now() + arguments->wait;
-    while ((error = lease_ask(lock, ttl, &asked)) == EEXIST && clock_now() < until) {
+    while ((error = lease_start_child(lock, ttl, &child)) == EEXIST && clock_now() < until) {
         lease_await(lock->name, until);
     }
     if (error) {
         return lease_refused(arguments, lock->name, error);
     }
-    bool told = puts(asked.answer.token) >= 0 && fflush(stdout) == 0;
-    if (!told) {
+    bool printed = puts(child.answer.token) >= 0 && fflush(stdout) == 0;
+    if (!printed) {
         warn("standard output");
     }
-    lease_settle(&asked, told);
-    return told ? 0 : EX_IOERR;
+    lease_end_child(&child, printed);
+    return printed ? 0 : EX_IOERR;
 }
 
 /* Finds the lock, which must not be a queue. */

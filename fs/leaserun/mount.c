@@ -70,13 +70,13 @@ static void mount_use(struct leaserun_mount *mount, const struct mount_line *lin
 
 static void mount_read_status_line(struct leaserun_mount *mount, char *line)
 {
-    long long belief;
+    long long max_outage;
     static const char grace[] = "grace period: ";
     line[strcspn(line, "\n")] = '\0';
     if (strncmp(line, grace, strlen(grace)) == 0) {
         snprintf(mount->grace, sizeof mount->grace, "%s", line);
-    } else if (sscanf(line, "belief: %lld ms", &belief) == 1) {
-        mount->max_outage = belief;
+    } else if (sscanf(line, "belief: %lld ms", &max_outage) == 1) {
+        mount->max_outage = max_outage;
     } else if (!mount->store[0]) {
         sscanf(line, "address: %4095[^\n]", mount->store);
     }
@@ -88,7 +88,7 @@ static void mount_read_status(struct leaserun_mount *mount)
     size_t size = 0;
     snprintf(path, sizeof path, "%s/.leasefs/status", mount_as_prefix(mount->root));
     FILE *file = mount->root[0] ? fopen(path, "re") : NULL;
-    mount->tells = file != NULL;
+    mount->readable = file != NULL;
     while (file && getline(&line, &size, file) > 0) {
         mount_read_status_line(mount, line);
     }

@@ -12,7 +12,7 @@ struct leaserun_mount {
     char inner[PATH_MAX]; /* the directory, as the mount's root sees it */
     char root[PATH_MAX];  /* where the mount's root is seen, and its .leasefs; "": nowhere */
     char store[PATH_MAX]; /* where the locks are; "": only this mount knows */
-    bool tells;           /* its .leasefs can be read */
+    bool readable;        /* its .leasefs can be read */
     char grace[256];      /* "grace period: ...": the store grants nothing new; "": it does */
     int64_t max_outage;   /* no lock outlives a cut from the store by more than that, milliseconds; 0: it has its ttl */
 };

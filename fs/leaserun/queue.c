@@ -102,7 +102,7 @@ static int queue_lock(int fd, int64_t wait)
     return result;
 }
 
-static int queue_make_alone(const struct leaserun_arguments *arguments, const char *path)
+static int queue_make_locked(const struct leaserun_arguments *arguments, const char *path)
 {
     char name[PATH_MAX];
     struct leaserun_lock *lock = calloc(1, sizeof *lock);
@@ -155,5 +155,5 @@ int leaserun_queue_make(const struct leaserun_arguments *arguments, const char *
         warnx("%s is a place in a queue: -N is for the queue, which is its directory", path);
         return EX_USAGE;
     }
-    return queue_width(path, &is) == 0 && is == arguments->width ? 0 : queue_make_alone(arguments, path);
+    return queue_width(path, &is) == 0 && is == arguments->width ? 0 : queue_make_locked(arguments, path);
 }

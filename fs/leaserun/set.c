@@ -97,10 +97,10 @@ int64_t leaserun_set_guard(const struct leaserun_set *set)
     return leaserun_guard(leaserun_set_ttl(set));
 }
 
-int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t asked)
+int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t wanted)
 {
     int64_t ttl = leaserun_set_ttl(set), limit = leaserun_grace_limit(ttl) - set_early(set);
-    int64_t grace = asked < 0 ? leaserun_grace(ttl) : asked;
+    int64_t grace = wanted < 0 ? leaserun_grace(ttl) : wanted;
     return grace < limit ? grace : limit;
 }
 

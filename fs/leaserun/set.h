@@ -46,7 +46,7 @@ int64_t leaserun_set_ttl(const struct leaserun_set *set);
 /* What the killing may take of it. */
 int64_t leaserun_set_guard(const struct leaserun_set *set);
 /* How much of the time goes to TERM: `asked`, as far as it fits; negative: as usual. */
-int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t asked);
+int64_t leaserun_set_grace(const struct leaserun_set *set, int64_t wanted);
 
 /* Measures how early the killing must begin: what it costs, and how much later than it
  * meant to this process woke.  Again in `leaserun_set_measure_pause` milliseconds. */

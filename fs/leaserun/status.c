@@ -113,7 +113,7 @@ static void status_add_tables(struct leaserun_report_lock *report, const struct 
     char name[2 * PATH_MAX];
     const char *inner = strcmp(lock->mount.inner, "/") == 0 ? "" : lock->mount.inner + 1;
     snprintf(name, sizeof name, "%s%s%s", inner, *inner ? "/" : "", strrchr(lock->name, '/') + 1);
-    if (!lock->mount.tells) {
+    if (!lock->mount.readable) {
         return;
     }
     if (report->held && !report->holder_count && leaserun_table_locks(&table, lock->mount.root) == 0) {

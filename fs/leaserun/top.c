@@ -202,9 +202,9 @@ static int top_once(struct top *top)
 static void top_measure(struct top *top)
 {
     struct winsize size;
-    bool told = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col;
-    top->rows = told ? size.ws_row : TOP_HEIGHT;
-    top->columns = told ? size.ws_col : TOP_WIDTH;
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col;
+    top->rows = known ? size.ws_row : TOP_HEIGHT;
+    top->columns = known ? size.ws_col : TOP_WIDTH;
 }
 
 static int top_refresh(struct top *top)
@@ -283,7 +283,7 @@ int leaserun_top(const struct leaserun_arguments *arguments)
     }
     struct leaserun_mount *mount = malloc(sizeof *mount);
     int result = mount ? leaserun_mount_find(mount, directory) : -ENOMEM;
-    if (result < 0 || !mount->tells) {
+    if (result < 0 || !mount->readable) {
         free(mount);
         warnx("%s is not in a leasefs whose .leasefs can be seen: name a mount point", directory);
         return EX_NOINPUT;

@@ -266,7 +266,7 @@ static bool attributes_have_another(struct request *r)
 static void attributes_changed(struct request *r)
 {
     struct hold *hold = r->hold;
-    struct stat before = r->attributes.stat, asked = {.st_mode = hold->mode, .st_uid = hold->uid, .st_gid = hold->gid};
+    struct stat before = r->attributes.stat, wanted = {.st_mode = hold->mode, .st_uid = hold->uid, .st_gid = hold->gid};
     if (r->result == BACKEND_OK) {
         attributes_reply(r);
         return;
@@ -275,7 +275,7 @@ static void attributes_changed(struct request *r)
     hold->uid = before.st_uid;
     hold->gid = before.st_gid;
     if (r->result == BACKEND_STALE && attributes_have_another(r)) {
-        r->attributes.stat = asked;
+        r->attributes.stat = wanted;
         attributes_change(r);
     } else {
         request_reply(r, fs_error(r->result));

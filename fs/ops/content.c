@@ -91,8 +91,8 @@ static void content_synced(void *arg, enum backend_result result, const struct b
 void content_sync(struct request *r)
 {
     char path[TREE_PATH_MAX];
-    bool sure = r->fs->backend->features & BACKEND_SOLE_AUTHORITY || !hold_exists_at(r->node);
-    if (sure || r->handle->lost || !tree_path(r->node, path, sizeof path)) {
+    bool known = r->fs->backend->features & BACKEND_SOLE_AUTHORITY || !hold_exists_at(r->node);
+    if (known || r->handle->lost || !tree_path(r->node, path, sizeof path)) {
         content_synced(r, BACKEND_OK, NULL);
     } else {
         backend_stat(r->fs->backend, path, content_synced, r);
@@ -400,7 +400,7 @@ static struct hold *content_hold_of(struct request *r)
 }
 
 /* Utimes by path does not keep the handle open: look again. */
-static void content_dated_anew(struct request *r)
+static void content_dated_again(struct request *r)
 {
     struct handle *h = r->result == BACKEND_OK ? content_handle_of(r) : NULL;
     if (h) {
@@ -419,7 +419,7 @@ static void content_date_idle(struct request *r)
     } else if (h->locking) {
         content_reply_dated(r); /* it must not acquire, and the store is not asked */
     } else {
-        hold_acquire(r, handle_new_hold(r->fs, h, BACKEND_LEASE), NULL, content_dated_anew);
+        hold_acquire(r, handle_new_hold(r->fs, h, BACKEND_LEASE), NULL, content_dated_again);
     }
 }
 

@@ -289,14 +289,14 @@ static bool directory_add_name(struct directory_reply *reply, uint64_t n)
     return true;
 }
 
-/* Fills the reply from the names of the batch, from the nth told on. */
-static void directory_reply(struct request *r, uint64_t told)
+/* Fills the reply from the names of the batch, beginning with number `listed`. */
+static void directory_reply(struct request *r, uint64_t listed)
 {
     const struct directory_cursor *cursor = directory_cursor(r);
     struct fs *fs = r->fs;
     struct directory_reply reply = {.r = r, .buffer = g_malloc(r->read.size + 1), .known = g_ptr_array_new()};
     bool room = directory_add_dots(&reply);
-    for (uint64_t i = told - cursor->first; room && i < cursor->names->len; i++) {
+    for (uint64_t i = listed - cursor->first; room && i < cursor->names->len; i++) {
         room = directory_add_name(&reply, i);
     }
     if (!request_reply_buffer(r, reply.buffer, reply.used)) {
@@ -333,12 +333,12 @@ static void directory_fetched(void *arg, enum backend_result result, const struc
     if (count > 0) {
         g_strlcpy(cursor->after, entries[count - 1].name, sizeof cursor->after);
     }
-    uint64_t told = directory_is_listed(r);
-    if (told >= cursor->first + count && count > 0) {
+    uint64_t listed = directory_is_listed(r);
+    if (listed >= cursor->first + count && count > 0) {
         /* After a seekdir to further on. */
         request_sleep(r, clock_now() + 1, directory_read_on, request_reply_interrupted);
     } else {
-        directory_reply(r, MIN(told, cursor->first + count));
+        directory_reply(r, MIN(listed, cursor->first + count));
     }
 }
 
@@ -362,12 +362,12 @@ static void directory_rewind(struct directory_cursor *cursor)
 void directory_read(struct request *r)
 {
     struct directory_cursor *cursor = directory_cursor(r);
-    uint64_t told = directory_is_listed(r);
-    if (told < cursor->first || r->read.offset < DIRECTORY_AFTER_PARENT) {
+    uint64_t listed = directory_is_listed(r);
+    if (listed < cursor->first || r->read.offset < DIRECTORY_AFTER_PARENT) {
         directory_rewind(cursor); /* or a seekdir to long before: count again */
     }
-    if (told < cursor->first + cursor->names->len) {
-        directory_reply(r, told);
+    if (listed < cursor->first + cursor->names->len) {
+        directory_reply(r, listed);
     } else {
         directory_fetch(r, DIRECTORY_BATCH);
     }

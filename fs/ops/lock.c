@@ -286,7 +286,7 @@ static void lock_set_answer(struct request *r)
     if (result == BACKEND_OK) {
         hold_mark_granted(fs, hold, r->ticket);
         hold_set_handle_owner(hold, request_caller(r), r->handle->opener); /* the last of those who took by one file */
-        if (hold->gave_up_all) {
+        if (hold->released_all) {
             handle_take_records(fs, r->handle, hold);
         }
         handle_add_records(r->handle, hold);

@@ -78,11 +78,11 @@ static void openings_note(struct openings *openings, pid_t thread, const struct 
 void openings_note_lookup(struct openings *openings, pid_t thread, struct node *node)
 {
     struct opening *before = opening_of(openings, thread);
-    bool told = before && (before->again || before->looked);
-    if (node && (node->moved || told)) {
-        node->awaited = node->awaited || told;
-        openings_note(openings, thread, node, told && before->again, told && before->looked);
-    } else if (told) {
+    bool refused = before && (before->again || before->looked);
+    if (node && (node->moved || refused)) {
+        node->awaited = node->awaited || refused;
+        openings_note(openings, thread, node, refused && before->again, refused && before->looked);
+    } else if (refused) {
         before->again = false; /* nothing that a rename could take from it */
         before->looked = true;
         before->ino = 0; /* the kernel asks twice: it may find the next one */
@@ -94,12 +94,12 @@ void openings_note_lookup(struct openings *openings, pid_t thread, struct node *
 bool openings_check_open(struct openings *openings, pid_t thread, struct node *node, bool gone)
 {
     struct opening *opening = opening_of(openings, thread);
-    bool found = opening && opening_is_of(opening, node), told = opening && (opening->again || opening->looked);
-    if (told) {
+    bool found = opening && opening_is_of(opening, node), refused = opening && (opening->again || opening->looked);
+    if (refused) {
         opening->again = opening->looked = false;
         node->awaited = false;
     }
-    return (!node->moved || found) && (!gone || (found && told));
+    return (!node->moved || found) && (!gone || (found && refused));
 }
 
 void openings_note_refusal(struct openings *openings, pid_t thread, const struct node *node)

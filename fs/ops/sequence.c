@@ -101,7 +101,7 @@ struct hold *sequence_ticket(struct request *r, struct hold *lease)
     return may ? lease : NULL;
 }
 
-static void sequence_asked(struct request *r);
+static void sequence_await_again(struct request *r);
 
 /* It does not hold as far as has been told here.  One that holds in the store has
  * its grant on the way. */
@@ -117,7 +117,7 @@ static void sequence_known(void *arg, enum backend_result result, const struct b
     } else if (result != BACKEND_OK) {
         request_reply(r, fs_error(result));
     } else if (info->ticket == hold->ticket && info->holders) {
-        hold_await_outcome(r, hold, sequence_asked);
+        hold_await_outcome(r, hold, sequence_await_again);
     } else {
         request_reply(r, -EAGAIN);
     }
@@ -144,7 +144,7 @@ static void sequence_reply_grant(struct request *r)
         sequence_stat(r);
     } else {
         r->queued = true;
-        hold_await_outcome(r, hold, sequence_asked); /* its place in the queue is kept */
+        hold_await_outcome(r, hold, sequence_await_again); /* its place in the queue is kept */
     }
 }
 
@@ -164,7 +164,7 @@ static void sequence_stat_again(struct request *r)
 /* A shared ticket that others hold beside does not become exclusive, as a read lock of Curator's
  * InterProcessReadWriteLock does not: two that waited to would wait for each other.  Nobody waits for it where the
  * store has forgotten who holds beside it, and they are still to put that back. */
-static void sequence_asked(struct request *r)
+static void sequence_await_again(struct request *r)
 {
     if (r->result == BACKEND_OK) {
         sequence_reply_grant(r);
@@ -187,5 +187,5 @@ void sequence_await_grant(struct request *r, struct hold *hold)
     struct backend_claim claim;
     hold_fill_claim(r->fs, hold, hold->kind, &claim);
     claim.mode = r->lock.mode;
-    hold_convert(r, &claim, sequence_asked);
+    hold_convert(r, &claim, sequence_await_again);
 }

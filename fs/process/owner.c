@@ -23,7 +23,7 @@
 #define OWNER_FRESH_NS 5000000 /* 5 ms */
 #define OWNER_RECENT_MAX 256   /* owners kept without a reference */
 #define OWNER_RECENT_KEEP 224  /* how many are left when there were more */
-#define OWNER_STATM_ASKED 3    /* from the third question on statm is kept open */
+#define OWNER_STATM_CHECKS 3   /* from the third question on statm is kept open */
 #define OWNER_STATM_MAX 64     /* for so many processes at once */
 #define OWNER_SPARED 64        /* descriptors never taken for pidfds */
 #define OWNER_THREADS 256      /* thread ids remembered; a power of two */
@@ -515,8 +515,8 @@ bool owner_thread_is_exiting(struct owner_table *table, pid_t tid)
     int statm = -1;
     struct owner *owner = owner_lookup(table, tid);
     if (owner && owner_confirm(owner, owner_clock())) {
-        if (owner->statm < 0 && table->statms < OWNER_STATM_MAX && ++owner->asked >= OWNER_STATM_ASKED) {
-            owner->asked = 0;
+        if (owner->statm < 0 && table->statms < OWNER_STATM_MAX && ++owner->exit_checks >= OWNER_STATM_CHECKS) {
+            owner->exit_checks = 0;
             owner->statm = process_keep_statm(&table->reader, tid);
             table->statms += owner->statm >= 0;
         }

@@ -38,11 +38,11 @@ struct owner {
     uint32_t references; /* 0: it is in table->recent */
     uint32_t heirs;      /* so many of the chain that begins with it inherit from its children */
     pid_t pid;
-    pid_t first_parent; /* its parent's when it was `met`; 0: it has been asked for since */
-    int pidfd;          /* -1: none to spare */
-    int statm;          /* -1: not kept */
-    uint8_t asked;      /* how often for being on its way out */
-    bool rootless;      /* its parent is in another pid namespace */
+    pid_t first_parent;  /* its parent's when it was `met`; 0: it has been asked for since */
+    int pidfd;           /* -1: none to spare */
+    int statm;           /* -1: not kept */
+    uint8_t exit_checks; /* how often for being on its way out */
+    bool rootless;       /* its parent is in another pid namespace */
     bool dead;
     bool failed;  /* it ended by a signal, or with another status than 0 */
     bool is_part; /* of its parent, whose end counts instead: see owner_note_part */
