@@ -55,7 +55,7 @@ bool backend_matches(const struct backend_match *match, GBytes *meta)
                        (at + length == end || at[length] == ' '));
 }
 
-int64_t backend_guard(GBytes *meta)
+int64_t backend_parse_guard(GBytes *meta)
 {
     const char *end, *at = backend_find_word(meta, BACKEND_GUARD_WORD, &end);
     int64_t sum = 0;

@@ -108,16 +108,16 @@ const struct backend_segment *backend_segments_conflict(const GArray *segments, 
 enum backend_mode backend_segments_mode(const GArray *segments);
 
 /* By which two tickets are compatible, whatever they cover. */
-struct backend_kin {
+struct backend_identity {
     uint64_t handle, lock_owner; /* 0: none */
 };
 
 /* Of a claim, or of what a store has for one. */
-#define BACKEND_KIN(of) ((struct backend_kin){.handle = (of)->handle, .lock_owner = (of)->lock_owner})
+#define BACKEND_IDENTITY(of) ((struct backend_identity){.handle = (of)->handle, .lock_owner = (of)->lock_owner})
 
 /* Are they of one lock owner or, unless each has a lock owner, of one handle?  What a lock owner has got by several
  * handles is of the first of them. */
-static inline bool backend_are_kin(struct backend_kin a, struct backend_kin b)
+static inline bool backend_identity_matches(struct backend_identity a, struct backend_identity b)
 {
     return a.lock_owner && b.lock_owner ? a.lock_owner == b.lock_owner : a.handle && a.handle == b.handle;
 }
@@ -225,13 +225,15 @@ struct backend_events {
 
 typedef void backend_done(void *arg, enum backend_result result);
 /* `ticket` for OK and QUEUED; `holder` for BUSY; else NULL. */
-typedef void backend_acquired(void *arg, enum backend_result result, struct backend_ticket *ticket,
-                              const struct backend_info *holder);
+typedef void backend_acquire_done(void *arg, enum backend_result result, struct backend_ticket *ticket,
+                                  const struct backend_info *holder);
 /* OK (with type BACKEND_NOTHING if there is no such name), UNREACHABLE or DAMAGED. */
-typedef void backend_known(void *arg, enum backend_result result, const struct backend_info *info);
+typedef void backend_info_done(void *arg, enum backend_result result, const struct backend_info *info);
 /* See backend_recover; a value that is not known is NULL.  Returns whether the lease has an owner that renews it. */
-typedef bool backend_found(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta, GBytes *content);
-typedef void backend_listed(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count);
+typedef bool backend_recover_each(void *arg, const char *name, struct backend_ticket *ticket, GBytes *meta,
+                                  GBytes *content);
+typedef void backend_list_done(void *arg, enum backend_result result, const struct backend_entry *entries,
+                               size_t count);
 
 enum backend_feature {
     BACKEND_CAN_RANGE = 1, /* byte ranges; without it FCNTL covers the whole lock */
@@ -264,7 +266,7 @@ struct backend_match {
 enum { BACKEND_GUARD_WORD = 8, BACKEND_GUARD_UNIT = 4, BACKEND_GUARD_MAX = 60000 };
 
 /* For backends: the guard of a ticket with this meta (may be NULL) in ms; 0: none. */
-int64_t backend_guard(GBytes *meta);
+int64_t backend_parse_guard(GBytes *meta);
 
 enum { BACKEND_SET_META = 1, BACKEND_SET_CONTENT = 2 };
 
@@ -286,7 +288,7 @@ struct backend_operations {
     void (*start)(struct backend *, struct ev_loop *, const struct backend_events *, void *context);
     void (*free)(struct backend *);
     struct backend_ticket *(*acquire)(struct backend *, const char *name, const struct backend_claim *,
-                                      backend_acquired *, void *arg);
+                                      backend_acquire_done *, void *arg);
     void (*release)(struct backend *, struct backend_ticket *, backend_done *, void *arg);
     /* May be NULL: as release. */
     bool (*cancel)(struct backend *, struct backend_ticket *);
@@ -299,16 +301,17 @@ struct backend_operations {
                    void *arg);
     void (*rename)(struct backend *, struct backend_ticket *, const char *name, struct backend_ticket *replaced,
                    backend_done *, void *arg);
-    void (*test)(struct backend *, const char *name, const struct backend_claim *, backend_known *, void *arg);
-    void (*stat)(struct backend *, const char *name, backend_known *, void *arg);
-    void (*list)(struct backend *, const char *directory, const char *after, size_t max, backend_listed *, void *arg);
+    void (*test)(struct backend *, const char *name, const struct backend_claim *, backend_info_done *, void *arg);
+    void (*stat)(struct backend *, const char *name, backend_info_done *, void *arg);
+    void (*list)(struct backend *, const char *directory, const char *after, size_t max, backend_list_done *,
+                 void *arg);
     void (*mkdir)(struct backend *, const char *name, const struct backend_directory *, backend_done *, void *arg);
     void (*rmdir)(struct backend *, const char *name, backend_done *, void *arg);
     void (*set_directory)(struct backend *, const char *name, const struct backend_directory *, backend_done *,
                           void *arg);
     /* May be NULL. */
     void (*watch)(struct backend *, const char *name);
-    void (*recover)(struct backend *, backend_found *found, void *arg);
+    void (*recover)(struct backend *, backend_recover_each *found, void *arg);
     struct backend_counts (*counts)(struct backend *);
     bool (*name)(struct backend *, const struct backend_ticket *, char *buffer, size_t size);
     /* May be NULL.  Fills in what applies of a zeroed structure whose two lists are
@@ -341,7 +344,7 @@ static inline void backend_free(struct backend *b)
  * which is no more (`joined`), with its number, meta and content.  Where it is not
  * `joined`, and one was told before, `ended` is still to be told of that. */
 static inline struct backend_ticket *backend_acquire(struct backend *b, const char *name,
-                                                     const struct backend_claim *claim, backend_acquired *done,
+                                                     const struct backend_claim *claim, backend_acquire_done *done,
                                                      void *arg)
 {
     return b->operations->acquire(b, name, claim, done, arg);
@@ -442,12 +445,12 @@ static inline void backend_rename(struct backend *b, struct backend_ticket *tick
 /* What stands in the way of this claim (F_GETLK): type BACKEND_NOTHING if it
  * would be granted. */
 static inline void backend_test(struct backend *b, const char *name, const struct backend_claim *claim,
-                                backend_known *done, void *arg)
+                                backend_info_done *done, void *arg)
 {
     b->operations->test(b, name, claim, done, arg);
 }
 
-static inline void backend_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+static inline void backend_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
 {
     b->operations->stat(b, name, done, arg);
 }
@@ -456,7 +459,7 @@ static inline void backend_stat(struct backend *b, const char *name, backend_kno
  * name `after` ("": from the first).  A name that is there during the whole of
  * a listing is told exactly once. */
 static inline void backend_list(struct backend *b, const char *directory, const char *after, size_t max,
-                                backend_listed *done, void *arg)
+                                backend_list_done *done, void *arg)
 {
     b->operations->list(b, directory, after, max, done, arg);
 }
@@ -493,7 +496,7 @@ static inline void backend_watch(struct backend *b, const char *name)
  * for the ticket it is told of each directory, if no other mount makes any.  A store that alone decides tells of leases
  * whose deadline has passed, too: one that is renewed goes on, and else it ends.  A store
  * that does not know the content yet tells NULL, and has to be asked: backend_stat. */
-static inline void backend_recover(struct backend *b, backend_found *found, void *arg)
+static inline void backend_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     b->operations->recover(b, found, arg);
 }
@@ -509,7 +512,8 @@ void backend_status_clear(struct backend_status *status);
 
 /* The name that a ticket is on, NUL-terminated: of a sequence ticket the one it
  * was given.  False if it does not fit. */
-static inline bool backend_name(struct backend *b, const struct backend_ticket *ticket, char *buffer, size_t size)
+static inline bool backend_ticket_name(struct backend *b, const struct backend_ticket *ticket, char *buffer,
+                                       size_t size)
 {
     return b->operations->name(b, ticket, buffer, size);
 }

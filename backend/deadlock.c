@@ -16,35 +16,36 @@ struct deadlock {
     bool found;
 };
 
-bool deadlock_goes_on(struct deadlock *s)
+bool deadlock_within_limit(struct deadlock *s)
 {
     bool goes_on = !s->found && s->budget > 0;
     s->budget -= goes_on;
     return goes_on;
 }
 
-void deadlock_follow(struct deadlock *s, const void *ticket)
+void deadlock_add_ticket(struct deadlock *s, const void *ticket)
 {
     if (g_hash_table_add(s->tickets, (gpointer)ticket)) {
         g_ptr_array_add(s->open, (gpointer)ticket);
     }
 }
 
-void deadlock_meet(struct deadlock *s, const void *ticket, const uint64_t *lock_owner, bool waits)
+void deadlock_add_blocker(struct deadlock *s, const void *ticket, const uint64_t *lock_owner, bool waits)
 {
     if (*lock_owner == 0) {
         return;
     }
     if (waits) { /* of the same lock owner, too: another thread's wait closes no cycle */
-        deadlock_follow(s, ticket);
+        deadlock_add_ticket(s, ticket);
     } else if (*lock_owner == s->lock_owner) {
         s->found = true;
     } else if (g_hash_table_add(s->lock_owners, (gpointer)lock_owner)) {
-        s->rules->waits(s, s->store, *lock_owner); /* it may keep what it holds for as long as anything of that */
+        s->rules->visit_tickets(s, s->store,
+                                *lock_owner); /* it may keep what it holds for as long as anything of that */
     }
 }
 
-bool deadlock_found(const struct deadlock_rules *rules, void *store, const void *ticket, uint64_t lock_owner)
+bool deadlock_search(const struct deadlock_rules *rules, void *store, const void *ticket, uint64_t lock_owner)
 {
     struct deadlock s = {
         .rules = rules,
@@ -55,9 +56,9 @@ bool deadlock_found(const struct deadlock_rules *rules, void *store, const void 
         .lock_owners = g_hash_table_new(g_int64_hash, g_int64_equal),
         .budget = DEADLOCK_TICKETS_MAX,
     };
-    deadlock_follow(&s, ticket);
+    deadlock_add_ticket(&s, ticket);
     for (guint i = 0; i < s.open->len && !s.found && s.budget > 0; i++) {
-        rules->look(&s, store, s.open->pdata[i]);
+        rules->visit_blockers(&s, store, s.open->pdata[i]);
     }
     g_ptr_array_unref(s.open);
     g_hash_table_unref(s.tickets);

@@ -221,14 +221,14 @@ bool sorted_remove(struct sorted *set, const void *item)
     return true;
 }
 
-struct sorted_place sorted_seek(struct sorted *set, skiplist_probe *probe, const void *key, bool after)
+struct sorted_position sorted_seek(struct sorted *set, skiplist_probe *probe, const void *key, bool after)
 {
-    struct sorted_place place = {.node = sorted_block(set, probe, key)};
+    struct sorted_position place = {.node = sorted_block(set, probe, key)};
     if (place.node) {
         const struct block *block = skiplist_item(place.node);
         place.index = block_rank(block, probe, key, after ? 1 : 0);
         if (place.index == block->count) {
-            place = (struct sorted_place){.node = skiplist_next(place.node)};
+            place = (struct sorted_position){.node = skiplist_next(place.node)};
         }
     }
     return place;
@@ -240,21 +240,21 @@ void *sorted_find(struct sorted *set, skiplist_probe *probe, const void *key)
     return item && probe(item, key) == 0 ? item : NULL;
 }
 
-struct sorted_place sorted_first(const struct sorted *set)
+struct sorted_position sorted_first(const struct sorted *set)
 {
-    return (struct sorted_place){.node = skiplist_first(&set->blocks)};
+    return (struct sorted_position){.node = skiplist_first(&set->blocks)};
 }
 
-struct sorted_place sorted_next(struct sorted_place place)
+struct sorted_position sorted_next(struct sorted_position place)
 {
     const struct block *block = skiplist_item(place.node);
     if (++place.index == block->count) {
-        place = (struct sorted_place){.node = skiplist_next(place.node)};
+        place = (struct sorted_position){.node = skiplist_next(place.node)};
     }
     return place;
 }
 
-void *sorted_item(struct sorted_place place)
+void *sorted_item(struct sorted_position place)
 {
     const struct block *block = skiplist_item(place.node);
     return block && place.index < block->count ? block->items[place.index] : NULL;

@@ -24,7 +24,7 @@ struct sorted {
 };
 
 /* A place in a set, valid until the set is changed; the fields belong to sorted.c. */
-struct sorted_place {
+struct sorted_position {
     struct skiplist_node *node; /* of its block; NULL: behind the last item */
     uint32_t index;
 };
@@ -45,13 +45,13 @@ bool sorted_remove(struct sorted *set, const void *item);
 void *sorted_find(struct sorted *set, skiplist_probe *probe, const void *key);
 
 /* The first item for which `probe` is >= 0 (> 0 with `after`). */
-struct sorted_place sorted_seek(struct sorted *set, skiplist_probe *probe, const void *key, bool after);
+struct sorted_position sorted_seek(struct sorted *set, skiplist_probe *probe, const void *key, bool after);
 
-struct sorted_place sorted_first(const struct sorted *set);
-struct sorted_place sorted_next(struct sorted_place place);
+struct sorted_position sorted_first(const struct sorted *set);
+struct sorted_position sorted_next(struct sorted_position place);
 
 /* NULL behind the last. */
-void *sorted_item(struct sorted_place place);
+void *sorted_item(struct sorted_position place);
 
 /* The last item, or NULL. */
 void *sorted_last(const struct sorted *set);

@@ -58,7 +58,7 @@ static enum backend_result local_keep_ticket(struct local *l, const struct backe
 }
 
 static struct backend_ticket *local_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                            backend_acquired *done, void *arg)
+                                            backend_acquire_done *done, void *arg)
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
@@ -272,7 +272,7 @@ static void local_hide_expired(struct backend_info *info, clock_ms now)
     }
 }
 
-static void local_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
+static void local_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
                        void *arg)
 {
     struct local *l = local_of(b);
@@ -284,7 +284,7 @@ static void local_test(struct backend *b, const char *name, const struct backend
     done(arg, BACKEND_OK, &info);
 }
 
-static void local_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+static void local_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
 {
     struct local *l = local_of(b);
     clock_ms now = clock_now();
@@ -295,7 +295,7 @@ static void local_stat(struct backend *b, const char *name, backend_known *done,
     done(arg, BACKEND_OK, &info);
 }
 
-static void local_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+static void local_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
                        void *arg)
 {
     struct local *l = local_of(b);
@@ -426,7 +426,7 @@ static void local_set_directory(struct backend *b, const char *name, const struc
 
 struct recovery {
     struct local *local;
-    backend_found *found;
+    backend_recover_each *found;
     void *arg;
     GBytes *empty;
 };
@@ -454,7 +454,7 @@ static void local_recover_lease(void *arg, const char *name, struct backend_tick
     }
 }
 
-static void local_recover(struct backend *b, backend_found *found, void *arg)
+static void local_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     struct recovery recovery = {.local = local_of(b), .found = found, .arg = arg, .empty = g_bytes_new(NULL, 0)};
     char cursor[LOCAL_NAME_MAX] = "";

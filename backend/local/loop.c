@@ -39,7 +39,7 @@ struct local_event {
     enum backend_end why;
     enum backend_result result, if_lost;
     backend_done *done;
-    backend_acquired *acquired;
+    backend_acquire_done *acquired;
     void *arg;
 };
 
@@ -267,7 +267,7 @@ void local_complete(struct local *l, uint64_t sequence, backend_done *done, void
     }
 }
 
-void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquired *done, void *arg,
+void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquire_done *done, void *arg,
                             enum backend_result result, struct backend_ticket *ticket)
 {
     if (!sequence || local_store_synced(l->store) >= sequence) {

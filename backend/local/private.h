@@ -91,7 +91,7 @@ void local_complete(struct local *l, uint64_t sequence, backend_done *done, void
 void local_complete_in_turn(struct local *l, uint64_t sequence, backend_done *done, void *arg,
                             enum backend_result result, enum backend_result if_lost);
 /* The same for an acquire that got a ticket. */
-void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquired *done, void *arg,
+void local_complete_acquire(struct local *l, uint64_t sequence, backend_acquire_done *done, void *arg,
                             enum backend_result result, struct backend_ticket *ticket);
 
 /* Ends expired tickets, a part at a time. */

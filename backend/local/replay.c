@@ -111,7 +111,7 @@ void local_replay_free(struct local_replay *replay)
     g_clear_pointer(&replay->last_meta, g_bytes_unref);
     g_clear_pointer(&replay->last_change, g_bytes_unref);
     g_hash_table_unref(replay->directories);
-    for (struct sorted_place at = sorted_first(&replay->leases); sorted_item(at); at = sorted_next(at)) {
+    for (struct sorted_position at = sorted_first(&replay->leases); sorted_item(at); at = sorted_next(at)) {
         replay_lease_clear(sorted_item(at));
     }
     sorted_clear(&replay->leases);
@@ -198,7 +198,7 @@ static void replay_directory(struct local_replay *replay, struct local_reader *i
 static void replay_untimed(struct local_replay *replay)
 {
     struct kept_lease *kept;
-    for (struct sorted_place at = sorted_first(&replay->leases); (kept = sorted_item(at)); at = sorted_next(at)) {
+    for (struct sorted_position at = sorted_first(&replay->leases); (kept = sorted_item(at)); at = sorted_next(at)) {
         kept->untimed = true;
     }
 }
@@ -348,7 +348,7 @@ static void replay_restore_leases(struct local_replay *replay, bool held, struct
                                   const struct local_session *now, struct local_restored *restored)
 {
     const struct kept_lease *kept;
-    for (struct sorted_place at = sorted_first(&replay->leases); (kept = sorted_item(at)); at = sorted_next(at)) {
+    for (struct sorted_position at = sorted_first(&replay->leases); (kept = sorted_item(at)); at = sorted_next(at)) {
         const struct local_session *then = replay_session_of(replay, kept);
         if (!(kept->lease.flags & LOCAL_LEASE_HELD) == held) {
             continue;

@@ -90,7 +90,7 @@ static struct ticket *grant_guard(clock_ms now, const struct ticket *t, enum bac
 
 void lockspace_expel_revoked(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
 {
-    int64_t guard = t->head.held && !t->head.guarded ? backend_guard(t->meta) : 0;
+    int64_t guard = t->head.held && !t->head.guarded ? backend_parse_guard(t->meta) : 0;
     if (guard == 0) {
         lockspace_expel(space, now, t, why);
         return;

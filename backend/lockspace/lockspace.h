@@ -9,7 +9,7 @@
  * The rule that grants: a ticket that holds goes on holding until it ends.  A
  * waiting ticket may hold when no ticket that conflicts with it holds, and no
  * waiting ticket that conflicts with it stands before it.  Two tickets conflict
- * unless both are shared, or they are kin (backend_are_kin), or both are FCNTL and
+ * unless both are shared, or they are kin (backend_identity_matches), or both are FCNTL and
  * their ranges do not overlap.  A waiting ticket that conflicts with a holder that is kin of
  * yours does not stand before you: it waits for you, so you need not for it
  * (else no one could extend, upgrade or downgrade what another waits for).  Who
@@ -30,8 +30,8 @@
  * lock without tickets does not exist and costs nothing; one with one lease
  * costs about 220 bytes and its name.
  *
- * What is revoked and has a guard (backend_guard) leaves a ticket of nobody behind, which is told of as the holder, has
- * no kin, and ends when the guard does.
+ * What is revoked and has a guard (backend_parse_guard) leaves a ticket of nobody behind, which is told of as the
+ * holder, has no kin, and ends when the guard does.
  */
 #ifndef BACKEND_LOCKSPACE_LOCKSPACE_H
 #define BACKEND_LOCKSPACE_LOCKSPACE_H

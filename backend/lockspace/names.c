@@ -64,7 +64,7 @@ static bool names_is_visible(const struct entry *entry)
 }
 
 /* The first such entry from there on, or NULL; *place is its place. */
-static const struct entry *names_next_visible(struct sorted_place *place)
+static const struct entry *names_next_visible(struct sorted_position *place)
 {
     const struct entry *entry;
     while ((entry = sorted_item(*place)) && !names_is_visible(entry)) {
@@ -167,7 +167,7 @@ int lockspace_list(struct lockspace *space, const char *name, const char *after,
         return -(int)result;
     }
     int count = 0;
-    struct sorted_place place = lockspace_entry_after(directory, after);
+    struct sorted_position place = lockspace_entry_after(directory, after);
     const struct entry *entry;
     for (; (size_t)count < max && (entry = names_next_visible(&place)); place = sorted_next(place)) {
         ret_entries[count++] = (struct backend_entry){

@@ -219,7 +219,7 @@ enum backend_result lockspace_locate(const struct lockspace *space, const char *
 enum backend_result lockspace_find(const struct lockspace *space, const char *name, struct entry **ret_entry);
 struct entry *lockspace_entry_find(struct directory *directory, const char *leaf);
 /* The first entry behind this name, which need not exist. */
-struct sorted_place lockspace_entry_after(struct directory *directory, const char *leaf);
+struct sorted_position lockspace_entry_after(struct directory *directory, const char *leaf);
 struct entry *lockspace_entry_new(struct directory *directory, const char *leaf, enum entry_type type);
 void lockspace_entry_free(struct lockspace *space, struct entry *entry);
 /* An entry outside the tree with the whole path of one in it. */

@@ -163,7 +163,7 @@ bool lockspace_conflict(const struct entry *place, const struct ticket *a, const
     if (!x || !y || place->type == ENTRY_DIRECTORY) {
         return true;
     }
-    bool kin = backend_are_kin(BACKEND_KIN(x), BACKEND_KIN(y));
+    bool kin = backend_identity_matches(BACKEND_IDENTITY(x), BACKEND_IDENTITY(y));
     return !kin && (!x->segments || !y->segments || backend_segments_conflict(x->segments, y->segments));
 }
 
@@ -257,7 +257,8 @@ static struct ticket *queue_blocker_in_sequence(const struct entry *place, const
 static bool queue_is_awaited(const struct entry *place, const struct ticket *t, const struct ticket *kin,
                              const struct ticket *waiter)
 {
-    return kin->head.held && kin != t && backend_are_kin(BACKEND_KIN(kin->scope), BACKEND_KIN(t->scope)) &&
+    return kin->head.held && kin != t &&
+           backend_identity_matches(BACKEND_IDENTITY(kin->scope), BACKEND_IDENTITY(t->scope)) &&
            lockspace_conflict(place, kin, waiter);
 }
 

@@ -99,30 +99,32 @@ enum backend_result lockspace_range_take(struct lockspace *space, struct ticket 
     return BACKEND_OK;
 }
 
-static void range_waits(struct deadlock *search, void *store, uint64_t lock_owner)
+static void range_visit_tickets(struct deadlock *search, void *store, uint64_t lock_owner)
 {
     const struct group *g = lockspace_group(store, GROUP_WAITING, lock_owner, NULL);
     for (const struct ticket *t = g ? g->first : NULL; t; t = t->scope->next[GROUP_WAITING]) {
-        deadlock_follow(search, t);
+        deadlock_add_ticket(search, t);
     }
 }
 
-static void range_look(struct deadlock *search, void *store, const void *ticket)
+static void range_visit_blockers(struct deadlock *search, void *store, const void *ticket)
 {
     static const uint64_t none = 0;
     const struct ticket *waiter = ticket, *blocker;
     struct way way = {0};
-    while ((blocker = lockspace_next_blocker(store, waiter->entry, waiter, &way)) && deadlock_goes_on(search)) {
-        deadlock_meet(search, blocker, blocker->scope ? &blocker->scope->lock_owner : &none, !blocker->head.held);
+    while ((blocker = lockspace_next_blocker(store, waiter->entry, waiter, &way)) && deadlock_within_limit(search)) {
+        deadlock_add_blocker(search, blocker, blocker->scope ? &blocker->scope->lock_owner : &none,
+                             !blocker->head.held);
     }
 }
 
 bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t)
 {
-    static const struct deadlock_rules rules = {.look = range_look, .waits = range_waits};
+    static const struct deadlock_rules rules = {.visit_blockers = range_visit_blockers,
+                                                .visit_tickets = range_visit_tickets};
     uint64_t self = lockspace_lock_owner(t);
     if (t->head.kind != BACKEND_FCNTL || !self || !lockspace_group(space, GROUP_WAITING, self, NULL)) {
         return false; /* nobody waits for it */
     }
-    return deadlock_found(&rules, space, t, self);
+    return deadlock_search(&rules, space, t, self);
 }

@@ -10,9 +10,9 @@
 
 struct visit {
     struct directory *directory;
-    struct sorted_place place; /* of the next entry in it */
-    char *path;                /* of what was visited last; begins with the directory's */
-    size_t length;             /* of the directory's */
+    struct sorted_position place; /* of the next entry in it */
+    char *path;                   /* of what was visited last; begins with the directory's */
+    size_t length;                /* of the directory's */
     size_t size;
     void (*tell_directory)(void *arg, const char *name, const struct backend_directory *directory);
     void (*tell_lease)(void *arg, const char *name, struct backend_ticket *ticket);

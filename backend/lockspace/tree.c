@@ -48,7 +48,7 @@ struct entry *lockspace_entry_find(struct directory *directory, const char *leaf
     return sorted_find(&directory->entries, tree_probe_leaf, leaf);
 }
 
-struct sorted_place lockspace_entry_after(struct directory *directory, const char *leaf)
+struct sorted_position lockspace_entry_after(struct directory *directory, const char *leaf)
 {
     return sorted_seek(&directory->entries, tree_probe_leaf, leaf, true);
 }

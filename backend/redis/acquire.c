@@ -217,7 +217,7 @@ static enum backend_result acquire_check(struct redis *r, const char *name, cons
 }
 
 struct backend_ticket *redis_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                     backend_acquired *done, void *arg)
+                                     backend_acquire_done *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
     enum backend_result result = acquire_check(r, name, claim);
@@ -253,7 +253,8 @@ static void acquire_on_tested(void *arg, const struct redis_answer *answer)
     remote_op_free(op);
 }
 
-void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg)
+void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
+                void *arg)
 {
     struct redis *r = (struct redis *)b;
     struct backend_info nothing = {.type = BACKEND_NOTHING};

@@ -85,7 +85,7 @@ static void ask_remember(struct redis *r, const char *name, const struct backend
     g_hash_table_insert(r->directories, g_strdup(name), d);
 }
 
-static struct remote_op *ask_known_op(struct redis *r, backend_known *known, void *arg)
+static struct remote_op *ask_known_op(struct redis *r, backend_info_done *known, void *arg)
 {
     struct remote_op *op = remote_op_new(&r->remote, NULL);
     op->known = known;
@@ -241,7 +241,7 @@ static bool ask_is_free(struct redis *r, const char *name)
            !g_hash_table_contains(r->watches, name) && !ask_is_directory(r, name);
 }
 
-void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+void redis_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
     if (!redis_key_allowed(r, name)) {

@@ -70,7 +70,7 @@ static void change_fill_renew(struct redis_call *call, const struct remote_op *o
     redis_call_text(call, "mount", r->mount);
     redis_call_text(call, "path", t->place->name);
     redis_call_number(call, "kind", t->head.kind);
-    redis_call_kin(call, t, BACKEND_KIN(t));
+    redis_call_kin(call, t, BACKEND_IDENTITY(t));
     redis_call_unsigned(call, "owner", t->lock_owner);
     redis_call_unsigned(call, "number", t->head.fence);
     redis_call_number(call, "age", clock_now() - t->head.acquired);

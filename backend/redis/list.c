@@ -22,7 +22,7 @@ struct redis_listing {
     GStringChunk *names;
     GPtrArray *asked; /* of this part */
     GArray *found;    /* struct backend_entry */
-    backend_listed *done;
+    backend_list_done *done;
     void *arg;
 };
 
@@ -160,7 +160,7 @@ static void list_ask(struct redis_listing *l)
     list_send(l, &call, list_on_names);
 }
 
-void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
                 void *arg)
 {
     struct redis *r = (struct redis *)b;

@@ -146,7 +146,7 @@ void redis_call_segments(struct redis_call *call, const GArray *segments); /* st
 void redis_call_texts(struct redis_call *call, const char *field, const GPtrArray *texts);
 /* What is asked for with this ticket. */
 /* By which handle it is asked, and whether another ticket is kin to it. */
-void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_kin kin);
+void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_identity kin);
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim);
 /* Keys and first fields of a call about a ticket. */
 void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_script_id script,
@@ -213,8 +213,9 @@ void redis_version_status(struct redis *r, struct backend_status *status);
 /* --- acquire.c --- */
 
 struct backend_ticket *redis_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                     backend_acquired *done, void *arg);
-void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg);
+                                     backend_acquire_done *done, void *arg);
+void redis_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
+                void *arg);
 /* Whether it is asked for in the short way first; and that. */
 bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t);
 void redis_acquire_fill_free(struct redis_call *call, struct redis *r, const struct remote_ticket *t);
@@ -249,7 +250,7 @@ void redis_revoke_end_all(struct redis *r);
 
 /* --- ask.c --- */
 
-void redis_stat(struct backend *b, const char *name, backend_known *done, void *arg);
+void redis_stat(struct backend *b, const char *name, backend_info_done *done, void *arg);
 void redis_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
                  void *arg);
 void redis_rmdir(struct backend *b, const char *name, backend_done *done, void *arg);
@@ -269,7 +270,7 @@ void redis_restore_directory(struct redis *r, const char *name);
 
 /* --- list.c --- */
 
-void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
                 void *arg);
 /* At the end: completions are not called. */
 void redis_list_end_all(struct redis *r);
@@ -287,6 +288,6 @@ void redis_watch_end_all(struct redis *r);
 
 /* --- recover.c --- */
 
-void redis_recover(struct backend *b, backend_found *found, void *arg);
+void redis_recover(struct backend *b, backend_recover_each *found, void *arg);
 
 #endif

@@ -20,7 +20,7 @@ struct recovery {
     bool failed;       /* what is left is not asked for (again) */
     GBytes *meta;      /* of the last one: most leases are like the one before, and share it */
     char cursor[24];   /* of the part that is asked for next; "0": the first, and none */
-    backend_found *found;
+    backend_recover_each *found;
     void *arg;
 };
 
@@ -186,7 +186,7 @@ static void recover_ask_part(struct recovery *recovery)
     }
 }
 
-void redis_recover(struct backend *b, backend_found *found, void *arg)
+void redis_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     struct recovery recovery = {.r = (struct redis *)b, .found = found, .arg = arg, .cursor = "0"};
     for (unsigned parts = 0; parts == 0 || (strcmp(recovery.cursor, "0") != 0 && parts < RECOVER_PARTS_MAX); parts++) {

@@ -199,7 +199,7 @@ static const struct remote_ticket *acquire_kin(const struct remote_ticket *t)
         if (other == t || other->state != REMOTE_HELD || other->expired) {
             continue;
         }
-        if (!backend_are_kin(BACKEND_KIN(other), BACKEND_KIN(t))) {
+        if (!backend_identity_matches(BACKEND_IDENTITY(other), BACKEND_IDENTITY(t))) {
             return NULL;
         }
         found = !found || (other->lock_owner && other->lock_owner == t->lock_owner) ? other : found;
@@ -359,7 +359,7 @@ static enum backend_result acquire_check(struct redlock *r, const char *name, co
 }
 
 struct backend_ticket *redlock_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                       backend_acquired *done, void *arg)
+                                       backend_acquire_done *done, void *arg)
 {
     struct redlock *r = (struct redlock *)b;
     enum backend_result result = acquire_check(r, name, claim);

@@ -169,7 +169,7 @@ void redlock_ask_fill_look(struct redlock *r, const char *name)
     redlock_poll_number(r, !*name);
 }
 
-static void ask_about(struct redlock *r, const char *name, backend_known *done, void *arg)
+static void ask_about(struct redlock *r, const char *name, backend_info_done *done, void *arg)
 {
     struct remote_op *op = remote_op_new(&r->remote, NULL);
     op->known = done;
@@ -178,7 +178,7 @@ static void ask_about(struct redlock *r, const char *name, backend_known *done, 
     redlock_call_poll(redlock_call_new(r, op, name), REDLOCK_LOOK, r->timeout, ask_on_looked);
 }
 
-void redlock_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+void redlock_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
 {
     struct redlock *r = (struct redlock *)b;
     struct backend_info info = {.type = BACKEND_NOTHING};
@@ -196,7 +196,7 @@ void redlock_stat(struct backend *b, const char *name, backend_known *done, void
     }
 }
 
-void redlock_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
+void redlock_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
                   void *arg)
 {
     struct redlock *r = (struct redlock *)b;
@@ -207,7 +207,7 @@ void redlock_test(struct backend *b, const char *name, const struct backend_clai
     }
     remote_tell_expired(&r->remote, name);
     struct remote_ticket *t = redlock_keep_holder(r, name), *other;
-    struct backend_kin kin = BACKEND_KIN(claim);
+    struct backend_identity kin = BACKEND_IDENTITY(claim);
     kin.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     if (!t) {
         ask_about(r, name, done, arg);
@@ -215,7 +215,7 @@ void redlock_test(struct backend *b, const char *name, const struct backend_clai
     }
     LIST_FOREACH(other, &t->place->tickets, link) {
         bool holds = other->state == REMOTE_HELD && !other->expired;
-        if (holds && !backend_are_kin(BACKEND_KIN(other), kin)) {
+        if (holds && !backend_identity_matches(BACKEND_IDENTITY(other), kin)) {
             redlock_ask_describe_ticket(r, other, &info);
         }
     }
@@ -280,7 +280,7 @@ static void ask_on_listed(struct redlock_call *call)
                                                                                      : BACKEND_UNREACHABLE);
 }
 
-void redlock_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+void redlock_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
                   void *arg)
 {
     struct redlock *r = (struct redlock *)b;

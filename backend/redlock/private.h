@@ -238,10 +238,10 @@ void redlock_keep_tell(struct redlock *r, const char *token, enum remote_news ne
 
 /* What stands in the key while a guard runs. */
 bool redlock_is_guard(const char *token);
-void redlock_stat(struct backend *b, const char *name, backend_known *done, void *arg);
-void redlock_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
+void redlock_stat(struct backend *b, const char *name, backend_info_done *done, void *arg);
+void redlock_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
                   void *arg);
-void redlock_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done,
+void redlock_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
                   void *arg);
 /* The holder that a majority may have named ("held …"); its meta and content are new references: redlock_ask_clear. */
 void redlock_ask_describe(struct redlock_call *call, const char *word, struct backend_info *info);
@@ -280,7 +280,7 @@ void redlock_revoke(struct backend *b, const char *name, uint64_t fence, const s
 /* --- acquire.c --- */
 
 struct backend_ticket *redlock_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                       backend_acquired *done, void *arg);
+                                       backend_acquire_done *done, void *arg);
 void redlock_acquire_begin(struct redlock_call *call);
 /* As struct remote_store says. */
 void redlock_acquire_beat(struct remote *remote, struct remote_ticket *const *tickets, size_t count);

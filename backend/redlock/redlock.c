@@ -185,7 +185,7 @@ static void redlock_status(struct backend *b, struct backend_status *status)
 }
 
 /* What a mount that has ended held runs out. */
-static void redlock_recover(struct backend *b, backend_found *found, void *arg)
+static void redlock_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     (void)b, (void)found, (void)arg;
 }

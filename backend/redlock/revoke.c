@@ -45,7 +45,7 @@ static void revoke_release(struct redlock_call *call, const char *digest, const 
 {
     bool guards = holder->kind != BACKEND_PROVISIONAL && !redlock_is_guard(call->token);
     redlock_poll_fill_release(call->r, call->name, digest, call->number ? "released" : "broken", holder->fence,
-                              guards ? backend_guard(holder->meta) : 0);
+                              guards ? backend_parse_guard(holder->meta) : 0);
     redlock_call_poll(call, REDLOCK_RELEASE, call->r->timeout, revoke_on_released);
 }
 

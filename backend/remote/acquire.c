@@ -16,7 +16,7 @@
 static void acquire_refused(struct remote *r, struct remote_ticket *t, enum backend_result result,
                             const struct backend_info *holder)
 {
-    backend_acquired *done = t->acquired;
+    backend_acquire_done *done = t->acquired;
     void *arg = t->arg;
     if (!done) {
         remote_end(r, t, BACKEND_LOST, true);
@@ -28,7 +28,7 @@ static void acquire_refused(struct remote *r, struct remote_ticket *t, enum back
 
 static void acquire_told(struct remote_ticket *t, enum backend_result result)
 {
-    backend_acquired *done = t->acquired;
+    backend_acquire_done *done = t->acquired;
     t->acquired = NULL;
     done(t->arg, result, &t->head, NULL);
 }
@@ -94,7 +94,7 @@ bool remote_cancel(struct backend *b, struct backend_ticket *ticket)
     struct remote *r = (struct remote *)b;
     struct remote_ticket *t = (struct remote_ticket *)ticket;
     t->cancelled = t->undoing ||
-                   (t->asked && remote_ticket_has_kin(t, (struct backend_kin){.lock_owner = t->lock_owner})) ||
+                   (t->asked && remote_ticket_has_kin(t, (struct backend_identity){.lock_owner = t->lock_owner})) ||
                    (t->unknown && remote_ticket_joins(t));
     if (!t->cancelled) {
         remote_send_release(r, t, "", NULL, NULL);
@@ -301,7 +301,7 @@ void remote_refresh(struct remote *r, struct remote_ticket *t)
     acquire_ask(r, t);
 }
 
-void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquired *done, void *arg)
+void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquire_done *done, void *arg)
 {
     t->acquired = done;
     t->arg = arg;

@@ -69,7 +69,7 @@ static void deadlock_index_waiting(struct search *s)
     }
 }
 
-static void deadlock_waits(struct deadlock *deadlock, void *store, uint64_t lock_owner)
+static void deadlock_visit_tickets(struct deadlock *deadlock, void *store, uint64_t lock_owner)
 {
     struct search *s = store;
     if (!s->waiting) {
@@ -77,20 +77,20 @@ static void deadlock_waits(struct deadlock *deadlock, void *store, uint64_t lock
     }
     GPtrArray *of_owner = g_hash_table_lookup(s->waiting, &lock_owner);
     for (guint i = 0; of_owner && i < of_owner->len; i++) {
-        deadlock_follow(deadlock, of_owner->pdata[i]);
+        deadlock_add_ticket(deadlock, of_owner->pdata[i]);
     }
 }
 
-static void deadlock_look(struct deadlock *deadlock, void *store, const void *ticket)
+static void deadlock_visit_blockers(struct deadlock *deadlock, void *store, const void *ticket)
 {
     const struct remote_ticket *waiter = ticket, *other;
     (void)store;
     LIST_FOREACH(other, &waiter->place->tickets, link) {
-        if (!deadlock_goes_on(deadlock)) {
+        if (!deadlock_within_limit(deadlock)) {
             return;
         }
         if (deadlock_blocks(other, waiter)) {
-            deadlock_meet(deadlock, other, &other->lock_owner, other->state == REMOTE_WAITING);
+            deadlock_add_blocker(deadlock, other, &other->lock_owner, other->state == REMOTE_WAITING);
         }
     }
 }
@@ -111,12 +111,13 @@ static bool deadlock_lock_owner_holds(struct remote *r, uint64_t lock_owner)
 
 bool remote_deadlocked(struct remote *r, const struct remote_ticket *t)
 {
-    static const struct deadlock_rules rules = {.look = deadlock_look, .waits = deadlock_waits};
+    static const struct deadlock_rules rules = {.visit_blockers = deadlock_visit_blockers,
+                                                .visit_tickets = deadlock_visit_tickets};
     struct search s = {.r = r};
     if (!t->lock_owner || r->waiting <= 1 || !deadlock_lock_owner_holds(r, t->lock_owner)) {
         return false;
     }
-    bool found = deadlock_found(&rules, &s, t, t->lock_owner);
+    bool found = deadlock_search(&rules, &s, t, t->lock_owner);
     g_clear_pointer(&s.waiting, g_hash_table_unref);
     return found;
 }

@@ -341,7 +341,7 @@ void remote_tell_expired(struct remote *r, const char *name)
 /* Whether the two cannot both hold. */
 static bool keep_excludes(const struct remote_ticket *a, const struct remote_ticket *b)
 {
-    bool kin = backend_are_kin(BACKEND_KIN(a), BACKEND_KIN(b));
+    bool kin = backend_identity_matches(BACKEND_IDENTITY(a), BACKEND_IDENTITY(b));
     if (kin || (a->segments && b->segments)) {
         return !kin && backend_segments_conflict(a->segments, b->segments);
     }

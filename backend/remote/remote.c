@@ -95,7 +95,7 @@ void remote_told(struct remote *r, const char *token, enum remote_news news, enu
         r->events->wanted(r->context, &t->head);
     } else if (news == REMOTE_ENDED && (t->state == REMOTE_HELD || (t->state != REMOTE_ASKED && by_name))) {
         bool revoked = t->state == REMOTE_HELD && (why == BACKEND_BROKEN || why == BACKEND_RELEASED);
-        t->head.guarded = revoked && backend_guard(t->meta) > 0 ? (uint8_t)(1 + why) : 0;
+        t->head.guarded = revoked && backend_parse_guard(t->meta) > 0 ? (uint8_t)(1 + why) : 0;
         remote_end(r, t, why, false); /* one that waits asks again, if it was not meant by its name */
     }
 }

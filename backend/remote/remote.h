@@ -101,7 +101,7 @@ struct remote_ticket {
     clock_ms next;     /* the earliest of these and the deadline: its place in the agenda */
     uint64_t serial;   /* makes it unique there */
     GBytes *meta;
-    backend_acquired *acquired; /* until it is told */
+    backend_acquire_done *acquired; /* until it is told */
     void *arg;
 };
 
@@ -176,8 +176,8 @@ struct remote_op {
     enum backend_result result; /* of an acquire that is undone: to be told */
     bool again; /* of stat: asked once more; for a store that asks in a short way first: that was repeated */
     backend_done *done;
-    backend_known *known;
-    backend_listed *listed;
+    backend_info_done *known;
+    backend_list_done *listed;
     void *arg;
 };
 
@@ -265,7 +265,7 @@ void remote_rename(struct backend *b, struct backend_ticket *ticket, const char 
 
 /* --- acquire.c --- */
 
-void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquired *done, void *arg);
+void remote_acquire(struct remote *r, struct remote_ticket *t, backend_acquire_done *done, void *arg);
 bool remote_cancel(struct backend *b, struct backend_ticket *ticket);
 /* Asks again for one that waits: a claim if it was handed over, else a look at the lock. */
 void remote_refresh(struct remote *r, struct remote_ticket *t);
@@ -346,7 +346,7 @@ bool remote_ticket_covers(const struct remote_ticket *t, uint64_t start, uint64_
 /* Forgets them.  False: nothing is left that it holds. */
 bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end);
 /* Whether another ticket of this mount at its place is kin to these. */
-bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_kin kin);
+bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_identity kin);
 /* The ticket with which its lock owner holds already, and which is changed when it is granted; or NULL. */
 struct remote_ticket *remote_ticket_joins(const struct remote_ticket *t);
 /* How long it lives in the store without a word of this mount. */

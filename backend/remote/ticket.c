@@ -336,11 +336,11 @@ bool remote_ticket_cut(struct remote_ticket *t, uint64_t start, uint64_t end)
     return left->len > 0;
 }
 
-bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_kin kin)
+bool remote_ticket_has_kin(const struct remote_ticket *t, struct backend_identity kin)
 {
     struct remote_ticket *other;
     LIST_FOREACH(other, &t->place->tickets, link) {
-        if (other != t && backend_are_kin(BACKEND_KIN(other), kin)) {
+        if (other != t && backend_identity_matches(BACKEND_IDENTITY(other), kin)) {
             return true;
         }
     }

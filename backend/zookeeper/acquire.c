@@ -172,7 +172,8 @@ static bool acquire_is_excluded(const struct remote_ticket *t)
     const struct remote_ticket *other;
     LIST_FOREACH(other, &t->place->tickets, link) {
         bool shared = other->head.mode == BACKEND_SHARED && t->head.mode == BACKEND_SHARED;
-        if (other->state == REMOTE_HELD && !shared && !backend_are_kin(BACKEND_KIN(other), BACKEND_KIN(t))) {
+        if (other->state == REMOTE_HELD && !shared &&
+            !backend_identity_matches(BACKEND_IDENTITY(other), BACKEND_IDENTITY(t))) {
             return true;
         }
     }
@@ -218,7 +219,7 @@ static enum backend_result acquire_check(const char *name, const struct backend_
 }
 
 struct backend_ticket *zk_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                  backend_acquired *done, void *arg)
+                                  backend_acquire_done *done, void *arg)
 {
     struct zookeeper *z = (struct zookeeper *)b;
     enum backend_result result = acquire_check(name, claim);

@@ -111,7 +111,7 @@ static void ask_on_queue(struct zk_call *call)
     const struct ask_name_flow *flow = ask_name_of(call);
     struct backend_info info = {.type = BACKEND_NOTHING};
     const struct backend_claim *claim = &call->op->claim;
-    struct backend_kin asker = BACKEND_KIN(claim);
+    struct backend_identity asker = BACKEND_IDENTITY(claim);
     asker.lock_owner = claim->kind == BACKEND_FCNTL ? claim->lock_owner : 0;
     GArray *holders = node_holders(call->replies);
     struct zk_data first = {0};
@@ -126,7 +126,7 @@ static void ask_on_queue(struct zk_call *call)
         node_decode(get->data, &data);
         bool shared = data.ours && data.mode == BACKEND_SHARED;
         const struct remote_ticket *t = node_ticket(call->z, &data, &get->stat);
-        bool kin = t && backend_are_kin(asker, BACKEND_KIN(t));
+        bool kin = t && backend_identity_matches(asker, BACKEND_IDENTITY(t));
         bool counts = !flow->tests || (holds && !kin && (claim->mode == BACKEND_EXCLUSIVE || !shared));
         if (counts && info.type == BACKEND_NOTHING) {
             ask_describe(call->z, &data, &get->stat, &info);
@@ -223,7 +223,7 @@ static void ask_begin(struct zk_call *call)
     call_then(call, ask_on_node);
 }
 
-static void ask_about(struct zookeeper *z, const char *name, const struct backend_claim *claim, backend_known *done,
+static void ask_about(struct zookeeper *z, const char *name, const struct backend_claim *claim, backend_info_done *done,
                       void *arg)
 {
     static const struct zk_flow ask = {sizeof(struct ask_name_flow), .begin = ask_begin, .failed = ask_failed,
@@ -251,12 +251,12 @@ static void ask_about(struct zookeeper *z, const char *name, const struct backen
     call_start(&flow->call, 0);
 }
 
-void zk_stat(struct backend *b, const char *name, backend_known *done, void *arg)
+void zk_stat(struct backend *b, const char *name, backend_info_done *done, void *arg)
 {
     ask_about((struct zookeeper *)b, name, NULL, done, arg);
 }
 
-void zk_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg)
+void zk_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done, void *arg)
 {
     ask_about((struct zookeeper *)b, name, claim, done, arg);
 }
@@ -386,7 +386,8 @@ static void ask_begin_list(struct zk_call *call)
     call_then(call, ask_on_children);
 }
 
-void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done, void *arg)
+void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
+             void *arg)
 {
     static const struct zk_flow list = {sizeof(struct ask_list_flow), .begin = ask_begin_list, .failed = ask_failed,
                                         .clear = ask_clear_list};

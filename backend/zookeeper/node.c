@@ -302,7 +302,7 @@ void node_data_clear(struct zk_data *data)
 static bool node_excludes(const struct zk_data *a, const struct Stat *a_stat, const struct zk_data *b,
                           const struct Stat *b_stat)
 {
-    bool ours = a->ours && b->ours, kin = backend_are_kin(BACKEND_KIN(a), BACKEND_KIN(b));
+    bool ours = a->ours && b->ours, kin = backend_identity_matches(BACKEND_IDENTITY(a), BACKEND_IDENTITY(b));
     bool shared = a->mode == BACKEND_SHARED && b->mode == BACKEND_SHARED;
     return !ours || !(shared || (kin && a_stat->ephemeralOwner == b_stat->ephemeralOwner));
 }
@@ -351,7 +351,7 @@ bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char 
 {
     const struct remote_ticket *other;
     LIST_FOREACH(other, &t->place->tickets, link) {
-        bool kin = other == t || backend_are_kin(BACKEND_KIN(t), BACKEND_KIN(other));
+        bool kin = other == t || backend_identity_matches(BACKEND_IDENTITY(t), BACKEND_IDENTITY(other));
         const struct zk_node *node = kin ? node_of(z, other->token) : NULL;
         if (node && strcmp(node->leaf, leaf) == 0) {
             return true;

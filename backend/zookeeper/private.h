@@ -369,9 +369,11 @@ void zk_set_directory(struct backend *b, const char *name, const struct backend_
 
 /* --- ask.c --- */
 
-void zk_stat(struct backend *b, const char *name, backend_known *done, void *arg);
-void zk_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done, void *arg);
-void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_listed *done, void *arg);
+void zk_stat(struct backend *b, const char *name, backend_info_done *done, void *arg);
+void zk_test(struct backend *b, const char *name, const struct backend_claim *claim, backend_info_done *done,
+             void *arg);
+void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
+             void *arg);
 /* One ticket, of what is read of its node; `info` borrows of `data`. */
 void ask_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat, struct backend_info *info);
 
@@ -401,7 +403,7 @@ void turn_get_directory(struct zk_call *call);
 /* --- acquire.c --- */
 
 struct backend_ticket *zk_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                  backend_acquired *done, void *arg);
+                                  backend_acquire_done *done, void *arg);
 void acquire_begin(struct zk_call *call);
 /* Nodes in the place at `path` that say the token `name` are removed; `flag`: it is a sequence. */
 void acquire_remove(struct zk_call *call, zk_step *next);
@@ -435,6 +437,6 @@ void revoke_end_guard_in(struct zookeeper *z, const char *path, int64_t left, in
 
 /* --- recover.c --- */
 
-void zk_recover(struct backend *b, backend_found *found, void *arg);
+void zk_recover(struct backend *b, backend_recover_each *found, void *arg);
 
 #endif

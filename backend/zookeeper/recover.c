@@ -18,7 +18,7 @@ struct recovery {
     bool ended, complete;
     guint before; /* of the queue that is looked at: so many stand in it already */
     guint found;
-    backend_found *tell;
+    backend_recover_each *tell;
     void *arg;
 };
 
@@ -244,7 +244,7 @@ static void recover_begin(struct zk_call *call)
     call_then(call, recover_next);
 }
 
-void zk_recover(struct backend *b, backend_found *found, void *arg)
+void zk_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     struct zookeeper *z = (struct zookeeper *)b;
     static const struct zk_flow recover = {sizeof(struct recover_flow), .begin = recover_begin,

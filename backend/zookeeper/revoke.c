@@ -161,7 +161,7 @@ static GBytes *revoke_guard(struct zk_call *call, const struct zk_data *data, co
     struct backend_info info = {.type = BACKEND_LOCK};
     bool may = data->ours && !data->guards && data->kind != BACKEND_PROVISIONAL;
     bool holds = !flow->waits || data->mode == BACKEND_SHARED; /* perhaps, with those before it */
-    int64_t guard = may && holds ? backend_guard(data->meta) : 0;
+    int64_t guard = may && holds ? backend_parse_guard(data->meta) : 0;
     ask_describe(call->z, data, stat, &info);
     int64_t left = MIN(guard, info.deadline - clock_now());
     return left > 0 ? node_encode_guard(call->z, data, stat, flow->fence == 0, left) : NULL;

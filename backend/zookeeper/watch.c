@@ -17,7 +17,7 @@
 void watch_node_gone(struct zookeeper *z, const char *token)
 {
     const struct remote_ticket *t = remote_ticket_find(&z->remote, token);
-    bool guarded = t && backend_guard(t->meta) > 0;
+    bool guarded = t && backend_parse_guard(t->meta) > 0;
     g_hash_table_remove(z->nodes, token);
     remote_told(&z->remote, token, REMOTE_ENDED, guarded ? BACKEND_BROKEN : BACKEND_LOST);
 }

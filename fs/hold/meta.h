@@ -7,8 +7,9 @@
  *
  * PID 0 is a holder of another pid namespace.  MODE is octal with the file's
  * type, FLAGS a sum of 1 (fixed term), 2 (sequence ticket) and 4 times the guard in
- * milliseconds, which the stores read, too (backend_guard), TIMES access and modification, each SECONDS.NANOSECONDS
- * since the epoch, or -, BOOT the boot id that START (clock ticks since boot) refers to, HEIRS PID:START,… or -.
+ * milliseconds, which the stores read, too (backend_parse_guard), TIMES access and modification, each
+ * SECONDS.NANOSECONDS since the epoch, or -, BOOT the boot id that START (clock ticks since boot) refers to, HEIRS
+ * PID:START,… or -.
  */
 #ifndef FS_HOLD_META_H
 #define FS_HOLD_META_H

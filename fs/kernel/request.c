@@ -189,7 +189,7 @@ bool request_path_in(struct request *r, char *path)
     return fits;
 }
 
-void request_stat(struct request *r, backend_known *answer)
+void request_stat(struct request *r, backend_info_done *answer)
 {
     char path[TREE_PATH_MAX];
     if (request_path(r, path)) {
@@ -197,7 +197,7 @@ void request_stat(struct request *r, backend_known *answer)
     }
 }
 
-void request_stat_in(struct request *r, backend_known *answer)
+void request_stat_in(struct request *r, backend_info_done *answer)
 {
     char path[TREE_PATH_MAX];
     if (request_path_in(r, path)) {

@@ -190,8 +190,8 @@ void request_reply_interrupted(struct request *r);
 bool request_path(struct request *r, char *ret_path);
 bool request_path_in(struct request *r, char *ret_path);
 /* Asks the backend about that, unless the path is too long. */
-void request_stat(struct request *r, backend_known *answer);
-void request_stat_in(struct request *r, backend_known *answer);
+void request_stat(struct request *r, backend_info_done *answer);
+void request_stat_in(struct request *r, backend_info_done *answer);
 
 /* Adds a name to the answer of a listing; returns what it needs, and if that is more than `size` has added nothing.
  * Without a node in `entry` only st_ino and the type are told. */

@@ -39,7 +39,7 @@ static void sequence_created(void *arg, enum backend_result result, struct backe
         return;
     }
     hold->ticket = ticket;
-    backend_name(r->fs->backend, ticket, path, sizeof path);
+    backend_ticket_name(r->fs->backend, ticket, path, sizeof path);
     const char *slash = strrchr(path, '/');
     tree_rename(r->fs->tree, r->node, r->node->parent, slash ? slash + 1 : path);
     hold_mark_granted(r->fs, hold, ticket);

@@ -301,7 +301,7 @@ static void xattr_got(void *arg, enum backend_result result, const struct backen
 
 /* What a ticket of this mount tells: until when this mount believes in it, and
  * that without asking anybody else. */
-static void xattr_reply_ticket(struct request *r, struct backend_ticket *ticket, backend_known *known)
+static void xattr_reply_ticket(struct request *r, struct backend_ticket *ticket, backend_info_done *known)
 {
     struct backend_info info = {.type = BACKEND_LOCK,
                                 .kind = ticket->kind,
@@ -314,7 +314,7 @@ static void xattr_reply_ticket(struct request *r, struct backend_ticket *ticket,
     known(r, BACKEND_OK, &info);
 }
 
-static void xattr_stat(struct request *r, backend_known *known)
+static void xattr_stat(struct request *r, backend_info_done *known)
 {
     bool of_ticket = r->xattr.attribute->of_ticket && !r->node->directory;
     struct hold *hold = of_ticket ? hold_find_shown_to(r->node, request_caller(r)) : NULL;

@@ -237,7 +237,7 @@ START_TEST(guard_of_a_sequence_ticket_keeps_its_name_and_its_place)
         claim.user = &log[i];
         ticket[i] = contract_acquire("q/job-", &claim).ticket;
     }
-    ck_assert(backend_name(contract_backend, ticket[0], name, sizeof name));
+    ck_assert(backend_ticket_name(contract_backend, ticket[0], name, sizeof name));
     ck_assert_int_eq(contract_revoke(name, 0), BACKEND_OK);
     ck_assert_uint_eq(log[0].ended, 1);
     contract_pass(CONTRACT_SHORT);
@@ -249,7 +249,8 @@ START_TEST(guard_of_a_sequence_ticket_keeps_its_name_and_its_place)
     ck_assert_int_eq(contract_stat(name).type, BACKEND_NOTHING);
     ck_assert_uint_eq(log[2].granted, 0);
 
-    ck_assert(backend_name(contract_backend, ticket[2], name, sizeof name)); /* one that waits has nothing to guard */
+    ck_assert(
+        backend_ticket_name(contract_backend, ticket[2], name, sizeof name)); /* one that waits has nothing to guard */
     ck_assert_int_eq(contract_revoke(name, 0), BACKEND_OK);
     CONTRACT_UNTIL(log[2].ended);
     ck_assert_int_eq(contract_stat(name).type, BACKEND_NOTHING);

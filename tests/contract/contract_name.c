@@ -294,9 +294,9 @@ START_TEST(name_of_a_ticket_is_told)
 
     ck_assert_int_eq(contract_mkdir("d", NULL), BACKEND_OK);
     ticket = contract_get("d/a", BACKEND_LEASE, &log);
-    ck_assert(backend_name(contract_backend, ticket, name, sizeof(name)));
+    ck_assert(backend_ticket_name(contract_backend, ticket, name, sizeof(name)));
     ck_assert_str_eq(name, "d/a");
-    ck_assert(!backend_name(contract_backend, ticket, name, 3));
+    ck_assert(!backend_ticket_name(contract_backend, ticket, name, 3));
 }
 END_TEST
 

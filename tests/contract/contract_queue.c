@@ -321,7 +321,7 @@ static uint64_t number_of(const struct backend_ticket *ticket)
 {
     char name[64], *dash;
 
-    ck_assert(backend_name(contract_backend, ticket, name, sizeof(name)));
+    ck_assert(backend_ticket_name(contract_backend, ticket, name, sizeof(name)));
     dash = strrchr(name, '-');
     ck_assert_ptr_nonnull(dash);
     ck_assert_uint_eq(strlen(dash + 1), 10);
@@ -378,7 +378,7 @@ START_TEST(place_in_the_queue_is_told)
     for (int i = 0; i < 4; i++)
         ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log[i]);
     for (unsigned i = 0; i < 4; i++) {
-        ck_assert(backend_name(contract_backend, ticket[i], name, sizeof(name)));
+        ck_assert(backend_ticket_name(contract_backend, ticket[i], name, sizeof(name)));
         ck_assert_uint_eq(contract_stat(name).position, i);
         ck_assert_ptr_eq(contract_stat(name).ticket, ticket[i]);
     }
@@ -569,7 +569,7 @@ START_TEST(ticket_that_waits_is_broken_by_its_name)
     make_queue(1);
     for (int i = 0; i < 3; i++)
         ticket[i] = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_LEASE, &log[i]);
-    ck_assert(backend_name(contract_backend, ticket[1], name, sizeof(name)));
+    ck_assert(backend_ticket_name(contract_backend, ticket[1], name, sizeof(name)));
     ck_assert_int_eq(contract_revoke(name, 0), BACKEND_OK);
     CONTRACT_UNTIL(log[1].ended);
     ck_assert(ticket[0]->held);
@@ -589,8 +589,8 @@ START_TEST(queue_is_listed_in_order)
     for (int i = 0; i < 12; i++) {
         char name[64];
 
-        ck_assert(
-            backend_name(contract_backend, take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log), name, sizeof(name)));
+        ck_assert(backend_ticket_name(contract_backend, take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &log), name,
+                                      sizeof(name)));
         g_string_append_printf(expected, "%s%s", i ? " " : "", name + strlen("q/"));
     }
     ck_assert_str_eq(contract_list("q", 5), expected->str);

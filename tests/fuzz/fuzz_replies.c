@@ -575,7 +575,7 @@ static void change_ticket(struct backend *b, struct ticket *t)
     struct backend_change what = {.set = BACKEND_SET_CONTENT};
     struct backend_renewal renewal = {.ticket = t->ticket, .ttl = 8000, .due = 2000};
     char name[8192];
-    backend_name(b, t->ticket, name, sizeof name);
+    backend_ticket_name(b, t->ticket, name, sizeof name);
     calls++;
     switch (pick(6)) {
     case 0:

@@ -177,7 +177,7 @@ static void fake_submit(struct fake_backend *fake, const struct fake_pending *ca
 }
 
 static struct backend_ticket *fake_acquire(struct backend *b, const char *name, const struct backend_claim *claim,
-                                           backend_acquired *done, void *arg)
+                                           backend_acquire_done *done, void *arg)
 {
     struct fake_backend *fake = fake_of(b);
     struct fake_ticket *ticket = g_new0(struct fake_ticket, 1);
@@ -298,20 +298,20 @@ static void fake_rename_call(struct backend *b, struct backend_ticket *ticket, c
                                                    .arg = arg});
 }
 
-static void fake_test_call(struct backend *b, const char *name, const struct backend_claim *claim, backend_known *done,
-                           void *arg)
+static void fake_test_call(struct backend *b, const char *name, const struct backend_claim *claim,
+                           backend_info_done *done, void *arg)
 {
     fake_submit(fake_of(b), &(struct fake_pending){
                                 .call = FAKE_TEST, .name = (char *)name, .claim = *claim, .known = done, .arg = arg});
 }
 
-static void fake_stat_call(struct backend *b, const char *name, backend_known *done, void *arg)
+static void fake_stat_call(struct backend *b, const char *name, backend_info_done *done, void *arg)
 {
     fake_submit(fake_of(b), &(struct fake_pending){.call = FAKE_STAT, .name = (char *)name, .known = done, .arg = arg});
 }
 
 static void fake_list_call(struct backend *b, const char *directory, const char *after, size_t max,
-                           backend_listed *done, void *arg)
+                           backend_list_done *done, void *arg)
 {
     fake_submit(fake_of(b), &(struct fake_pending){.call = FAKE_LIST,
                                                    .name = (char *)directory,
@@ -343,7 +343,7 @@ static void fake_set_directory_call(struct backend *b, const char *name, const s
             .call = FAKE_SET_DIRECTORY, .name = (char *)name, .directory = *directory, .done = done, .arg = arg});
 }
 
-static void fake_recover(struct backend *b, backend_found *found, void *arg)
+static void fake_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     struct fake_backend *fake = fake_of(b);
     for (guint i = 0; i < fake->store->tickets->len; i++) {

@@ -519,7 +519,7 @@ enum backend_result fake_store_revoke(struct fake_backend *fake, const struct fa
         }
         if (fake_is_meant(t, p) && (!t->head.guarded || guards)) {
             enum backend_end why = fence ? BACKEND_RELEASED : BACKEND_BROKEN;
-            if (t->head.held && !t->head.guarded && backend_guard(t->meta) > 0) {
+            if (t->head.held && !t->head.guarded && backend_parse_guard(t->meta) > 0) {
                 fake_leave_guard(fake, t, why);
                 i++;
             }

@@ -36,9 +36,9 @@ struct fake_pending {
     bool cancelled;
     union {
         backend_done *done;
-        backend_acquired *acquired;
-        backend_known *known;
-        backend_listed *listed;
+        backend_acquire_done *acquired;
+        backend_info_done *known;
+        backend_list_done *listed;
     };
     void *arg;
 };

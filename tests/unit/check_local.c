@@ -266,7 +266,7 @@ START_TEST(numbers_of_a_queue_never_repeat_over_crashes)
         claim.user = &log;
         ticket = contract_acquire("q/job-", &claim).ticket;
         ck_assert_ptr_nonnull(ticket);
-        ck_assert(backend_name(contract_backend, ticket, name, sizeof(name)));
+        ck_assert(backend_ticket_name(contract_backend, ticket, name, sizeof(name)));
         ck_assert_str_gt(name, last);
         g_strlcpy(last, name, sizeof(last));
         ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
@@ -283,7 +283,7 @@ static void take_number(const char *prefix, char name[64])
     claim.sequence = claim.wait = true;
     struct backend_ticket *ticket = contract_acquire(prefix, &claim).ticket;
     ck_assert_ptr_nonnull(ticket);
-    ck_assert(backend_name(contract_backend, ticket, name, 64));
+    ck_assert(backend_ticket_name(contract_backend, ticket, name, 64));
     ck_assert_int_eq(contract_release(ticket), BACKEND_OK);
 }
 

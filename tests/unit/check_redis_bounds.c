@@ -439,12 +439,12 @@ START_TEST(place_in_a_lost_queue_has_another_name_where_its_own_was_given_again)
     claim.ttl = HOSTS_LONG;
     for (int i = 0; i < 2; i++) {
         others[i] = hosts_acquire(1, "d/s-", &claim);
-        ck_assert(backend_name(hosts_mount(1), others[i]->ticket, name, sizeof name));
+        ck_assert(backend_ticket_name(hosts_mount(1), others[i]->ticket, name, sizeof name));
         ck_assert_str_eq(name, i == 0 ? "d/s-0000000000" : "d/s-0000000001");
     }
     do {
         hosts_turn();
-        ck_assert(waiter->ticket && backend_name(hosts_mount(0), waiter->ticket, name, sizeof name));
+        ck_assert(waiter->ticket && backend_ticket_name(hosts_mount(0), waiter->ticket, name, sizeof name));
     } while (strcmp(name, "d/s-0000000002") != 0);
     hosts_release(others[0]);
     hosts_release(others[1]);

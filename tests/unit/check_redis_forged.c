@@ -404,7 +404,7 @@ static void on_any_known(void *arg, enum backend_result result, const struct bac
         char name[8192];
 
         ck_assert(info->ticket->fence < UINT64_MAX);
-        backend_name(hosts_mount(0), info->ticket, name, sizeof(name));
+        backend_ticket_name(hosts_mount(0), info->ticket, name, sizeof(name));
     }
     open_calls--;
 }

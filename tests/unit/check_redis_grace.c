@@ -172,7 +172,7 @@ static uint64_t number_of_new_ticket(unsigned mount)
     char name[64];
     claim.sequence = claim.wait = true;
     struct told *told = hosts_acquire(mount, "d/q-", &claim);
-    ck_assert(backend_name(hosts_mount(mount), told->ticket, name, sizeof name));
+    ck_assert(backend_ticket_name(hosts_mount(mount), told->ticket, name, sizeof name));
     hosts_release(told);
     return g_ascii_strtoull(name + strlen("d/q-"), NULL, 10);
 }

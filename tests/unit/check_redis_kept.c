@@ -19,7 +19,7 @@ static struct told *take_place(unsigned mount, int64_t ttl, enum backend_result 
     claim.sequence = claim.wait = true;
     told = hosts_acquire(mount, "d/s-", &claim);
     ck_assert_int_eq(told->result, result);
-    ck_assert(backend_name(hosts_mount(mount), told->ticket, given, sizeof(given)));
+    ck_assert(backend_ticket_name(hosts_mount(mount), told->ticket, given, sizeof(given)));
     ck_assert_str_eq(given, name);
     return told;
 }
@@ -89,7 +89,7 @@ START_TEST(place_that_waits_keeps_its_name_where_the_queue_was_deleted)
     waiter = take_place(0, HOSTS_LONG, BACKEND_QUEUED, "d/s-0000000001");
     redis_server_do(hosts_server, "DEL lfs:o:h:d lfs:t:h:d lfs:w:h:d lfs:i:h:d");
     HOSTS_UNTIL(waiter->granted);
-    ck_assert(backend_name(hosts_mount(0), waiter->ticket, name, sizeof(name)));
+    ck_assert(backend_ticket_name(hosts_mount(0), waiter->ticket, name, sizeof(name)));
     ck_assert_str_eq(name, "d/s-0000000001");
 }
 END_TEST

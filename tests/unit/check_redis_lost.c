@@ -141,7 +141,7 @@ static struct backend_info stat_of(const struct told *told)
 {
     char name[64];
 
-    ck_assert(backend_name(hosts_mount(told->mount), told->ticket, name, sizeof(name)));
+    ck_assert(backend_ticket_name(hosts_mount(told->mount), told->ticket, name, sizeof(name)));
     return hosts_stat(1, name);
 }
 
@@ -242,11 +242,11 @@ START_TEST(sequence_ticket_whose_answer_is_lost_has_one_name)
     told = hosts_acquire(0, "d/s-", &claim);
     ck_assert_int_eq(told->result, BACKEND_OK);
     ck_assert_uint_eq(redis_proxy_lost(proxy), 1);
-    ck_assert(backend_name(hosts_mount(0), told->ticket, name, sizeof(name)));
+    ck_assert(backend_ticket_name(hosts_mount(0), told->ticket, name, sizeof(name)));
     ck_assert_str_eq(name, "d/s-0000000000");
     next = hosts_acquire(1, "d/s-", &claim);
     ck_assert_int_eq(next->result, BACKEND_QUEUED);
-    ck_assert(backend_name(hosts_mount(1), next->ticket, name, sizeof(name)));
+    ck_assert(backend_ticket_name(hosts_mount(1), next->ticket, name, sizeof(name)));
     ck_assert_str_eq(name, "d/s-0000000001");
 }
 END_TEST

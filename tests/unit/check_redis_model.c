@@ -279,7 +279,7 @@ static void break_one(void)
     char name[64];
     bool all = dice(2);
 
-    if (!pair || !backend_name(model, pair->ticket[0], name, sizeof(name)))
+    if (!pair || !backend_ticket_name(model, pair->ticket[0], name, sizeof(name)))
         return;
     g_string_append_printf(history, "revoke %s (%d)%s", name, (int)(pair - pairs), all ? " all" : "");
     for (unsigned i = 0; i < 2; i++)
@@ -369,7 +369,7 @@ static void look(void)
     unsigned mount = dice(MOUNTS);
     char name[64] = "a";
 
-    if (pair && !backend_name(model, pair->ticket[0], name, sizeof(name)))
+    if (pair && !backend_ticket_name(model, pair->ticket[0], name, sizeof(name)))
         return;
     g_string_append_printf(history, "%u: stat %s", mount, name);
     for (unsigned i = 0; i < 2; i++)

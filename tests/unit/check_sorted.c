@@ -38,7 +38,7 @@ static void *model_from(struct model *m, int key)
 
 static void assert_same(struct sorted *set, struct model *m)
 {
-    struct sorted_place place = sorted_first(set);
+    struct sorted_position place = sorted_first(set);
     void *last = NULL;
     for (int i = 0; i < ITEMS; i++) {
         if (m->in[i]) {
