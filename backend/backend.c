@@ -55,14 +55,25 @@ bool backend_matches(const struct backend_match *match, GBytes *meta)
                        (at + length == end || at[length] == ' '));
 }
 
-int64_t backend_parse_guard(GBytes *meta)
+/* The word with the guard; 0 if it is no number.  One that is too large is cut off somewhere above the largest. */
+static int64_t backend_parse_flags(GBytes *meta)
 {
     const char *end, *at = backend_find_word(meta, BACKEND_GUARD_WORD, &end);
     int64_t sum = 0;
     for (; at && at < end && *at >= '0' && *at <= '9' && sum <= BACKEND_GUARD_MAX * BACKEND_GUARD_UNIT; at++) {
         sum = sum * 10 + (*at - '0');
     }
-    return at && (at == end || *at == ' ') ? MIN(sum / BACKEND_GUARD_UNIT, BACKEND_GUARD_MAX) : 0;
+    return at && (at == end || *at == ' ') ? sum : 0;
+}
+
+int64_t backend_parse_guard(GBytes *meta)
+{
+    return MIN(backend_parse_flags(meta) / BACKEND_GUARD_UNIT, BACKEND_GUARD_MAX);
+}
+
+bool backend_parse_fixed(GBytes *meta)
+{
+    return backend_parse_flags(meta) & BACKEND_FIXED;
 }
 
 void backend_status(struct backend *b, struct backend_status *ret_status)

@@ -262,8 +262,12 @@ struct backend_match {
     char text[24];
 };
 
-/* The word of a ticket's meta that is its guard: flags below BACKEND_GUARD_UNIT, and that many times milliseconds. */
-enum { BACKEND_GUARD_WORD = 8, BACKEND_GUARD_UNIT = 4, BACKEND_GUARD_MAX = 60000 };
+/* The word of a ticket's meta that is its guard: flags below BACKEND_GUARD_UNIT, BACKEND_FIXED among them, and that
+ * many times milliseconds. */
+enum { BACKEND_GUARD_WORD = 8, BACKEND_FIXED = 1, BACKEND_GUARD_UNIT = 4, BACKEND_GUARD_MAX = 60000 };
+
+/* For backends: does its user let the term of a lease with this meta (may be NULL) end, and not renew it? */
+bool backend_parse_fixed(GBytes *meta);
 
 /* For backends: the guard of a ticket with this meta (may be NULL) in ms; 0: none. */
 int64_t backend_parse_guard(GBytes *meta);

@@ -60,6 +60,7 @@ static void change_fill_renew(struct redis_call *call, const struct remote_op *o
     bool reclaims = redis_is_closed(r) && t->head.deadline > clock_now();
     redis_call_ticket(call, r, reclaims ? REDIS_RECLAIM : REDIS_RENEW, t);
     redis_call_number(call, "ttl", op->ttl);
+    redis_call_number(call, "left", op->left);
     redis_call_number(call, "mode", (int64_t)op->claim.mode);
     if (op->segments || (reclaims && t->segments)) {
         redis_call_segments(call, op->segments ? op->segments : t->segments);

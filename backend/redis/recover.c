@@ -74,6 +74,7 @@ static void recover_restore(struct recovery_lease *lease, const struct redis_ans
     t->refresh = waits ? clock_now() + REMOTE_REFRESH_MIN : CLOCK_NEVER;
     t->head.fence = fence;
     t->head.deadline = answer->sent + left - (claim.ttl / 100 + 2);
+    remote_ticket_fix_term(t);
     t->head.acquired = clock_now() - age;
     t->due = clock_now(); /* so that it is renewed, if it is to be */
     remote_ticket_schedule(&r->remote, t);

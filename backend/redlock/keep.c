@@ -116,14 +116,18 @@ int64_t redlock_keep_left(const struct remote_ticket *t)
     return left + left / 99 + 3; /* more than remote_deadline takes off */
 }
 
-/* How long the key is to last: others that hold with it may need it for longer. */
+/* How long the key is to last: others that hold with it may need it for longer, and to set something does not extend a
+ * fixed term. */
 static int64_t keep_term(const struct redlock *r, const struct redlock_call *call, const struct redlock_record *record)
 {
     const struct remote_place *place = g_hash_table_lookup(r->remote.places, call->name);
-    const struct remote_ticket *t;
+    const struct remote_ticket *t = remote_ticket_find((struct remote *)&r->remote, call->op->token);
     enum remote_procedure procedure = call->op->procedure;
     bool ends = procedure == REMOTE_RELEASE || procedure == REMOTE_RELEASE_RANGE;
     int64_t term = procedure == REMOTE_RENEW ? call->op->ttl : ends ? 0 : record->ttl;
+    if (procedure == REMOTE_SET && t && t->ends != CLOCK_NEVER) {
+        term = MIN(term - 1, redlock_keep_left(t)); /* less than the record's, by which the script knows it */
+    }
     for (t = place ? LIST_FIRST(&place->tickets) : NULL; t; t = LIST_NEXT(t, link)) {
         bool other = t->state == REMOTE_HELD && strcmp(t->token, call->op->token) != 0 &&
                      strcmp(redlock_keep_token(r, t->token), call->token) == 0;

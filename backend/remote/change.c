@@ -238,7 +238,9 @@ void remote_renew(struct backend *b, const struct backend_renewal *renewals, siz
     clock_ms now = clock_now();
     for (size_t i = 0; i < count; i++) {
         struct remote_ticket *t = (struct remote_ticket *)renewals[i].ticket;
+        bool fixed = t->head.kind == BACKEND_LEASE && backend_parse_fixed(t->meta);
         t->head.ttl = renewals[i].ttl;
+        t->ends = fixed ? now + t->head.ttl : CLOCK_NEVER;
         t->due_after = renewals[i].due;
         t->due = renewals[i].due > 0 ? now + renewals[i].due : CLOCK_NEVER;
         if (t->state != REMOTE_HELD) {

@@ -191,7 +191,7 @@ static void keep_note_renewal(struct remote_op *op, const struct remote_answer *
     struct remote *r = op->r;
     struct remote_ticket *t = remote_ticket_find(r, op->token);
     enum backend_result result = answer->result;
-    int64_t ttl = op->ttl;
+    int64_t ttl = MIN(op->ttl, op->left);
     /* Its term is longer by now, or the store has put it back as it was before a change that it has done first. */
     bool again = t && (op->claim.ttl < t->head.ttl || op->changes != t->changes);
     bool confirmed = op->confirm, moved = t && remote_ticket_has_moved(t, op->name);
@@ -210,7 +210,7 @@ static void keep_note_renewal(struct remote_op *op, const struct remote_answer *
         t->told_expired = false;
         t->renewing = t->renewing && confirmed;
         clock_ms deadline =
-            remote_deadline(answer->sent, MIN(ttl, t->head.ttl)); /* a shorter one was asked for since */
+            MIN(t->ends, remote_deadline(answer->sent, MIN(ttl, t->head.ttl))); /* shorter: asked for since */
         t->head.deadline = confirmed ? MAX(t->head.deadline, deadline) : deadline;
         t->refresh = CLOCK_NEVER;
     } else {
@@ -236,6 +236,7 @@ static void keep_renew(struct remote *r, struct remote_ticket *t, bool confirm, 
     r->under_way += in_lane;
     op->confirm = confirm;
     op->ttl = op->claim.ttl = t->head.ttl;
+    op->left = t->ends == CLOCK_NEVER ? op->ttl : CLAMP(t->ends - clock_now(), 1, op->ttl);
     op->name = g_strdup(t->place->name);
     op->claim.mode = (enum backend_mode)t->head.mode;
     op->changes = t->changes;

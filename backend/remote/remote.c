@@ -117,7 +117,7 @@ bool remote_doubt_end(struct remote *r, const char *token, enum backend_end why)
 static void remote_see_to(struct remote *r, struct remote_ticket *t, clock_ms now)
 {
     if (t->state != REMOTE_HELD && t->due <= now && t->head.deadline <= now) {
-        t->head.deadline += now - t->due; /* this process stood still: its place is taken again */
+        t->head.deadline = MIN(t->ends, t->head.deadline + now - t->due); /* this process stood still: asked anew */
     }
     if (t->head.deadline <= now) {
         bool lost = t->renewing || !r->store->is_up(r);

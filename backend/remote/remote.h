@@ -96,6 +96,7 @@ struct remote_ticket {
     GArray *segments;  /* struct backend_segment; what an FCNTL ticket holds; NULL: nothing known */
     int64_t due_after; /* the claim's `due` */
     clock_ms due;      /* CLOCK_NEVER: none */
+    clock_ms ends;     /* of a lease whose user has fixed its term: when that is over.  Only its user moves that */
     clock_ms refresh;  /* when the store is to be asked again for it alone; CLOCK_NEVER: not */
     clock_ms spoke;    /* the last word of life of one that waits */
     clock_ms next;     /* the earliest of these and the deadline: its place in the agenda */
@@ -162,6 +163,7 @@ struct remote_op {
     struct backend_change change;  /* of convert and set: references */
     GArray *segments;              /* of renew: as of the ticket; or NULL */
     int64_t ttl;                   /* of acquire, renew and release */
+    int64_t left;                  /* of renew: of a fixed term, which is not extended; or as ttl */
     uint32_t changes;              /* of renew: as of the ticket */
     uint64_t request;              /* of release, of a store that asks in a short way first: that */
     bool confirm;               /* of renew: whether it holds; a store may extend it, or change `ttl` to what is left */
@@ -337,6 +339,8 @@ void remote_ticket_schedule(struct remote *r, struct remote_ticket *t);
 /* Its term runs until then; it is due after what was asked for or, where the store's answer came so late that little
  * would be left, as is asked for of a term as long as what is left. */
 void remote_ticket_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline);
+/* The deadline of a lease that was recovered is that of its term, which may be fixed. */
+void remote_ticket_fix_term(struct remote_ticket *t);
 /* To when the first is to be seen to. */
 void remote_ticket_set_alarm(struct remote *r);
 /* What the store says that it holds: "start end mode …". */

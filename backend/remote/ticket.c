@@ -159,7 +159,7 @@ struct remote_ticket *remote_ticket_new(struct remote *r, const char *name, cons
     t->start = claim->start;
     t->end = claim->end;
     t->due_after = claim->due;
-    t->due = t->refresh = t->next = CLOCK_NEVER;
+    t->due = t->refresh = t->next = t->ends = CLOCK_NEVER;
     t->serial = ++r->serials;
     t->meta = claim->meta ? g_bytes_ref(claim->meta) : NULL;
     t->wait = claim->wait;
@@ -273,10 +273,18 @@ void remote_ticket_set_alarm(struct remote *r)
     }
 }
 
+void remote_ticket_fix_term(struct remote_ticket *t)
+{
+    bool fixed = t->head.kind == BACKEND_LEASE && backend_parse_fixed(t->meta);
+    t->ends = !fixed ? CLOCK_NEVER : t->ends == CLOCK_NEVER ? t->head.deadline : t->ends;
+    t->head.deadline = MIN(t->head.deadline, t->ends);
+}
+
 void remote_ticket_start_term(struct remote_ticket *t, clock_ms now, clock_ms deadline)
 {
     int64_t left = deadline - now, after = t->due_after;
     t->head.deadline = deadline;
+    remote_ticket_fix_term(t);
     t->due = after > 0 ? now + (after > left / 4 * 3 ? left / 3 : after) : CLOCK_NEVER;
 }
 

@@ -51,6 +51,14 @@ static void change_release(struct zk_call *call)
 
 /* --- set, renew: of a node that is known --- */
 
+/* Its term counts from when the node is written, which is no reason to extend a fixed one. */
+static void change_keep_term(const struct remote_ticket *t, struct zk_node *node)
+{
+    if (t && t->ends != CLOCK_NEVER && !node->automatic) {
+        node->ttl = CLAMP(t->ends - clock_now(), 1, t->head.ttl);
+    }
+}
+
 static void change_on_written(struct zk_call *call)
 {
     call_answer(call, call_written(call));
@@ -67,6 +75,7 @@ static void change_set(struct zk_call *call)
         return;
     }
     node_change(call_draft(call), &call->op->change);
+    change_keep_term(remote_ticket_find(&call->z->remote, change->token), call->draft);
     call_write(call);
     call_then(call, change_on_written);
 }
@@ -129,10 +138,11 @@ static void change_renew(struct zk_call *call)
         call_settle(call, BACKEND_STALE);
         return;
     }
-    bool automatic = node->ttl == call->op->ttl && t->due_after > 0;
+    bool fixed = t->ends != CLOCK_NEVER, automatic = node->ttl == call->op->ttl && t->due_after > 0 && !fixed;
+    bool same = fixed ? call->op->confirm && !node->automatic : automatic && node->automatic;
     bool weaker = node->lax && t->head.mode == BACKEND_EXCLUSIVE;
     g_clear_pointer(&call->draft, node_free);
-    if (weaker || (automatic && node->automatic && !node->unsure && node->mode == t->head.mode)) {
+    if (weaker || (same && !node->unsure && node->mode == t->head.mode)) {
         call_exists(call, node->path);
     } else if (!call_may_write(call, change->token)) {
         return;
@@ -141,6 +151,7 @@ static void change_renew(struct zk_call *call)
         draft->mode = t->head.mode;
         draft->automatic = automatic;
         draft->ttl = call->op->ttl;
+        change_keep_term(t, draft);
         call_write(call);
     }
     if (node->kind != BACKEND_PROVISIONAL) {
@@ -213,6 +224,7 @@ static void change_rename(struct zk_call *call)
         call_get(call, to->path);
         call_then(call, change_on_found);
     } else {
+        change_keep_term(remote_ticket_find(&call->z->remote, change->token), node);
         GBytes *bytes = node_encode(node, change->token);
         node->leaves = true;
         call_move(call, node, to, bytes);

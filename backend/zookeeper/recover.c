@@ -116,6 +116,7 @@ static bool recover_restore(struct zk_call *call, const struct recover_entry *en
     t->head.fence = node_fence(z, NULL, stat);
     t->head.acquired = MIN(stat->ctime - z->server_time, now);
     t->head.deadline = now + left - (data->ttl / 100 + 2);
+    remote_ticket_fix_term(t);
     t->due = lease ? now : CLOCK_NEVER; /* so that it is renewed, if it is to be */
     remote_ticket_schedule(&z->remote, t);
     struct zk_node *node = node_note(z, t, entry->path, t->head.fence);

@@ -1,7 +1,8 @@
 /* contract_convert: conversions that are interrupted, whose connection is cut, or whose answer is lost.
  *
  * However one ends, it is one step: what its holder believes in is what others see.  While many are converted another
- * mount tries all the time to share them, and lets go again.  CONTRACT_CONVERSIONS: how many of each kind.
+ * mount tries all the time to share them, and lets go again.  Fixed terms stay as they are over a cut, too.
+ * CONTRACT_CONVERSIONS: how many of each kind.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -373,6 +374,53 @@ START_TEST(conversion_whose_answer_is_lost_is_one_step)
 }
 END_TEST
 
+/* --- fixed terms --- */
+
+/* For so long, whatever comes of the connection. */
+static void wait_for(int64_t ms)
+{
+    clock_ms until = clock_now() + ms;
+    ev_timer tick;
+    ev_timer_init(&tick, on_tick, TICK / 1e3, TICK / 1e3);
+    ev_timer_start(contract_loop, &tick);
+    CONTRACT_UNTIL(clock_now() >= until);
+    ev_timer_stop(contract_loop, &tick);
+}
+
+/* What a user has fixed is not moved by what a mount asks when its store is there again. */
+START_TEST(fixed_term_is_not_extended_when_the_connection_was_cut)
+{
+    enum { TERM = 5000, PASSES = TERM / 2, SLACK = TERM / 5 };
+    struct contract_log log = {0};
+    struct backend_claim claim = contract_claim(BACKEND_LEASE, &log);
+    claim.meta = contract_bytes("1 2 3 4 5 6 7 1");
+    struct backend_ticket *ticket = contract_acquire("L", &claim).ticket;
+    ck_assert_ptr_nonnull(ticket);
+    backend_renew(contract_one, &(struct backend_renewal){.ticket = ticket, .ttl = TERM}, 1);
+    clock_ms set = clock_now();
+    ck_assert_int_le(ticket->deadline, set + TERM);
+    wait_for(PASSES);
+    ck_assert_int_eq(ticket->ttl, TERM);
+    if (store.open_relayed)
+        relay_reset();
+    wait_for(PASSES / 5);
+    ck_assert_int_eq(
+        contract_set(ticket, &(struct backend_change){.set = BACKEND_SET_CONTENT, .content = contract_bytes("text")}),
+        BACKEND_OK);
+    wait_for(PASSES / 5);
+    ck_assert_int_eq(log.ended, 0);
+    ck_assert_int_le(ticket->deadline, set + TERM);
+    contract_backend = contract_other;
+    struct backend_info seen = contract_stat("L");
+    contract_backend = contract_one;
+    ck_assert_int_eq(seen.type, BACKEND_LOCK);
+    ck_assert_msg(seen.deadline <= set + TERM + SLACK, "others are told of %d ms more",
+                  (int)(seen.deadline - set - TERM));
+    CONTRACT_UNTIL(log.ended);
+    ck_assert_int_le(clock_now(), set + TERM + SLACK);
+}
+END_TEST
+
 /* Of two mounts, if there can be two. */
 static void setup(void)
 {
@@ -403,6 +451,7 @@ TCase *contract_convert_case(const struct contract *subject)
     tcase_set_timeout(tcase, 100 + 4 * wanted());
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, interrupted_conversion_is_one_step);
+    tcase_add_test(tcase, fixed_term_is_not_extended_when_the_connection_was_cut);
     if (store.open_relayed) {
         tcase_add_test(tcase, conversion_whose_connection_is_cut_is_one_step);
         tcase_add_test(tcase, conversion_whose_answer_is_lost_is_one_step);

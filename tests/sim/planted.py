@@ -61,11 +61,11 @@ r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + 32) == LONE .. ARGV[1
 r|backend/redis/script/release_lone.lua|  call('DEL', KEYS[1])\n|
 r|backend/redis/script/acquire_free.lua|  if there <= 1 and made and|  if made and
 r|backend/redis/acquire.c|    return t->head.mode == BACKEND_EXCLUSIVE && !t->place->sequence|    return !t->place->sequence
-r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.ttl), id)|call('ZADD', TERM, number_text(now), id)
-r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.ttl + t.d))|    call('PEXPIRE', L, number_text(1))
+r|backend/redis/script/renew.lua|call('ZADD', TERM, number_text(now + a.left), id)|call('ZADD', TERM, number_text(now), id)
+r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.left + t.d))|    call('PEXPIRE', L, number_text(1))
 r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
 r|backend/redis/script/acquire_free.lua|('00000' .. clock[2]):sub(-6)|'000000'
-r|backend/redis/script/renew_lone.lua|call('PEXPIRE', L, number_text(a.ttl + lone.d))|call('PEXPIRE', L, 1)
+r|backend/redis/script/renew_lone.lua|call('PEXPIRE', L, number_text(a.left + lone.d))|call('PEXPIRE', L, 1)
 z|backend/zookeeper/session.c|z->belief = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->belief = 4 * timeout;
 z|backend/zookeeper/call.c|    } else if (call->lost) {\n        call->was_sent = true;|    } else if (call->lost) {\n        call->was_sent = false;
 z|backend/zookeeper/turn.c|        if (get->rc != ZNONODE && (!data.ours|        if (false && (!data.ours

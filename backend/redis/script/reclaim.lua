@@ -1,6 +1,6 @@
 -- reclaim: while the store is closed a mount puts back what it believes in, whatever the server has of it.
 --
--- Fields of acquire.lua; mode and segments: what it holds; number: its old one; age: ms since it was granted
+-- Fields of acquire.lua; left: as in renew.lua; mode and segments: what it holds; number: its old one; age: ms since it was granted
 -- → as renew.lua, which stands behind it and does it once the store is open again; or 3 if the server did not have it.
 --   Of two that were reclaimed the later grant holds; what was not reclaimed gives way.
 local RECLAIMED = table.remove(KEYS)
@@ -36,7 +36,7 @@ local function reclaim()
   set_number(number_text(math.max(last_number(), number)))
   tickets = tickets + 1
   call('ZADD', ORDER, number_text(number), id)
-  call('ZADD', TERM, number_text(now + a.ttl), id)
+  call('ZADD', TERM, number_text(now + a.left), id)
   call('ZADD', LIST, '0', leaf)
   call('SADD', RECLAIMED, id)
   call('PEXPIRE', RECLAIMED, FENCE_KEPT)
@@ -49,7 +49,7 @@ local function reclaim()
   save(id, t)
   if partial(t) or a.kin then set_odd(a.kin) end
   forget_looks()
-  hold(id, t, now + a.ttl)
+  hold(id, t, now + a.left)
   finish()
   return there and 1 or 3
 end

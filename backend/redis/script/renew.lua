@@ -1,6 +1,7 @@
 -- renew: extends a ticket that holds.  What stands before it has looked.
 --
--- leaf, sequence, ticket, ttl; mode and segments (of a lock owner: start, end, mode, …) that its mount believes in
+-- leaf, sequence, ticket, ttl; left: how long it holds from now, less than ttl of a fixed term; mode and segments (of a
+--   lock owner: start, end, mode, …) that its mount believes in
 -- → 1, or 0 if it does not hold (any more), or 2 if it holds in another mode, or not all of the segments: what was changed
 --   since is lost with a failed server, and others may hold beside it
 
@@ -21,7 +22,7 @@ end
 if is_lone(id) then
   if a.mode ~= 0 then return 2 end
   lone.l = a.ttl
-  keep_lone(lone.l)
+  keep_lone(a.left)
   return 1
 end
 local t = load(id)
@@ -32,9 +33,9 @@ if sequence then
 elseif t then
   local has = redis.pcall('GET', L)
   if has == id then
-    call('PEXPIRE', L, number_text(a.ttl + t.d))
+    call('PEXPIRE', L, number_text(a.left + t.d))
   elseif has == SHARED then
-    call('PEXPIRE', L, number_text(math.max(a.ttl + t.d, call('PTTL', L))))
+    call('PEXPIRE', L, number_text(math.max(a.left + t.d, call('PTTL', L))))
   end
 end
 expire()
@@ -44,7 +45,7 @@ if not t or not call('ZSCORE', ORDER, id) or waits(id) then
   finish()
   return 0
 end
-call('ZADD', TERM, number_text(now + a.ttl), id)
+call('ZADD', TERM, number_text(now + a.left), id)
 t.l = a.ttl
 save(id, t)
 finish()
