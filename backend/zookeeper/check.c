@@ -1,5 +1,5 @@
-/* check: whether the servers give a session that may make nodes: asked once before a mount, so that what is wrong is
- * told in one line.  It waits for them itself, as there is no loop yet. */
+/* check: tries the servers once before a mount, so that one line can say why they give no session or let it make no
+ * nodes.  It waits itself because there is no loop yet. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -8,13 +8,13 @@
 #include "backend/zookeeper/private.h"
 
 #define CHECK_TIME 10000   /* ms */
-#define CHECK_SESSION 6000 /* ms: an address that does not answer is given up after a third */
+#define CHECK_SESSION 6000 /* ms: the library leaves a silent address after a third of it */
 #define CHECK_RETRY 100    /* ms, when no server can be reached */
 
 struct check {
     bool connected;
     unsigned open; /* requests */
-    int refusal;   /* the first answer that is one */
+    int refusal;   /* the first refusing answer, or ZOK */
     int last;
 };
 
@@ -53,7 +53,7 @@ static void check_turn(zhandle_t *handle, clock_ms end)
                                   (server.revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
 }
 
-/* What a mount makes when its session begins. */
+/* Makes the nodes that a mount makes when its session begins. */
 static void check_ask(struct check *check, zhandle_t *handle, const struct zookeeper *z)
 {
     const struct ACL_vector *rights = z->digest ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;

@@ -1,60 +1,60 @@
-/* convert: what a node that holds excludes: conversions, bytes that are given back, and undoing a claim.
+/* convert: changes of the mode of a node that holds: conversions, the release of byte ranges, and undoing a claim.
  *
- * Each is one step, whatever becomes of it: what is noted of a node is what the store has confirmed, and one call at a
- * time writes to it.  Whoever is weaker in the store, even for a moment, may have let others in (zk_node.lax).  So a
- * node that is to exclude others says so before it looks for them: who comes later sees it, and who came before is
- * seen; of two that want to, each sees that the other holds.
+ * Each is one step however it ends: a zk_node has only what the store has confirmed, and one flow at a time writes to
+ * it.  A node that was shared in the store, even for a moment, may share the lock with others (may_be_shared).  So a
+ * node that wants to exclude others first writes that, and then looks for them: later tickets see it, earlier ones are
+ * seen by it, and of two that want it each sees that the other holds.
  */
 #include <string.h>
 
 #include "backend/zookeeper/private.h"
 
-bool convert_is_put_off(struct zk_call *call)
+bool convert_is_deferred(struct zk_batch *batch)
 {
-    const struct zk_call *other;
-    TAILQ_FOREACH(other, &call->z->calls, link) {
-        if (other->revokes && strcmp(other->path, call->path) == 0) {
-            call->parked = true;
+    const struct zk_batch *other;
+    TAILQ_FOREACH(other, &batch->z->batches, link) {
+        if (other->revokes && strcmp(other->path, batch->path) == 0) {
+            batch->parked = true;
             return true;
         }
     }
     return false;
 }
 
-/* --- to exclude all others --- */
+/* --- excluding all others --- */
 
-/* The others that are shared, up to the first that is not, hold too; not those that were made since the node says that
- * it wants to be alone. */
-static void convert_on_modes(struct zk_call *call)
+/* The other shared nodes, up to the first exclusive one, hold too.  Nodes made since this one wants to be exclusive do
+ * not. */
+static void convert_on_modes(struct zk_batch *batch)
 {
-    const struct zk_change *change = zk_change_of(call);
-    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, call->writes);
+    const struct zk_update *change = zk_update_of(batch);
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, batch->writes);
     bool others = false, end = false;
-    if (!t || !node_of(call->z, call->writes)) {
-        change->raised(call, BACKEND_STALE);
+    if (!t || !node_find(batch->z, batch->writes)) {
+        change->raised(batch, BACKEND_STALE);
         return;
     }
     for (guint i = 0; i < change->queue->len && !end; i++) {
-        const struct zk_reply *get = call_reply(call, i);
+        const struct zk_reply *get = batch_reply(batch, i);
         struct zk_data data;
         node_decode(get->data, &data);
         if (get->rc == ZOK && get->stat.czxid < change->raised_at &&
-            !node_is_kin(call->z, t, change->queue->pdata[i])) {
+            !node_is_compatible(batch->z, t, change->queue->pdata[i])) {
             others = others || (data.ours && data.mode == BACKEND_SHARED);
             end = !data.ours || data.mode == BACKEND_EXCLUSIVE;
         }
         node_data_clear(&data);
     }
-    change->raised(call, others ? BACKEND_BUSY : BACKEND_OK);
+    change->raised(batch, others ? BACKEND_BUSY : BACKEND_OK);
 }
 
-static void convert_on_raised(struct zk_call *call)
+static void convert_on_raised(struct zk_batch *batch)
 {
-    struct zk_change *change = zk_change_of(call);
-    const struct zk_reply *set = call_reply(call, 0), *list = call_reply(call, 1);
+    struct zk_update *change = zk_update_of(batch);
+    const struct zk_reply *set = batch_reply(batch, 0), *list = batch_reply(batch, 1);
     if (set->rc != ZOK || list->rc != ZOK) {
-        change->raised(call,
-                       set->rc == ZNONODE ? BACKEND_STALE : call_result(call, set->rc == ZOK ? list->rc : set->rc));
+        change->raised(batch,
+                       set->rc == ZNONODE ? BACKEND_STALE : batch_result(batch, set->rc == ZOK ? list->rc : set->rc));
         return;
     }
     GPtrArray *queue = node_queue(list->children);
@@ -62,105 +62,105 @@ static void convert_on_raised(struct zk_call *call)
     g_clear_pointer(&change->queue, g_ptr_array_unref);
     change->queue = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < queue->len; i++) {
-        char *path = node_child(call->path, queue->pdata[i]);
+        char *path = node_child(batch->path, queue->pdata[i]);
         g_ptr_array_add(change->queue, g_strdup(queue->pdata[i]));
-        call_get(call, path);
+        batch_get(batch, path);
         g_free(path);
     }
     g_ptr_array_unref(queue);
-    call_then(call, convert_on_modes);
+    batch_then(batch, convert_on_modes);
 }
 
-static void convert_raise(struct zk_call *call, zk_raised *raised)
+static void convert_raise(struct zk_batch *batch, zk_raised *raised)
 {
-    struct zk_node *draft = call_draft(call);
-    zk_change_of(call)->raised = raised;
+    struct zk_node *draft = batch_begin_draft(batch);
+    zk_update_of(batch)->raised = raised;
     draft->mode = BACKEND_SHARED;
-    draft->raises = true;
-    call_write(call);
-    call_children(call, call->path, false);
-    call_then(call, convert_on_raised);
+    draft->upgrading = true;
+    batch_send_draft(batch);
+    batch_children(batch, batch->path, false);
+    batch_then(batch, convert_on_raised);
 }
 
 /* --- conversions --- */
 
-/* Who waits may hold in its new mode. */
-static void convert_on_written(struct zk_call *call)
+/* A ticket that waits may hold in its new mode. */
+static void convert_on_written(struct zk_batch *batch)
 {
-    struct zookeeper *z = call->z;
-    char *token = g_strdup(zk_change_of(call)->token);
-    enum backend_result result = call_written(call);
-    struct zk_node *node = node_of(z, token);
+    struct zookeeper *z = batch->z;
+    char *token = g_strdup(zk_update_of(batch)->token);
+    enum backend_result result = batch_confirm_write(batch);
+    struct zk_node *node = node_find(z, token);
     if (node) {
-        node->again = true; /* should it be looking just now */
+        node->blocker_changed = true; /* if its queue is being read just now */
     }
-    call_answer(call, result);
+    batch_finish(batch, result);
     remote_told(&z->remote, token, REMOTE_MAY_BE_FREE, BACKEND_LOST);
     g_free(token);
 }
 
-static void convert_into(struct zk_call *call)
+static void convert_into(struct zk_batch *batch)
 {
-    if (!node_of(call->z, zk_change_of(call)->token) || !call->op) {
-        call_settle(call, BACKEND_STALE);
+    if (!node_find(batch->z, zk_update_of(batch)->token) || !batch->op) {
+        batch_finish_soon(batch, BACKEND_STALE);
         return;
     }
-    const struct backend_claim *claim = &call->op->claim;
-    struct zk_node *draft = call_draft(call);
+    const struct backend_claim *claim = &batch->op->claim;
+    struct zk_node *draft = batch_begin_draft(batch);
     draft->kind = (uint8_t)claim->kind;
     draft->mode = (uint8_t)claim->mode;
     draft->ttl = claim->ttl;
     draft->automatic = false;
     draft->handle = claim->handle;
     draft->lock_owner = claim->lock_owner;
-    node_change(draft, &call->op->change);
-    call_write(call);
-    call_mark(call, draft);
-    call_then(call, convert_on_written);
+    node_change(draft, &batch->op->change);
+    batch_send_draft(batch);
+    batch_mark_held(batch, draft);
+    batch_then(batch, convert_on_written);
 }
 
-static void convert_on_refused(struct zk_call *call)
+static void convert_on_refused(struct zk_batch *batch)
 {
-    enum backend_result result = call_written(call);
-    call_answer(call, result == BACKEND_OK ? BACKEND_BUSY : result);
+    enum backend_result result = batch_confirm_write(batch);
+    batch_finish(batch, result == BACKEND_OK ? BACKEND_BUSY : result);
 }
 
-static void convert_if_alone(struct zk_call *call, enum backend_result result)
+static void convert_if_exclusive(struct zk_batch *batch, enum backend_result result)
 {
     if (result == BACKEND_OK) {
-        convert_into(call);
+        convert_into(batch);
     } else if (result == BACKEND_BUSY) {
-        call_draft(call)->mode = BACKEND_SHARED;
-        call_write(call);
-        call_then(call, convert_on_refused);
+        batch_begin_draft(batch)->mode = BACKEND_SHARED;
+        batch_send_draft(batch);
+        batch_then(batch, convert_on_refused);
     } else {
-        call_answer(call, result);
+        batch_finish(batch, result);
     }
 }
 
-void convert_begin(struct zk_call *call)
+void convert_begin(struct zk_batch *batch)
 {
-    const struct zk_change *change = zk_change_of(call);
-    if (convert_is_put_off(call) || !call_may_write(call, change->token)) {
+    const struct zk_update *change = zk_update_of(batch);
+    if (convert_is_deferred(batch) || !batch_begin_write(batch, change->token)) {
         return;
     }
-    const struct remote_ticket *t = remote_ticket_find(&call->z->remote, change->token);
-    const struct zk_node *node = node_of(call->z, change->token);
-    bool stronger = t && node && t->state == REMOTE_HELD && call->op && call->op->claim.mode == BACKEND_EXCLUSIVE;
-    if (stronger && node->lax) {
-        convert_raise(call, convert_if_alone);
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->token);
+    const struct zk_node *node = node_find(batch->z, change->token);
+    bool stronger = t && node && t->state == REMOTE_HELD && batch->op && batch->op->claim.mode == BACKEND_EXCLUSIVE;
+    if (stronger && node->may_be_shared) {
+        convert_raise(batch, convert_if_exclusive);
     } else {
-        convert_into(call);
+        convert_into(batch);
     }
 }
 
-/* --- bytes that are given back: of what is still held the strongest mode counts --- */
+/* --- release of a range: the strongest mode of the ranges that are left counts --- */
 
-/* What its lock owner holds there, or held until just now. */
-static void convert_find_owned(struct zk_call *call, struct remote_ticket **ret_ticket)
+/* Finds the ticket that the lock owner holds there, or the node of one that it held until just now. */
+static void convert_find_owned(struct zk_batch *batch, struct remote_ticket **ret_ticket)
 {
-    struct zk_change *change = zk_change_of(call);
-    struct remote *r = &call->z->remote;
+    struct zk_update *change = zk_update_of(batch);
+    struct remote *r = &batch->z->remote;
     struct remote_place *place = g_hash_table_lookup(r->places, change->lock);
     struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
     GHashTableIter each;
@@ -172,113 +172,113 @@ static void convert_find_owned(struct zk_call *call, struct remote_ticket **ret_
     *ret_ticket = t;
     g_free(change->token);
     change->token = t ? g_strdup(t->token) : NULL;
-    g_hash_table_iter_init(&each, call->z->nodes);
+    g_hash_table_iter_init(&each, batch->z->nodes);
     while (!t && !change->token && g_hash_table_iter_next(&each, &token, (gpointer *)&node)) {
-        bool its = node->lock_owner == change->lock_owner && strcmp(node->place, change->lock) == 0;
+        bool its = node->lock_owner == change->lock_owner && strcmp(node->lock, change->lock) == 0;
         change->token = its && !remote_ticket_find(r, token) ? g_strdup(token) : NULL;
     }
 }
 
-static void convert_on_less(struct zk_call *call)
+static void convert_on_weakened(struct zk_batch *batch)
 {
-    call_answer(call, call_written(call));
+    batch_finish(batch, batch_confirm_write(batch));
 }
 
-static void convert_on_gone(struct zk_call *call)
+static void convert_on_removed(struct zk_batch *batch)
 {
-    g_hash_table_remove(call->z->nodes, zk_change_of(call)->token);
-    call_answer(call, BACKEND_OK);
+    g_hash_table_remove(batch->z->nodes, zk_update_of(batch)->token);
+    batch_finish(batch, BACKEND_OK);
 }
 
-void convert_release_range(struct zk_call *call)
+void convert_release_range(struct zk_batch *batch)
 {
-    const struct zk_change *change = zk_change_of(call);
+    const struct zk_update *change = zk_update_of(batch);
     struct remote_ticket *t;
-    convert_find_owned(call, &t);
-    const struct zk_node *node = change->token ? node_of(call->z, change->token) : NULL;
-    if (node && t && !call_may_write(call, change->token)) {
+    convert_find_owned(batch, &t);
+    const struct zk_node *node = change->token ? node_find(batch->z, change->token) : NULL;
+    if (node && t && !batch_begin_write(batch, change->token)) {
         return;
     }
-    if (!node || (t && node->mode == t->head.mode && !node->unsure)) {
-        call_settle(call, BACKEND_OK);
-    } else if (t && t->head.mode == BACKEND_EXCLUSIVE && node->lax) {
-        call_settle(call, BACKEND_OK); /* a claim that made it weaker is being undone, or ended */
+    if (!node || (t && node->mode == t->head.mode && !node->unconfirmed)) {
+        batch_finish_soon(batch, BACKEND_OK);
+    } else if (t && t->head.mode == BACKEND_EXCLUSIVE && node->may_be_shared) {
+        batch_finish_soon(batch, BACKEND_OK); /* the claim that weakened it is being undone, or ended */
     } else if (t) {
-        call_draft(call)->mode = t->head.mode;
-        call_write(call);
-        call_then(call, convert_on_less);
+        batch_begin_draft(batch)->mode = t->head.mode;
+        batch_send_draft(batch);
+        batch_then(batch, convert_on_weakened);
     } else {
-        call_leave(call, node, false);
-        call_then(call, convert_on_gone);
+        batch_remove_node(batch, node, false);
+        batch_then(batch, convert_on_removed);
     }
 }
 
 /* --- undoing --- */
 
-/* It is not held any more. */
-static void convert_on_lost(struct zk_call *call)
+/* The lock is not held any more. */
+static void convert_on_lost(struct zk_batch *batch)
 {
-    g_hash_table_remove(call->z->nodes, call->writes);
-    call->result = BACKEND_STALE;
-    zk_change_of(call)->then(call);
+    g_hash_table_remove(batch->z->nodes, batch->writes);
+    batch->result = BACKEND_STALE;
+    zk_update_of(batch)->then(batch);
 }
 
-static void convert_on_undone(struct zk_call *call)
+static void convert_on_undone(struct zk_batch *batch)
 {
-    enum backend_result result = call_written(call);
+    enum backend_result result = batch_confirm_write(batch);
     if (result == BACKEND_OK) {
-        zk_change_of(call)->then(call);
+        zk_update_of(batch)->then(batch);
     } else if (result == BACKEND_STALE) {
-        convert_on_lost(call);
+        convert_on_lost(batch);
     } else {
-        call_answer(call, result);
+        batch_finish(batch, result);
     }
 }
 
-static void convert_back(struct zk_call *call, enum backend_mode mode)
+static void convert_restore_mode(struct zk_batch *batch, enum backend_mode mode)
 {
-    call_draft(call)->mode = (uint8_t)mode;
-    call_write(call);
-    call_then(call, convert_on_undone);
+    batch_begin_draft(batch)->mode = (uint8_t)mode;
+    batch_send_draft(batch);
+    batch_then(batch, convert_on_undone);
 }
 
-static void convert_back_if_alone(struct zk_call *call, enum backend_result result)
+static void convert_back_if_exclusive(struct zk_batch *batch, enum backend_result result)
 {
     if (result == BACKEND_OK || result == BACKEND_BUSY) {
-        call->result = result;
-        convert_back(call, result == BACKEND_OK ? BACKEND_EXCLUSIVE : BACKEND_SHARED);
+        batch->result = result;
+        convert_restore_mode(batch, result == BACKEND_OK ? BACKEND_EXCLUSIVE : BACKEND_SHARED);
     } else if (result == BACKEND_STALE) {
-        convert_on_lost(call);
+        convert_on_lost(batch);
     } else {
-        call_answer(call, result);
+        batch_finish(batch, result);
     }
 }
 
-bool convert_undoes(struct zk_call *call, zk_step *next)
+bool convert_undo(struct zk_batch *batch, zk_step *next)
 {
-    struct zk_change *change = zk_change_of(call);
-    struct remote_place *place = change->lock_owner ? g_hash_table_lookup(call->z->remote.places, change->lock) : NULL;
+    struct zk_update *change = zk_update_of(batch);
+    struct remote_place *place = change->lock_owner ? g_hash_table_lookup(batch->z->remote.places, change->lock) : NULL;
     const struct remote_ticket *t = place ? LIST_FIRST(&place->tickets) : NULL;
     while (t &&
            !(t->lock_owner == change->lock_owner && t->state == REMOTE_HELD && strcmp(t->token, change->token) != 0)) {
         t = LIST_NEXT(t, link);
     }
-    const struct zk_node *node = t ? node_of(call->z, t->token) : NULL;
+    const struct zk_node *node = t ? node_find(batch->z, t->token) : NULL;
     if (!node) {
         return false;
     }
-    if (!call_may_write(call, t->token)) {
+    if (!batch_begin_write(batch, t->token)) {
         return true;
     }
-    bool weaker = t->head.mode == BACKEND_EXCLUSIVE && node->lax;
-    if (!weaker && !node->unsure && node->mode == t->head.mode) {
+    bool weaker = t->head.mode == BACKEND_EXCLUSIVE && node->may_be_shared;
+    if (!weaker && !node->unconfirmed && node->mode == t->head.mode) {
         return false;
     }
     change->then = next;
     if (weaker) {
-        convert_raise(call, convert_back_if_alone);
+        convert_raise(batch, convert_back_if_exclusive);
     } else {
-        convert_back(call, (enum backend_mode)t->head.mode);
+        convert_restore_mode(batch, (enum backend_mode)t->head.mode);
     }
     return true;
 }

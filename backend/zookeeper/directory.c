@@ -1,8 +1,8 @@
-/* directory: nodes that carry our mark.
+/* directory: makes, removes and changes directories: nodes with a mark of ours.
  *
- * A directory is made empty and is marked in the same step, so what removes nodes that locks have left behind, by their
- * version, does not remove a directory that was made meanwhile.  What is written or removed has the version that was
- * looked at, so that a lock that has taken the name is neither; if it has another, the call looks again.
+ * A directory is made and marked in one step, so the removal of nodes that locks have left behind, by their version,
+ * never removes a directory that was made meanwhile.  Every write and removal names the version that was read, so it
+ * never hits a lock that has taken the name; if the version is another one, the flow reads again.
  */
 #include <string.h>
 
@@ -10,39 +10,39 @@
 #include "backend/zookeeper/private.h"
 
 struct directory_flow {
-    struct zk_call call;
-    char *parent;                        /* the node of the directory that it is in */
-    uint64_t nonce;                      /* of mkdir: marks the node that this call made */
+    struct zk_batch batch;
+    char *parent;                        /* the node of the directory above */
+    uint64_t nonce;                      /* of mkdir: marks the node that this flow made */
     struct backend_directory attributes; /* of mkdir and set_directory; meta is owned */
     int32_t version;                     /* of rmdir: the node's when it was read */
     GPtrArray *left;                     /* of rmdir: nodes in it that locks may have left behind */
 };
 
-static struct directory_flow *directory_of(struct zk_call *call)
+static struct directory_flow *directory_of(struct zk_batch *batch)
 {
-    return (struct directory_flow *)call;
+    return (struct directory_flow *)batch;
 }
 
-static void directory_clear(struct zk_call *call)
+static void directory_clear(struct zk_batch *batch)
 {
-    struct directory_flow *flow = directory_of(call);
+    struct directory_flow *flow = directory_of(batch);
     g_free(flow->parent);
     g_clear_pointer(&flow->attributes.meta, g_bytes_unref);
     g_clear_pointer(&flow->left, g_ptr_array_unref);
 }
 
-static void directory_tell(struct zk_call *call, enum backend_result result)
+static void directory_finish(struct zk_batch *batch, enum backend_result result)
 {
-    struct remote_op *op = call->op;
-    call->op = NULL;
-    call_end(call);
+    struct remote_op *op = batch->op;
+    batch->op = NULL;
+    batch_end(batch);
     remote_op_finish(op, result);
 }
 
-static void directory_failed(struct zk_call *call, enum remote_outcome outcome)
+static void directory_failed(struct zk_batch *batch, enum remote_outcome outcome)
 {
     (void)outcome;
-    remote_op_finish(call->op, BACKEND_UNREACHABLE);
+    remote_op_finish(batch->op, BACKEND_UNREACHABLE);
 }
 
 static bool directory_is(const struct zk_reply *get, uint64_t *ret_nonce)
@@ -61,48 +61,48 @@ static bool directory_is_root(const struct zookeeper *z, const char *path)
 
 /* --- mkdir --- */
 
-static void directory_begin_make(struct zk_call *call);
+static void directory_begin_make(struct zk_batch *batch);
 
-static void directory_on_made(struct zk_call *call)
+static void directory_on_made(struct zk_batch *batch)
 {
-    int rc = call_reply(call, 0)->rc;
-    if (rc == ZNONODE) { /* what a lock had left is gone, or the parent is */
-        directory_begin_make(call);
+    int rc = batch_reply(batch, 0)->rc;
+    if (rc == ZNONODE) { /* the node that a lock had left is removed, or the parent is */
+        directory_begin_make(batch);
         return;
     }
-    directory_tell(call, rc == ZNOTEMPTY || rc == ZBADVERSION ? BACKEND_EXISTS : call_result(call, rc));
+    directory_finish(batch, rc == ZNOTEMPTY || rc == ZBADVERSION ? BACKEND_EXISTS : batch_result(batch, rc));
 }
 
-static void directory_make(struct zk_call *call)
+static void directory_make(struct zk_batch *batch)
 {
-    const struct directory_flow *flow = directory_of(call);
-    const struct zk_reply *parent = call_reply(call, 1), *get = call_reply(call, 2);
+    const struct directory_flow *flow = directory_of(batch);
+    const struct zk_reply *parent = batch_reply(batch, 1), *get = batch_reply(batch, 2);
     uint64_t nonce;
-    bool in_directory = directory_is(parent, &nonce) || directory_is_root(call->z, flow->parent);
+    bool in_directory = directory_is(parent, &nonce) || directory_is_root(batch->z, flow->parent);
     if (!in_directory) {
-        directory_tell(call,
-                       parent->rc == ZOK && parent->stat.numChildren > 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING);
+        directory_finish(batch,
+                         parent->rc == ZOK && parent->stat.numChildren > 0 ? BACKEND_NOT_DIRECTORY : BACKEND_MISSING);
     } else if (directory_is(get, &nonce)) {
-        directory_tell(call, call->was_sent && nonce == flow->nonce ? BACKEND_OK : BACKEND_EXISTS);
+        directory_finish(batch, batch->was_sent && nonce == flow->nonce ? BACKEND_OK : BACKEND_EXISTS);
     } else if (get->rc == ZOK && (get->stat.numChildren > 0 || get->stat.ephemeralOwner)) {
-        directory_tell(call, BACKEND_EXISTS);
+        directory_finish(batch, BACKEND_EXISTS);
     } else {
         GBytes *data = node_encode_directory(&flow->attributes, flow->nonce);
-        call_make(call, call->path, data, get->rc == ZOK ? get->stat.version : -1);
-        call_then(call, directory_on_made);
+        batch_replace(batch, batch->path, data, get->rc == ZOK ? get->stat.version : -1);
+        batch_then(batch, directory_on_made);
         g_bytes_unref(data);
     }
 }
 
-static void directory_begin_make(struct zk_call *call)
+static void directory_begin_make(struct zk_batch *batch)
 {
-    call_sync(call, call->path); /* as for all that looks before it writes: a follower may be late */
-    call_get(call, directory_of(call)->parent);
-    call_get(call, call->path);
-    call_then(call, directory_make);
+    batch_sync(batch, batch->path); /* before each read that a write depends on: a follower may be late */
+    batch_get(batch, directory_of(batch)->parent);
+    batch_get(batch, batch->path);
+    batch_then(batch, directory_make);
 }
 
-/* `directory` NULL: it has no attributes. */
+/* `directory`: the attributes to write; NULL: none. */
 static void directory_start(struct backend *b, const struct zk_flow *kind, const char *name,
                             const struct backend_directory *directory, backend_done *done, void *arg)
 {
@@ -112,9 +112,9 @@ static void directory_start(struct backend *b, const struct zk_flow *kind, const
         done(arg, BACKEND_INVALID);
         return;
     }
-    struct directory_flow *flow = call_new(z, kind, remote_op_done(&z->remote, NULL, done, arg));
+    struct directory_flow *flow = batch_new(z, kind, remote_op_done(&z->remote, NULL, done, arg));
     char *parent = remote_parent(name, &leaf);
-    flow->call.path = node_path(z, name);
+    flow->batch.path = node_path(z, name);
     flow->parent = node_path(z, parent);
     g_free(parent);
     if (directory) {
@@ -122,7 +122,7 @@ static void directory_start(struct backend *b, const struct zk_flow *kind, const
         flow->attributes.meta = directory->meta ? g_bytes_ref(directory->meta) : NULL;
     }
     flow->nonce = (uint64_t)g_random_int() << 32 | g_random_int();
-    call_start(&flow->call, 0);
+    batch_start(&flow->batch, 0);
 }
 
 void zk_mkdir(struct backend *b, const char *name, const struct backend_directory *directory, backend_done *done,
@@ -131,7 +131,7 @@ void zk_mkdir(struct backend *b, const char *name, const struct backend_director
     static const struct zk_flow make = {sizeof(struct directory_flow), .begin = directory_begin_make,
                                         .failed = directory_failed, .clear = directory_clear};
     int32_t number;
-    if (!*name || node_number(name, &number)) { /* which would be a ticket of its directory */
+    if (!*name || node_parse_number(name, &number)) { /* such a name would be a ticket of its directory */
         done(arg, *name ? BACKEND_INVALID : BACKEND_EXISTS);
     } else {
         directory_start(b, &make, name, directory, done, arg);
@@ -140,89 +140,89 @@ void zk_mkdir(struct backend *b, const char *name, const struct backend_director
 
 /* --- rmdir --- */
 
-static void directory_begin_remove(struct zk_call *call);
+static void directory_begin_remove(struct zk_batch *batch);
 
-static void directory_on_removed_at_last(struct zk_call *call)
+static void directory_on_removed_at_last(struct zk_batch *batch)
 {
-    int rc = call_reply(call, call->replies->len - 1)->rc;
+    int rc = batch_reply(batch, batch->replies->len - 1)->rc;
     if (rc == ZBADVERSION) {
-        directory_begin_remove(call);
+        directory_begin_remove(batch);
     } else {
-        directory_tell(call, call_result(call, rc));
+        directory_finish(batch, batch_result(batch, rc));
     }
 }
 
-/* What locks have left behind is removed: nodes without data, children and session. */
-static void directory_on_children(struct zk_call *call)
+/* Removes nodes that locks have left behind: without data, children and session. */
+static void directory_on_children(struct zk_batch *batch)
 {
-    const struct directory_flow *flow = directory_of(call);
+    const struct directory_flow *flow = directory_of(batch);
     for (guint i = 0; i < flow->left->len; i++) {
-        const struct zk_reply *get = call_reply(call, i);
+        const struct zk_reply *get = batch_reply(batch, i);
         struct zk_data data;
         node_decode(get->data, &data);
         node_data_clear(&data);
         bool left = (get->stat.version == 0 && get->stat.dataLength == 0) || *data.held;
         if (get->rc == ZOK && (get->stat.numChildren || get->stat.ephemeralOwner || !left)) {
-            directory_tell(call, BACKEND_NOT_EMPTY);
+            directory_finish(batch, BACKEND_NOT_EMPTY);
             return;
         }
     }
-    GPtrArray *gets = g_ptr_array_ref(call->replies);
+    GPtrArray *gets = g_ptr_array_ref(batch->replies);
     for (guint i = 0; i < flow->left->len; i++) {
-        call_delete(call, flow->left->pdata[i], ((const struct zk_reply *)gets->pdata[i])->stat.version);
+        batch_delete(batch, flow->left->pdata[i], ((const struct zk_reply *)gets->pdata[i])->stat.version);
     }
     g_ptr_array_unref(gets);
-    call_delete(call, call->path, flow->version);
-    call_then(call, directory_on_removed_at_last);
+    batch_delete(batch, batch->path, flow->version);
+    batch_then(batch, directory_on_removed_at_last);
 }
 
-static void directory_on_listed(struct zk_call *call)
+static void directory_on_listed(struct zk_batch *batch)
 {
-    struct directory_flow *flow = directory_of(call);
-    char **children = call_reply(call, 0)->children;
+    struct directory_flow *flow = directory_of(batch);
+    char **children = batch_reply(batch, 0)->children;
     g_clear_pointer(&flow->left, g_ptr_array_unref);
     flow->left = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; children && children[i]; i++) {
-        g_ptr_array_add(flow->left, node_child(call->path, children[i]));
+        g_ptr_array_add(flow->left, node_child(batch->path, children[i]));
     }
     for (guint i = 0; i < flow->left->len; i++) {
-        call_get(call, flow->left->pdata[i]);
+        batch_get(batch, flow->left->pdata[i]);
     }
-    call_then(call, directory_on_children);
+    batch_then(batch, directory_on_children);
 }
 
-static void directory_on_removed(struct zk_call *call)
+static void directory_on_removed(struct zk_batch *batch)
 {
-    if (call_reply(call, 0)->rc == ZNOTEMPTY) {
-        call_children(call, call->path, false);
-        call_then(call, directory_on_listed);
+    if (batch_reply(batch, 0)->rc == ZNOTEMPTY) {
+        batch_children(batch, batch->path, false);
+        batch_then(batch, directory_on_listed);
     } else {
-        directory_on_removed_at_last(call);
+        directory_on_removed_at_last(batch);
     }
 }
 
-static void directory_remove(struct zk_call *call)
+static void directory_remove(struct zk_batch *batch)
 {
-    const struct zk_reply *get = call_reply(call, 1);
+    const struct zk_reply *get = batch_reply(batch, 1);
     uint64_t nonce;
     if (directory_is(get, &nonce)) {
-        directory_of(call)->version = get->stat.version;
-        call_delete(call, call->path, get->stat.version);
-        call_then(call, directory_on_removed);
-    } else if (get->rc == ZNONODE && call->was_sent) {
-        directory_tell(call, BACKEND_OK); /* by an earlier try */
+        directory_of(batch)->version = get->stat.version;
+        batch_delete(batch, batch->path, get->stat.version);
+        batch_then(batch, directory_on_removed);
+    } else if (get->rc == ZNONODE && batch->was_sent) {
+        directory_finish(batch, BACKEND_OK); /* by an earlier try */
     } else {
-        directory_tell(call, get->rc == ZOK && (get->stat.numChildren > 0 || get->stat.ephemeralOwner)
-                                 ? BACKEND_NOT_DIRECTORY
-                                 : BACKEND_MISSING);
+        directory_finish(batch, get->rc == ZOK && (get->stat.numChildren > 0 || get->stat.ephemeralOwner)
+                                    ? BACKEND_NOT_DIRECTORY
+                                    : BACKEND_MISSING);
     }
 }
 
-static void directory_begin_remove(struct zk_call *call)
+static void directory_begin_remove(struct zk_batch *batch)
 {
-    call_sync(call, call->path);
-    call_get(call, call->path);
-    call_then(call, directory_remove);
+    batch_sync(batch, batch->path);
+    batch_get(batch, batch->path);
+    batch_then(batch, directory_remove);
 }
 
 void zk_rmdir(struct backend *b, const char *name, backend_done *done, void *arg)
@@ -238,38 +238,38 @@ void zk_rmdir(struct backend *b, const char *name, backend_done *done, void *arg
 
 /* --- attributes --- */
 
-static void directory_begin_set(struct zk_call *call);
+static void directory_begin_set(struct zk_batch *batch);
 
-static void directory_on_set(struct zk_call *call)
+static void directory_on_set(struct zk_batch *batch)
 {
-    int rc = call_reply(call, 0)->rc;
+    int rc = batch_reply(batch, 0)->rc;
     if (rc == ZBADVERSION) {
-        directory_begin_set(call);
+        directory_begin_set(batch);
     } else {
-        directory_tell(call, call_result(call, rc));
+        directory_finish(batch, batch_result(batch, rc));
     }
 }
 
-static void directory_set(struct zk_call *call)
+static void directory_set(struct zk_batch *batch)
 {
-    const struct zk_reply *get = call_reply(call, 1);
+    const struct zk_reply *get = batch_reply(batch, 1);
     uint64_t nonce;
-    if (directory_is(get, &nonce) || directory_is_root(call->z, call->path)) {
-        /* with the nonce of its maker, which may still have to find out that it was made */
-        GBytes *bytes = node_encode_directory(&directory_of(call)->attributes, nonce);
-        call_set(call, call->path, bytes, get->rc == ZOK ? get->stat.version : -1);
-        call_then(call, directory_on_set);
+    if (directory_is(get, &nonce) || directory_is_root(batch->z, batch->path)) {
+        /* keeps the nonce: its mkdir may still have to find out that it was made */
+        GBytes *bytes = node_encode_directory(&directory_of(batch)->attributes, nonce);
+        batch_set(batch, batch->path, bytes, get->rc == ZOK ? get->stat.version : -1);
+        batch_then(batch, directory_on_set);
         g_bytes_unref(bytes);
     } else {
-        directory_tell(call, BACKEND_MISSING);
+        directory_finish(batch, BACKEND_MISSING);
     }
 }
 
-static void directory_begin_set(struct zk_call *call)
+static void directory_begin_set(struct zk_batch *batch)
 {
-    call_sync(call, call->path);
-    call_get(call, call->path);
-    call_then(call, directory_set);
+    batch_sync(batch, batch->path);
+    batch_get(batch, batch->path);
+    batch_then(batch, directory_set);
 }
 
 void zk_set_directory(struct backend *b, const char *name, const struct backend_directory *directory,

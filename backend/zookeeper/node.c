@@ -1,11 +1,14 @@
 /* node: names and data of nodes.
  *
- * A ticket's data are a line, "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER", and then meta and
- * content (MODE: NODE_RAISES is a shared one that wants to be exclusive; its term counts from when it was written, or
- * is negative: renewed for as long as the session lives, without a word here; of one mount those of a handle or of a
- * lock owner do not exclude each other; a guard's line ends with "guard FENCING-TOKEN GRANTED BROKEN"); a directory's
- * "leasefs1 directory TTL WIDTH DELAY NONCE" and then meta; the hidden node's "leasefs1 made MICROSECONDS".  What has
- * other data is another client's: a handle lock, since it can be waited for, and is free when its session ends.
+ * Data of a ticket: the line "leasefs1 KIND MODE TTL TOKEN META-LENGTH HANDLE LOCK-OWNER", then meta and content.
+ *   MODE   NODE_RAISES: it is shared, and wants to be exclusive
+ *   TTL    runs from the last write; negative: it is renewed with the session, without a write
+ *   HANDLE, LOCK-OWNER   the identity: tickets of one mount with the same handle or lock owner are compatible
+ * The line of a guard ends with "guard FENCING-TOKEN GRANTED BROKEN".
+ * Data of a directory: "leasefs1 directory TTL WIDTH DELAY NONCE", then meta.
+ * Data of the hidden node: "leasefs1 made MICROSECONDS".
+ * A node with other data is another client's.  It counts as a handle lock: it can be waited for, and is free when its
+ * session ends.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +18,7 @@
 #define NODE_DIGITS 10
 #define NODE_RAISES 2u
 #define NODE_HEAD_MAX 400
-#define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: no session is believed to be longer */
+#define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: the longest session that is taken for true */
 
 char *node_path(const struct zookeeper *z, const char *name)
 {
@@ -35,7 +38,7 @@ char *node_prefix(const struct zookeeper *z, const struct remote_ticket *t)
         char *directory = remote_parent(t->name, &leaf), *base = node_path(z, directory);
         gsize length = strlen(leaf);
         int32_t number;
-        length -= node_number(leaf, &number) ? NODE_DIGITS : 0; /* it was given one before */
+        length -= node_parse_number(leaf, &number) ? NODE_DIGITS : 0; /* the server has numbered it before */
         char *path = g_strdup_printf("%s/%.*s", *directory ? base : z->chroot, (int)length, leaf);
         g_free(base);
         g_free(directory);
@@ -65,12 +68,12 @@ uint64_t node_base(GBytes *data, const struct Stat *stat)
     const char *bytes = data ? g_bytes_get_data(data, &size) : NULL;
     char *text = g_strndup(bytes, MIN(size, NODE_HEAD_MAX));
     uint64_t made = 0;
-    bool told = sscanf(text, "leasefs1 made %" G_GUINT64_FORMAT, &made) == 1;
+    bool made_known = sscanf(text, "leasefs1 made %" G_GUINT64_FORMAT, &made) == 1;
     g_free(text);
-    return told ? made - (uint64_t)stat->czxid : 0;
+    return made_known ? made - (uint64_t)stat->czxid : 0;
 }
 
-/* What the server would refuse, or take for another name: it keeps names as UTF-16. */
+/* The server would refuse it, or take it for another name: it keeps names as UTF-16. */
 bool node_is_name(const char *name)
 {
     if (strcmp(name, ZOOKEEPER_HIDDEN) == 0 || g_str_has_prefix(name, ZOOKEEPER_HIDDEN "/")) {
@@ -93,7 +96,7 @@ bool node_is_hidden(const struct zookeeper *z, const char *leaf)
     return strcmp(leaf, ZOOKEEPER_HIDDEN) == 0 || (!*z->chroot && strcmp(leaf, "zookeeper") == 0);
 }
 
-bool node_number(const char *leaf, int32_t *ret_number)
+bool node_parse_number(const char *leaf, int32_t *ret_number)
 {
     size_t length = strlen(leaf);
     if (length < NODE_DIGITS || strspn(leaf + length - NODE_DIGITS, "0123456789") != NODE_DIGITS) {
@@ -104,7 +107,7 @@ bool node_number(const char *leaf, int32_t *ret_number)
     return number <= INT32_MAX;
 }
 
-bool node_is_of(const char *leaf, const char *token)
+bool node_has_token(const char *leaf, const char *token)
 {
     size_t found = 0;
     if (g_str_has_prefix(leaf, "_c_")) {
@@ -125,8 +128,8 @@ bool node_is_of(const char *leaf, const char *token)
 static int node_compare(gconstpointer a, gconstpointer b)
 {
     int32_t x = 0, y = 0;
-    node_number(*(const char *const *)a, &x);
-    node_number(*(const char *const *)b, &y);
+    node_parse_number(*(const char *const *)a, &x);
+    node_parse_number(*(const char *const *)b, &y);
     return (x > y) - (x < y);
 }
 
@@ -135,7 +138,7 @@ GPtrArray *node_queue(char *const *children)
     GPtrArray *queue = g_ptr_array_new();
     int32_t number;
     for (; children && *children; children++) {
-        if (node_number(*children, &number)) {
+        if (node_parse_number(*children, &number)) {
             g_ptr_array_add(queue, *children);
         }
     }
@@ -143,7 +146,7 @@ GPtrArray *node_queue(char *const *children)
     return queue;
 }
 
-void node_take_queue(GPtrArray **paths, const char *path, char *const *children)
+void node_replace_queue(GPtrArray **paths, const char *path, char *const *children)
 {
     GPtrArray *queue = node_queue(children);
     g_clear_pointer(paths, g_ptr_array_unref);
@@ -175,10 +178,10 @@ static GBytes *node_join(char *head, GBytes *meta, GBytes *content)
 
 GBytes *node_encode(const struct zk_node *node, const char *token)
 {
-    char *head =
-        g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x\n",
-                        node->kind, node->raises ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl,
-                        token, node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0, node->handle, node->lock_owner);
+    char *head = g_strdup_printf(
+        "leasefs1 %u %u %" G_GINT64_FORMAT " %s %u %" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x\n", node->kind,
+        node->upgrading ? NODE_RAISES : node->mode, node->automatic ? -node->ttl : node->ttl, token,
+        node->meta ? (unsigned)g_bytes_get_size(node->meta) : 0, node->handle, node->lock_owner);
     return node_join(head, node->meta, node->content);
 }
 
@@ -186,7 +189,7 @@ GBytes *node_encode_guard(const struct zookeeper *z, const struct zk_data *data,
                           int64_t left)
 {
     char token[REMOTE_TOKEN_SIZE];
-    remote_make_token(token); /* not the holder's: what that asks for is not about this node */
+    remote_make_token(token); /* not the holder's id: its requests are not about this node */
     char *head = g_strdup_printf("leasefs1 %u %u %" G_GINT64_FORMAT " %s %u 0 0 guard %" G_GUINT64_FORMAT
                                  " %" G_GINT64_FORMAT " %d\n",
                                  data->kind, data->mode, left, token, (unsigned)g_bytes_get_size(data->meta),
@@ -226,11 +229,11 @@ clock_ms node_delay(const struct zookeeper *z, GBytes *bytes, const struct Stat 
     if (!*data.held || g_strv_contains((const char *const *)children, data.held)) {
         return 0;
     }
-    clock_ms end = MIN(stat->mtime - z->server_time, clock_now()) + data.bound + data.delay;
+    clock_ms end = MIN(stat->mtime - z->server_time, clock_now()) + data.lost_after + data.delay;
     return end > clock_now() ? end : 0;
 }
 
-int64_t node_delay_of(GBytes *directory)
+int64_t node_read_delay(GBytes *directory)
 {
     struct zk_data data;
     node_decode(directory, &data);
@@ -269,9 +272,9 @@ void node_decode(GBytes *bytes, struct zk_data *data)
         data->attributes = (struct backend_directory){
             .ttl = CLAMP(ttl, 0, INT64_MAX / 4), .width = MAX(width, 1), .delay = CLAMP(delay, 0, INT64_MAX / 4)};
         data->attributes.meta = rest ? g_bytes_new_from_bytes(bytes, at, MIN(rest, ZOOKEEPER_META_MAX)) : NULL;
-    } else if (sscanf(head, "leasefs1 held %255s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, data->held, &data->bound,
+    } else if (sscanf(head, "leasefs1 held %255s %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, data->held, &data->lost_after,
                       &data->delay) == 3) {
-        data->bound = CLAMP(data->bound, 0, NODE_BOUND_MAX);
+        data->lost_after = CLAMP(data->lost_after, 0, NODE_BOUND_MAX);
         data->delay = CLAMP(data->delay, 0, INT64_MAX / 4);
     } else if (data->held[0] = '\0',
                sscanf(head,
@@ -283,7 +286,7 @@ void node_decode(GBytes *bytes, struct zk_data *data)
         node_decode_guard(data, head + further);
         data->kind = (enum backend_kind)kind;
         data->mode = mode ? BACKEND_SHARED : BACKEND_EXCLUSIVE;
-        data->raises = mode == NODE_RAISES;
+        data->upgrading = mode == NODE_RAISES;
         data->automatic = ttl < 0;
         data->ttl = ABS(CLAMP(ttl, -INT64_MAX / 4, INT64_MAX / 4));
         data->meta = g_bytes_new_from_bytes(bytes, at, length);
@@ -302,9 +305,9 @@ void node_data_clear(struct zk_data *data)
 static bool node_excludes(const struct zk_data *a, const struct Stat *a_stat, const struct zk_data *b,
                           const struct Stat *b_stat)
 {
-    bool ours = a->ours && b->ours, kin = backend_identity_matches(BACKEND_IDENTITY(a), BACKEND_IDENTITY(b));
+    bool ours = a->ours && b->ours, compatible = backend_identity_matches(BACKEND_IDENTITY(a), BACKEND_IDENTITY(b));
     bool shared = a->mode == BACKEND_SHARED && b->mode == BACKEND_SHARED;
-    return !ours || !(shared || (kin && a_stat->ephemeralOwner == b_stat->ephemeralOwner));
+    return !ours || !(shared || (compatible && a_stat->ephemeralOwner == b_stat->ephemeralOwner));
 }
 
 GArray *node_holders(const GPtrArray *replies)
@@ -312,7 +315,7 @@ GArray *node_holders(const GPtrArray *replies)
     GArray *holds = g_array_new(FALSE, TRUE, sizeof(bool));
     struct zk_data *data = g_new0(struct zk_data, replies->len + 1);
     g_array_set_size(holds, replies->len);
-    guint sharing = 0; /* so many at the front do not exclude one that is shared */
+    guint sharing = 0; /* so many at the front are compatible with a shared one */
     for (guint i = 0; i < replies->len; i++) {
         const struct zk_reply *get = replies->pdata[i];
         bool *here = &g_array_index(holds, bool, i);
@@ -332,27 +335,27 @@ GArray *node_holders(const GPtrArray *replies)
     return holds;
 }
 
-/* --- of this mount --- */
+/* --- nodes of this mount --- */
 
-struct zk_node *node_of(struct zookeeper *z, const char *token)
+struct zk_node *node_find(struct zookeeper *z, const char *token)
 {
     return g_hash_table_lookup(z->nodes, token);
 }
 
 struct remote_ticket *node_ticket(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat)
 {
-    const struct zk_node *node = data->ours ? node_of(z, data->token) : NULL;
+    const struct zk_node *node = data->ours ? node_find(z, data->token) : NULL;
     bool ours = node && node->fence == node_fence(z, NULL, stat);
     struct remote_ticket *t = ours ? remote_ticket_find(&z->remote, data->token) : NULL;
     return t && t->head.user ? t : NULL;
 }
 
-bool node_is_kin(struct zookeeper *z, const struct remote_ticket *t, const char *leaf)
+bool node_is_compatible(struct zookeeper *z, const struct remote_ticket *t, const char *leaf)
 {
     const struct remote_ticket *other;
     LIST_FOREACH(other, &t->place->tickets, link) {
-        bool kin = other == t || backend_identity_matches(BACKEND_IDENTITY(t), BACKEND_IDENTITY(other));
-        const struct zk_node *node = kin ? node_of(z, other->token) : NULL;
+        bool compatible = other == t || backend_identity_matches(BACKEND_IDENTITY(t), BACKEND_IDENTITY(other));
+        const struct zk_node *node = compatible ? node_find(z, other->token) : NULL;
         if (node && strcmp(node->leaf, leaf) == 0) {
             return true;
         }
@@ -364,28 +367,28 @@ void node_free(gpointer data)
 {
     struct zk_node *node = data;
     g_free(node->path);
-    g_free(node->place);
+    g_free(node->lock);
     g_clear_pointer(&node->meta, g_bytes_unref);
     g_clear_pointer(&node->content, g_bytes_unref);
     g_free(node);
 }
 
-struct zk_node *node_note(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence)
+struct zk_node *node_register(struct zookeeper *z, const struct remote_ticket *t, const char *path, uint64_t fence)
 {
     struct zk_node *node = g_new0(struct zk_node, 1);
     node->path = g_strdup(path);
     node->leaf = path ? strrchr(node->path, '/') + 1 : "";
-    node_number(node->leaf, &node->sequence);
+    node_parse_number(node->leaf, &node->sequence);
     node->fence = fence;
     node->kind = t->head.kind;
     node->mode = t->head.mode;
     node->ttl = t->head.ttl;
     node->meta = t->meta ? g_bytes_ref(t->meta) : NULL;
     node->content = t->head.content ? g_bytes_ref(t->head.content) : NULL;
-    node->place = g_strdup(t->place->name);
+    node->lock = g_strdup(t->place->name);
     node->handle = t->handle;
     node->lock_owner = t->lock_owner;
-    node->lax = node->mode == BACKEND_SHARED;
+    node->may_be_shared = node->mode == BACKEND_SHARED;
     if (path) {
         g_hash_table_replace(z->nodes, g_strdup(t->token), node);
     }
@@ -397,13 +400,13 @@ struct zk_node *node_copy(const struct zk_node *node)
     struct zk_node *copy = g_memdup2(node, sizeof *node);
     copy->path = g_strdup(node->path);
     copy->leaf = strrchr(copy->path, '/') + 1;
-    copy->place = g_strdup(node->place);
+    copy->lock = g_strdup(node->lock);
     copy->meta = node->meta ? g_bytes_ref(node->meta) : NULL;
     copy->content = node->content ? g_bytes_ref(node->content) : NULL;
     return copy;
 }
 
-void node_accept(struct zk_node *node, const struct zk_node *draft)
+void node_confirm(struct zk_node *node, const struct zk_node *draft)
 {
     node_change(node, &(struct backend_change){.set = BACKEND_SET_META | BACKEND_SET_CONTENT,
                                                .meta = draft->meta,
@@ -415,17 +418,17 @@ void node_accept(struct zk_node *node, const struct zk_node *draft)
     node->automatic = draft->automatic;
     node->ttl = draft->ttl;
     node->marked = node->marked || draft->marked;
-    node->lax = node->mode == BACKEND_SHARED;
-    node->unsure = false;
+    node->may_be_shared = node->mode == BACKEND_SHARED;
+    node->unconfirmed = false;
 }
 
 void node_move(struct zk_node *node, const struct zk_node *to)
 {
     g_free(node->path);
-    g_free(node->place);
+    g_free(node->lock);
     node->path = g_strdup(to->path);
     node->leaf = strrchr(node->path, '/') + 1;
-    node->place = g_strdup(to->place);
+    node->lock = g_strdup(to->lock);
     node->sequence = to->sequence;
     node->fence = to->fence;
     node->version = to->version;
@@ -445,7 +448,7 @@ void node_change(struct zk_node *node, const struct backend_change *change)
     }
 }
 
-void node_note_watch(struct zookeeper *z, const char *path, const char *token)
+void node_add_watch(struct zookeeper *z, const char *path, const char *token)
 {
     GPtrArray *tokens = g_hash_table_lookup(z->watches, path);
     if (!tokens) {

@@ -1,10 +1,10 @@
-/* session: the one session of a mount, and how long it may be believed in.
+/* session: the one session of a mount, and how long it surely lives.
  *
- * A follower that is cut off from the quorum goes on answering pings, so belief counts from before the last write
- * that was acknowledged, and a heartbeat is such a write.  A touch of the session reaches the leader half a tick late
- * at worst: whatever was acknowledged at T follows an acknowledged write of at most `belief` before, so the quorum
- * keeps the session until T - belief + its timeout - a quarter of two ticks, which is past T + belief.
- * Where belief ends, all that was held is lost here, and a new session is made: nothing of the old one can stay.
+ * A follower that is cut off from the quorum goes on answering pings.  So only an acknowledged write proves that the
+ * session is alive, for `validity` from when it was sent; a heartbeat is such a write.  A touch of the session reaches
+ * the leader half a tick late at worst: an answer at T follows an acknowledged write of at most `validity` before, so
+ * the quorum keeps the session until T - validity + its timeout - a quarter of two ticks, which is past T + validity.
+ * When `validity` has passed, this mount loses all its locks and opens a new session.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -15,81 +15,81 @@
 #include "backend/zookeeper/private.h"
 
 #define SESSION_RETRY 0.1   /* s, when no server can be reached */
-#define SESSION_MARGIN 1000 /* ms: half of a server's tick, and of what it takes to tell */
+#define SESSION_MARGIN 1000 /* ms: half of a server's tick, and of the time to report */
 
 bool session_is_up(struct remote *r)
 {
     return ((struct zookeeper *)r)->ready;
 }
 
-/* --- belief --- */
+/* --- validity --- */
 
-static void session_believe(struct zookeeper *z, clock_ms sent)
+static void session_extend_validity(struct zookeeper *z, clock_ms sent)
 {
-    z->acked = MAX(z->acked, sent);
-    clock_ms end = z->acked + z->belief;
+    z->acknowledged = MAX(z->acknowledged, sent);
+    clock_ms end = z->acknowledged + z->validity;
     struct itimerspec at = {.it_value = clock_timespec(end)};
     if (timerfd_settime(z->alarm.fd, TFD_TIMER_ABSTIME, &at, NULL) < 0) {
         log_error("cannot set a timer: %s", g_strerror(errno));
     }
 }
 
-static void session_on_beaten(struct zk_call *call)
+static void session_on_heartbeat(struct zk_batch *batch)
 {
-    struct zookeeper *z = call->z;
-    const struct zk_reply *set = call_reply(call, 0);
+    struct zookeeper *z = batch->z;
+    const struct zk_reply *set = batch_reply(batch, 0);
     if (set->rc == ZOK) {
         clock_ms now = clock_now();
         z->server_time = set->stat.mtime - now;
-        z->latency = now - call->sent;
+        z->latency = now - batch->sent;
         z->zxid = set->stat.mzxid;
-        session_believe(z, call->sent);
-    } else if (set->rc == ZNONODE) { /* somebody has removed it, but not the session */
+        session_extend_validity(z, batch->sent);
+    } else if (set->rc == ZNONODE) { /* another client has removed it, but the session lives */
         log_warning("the node %s was removed by another client of the ZooKeeper server", z->own);
-        call_create(call, z->own, NULL, ZOO_EPHEMERAL);
-        call_set(call, z->own, NULL, -1);
-        call_then(call, call_end);
+        batch_create(batch, z->own, NULL, ZOO_EPHEMERAL);
+        batch_set(batch, z->own, NULL, -1);
+        batch_then(batch, batch_end);
         return;
     }
-    call_end(call);
+    batch_end(batch);
 }
 
-static void session_send_beat(struct zk_call *call)
+static void session_begin_heartbeat(struct zk_batch *batch)
 {
-    call->z->beaten = clock_now();
-    call_set(call, call->z->own, NULL, -1);
-    call_then(call, session_on_beaten);
+    batch->z->heartbeat_sent = clock_now();
+    batch_set(batch, batch->z->own, NULL, -1);
+    batch_then(batch, session_on_heartbeat);
 }
 
-void session_beat(struct zookeeper *z)
+void session_send_heartbeat(struct zookeeper *z)
 {
     if (z->ready) {
-        static const struct zk_flow beat = {sizeof(struct zk_call), .begin = session_send_beat};
-        call_start(call_new(z, &beat, NULL), z->belief);
+        static const struct zk_flow heartbeat = {sizeof(struct zk_batch), .begin = session_begin_heartbeat};
+        batch_start(batch_new(z, &heartbeat, NULL), z->validity);
     }
 }
 
-static void session_on_beat(struct ev_loop *loop, ev_timer *timer, int events)
+static void session_on_heartbeat_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop, (void)events;
-    session_beat(timer->data);
+    session_send_heartbeat(timer->data);
 }
 
-/* --- its beginning --- */
+/* --- the beginning of a session --- */
 
-static void session_is_there(struct zk_call *call)
+static void session_on_greeted(struct zk_batch *batch)
 {
-    struct zookeeper *z = call->z;
-    const struct zk_reply *last = call_reply(call, call->replies->len - 1);
-    const struct zk_reply *made = call_reply(call, call->replies->len - 2);
-    const struct zk_reply *hidden = call_reply(call, call->replies->len - 3);
+    struct zookeeper *z = batch->z;
+    const struct zk_reply *last = batch_reply(batch, batch->replies->len - 1);
+    const struct zk_reply *made = batch_reply(batch, batch->replies->len - 2);
+    const struct zk_reply *hidden = batch_reply(batch, batch->replies->len - 3);
     last = hidden->rc == ZOK ? last : hidden;
     if (last->rc != ZOK) {
         const char *why = zerror(made->rc == ZOK || made->rc == ZNODEEXISTS ? last->rc : made->rc);
         log_error("the ZooKeeper server refuses the node %s: %s", z->own, why);
         g_free(z->why);
         z->why = g_strdup(why);
-        call_end(call);
+        batch_end(batch);
         return;
     }
     if (z->was_up) {
@@ -101,32 +101,32 @@ static void session_is_there(struct zk_call *call)
     z->base = node_base(hidden->data, &hidden->stat);
     z->changed = clock_now();
     z->server_time = last->stat.mtime - z->changed;
-    z->latency = z->changed - call->sent;
-    session_believe(z, call->sent);
-    ev_timer_again(z->remote.loop, &z->beat);
-    call_end(call);
-    call_resume_all(z);
+    z->latency = z->changed - batch->sent;
+    session_extend_validity(z, batch->sent);
+    ev_timer_again(z->remote.loop, &z->heartbeat);
+    batch_end(batch);
+    batch_resume_all(z);
     remote_up(&z->remote);
-    watch_look_all(z);
+    watch_read_all(z);
 }
 
-/* The chroot, what is hidden in it, and in that the session's own node. */
-static void session_greet(struct zk_call *call)
+/* Makes the chroot, the hidden node in it, and in that the session's own node. */
+static void session_greet(struct zk_batch *batch)
 {
-    struct zookeeper *z = call->z;
+    struct zookeeper *z = batch->z;
     GBytes *base = node_encode_base();
     for (char *slash = z->own, *leaf = strrchr(z->own, '/'); (slash = strchr(slash + 1, '/'));) {
         char *path = g_strndup(z->own, (gsize)(slash - z->own));
-        call_create(call, path, slash == leaf ? base : NULL, ZOO_PERSISTENT);
+        batch_create(batch, path, slash == leaf ? base : NULL, ZOO_PERSISTENT);
         if (slash == leaf) {
-            call_get(call, path);
+            batch_get(batch, path);
         }
         g_free(path);
     }
     g_bytes_unref(base);
-    call_create(call, z->own, NULL, ZOO_EPHEMERAL);
-    call_set(call, z->own, NULL, -1);
-    call_then(call, session_is_there);
+    batch_create(batch, z->own, NULL, ZOO_EPHEMERAL);
+    batch_set(batch, z->own, NULL, -1);
+    batch_then(batch, session_on_greeted);
 }
 
 static void session_connected(struct zookeeper *z)
@@ -135,17 +135,17 @@ static void session_connected(struct zookeeper *z)
     const clientid_t *id = zoo_client_id(z->handle);
     z->connected = true;
     if (id->client_id != z->saved.client_id) {
-        state_keep(z, id);
+        saved_session_write(z, id);
     }
-    z->belief = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);
-    z->beat.repeat = (double)z->belief / 3000;
+    z->validity = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);
+    z->heartbeat.repeat = (double)z->validity / 3000;
     g_free(z->own);
     z->own = g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/%016" G_GINT64_MODIFIER "x", z->chroot, (guint64)id->client_id);
-    static const struct zk_flow greet = {sizeof(struct zk_call), .begin = session_greet, .urgent = true};
-    call_start(call_new(z, &greet, NULL), timeout);
+    static const struct zk_flow greet = {sizeof(struct zk_batch), .begin = session_greet, .urgent = true};
+    batch_start(batch_new(z, &greet, NULL), timeout);
 }
 
-static void session_away(struct zookeeper *z, const char *why)
+static void session_note_disconnect(struct zookeeper *z, const char *why)
 {
     if (z->connected || !z->why) {
         log_warning("the ZooKeeper server is away: %s", why);
@@ -156,8 +156,8 @@ static void session_away(struct zookeeper *z, const char *why)
     z->connected = z->ready = false;
 }
 
-/* A node that is watched has changed: who waits looks again; the node of one that holds may be gone. */
-static void session_changed(struct zookeeper *z, int type, const char *path)
+/* A watched node has changed: waiting tickets read their queue again; the node of a holder may be removed. */
+static void session_on_node_event(struct zookeeper *z, int type, const char *path)
 {
     gpointer key = NULL, found = NULL;
     if (!g_hash_table_steal_extended(z->watches, path, &key, &found)) {
@@ -166,21 +166,21 @@ static void session_changed(struct zookeeper *z, int type, const char *path)
     GPtrArray *tokens = found;
     for (guint i = 0; i < tokens->len; i++) {
         const char *token = tokens->pdata[i];
-        struct zk_node *node = node_of(z, token);
+        struct zk_node *node = node_find(z, token);
         bool own = node && strcmp(node->path, path) == 0;
         if (!*token && type == ZOO_CHANGED_EVENT) {
             watch_directory(z, path);
         } else if (!*token && type == ZOO_CHILD_EVENT) {
-            node_note_watch(z, path, ""); /* this one is still to come */
+            node_add_watch(z, path, ""); /* the watch of its data is still set */
         } else if (!own) {
             if (node) {
-                node->again = true; /* should it be looking just now */
+                node->blocker_changed = true; /* if its queue is being read just now */
             }
             remote_told(&z->remote, token, REMOTE_MAY_BE_FREE, BACKEND_LOST);
-        } else if (type == ZOO_DELETED_EVENT && node->leaves) {
+        } else if (type == ZOO_DELETED_EVENT && node->removing) {
             continue; /* by this mount */
         } else if (type == ZOO_DELETED_EVENT) {
-            watch_node_gone(z, token);
+            watch_report_end(z, token);
         } else {
             watch_node(z, path, token);
         }
@@ -193,17 +193,17 @@ static void session_on_event(zhandle_t *handle, int type, int state, const char 
 {
     struct zookeeper *z = context;
     if (type != ZOO_SESSION_EVENT) {
-        session_changed(z, type, path);
-        watch_changed(z, path);
+        session_on_node_event(z, type, path);
+        watch_on_event(z, path);
     } else if (state == ZOO_CONNECTED_STATE) {
-        z->handle = handle; /* it may come before its maker has returned */
+        z->handle = handle; /* the event may come before zookeeper_init2 has returned */
         session_connected(z);
     } else if (state == ZOO_EXPIRED_SESSION_STATE) {
         z->expired = true;
     } else if (state == ZOO_AUTH_FAILED_STATE) {
-        session_away(z, "the credentials are refused");
+        session_note_disconnect(z, "the credentials are refused");
     } else {
-        session_away(z, "the connection was lost");
+        session_note_disconnect(z, "the connection was lost");
     }
 }
 
@@ -215,13 +215,13 @@ void session_on_log(const char *message)
 static void session_open(struct zookeeper *z)
 {
     z->expired = false;
-    z->handle = zookeeper_init2(z->hosts, session_on_event, (int)z->asked, z->saved.client_id ? &z->saved : NULL, z,
-                                ZOO_NO_LOG_CLIENTENV, session_on_log);
+    z->handle = zookeeper_init2(z->hosts, session_on_event, (int)z->session_timeout,
+                                z->saved.client_id ? &z->saved : NULL, z, ZOO_NO_LOG_CLIENTENV, session_on_log);
     if (!z->handle) {
-        session_away(z, g_strerror(errno));
+        session_note_disconnect(z, g_strerror(errno));
         return;
     }
-    zoo_set_servers_resolution_delay(z->handle, -1); /* they are numbers */
+    zoo_set_servers_resolution_delay(z->handle, -1); /* the addresses are numeric */
     if (z->digest) {
         zoo_add_auth(z->handle, "digest", z->digest, (int)strlen(z->digest), NULL, NULL);
     }
@@ -234,29 +234,29 @@ void session_close(struct zookeeper *z, bool keep)
     if (loop) {
         ev_io_stop(loop, &z->io);
         ev_timer_stop(loop, &z->timer);
-        ev_timer_stop(loop, &z->beat);
+        ev_timer_stop(loop, &z->heartbeat);
     }
     if (z->handle) {
         if (keep && z->io.fd >= 0) {
-            shutdown(z->io.fd, SHUT_RDWR); /* so that the servers do not hear of it */
+            shutdown(z->io.fd, SHUT_RDWR); /* so that the servers do not close the session */
         }
         zookeeper_close(z->handle);
     }
     if (!keep) {
-        state_keep(z, NULL);
+        saved_session_write(z, NULL);
     }
     z->handle = NULL;
     g_hash_table_remove_all(z->nodes);
     g_hash_table_remove_all(z->watches);
 }
 
-/* All that was held by it is lost, and who waits is to queue anew. */
+/* All its locks are lost, and waiting tickets queue again. */
 static void session_lost(struct zookeeper *z, const char *why)
 {
     GPtrArray *held = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter each;
     struct remote_ticket *t;
-    session_away(z, why);
+    session_note_disconnect(z, why);
     z->resumes = false;
     g_hash_table_iter_init(&each, z->remote.tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
@@ -268,13 +268,13 @@ static void session_lost(struct zookeeper *z, const char *why)
         remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);
     }
     g_ptr_array_unref(held);
-    session_close(z, false); /* which may take its time */
+    session_close(z, false); /* this can take a while */
     session_open(z);
 }
 
 void session_abandon(struct zookeeper *z, const char *why)
 {
-    session_away(z, why);
+    session_note_disconnect(z, why);
     session_close(z, true);
     z->saved = (clientid_t){0};
     session_open(z);
@@ -305,8 +305,8 @@ static void session_on_timer(struct ev_loop *loop, ev_timer *timer, int events)
     session_process(timer->data, 0);
 }
 
-/* What the library waits for, before the loop does.  Until it is connected each socket may be another one of the same
- * number, which the loop would not see. */
+/* Passes the descriptor and events that the library waits for to the loop.  Until it is connected, a new socket can
+ * have the number of the one before, which the loop would not notice. */
 static void session_on_prepare(struct ev_loop *loop, ev_prepare *prepare, int revents)
 {
     struct zookeeper *z = prepare->data;
@@ -315,8 +315,9 @@ static void session_on_prepare(struct ev_loop *loop, ev_prepare *prepare, int re
     (void)revents;
     if (!z->handle) {
         session_open(z);
-    } else if (z->ready && clock_now() - z->beaten > z->belief / 2) { /* the host was suspended, its timers too */
-        session_beat(z);
+    } else if (z->ready &&
+               clock_now() - z->heartbeat_sent > z->validity / 2) { /* the host was suspended, with its timers */
+        session_send_heartbeat(z);
     }
     int rc = z->handle ? zookeeper_interest(z->handle, &fd, &interest, &in) : ZSYSTEMERROR;
     int events = (interest & ZOOKEEPER_READ ? EV_READ : 0) | (interest & ZOOKEEPER_WRITE ? EV_WRITE : 0);
@@ -338,7 +339,7 @@ static void session_on_alarm(struct ev_loop *loop, ev_io *alarm, int events)
     struct zookeeper *z = alarm->data;
     uint64_t times;
     (void)loop, (void)events;
-    if (read(alarm->fd, &times, sizeof times) > 0 && clock_now() >= z->acked + z->belief && z->handle) {
+    if (read(alarm->fd, &times, sizeof times) > 0 && clock_now() >= z->acknowledged + z->validity && z->handle) {
         session_lost(z, "no write was acknowledged for too long to believe in the session");
     }
 }
@@ -350,12 +351,12 @@ int session_init(struct zookeeper *z)
         return -errno;
     }
     ev_io_init(&z->alarm, session_on_alarm, alarm, EV_READ);
-    ev_set_priority(&z->alarm, EV_MAXPRI); /* nothing is answered before */
+    ev_set_priority(&z->alarm, EV_MAXPRI); /* before any answer is read */
     ev_io_init(&z->io, session_on_io, -1, 0);
     ev_init(&z->timer, session_on_timer);
-    ev_init(&z->beat, session_on_beat);
+    ev_init(&z->heartbeat, session_on_heartbeat_timer);
     ev_prepare_init(&z->prepare, session_on_prepare);
-    z->alarm.data = z->io.data = z->timer.data = z->beat.data = z->prepare.data = z;
+    z->alarm.data = z->io.data = z->timer.data = z->heartbeat.data = z->prepare.data = z;
     z->changed = clock_now();
     zoo_set_debug_level(ZOO_LOG_LEVEL_WARN);
     return 0;

@@ -1,9 +1,8 @@
-/* watch: nodes of this mount, and names that others hold and that the filesystem wants to hear of when nobody does any
- * more.
+/* watch: watches the nodes of this mount, and names that others hold, whose end the filesystem must know.
  *
- * The servers tell once that a queue has changed, or that the node of a ticket has gone.  If the filesystem still wants
- * to know, it is looked at and watched again.  So that a listing of a large directory costs no more, the names looked
- * up last are watched, WATCH_MAX of them.
+ * A server reports once that a queue has changed or that a ticket's node was removed.  If the filesystem still has the
+ * name, it is read and watched again.  Only the WATCH_MAX names that were looked up last are watched, so that a listing
+ * of a large directory stays cheap.
  */
 #include <string.h>
 
@@ -11,10 +10,10 @@
 
 #define WATCH_MAX 1024
 
-/* --- what this mount holds --- */
+/* --- nodes of this mount --- */
 
-/* Who has removed it does not tell why; what has a guard is taken for broken. */
-void watch_node_gone(struct zookeeper *z, const char *token)
+/* The removal of a node has no reason; with a guard it counts as broken. */
+void watch_report_end(struct zookeeper *z, const char *token)
 {
     const struct remote_ticket *t = remote_ticket_find(&z->remote, token);
     bool guarded = t && backend_parse_guard(t->meta) > 0;
@@ -23,62 +22,62 @@ void watch_node_gone(struct zookeeper *z, const char *token)
 }
 
 struct watch_own_flow {
-    struct zk_call call;
+    struct zk_batch batch;
     char token[REMOTE_TOKEN_SIZE]; /* the ticket whose node it watches */
 };
 
-/* It was gone before it could be watched. */
-static void watch_on_node(struct zk_call *call)
+/* The node may have been removed before the watch. */
+static void watch_on_node(struct zk_batch *batch)
 {
-    const char *token = ((struct watch_own_flow *)call)->token;
-    struct zookeeper *z = call->z;
-    struct zk_node *node = node_of(z, token);
-    const struct zk_reply *get = call_reply(call, 0);
+    const char *token = ((struct watch_own_flow *)batch)->token;
+    struct zookeeper *z = batch->z;
+    struct zk_node *node = node_find(z, token);
+    const struct zk_reply *get = batch_reply(batch, 0);
     bool gone = get->rc == ZNONODE || (get->rc == ZOK && node && node->fence != node_fence(z, NULL, &get->stat));
-    if (gone && node && strcmp(node->path, call->path) == 0) {
-        watch_node_gone(z, token);
+    if (gone && node && strcmp(node->path, batch->path) == 0) {
+        watch_report_end(z, token);
     }
-    call_end(call);
+    batch_end(batch);
 }
 
-static void watch_begin_node(struct zk_call *call)
+static void watch_begin_node(struct zk_batch *batch)
 {
-    call_watch(call, call->path, ((struct watch_own_flow *)call)->token);
-    call_then(call, watch_on_node);
+    batch_watch(batch, batch->path, ((struct watch_own_flow *)batch)->token);
+    batch_then(batch, watch_on_node);
 }
 
 void watch_node(struct zookeeper *z, const char *path, const char *token)
 {
     static const struct zk_flow watch = {sizeof(struct watch_own_flow), .begin = watch_begin_node};
-    struct watch_own_flow *flow = call_new(z, &watch, NULL);
-    flow->call.path = g_strdup(path);
+    struct watch_own_flow *flow = batch_new(z, &watch, NULL);
+    flow->batch.path = g_strdup(path);
     g_strlcpy(flow->token, token, sizeof flow->token);
-    call_start(&flow->call, 0);
+    batch_start(&flow->batch, 0);
 }
 
-/* --- a directory: who holds in it says its lock-delay from then on; who waits in its queue heeds its width --- */
+/* --- a directory: its lock-delay is for the tickets that hold in it, its width for those in its queue --- */
 
-static void watch_on_directory(struct zk_call *call)
+static void watch_on_directory(struct zk_batch *batch)
 {
-    struct zookeeper *z = call->z;
-    int64_t delay = node_delay_of(call_reply(call, 0)->data);
+    struct zookeeper *z = batch->z;
+    int64_t delay = node_read_delay(batch_reply(batch, 0)->data);
     GPtrArray *queue = g_ptr_array_new_with_free_func(g_free);
     GHashTableIter each;
     struct remote_ticket *t;
     g_hash_table_iter_init(&each, z->remote.tickets);
     while (g_hash_table_iter_next(&each, NULL, (gpointer *)&t)) {
-        struct zk_node *node = node_of(z, t->token);
+        struct zk_node *node = node_find(z, t->token);
         const char *leaf;
         char *directory = remote_parent(t->place->name, &leaf);
         char *path = node_path(z, t->place->sequence ? t->place->name : directory);
-        bool in = node && strcmp(path, call->path) == 0;
+        bool in = node && strcmp(path, batch->path) == 0;
         if (in && t->place->sequence) {
-            node->again = true; /* should it be looking just now */
+            node->blocker_changed = true; /* if its queue is being read just now */
             g_ptr_array_add(queue, g_strdup(t->token));
         } else if (in && node->delay != delay) {
             node->delay = delay;
             if (t->state == REMOTE_HELD && node->kind != BACKEND_PROVISIONAL) {
-                call_mark(call, node);
+                batch_mark_held(batch, node);
             }
         }
         g_free(path);
@@ -88,24 +87,24 @@ static void watch_on_directory(struct zk_call *call)
         remote_told(&z->remote, queue->pdata[i], REMOTE_MAY_BE_FREE, BACKEND_LOST);
     }
     g_ptr_array_unref(queue);
-    call_then(call, call_end);
+    batch_then(batch, batch_end);
 }
 
-static void watch_begin_directory(struct zk_call *call)
+static void watch_begin_directory(struct zk_batch *batch)
 {
-    call_watch(call, call->path, "");
-    call_then(call, watch_on_directory);
+    batch_watch(batch, batch->path, "");
+    batch_then(batch, watch_on_directory);
 }
 
 void watch_directory(struct zookeeper *z, const char *path)
 {
-    static const struct zk_flow watch = {sizeof(struct zk_call), .begin = watch_begin_directory};
-    struct zk_call *call = call_new(z, &watch, NULL);
-    call->path = g_strdup(path);
-    call_start(call, 0);
+    static const struct zk_flow watch = {sizeof(struct zk_batch), .begin = watch_begin_directory};
+    struct zk_batch *batch = batch_new(z, &watch, NULL);
+    batch->path = g_strdup(path);
+    batch_start(batch, 0);
 }
 
-/* --- what others hold --- */
+/* --- names that others hold --- */
 
 static void watch_drop(struct zookeeper *z, GList *link)
 {
@@ -116,21 +115,21 @@ static void watch_drop(struct zookeeper *z, GList *link)
 }
 
 struct watch_name_flow {
-    struct zk_call call;
+    struct zk_batch batch;
     char *name;
     bool ticket; /* its node is that of a ticket, else it is a lock with a queue of nodes */
 };
 
-static void watch_clear_name(struct zk_call *call)
+static void watch_clear_name(struct zk_batch *batch)
 {
-    g_free(((struct watch_name_flow *)call)->name);
+    g_free(((struct watch_name_flow *)batch)->name);
 }
 
-static void watch_on_looked(struct zk_call *call)
+static void watch_on_name(struct zk_batch *batch)
 {
-    const struct watch_name_flow *flow = (struct watch_name_flow *)call;
-    struct zookeeper *z = call->z;
-    const struct zk_reply *reply = call_reply(call, 0);
+    const struct watch_name_flow *flow = (struct watch_name_flow *)batch;
+    struct zookeeper *z = batch->z;
+    const struct zk_reply *reply = batch_reply(batch, 0);
     GPtrArray *queue = node_queue(reply->children);
     GList *link = g_hash_table_lookup(z->named, flow->name);
     if (link && (reply->rc == ZNONODE || (reply->rc == ZOK && !flow->ticket && queue->len == 0))) {
@@ -138,29 +137,29 @@ static void watch_on_looked(struct zk_call *call)
         z->remote.events->gone(z->remote.context, flow->name);
     }
     g_ptr_array_unref(queue);
-    call_end(call);
+    batch_end(batch);
 }
 
-static void watch_begin(struct zk_call *call)
+static void watch_begin(struct zk_batch *batch)
 {
-    if (((struct watch_name_flow *)call)->ticket) {
-        call_watch(call, call->path, NULL);
+    if (((struct watch_name_flow *)batch)->ticket) {
+        batch_watch(batch, batch->path, NULL);
     } else {
-        call_children(call, call->path, true);
+        batch_children(batch, batch->path, true);
     }
-    call_then(call, watch_on_looked);
+    batch_then(batch, watch_on_name);
 }
 
-static void watch_look(struct zookeeper *z, const char *name)
+static void watch_read_name(struct zookeeper *z, const char *name)
 {
     static const struct zk_flow watch = {sizeof(struct watch_name_flow), .begin = watch_begin,
                                          .clear = watch_clear_name};
-    struct watch_name_flow *flow = call_new(z, &watch, NULL);
+    struct watch_name_flow *flow = batch_new(z, &watch, NULL);
     int32_t number;
     flow->name = g_strdup(name);
-    flow->call.path = node_path(z, name);
-    flow->ticket = node_number(name, &number);
-    call_start(&flow->call, 0);
+    flow->batch.path = node_path(z, name);
+    flow->ticket = node_parse_number(name, &number);
+    batch_start(&flow->batch, 0);
 }
 
 void zk_watch(struct backend *b, const char *name)
@@ -177,31 +176,31 @@ void zk_watch(struct backend *b, const char *name)
     if (z->recent.length > WATCH_MAX) {
         watch_drop(z, z->recent.tail);
     }
-    watch_look(z, name);
+    watch_read_name(z, name);
 }
 
-static void watch_look_again(struct zookeeper *z, GList *link)
+static void watch_read_again(struct zookeeper *z, GList *link)
 {
     if (z->remote.events->watched(z->remote.context, link->data)) {
-        watch_look(z, link->data);
+        watch_read_name(z, link->data);
     } else {
         watch_drop(z, link);
     }
 }
 
-void watch_changed(struct zookeeper *z, const char *path)
+void watch_on_event(struct zookeeper *z, const char *path)
 {
     size_t chroot = strlen(z->chroot);
     GList *link = strlen(path) > chroot ? g_hash_table_lookup(z->named, path + chroot + 1) : NULL;
     if (link) {
-        watch_look_again(z, link);
+        watch_read_again(z, link);
     }
 }
 
-void watch_look_all(struct zookeeper *z)
+void watch_read_all(struct zookeeper *z)
 {
     for (GList *link = z->recent.head, *next; link; link = next) {
         next = link->next;
-        watch_look_again(z, link);
+        watch_read_again(z, link);
     }
 }

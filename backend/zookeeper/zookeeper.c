@@ -1,4 +1,4 @@
-/* zookeeper: the backend: its beginning and end, status. */
+/* zookeeper: opens and closes the backend; its status. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static void zookeeper_start(struct backend *b, struct ev_loop *loop, const struc
     session_start(z);
 }
 
-/* Whoever holds may believe in it for its term, daemon or not. */
+/* A holder may rely on its lock for its whole term, also without this daemon. */
 static bool zookeeper_holds(struct zookeeper *z)
 {
     GHashTableIter each;
@@ -37,7 +37,7 @@ static void zookeeper_free(struct backend *b)
     bool holds = zookeeper_holds(z);
     remote_clear(&z->remote);
     session_close(z, holds);
-    call_end_all(z);
+    batch_end_all(z);
     if (loop) {
         ev_io_stop(loop, &z->alarm);
         ev_prepare_stop(loop, &z->prepare);
@@ -72,7 +72,7 @@ static void zookeeper_status(struct backend *b, struct backend_status *status)
         const char *server = zoo_get_current_server(z->handle);
         g_ptr_array_add(status->details, g_strdup_printf("session: %s", strrchr(z->own, '/') + 1));
         g_ptr_array_add(status->details, g_strdup_printf("session-timeout: %d ms", zoo_recv_timeout(z->handle)));
-        g_ptr_array_add(status->details, g_strdup_printf("belief: %" G_GINT64_FORMAT " ms", z->belief));
+        g_ptr_array_add(status->details, g_strdup_printf("belief: %" G_GINT64_FORMAT " ms", z->validity));
         g_ptr_array_add(status->details, g_strdup_printf("server: %s", server ? server : "unknown"));
         g_ptr_array_add(status->details, g_strdup_printf("zxid: %" G_GINT64_FORMAT, z->zxid));
         g_ptr_array_add(status->details, g_strdup_printf("latency: %" G_GINT64_FORMAT " ms", z->latency));
@@ -82,8 +82,9 @@ static void zookeeper_status(struct backend *b, struct backend_status *status)
 
 static void zookeeper_beat(struct remote *r, struct remote_ticket *const *tickets, size_t count)
 {
-    for (size_t i = 0; i < count; i++) { /* the session speaks for all that wait; but a lock-delay ends by itself */
-        const struct zk_node *node = node_of((struct zookeeper *)r, tickets[i]->token);
+    for (size_t i = 0; i < count;
+         i++) { /* the session keeps waiting tickets alive; but the end of a lock-delay is not reported */
+        const struct zk_node *node = node_find((struct zookeeper *)r, tickets[i]->token);
         if (node && node->delayed) {
             remote_beaten(r, tickets[i]->token,
                           &(struct remote_answer){.outcome = REMOTE_ANSWERED,
@@ -100,13 +101,13 @@ static void zookeeper_waits(struct remote *r, struct remote_ticket *t, enum remo
 
 static void zookeeper_watch_place(struct remote *r, struct remote_ticket *t)
 {
-    (void)r, (void)t; /* strangers stand in the same queue */
+    (void)r, (void)t; /* other mounts are in the same queue */
 }
 
 static const struct remote_store store = {
     .is_up = session_is_up,
-    .call = change_call,
-    .forget = change_forget,
+    .call = update_call,
+    .forget = update_forget,
     .beat = zookeeper_beat,
     .waits = zookeeper_waits,
     .watch = zookeeper_watch_place,
@@ -137,7 +138,7 @@ static const struct backend_operations operations = {
     .name = remote_name,
 };
 
-/* All addresses of all hosts, as the library wants them: it would look up names in the loop. */
+/* All addresses of all hosts in numbers: the library would resolve names in the loop. */
 static char *zookeeper_resolve(const struct zookeeper_uri *uri, char *error, size_t error_size)
 {
     GString *list = g_string_new(NULL);
@@ -203,20 +204,20 @@ int zookeeper_new(const struct zookeeper_options *options, struct backend **ret,
     z->chroot = g_strdup(options->uri->chroot);
     z->digest = g_strdup(options->digest);
     z->kazoo = options->kazoo;
-    z->asked = CLAMP(2 * options->ttl + 2000, 4000, 120000);
+    z->session_timeout = CLAMP(2 * options->ttl + 2000, 4000, 120000);
     z->address = zookeeper_show(options->uri);
     z->nodes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, node_free);
     z->watches = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
     z->named = g_hash_table_new(g_str_hash, g_str_equal);
     g_queue_init(&z->recent);
-    TAILQ_INIT(&z->calls);
+    TAILQ_INIT(&z->batches);
     result = options->background ? 0 : check_servers(z, error, error_size);
     if (result < 0) {
         zookeeper_free(&z->remote.backend);
         return result;
     }
     z->identity = g_strdup_printf("%s %s", options->identity ? options->identity : "", z->address);
-    state_open(z, options->state);
+    saved_session_open(z, options->state);
     z->resumes = z->saved.client_id != 0;
     *ret = &z->remote.backend;
     return 0;

@@ -2,7 +2,7 @@
  *
  * A lock is a znode whose children are its queue: an ephemeral sequential node for each ticket, by the recipe of
  * Curator's InterProcessMutex (or of kazoo's Lock), so their clients and we exclude each other.  All nodes of a mount
- * belong to its one session and end with it: belief in them ends before the quorum could give the session up.
+ * belong to its one session and end with it.  The mount takes its locks for lost before the quorum can end the session.
  */
 #ifndef BACKEND_ZOOKEEPER_ZOOKEEPER_H
 #define BACKEND_ZOOKEEPER_ZOOKEEPER_H
@@ -11,31 +11,31 @@
 
 #define ZOOKEEPER_PORT 2181
 
-/* Where the servers are, as in zookeeper://HOST[:PORT],…/CHROOT: a port behind the last host is that of all which
- * name none.  Free with zookeeper_uri_clear. */
+/* The servers, as in zookeeper://HOST[:PORT],…/CHROOT.  A port after the last host is for all hosts without one.
+ * Free with zookeeper_uri_clear. */
 struct zookeeper_uri {
     char **hosts; /* without brackets */
     uint16_t *ports;
     char *chroot; /* "" or "/a/b" */
 };
 
-/* 0, or -EINVAL with one line in `error`, and then nothing is to be freed. */
+/* Returns 0, or -EINVAL and one line in `error`; then there is nothing to free. */
 int zookeeper_uri_parse(struct zookeeper_uri *uri, const char *text, char *error, size_t error_size);
 void zookeeper_uri_clear(struct zookeeper_uri *uri);
 
 struct zookeeper_options {
     const struct zookeeper_uri *uri;
     const char *digest;   /* "user:password"; NULL: nodes are open to all */
-    bool kazoo;           /* names of nodes as kazoo's Lock makes them, else as Curator's mutex does */
-    const char *identity; /* tells this mount from all others, also when it starts again; NULL: none does */
-    const char *state;    /* a directory of its own for what the next daemon is to know; NULL: nothing is kept */
-    int64_t ttl;          /* of most leases: the session is made to fit it */
-    bool background;      /* the servers may be away, else they are looked at first */
+    bool kazoo;           /* node names of kazoo's Lock instead of Curator's mutex */
+    const char *identity; /* of this mount, the same when it starts again; NULL: none */
+    const char *state;    /* its own directory, for the next daemon; NULL: saves nothing */
+    int64_t ttl;          /* of most leases, ms: the session timeout follows from it */
+    bool background;      /* start also if no server answers, without a try */
     uint32_t seed;
 };
 
-/* Looks the hosts up and, unless in the background, asks the servers whether a mount can do with them, and so may
- * block.  0, or -errno with one line in `error`; -ENOSYS: this build has no ZooKeeper. Connects when started. */
+/* Resolves the hosts and, unless in the background, tries the servers, so it may block for ten seconds.  Returns 0, or
+ * -errno and one line in `error`; -ENOSYS: this build has no ZooKeeper.  Connects when started. */
 int zookeeper_new(const struct zookeeper_options *options, struct backend **ret, char *error, size_t error_size);
 
 #endif

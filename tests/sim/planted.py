@@ -66,15 +66,15 @@ r|backend/redis/script/renew.lua|    call('PEXPIRE', L, number_text(a.left + t.d
 r|backend/redis/script/set.lua|  t.i = a.meta|  t.i = nil
 r|backend/redis/script/acquire_free.lua|('00000' .. clock[2]):sub(-6)|'000000'
 r|backend/redis/script/renew_lone.lua|call('PEXPIRE', L, number_text(a.left + lone.d))|call('PEXPIRE', L, 1)
-z|backend/zookeeper/session.c|z->belief = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->belief = 4 * timeout;
-z|backend/zookeeper/call.c|    } else if (call->lost) {\n        call->was_sent = true;|    } else if (call->lost) {\n        call->was_sent = false;
-z|backend/zookeeper/turn.c|        if (get->rc != ZNONODE && (!data.ours|        if (false && (!data.ours
-z|backend/zookeeper/turn.c|before < change->width)) {|before <= change->width)) {
-z|backend/zookeeper/turn.c|    if (freed \\|\\| node->again) {|    if (false) {
-z|backend/zookeeper/change.c|        call_leave(call, node, change->against_will && node->kind != BACKEND_PROVISIONAL);|        call_exists(call, node->path);
-z|backend/zookeeper/revoke.c|    if (revoke_of(call)->chosen) {\n        revoke_delete(call);\n        return;\n    }|
+z|backend/zookeeper/session.c|z->validity = timeout / 2 - MIN(timeout / 8, SESSION_MARGIN);|z->validity = 4 * timeout;
+z|backend/zookeeper/batch.c|    } else if (batch->lost) {\n        batch->was_sent = true;|    } else if (batch->lost) {\n        batch->was_sent = false;
+z|backend/zookeeper/rank.c|        if (get->rc != ZNONODE && (!data.ours|        if (false && (!data.ours
+z|backend/zookeeper/rank.c|before < change->width)) {|before <= change->width)) {
+z|backend/zookeeper/rank.c|    if (freed \\|\\| node->blocker_changed) {|    if (false) {
+z|backend/zookeeper/update.c|        batch_remove_node(batch, node, change->against_will && node->kind != BACKEND_PROVISIONAL);|        batch_exists(batch, node->path);
+z|backend/zookeeper/revoke.c|    if (revoke_of(batch)->chosen) {\n        revoke_delete(batch);\n        return;\n    }|
 z|backend/zookeeper/session.c|        remote_told(&z->remote, held->pdata[i], REMOTE_ENDED, BACKEND_LOST);\n|
-z|backend/zookeeper/call.c|    if (node->marked) {|    if (false) {
+z|backend/zookeeper/batch.c|    if (node->marked) {|    if (false) {
 s|backend/local/loop.c|    if (!sequence \\|\\| local_store_synced(l->store) >= sequence) {\n        done(arg, result, ticket, NULL);|    if (true) {\n        done(arg, result, ticket, NULL);
 w|backend/redis/conn/request.c|    return conn->options.wait > 0 && request->script|    return false && request->script
 w|backend/redis/version.c|    if (state == 'c' && !r->closed && confirmed) {|    (void)confirmed;\n    if (state == 'c' && !r->closed) {
@@ -82,7 +82,7 @@ q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
 q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
 q|backend/redlock/acquire.c|    remote_make_token(call->token);|    g_strlcpy(call->token, t->token, sizeof call->token);
 r|backend/redis/script/renew_lone.lua|if is_lone(id) and|if lone and
-z|backend/zookeeper/session.c|z->ready && clock_now() - z->beaten > z->belief / 2|false && z->ready
+z|backend/zookeeper/session.c|z->ready &&\n               clock_now() - z->heartbeat_sent > z->validity / 2|false && z->ready
 q|backend/redlock/script/keep.lua|elseif give and last_number() <= tonumber(number) then|elseif give then
 m+|backend/lockspace/grant.c|    if (guard == 0) {|    if (true) {
 r+|backend/redis/script/revoke.lua|  if left > 0 then|  if false then

@@ -1,4 +1,4 @@
-/* without: a build that has no ZooKeeper says so at mount. */
+/* not_built: in a build without ZooKeeper, the mount says so. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
-/* state: the session of this mount in a journal, for the daemon that comes after this one.
+/* saved_session: the session of this mount in a journal, for the next daemon.
  *
- * Who knows id and password of a session can do all that its mount can, so they stand in a file of mode 0600, in a
- * directory that nobody else can write to; see journal.h for what is told of one that is not so.  A mount without such
- * a file works all the same: what it held when its daemon was killed is free after its session.
+ * A process with the id and password of a session can do all that its mount can.  So they are in a file of mode 0600,
+ * in a directory that nobody else can write to; journal.h says what happens otherwise.  A mount without such a file
+ * works too, but when its daemon is killed its locks end with the session.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,12 +11,12 @@
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
-enum { STATE_SESSION = 1, STATE_CLOSED = 2 }; /* "ID PASSWORD IDENTITY", the first two in hexadecimal; nothing */
+enum { STATE_SESSION = 1, STATE_CLOSED = 2 }; /* "ID PASSWORD IDENTITY", the first two in hexadecimal; empty */
 
 #define STATE_PASSWORD (sizeof(((clientid_t *)NULL)->passwd))
 
-/* The last counts.  One of another boot, user or ensemble is of no use. */
-static int state_replay(void *arg, uint8_t type, const void *payload, size_t length)
+/* The last record counts.  A session of another boot, user or ensemble is useless. */
+static int saved_session_replay(void *arg, uint8_t type, const void *payload, size_t length)
 {
     struct zookeeper *z = arg;
     clientid_t saved = {0};
@@ -36,14 +36,14 @@ static int state_replay(void *arg, uint8_t type, const void *payload, size_t len
     return 0;
 }
 
-void state_open(struct zookeeper *z, const char *directory)
+void saved_session_open(struct zookeeper *z, const char *directory)
 {
     char error[512];
     uint64_t cut = 0;
     if (!directory) {
         return;
     }
-    if (journal_open(directory, state_replay, z, &z->state, &cut, error, sizeof error) < 0) {
+    if (journal_open(directory, saved_session_replay, z, &z->state, &cut, error, sizeof error) < 0) {
         log_warning("state=: if this daemon is killed, the next one will not find its leases: %s", error);
         z->state = NULL;
         z->saved = (clientid_t){0};
@@ -52,7 +52,7 @@ void state_open(struct zookeeper *z, const char *directory)
     }
 }
 
-void state_keep(struct zookeeper *z, const clientid_t *id)
+void saved_session_write(struct zookeeper *z, const clientid_t *id)
 {
     GString *text = g_string_new(NULL);
     z->saved = id ? *id : (clientid_t){0};

@@ -1,0 +1,439 @@
+/* rank: grants, queues or refuses a ticket by the nodes before its own.
+ *
+ * A ticket that waits watches the last node before it that conflicts, and reads the queue again when that changes.  A
+ * ticket that does not wait is removed before its request is refused; the same step reads the holder, so that the
+ * ticket is in the way of others only briefly.  A ticket whose node another client has removed starts again.
+ */
+#include <string.h>
+
+#include "backend/zookeeper/private.h"
+
+struct remote_ticket *rank_ticket(const struct zk_batch *batch)
+{
+    return remote_ticket_find(&batch->z->remote, batch->op->token);
+}
+
+void rank_finish(struct zk_batch *batch, struct remote_answer *answer)
+{
+    struct remote_op *op = batch->op;
+    batch->op = NULL;
+    answer->sent = clock_now(); /* only this mount counts its term */
+    answer->repeated = batch->was_sent;
+    op->answered(op, answer);
+    batch_end(batch);
+}
+
+void rank_finish_with(struct zk_batch *batch, enum backend_result result)
+{
+    struct remote_answer answer = {.result = result};
+    answer.outcome = result == BACKEND_UNREACHABLE ? REMOTE_REFUSED : REMOTE_ANSWERED;
+    rank_finish(batch, &answer);
+}
+
+static const char *rank_blocker_leaf(const struct zk_batch *batch, guint index)
+{
+    return zk_update_of(batch)->before->pdata[index];
+}
+
+/* Another client has removed its node. */
+static void rank_restart(struct zk_batch *batch)
+{
+    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    batch->flow->begin(batch);
+}
+
+/* --- refused --- */
+
+static void rank_finish_busy(struct zk_batch *batch, const struct zk_reply *get)
+{
+    struct backend_info holder = {.type = BACKEND_LOCK, .holders = 1};
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
+    struct zk_data data;
+    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    node_decode(get->data, &data);
+    query_describe(batch->z, &data, &get->stat, &holder);
+    rank_finish(batch, &answer);
+    node_data_clear(&data);
+}
+
+static void rank_on_refused(struct zk_batch *batch)
+{
+    const struct zk_reply *get = batch_reply(batch, 0);
+    if (get->rc == ZNONODE) { /* the holder has ended meanwhile */
+        g_hash_table_remove(batch->z->nodes, batch->op->token);
+        zk_update_of(batch)->keeps_ticket = true;
+        batch->flow->begin(batch);
+    } else {
+        rank_finish_busy(batch, get);
+    }
+}
+
+static void rank_on_removed(struct zk_batch *batch)
+{
+    rank_finish_busy(batch, batch->before->pdata[0]);
+}
+
+static void rank_on_holder(struct zk_batch *batch)
+{
+    if (batch_reply(batch, 0)->rc == ZNONODE) {
+        rank_read_queue(batch); /* its own node is there, with fewer before it */
+    } else {
+        batch_delete(batch, node_find(batch->z, batch->op->token)->path, -1);
+        batch_then(batch, rank_on_removed);
+    }
+}
+
+/* Three tickets that do not wait could go on for ever without a lock: each finds another's node, removes its own, and
+ * then finds that the other's is removed.  So a ticket that has found this once keeps its node while it looks. */
+static void rank_refuse(struct zk_batch *batch, const struct zk_node *node)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    char *holder = node_child(batch->path, rank_blocker_leaf(batch, 0));
+    batch_get(batch, holder);
+    if (!change->keeps_ticket) {
+        batch_delete(batch, node->path, -1);
+    }
+    batch_then(batch, change->keeps_ticket ? rank_on_holder : rank_on_refused);
+    g_free(holder);
+}
+
+/* The lock is a ticket of a queue, which is always held. */
+void rank_refuse_for_ticket(struct zk_batch *batch)
+{
+    batch_get(batch, batch->path);
+    batch_then(batch, rank_on_refused);
+}
+
+/* --- queued --- */
+
+static void rank_wait(struct zk_batch *batch, const struct remote_ticket *t, const char *blocker);
+
+static void rank_on_watched(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    const struct remote_ticket *t = rank_ticket(batch);
+    struct zk_node *node = node_find(batch->z, t->token);
+    const struct zk_reply *watched = batch_reply(batch, 0);
+    bool freed = watched->rc == ZNONODE;
+    if (watched->rc == ZNOAUTH &&
+        watched->name) { /* its client lets nobody read it: then its end is not reported either */
+        rank_wait(batch, t, NULL);
+        return;
+    }
+    if (watched->children) {
+        GPtrArray *queue = node_queue(watched->children);
+        guint rank = 0;
+        while (rank < queue->len && strcmp(queue->pdata[rank], node->leaf) != 0) {
+            rank++;
+        }
+        freed = rank < change->width;
+        g_ptr_array_unref(queue);
+    }
+    if (t->place->sequence) {
+        struct zk_data data;
+        node_decode(batch_reply(batch, 1)->data, &data);
+        freed = freed || data.attributes.width != change->width; /* it changed before the watch */
+        node_data_clear(&data);
+    }
+    if (freed || node->blocker_changed) {
+        rank_read_queue(batch);
+        return;
+    }
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
+                                   .result = BACKEND_QUEUED,
+                                   .fence = node->fence,
+                                   .leaf = t->place->sequence ? node->leaf : "",
+                                   .rank = change->before->len,
+                                   .wait = -1};
+    GPtrArray *holders = g_ptr_array_new_with_free_func(g_free);
+    struct zookeeper *z = batch->z;
+    struct remote_ticket *other;
+    LIST_FOREACH(other, &t->place->tickets, link) {
+        if (other->state == REMOTE_HELD) {
+            g_ptr_array_add(holders, g_strdup(other->token));
+        }
+    }
+    rank_finish(batch, &answer);
+    for (guint i = 0; i < holders->len; i++) {
+        remote_told(&z->remote, holders->pdata[i], REMOTE_WANTED, BACKEND_LOST);
+    }
+    g_ptr_array_unref(holders);
+}
+
+/* Waits for a change of that node; NULL: of any node of the queue. */
+static void rank_wait(struct zk_batch *batch, const struct remote_ticket *t, const char *blocker)
+{
+    if (!blocker || (t->place->sequence && zk_update_of(batch)->width > 1)) {
+        node_add_watch(batch->z, batch->path, t->token);
+        batch_children(batch, batch->path, true);
+    } else {
+        char *path = node_child(batch->path, blocker);
+        batch_watch(batch, path, t->token);
+        g_free(path);
+    }
+    if (t->place->sequence) { /* its width may change */
+        batch_watch(batch, batch->path, "");
+    }
+    batch_then(batch, rank_on_watched);
+}
+
+static void rank_wait_or_refuse(struct zk_batch *batch, const char *blocker)
+{
+    const struct remote_ticket *t = rank_ticket(batch);
+    if (t->wait) {
+        rank_wait(batch, t, blocker);
+    } else {
+        rank_refuse(batch, node_find(batch->z, t->token));
+    }
+}
+
+/* --- granted --- */
+
+/* The ranges of a lock owner with this claim.  They are kept in bytes, though the lock is held as a whole. */
+static GArray *rank_segments(const struct remote_ticket *t, const struct remote_ticket *was)
+{
+    GArray *segments =
+        was && was->segments ? g_array_copy(was->segments) : g_array_new(FALSE, FALSE, sizeof(struct backend_segment));
+    enum backend_mode mode = t->head.mode;
+    backend_segments_set(segments, t->start, t->end, &mode);
+    return segments;
+}
+
+static void rank_finish_granted(struct zk_batch *batch, const char *token)
+{
+    struct zookeeper *z = batch->z;
+    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_joins(t);
+    const struct zk_node *node = node_find(z, token);
+    GString *text = g_string_new(NULL);
+    watch_node(z, node->path, token);
+    if (t->lock_owner) {
+        GArray *segments = rank_segments(t, was);
+        for (guint i = 0; i < segments->len; i++) {
+            const struct backend_segment *s = &g_array_index(segments, struct backend_segment, i);
+            g_string_append_printf(text, "%" G_GINT64_MODIFIER "x %" G_GINT64_MODIFIER "x %u ", s->start, s->end,
+                                   s->mode);
+        }
+        g_array_unref(segments);
+    }
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
+                                   .result = BACKEND_OK,
+                                   .fence = node->fence,
+                                   .token = token,
+                                   .segments = text->str,
+                                   .leaf = t->place->sequence ? node->leaf : ""};
+    rank_finish(batch, &answer);
+    g_string_free(text, TRUE);
+}
+
+static void rank_on_joined(struct zk_batch *batch)
+{
+    const struct remote_ticket *was = remote_ticket_joins(rank_ticket(batch));
+    enum backend_result result = batch_confirm_write(batch);
+    bool there = was && node_find(batch->z, was->token) && strcmp(was->token, batch->writes) == 0;
+    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    if (result == BACKEND_OK && there) {
+        rank_finish_granted(batch, batch->writes);
+    } else if (result == BACKEND_OK || result == BACKEND_STALE) {
+        batch->flow->begin(batch);
+    } else {
+        rank_finish_with(batch, result);
+    }
+}
+
+enum backend_mode rank_joined_mode(const struct remote_ticket *t, const struct remote_ticket *was)
+{
+    GArray *segments = rank_segments(t, was);
+    enum backend_mode mode = backend_segments_mode(segments);
+    g_array_unref(segments);
+    return mode;
+}
+
+void rank_join(struct zk_batch *batch, const struct remote_ticket *was, const struct zk_node *spare)
+{
+    if (!batch_begin_write(batch, was->token)) {
+        return;
+    }
+    struct zk_node *draft = batch_begin_draft(batch);
+    draft->mode = (uint8_t)rank_joined_mode(rank_ticket(batch), was);
+    batch_send_draft(batch);
+    if (spare) {
+        batch_delete(batch, spare->path, -1);
+    }
+    batch_then(batch, rank_on_joined);
+}
+
+static void rank_on_marked(struct zk_batch *batch)
+{
+    char *token = g_strdup(batch->op->token);
+    rank_finish_granted(batch, token);
+    g_free(token);
+}
+
+static void rank_grant(struct zk_batch *batch)
+{
+    const struct remote_ticket *t = rank_ticket(batch), *was = remote_ticket_joins(t);
+    if (was && node_find(batch->z, was->token)) {
+        rank_join(batch, was, node_find(batch->z, t->token));
+        return;
+    }
+    struct zk_node *node = node_find(batch->z, t->token);
+    if (node->delay > 0 && node->kind != BACKEND_PROVISIONAL) {
+        batch_mark_held(batch, node);
+        batch_then(batch, rank_on_marked);
+    } else {
+        rank_on_marked(batch);
+    }
+}
+
+/* --- delayed: nobody holds the lock, but its last holder was lost --- */
+
+static void rank_on_delayed(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    struct backend_info holder = {.type = BACKEND_LOCK,
+                                  .kind = BACKEND_LEASE,
+                                  .acquired = change->delayed_since,
+                                  .deadline = change->delayed_until,
+                                  .end = BACKEND_RANGE_MAX};
+    struct remote_answer answer = {.outcome = REMOTE_ANSWERED, .result = BACKEND_BUSY, .holder = &holder};
+    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    rank_finish(batch, &answer);
+}
+
+static void rank_delay(struct zk_batch *batch, const struct remote_ticket *t, struct zk_node *node, clock_ms since,
+                       clock_ms until)
+{
+    struct zk_update *change = zk_update_of(batch);
+    if (t->wait) {
+        struct remote_answer answer = {.outcome = REMOTE_ANSWERED,
+                                       .result = BACKEND_QUEUED,
+                                       .fence = node->fence,
+                                       .leaf = "",
+                                       .wait = MAX(until - clock_now(), 0)};
+        node->delayed = until;
+        rank_finish(batch, &answer);
+    } else {
+        change->delayed_until = until;
+        change->delayed_since = since;
+        batch_delete(batch, node->path, -1);
+        batch_then(batch, rank_on_delayed);
+    }
+}
+
+/* --- reading the queue --- */
+
+/* Only exclusive tickets before a shared one conflict with it. */
+static void rank_on_modes(struct zk_batch *batch)
+{
+    const char *blocker = NULL;
+    if (node_find(batch->z, batch->op->token)->mode == BACKEND_EXCLUSIVE) { /* it has been converted meanwhile */
+        rank_read_queue(batch);
+        return;
+    }
+    for (guint i = 0; i < zk_update_of(batch)->before->len; i++) {
+        const struct zk_reply *get = batch_reply(batch, i);
+        struct zk_data data;
+        node_decode(get->data, &data);
+        if (get->rc != ZNONODE && (!data.ours || data.upgrading || data.mode == BACKEND_EXCLUSIVE)) {
+            blocker = rank_blocker_leaf(batch, i);
+        }
+        node_data_clear(&data);
+    }
+    if (blocker) {
+        rank_wait_or_refuse(batch, blocker);
+    } else {
+        rank_grant(batch);
+    }
+}
+
+void rank_decide(struct zk_batch *batch, const struct zk_reply *list, const struct zk_reply *get,
+                 const struct zk_reply *directory)
+{
+    struct zk_update *change = zk_update_of(batch);
+    const struct remote_ticket *t = rank_ticket(batch);
+    struct zk_node *node = node_find(batch->z, t->token);
+    node->delay = t->place->sequence ? 0 : node_read_delay(directory->data);
+    clock_ms until = t->place->sequence ? 0 : node_delay(batch->z, get->data, &get->stat, list->children);
+    GPtrArray *queue = node_queue(list->children);
+    bool there = false;
+    g_clear_pointer(&change->before, g_ptr_array_unref);
+    change->before = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < queue->len && !there; i++) {
+        there = strcmp(queue->pdata[i], node->leaf) == 0;
+        if (!there && !node_is_compatible(batch->z, t, queue->pdata[i])) {
+            g_ptr_array_add(change->before, g_strdup(queue->pdata[i]));
+        }
+    }
+    g_ptr_array_unref(queue);
+    guint before = change->before->len;
+    if (!there) { /* another client has removed it */
+        rank_restart(batch);
+    } else if (until > 0 && (before == 0 || node->mode == BACKEND_SHARED)) {
+        rank_delay(batch, t, node, get->stat.mtime - batch->z->server_time, until);
+    } else if (before == 0 || (t->place->sequence && before < change->width)) {
+        rank_grant(batch);
+    } else if (node->mode == BACKEND_EXCLUSIVE) {
+        rank_wait_or_refuse(batch, rank_blocker_leaf(batch, before - 1));
+    } else {
+        for (guint i = 0; i < before; i++) {
+            char *path = node_child(batch->path, rank_blocker_leaf(batch, i));
+            batch_get(batch, path);
+            g_free(path);
+        }
+        batch_then(batch, rank_on_modes);
+    }
+}
+
+void rank_on_node_removed(struct zk_batch *batch)
+{
+    g_hash_table_remove(batch->z->nodes, batch->op->token);
+    rank_finish_with(batch, batch->result);
+}
+
+bool rank_remove_misplaced(struct zk_batch *batch, const struct zk_reply *get)
+{
+    const struct remote_ticket *t = rank_ticket(batch);
+    struct zk_data data;
+    node_decode(get->data, &data);
+    bool directory = data.directory || !*t->place->name;
+    zk_update_of(batch)->width = data.attributes.width;
+    node_data_clear(&data);
+    if (directory == t->place->sequence) {
+        return false;
+    }
+    batch->result = directory ? BACKEND_IS_DIRECTORY : BACKEND_NOT_DIRECTORY;
+    batch_delete(batch, node_find(batch->z, t->token)->path, -1);
+    batch_then(batch, rank_on_node_removed);
+    return true;
+}
+
+static void rank_on_queue(struct zk_batch *batch)
+{
+    const struct zk_reply *list = batch_reply(batch, 0), *get = batch_reply(batch, 1),
+                          *directory = batch_reply(batch, 2);
+    if (list->rc != ZOK) {
+        rank_restart(batch);
+    } else if (!rank_remove_misplaced(batch, get)) {
+        rank_decide(batch, list, get, directory);
+    }
+}
+
+void rank_watch_directory(struct zk_batch *batch)
+{
+    const char *leaf;
+    char *parent = remote_parent(rank_ticket(batch)->place->name, &leaf), *path = node_path(batch->z, parent);
+    batch_watch(batch, path, "");
+    g_free(path);
+    g_free(parent);
+}
+
+void rank_read_queue(struct zk_batch *batch)
+{
+    struct zk_node *node = node_find(batch->z, batch->op->token);
+    node->blocker_changed = false;
+    node->delayed = 0;
+    batch_children(batch, batch->path, false);
+    batch_get(batch, batch->path);
+    rank_watch_directory(batch);
+    batch_then(batch, rank_on_queue);
+}

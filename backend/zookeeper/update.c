@@ -1,0 +1,317 @@
+/* update: the procedures of remote.h that set, renew, rename and release tickets. */
+#include <string.h>
+
+#include "backend/log.h"
+#include "backend/zookeeper/private.h"
+
+static void update_failed(struct zk_batch *batch, enum remote_outcome outcome)
+{
+    struct remote_answer answer = {
+        .outcome = outcome, .result = BACKEND_UNREACHABLE, .sent = batch->sent, .repeated = batch->was_sent};
+    batch->op->answered(batch->op, &answer);
+}
+
+static void update_clear(struct zk_batch *batch)
+{
+    struct zk_update *change = zk_update_of(batch);
+    g_free(change->token);
+    g_free(change->lock);
+    g_clear_pointer(&change->before, g_ptr_array_unref);
+    g_clear_pointer(&change->earlier, g_ptr_array_unref);
+    g_clear_pointer(&change->queue, g_ptr_array_unref);
+}
+
+/* --- release: by the ticket's node or, where that is not known, by its name or data --- */
+
+static void update_on_released(struct zk_batch *batch)
+{
+    g_hash_table_remove(batch->z->nodes, zk_update_of(batch)->token);
+    batch_finish(batch, batch->result);
+}
+
+static void update_remove(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    const struct zk_node *node = node_find(batch->z, change->token);
+    if (node) {
+        batch_remove_node(batch, node, change->against_will && node->kind != BACKEND_PROVISIONAL);
+        batch_then(batch, update_on_released);
+    } else {
+        create_remove_earlier(batch, update_on_released);
+    }
+}
+
+static void update_release(struct zk_batch *batch)
+{
+    batch->result = BACKEND_OK;
+    if (!convert_undo(batch, update_remove)) {
+        update_remove(batch);
+    }
+}
+
+/* --- set and renew, of a known node --- */
+
+/* A node's term runs from its last write; a fixed term must not be extended by that. */
+static void update_keep_term(const struct remote_ticket *t, struct zk_node *node)
+{
+    if (t && t->ends != CLOCK_NEVER && !node->automatic) {
+        node->ttl = CLAMP(t->ends - clock_now(), 1, t->head.ttl);
+    }
+}
+
+static void update_on_written(struct zk_batch *batch)
+{
+    batch_finish(batch, batch_confirm_write(batch));
+}
+
+static void update_set(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    if (convert_is_deferred(batch) || !batch_begin_write(batch, change->token)) {
+        return;
+    }
+    if (!node_find(batch->z, change->token) || !batch->op) {
+        batch_finish_soon(batch, BACKEND_STALE);
+        return;
+    }
+    node_change(batch_begin_draft(batch), &batch->op->change);
+    update_keep_term(remote_ticket_find(&batch->z->remote, change->token), batch->draft);
+    batch_send_draft(batch);
+    batch_then(batch, update_on_written);
+}
+
+/* Compares the node, as others see it, with the ticket.  A node that is stronger, or that another client wrote, is
+ * written again.  One that is weaker is lost: others may share it. */
+static void update_on_compared(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    const struct zk_reply *get = batch_reply(batch, 0);
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->token);
+    struct zk_node *node = node_find(batch->z, change->token);
+    struct zk_data data;
+    if (!t || !node || get->rc != ZOK || batch_is_written(batch->z, change->token)) {
+        batch_finish(batch, get->rc == ZOK || get->rc == ZNONODE ? BACKEND_OK : batch_result(batch, get->rc));
+        return;
+    }
+    node_decode(get->data, &data);
+    bool same = data.ours && !data.upgrading && data.mode == (enum backend_mode)t->head.mode;
+    bool weaker =
+        t->head.mode == BACKEND_EXCLUSIVE && (node->may_be_shared || (data.ours && data.mode == BACKEND_SHARED));
+    node_data_clear(&data);
+    if (same) {
+        node->version = get->stat.version;
+        batch_finish(batch, BACKEND_OK);
+    } else if (weaker) {
+        node->may_be_shared = true;
+        batch_finish(batch, BACKEND_BUSY);
+    } else {
+        node->unconfirmed = true;
+        batch->flow->begin(batch);
+    }
+}
+
+static void update_on_looked(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    const struct zk_reply *looked = batch_reply(batch, 0);
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->token);
+    const struct zk_node *node = node_find(batch->z, change->token);
+    bool ours = looked->rc == ZOK && looked->stat.ephemeralOwner == zoo_client_id(batch->z->handle)->client_id;
+    if (batch->draft) {
+        batch_confirm_write(batch);
+    } else if (ours && t && node && (looked->stat.version != node->version || node->mode != t->head.mode)) {
+        batch_get(batch, node->path);
+        batch_then(batch, update_on_compared);
+        return;
+    }
+    batch_finish(batch, looked->rc == ZNONODE || (looked->rc == ZOK && !ours) ? BACKEND_STALE
+                                                                              : batch_result(batch, looked->rc));
+}
+
+/* The heartbeat renews the session; this verifies that the node exists and has the ticket's mode.  It writes only a
+ * changed term, the first renewal, and what may differ in the store. */
+static void update_renew(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    const struct remote_ticket *t = remote_ticket_find(&batch->z->remote, change->token);
+    struct zk_node *node = node_find(batch->z, change->token);
+    if (!node || !t || !batch->op) {
+        batch_finish_soon(batch, BACKEND_STALE);
+        return;
+    }
+    bool fixed = t->ends != CLOCK_NEVER, automatic = node->ttl == batch->op->ttl && t->due_after > 0 && !fixed;
+    bool same = fixed ? batch->op->confirm && !node->automatic : automatic && node->automatic;
+    bool weaker = node->may_be_shared && t->head.mode == BACKEND_EXCLUSIVE;
+    g_clear_pointer(&batch->draft, node_free);
+    if (weaker || (same && !node->unconfirmed && node->mode == t->head.mode)) {
+        batch_exists(batch, node->path);
+    } else if (!batch_begin_write(batch, change->token)) {
+        return;
+    } else {
+        struct zk_node *draft = batch_begin_draft(batch);
+        draft->mode = t->head.mode;
+        draft->automatic = automatic;
+        draft->ttl = batch->op->ttl;
+        update_keep_term(t, draft);
+        batch_send_draft(batch);
+    }
+    if (node->kind != BACKEND_PROVISIONAL) {
+        batch_mark_held(batch, batch->draft ? batch->draft : node);
+    }
+    batch_then(batch, update_on_looked);
+}
+
+/* --- rename: takes the new name provisionally; then one step removes the old node and writes its data to the new one.
+ * If this daemon is killed, the next one finds one of the two. --- */
+
+static void update_finish_rename(struct zk_batch *batch, struct zk_node *node, const struct zk_node *to)
+{
+    struct remote_op *op = batch->op;
+    struct remote_answer answer = {
+        .outcome = REMOTE_ANSWERED, .result = BACKEND_OK, .sent = batch->sent, .fence = to->fence};
+    node_move(node, to);
+    watch_node(batch->z, node->path, zk_update_of(batch)->token);
+    g_hash_table_remove(batch->z->nodes, op->replaced);
+    batch->op = NULL;
+    op->answered(op, &answer);
+    batch_end(batch);
+}
+
+static void update_rename(struct zk_batch *batch);
+
+static void update_on_renamed(struct zk_batch *batch)
+{
+    struct zk_node *node = node_find(batch->z, zk_update_of(batch)->token);
+    const struct zk_node *to = batch->op ? node_find(batch->z, batch->op->replaced) : NULL;
+    int rc = batch_reply(batch, 0)->rc;
+    if (node) {
+        node->removing = false;
+    }
+    if (rc == ZOK && node && to) {
+        update_finish_rename(batch, node, to);
+    } else {
+        batch_finish(batch, rc == ZOK || rc == ZNONODE ? BACKEND_STALE : batch_result(batch, rc));
+    }
+}
+
+/* An earlier try may have renamed it. */
+static void update_on_found(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    struct zk_node *node = node_find(batch->z, change->token);
+    const struct zk_node *to = batch->op ? node_find(batch->z, batch->op->replaced) : NULL;
+    struct zk_data data;
+    node_decode(batch_reply(batch, 0)->data, &data);
+    bool done = node && to && strcmp(data.token, change->token) == 0;
+    node_data_clear(&data);
+    if (done) {
+        update_finish_rename(batch, node, to);
+    } else {
+        batch->was_sent = false;
+        update_rename(batch);
+    }
+}
+
+static void update_rename(struct zk_batch *batch)
+{
+    const struct zk_update *change = zk_update_of(batch);
+    struct zk_node *node = node_find(batch->z, change->token);
+    struct zk_node *to = batch->op ? node_find(batch->z, batch->op->replaced) : NULL;
+    if (!node || !to) {
+        batch_finish_soon(batch, BACKEND_STALE);
+    } else if (!batch_begin_write(batch, change->token)) {
+        return; /* until the pending write is done, so that it is renamed too */
+    } else if (batch->was_sent) {
+        batch_get(batch, to->path);
+        batch_then(batch, update_on_found);
+    } else {
+        update_keep_term(remote_ticket_find(&batch->z->remote, change->token), node);
+        GBytes *bytes = node_encode(node, change->token);
+        node->removing = true;
+        batch_move(batch, node, to, bytes);
+        batch_mark_held(batch, to);
+        batch_then(batch, update_on_renamed);
+        g_bytes_unref(bytes);
+    }
+}
+
+static void update_on_moved(void *arg, enum backend_result result)
+{
+    struct remote_op *op = arg;
+    struct remote_ticket *reserved = remote_ticket_find(op->r, op->replaced);
+    if (result != BACKEND_OK && reserved) {
+        remote_release(&op->r->backend, &reserved->head, NULL, NULL);
+    }
+    remote_op_finish(op, result);
+}
+
+static void update_on_reserved(void *arg, enum backend_result result, struct backend_ticket *reserved,
+                               const struct backend_info *holder)
+{
+    struct remote_op *op = arg;
+    struct remote_ticket *t = remote_ticket_find(op->r, op->token);
+    (void)holder;
+    if (result != BACKEND_OK) {
+        remote_op_finish(op, result);
+    } else if (!t) {
+        remote_release(&op->r->backend, reserved, NULL, NULL);
+        remote_op_finish(op, BACKEND_STALE);
+    } else {
+        op->replaced = g_strdup(((struct remote_ticket *)reserved)->token);
+        remote_rename(&op->r->backend, &t->head, op->name, reserved, update_on_moved, op);
+    }
+}
+
+/* --- requests of remote.h --- */
+
+uint64_t update_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
+{
+#define UPDATE_FLOW(step, ...)                                                                                         \
+    {                                                                                                                  \
+        sizeof(struct zk_update), step, update_failed, update_clear, __VA_ARGS__                                       \
+    }
+    static const struct zk_flow flows[] = {
+        [REMOTE_ACQUIRE] = UPDATE_FLOW(create_begin),
+        [REMOTE_RELEASE] = UPDATE_FLOW(update_release, .persists = true),
+        [REMOTE_RELEASE_RANGE] = UPDATE_FLOW(convert_release_range, .persists = true),
+        [REMOTE_RENEW] = UPDATE_FLOW(update_renew),
+        [REMOTE_SET] = UPDATE_FLOW(update_set),
+        [REMOTE_CONVERT] = UPDATE_FLOW(convert_begin),
+        [REMOTE_RENAME] = UPDATE_FLOW(update_rename),
+    };
+    struct zookeeper *z = (struct zookeeper *)op->r;
+    struct zk_update *change = batch_new(z, &flows[op->procedure], op);
+    const char *place = t ? t->place->name : op->name;
+    change->token = g_strdup(op->token);
+    change->lock = g_strdup(op->name);
+    change->lock_owner = op->claim.lock_owner;
+    change->batch.path = node_path(z, place);
+    change->sequence = t ? t->place->sequence : op->claim.sequence;
+    change->against_will = op->procedure == REMOTE_RELEASE && *op->why;
+    batch_start(&change->batch, timeout);
+    return (uint64_t)(uintptr_t)change;
+}
+
+void update_forget(struct remote *r, uint64_t request)
+{
+    struct zk_batch *batch = (struct zk_batch *)(uintptr_t)request; /* it has no answer yet, so it still exists */
+    (void)r;
+    batch->op = NULL;
+    batch_end(batch);
+}
+
+void zk_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
+               backend_done *done, void *arg)
+{
+    struct remote *r = (struct remote *)b;
+    const struct remote_ticket *t = (struct remote_ticket *)ticket, *target = (struct remote_ticket *)replaced;
+    if (target && strcmp(target->place->name, name) == 0) {
+        log_notice("on ZooKeeper a lock can be renamed to a name that is free, not over another lock");
+        done(arg, BACKEND_UNSUPPORTED);
+        return;
+    }
+    struct remote_op *op = remote_op_done(r, t, done, arg);
+    op->name = g_strdup(name);
+    zk_acquire(b, name, &(struct backend_claim){.kind = BACKEND_PROVISIONAL, .ttl = t->head.ttl, .meta = t->meta},
+               update_on_reserved, op);
+}
