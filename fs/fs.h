@@ -1,16 +1,16 @@
-/* fs: what the rooms of the filesystem share: one struct, the errno of an outcome, and the wall clock.
+/* fs: shared by all rooms of the filesystem: struct fs, the errno of a result, and the wall clock.
  *
  * A room includes headers of its own and of rooms below it only:
  *
- *     daemon   the mount's beginning and end, and the loop around it
+ *     daemon   starts and ends the mount; the event loop
  *     ops      the kernel's requests, by theme
  *     control  the directory .leasefs
- *     hold     what this mount holds, for whom, and what the kernel is told of it
- *     kernel   a request and its one reply; names and inodes; notifications; counters
- *     sandbox  rights given up         process  who asks, and does it live
+ *     hold     what this mount holds, and for which process; attributes for the kernel
+ *     kernel   requests and their replies; names and inodes; notifications; counters
+ *     sandbox  gives up rights                 process  identity and life of processes
  *     options  the command line
  *
- * The first comment of a room's main header tells its files: daemon/session.h, ops/ops.h, control/control.h,
+ * The first comment of a room's main header lists its files: daemon/session.h, ops/ops.h, control/control.h,
  * hold/hold.h, kernel/request.h, sandbox/sandbox.h, process/owner.h, options/options.h.
  */
 #ifndef FS_FS_H
@@ -26,8 +26,7 @@
 
 #include "backend/backend.h"
 
-/* The first second of a lease, the provisional second of a handle: SECOND in
- * milliseconds. */
+/* In milliseconds: how long a handle stays provisional, and how long a new lease can pass to an heir. */
 #define SECOND 1000
 
 #define NAME_BYTES_MAX 255
@@ -57,8 +56,8 @@ LIST_HEAD(hold_list, hold);
 LIST_HEAD(guard_list, guard);
 LIST_HEAD(recover_list, recover_question);
 
-/* In the log and in .leasefs/status, once a process of a pid namespace that the daemon cannot see has used the mount.
- */
+/* A warning in the log and in .leasefs/status, after a process of a pid namespace that the daemon cannot see has used
+ * the mount. */
 #define FS_FOREIGN_WARNING                                                                                             \
     "processes of another pid namespace use the mount: who takes a lease cannot be told, so touch keeps it for one "   \
     "TTL only; run leasefs in the host's pid namespace, or hold locks with flock"
@@ -71,7 +70,7 @@ struct fs {
     struct notify *notify;
     struct openings *openings;
     struct control *control;
-    const struct observer *observer; /* what control wants to be told */
+    const struct observer *observer; /* callbacks of the control room */
     struct metrics *metrics;
     struct quota *quota;
     struct fuse_session *session;
@@ -79,37 +78,37 @@ struct fs {
     char host[256];
     char boot_id[40];
     struct handle_list handles;
-    struct hold_list ended;               /* of no node any more, but still counted by what is not answered */
-    struct guard_list guards;             /* what was lost, and is kept from others: see guard.h */
-    struct recover_list recovering;       /* what the backend was asked about leases that it kept */
-    GHashTable *records;                  /* a set of holds, by lock owner and path: see hold_find_by_lock_owner */
-    struct directory_cursor_list cursors; /* open directories */
+    struct hold_list ended;         /* without a node; requests in flight still refer to them */
+    struct guard_list guards;       /* lost locks that a guard keeps from others: see guard.h */
+    struct recover_list recovering; /* content of recovered leases that the backend is reading */
+    GHashTable *records; /* a set of holds with record locks, by lock owner and path: see hold_find_by_lock_owner */
+    struct directory_cursor_list cursors; /* of open directories */
     uint64_t next_handle;
     int64_t wall_offset; /* see fs_wall */
     struct request_list unanswered;
-    uint32_t requests;      /* so many are not answered yet */
-    uint64_t answered;      /* requests, ever */
-    struct meta *last_meta; /* of the last claim, and its encoding: see hold.c */
+    uint32_t requests;      /* requests without a reply yet */
+    uint64_t answered;      /* replies since the daemon started */
+    struct meta *last_meta; /* of the last claim, and its encoding: see update.c */
     GBytes *last_meta_bytes;
     struct hold_heirs *last_heirs; /* of the last lease: see hold_read_heirs; or NULL */
     struct request_queue interrupted;
     ev_idle interrupts;
-    struct request_queue sleeping; /* the first to wake first */
+    struct request_queue sleeping; /* ordered by wake */
     ev_timer alarm;
-    bool foreign;                      /* see FS_FOREIGN_WARNING */
+    bool foreign;                      /* a process has caused FS_FOREIGN_WARNING */
     struct request_queue invalidating; /* see request_reply_when_invalidated */
     ev_idle invalidate_idle;
     ev_timer invalidate_timeout;
-    const struct sandbox *sandbox; /* what was given up, or NULL */
-    void (*ready)(void *arg);      /* told once, when the kernel has greeted */
+    const struct sandbox *sandbox; /* rights given up, or NULL */
+    void (*ready)(void *arg);      /* called once, after the kernel's INIT */
     void *ready_arg;
 };
 
-/* Two clocks cannot be read at once: differences below this are only that. */
+/* In milliseconds.  Two clocks cannot be read at the same moment, so a smaller difference does not count. */
 #define FS_WALL_JITTER 50
 
-/* A moment on the wall clock, in milliseconds since the epoch: the same for the
- * same moment each time, unless the wall clock was set meanwhile. */
+/* Converts a time to milliseconds of the wall clock since the epoch.  Gives the same result for the same `when`, unless
+ * the wall clock was set in between. */
 static inline int64_t fs_wall(struct fs *fs, clock_ms when)
 {
     int64_t offset = clock_wall() - clock_now();
@@ -119,7 +118,7 @@ static inline int64_t fs_wall(struct fs *fs, clock_ms when)
     return when + fs->wall_offset;
 }
 
-/* The negated errno of an outcome, 0 for OK and QUEUED. */
+/* The negated errno of a result; 0 for OK and QUEUED. */
 int fs_error(enum backend_result result);
 
 #endif

@@ -1,29 +1,27 @@
-/* entry: what the kernel is told of a name: its attributes, and for how long it may
- * keep them.
- */
+/* entry: a name's attributes for the kernel, and for how long the kernel may cache them. */
 #ifndef FS_HOLD_ENTRY_H
 #define FS_HOLD_ENTRY_H
 
 #include "fs/hold/hold.h"
 
-/* Of what this mount holds, of a directory, and of what nobody holds. */
+/* For a name that this mount holds, a directory, or a name that nobody holds. */
 void entry_fill_attributes(struct fs *fs, const struct node *node, struct stat *ret_attributes);
 void entry_fill(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
-/* The same for a listing, if the kernel may go by it until its caller asks for it: of a lease, for a second.  What
- * changes the lease's attributes meanwhile calls tree_invalidate. */
+/* For a listing.  True if the kernel may cache the entry without asking again: a lease, for a second.  Code that
+ * changes the lease's attributes calls tree_invalidate. */
 bool entry_fill_listed(struct fs *fs, struct node *node, struct fuse_entry_param *ret_entry);
 double entry_attribute_timeout(const struct fs *fs, const struct node *node);
 
-/* Of a lock that another mount holds, or a client that is none: nothing may be kept. */
+/* For a lock of another mount, or of another client of the store: the kernel caches nothing. */
 void entry_fill_attributes_elsewhere(struct fs *fs, const struct node *node, const struct backend_info *info,
                                      struct stat *ret_attributes);
 void entry_fill_elsewhere(struct fs *fs, struct node *node, const struct backend_info *info,
                           struct fuse_entry_param *ret_entry);
 
-/* A name that is not there; is there a node of it? */
+/* A negative entry.  `has_node`: this mount still has a node of that name. */
 void entry_fill_missing(struct fs *fs, bool has_node, const char *name, struct fuse_entry_param *ret_entry);
 
-/* Hands r->handle to the kernel, with r->node if the request creates. */
+/* Replies with r->handle, and with r->node if the request creates. */
 void entry_reply_open(struct request *r);
 
 #endif

@@ -1,9 +1,9 @@
-/* guard: what this mount has lost, while its guard keeps it from others.
+/* guard: a lock that this mount has lost, and that its guard keeps from others.
  *
  * A holder sets user.lease.guard, and the store keeps it in the lock's meta.  When the lock is broken, or released by
- * its token, the hold ends here at once, but stays in the store (backend_revoke).  Its guard ends when the last of the
- * files closes through which it was held: this mount then revokes it once more.  A hold without an open file, as after
- * a restart of the daemon, is kept for all of the guard's time.
+ * its token, the hold ends here at once, but stays in the store (backend_revoke).  The guard ends when the last file
+ * closes through which the lock was held: this mount then revokes the lock a second time.  If no file is open, as after
+ * a restart of the daemon, the guard lasts for its whole time.
  */
 #ifndef FS_HOLD_GUARD_H
 #define FS_HOLD_GUARD_H
@@ -13,32 +13,31 @@
 struct guard {
     LIST_ENTRY(guard) link; /* fs->guards */
     struct node *node;      /* counted */
-    char *path;             /* by which the store has it */
+    char *path;             /* the lock's name in the store */
     uint64_t fence;
     clock_ms since, deadline; /* of the hold */
     struct owner *owner;      /* counted, or NULL */
     uid_t uid;
     unsigned kind; /* as metrics count it */
     enum backend_mode mode;
-    unsigned handles; /* so many files are open by which it was held */
+    unsigned handles; /* open files through which it was held */
 };
 
-/* In milliseconds; 0: none.  It is kept with the hold's next description: hold_store. */
+/* In milliseconds; 0: none.  hold_store writes it to the store. */
 unsigned guard_duration(const struct hold *hold);
 void guard_set(struct hold *hold, unsigned milliseconds);
 
-/* Of a hold whose ticket has just ended, and is guarded.  Counted once for each handle that had it: guard_add_handle.
- */
+/* For a hold whose ticket has just ended with `guarded`.  Call guard_add_handle for each handle that had the hold. */
 struct guard *guard_new(struct fs *fs, struct hold *hold);
 void guard_add_handle(struct fs *fs, struct guard *guard, struct handle *handle);
-/* The handle closes; the last one ends the guard in the store, too, if it `ends`. */
+/* The handle closes.  With `ends`, the last handle also ends the guard in the store. */
 void guard_remove_handle(struct fs *fs, struct handle *handle, bool ends);
-/* Is the node's name kept by a guard of this mount? */
+/* Does a guard of this mount cover the node's name, or this path? */
 bool guard_covers_node(struct fs *fs, const struct node *node);
 bool guard_covers_path(struct fs *fs, const char *path);
-/* The store has said that nobody holds that name. */
+/* The store reported that nobody holds that name. */
 void guard_end_path(struct fs *fs, const char *path);
-/* Forgets those whose time is over; returns how many are left. */
+/* Frees expired guards, and returns how many are left. */
 unsigned guard_count(struct fs *fs);
 
 #endif

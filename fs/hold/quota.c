@@ -134,7 +134,7 @@ bool quota_is_unused(const struct quota *quota)
     return unused;
 }
 
-void quota_each(const struct quota *quota, void (*tell)(void *arg, const struct quota_used *used), void *arg)
+void quota_each(const struct quota *quota, void (*each)(void *arg, const struct quota_used *used), void *arg)
 {
     GHashTableIter iter;
     gpointer value;
@@ -142,7 +142,7 @@ void quota_each(const struct quota *quota, void (*tell)(void *arg, const struct 
     while (g_hash_table_iter_next(&iter, NULL, &value)) {
         const struct quota_used *used = value;
         if (used->locks || used->content) {
-            tell(arg, used);
+            each(arg, used);
         }
     }
 }
