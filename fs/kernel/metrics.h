@@ -1,8 +1,8 @@
 /* metrics: counters and histograms of what the mount does.
  *
  * All in memory and cheap: a request costs two readings of the clock and a few
- * instructions.  They begin with 0 when the daemon starts, and never fall but
- * for `held` and `waiting`.  control/metrics.c shows them.
+ * instructions.  Counters begin with 0 when the daemon starts, and only `held` and
+ * `waiting` ever fall.  control/metrics.c shows them.
  */
 #ifndef FS_KERNEL_METRICS_H
 #define FS_KERNEL_METRICS_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* What the kernel asks for; requests about .leasefs are METRICS_CONTROL. */
+/* The kernel's requests; those about .leasefs are METRICS_CONTROL. */
 enum metrics_operation {
     METRICS_LOOKUP,
     METRICS_GETATTR,
@@ -47,21 +47,21 @@ enum metrics_operation {
     METRICS_OPERATIONS
 };
 
-/* What kind of answer it got, by its errno. */
+/* The kinds of replies, by their errno. */
 enum metrics_result {
     METRICS_OK,
-    METRICS_REFUSED,     /* EEXIST, EBUSY, EAGAIN: held by another */
+    METRICS_REFUSED,     /* EEXIST, EBUSY, EAGAIN: another holds it */
     METRICS_DENIED,      /* EPERM, EACCES */
     METRICS_MISSING,     /* ENOENT */
-    METRICS_STALE,       /* ESTALE: lost, or the name is to be looked up again */
-    METRICS_UNAVAILABLE, /* ENOLCK, EIO: the store is away */
+    METRICS_STALE,       /* ESTALE: the lock was lost, or the kernel must look the name up again */
+    METRICS_UNAVAILABLE, /* ENOLCK, EIO: the store is unreachable */
     METRICS_INTERRUPTED, /* EINTR */
     METRICS_FULL,        /* ENOSPC, EFBIG, EDQUOT */
     METRICS_INVALID,     /* all others */
     METRICS_RESULTS
 };
 
-/* Operations that cost alike share a histogram. */
+/* Operations of similar cost share a histogram. */
 enum metrics_group {
     METRICS_GROUP_LOOK,
     METRICS_GROUP_LIST,
@@ -75,11 +75,11 @@ enum metrics_group {
     METRICS_GROUPS
 };
 
-/* Of enum backend_kind, and tickets of a directory's queue, of whatever kind. */
+/* enum backend_kind, and a ticket of a directory's queue, of any kind. */
 enum { METRICS_TICKET = 4, METRICS_KINDS };
 
-/* Bucket n counts what is at most 2^(n + first) units, and more than fits the one
- * before; the last counts what is larger than all. */
+/* Bucket n counts values of at most 2^(n + first) units that do not fit bucket n - 1.  The last counts all larger ones.
+ */
 enum { METRICS_BUCKETS = 28 };
 
 struct metrics_histogram {
@@ -94,10 +94,10 @@ struct metrics {
     uint64_t held[METRICS_KINDS], waiting;
     uint64_t acquired[METRICS_KINDS], released[METRICS_KINDS], expired[METRICS_KINDS], lost[METRICS_KINDS],
         broken[METRICS_KINDS], guarded[METRICS_KINDS];
-    uint64_t spins, spin_hits; /* times that a request was awaited awake, and came in time */
+    uint64_t spins, spin_hits; /* how often the loop polled for a request without sleeping, and how often one came */
 };
 
-/* Of each histogram's first bucket and how many buckets it has, the last but for +Inf. */
+/* For each histogram: `first` of bucket 0, and how many buckets it has without +Inf. */
 enum { METRICS_LATENCY_FIRST = 2, METRICS_LATENCY_BUCKETS = 23, METRICS_TIME_FIRST = 0, METRICS_TIME_BUCKETS = 28 };
 
 extern const char *const metrics_operation_names[METRICS_OPERATIONS];
@@ -105,10 +105,10 @@ extern const char *const metrics_result_names[METRICS_RESULTS];
 extern const char *const metrics_group_names[METRICS_GROUPS];
 extern const char *const metrics_kind_names[METRICS_KINDS];
 
-/* Can this operation acquire something, and so be refused it? */
+/* Can this operation acquire something, and so be refused? */
 bool metrics_acquires(enum metrics_operation operation);
 
-/* Nanoseconds of CLOCK_MONOTONIC: to measure how long something took. */
+/* Nanoseconds of CLOCK_MONOTONIC, to measure durations. */
 static inline uint64_t metrics_clock(void)
 {
     struct timespec now;
@@ -116,8 +116,8 @@ static inline uint64_t metrics_clock(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* A request was answered with this negated errno.  `waited`: it waited for a
- * lock, which is shown apart from how long requests take. */
+/* A request got its reply, with this negated errno.  `waited`: it waited for a lock; its time counts as `wait`, not as
+ * `latency`. */
 void metrics_count(struct metrics *metrics, enum metrics_operation operation, int error, uint64_t since, bool waited);
 
 void metrics_held_for(struct metrics *metrics, int64_t milliseconds);

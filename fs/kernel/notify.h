@@ -1,8 +1,8 @@
-/* notify: telling the kernel what changed behind its back.
+/* notify: notifications to the kernel about changes that it did not cause.
  *
- * A thread of its own: fuse_lowlevel_notify_delete and _inval_entry take a lock
- * of the directory that may be held by a system call which only the loop can
- * answer, so called from the loop they deadlock.  (Linux fs/fuse/dir.c,
+ * A thread sends them: fuse_lowlevel_notify_delete and _inval_entry take a lock of
+ * the directory.  A system call may hold that lock while it waits for a reply of the
+ * loop, so sending from the loop would deadlock.  (Linux fs/fuse/dir.c,
  * fuse_reverse_inval_entry.)
  */
 #ifndef FS_KERNEL_NOTIFY_H
@@ -16,48 +16,48 @@ struct fuse_pollhandle;
 struct fuse_session;
 struct notify;
 
-/* NULL for `session` (tests without a mount): notifications are dropped. */
+/* With NULL for `session` (tests without a mount) notifications are dropped. */
 struct notify *notify_new(struct fuse_session *session, struct ev_loop *loop);
 
-/* Ends the thread when it has told all; runs the loop meanwhile, so that what
- * the kernel needs for it is answered.  Notifications are dropped from then on. */
+/* Ends the thread when it has sent all notifications.  Runs the loop until then, because the kernel may need replies
+ * first. Later notifications are dropped. */
 void notify_finish(struct notify *notify);
 
-/* Finishes if need be.  NULL is allowed. */
+/* Calls notify_finish first.  NULL is allowed. */
 void notify_free(struct notify *notify);
 
-/* This kernel can be told to ask again for an entry that it keeps (Linux 6.2). */
+/* This kernel can expire a cached entry (Linux 6.2). */
 void notify_enable_expire(struct notify *notify);
 
-/* The name is gone: its entry is dropped and inotify tells DELETE_SELF.  Returns
- * the number of the notification, 0 if it is dropped.
+/* The name is gone: the kernel drops its entry, and inotify(7) reports DELETE_SELF.  Returns the notification's number;
+ * 0 if it was dropped.
  *
- * Dropping takes the locks of the directory and of the file, which the caller of
- * setxattr(2) holds; so if the kernel may have `kept` the entry it is told first to
- * ask for it again, which takes the directory's lock only. */
+ * Dropping takes the locks of the directory and of the file, and the caller of
+ * setxattr(2) holds the file's.  So if the kernel may have `kept` the entry, it is
+ * expired first, which takes only the directory's lock.
+ */
 uint64_t notify_delete(struct notify *notify, uint64_t parent, uint64_t child, const char *name, bool kept);
 
-/* What stat(2) shows of a node has changed: the kernel asks again where it has kept that.  Returns its number, as
+/* Attributes of a node have changed: the kernel drops its cached ones.  Returns the notification's number, as
  * notify_delete does. */
 uint64_t notify_invalidate(struct notify *notify, uint64_t child);
-/* The same before it returns.  Only while the kernel waits for a request about that node: of one that it is about to
- * give up it could wait for us. */
+/* The same, done when it returns.  Only while the kernel waits for the reply to a request about that node: for a node
+ * that the kernel is about to forget, this could wait for that reply. */
 void notify_invalidate_now(struct notify *notify, uint64_t child);
 
-/* The number of the last one that the kernel was told: until then it may still be
- * told of those that came after it. */
+/* The number of the last notification that the kernel has got.  It may still get those with higher numbers. */
 uint64_t notify_last_sent(struct notify *notify);
 
-/* The number of the last one whose entry, or attributes, the kernel does not go by any more. */
+/* The number of the last notification whose entry, or attributes, the kernel no longer uses. */
 uint64_t notify_last_expired(struct notify *notify);
-/* Calls `then` from the loop when that has reached `number`, or earlier. */
+/* Calls `then` from the loop when notify_last_expired has reached `number`, or earlier. */
 void notify_call_when_expired(struct notify *notify, uint64_t number, void (*then)(void *arg), void *arg);
 
-/* The kernel looks up anew, once, whatever entry it keeps, also before it is told of what is still to be told.  It
- * waits for nobody.  Kernels before Linux 6.16 go by what they keep. */
+/* The kernel looks up every cached entry once more, also entries with notifications under way.  Does not block.
+ * Kernels before Linux 6.16 still use their caches. */
 void notify_expire_all(struct notify *notify);
 
-/* Tells whoever polls a file that its state has changed, once; `*poll` may be NULL, and is then. */
+/* Wakes the processes that poll a file, once, and sets `*poll` to NULL.  `*poll` may be NULL. */
 void notify_poll(struct fuse_pollhandle **poll);
 
 #endif

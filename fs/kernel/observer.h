@@ -1,6 +1,6 @@
-/* observer: what control wants to be told of holds and requests as it happens.
+/* observer: what control learns of holds and requests as it happens.
  *
- * The rooms below tell it and do not know what becomes of it.
+ * The rooms below call it, and do not depend on what it does.
  */
 #ifndef FS_KERNEL_OBSERVER_H
 #define FS_KERNEL_OBSERVER_H
@@ -13,7 +13,7 @@ struct fs;
 struct hold;
 struct request;
 
-/* In a hold or a request: its place on the observer's list, in order of arrival. */
+/* In a hold or a request: its link in the observer's list, in order of arrival. */
 struct observed {
     TAILQ_ENTRY(observed) link;
 };
@@ -21,17 +21,17 @@ struct observed {
 TAILQ_HEAD(observed_list, observed);
 
 struct observer {
-    /* Granted, or now of this kind; before hold->kind is set. */
+    /* It was granted, or converted to this kind.  Called before hold->kind is set. */
     void (*granted)(struct fs *fs, struct hold *hold, enum backend_kind kind);
-    /* Queued. */
+    /* It waits in a queue. */
     void (*queued)(struct fs *fs, struct hold *hold);
-    /* It was taken, and why. */
+    /* The backend ended it, for this reason. */
     void (*ended)(struct fs *fs, struct hold *hold, enum backend_end why);
-    /* It is no more; hold->ended: it was taken, else its user released it. */
+    /* It is forgotten.  With hold->ended the backend ended it; else its user released it. */
     void (*gone)(struct fs *fs, struct hold *hold);
-    /* A descendant of the lease's owner was refused what it would write, as it has opened the file itself. */
+    /* A descendant of the lease's owner opened the file itself, and was not allowed to write. */
     void (*contended)(struct request *r, struct hold *lease);
-    /* A request waits with a ticket of its own, or no more. */
+    /* A request waits with a ticket of its own, or waits no longer. */
     void (*request_queued)(struct request *r);
     void (*request_dequeued)(struct request *r);
 };

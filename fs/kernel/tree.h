@@ -1,14 +1,14 @@
 /* tree: names and inodes.
  *
  * A node stands for a name as long as the kernel knows it (look-up count), or
- * something here refers to it: an open handle, a hold, a node below it.  There
- * is one node for a name, whoever holds its lock, so that st_ino is the same
- * through path and handle.  The one exception: when a name goes from file to
- * symbolic link or back, the kernel needs another inode, and the old node is
- * detached: it keeps its handles and its name but is not found by it.
+ * something here refers to it: an open handle, a hold, a node below it.  There is one
+ * node for a name, whoever holds its lock, so that path and handle show the same
+ * st_ino.  The one exception: when a name changes from file to symbolic link or back,
+ * the kernel needs another inode.  The old node is detached: it keeps its handles and
+ * its name, but the name does not find it.
  *
- * The kernel's node id is the address of the node; st_ino is a number that is
- * never used twice.
+ * The kernel's node id is the address of the node; st_ino is a number that is never
+ * used twice.
  */
 #ifndef FS_KERNEL_TREE_H
 #define FS_KERNEL_TREE_H
@@ -28,49 +28,49 @@ struct handle;
 struct hold;
 struct notify;
 
-/* What a directory has beyond a name. */
+/* Only for directories. */
 struct node_directory {
     struct backend_directory attributes; /* meta: see meta.h */
-    uint32_t held;                       /* locks that this mount holds in it and below */
+    uint32_t held;                       /* how many locks this mount holds in it and below */
     uid_t uid;
     gid_t gid;
     struct timespec changed;
 };
 
-/* What only those have that were renamed, or whose lock has ended or is another mount's. */
+/* Only for nodes that were renamed, or whose lock ended or belongs to another mount. */
 struct node_past {
-    char *name;          /* its present one, or NULL */
-    uint64_t deleted;    /* the last notification of its end: see notify_delete */
-    uint64_t expired;    /* the last that was of a kept entry */
-    uint32_t lock_ended; /* when its lock last ended: clock_now, cut; 0: never */
-    mode_t mode;         /* the last lock's type and permissions, and whose it was; 0: there was none */
+    char *name;          /* the present name, or NULL: made_as */
+    uint64_t deleted;    /* number of the last notify_delete; see notify.h */
+    uint64_t expired;    /* the last such number of an entry that the kernel had cached */
+    uint32_t lock_ended; /* when its lock last ended: low bits of clock_now; 0: never */
+    mode_t mode;         /* of the last lock, with uid and gid: type and permissions; 0: there was none */
     uid_t uid;
     gid_t gid;
 };
 
 struct node {
     struct node *parent; /* counted; NULL for the root */
-    struct node *next;   /* in its bucket: nametable.h */
-    uint32_t hash;       /* by which it is in that */
+    struct node *next;   /* in its bucket: see nametable.h */
+    uint32_t hash;       /* see nametable.h */
     uint32_t references;
     LIST_HEAD(, handle) handles;
-    LIST_HEAD(, hold) holds;          /* what is held, the latest first, and leases asked for */
-    LIST_HEAD(, hold) waiting;        /* handle locks that are asked for or wait: there may be thousands */
+    LIST_HEAD(, hold) holds;          /* granted holds, the latest first; and leases not answered yet */
+    LIST_HEAD(, hold) waiting;        /* handle locks that wait or are not answered yet; there may be thousands */
     struct node_directory *directory; /* NULL for a lock */
-    struct node_past *past;           /* mostly NULL */
+    struct node_past *past;           /* NULL for most nodes */
     uint64_t ino;
     uint64_t lookups;
     uint16_t mode;      /* type and permissions */
-    uint8_t control;    /* enum control_node: .leasefs and what is in it */
-    bool hashed : 1;    /* found by its name */
-    bool visible : 1;   /* the kernel was told that it exists and not yet that it went */
-    bool kept : 1;      /* and may go by that without asking again */
-    bool shown : 1;     /* and may show attributes that it was told of, for a second: see entry_fill_listed */
-    bool made : 1;      /* or for a moment, since it was made */
-    bool displaced : 1; /* in use, and another node is found by its name */
+    uint8_t control;    /* enum control_node: .leasefs and its files */
+    bool hashed : 1;    /* its name finds it */
+    bool visible : 1;   /* the kernel knows that it exists */
+    bool kept : 1;      /* the kernel may cache the entry */
+    bool shown : 1;     /* the kernel may cache the attributes for a second: see entry_fill_listed */
+    bool made : 1;      /* the kernel may cache the entry for a moment, since it was made */
+    bool displaced : 1; /* in use, while its name finds another node */
     bool moved : 1;     /* renamed: see opening.h */
-    bool awaited : 1;   /* found by one who was told ESTALE before: see opening.h */
-    bool linked : 1;    /* shares its ino with the node of another name: tree_link */
+    bool awaited : 1;   /* looked up again after an ESTALE: see opening.h */
+    bool linked : 1;    /* shares its ino with another name: see tree_link */
     char made_as[];     /* its first name */
 };
 
@@ -78,17 +78,17 @@ struct node {
 struct tree {
     struct nametable names;
     struct node *root;
-    GHashTable *links; /* ino -> how many names share it, when more than one did */
+    GHashTable *links; /* ino -> how many names share it; only where several did */
     uint64_t next_ino;
-    struct nametable unnamed; /* those not in `names` */
+    struct nametable unnamed; /* nodes that are not in `names` */
     struct notify *notify;
-    GQueue deferred;      /* freed when the kernel was told of their end, in the order of that */
-    GPtrArray *displaced; /* those of them that are used; mostly there are none */
+    GQueue deferred;      /* freed when the kernel has got their notify_delete, in that order */
+    GPtrArray *displaced; /* nodes in use of which the name finds another node; mostly none */
 };
 
 struct tree *tree_new(void);
-/* Nodes of whose end the kernel is still to be told are kept until it was: their
- * number would be that of another node else. */
+/* From now on a node is kept until the kernel has got its notify_delete: another node at that address would have the
+ * same node id. */
 void tree_set_notify(struct tree *tree, struct notify *notify);
 void tree_free(struct tree *tree);
 static inline struct node *tree_root(struct tree *tree)
@@ -101,19 +101,19 @@ static inline const char *tree_name(const struct node *node)
     return node->past && node->past->name ? node->past->name : node->made_as;
 }
 
-/* Its past, from now on. */
+/* Makes node->past if there is none. */
 struct node_past *tree_ensure_past(struct node *node);
-/* Its lock has ended just now. */
+/* The node's lock ends now. */
 void tree_note_ended(struct node *node);
-/* It ended less than that ago, in milliseconds. */
+/* Did its lock end less than `within` milliseconds ago? */
 bool tree_ended_within(const struct node *node, uint32_t within);
-/* The last notification that what the kernel has kept of it is no longer so. */
+/* The number of the last notification about an entry that the kernel had cached; 0: none. */
 static inline uint64_t tree_expired(const struct node *node)
 {
     return node->past ? node->past->expired : 0;
 }
 
-/* The node of a kernel node id. */
+/* `id` is the kernel's. */
 static inline struct node *tree_node(struct tree *tree, uint64_t id)
 {
     return id == FUSE_ROOT_ID ? tree->root : (struct node *)(uintptr_t)id;
@@ -124,34 +124,31 @@ static inline uint64_t tree_id(struct tree *tree, const struct node *node)
     return node == tree->root ? FUSE_ROOT_ID : (uint64_t)(uintptr_t)node;
 }
 
-/* The node of a name in a directory, or NULL if none is known.  Not counted.  One
- * that had to give way to another is found again when that has gone. */
+/* The node of a name in a directory, or NULL.  Not counted.  A displaced node is found again when the other one is
+ * gone. */
 struct node *tree_find(struct tree *tree, const struct node *parent, const char *name);
 
-/* The same of a path as tree_path gives it. */
+/* The same for a path that tree_path wrote. */
 struct node *tree_find_path(struct tree *tree, const char *path);
 
-/* Do both have the same path? */
+/* Do both nodes have the same path? */
 bool tree_same_path(const struct node *a, const struct node *b);
-/* The node that this one's path finds now: another one after a rename, or after its directory was removed and made
- * anew.  Itself, if none is found. */
+/* The node that this node's path finds now: another one after a rename, or after its directory was removed and made
+ * again.  The node itself if the path finds none. */
 struct node *tree_current_node(struct tree *tree, struct node *node);
 
-/* A node of that name that had to give way and still has handles or holds: the
- * first after `last` (NULL: the first), or NULL. */
+/* The next displaced node of that name that still has handles or holds, after `last` (NULL: the first); or NULL. */
 struct node *tree_find_displaced(struct tree *tree, const struct node *parent, const char *name,
                                  const struct node *last);
 
-/* The node of a name of which tree_find has just found this one or NULL, made with this
- * type (S_IFREG, S_IFLNK, S_IFDIR) when it is not there; one of another type is detached.
- * With a new reference. */
+/* The node of a name, with a new reference.  `there` is what tree_find has just returned for it.  Makes a node of this
+ * type (S_IFREG, S_IFLNK, S_IFDIR) if there is none, and detaches one of another type. */
 struct node *tree_get(struct tree *tree, struct node *there, struct node *parent, const char *name, mode_t type);
 
-/* A new node that is not found by its name until tree_attach or tree_rename. */
+/* A new node, which its name finds only after tree_attach or tree_rename. */
 struct node *tree_make(struct tree *tree, struct node *parent, const char *name, mode_t type);
 
-/* All nodes but the root, those that are not found by name too, each with a new
- * reference. */
+/* All nodes but the root, detached ones too, each with a new reference. */
 GPtrArray *tree_all(struct tree *tree);
 
 static inline struct node *tree_ref(struct node *node)
@@ -160,7 +157,7 @@ static inline struct node *tree_ref(struct node *node)
     return node;
 }
 
-/* Frees it, and what only it has kept, if nothing refers to it any more. */
+/* Frees the node, and its parents, if nothing refers to them any more. */
 void tree_reap(struct tree *tree, struct node *node);
 static inline void tree_unref(struct tree *tree, struct node *node)
 {
@@ -169,7 +166,7 @@ static inline void tree_unref(struct tree *tree, struct node *node)
     }
 }
 
-/* The kernel's own references. */
+/* The kernel has got one more reference. */
 static inline void tree_add_lookup(struct node *node)
 {
     node->lookups++;
@@ -177,38 +174,37 @@ static inline void tree_add_lookup(struct node *node)
 
 void tree_forget(struct tree *tree, struct node *node, uint64_t count);
 
-/* From now on not found by its name. */
+/* From now on its name does not find it. */
 void tree_detach(struct tree *tree, struct node *node);
-/* Found by it again, unless another node is. */
+/* Its name finds it again, unless it finds another node. */
 void tree_attach(struct tree *tree, struct node *node);
-/* Gives it another name; a node that has that name is detached. */
+/* Gives it another name.  Detaches a node that has that name. */
 void tree_rename(struct tree *tree, struct node *node, struct node *parent, const char *name);
 
-/* What stat(2) shows of the node has changed without the kernel's doing. */
+/* Attributes of the node have changed without the kernel: notifies it, if it has cached them. */
 void tree_invalidate(struct tree *tree, struct node *node);
 
-/* Hard links: `node` is from now on the same file to users (st_ino) as `other`.
- * They stay two nodes, as each name is a lock of its own.  Within the request that
- * links them. */
+/* Makes a hard link: from now on both nodes have the same st_ino.  They stay two nodes, because each name is a lock of
+ * its own.  Call it within the request that links them. */
 void tree_link(struct tree *tree, struct node *node, struct node *other);
-/* One of the names has gone. */
+/* The node's name is gone: it leaves its hard links. */
 void tree_unlink(struct tree *tree, struct node *node);
 /* st_nlink. */
 static inline unsigned tree_links(const struct tree *tree, const struct node *node)
 {
     unsigned links = node->linked ? GPOINTER_TO_UINT(g_hash_table_lookup(tree->links, &node->ino)) : 0;
-    return links ? links : 1; /* the last of them does not know that it is alone */
+    return links ? links : 1; /* 1 also for the last name, which keeps its flag `linked` */
 }
 
-/* Notes that the entries of a directory have changed (its mtime). */
+/* Sets a directory's mtime, because its entries have changed. */
 static inline void tree_touch(struct node *directory)
 {
     clock_gettime(CLOCK_REALTIME, &directory->directory->changed);
 }
 
-/* The path for the backend.  False if it is longer than `size`. */
+/* Writes the path for the backend.  False if it is longer than `size`. */
 bool tree_path(const struct node *node, char *buffer, size_t size);
-/* The same of a name in a directory. */
+/* The same for a name in a directory. */
 bool tree_child_path(const struct node *parent, const char *name, char *buffer, size_t size);
 
 #define TREE_PATH_MAX 4096

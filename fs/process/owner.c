@@ -220,12 +220,12 @@ static bool owner_confirm(struct owner *owner, int64_t now)
     if (owner->dead) {
         return false;
     }
-    if (now - owner->seen > OWNER_FRESH_NS) {
+    if (now - owner->alive_at > OWNER_FRESH_NS) {
         if (!owner_lives(owner)) {
             owner_bury(owner);
             return false;
         }
-        owner->seen = now;
+        owner->alive_at = now;
     }
     return true;
 }
@@ -245,7 +245,7 @@ static struct owner *owner_new(struct owner_table *table, pid_t pid, uint64_t st
 
 static struct owner *owner_insert(struct owner *owner)
 {
-    owner->seen = owner_clock();
+    owner->alive_at = owner_clock();
     g_hash_table_insert(owner->table->living, GINT_TO_POINTER(owner->pid), owner);
     owner_trim(owner->table);
     return owner;
@@ -345,7 +345,7 @@ struct owner *owner_get(struct owner_table *table, pid_t tid)
     }
     owner = owner_new(table, pid, start, status.command);
     owner->pidfd = pidfd;
-    owner->met = now;
+    owner->status_at = now;
     owner->first_parent = status.parent;
     return owner_insert(owner);
 }
@@ -416,7 +416,7 @@ static struct owner *owner_parent(struct owner *owner, int64_t now)
     }
     owner_forget_parent(owner);
     /* A moment ago, when it was met, the parent was told too: in so little time that pid has not come back. */
-    if (owner->first_parent > 0 && now - owner->met <= OWNER_FRESH_NS) {
+    if (owner->first_parent > 0 && now - owner->status_at <= OWNER_FRESH_NS) {
         owner->parent = owner_get(owner->table, owner->first_parent);
     }
     owner->first_parent = 0;
