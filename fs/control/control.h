@@ -1,20 +1,19 @@
-/* control: the directory .leasefs in the root, through which people and monitors
- * look inside.
+/* control: the directory .leasefs in the root, which shows the mount's state to people and monitors.
  *
- *     status    what is mounted, and how it is       locks     what this mount holds
- *     metrics   for Prometheus                       waiters   who waits for what
+ *     status    the mount and its store              locks     locks that this mount holds
+ *     metrics   for Prometheus                       waiters   who waits for which lock
  *
- * The name is found by look-up and never listed.  Whoever may read the root may
- * read these files; nothing in there can be made, removed or written (EPERM), or
- * locked (ENOLCK), and no lock can have that name.
+ * A look-up finds the name, and no listing shows it.  Whoever may read the root may
+ * read these files.  Nothing in there can be made, removed or written (EPERM), or locked
+ * (ENOLCK), and no lock can have that name.
  *
- * An open shows how things were then.  Only the tables of very many locks are
- * written as they are read, a slice at a time between other requests: then a
- * line is true when it is written; and what was there at the open and still is
- * when its turn comes is told exactly once, and nothing that came later is.
+ * A file shows the state at its open.  Only long tables are written as they are read,
+ * a slice at a time between other requests: then a line is true when it is written.
+ * A lock or waiter that exists from the open until its line is due appears exactly once;
+ * later ones do not appear.
  *
- *     control  names, open files, and the lists of what is held and waits: fs->observer keeps them
- *     table, text, metrics  what the files show       report  what the log says of locks
+ *     control  names, open files, and the lists of holds and waits, as fs->observer
+ *     table, text, metrics  the content of the files     report  lines about locks in the log
  */
 #ifndef FS_CONTROL_CONTROL_H
 #define FS_CONTROL_CONTROL_H
@@ -31,7 +30,7 @@
 struct control_file;
 struct fuse_pollhandle;
 
-/* What a node is: node->control. */
+/* For node->control. */
 enum control_node {
     CONTROL_NONE,
     CONTROL_DIRECTORY,
@@ -42,11 +41,11 @@ enum control_node {
     CONTROL_NODES
 };
 
-/* On which list of the mount's holds and waits something is. */
+/* The lists of the mount's holds and waits. */
 enum control_list {
     CONTROL_UNLISTED,
     CONTROL_HELD,     /* struct hold */
-    CONTROL_WAITING,  /* struct hold: tickets that wait */
+    CONTROL_WAITING,  /* struct hold: waiting tickets */
     CONTROL_REQUESTS, /* struct request: waits of lock owners (fcntl), which share one hold */
     CONTROL_LISTS
 };
@@ -58,20 +57,20 @@ struct control {
     struct node *nodes[CONTROL_NODES];
     struct control_files files; /* open */
     unsigned open;
-    struct request_queue reads; /* parked until enough is written */
+    struct request_queue reads; /* parked until their slice is written */
     ev_idle slices;
     clock_ms started;
-    clock_ms contended; /* when the log last told of that; 0: never */
+    clock_ms contended; /* when the log last reported that; 0: never */
 };
 
 struct control *control_new(struct fs *fs);
-/* Answers the reads that are parked. */
+/* Replies to the parked reads. */
 void control_stop(struct fs *fs);
 void control_free(struct fs *fs);
 
 /* --- requests -------------------------------------------------------------------- */
 
-/* Is that name in that directory the control directory or in it? */
+/* Is it .leasefs, or in it? */
 static inline bool control_owns(const struct node *parent, const char *name)
 {
     return parent->control || (!parent->parent && strcmp(name, CONTROL_NAME) == 0);
@@ -86,15 +85,14 @@ void control_poll(struct request *r, struct fuse_pollhandle *poll);
 void control_release(struct request *r);
 void control_readdir(struct request *r);
 void control_listxattr(struct request *r);
-/* What cannot be done there, by r->operation. */
+/* For requests that .leasefs does not allow, by r->operation. */
 void control_refuse(struct request *r);
 
-/* --- what the files show: table.c, text.c, metrics.c ------- */
+/* --- content of the files: table.c, text.c, metrics.c ------- */
 
-/* Appends the line of what is on a list.  `places`: how many before it wait for the
- * same (node -> number). */
+/* Appends the line of a hold or wait.  `places`: node -> how many tickets before it wait for the same name. */
 void control_add_held(struct fs *fs, GString *text, struct hold *hold);
-/* The lines of what guards keep from others. */
+/* Appends the lines of locks that guards keep from others. */
 void control_add_guarded(struct fs *fs, GString *text);
 void control_add_waiting(struct fs *fs, GString *text, struct hold *hold, GHashTable *places);
 void control_add_request(struct fs *fs, GString *text, struct request *r);

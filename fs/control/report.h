@@ -1,6 +1,6 @@
-/* report: what the log says of locks: who lost one, whose ran out, who broke whose.
+/* report: the log's lines about locks that were lost, expired or broken.
  *
- * One line each; names, hosts and commands escaped (log_escape).
+ * One line each; names, hosts and commands are escaped (log_escape).
  */
 #ifndef FS_CONTROL_REPORT_H
 #define FS_CONTROL_REPORT_H
@@ -11,19 +11,17 @@ struct hold;
 struct node;
 struct request;
 
-/* A hold of this mount was taken, and why. */
+/* The backend ended a hold of this mount, for this reason. */
 void report_ended(struct fs *fs, struct hold *hold, enum backend_end why);
 
-/* A descendant of the lease's owner was refused to write it. */
+/* A descendant of the lease's owner was not allowed to write to it. */
 void report_contended(struct request *r, struct hold *lease);
 
-/* Who holds this node's lock, a line each, as "process PID (COMMAND) on HOST, uid
- * UID": this mount's holders or, when it has none, what the backend knows (may be
- * NULL).  To be freed. */
+/* The holders of the node's lock, one line each: "process PID (COMMAND) on HOST, uid UID".  This mount's holders or, if
+ * it has none, the backend's (`info` may be NULL).  The caller frees it. */
 char *report_holders(struct fs *fs, const struct node *node, const struct backend_info *info);
 
-/* The locks of `holders` (see above) on `path` were broken by the request's caller:
- * a line each, never left out. */
+/* The request's caller broke the locks of `holders` on `path`: one line each, which log_audit never drops. */
 void report_broken(struct request *r, const char *path, const char *holders);
 
 #endif

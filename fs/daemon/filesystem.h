@@ -4,15 +4,13 @@
 
 #include "fs/fs.h"
 
-/* Everything but the session: for session.c and for tests without a mount.
- * Starts no thread.  `loop`, `backend` and `options` stay the caller's and outlive
- * it. */
+/* Everything but the session, for session.c and for tests without a mount.  Starts no thread.  `loop`, `backend` and
+ * `options` belong to the caller, and must outlive it. */
 struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct options *options);
-/* Starts the backend, takes over the leases that it kept, and tells the kernel of
- * changes through this session from now on. */
+/* Starts the backend, recovers the leases that it kept, and sends notifications to the kernel through `session` from
+ * now on. */
 void fs_start(struct fs *fs, struct fuse_session *session);
-/* While the mount still answers: ends the notifications, and answers all that
- * is not answered with ENOLCK. */
+/* Call it while the mount still answers: ends the notifications, and replies ENOLCK to all pending requests. */
 void fs_stop(struct fs *fs);
 void fs_free(struct fs *fs);
 

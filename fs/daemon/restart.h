@@ -4,10 +4,10 @@
 
 #include "fs/fs.h"
 
-/* After the daemon was started again: directories, leases and their owners are
- * what they were; who lives is renewed, who died runs out. */
+/* Restores directories, leases and their owners as they were.  A lease whose owner lives is renewed; another one
+ * expires. */
 void recover_leases(struct fs *fs);
-/* Forgets what the backend was asked of them: it does not answer any more. */
+/* Drops questions that the backend has not answered: it will not answer them any more. */
 void recover_stop(struct fs *fs);
 
 #endif

@@ -23,14 +23,12 @@ struct unmounter;
 struct session_sandbox {
     bool wanted;
     struct sandbox_policy policy;
-    struct unmounter *unmounter; /* unmounts, which the session cannot do then */
+    struct unmounter *unmounter; /* unmounts in place of the session, which has no right to then */
 };
 
-/* Mounts, goes into the sandbox if that is wanted, serves until SIGTERM,
- * SIGINT, SIGHUP or an unmount, and unmounts.  `ready` is called once, when the
- * mount answers.  0 after a clean end, or -errno with one line in `error`.  The
- * backend stays the caller's, and so do the loop, which the backend uses until it
- * is freed, and the unmounter. */
+/* Mounts, confines itself if `sandbox` says so, serves until SIGTERM, SIGINT, SIGHUP or an unmount, and unmounts.
+ * Calls `ready` once, when the mount answers.  0 after a clean end, or -errno with one line in `error`.  Backend, loop
+ * and unmounter belong to the caller; the backend uses the loop until it is freed. */
 int session_run(const struct options *options, struct backend *backend, struct ev_loop *loop,
                 const struct session_sandbox *sandbox, void (*ready)(void *arg), void *arg, char *error,
                 size_t error_size);

@@ -1,16 +1,15 @@
-/* spin: not going to sleep for a moment, where the next request is near.
+/* spin: polls for a moment before the loop sleeps, while the next request is near.
  *
- * To be woken costs a process more than most requests do.  So after an answer the
- * loop may poll for some microseconds before it sleeps; all other events are
- * served meanwhile.
+ * Waking a process costs more than most requests do.  So after a reply the loop may poll
+ * for some microseconds before it sleeps; it serves all other events meanwhile.
  *
- * That takes a processor from others, and is done while it pays.  What shows that
- * it would pay are requests that come soon, but not at once: what comes at once is
- * sent by a process on our own processor, which spinning would only keep from
- * running.  A request in time is a hit; after some misses spinning has to be earned
- * again.  Who asks seldom is never spun for, and where nothing happens, nothing spins.
+ * That takes a processor from others, so it happens only while it pays.  It pays for
+ * requests that come soon, but not at once: a request that comes at once was sent by a
+ * process on our own processor, which spinning would only keep from running.  A request
+ * in time is a hit.  After some misses spinning must be earned again.  A process that
+ * seldom sends requests is never spun for, and nothing spins without requests.
  *
- * `now` is that of the loop, ev_now().
+ * `now` is ev_now() of the loop.
  */
 #ifndef FS_DAEMON_SPIN_H
 #define FS_DAEMON_SPIN_H
@@ -18,28 +17,28 @@
 #include <ev.h>
 #include <stdbool.h>
 
-#define SPIN_AT_ONCE 10e-6 /* seconds from an answer to the next request: sooner, sleeping costs nothing */
-#define SPIN_SOON 150e-6   /* later, spinning for so short a time is in vain */
-#define SPIN_CREDIT 16     /* a hit earns 1 of it */
-#define SPIN_MISS 2        /* what a miss costs */
-#define SPIN_DEBT 32       /* requests that come soon before it is tried again */
+#define SPIN_AT_ONCE 10e-6 /* seconds from a reply to the next request: below this, sleeping costs nothing */
+#define SPIN_SOON 150e-6   /* above this, spinning for so short a time does not help */
+#define SPIN_CREDIT 16     /* a hit earns 1 */
+#define SPIN_MISS 2        /* a miss costs this much */
+#define SPIN_DEBT 32       /* requests that come soon until it tries again */
 
 struct spin {
     struct ev_loop *loop;
-    ev_idle idle;    /* active while it spins: the loop does not sleep then */
+    ev_idle idle;    /* active while it spins, so that the loop does not sleep */
     ev_tstamp limit; /* seconds; 0: never */
-    ev_tstamp since; /* when the last answer was sent; 0: a request has come since */
-    int credit;      /* above 0 it spins */
+    ev_tstamp since; /* when the last reply was sent; 0: a request has come since */
+    int credit;      /* it spins while this is above 0 */
 };
 
-/* For `microseconds` at most; 0: never.  Never either where the process may run on
- * one processor only, because whoever is to send a request needs another. */
+/* Spins for at most `microseconds`; 0: never.  Never if the process may run on one processor only: the sender of the
+ * next request needs another one. */
 void spin_init(struct spin *spin, struct ev_loop *loop, unsigned microseconds);
 
-/* An answer was sent.  True if it spins now, and did not before. */
+/* A reply was sent.  True if it begins to spin. */
 bool spin_on_reply(struct spin *spin, ev_tstamp now);
 
-/* Was an answer sent, and has no request come since? */
+/* Has no request come since the last reply? */
 static inline bool spin_awaits_request(const struct spin *spin)
 {
     return spin->since > 0;
@@ -48,7 +47,7 @@ static inline bool spin_awaits_request(const struct spin *spin)
 /* A request has come.  True if that was a hit. */
 bool spin_on_request(struct spin *spin, ev_tstamp now);
 
-/* The loop has polled in vain; called from `idle`. */
+/* The loop has polled and found nothing; called from `idle`. */
 void spin_on_poll(struct spin *spin, ev_tstamp now);
 
 void spin_stop(struct spin *spin);

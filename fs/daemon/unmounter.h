@@ -1,16 +1,15 @@
-/* unmounter: a process that ends the mount of a daemon that cannot do it itself.
+/* unmounter: a process that unmounts for a daemon that cannot do it itself.
  *
- * The daemon in its sandbox has no right to unmount, and cannot run fusermount3.
- * So a child that keeps the right is forked before, holds nothing of the daemon's
- * but one end of a socket, and sleeps until it is asked, or the daemon has ended.
- * It unmounts as mountpoint_clear does, so not what somebody has mounted there
- * since.
+ * The daemon in its sandbox has no right to unmount, and cannot run fusermount3.  So it
+ * forks a child before, which keeps the right, has only one end of a socket of the
+ * daemon's, and sleeps until the daemon sends a request or ends.  It unmounts as
+ * mountpoint_clear does: not a mount that somebody has made there since.
  *
- * A daemon that is killed asks for nothing, and leaves its mount behind: whoever
- * uses it is told, and does not lock files of the directory below.  But a thread
- * of it that tells the kernel of a change cannot be killed while it waits for a
- * request that nobody will answer, and with it the connection would stay, and all
- * who use the mount would wait for good.  So the child ends the connection then.
+ * A daemon that was killed sends nothing, and leaves its mount behind: users get an
+ * error, and lock no files of the directory below.  But a thread of it that sends a
+ * notification cannot be killed while the kernel waits for a reply that nobody will
+ * send.  The connection would stay, and all users of the mount would wait for good.  So
+ * the child ends the connection then.
  */
 #ifndef FS_DAEMON_UNMOUNTER_H
 #define FS_DAEMON_UNMOUNTER_H
@@ -19,21 +18,19 @@
 
 struct unmounter;
 
-/* Forks it.  Before the store is opened: the child would share its memory.  To be
- * called by the thread whose end is the daemon's.  0, or -errno. */
+/* Forks it.  Call it before the store is opened, because the child shares its memory, and from the thread that ends
+ * with the daemon.  0, or -errno. */
 int unmounter_start(const char *mountpoint, struct unmounter **ret_unmounter);
 
-/* From now on the mount's connection ends with the daemon, whether that is killed
- * or crashes.  `abort_fd` is as mountpoint_open_abort gave it, and stays open; if it
- * is an error, the log tells what is missing. */
+/* From now on the mount's connection ends with the daemon, if that is killed or crashes.  `abort_fd`: from
+ * mountpoint_open_abort, and stays open; if it is an error, this logs what is missing. */
 void unmounter_watch(struct unmounter *unmounter, int abort_fd);
 
-/* Waits until the mount is gone, but not longer than ten seconds.  The caller has
- * closed /dev/fuse, or what is there does not count as dead.  0, or -errno with
- * one line in `error`. */
+/* Waits up to ten seconds until the mount is gone.  The caller has closed /dev/fuse; otherwise the mount does not count
+ * as dead.  0, or -errno with one line in `error`. */
 int unmounter_unmount(struct unmounter *unmounter, char *error, size_t error_size);
 
-/* Ends it.  NULL is allowed. */
+/* Ends the process.  NULL is allowed. */
 void unmounter_free(struct unmounter *unmounter);
 
 #endif

@@ -1,10 +1,8 @@
-/* attributes: what stat(2) shows of a name, whoever holds it, and what of it may be
- * set.
+/* attributes: what stat(2) shows of a name, and what users may set of it.
  *
- * Of what this mount holds, and of everything when no other mount changes the
- * store, all is known here.  Anything else the backend is asked for each time:
- * neither the node nor the kernel keeps what it answers.  Each of the two
- * functions ends its request.
+ * For a lock of this mount, and for every lock if no other mount changes the store, no
+ * call to the store is needed.  Otherwise the backend is asked each time: neither the
+ * node nor the kernel caches its answer.  Each of the two functions ends its request.
  */
 #ifndef FS_OPS_ATTRIBUTES_H
 #define FS_OPS_ATTRIBUTES_H
@@ -17,7 +15,7 @@ struct node;
 struct request;
 
 void attributes_get(struct request *r);
-/* `set` of FUSE_SET_ATTR_ */
+/* `set`: bits of FUSE_SET_ATTR_ */
 void attributes_set(struct request *r, const struct stat *st, int set);
 
 #endif

@@ -1,4 +1,4 @@
-/* directory: making, removing and listing directories. */
+/* directory: makes, removes and lists directories. */
 #ifndef FS_OPS_DIRECTORY_H
 #define FS_OPS_DIRECTORY_H
 
@@ -7,24 +7,24 @@
 
 struct node;
 
-/* Takes over what the backend knows of a directory. */
+/* Takes over a directory's attributes from the backend. */
 void directory_load(struct node *node, const struct backend_directory *directory);
 
-/* Writes the attributes, mode and owner of r->node to the backend; r->result
- * tells `answer` what came of it.  What it did not take is as it was. */
+/* Writes attributes, mode and owner of r->node to the backend.  `answer` continues the request, with r->result.  If
+ * that is not OK, the node has its old attributes again. */
 void directory_store(struct request *r, request_step *answer);
 
 /* r->name in r->other, with r->mode. */
 void directory_make(struct request *r);
 void directory_remove(struct request *r);
 
-/* Each ends the request.  A listing tells a name that is there all the time
- * exactly once, and needs no memory for the names before or after. */
+/* Each ends the request.  A listing shows a name that exists all the time exactly once.  Its memory does not grow with
+ * the directory. */
 void directory_open(struct request *r);
 void directory_read(struct request *r); /* r->read */
 void directory_close(struct request *r);
 
-/* Frees what is still open when the mount ends: nobody closes it then. */
+/* Frees open directories when the mount ends: the kernel does not close them then. */
 void directory_close_all(struct fs *fs);
 
 #endif

@@ -1,13 +1,13 @@
-/* ops: the kernel's requests, one thin handler each: validate, call, return.
+/* ops: the kernel's requests, one short handler each: check, call, return.
  *
- * By theme, a file and its header for each; a line calls those below it only:
+ * One file for each theme; a line calls only those below it:
  *
  *     ops        the table of handlers
  *     names      look-up, create, unlink, rename, links       attributes  stat(2), chmod, utimes
- *     handle     open, close, poll           lock  flock(2) and fcntl(2)
- *     content    read, write, truncate, times   directory   mkdir, rmdir, readdir
- *     sequence   places in a queue           opening     from look-up to open
- *     xattr      the table user.lease.*      xattr_set   what of it can be set
+ *     file       open, close, poll              lock       flock(2) and fcntl(2)
+ *     content    read, write, truncate, times   directory  mkdir, rmdir, readdir
+ *     sequence   tickets of a queue             opening    between look-up and open
+ *     xattr      the table user.lease.*         xattr_set  sets those that can be set
  *
  * Each function that takes a request ends it.
  */
@@ -16,7 +16,7 @@
 
 struct fuse_lowlevel_ops;
 
-/* With a struct fs for userdata. */
+/* Its userdata is a struct fs. */
 extern const struct fuse_lowlevel_ops ops_table;
 
 #endif

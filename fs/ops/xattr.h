@@ -1,4 +1,4 @@
-/* xattr: the attributes user.lease.* of locks and directories, one table. */
+/* xattr: the table of attributes user.lease.* of locks and directories. */
 #ifndef FS_OPS_XATTR_H
 #define FS_OPS_XATTR_H
 
@@ -6,7 +6,7 @@
 
 struct request;
 
-/* Each ends the request; `size` 0 asks how long the value or the list is; `flags`: of setxattr(2). */
+/* Each ends the request.  With `size` 0 the reply is the length of the value or list.  `flags`: of setxattr(2). */
 void xattr_get(struct request *r, const char *name, size_t size);
 void xattr_list(struct request *r, size_t size);
 void xattr_set(struct request *r, const char *name, const char *value, size_t size, int flags);

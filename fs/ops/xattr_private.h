@@ -1,4 +1,4 @@
-/* xattr_private: what xattr.c and xattr_set.c share. */
+/* xattr_private: shared by xattr.c and xattr_set.c. */
 #ifndef FS_OPS_XATTR_PRIVATE_H
 #define FS_OPS_XATTR_PRIVATE_H
 
@@ -7,10 +7,11 @@
 struct xattr {
     const char *name;
     bool on_lock, on_directory;
-    bool of_ticket; /* all that it tells is in the ticket, if that is this mount's */
-    /* The value, to be freed, or NULL: the lock has none now (ENODATA).  NULL: write only. */
+    bool of_ticket; /* a ticket of this mount has everything that it shows */
+    /* Returns the value, which the caller frees; NULL: the lock has none now (ENODATA).  A NULL function: write only.
+     */
     char *(*get)(struct request *r, const struct backend_info *info);
-    /* Ends the request; takes r->value, NUL-terminated.  NULL: read only. */
+    /* Ends the request; takes r->value, NUL-terminated.  A NULL function: read only. */
     void (*set)(struct request *r);
 };
 

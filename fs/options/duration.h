@@ -1,4 +1,4 @@
-/* duration: how times are written, by the daemon's options and by leaserun's. */
+/* duration: parses times in options of leasefs and leaserun. */
 #ifndef FS_OPTIONS_DURATION_H
 #define FS_OPTIONS_DURATION_H
 

@@ -30,7 +30,7 @@
 
 enum options_kind { OPTIONS_LOCAL, OPTIONS_REDIS, OPTIONS_REDLOCK, OPTIONS_ZOOKEEPER, OPTIONS_KINDS };
 
-/* What only a mount of redis:// or redlock:// has.  NULL, 0: not given. */
+/* Only for redis:// and redlock://.  NULL, 0: not given. */
 struct options_redis {
     char *prefix;               /* before every key */
     char *key;                  /* template of a lock's key, with {n} once */
@@ -40,9 +40,9 @@ struct options_redis {
     int64_t connect_timeout;
     int64_t grace; /* 0: the default */
     bool strict;   /* grace=strict */
-    uint32_t wait; /* replicas that must have what is granted */
+    uint32_t wait; /* replicas that must confirm a grant */
     bool keepalive;
-    bool background; /* mount although the server is away */
+    bool background; /* mount although the server is unreachable */
 };
 
 struct options {
@@ -50,41 +50,40 @@ struct options {
     bool foreground; /* -f */
     bool fake;       /* -f of mount.leasefs: check, but do not mount */
     bool verbose;    /* -v */
-    bool remount;    /* change the ttl of the mount that is there */
+    bool remount;    /* change the ttl of the existing mount */
     bool show_help, show_version;
     char *backend;     /* "memory", "local", "local:DIR", "redis://HOST", "zookeeper://HOST" and their like, as given */
-    char *directory;   /* of the local store, or of what a ZooKeeper mount keeps, absolute; else NULL */
+    char *directory;   /* absolute: of the local store, or of a ZooKeeper mount's state; else NULL */
     char *credentials; /* for a server: a file, absolute; or NULL */
     struct options_redis redis;
     char *state;       /* of zookeeper://: a directory, absolute; NULL: the default one */
-    bool layout_kazoo; /* of zookeeper:// */
+    bool layout_kazoo; /* of zookeeper://: locks as kazoo lays them out */
     char *mountpoint;  /* absolute */
     int64_t ttl;       /* milliseconds (default LEASE_TTL_DEFAULT) */
     bool has_ttl;      /* it was given */
     bool owner_user;   /* owner=user */
     mode_t mode;       /* of the root directory, permission bits (default 0777 for root with allow_other, else 0755) */
-    mode_t lock_mode;  /* of every new lock, whatever the umask; 0: as its maker's umask leaves it */
+    mode_t lock_mode;  /* of every new lock, whatever the umask; 0: its maker decides */
     uid_t uid;         /* of the root directory (default: the daemon's) */
     gid_t gid;
     bool sync_always;
     bool sandbox;  /* sandbox=yes, the default */
-    uint32_t spin; /* microseconds that the next request is awaited awake; 0: none is */
+    uint32_t spin; /* microseconds for which the loop polls for the next request before it sleeps; 0: none */
     enum log_level log;
-    uint64_t user_locks;   /* how many names, tickets and directories a user may have; 0: any number */
-    uint64_t user_content; /* bytes of content of these; 0: any */
+    uint64_t user_locks;   /* limit of a user's names, tickets and directories; 0: none */
+    uint64_t user_content; /* limit of their content, bytes; 0: none */
     bool allow_other;
-    bool checks; /* the kernel looks at permissions, and asks for attributes to do so */
+    bool checks; /* the kernel checks permissions, and reads attributes to do so */
     bool has_fsname, has_subtype;
     struct fuse_args fuse; /* argv[0] and the -o options that are FUSE's own */
 };
 
-/* Parses `leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT` (options may stand
- * anywhere, as mount.fuse3(8) puts them last), or with an argv[0] of
- * mount.leasefs what mount(8) says to its helpers: there -f means "fake".  0, or
+/* Parses `leasefs [-f] [-o OPTIONS] BACKEND MOUNTPOINT`.  Options may stand anywhere, because mount.fuse3(8) puts them
+ * last.  With an argv[0] of mount.leasefs, parses the command line of a mount(8) helper, where -f means "fake". 0, or
  * -EINVAL with one line in `error`.  Free with options_clear in both cases. */
 int options_parse(struct options *options, int argc, char **argv, char *error, size_t error_size);
 
-/* The words of -o lists, for --help: a new string of lines. */
+/* The list of -o options, for --help: a new string of lines. */
 char *options_help(void);
 
 /* Frees what it owns; a zeroed or cleared structure is allowed. */

@@ -1,4 +1,4 @@
-/* private: what options.c and mount_option.c share. */
+/* private: shared by options.c and mount_option.c. */
 #ifndef FS_OPTIONS_PRIVATE_H
 #define FS_OPTIONS_PRIVATE_H
 
@@ -6,10 +6,11 @@
 
 struct options_parse {
     struct options *options;
-    bool is_helper;                       /* called as mount.leasefs, by mount(8) */
-    bool sloppy;                          /* -s: unknown options are dropped */
-    const char *only[1 << OPTIONS_KINDS]; /* for each set of kinds the first option that only they have; or NULL */
-    const char *shown;                    /* an option of mount tables, which a remount may repeat; or NULL */
+    bool is_helper; /* called as mount.leasefs, by mount(8) */
+    bool sloppy;    /* -s: unknown options are dropped */
+    const char
+        *only[1 << OPTIONS_KINDS]; /* for each set of kinds, the first option given that only they have; or NULL */
+    const char *shown;             /* an option that mount tables show, which a remount may repeat; or NULL */
     char *error;
     size_t error_size;
 };
@@ -17,10 +18,10 @@ struct options_parse {
 /* Writes the error; returns -EINVAL. */
 int options_fail(struct options_parse *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Takes one word of an -o list, with its backslashes.  0 or -EINVAL. */
+/* Parses one option of an -o list, with its backslashes.  0 or -EINVAL. */
 int options_parse_mount_option(struct options_parse *p, const char *word);
 
-/* A word for libfuse, escaped as in a list. */
+/* Adds an option for libfuse, escaped as in a list. */
 int options_add_fuse(struct options_parse *p, const char *word);
 
 #endif

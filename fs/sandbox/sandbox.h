@@ -1,19 +1,18 @@
-/* sandbox: what a daemon gives up when its mount is made.
+/* sandbox: gives up the daemon's rights once its mount is made.
  *
  *   capabilities    all, from every set
- *   no_new_privs    no program that it might run gets more
+ *   no_new_privs    no program that it runs gets more rights
  *   Landlock        files: its store, /proc to read, /dev/null; TCP: its servers
- *   seccomp         system calls: those that it needs; no program is mapped, and
- *                   no socket made but to reach its servers
+ *   seccomp         only the system calls that it needs; it maps no program, and
+ *                   makes sockets only to reach its servers
  *
- * What is connected before stays connected: syslog, the service manager.
+ * Existing connections stay: syslog, the service manager.
  *
- * What the kernel or this build does not have is left out, and told.  That a
- * system call or a file is refused later on is an error to the caller, not the
- * end of the daemon, since that would take all locks with it; the kernel's audit
- * log names the call.
+ * What the kernel or this build does not support is left out, and struct sandbox says
+ * so.  A system call or file that is refused later is an error for its caller, and does
+ * not end the daemon: that would end all locks.  The kernel's audit log names the call.
  *
- *     sandbox  capabilities, and all of it in order    landlock, seccomp  these parts
+ *     sandbox  capabilities, and all parts in order    landlock, seccomp  these parts
  */
 #ifndef FS_SANDBOX_SANDBOX_H
 #define FS_SANDBOX_SANDBOX_H
@@ -25,41 +24,39 @@
 #define SANDBOX_TEXT_MAX 256
 #define SANDBOX_PORTS_MAX 16
 
-/* Where the servers of the store are. */
+/* How the daemon reaches the store's servers. */
 enum sandbox_servers {
-    SANDBOX_NO_SERVERS,     /* no socket is made or connected */
+    SANDBOX_NO_SERVERS,     /* it makes and connects no socket */
     SANDBOX_UNIX_SERVERS,   /* sockets with a path */
     SANDBOX_NETWORK_SERVERS /* IPv4 and IPv6, with DNS */
 };
 
 struct sandbox_policy {
-    const char *directory; /* files below may be made, written and removed; NULL: none */
+    const char *directory; /* it may make, write and remove files below; NULL: none */
     enum sandbox_servers servers;
     uint16_t ports[SANDBOX_PORTS_MAX];
-    size_t port_count; /* in the network, by TCP only on these ports; 0: on any */
+    size_t port_count; /* TCP only to these ports; 0: to any */
 };
 
 struct sandbox {
-    char text[SANDBOX_TEXT_MAX]; /* one line, for logs and the status; "" before */
+    char text[SANDBOX_TEXT_MAX]; /* one line, for logs and the status; "" before sandbox_apply */
     bool complete;               /* nothing was left out */
 };
 
-/* For this process and those that it starts, for good.  Called while it has one
- * thread, since others would keep what they have.  0, or -errno with one line in
- * `error`, and then only a part may be given up. */
+/* Confines this process and its children, for good.  Call it while the process has one thread: other threads would keep
+ * their rights.  0, or -errno with one line in `error`; part of the rights may be given up then. */
 int sandbox_apply(const struct sandbox_policy *policy, struct sandbox *ret_sandbox, char *error, size_t error_size);
 
 /* --- its parts ------------------------------------------------------------------- */
 
-/* The version that was applied; 0: the kernel has none; or -errno. */
+/* The version of Landlock that was applied; 0: the kernel has none; or -errno. */
 int sandbox_landlock(const struct sandbox_policy *policy);
 
-/* 1; 0: the kernel or this build has none; or -errno. */
+/* 1: applied; 0: the kernel or this build has none; or -errno. */
 int sandbox_seccomp(const struct sandbox_policy *policy);
 int sandbox_seccomp_unmounter(void);
 
-/* For root's process that unmounts: no_new_privs, and a filter with what that
- * needs.  0, or -errno. */
+/* For root's process that unmounts: no_new_privs, and a filter for the calls that it needs.  0, or -errno. */
 int sandbox_unmounter(void);
 
 #endif
