@@ -1,8 +1,8 @@
-/* cgroup: a control group (cgroup v2) that holds the command and all that it starts.
+/* cgroup: a control group (cgroup v2) for the command and all its descendants.
  *
- * Nothing leaves it by forking, by a session of its own or by the death of its parent,
- * and one write kills all that is in it (cgroup.kill, Linux 5.14), however much that is.
- * Root can make one, and whoever has a part of the tree delegated to them.
+ * No process leaves it by a fork, a session of its own or the death of its parent, and one
+ * write kills all processes in it (cgroup.kill, Linux 5.14), however many.  Root can make
+ * one, and so can a user to whom a part of the tree is delegated.
  */
 #ifndef FS_LEASERUN_CGROUP_H
 #define FS_LEASERUN_CGROUP_H
@@ -12,17 +12,17 @@
 #include <sys/types.h>
 
 struct leaserun_cgroup {
-    int parent;    /* the directory of the group that it is made in; -1: there is no group */
-    int directory; /* its own */
+    int parent;    /* directory of the group above; -1: there is no group */
+    int directory; /* directory of the group */
     int kill;      /* its cgroup.kill */
     char name[NAME_MAX + 1];
 };
 
-/* Makes a group below that of this process.  There is none where none can be made, and
- * where it would have limits of its own (cgroup.subtree_control). */
+/* Makes a group below that of this process.  Makes none if it may not, or if the group would have limits of its own
+ * (cgroup.subtree_control). */
 void leaserun_cgroup_make(struct leaserun_cgroup *cgroup);
 
-/* As fork(2); the child is in the group from its beginning, if there is one. */
+/* fork(2); the child starts in the group, if there is one. */
 pid_t leaserun_cgroup_fork(const struct leaserun_cgroup *cgroup);
 
 /* Moves a process into it. */
@@ -30,10 +30,10 @@ void leaserun_cgroup_enter(const struct leaserun_cgroup *cgroup, pid_t pid);
 
 void leaserun_cgroup_kill(const struct leaserun_cgroup *cgroup);
 
-/* Does anything in it live?  False if there is no group. */
+/* Is a living process in it?  False if there is no group. */
 bool leaserun_cgroup_is_populated(const struct leaserun_cgroup *cgroup);
 
-/* What is in it goes to the group above, and it is removed. */
+/* Moves its processes to the group above, and removes it. */
 void leaserun_cgroup_remove(struct leaserun_cgroup *cgroup);
 
 #endif

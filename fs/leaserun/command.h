@@ -1,11 +1,10 @@
-/* command: the command as a job: a process group of its own, the
- * terminal, stopping and going on.
+/* command: runs the command as a job: a process group of its own, the terminal, stops and continuations.
  *
- * When standard input and output are the terminal and leaserun is in its
- * foreground, the command is put there; else when it asks for the terminal (that
- * is: is stopped by SIGTTIN or SIGTTOU), so that the other commands of a
- * pipeline can use it too.  When the command is stopped from the terminal,
- * leaserun's whole job stops, so that the shell can tell.
+ * If standard input and output are the terminal and leaserun is in its foreground, the
+ * command gets the terminal at once.  Otherwise it gets it when it asks for it (SIGTTIN or
+ * SIGTTOU stop it), so that the other commands of a pipeline can use it, too.  If the
+ * command is stopped from the terminal, leaserun stops its whole job, so that the shell
+ * notices.
  */
 #ifndef FS_LEASERUN_COMMAND_H
 #define FS_LEASERUN_COMMAND_H
@@ -21,43 +20,40 @@
 struct leaserun_command {
     struct leaserun_target target;
     struct leaserun_watchdog watchdog; /* its parent, unless it was adopted */
-    bool ended;                        /* and was waited for */
-    int status;                        /* as waitpid(2) tells, once it has ended */
-    int failure;                       /* becomes readable when it could not be executed, or was; -1: it was */
-    int error;                         /* why it could not be executed; 0: it was */
-    int terminal;                      /* -1: there is none */
-    bool owns;                         /* the terminal is for the command, when it is for leaserun's job */
+    bool ended;                        /* it ended, and waitpid(2) has reported it */
+    int status;                        /* wait status (waitpid(2)), once it has ended */
+    int failure;                       /* readable when exec succeeded or failed; -1: it succeeded */
+    int error;                         /* errno of exec; 0: it succeeded */
+    int terminal;                      /* -1: none */
+    bool owns;                         /* the command gets the terminal whenever leaserun's job has it */
     bool has_modes;
-    struct termios modes; /* of the terminal, before */
+    struct termios modes; /* the terminal's, before */
 };
 
-/* Starts it, and its watchdog.  The command gets the signal mask `mask`, and is killed
- * when the watchdog dies.  -errno. */
+/* Starts the command and its watchdog.  The command gets the signal mask `mask`, and is killed when the watchdog dies.
+ * 0 or -errno. */
 int leaserun_command_start(struct leaserun_command *command, char **argv, const sigset_t *mask,
                            struct leaserun_set *set);
 
-/* A process that is no child of this one, and no job of its own: starts its watchdog.
- * -errno. */
+/* Starts a watchdog for a process that is neither a child of this one nor a job of its own.  0 or -errno. */
 int leaserun_command_adopt(struct leaserun_command *command, pid_t pid, int pidfd, struct leaserun_set *set);
 
 /* Call it when `failure` is readable. */
 void leaserun_command_executed(struct leaserun_command *command);
 
-/* The command was stopped by this signal.  If the terminal was the reason, either
- * the command gets the terminal now, or this job is stopped and has gone on when
- * this returns.  True: the command is to go on. */
+/* The command was stopped by this signal.  If the terminal was the reason, the command gets the terminal, or this job
+ * stops and has continued when this returns.  True: continue the command. */
 bool leaserun_command_stopped(struct leaserun_command *command, int signal);
 void leaserun_command_continue(struct leaserun_command *command);
 
-/* It has ended: takes the terminal back; with its modes if it was `killed` and
- * could not restore them. */
+/* The command has ended: takes the terminal back.  If it was `killed`, also restores the terminal's modes. */
 void leaserun_command_leave_terminal(struct leaserun_command *command, bool killed);
 
-/* As shells tell: its exit status, or 128 and the signal. */
+/* As of a shell: its exit status, or 128 and the signal. */
 int leaserun_command_exit_status(const struct leaserun_command *command);
 
-/* What Ctrl-C did to the command it does to the job which the command stood in
- * for: does not return if so.  `interrupted`: this process got SIGINT itself. */
+/* If Ctrl-C ended the command, ends leaserun's own job by SIGINT, too; then it does not return.  `interrupted`: this
+ * process got SIGINT itself. */
 void leaserun_command_pass_interrupt(const struct leaserun_command *command, bool interrupted);
 
 #endif

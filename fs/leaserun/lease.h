@@ -1,15 +1,16 @@
 /* lease: --get and --put: a lease with a fixed term that no process owns.
  *
- * Each returns the exit status; complaints go to stderr. */
+ * Each returns the exit status, and prints errors on stderr.
+ */
 #ifndef FS_LEASERUN_LEASE_H
 #define FS_LEASERUN_LEASE_H
 
 #include "fs/leaserun/arguments.h"
 
-/* Takes it and prints its token. */
+/* Acquires it, and prints its token. */
 int leaserun_lease_get(const struct leaserun_arguments *arguments);
 
-/* Gives it back by its token. */
+/* Releases it by its token. */
 int leaserun_lease_put(const struct leaserun_arguments *arguments);
 
 #endif

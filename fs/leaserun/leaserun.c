@@ -64,12 +64,12 @@ static int check_grace(const struct leaserun_arguments *arguments, const struct 
 
 /* --- which locks ------------------------------------------------------------------- */
 
-static int find_one(const struct leaserun_arguments *arguments, struct leaserun_lock *lock, size_t place)
+static int find_one(const struct leaserun_arguments *arguments, struct leaserun_lock *lock, size_t position)
 {
-    int status = arguments->width ? leaserun_queue_make(arguments, arguments->locks[place]) : 0;
-    status = status ? status : leaserun_lock_find(lock, arguments->locks[place]);
+    int status = arguments->width ? leaserun_queue_make(arguments, arguments->locks[position]) : 0;
+    status = status ? status : leaserun_lock_find(lock, arguments->locks[position]);
     status = status ? status : check_grace(arguments, lock);
-    lock->place = place;
+    lock->position = position;
     return status;
 }
 

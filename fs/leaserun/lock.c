@@ -233,9 +233,9 @@ static int lock_export(const char *name, uint64_t token)
 int leaserun_lock_export(const struct leaserun_lock *locks, size_t count)
 {
     int result = 0;
-    for (size_t place = LEASERUN_LOCKS_MAX; place-- > 0;) {
+    for (size_t position = LEASERUN_LOCKS_MAX; position-- > 0;) {
         for (size_t i = 0; i < count && result == 0; i++) {
-            if (locks[i].place == place) {
+            if (locks[i].position == position) {
                 result = lock_export(locks[i].held, locks[i].token);
             }
         }

@@ -1,7 +1,6 @@
-/* lock: which locks are meant, in which order they are taken, and whether
- * this process is already inside a leaserun that holds them.
+/* lock: finds, opens and sorts the locks of the command line, and those that this process inherited.
  *
- * Complaints go to stderr; an exit status says what kind they are.
+ * Errors are printed on stderr; the exit status says of which kind they are.
  */
 #ifndef FS_LEASERUN_LOCK_H
 #define FS_LEASERUN_LOCK_H
@@ -14,38 +13,35 @@
 #include "fs/leaserun/mount.h"
 
 struct leaserun_lock {
-    char name[PATH_MAX]; /* absolute; of a ticket: what it is made as, which ends in '-' */
+    char name[PATH_MAX]; /* absolute; of a ticket: the name to create, which ends in '-' */
     char directory[PATH_MAX];
-    int64_t ttl;                    /* of what is made in the directory, milliseconds */
-    int64_t delay;                  /* how long a lock that is lost stays refused to others */
-    size_t place;                   /* on the command line */
-    struct leaserun_mount mount;    /* once it was put in order */
-    char held[PATH_MAX + NAME_MAX]; /* once it is held: its name, or that of the ticket */
+    int64_t ttl;                    /* of locks made in the directory, milliseconds */
+    int64_t delay;                  /* how long a lost lock stays refused to others, milliseconds */
+    size_t position;                /* index on the command line */
+    struct leaserun_mount mount;    /* set by leaserun_lock_sort */
+    char held[PATH_MAX + NAME_MAX]; /* once held: its name, or its ticket's */
     uint64_t token;
 };
 
-/* Finds the lock that `path` means: a name in a leasefs, or a directory there,
- * which means a ticket of its queue.  0, or the exit status. */
+/* Finds the lock of `path`: a name in a leasefs, or a directory there, which means a ticket of its queue.  0, or the
+ * exit status. */
 int leaserun_lock_find(struct leaserun_lock *lock, const char *path);
 
-/* Opens it; nothing is acquired by that, but for a place in a queue.  A
- * descriptor, or -1 with the exit status in *ret_status (`conflict` when it is
- * held in a way that cannot be waited for, and `waits` is false). */
+/* Opens it.  That acquires nothing, but makes the ticket of a queue.  A descriptor, or -1 and the exit status in
+ * *ret_status: `conflict` if `waits` is false and the lock is held in a way that it could not wait for. */
 int leaserun_lock_open(const struct leaserun_lock *lock, bool waits, int conflict, int *ret_status);
 
-/* Puts locks in the order in which everybody takes them, on whatever host and by
- * whatever path: by the path within the mount, then by where the locks are.  A lock
- * that is named twice is left once.  Returns how many are left. */
+/* Sorts locks into the order in which every leaserun acquires them, on any host and by any path: by path within the
+ * mount, then by store.  Drops repeated locks, and returns how many are left. */
 size_t leaserun_lock_sort(struct leaserun_lock *locks, size_t count);
 
-/* Tells the command, by its environment, what it runs under: `held` and `token` of
- * each.  -errno. */
+/* Exports `held` and `token` of each lock to the command's environment.  0 or -errno. */
 int leaserun_lock_export(const struct leaserun_lock *locks, size_t count);
 
 enum leaserun_lock_inherited { LEASERUN_LOCK_FREE, LEASERUN_LOCK_INHERITED, LEASERUN_LOCK_SHARED };
 
-/* Is the lock held by a leaserun that this process runs under?  If so, sets `held`
- * and `token`.  SHARED: it is, but not exclusively, as is asked for. */
+/* Does a leaserun above this process hold the lock?  Then sets `held` and `token`.  SHARED: it holds the lock, but not
+ * exclusively as wanted. */
 enum leaserun_lock_inherited leaserun_lock_inherited(struct leaserun_lock *lock, bool shared);
 
 #endif

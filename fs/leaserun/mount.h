@@ -1,4 +1,4 @@
-/* mount: which leasefs a directory is in, and where in it. */
+/* mount: the leasefs that a directory is in, and its path there. */
 #ifndef FS_LEASERUN_MOUNT_H
 #define FS_LEASERUN_MOUNT_H
 
@@ -9,15 +9,15 @@
 
 struct leaserun_mount {
     dev_t device;
-    char inner[PATH_MAX]; /* the directory, as the mount's root sees it */
-    char root[PATH_MAX];  /* where the mount's root is seen, and its .leasefs; "": nowhere */
-    char store[PATH_MAX]; /* where the locks are; "": only this mount knows */
+    char inner[PATH_MAX]; /* the directory's path from the mount's root */
+    char root[PATH_MAX];  /* where the mount's root is visible, with its .leasefs; "": nowhere */
+    char store[PATH_MAX]; /* the store's address; "": only this mount knows it */
     bool readable;        /* its .leasefs can be read */
     char grace[256];      /* "grace period: ...": the store grants nothing new; "": it does */
-    int64_t max_outage;   /* no lock outlives a cut from the store by more than that, milliseconds; 0: it has its ttl */
+    int64_t max_outage;   /* limit of a lock's time after a cut from the store, milliseconds; 0: its ttl */
 };
 
-/* Of an absolute path without symbolic links.  -errno. */
+/* `directory`: absolute, without symbolic links.  0 or -errno. */
 int leaserun_mount_find(struct leaserun_mount *mount, const char *directory);
 
 #endif

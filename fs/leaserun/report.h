@@ -1,4 +1,4 @@
-/* report: how --status tells what it has found, to people and to programs. */
+/* report: prints the result of --status, for people or as JSON. */
 #ifndef FS_LEASERUN_REPORT_H
 #define FS_LEASERUN_REPORT_H
 
@@ -6,28 +6,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One who holds or waits. */
+/* A process that holds or waits. */
 struct leaserun_process {
     char host[256], command[128];
-    char ticket[NAME_MAX + 1]; /* his place in a queue; "": it is none */
+    char ticket[NAME_MAX + 1]; /* its ticket of a queue; "": none */
     char since[64];            /* RFC 3339; "": not known */
-    double seconds;            /* for so long; -1: not known */
+    double seconds;            /* how long it has held or waited; -1: not known */
     long pid, uid;
 };
 
-/* Numbers are texts of digits, "" when they are not known. */
+/* Numbers are strings of digits, "" if not known. */
 struct leaserun_report_lock {
     const char *name;
     const char *grace; /* why the store grants nothing new, and for how long; "": it does */
     bool held;
-    bool ticket; /* a place in a queue was asked about */
+    bool ticket; /* the lock is a ticket of a queue */
     char kind[32], mode[32], since[64];
     char token[32], left[32], ttl[32], waiters[32], width[32];
-    struct leaserun_process *holders, *waiting; /* those that this mount knows */
+    struct leaserun_process *holders, *waiting; /* that this mount knows */
     size_t holder_count, waiting_count;
 };
 
-/* On standard output. */
+/* Prints it on standard output. */
 void leaserun_report_print(const struct leaserun_report_lock *report, bool json);
 
 #endif

@@ -1,4 +1,4 @@
-/* status: --status: who holds a lock, since when, and who waits. */
+/* status: --status: the holders and waiters of a lock. */
 #ifndef FS_LEASERUN_STATUS_H
 #define FS_LEASERUN_STATUS_H
 
@@ -6,8 +6,8 @@
 
 #define LEASERUN_EXIT_FREE 1
 
-/* Tells it on standard output.  0: held; LEASERUN_EXIT_FREE: free; else what kept it
- * from being known, which was told on stderr. */
+/* Prints them on standard output.  0: held; LEASERUN_EXIT_FREE: free; else another exit status, after an error on
+ * stderr. */
 int leaserun_status(const struct leaserun_arguments *arguments);
 
 #endif

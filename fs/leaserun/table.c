@@ -47,7 +47,7 @@ static void table_parse(struct leaserun_row *row, char *const *names, size_t col
     const char *remaining = table_field(names, columns, fields, count, "remaining");
     row->remaining = strcmp(remaining, "-") == 0 ? -1 : strtod(remaining, NULL);
     row->waiters = (unsigned)strtoul(table_field(names, columns, fields, count, "waiters"), NULL, 10);
-    row->place = (unsigned)strtoul(table_field(names, columns, fields, count, "position"), NULL, 10);
+    row->position = (unsigned)strtoul(table_field(names, columns, fields, count, "position"), NULL, 10);
 }
 
 static int table_add(struct leaserun_table *table, const char *line, char *const *names, size_t columns)

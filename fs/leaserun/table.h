@@ -1,19 +1,19 @@
-/* table: what .leasefs/locks and .leasefs/waiters of a mount tell. */
+/* table: reads .leasefs/locks and .leasefs/waiters of a mount. */
 #ifndef FS_LEASERUN_TABLE_H
 #define FS_LEASERUN_TABLE_H
 
 #include <stddef.h>
 
-/* Texts are escaped, as the mount writes them (leaserun_text_unescape). */
+/* Strings are escaped, as the mount writes them (leaserun_text_unescape). */
 struct leaserun_row {
-    char *line; /* what the texts are parts of */
+    char *line; /* which the strings point into */
     const char *name, *kind, *mode, *host, *command;
     long pid;
     long uid;
-    double age;       /* seconds: held, or waiting for so long */
-    double remaining; /* of a lock, seconds; -1: not told */
-    unsigned waiters; /* of a lock */
-    unsigned place;   /* of a waiter; 0: not told */
+    double age;        /* seconds that it holds or waits */
+    double remaining;  /* of a lock, seconds; -1: unknown */
+    unsigned waiters;  /* of a lock */
+    unsigned position; /* of a waiter; 0: unknown */
 };
 
 struct leaserun_table {
@@ -21,7 +21,7 @@ struct leaserun_table {
     size_t count;
 };
 
-/* Of the mount whose root is `root`.  -errno; nothing is to be freed then. */
+/* `root`: the mount's root.  0 or -errno; there is nothing to free then. */
 int leaserun_table_locks(struct leaserun_table *table, const char *root);
 int leaserun_table_waiters(struct leaserun_table *table, const char *root);
 void leaserun_table_free(struct leaserun_table *table);

@@ -1,8 +1,8 @@
-/* target: what must be dead before the lock is another's: the command, and all that it
- * has started, as far as that can be seen.
+/* target: the processes that must be dead before another holds the lock: the command and all that it has started, as
+ * far as leaserun sees them.
  *
- * That is all in its control group, if it has one; its process group; and all descendants
- * of a process above it, whatever group or session they are in.
+ * These are all processes of its control group, if it has one; of its process group; and
+ * all descendants of a process above it, in any group or session.
  */
 #ifndef FS_LEASERUN_TARGET_H
 #define FS_LEASERUN_TARGET_H
@@ -17,31 +17,29 @@
 
 struct leaserun_target {
     pid_t command;                    /* 0: not started yet */
-    int pidfd;                        /* of a command that is no child, and no process group of its own; else -1 */
-    pid_t root;                       /* whose descendants are meant */
-    pid_t watchdog;                   /* one of them that is not meant, but its descendants are; 0: none */
-    pid_t except[LEASERUN_LOCKS_MAX]; /* and those that are not meant with theirs */
+    int pidfd;                        /* of a command that is neither a child nor a process group of its own; else -1 */
+    pid_t root;                       /* its descendants belong to the target */
+    pid_t watchdog;                   /* a descendant that does not belong to it, but its own descendants do; 0: none */
+    pid_t except[LEASERUN_LOCKS_MAX]; /* processes that do not belong to it, nor do their descendants */
     size_t exceptions;
     struct leaserun_cgroup cgroup;
 };
 
-/* Orphans among the descendants of this process become its children, so that none can
- * get out of sight. */
+/* Orphans among the descendants of this process become its children, so that it keeps seeing them. */
 void leaserun_target_adopt_orphans(void);
 
-/* The command only: its process group, or the process. */
+/* Signals only the command: its process group, or the process. */
 void leaserun_target_signal_command(const struct leaserun_target *target, int signal);
 
 void leaserun_target_signal(const struct leaserun_target *target, int signal);
 
-/* First stops all, so that none starts another or answers to the death of another, then
- * kills them. */
+/* Stops all processes, so that none forks or reacts to another's death; then kills them. */
 void leaserun_target_kill(const struct leaserun_target *target);
 
-/* How many there are; one that is dead and not waited for may count. */
+/* Counts the processes; may include a zombie. */
 size_t leaserun_target_count(const struct leaserun_target *target);
 
-/* How many milliseconds killing them all may take now: it is measured by counting them. */
+/* How many milliseconds killing them would take now, measured by counting them. */
 int64_t leaserun_target_cost(const struct leaserun_target *target);
 
 #endif
