@@ -29,13 +29,26 @@ static void change_settle(struct redlock_call *call, enum backend_result result)
     redlock_call_later(call, 0, change_on_settled);
 }
 
+/* Is there time for one more try? */
+static bool change_may_try_again(const struct redlock_call *call)
+{
+    return clock_now() + REDLOCK_RETRY_MAX < call->tried_until;
+}
+
 /* --- release --- */
+
+static void change_send_release(struct redlock_call *call);
 
 static void change_on_released(struct redlock_call *call)
 {
     struct redlock *r = call->r;
     enum vote_verdict verdict = vote_verdict(&call->poll->vote, "ok", NULL);
     if (verdict == VOTE_OPEN) {
+        return;
+    }
+    if (verdict != VOTE_WON && change_may_try_again(call)) {
+        redlock_poll_close(call->poll, true);
+        redlock_call_later(call, REDLOCK_RETRY_MAX, change_send_release);
         return;
     }
     char *name = g_strdup(call->name);
@@ -70,6 +83,14 @@ static void change_leave_to(struct redlock_call *call, const struct remote_ticke
     redlock_keep_poll(call, &record, true, change_on_left);
 }
 
+static void change_send_release(struct redlock_call *call)
+{
+    char *digest = redlock_call_digest(call->token);
+    redlock_poll_fill_release(call->r, call->name, digest, "", 0, 0);
+    redlock_call_poll(call, REDLOCK_RELEASE, call->r->timeout, change_on_released);
+    g_free(digest);
+}
+
 static void change_release(struct redlock_call *call)
 {
     struct redlock *r = call->r;
@@ -79,12 +100,9 @@ static void change_release(struct redlock_call *call)
     g_hash_table_remove(r->tries, call->op->token);
     if (left) {
         change_leave_to(call, left);
-        return;
+    } else {
+        change_send_release(call);
     }
-    char *digest = redlock_call_digest(call->token);
-    redlock_poll_fill_release(r, call->name, digest, "", 0, 0);
-    redlock_call_poll(call, REDLOCK_RELEASE, r->timeout, change_on_released);
-    g_free(digest);
 }
 
 /* A lock owner has given back bytes: the lock itself when nothing is left. */
@@ -143,7 +161,7 @@ static void change_on_changed(struct redlock_call *call)
         return;
     }
     bool answered = redlock_poll_answers(call->poll) >= vote_majority(r->count);
-    if (verdict == VOTE_AWAY && answered && call->tries++ < CHANGE_TRIES) {
+    if (verdict == VOTE_AWAY && ((answered && call->tries++ < CHANGE_TRIES) || change_may_try_again(call))) {
         redlock_poll_close(call->poll, true);
         redlock_call_later(call, REDLOCK_RETRY, change_kept);
         return;
@@ -205,7 +223,7 @@ static void change_convert(struct redlock_call *call, const struct remote_ticket
 uint64_t redlock_change_call(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
 {
     struct redlock_call *call = redlock_call_new((struct redlock *)op->r, op, t ? t->place->name : op->name);
-    (void)timeout;
+    call->tried_until = timeout ? clock_now() + timeout : 0;
     switch (op->procedure) {
     case REMOTE_ACQUIRE:
         redlock_acquire_begin(call);

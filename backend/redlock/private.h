@@ -170,6 +170,7 @@ struct redlock_call {
     void (*again)(struct redlock_call *call); /* when `timer` goes off */
     ev_timer timer;
     unsigned tries;
+    clock_ms tried_until; /* a change that no majority has confirmed is tried again until then; 0: not */
     char token[REMOTE_TOKEN_SIZE];
     char *name;
     clock_ms deadline; /* until when the first round is believed in */
