@@ -1,9 +1,11 @@
 /* check_redis_conn: a redis_conn with a real server.  What a real one does not do
  * when asked is in check_redis_conn_faults. */
 #include <netdb.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/support/check_main.h"
 #include "tests/support/redis_server.h"
@@ -185,6 +187,42 @@ START_TEST(attempts_come_more_often_towards_the_time_by_which_it_is_needed)
     redis_server_again(server);
     conn_until_up();
     ck_assert_int_lt(clock_now(), conn_told.needed);
+}
+END_TEST
+
+/* Of a host that accepts connections and is silent, or drops what it is sent. */
+static void assert_given_up_in_time(bool accepts)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fillers[4];
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, length), 0);
+    ck_assert_int_eq(listen(listener, accepts ? 16 : 0), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+    for (unsigned i = 0; i < G_N_ELEMENTS(fillers); i++) { /* its queue is full then, and more is dropped */
+        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        if (!accepts)
+            connect(fillers[i], (struct sockaddr *)&address, length);
+    }
+    conn_options.connect_timeout = conn_options.command_timeout = 10000;
+    conn_told.needed = clock_now() + 3000;
+    conn_open_host("127.0.0.1", ntohs(address.sin_port));
+    CONN_UNTIL(strstr(redis_conn_error(conn), "no answer for "));
+    ck_assert_int_le(clock_now(), conn_told.needed - 1000);
+    for (unsigned i = 0; i < G_N_ELEMENTS(fillers); i++)
+        close(fillers[i]);
+    close(listener);
+}
+
+START_TEST(attempt_to_connect_is_given_up_in_time_for_another)
+{
+    assert_given_up_in_time(false);
+}
+END_TEST
+
+START_TEST(attempt_that_is_not_answered_is_given_up_in_time_for_another)
+{
+    assert_given_up_in_time(true);
 }
 END_TEST
 
@@ -558,6 +596,8 @@ static Suite *conn_suite(void)
         free_ends_a_look_up_that_is_known_and_was_not_told_yet,
         comes_up_when_the_server_appears,
         attempts_come_more_often_towards_the_time_by_which_it_is_needed,
+        attempt_to_connect_is_given_up_in_time_for_another,
+        attempt_that_is_not_answered_is_given_up_in_time_for_another,
         selects_its_database,
         waits_while_the_password_is_wrong,
         missing_password_is_told,

@@ -28,14 +28,26 @@
 
 /* --- failing --- */
 
+/* How long there is until the connection is needed. */
+static int64_t conn_time_left(struct redis_conn *conn, clock_ms now)
+{
+    if (conn->events->needed && (conn->needed_by <= now || conn->needed_by == CLOCK_NEVER)) {
+        conn->needed_by = conn->events->needed(conn->context);
+    }
+    return conn->events->needed ? conn->needed_by - now : CLOCK_NEVER;
+}
+
 /* The longest pause. */
 static int64_t conn_pause_max(struct redis_conn *conn, clock_ms now)
 {
     int64_t most = conn->options.retry_max ? conn->options.retry_max : REDIS_RETRY_MAX;
-    if (conn->events->needed && (conn->needed_by <= now || conn->needed_by == CLOCK_NEVER)) {
-        conn->needed_by = conn->events->needed(conn->context);
-    }
-    return conn->events->needed ? MIN(most, MAX((conn->needed_by - now) / 8, REDIS_RETRY_SOON)) : most;
+    return MIN(most, MAX(conn_time_left(conn, now) / 8, REDIS_RETRY_SOON));
+}
+
+/* How long an attempt may take, of at most that: another one is to be made in time. */
+static int64_t conn_attempt_max(struct redis_conn *conn, clock_ms now, int64_t most)
+{
+    return MIN(most, MAX(conn_time_left(conn, now) / 2, REDIS_CONNECT_SOON));
 }
 
 /* How long to wait after this many rounds that failed. */
@@ -137,7 +149,10 @@ static void connect_peer(struct redis_peer *peer)
     int r = redis_link_open(&peer->link, address, conn->tls_trust, tls_name, conn->options.keepalive);
     conn->state = peer == &conn->pubsub ? REDIS_CONN_SUBSCRIBE : REDIS_CONN_PREPARE;
     peer->heard = 0;
-    peer->connect_by = clock_now() + conn->options.connect_timeout;
+    clock_ms now = clock_now();
+    peer->connect_timeout = conn_attempt_max(conn, now, conn->options.connect_timeout);
+    peer->setup_timeout = conn_attempt_max(conn, now, conn->options.command_timeout);
+    peer->connect_by = now + peer->connect_timeout;
     g_byte_array_set_size(peer->steps, 0);
     peer->answered = 0;
     if (r < 0) {
@@ -346,7 +361,10 @@ static clock_ms conn_patience_ends(const struct redis_peer *peer)
     if (peer->link.state == REDIS_LINK_CLOSED) {
         return CLOCK_NEVER;
     }
-    if (redis_conn_setup_pending(peer) || (peer == &conn->pubsub && conn->probing)) {
+    if (redis_conn_setup_pending(peer)) {
+        return MAX(peer->asked, peer->heard) + peer->setup_timeout;
+    }
+    if (peer == &conn->pubsub && conn->probing) {
         asked = peer->asked;
     } else if (peer == &conn->command) {
         asked = redis_conn_request_oldest(conn);
@@ -380,10 +398,12 @@ static void conn_check_connections(struct redis_conn *conn, clock_ms now)
             continue;
         }
         if (peers[i]->link.state == REDIS_LINK_CONNECTING) {
-            conn_fail(conn, REDIS_NOT_CONNECTED, "no answer for %lld ms", (long long)conn->options.connect_timeout);
+            conn_fail(conn, REDIS_NOT_CONNECTED, "no answer for %lld ms", (long long)peers[i]->connect_timeout);
         } else {
+            bool setup = redis_conn_setup_pending(peers[i]);
             conn_fail(conn, redis_link_in_handshake(&peers[i]->link) ? REDIS_NO_TLS : REDIS_SILENT,
-                      "no answer for %lld ms", (long long)conn->options.command_timeout);
+                      "no answer for %lld ms",
+                      (long long)(setup ? peers[i]->setup_timeout : conn->options.command_timeout));
         }
     }
     if (conn_probe_due(conn) <= now) {

@@ -37,7 +37,8 @@ struct redis_conn;
 #define REDIS_CONNECT_TIMEOUT_DEFAULT 2000
 #define REDIS_RETRY_MIN 20 /* before the second connection attempt, doubled for each, ±50 % */
 #define REDIS_RETRY_MAX 2000
-#define REDIS_RETRY_SOON 100 /* the same when it is needed soon: see struct redis_conn_events */
+#define REDIS_RETRY_SOON 100   /* the same when it is needed soon: see struct redis_conn_events */
+#define REDIS_CONNECT_SOON 250 /* what an attempt has at least then */
 #define REDIS_STAMP_MAX 31
 #define REDIS_STEADY 200 /* up for so long, the pauses begin anew */
 
@@ -100,7 +101,8 @@ struct redis_conn_events {
      * answer to the watch); or with NULL: any may have, as after `up`. */
     void (*changed)(void *context, const char *key, size_t length);
     /* By when it should be up again, so that nothing is lost, or CLOCK_NEVER: the pauses between attempts are an eighth
-     * of what is left until then.  Asked while it is not up, and again when that is over; NULL: there is no such time.
+     * of what is left until then, and an attempt takes half of it.  Asked while it is not up, and again when that is
+     * over; NULL: there is no such time.
      */
     clock_ms (*needed)(void *context);
 

@@ -51,11 +51,12 @@ enum redis_step {
 struct redis_peer { /* one of the two connections */
     struct redis_conn *conn;
     struct redis_link link;
-    clock_ms connect_by; /* while it is being made */
-    clock_ms asked;      /* when the set-up, or the probe, was sent */
-    clock_ms heard;      /* when the last reply came */
-    GByteArray *steps;   /* enum redis_step: what was said, in order */
-    guint answered;      /* how many of them were */
+    clock_ms connect_by;                    /* while it is being made */
+    int64_t connect_timeout, setup_timeout; /* of this attempt: until it is made, and of each answer before it is up */
+    clock_ms asked;                         /* when the set-up, or the probe, was sent */
+    clock_ms heard;                         /* when the last reply came */
+    GByteArray *steps;                      /* enum redis_step: what was said, in order */
+    guint answered;                         /* how many of them were */
 };
 
 struct redis_request;
