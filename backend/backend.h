@@ -499,7 +499,9 @@ static inline void backend_watch(struct backend *b, const char *name)
  * ended; `found` may set ticket->user, and must not call the backend.  With NULL
  * for the ticket it is told of each directory, if no other mount makes any.  A store that alone decides tells of leases
  * whose deadline has passed, too: one that is renewed goes on, and else it ends.  A store
- * that does not know the content yet tells NULL, and has to be asked: backend_stat. */
+ * that does not know the content yet tells NULL, and has to be asked: backend_stat.
+ * A store across a network that has not found all of them in the time of a request goes on after the return: `found` is
+ * called from the loop, until backend_free at the latest. */
 static inline void backend_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
     b->operations->recover(b, found, arg);

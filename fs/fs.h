@@ -44,6 +44,7 @@ struct openings;
 struct options;
 struct owner_table;
 struct quota;
+struct recovery;
 struct request;
 struct sandbox;
 struct tree;
@@ -80,6 +81,7 @@ struct fs {
     struct handle_list handles;
     struct hold_list ended;         /* without a node; requests in flight still refer to them */
     struct guard_list guards;       /* lost locks that a guard keeps from others: see guard.h */
+    struct recovery *recovery;      /* of restart.c, until the end: more leases may be found */
     struct recover_list recovering; /* content of recovered leases that the backend is reading */
     GHashTable *records; /* a set of holds with record locks, by lock owner and path: see hold_find_by_lock_owner */
     struct directory_cursor_list cursors; /* of open directories */

@@ -1,6 +1,7 @@
 /* change: what is done to tickets: the procedures of remote.h are scripts. */
 #include <string.h>
 
+#include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
 /* --- what is asked --- */
@@ -212,6 +213,80 @@ static void change_release_in_full(struct redis *r, const char *name)
     }
 }
 
+/* --- many renewals at once --- */
+
+/* Of a lock that this mount holds alone, as far as is known: renew_many.lua is asked first. */
+static bool change_may_be_gathered(const struct remote_op *op, const struct remote_ticket *t)
+{
+    return op->procedure == REMOTE_RENEW && op->in_lane && op->left == op->ttl && !t->place->sequence && !t->segments &&
+           op->claim.mode == BACKEND_EXCLUSIVE && !redis_is_closed(redis_of(op));
+}
+
+static void change_ask_renewal(struct remote_op *op)
+{
+    struct remote_ticket *t = remote_ticket_find(op->r, op->token);
+    struct redis_call call = {0};
+    if (t) {
+        change_fill(&call, op, t);
+        redis_call_send(&call, 0, change_on_answer, op);
+    } else { /* it was released meanwhile */
+        op->answered(op, &(struct remote_answer){.outcome = REMOTE_ANSWERED, .result = BACKEND_STALE});
+    }
+}
+
+static void change_on_renewals(void *arg, const struct redis_answer *given)
+{
+    GPtrArray *ops = arg;
+    struct redis *r = redis_of(ops->pdata[0]);
+    bool answered = given->outcome == REMOTE_ANSWERED;
+    g_hash_table_steal(r->renewals, ops);
+    for (guint i = 0; i < ops->len; i++) {
+        struct remote_op *op = ops->pdata[i];
+        if (!answered) {
+            change_on_answer(op, given);
+        } else if (redis_number(given->reply, i) == 1) {
+            redis_version_put_back(r, op->token);
+            op->answered(op, &(struct remote_answer){
+                                 .outcome = given->outcome, .sent = given->sent, .repeated = given->repeated});
+        } else {
+            change_ask_renewal(op);
+        }
+    }
+    g_ptr_array_unref(ops);
+}
+
+void redis_send_renewals(struct redis *r)
+{
+    GPtrArray *ops = g_steal_pointer(&r->gathered);
+    struct redis_call call = {.r = r, .script = REDIS_RENEW_MANY};
+    if (ops->len == 1) {
+        change_ask_renewal(ops->pdata[0]);
+        g_hash_table_remove(r->renewals, ops);
+        return;
+    }
+    guint begin = redis_call_array(&call, "tickets");
+    for (guint i = 0; i < ops->len; i++) {
+        const struct remote_op *op = ops->pdata[i];
+        redis_call_key(&call, 0, op->name);
+        pack_text(r->packed, op->token, strlen(op->token));
+        pack_number(r->packed, op->ttl);
+    }
+    pack_count(r->packed, begin, 2 * ops->len);
+    redis_call_key(&call, 'm', NULL);
+    redis_call_send(&call, 0, change_on_renewals, ops);
+}
+
+/* Those of one turn of the loop go together. */
+static void change_gather(struct redis *r, struct remote_op *op)
+{
+    if (!r->gathered) {
+        r->gathered = g_ptr_array_new();
+        g_hash_table_add(r->renewals, r->gathered);
+        ev_feed_event(r->remote.loop, &r->gathering, EV_CUSTOM);
+    }
+    g_ptr_array_add(r->gathered, op);
+}
+
 /* What it makes this mount believe in is known to the server before it. */
 static void change_tell_term(struct redis *r, const struct remote_op *op, const struct remote_ticket *t)
 {
@@ -229,6 +304,10 @@ uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t ti
     struct redis *r = redis_of(op);
     struct redis_call call = {0};
     change_tell_term(r, op, t);
+    if (change_may_be_gathered(op, t)) {
+        change_gather(r, op);
+        return 0;
+    }
     bool is_short = change_fill_short(&call, op, t);
     if (!is_short) {
         if (op->procedure == REMOTE_ACQUIRE || op->procedure == REMOTE_RENAME) {

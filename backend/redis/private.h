@@ -78,8 +78,12 @@ struct redis {
     clock_ms closed; /* since when it is known to be closed, and will be after a failover; 0: it is not (yet) */
     ev_timer opening, lowering;
     uint64_t reclaimed, lost;
-    GHashTable *releases;    /* name -> struct remote_op: what is asked in the short way of release_lone.lua */
-    GHashTable *directories; /* name -> struct backend_directory: as they were last seen */
+    struct redis_recovery *recovery; /* until all is found that this mount held before; or NULL */
+    GPtrArray *gathered;             /* renewals of this turn of the loop: of struct remote_op; or NULL */
+    GHashTable *renewals;            /* such arrays: that, and those that are not answered */
+    ev_prepare gathering;            /* is fed to the loop */
+    GHashTable *releases;            /* name -> struct remote_op: what is asked in the short way of release_lone.lua */
+    GHashTable *directories;         /* name -> struct backend_directory: as they were last seen */
 };
 
 static inline struct redis *redis_of(const struct remote_op *op)
@@ -232,6 +236,8 @@ void redis_watch(struct remote *remote, struct remote_ticket *t);
 
 /* As struct remote_store says. */
 uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t timeout);
+/* What was gathered in this turn of the loop. */
+void redis_send_renewals(struct redis *r);
 void redis_rename(struct backend *b, struct backend_ticket *ticket, const char *name, struct backend_ticket *replaced,
                   backend_done *done, void *arg);
 
@@ -289,5 +295,7 @@ void redis_watch_end_all(struct redis *r);
 /* --- recover.c --- */
 
 void redis_recover(struct backend *b, backend_recover_each *found, void *arg);
+/* At the end: nothing more is found. */
+void redis_recover_stop(struct redis *r);
 
 #endif

@@ -1,36 +1,75 @@
 /* recover: the leases that this mount held when it last ended.
  *
- * They are found by the mount's identity.  The question is asked before the
- * mount is there, so the loop has nothing else to do until it is answered, but to
- * renew what was found.  With a server that is away nothing is found, and the leases
- * run out; with one that is slow a question is repeated while others are answered.
+ * They are found by the mount's identity, a part of them after the other, and each part is recovered in a few requests:
+ * first those that are held by one alone, which are renewed in the same step, then what is left, which is renewed when
+ * it is found, the nearest deadline first (see keep.c of remote).  One whose owner is dead ends here when it would have
+ * ended before.  The mount
+ * is there when all of them are found, or as long after the beginning as a request takes at most: then the rest is
+ * found while it serves.  With a server that is away nothing is found, and the leases run out; with one that is slow a
+ * request is repeated while others are answered.
  */
 #include <string.h>
 
 #include "backend/log.h"
+#include "backend/redis/pack.h"
 #include "backend/redis/private.h"
 
 #define RECOVER_PARTS_MAX 20000 /* of some 500 leases */
+#define RECOVER_BATCH 100       /* leases of one request */
+#define RECOVER_SETTLED 500     /* ms: one that was renewed so late has been due before, which settles who owns it */
 #define RECOVER_SILENCE 4       /* times the time of a request, in which a server that is busy must have answered one */
 
-struct recovery {
+struct redis_recovery {
     struct redis *r;
-    unsigned open;     /* requests that are not answered */
-    clock_ms answered; /* when the last one was; 0: none */
-    bool failed;       /* what is left is not asked for (again) */
-    GBytes *meta;      /* of the last one: most leases are like the one before, and share it */
-    char cursor[24];   /* of the part that is asked for next; "0": the first, and none */
+    unsigned open, parts; /* requests that are not answered; parts that were asked for */
+    clock_ms answered;    /* when the last one was; 0: none */
+    bool failed;          /* what is left is not asked for (again) */
+    GBytes *meta;         /* of the last one: most leases are like the one before, and share it */
+    char cursor[24];      /* of the part that is asked for next; "0": the first, and none */
+    LIST_HEAD(, recovery_batch) batches;
     backend_recover_each *found;
     void *arg;
 };
 
 struct recovery_lease {
-    struct recovery *recovery;
-    char **words; /* as noted: ticket, 's' if it is one of a sequence, path */
+    char token[REMOTE_TOKEN_SIZE];
+    bool sequence; /* `path` is that of the directory */
+    char *path;
 };
 
+/* Leases of one request. */
+struct recovery_batch {
+    LIST_ENTRY(recovery_batch) link;
+    struct redis_recovery *recovery;
+    bool lone; /* asked for in the short way */
+    GArray *leases;
+};
+
+static void recover_lease_clear(gpointer data)
+{
+    g_free(((struct recovery_lease *)data)->path);
+}
+
+static struct recovery_batch *recover_batch_new(struct redis_recovery *recovery, bool lone)
+{
+    struct recovery_batch *batch = g_new(struct recovery_batch, 1);
+    batch->recovery = recovery;
+    batch->lone = lone;
+    batch->leases = g_array_new(FALSE, FALSE, sizeof(struct recovery_lease));
+    LIST_INSERT_HEAD(&recovery->batches, batch, link);
+    g_array_set_clear_func(batch->leases, recover_lease_clear);
+    return batch;
+}
+
+static void recover_batch_free(struct recovery_batch *batch)
+{
+    LIST_REMOVE(batch, link);
+    g_array_unref(batch->leases);
+    g_free(batch);
+}
+
 /* Borrowed. */
-static GBytes *recover_meta(struct recovery *recovery, const redisReply *reply)
+static GBytes *recover_meta(struct redis_recovery *recovery, const redisReply *reply)
 {
     GBytes *meta = redis_bytes(reply, 5, REDIS_META_MAX);
     if (recovery->meta && g_bytes_equal(meta, recovery->meta)) {
@@ -43,13 +82,13 @@ static GBytes *recover_meta(struct recovery *recovery, const redisReply *reply)
 }
 
 /* See recover.lua.  One that this mount could not have had, or has been told of, is passed over. */
-static void recover_restore(struct recovery_lease *lease, const struct redis_answer *answer)
+static void recover_restore(struct redis_recovery *recovery, const struct recovery_lease *lease,
+                            const redisReply *reply, clock_ms sent)
 {
-    struct redis *r = lease->recovery->r;
-    const redisReply *reply = answer->reply;
-    const char *token = lease->words[0], *path = lease->words[2], *leaf = redis_text(reply, 6);
-    bool sequence = *lease->words[1] == 's', waits = redis_number(reply, 7) == 1;
-    GBytes *meta = recover_meta(lease->recovery, reply), *content = redis_bytes(reply, 8, REDIS_CONTENT_MAX);
+    struct redis *r = recovery->r;
+    const char *path = lease->path, *leaf = redis_text(reply, 6);
+    bool sequence = lease->sequence, waits = redis_number(reply, 7) == 1;
+    GBytes *meta = recover_meta(recovery, reply), *content = redis_bytes(reply, 8, REDIS_CONTENT_MAX);
     int64_t left = MAX(redis_time(reply, 1), 0), age = MAX(redis_time(reply, 2), 0);
     uint64_t fence;
     struct backend_claim claim = {
@@ -61,31 +100,39 @@ static void recover_restore(struct recovery_lease *lease, const struct redis_ans
         .content = g_bytes_get_size(content) > 0 ? content : NULL,
     };
     char *name = sequence && *path ? g_strconcat(path, "/", leaf, NULL) : g_strdup(sequence ? leaf : path);
-    if (remote_ticket_find(&r->remote, token) || !redis_fence(reply, 0, &fence) || !redis_is_path(name) ||
+    if (remote_ticket_find(&r->remote, lease->token) || !redis_fence(reply, 0, &fence) || !redis_is_path(name) ||
         !redis_key_allowed(r, name) || (sequence && !redis_is_numbered(leaf))) {
         g_bytes_unref(content);
         g_free(name);
         return;
     }
     struct remote_ticket *t = remote_ticket_new(&r->remote, name, &claim);
-    remote_ticket_adopt(&r->remote, t, token);
+    remote_ticket_adopt(&r->remote, t, lease->token);
     remote_ticket_turn(&r->remote, t, waits ? REMOTE_WAITING : REMOTE_HELD);
     t->wait = true;
     t->refresh = waits ? clock_now() + REMOTE_REFRESH_MIN : CLOCK_NEVER;
     t->head.fence = fence;
-    t->head.deadline = answer->sent + left - (claim.ttl / 100 + 2);
+    t->head.deadline = remote_deadline(sent + left - claim.ttl, claim.ttl);
     remote_ticket_fix_term(t);
     t->head.acquired = clock_now() - age;
-    t->due = clock_now(); /* so that it is renewed, if it is to be */
+    bool was_due = age - (claim.ttl - left) >= RECOVER_SETTLED;
+    bool renews = recovery->found(recovery->arg, name, &t->head, meta, content) && redis_number(reply, 9) == 1;
+    if (renews) {
+        redis_version_use_term(r, claim.ttl, true);
+        t->head.deadline = remote_deadline(sent, claim.ttl);
+        t->due_after = claim.ttl / 3;
+    }
+    t->due = renews && was_due ? clock_now() + claim.ttl / 3 : clock_now(); /* so that it is renewed, if it is to be */
     remote_ticket_schedule(&r->remote, t);
-    lease->recovery->found(lease->recovery->arg, name, &t->head, meta, content);
     g_bytes_unref(content);
     g_free(name);
 }
 
+/* --- asking --- */
+
 enum recover_outcome { RECOVER_TOLD, RECOVER_AGAIN, RECOVER_NOT };
 
-static enum recover_outcome recover_answered(struct recovery *recovery, const struct redis_answer *answer)
+static enum recover_outcome recover_answered(struct redis_recovery *recovery, const struct redis_answer *answer)
 {
     struct redis *r = recovery->r;
     recovery->open--;
@@ -106,92 +153,190 @@ static enum recover_outcome recover_answered(struct recovery *recovery, const st
     return RECOVER_NOT;
 }
 
-static void recover_ask(struct recovery_lease *lease);
-
-static void recover_on_lease(void *arg, const struct redis_answer *answer)
+static void recover_end(struct redis *r)
 {
-    struct recovery_lease *lease = arg;
-    enum recover_outcome outcome = recover_answered(lease->recovery, answer);
+    while (!LIST_EMPTY(&r->recovery->batches)) {
+        recover_batch_free(LIST_FIRST(&r->recovery->batches));
+    }
+    g_clear_pointer(&r->recovery->meta, g_bytes_unref);
+    g_clear_pointer(&r->recovery, g_free);
+}
+
+static void recover_ask_part(struct redis_recovery *recovery);
+
+/* Behind each answer. */
+static void recover_check_end(struct redis_recovery *recovery)
+{
+    if (recovery->open == 0) {
+        recover_end(recovery->r);
+    }
+}
+
+static void recover_ask_batch(struct recovery_batch *batch);
+
+static void recover_on_batch(void *arg, const struct redis_answer *answer)
+{
+    struct recovery_batch *batch = arg;
+    struct redis_recovery *recovery = batch->recovery;
+    enum recover_outcome outcome = recover_answered(recovery, answer);
     if (outcome == RECOVER_AGAIN) {
-        recover_ask(lease);
+        recover_ask_batch(batch);
         return;
     }
-    if (outcome == RECOVER_TOLD && answer->reply->elements == 9) {
-        recover_restore(lease, answer);
+    struct recovery_batch *rest = recover_batch_new(recovery, false);
+    for (guint i = 0; outcome == RECOVER_TOLD && i < batch->leases->len; i++) {
+        struct recovery_lease *lease = &g_array_index(batch->leases, struct recovery_lease, i);
+        const redisReply *reply = i < answer->reply->elements ? answer->reply->element[i] : NULL;
+        if (reply && reply->type == REDIS_REPLY_ARRAY && reply->elements == (batch->lone ? 10 : 9)) {
+            recover_restore(recovery, lease, reply, answer->sent);
+        } else if (batch->lone) {
+            g_array_append_val(rest->leases, *lease);
+            lease->path = NULL;
+        }
     }
-    g_strfreev(lease->words);
-    g_free(lease);
+    recover_batch_free(batch);
+    recover_ask_batch(rest);
+    recover_check_end(recovery);
 }
 
-static void recover_ask(struct recovery_lease *lease)
+static void recover_fill_lone(struct redis_call *call, const GArray *leases)
 {
-    struct redis *r = lease->recovery->r;
-    char **words = lease->words;
-    struct redis_call call = {0};
-    bool sequence = *words[1] == 's';
-    redis_call_lock(&call, r, REDIS_RECOVER, words[2], sequence, NULL);
-    redis_call_leaf(&call, words[2], sequence);
-    redis_call_text(&call, "ticket", words[0]);
-    redis_call_text(&call, "path", words[2]);
+    struct redis *r = call->r;
+    call->script = REDIS_RECOVER_LONE;
+    guint begin = redis_call_array(call, "tickets");
+    for (guint i = 0; i < leases->len; i++) {
+        const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
+        redis_call_key(call, 0, lease->path);
+        redis_call_key(call, 'f', lease->path);
+        pack_text(r->packed, lease->token, strlen(lease->token));
+    }
+    pack_count(r->packed, begin, leases->len);
+    redis_call_key(call, 'm', NULL);
+}
+
+static void recover_fill(struct redis_call *call, const GArray *leases)
+{
+    struct redis *r = call->r;
+    guint begin = redis_call_array(call, "leases");
+    for (guint i = 0; i < leases->len; i++) {
+        const struct recovery_lease *lease = &g_array_index(leases, struct recovery_lease, i);
+        redis_call_lock(call, r, REDIS_RECOVER, lease->path, lease->sequence, NULL);
+        pack_text(r->packed, lease->token, strlen(lease->token));
+        pack_text(r->packed, lease->path, strlen(lease->path));
+        pack_number(r->packed, lease->sequence);
+    }
+    pack_count(r->packed, begin, 3 * leases->len);
+}
+
+/* If there is anything in it. */
+static void recover_ask_batch(struct recovery_batch *batch)
+{
+    struct redis *r = batch->recovery->r;
+    struct redis_call call = {.r = r};
+    if (batch->leases->len == 0) {
+        recover_batch_free(batch);
+        return;
+    }
+    if (batch->lone) {
+        recover_fill_lone(&call, batch->leases);
+    } else {
+        recover_fill(&call, batch->leases);
+    }
     redis_call_text(&call, "mount", r->mount);
-    redis_call_send(&call, r->timeout, recover_on_lease, lease);
-    lease->recovery->open++;
+    redis_call_send(&call, r->timeout, recover_on_batch, batch);
+    batch->recovery->open++;
 }
 
-static void recover_noted(struct recovery *recovery, const char *noted)
+/* As head.lua notes it: ticket, 's' if it is one of a sequence, path. */
+static bool recover_read_note(struct redis *r, const char *note, struct recovery_lease *ret)
 {
-    char **words = g_strsplit(noted, " ", 3);
-    if (g_strv_length(words) < 3 || !remote_is_token(words[0]) || !redis_key_allowed(recovery->r, words[2])) {
-        g_strfreev(words);
-        return;
+    char **words = g_strsplit(note, " ", 3);
+    bool good = g_strv_length(words) == 3 && remote_is_token(words[0]) && redis_key_allowed(r, words[2]);
+    if (good) {
+        *ret = (struct recovery_lease){.sequence = *words[1] == 's', .path = g_strdup(words[2])};
+        g_strlcpy(ret->token, words[0], sizeof ret->token);
     }
-    struct recovery_lease *lease = g_new(struct recovery_lease, 1);
-    *lease = (struct recovery_lease){recovery, words};
-    recover_ask(lease);
+    g_strfreev(words);
+    return good;
 }
 
-static void recover_send_part(struct recovery *recovery);
+/* Those of a sequence are never in the short way. */
+static void recover_ask_leases(struct redis_recovery *recovery, const redisReply *notes)
+{
+    struct recovery_batch *batches[] = {recover_batch_new(recovery, true), recover_batch_new(recovery, false)};
+    for (size_t i = 0; i < notes->elements; i++) {
+        struct recovery_lease lease;
+        if (!recover_read_note(recovery->r, redis_text(notes, i), &lease)) {
+            continue;
+        }
+        struct recovery_batch **batch = &batches[lease.sequence];
+        g_array_append_val((*batch)->leases, lease);
+        if ((*batch)->leases->len == RECOVER_BATCH) {
+            recover_ask_batch(*batch);
+            *batch = recover_batch_new(recovery, !lease.sequence);
+        }
+    }
+    recover_ask_batch(batches[0]);
+    recover_ask_batch(batches[1]);
+}
 
 static void recover_on_part(void *arg, const struct redis_answer *answer)
 {
-    struct recovery *recovery = arg;
+    struct redis_recovery *recovery = arg;
     enum recover_outcome outcome = recover_answered(recovery, answer);
     if (outcome == RECOVER_AGAIN) {
-        recover_send_part(recovery);
+        recover_ask_part(recovery);
         return;
     }
     g_strlcpy(recovery->cursor, "0", sizeof recovery->cursor);
     if (outcome == RECOVER_TOLD && answer->reply->elements == 2) {
-        const redisReply *part = answer->reply->element[1];
         g_strlcpy(recovery->cursor, redis_text(answer->reply, 0), sizeof recovery->cursor);
-        for (size_t i = 0; i < part->elements; i++) {
-            recover_noted(recovery, redis_text(part, i));
-        }
+        recover_ask_leases(recovery, answer->reply->element[1]);
     }
+    /* behind what was asked for now, so that the server always has something to do */
+    if (strcmp(recovery->cursor, "0") != 0 && recovery->parts < RECOVER_PARTS_MAX && !recovery->failed) {
+        recover_ask_part(recovery);
+    }
+    recover_check_end(recovery);
 }
 
-static void recover_send_part(struct recovery *recovery)
+static void recover_ask_part(struct redis_recovery *recovery)
 {
     struct redis_call call = {.r = recovery->r, .script = REDIS_LEASES};
     redis_call_key(&call, 'm', NULL);
     redis_call_text(&call, "cursor", recovery->cursor);
     redis_call_send(&call, recovery->r->timeout, recover_on_part, recovery);
     recovery->open++;
+    recovery->parts++;
 }
 
-static void recover_ask_part(struct recovery *recovery)
+static void recover_on_limit(struct ev_loop *loop, ev_timer *limit, int events)
 {
-    recover_send_part(recovery);
-    while (recovery->open > 0) {
-        ev_run(recovery->r->remote.loop, EVRUN_ONCE);
-    }
+    (void)loop, (void)events;
+    *(bool *)limit->data = true;
 }
 
 void redis_recover(struct backend *b, backend_recover_each *found, void *arg)
 {
-    struct recovery recovery = {.r = (struct redis *)b, .found = found, .arg = arg, .cursor = "0"};
-    for (unsigned parts = 0; parts == 0 || (strcmp(recovery.cursor, "0") != 0 && parts < RECOVER_PARTS_MAX); parts++) {
-        recover_ask_part(&recovery);
+    struct redis *r = (struct redis *)b;
+    bool late = false;
+    ev_timer limit;
+    ev_timer_init(&limit, recover_on_limit, (double)r->timeout / 1000, 0);
+    limit.data = &late;
+    ev_now_update(r->remote.loop);
+    ev_timer_start(r->remote.loop, &limit);
+    r->recovery = g_new0(struct redis_recovery, 1);
+    *r->recovery = (struct redis_recovery){.r = r, .found = found, .arg = arg, .cursor = "0"};
+    recover_ask_part(r->recovery);
+    while (r->recovery && !late) {
+        ev_run(r->remote.loop, EVRUN_ONCE);
     }
-    g_clear_pointer(&recovery.meta, g_bytes_unref);
+    ev_timer_stop(r->remote.loop, &limit);
+}
+
+void redis_recover_stop(struct redis *r)
+{
+    if (r->recovery) {
+        recover_end(r);
+    }
 }

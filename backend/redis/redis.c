@@ -135,6 +135,12 @@ static const struct redis_conn_events conn_events = {.greet = redis_version_gree
                                                      .changed = redis_on_changed,
                                                      .needed = redis_needed};
 
+static void redis_on_gathered(struct ev_loop *loop, ev_prepare *watcher, int events)
+{
+    (void)loop, (void)events;
+    redis_send_renewals(watcher->data);
+}
+
 /* --- the backend --- */
 
 static void redis_start(struct backend *b, struct ev_loop *loop, const struct backend_events *events, void *context)
@@ -147,6 +153,10 @@ static void redis_start(struct backend *b, struct ev_loop *loop, const struct ba
 static void redis_free(struct backend *b)
 {
     struct redis *r = (struct redis *)b;
+    redis_recover_stop(r);
+    if (r->remote.loop) {
+        ev_clear_pending(r->remote.loop, &r->gathering);
+    }
     remote_clear(&r->remote);
     redis_revoke_end_all(r);
     redis_list_end_all(r);
@@ -156,6 +166,7 @@ static void redis_free(struct backend *b)
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
     g_hash_table_unref(r->releases);
+    g_hash_table_unref(r->renewals);
     g_string_free(r->key, TRUE);
     g_string_chunk_free(r->arena);
     g_array_unref(r->arguments);
@@ -298,6 +309,10 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->watched);
     r->releases = g_hash_table_new(g_str_hash, g_str_equal);
+    r->renewals = g_hash_table_new_full(g_direct_hash, g_direct_equal, (GDestroyNotify)g_ptr_array_unref, NULL);
+    ev_prepare_init(&r->gathering, redis_on_gathered);
+    ev_set_priority(&r->gathering, EV_MINPRI);
+    r->gathering.data = r;
     r->key = g_string_new(NULL);
     r->arena = g_string_chunk_new(4096);
     r->arguments = g_array_new(FALSE, FALSE, sizeof(struct redis_argument));

@@ -61,6 +61,11 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/renew.inc"
         , true
     },
+    [REDIS_RENEW_MANY] = {"renew_many",
+#include "backend/redis/script/first.inc"
+#include "backend/redis/script/renew_many.inc"
+        , true
+    },
     [REDIS_RECLAIM] = {"reclaim",
 #include "backend/redis/script/first.inc"
 #include "backend/redis/script/head.inc"
@@ -149,6 +154,11 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
 #include "backend/redis/script/version.inc"
 #include "backend/redis/script/look.inc"
 #include "backend/redis/script/recover.inc"
+        , true
+    },
+    [REDIS_RECOVER_LONE] = {"recover_lone",
+#include "backend/redis/script/first.inc"
+#include "backend/redis/script/recover_lone.inc"
         , true
     },
     [REDIS_ENTER] = {"enter",

@@ -15,6 +15,7 @@ enum redis_script_id {
     REDIS_RELEASE_LONE,
     REDIS_RELEASE_RANGE,
     REDIS_RENEW,
+    REDIS_RENEW_MANY,
     REDIS_RECLAIM,
     REDIS_CONVERT,
     REDIS_SET,
@@ -28,6 +29,7 @@ enum redis_script_id {
     REDIS_DELAY,
     REDIS_LEASES,
     REDIS_RECOVER,
+    REDIS_RECOVER_LONE,
     REDIS_ENTER,
     REDIS_SCRIPTS
 };

@@ -101,8 +101,7 @@ struct fs *fs_new(struct ev_loop *loop, struct backend *backend, const struct op
 void fs_start(struct fs *fs, struct fuse_session *session)
 {
     backend_start(fs->backend, fs->loop, &hold_events, fs);
-    recover_leases(fs);                                             /* the kernel knows none of them yet */
-    memset(fs->metrics->acquired, 0, sizeof fs->metrics->acquired); /* not by this daemon */
+    recover_leases(fs); /* the kernel knows none of them yet */
     notify_free(fs->notify);
     fs->session = session;
     fs->notify = notify_new(session, fs->loop);

@@ -15,8 +15,9 @@
 /* Most leases are like the one before: of the same holder, and in the same directory. */
 struct recovery {
     struct fs *fs;
-    GPtrArray *unsettled; /* holds */
-    GPtrArray *unknown;   /* holds of whose content the store has told nothing */
+    bool serving;         /* the mount is there: names come and go beside what is found */
+    GPtrArray *unsettled; /* holds; NULL while it serves */
+    GPtrArray *unknown;   /* holds of whose content the store has told nothing; NULL while it serves */
     GBytes *bytes;        /* the last meta, counted, */
     struct meta meta;
     bool known;          /* and what it says, if it is of our form */
@@ -91,11 +92,21 @@ static void recover_enter(struct recovery *recovery, const char *path, size_t le
         node = recover_child(tree, parent, parts[i], S_IFDIR);
         tree_unref(tree, parent);
     }
-    recovery->ordered = !recovery->parent || node->references == 1; /* nobody else refers to a new one */
+    /* nobody else refers to a new one */
+    recovery->ordered = !recovery->serving && (!recovery->parent || node->references == 1);
     tree_unref(tree, recovery->greatest);
     recovery->greatest = NULL;
     tree_unref(tree, recovery->parent);
     recovery->parent = node;
+}
+
+static void recover_leave(struct recovery *recovery)
+{
+    g_clear_pointer(&recovery->directory, g_free);
+    tree_unref(recovery->fs->tree, recovery->greatest);
+    recovery->greatest = NULL;
+    tree_unref(recovery->fs->tree, recovery->parent);
+    recovery->parent = NULL;
 }
 
 /* Names that come in order are new ones, and not looked for. */
@@ -119,6 +130,16 @@ static struct node *recover_node(struct recovery *recovery, const char *name, mo
         recover_enter(recovery, name, length);
     }
     return recover_leaf(recovery, slash ? slash + 1 : name, type);
+}
+
+/* This daemon has not acquired it. */
+static void recover_grant(struct fs *fs, struct hold *hold, struct backend_ticket *ticket)
+{
+    uint64_t acquired[METRICS_KINDS];
+    memcpy(acquired, fs->metrics->acquired, sizeof acquired);
+    hold_mark_granted(fs, hold, ticket);
+    memcpy(fs->metrics->acquired, acquired, sizeof acquired);
+    hold->since = ticket->acquired;
 }
 
 /* Was the owner final when the last daemon ended?  At the end of the first second
@@ -149,8 +170,7 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
     struct owner *owner = here ? recover_owner(recovery) : NULL;
     struct hold *hold = hold_new(fs, node, ticket->kind, owner, meta->uid, meta->gid, meta->mode);
     ticket->user = hold;
-    hold_mark_granted(fs, hold, ticket);
-    hold->since = ticket->acquired;
+    recover_grant(fs, hold, ticket);
     hold->fixed = meta->fixed;
     hold->sequence = meta->sequence;
     guard_set(hold, meta->guard);
@@ -169,16 +189,19 @@ static bool recover_lease(void *arg, const char *name, struct backend_ticket *ti
             owner_unref(heir[i]);
         }
     }
-    if (!hold->owner_final) {
+    if (!hold->owner_final && !recovery->serving) {
         g_ptr_array_add(recovery->unsettled, hold_ref(hold)); /* a store across a network may tell its end meanwhile */
     }
     if (content) {
         hold_set_size(fs, hold, g_bytes_get_size(content));
-    } else {
+    } else if (!recovery->serving) {
         g_ptr_array_add(recovery->unknown, hold_ref(hold));
     }
     tree_unref(fs->tree, node);
-    return !hold->fixed && (ticket->deadline > clock_now() || hold_needs_renewal(hold));
+    if (recovery->serving) {
+        recover_leave(recovery);
+    }
+    return !hold->fixed && hold_needs_renewal(hold);
 }
 
 struct recover_question {
@@ -212,39 +235,54 @@ static void recover_ask(struct fs *fs, struct hold *hold, const char *path)
     backend_stat(fs->backend, path, recover_size, question);
 }
 
-void recover_leases(struct fs *fs)
+/* What was found is complete here where a store tells of it before backend_recover returns: what follows is settled
+ * when it is due. */
+static void recover_settle(struct recovery *recovery)
 {
-    char path[TREE_PATH_MAX];
-    struct recovery recovery = {.fs = fs, .unsettled = g_ptr_array_new(), .unknown = g_ptr_array_new()};
-    nametable_expect(&fs->tree->names, backend_counts(fs->backend).locks);
-    backend_recover(fs->backend, recover_lease, &recovery); /* before a call that ends those that have expired since */
-    backend_stat(fs->backend, "", recover_root, fs);
-    for (guint i = 0; i < recovery.unsettled->len; i++) {
-        struct hold *hold = g_ptr_array_index(recovery.unsettled, i);
+    struct fs *fs = recovery->fs;
+    for (guint i = 0; i < recovery->unsettled->len; i++) {
+        struct hold *hold = g_ptr_array_index(recovery->unsettled, i);
         if (hold->ticket && clock_now() - hold->since >= SECOND) {
             hold_finalize_owner(fs, hold);
         }
         hold_unref(fs, hold);
     }
-    for (guint i = 0; i < recovery.unknown->len; i++) {
-        struct hold *hold = g_ptr_array_index(recovery.unknown, i);
+    g_clear_pointer(&recovery->unsettled, g_ptr_array_unref);
+}
+
+static void recover_ask_sizes(struct recovery *recovery)
+{
+    char path[TREE_PATH_MAX];
+    for (guint i = 0; i < recovery->unknown->len; i++) {
+        struct hold *hold = g_ptr_array_index(recovery->unknown, i);
         if (hold->ticket && tree_path(hold->node, path, sizeof path)) {
-            recover_ask(fs, hold, path);
+            recover_ask(recovery->fs, hold, path);
         }
-        hold_unref(fs, hold);
+        hold_unref(recovery->fs, hold);
     }
-    g_ptr_array_free(recovery.unsettled, TRUE);
-    g_ptr_array_free(recovery.unknown, TRUE);
-    g_clear_pointer(&recovery.bytes, g_bytes_unref);
-    g_clear_pointer(&recovery.owner, owner_unref);
-    g_free(recovery.directory);
-    tree_unref(fs->tree, recovery.greatest);
-    tree_unref(fs->tree, recovery.parent);
+    g_clear_pointer(&recovery->unknown, g_ptr_array_unref);
+}
+void recover_leases(struct fs *fs)
+{
+    struct recovery *recovery = fs->recovery = g_new0(struct recovery, 1);
+    *recovery = (struct recovery){.fs = fs, .unsettled = g_ptr_array_new(), .unknown = g_ptr_array_new()};
+    nametable_expect(&fs->tree->names, backend_counts(fs->backend).locks);
+    backend_recover(fs->backend, recover_lease, recovery); /* before a call that ends those that have expired since */
+    backend_stat(fs->backend, "", recover_root, fs);
+    recover_settle(recovery);
+    recover_ask_sizes(recovery);
+    recover_leave(recovery);
+    recovery->serving = true;
 }
 
 void recover_stop(struct fs *fs)
 {
     while (!LIST_EMPTY(&fs->recovering)) {
         recover_answered(LIST_FIRST(&fs->recovering));
+    }
+    if (fs->recovery) {
+        g_clear_pointer(&fs->recovery->bytes, g_bytes_unref);
+        g_clear_pointer(&fs->recovery->owner, owner_unref);
+        g_clear_pointer(&fs->recovery, g_free);
     }
 }

@@ -439,7 +439,7 @@ static bool on_found(void *arg, const char *name, struct backend_ticket *ticket,
 }
 
 /* _i: the server stands still for a while meanwhile, as on a machine that has much else to do. */
-START_TEST(mount_that_starts_again_finds_all_with_a_question_for_each)
+START_TEST(mount_that_starts_again_finds_and_renews_all_in_a_few_requests)
 {
     struct backend_claim claim = hosts_claim(BACKEND_LEASE, HOSTS_LONG);
     long long before;
@@ -460,10 +460,14 @@ START_TEST(mount_that_starts_again_finds_all_with_a_question_for_each)
     hosts_mount(0);
     found = 0;
     before = calls();
+    clock_ms began = clock_now();
     backend_recover(hosts_mount(0), on_found, _i ? &found : NULL);
-    ck_assert_uint_eq(found, LEASES);
-    if (!_i)
-        ck_assert_int_le(calls() - before, LEASES + 3);
+    ck_assert(!_i || clock_now() - began < 1.25 * SHORT); /* no later than a request: the rest is found meanwhile */
+    HOSTS_UNTIL(found == LEASES);
+    if (!_i) {
+        hosts_pass(50); /* for renewals */
+        ck_assert_int_le(calls() - before, LEASES / 10);
+    }
     g_bytes_unref(claim.content);
 }
 END_TEST
@@ -680,7 +684,7 @@ int main(void)
     tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
     tcase_add_loop_test(tcase, who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself, 0, 2);
     tcase_add_test(tcase, name_that_has_ended_here_is_free_for_who_asks_at_once);
-    tcase_add_loop_test(tcase, mount_that_starts_again_finds_all_with_a_question_for_each, 0, 2);
+    tcase_add_loop_test(tcase, mount_that_starts_again_finds_and_renews_all_in_a_few_requests, 0, 2);
     tcase_add_loop_test(tcase, hand_over_costs_the_same_however_many_mounts_wait, 0, G_N_ELEMENTS(herds));
     tcase_add_test(tcase, waiter_that_has_become_the_first_hears_that_a_foreign_lock_has_ended);
     tcase_add_test(tcase, waiter_behind_one_that_died_hears_that_a_foreign_lock_has_ended);

@@ -1,0 +1,30 @@
+-- renew_many: renews many locks that are held by one alone, each as renew_lone.lua does.
+--
+-- KEYS: L of each, MINE
+-- tickets: ticket and ttl of each
+-- → for each 1, or 0: renew.lua is to be asked
+local a = cmsgpack.unpack(ARGV[1])
+local result, leases = {}, false
+local MINE = KEYS[#KEYS]
+
+local function renew(L, id, ttl)
+  local value = redis.pcall('GET', L)
+  if type(value) ~= 'string' or value:sub(1, #LONE + 32) ~= LONE .. id then return 0 end
+  local delay, at = value:match('^%d+ %d+ (%d+) ()', #LONE + 33)
+  local asked = at and cmsgpack.unpack(value:sub(at))
+  if type(asked) ~= 'table' or asked.ttl ~= ttl or asked.mode ~= 0 then return 0 end
+  if delay ~= '0' then
+    if call('PTTL', L) <= tonumber(delay) then return 0 end -- its term is over
+    ttl = ttl + delay
+  end
+  call('PEXPIRE', L, string.format('%.0f', ttl))
+  leases = leases or asked.kind == 1
+  return 1
+end
+
+for i = 1, #KEYS - 1 do
+  local known, renewed = pcall(renew, KEYS[i], a.tickets[2 * i - 1], a.tickets[2 * i])
+  result[i] = known and renewed or 0
+end
+if leases then call('PEXPIRE', MINE, FENCE_KEPT) end
+return result
