@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 #include "backend/crc32c.h"
+#include "backend/format.h"
 
-#define VERSION 1
+#define FORMAT 1
 #define READ_AHEAD (256 * 1024)
 #define BATCH_KEEP (1024 * 1024) /* a larger buffer is given back after its commit */
 
@@ -71,7 +72,7 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
         return -errno;
     }
     memcpy(header, magic, sizeof(magic));
-    file_put32(header + 8, VERSION);
+    file_put32(header + 8, FORMAT);
     file_put32(header + 12, salt);
     file_put32(header + 16, crc32c(0, header, 16));
 
@@ -288,10 +289,8 @@ static int file_read_header(struct journal_file *file, struct reader *r, const c
                    "%s is damaged at offset 0 or is no leasefs journal: move it away to start without leases", path);
         return -EBADMSG;
     }
-    if (file_get32(r->data + 8) != VERSION) {
-        g_snprintf(error, error_size,
-                   "%s has format version %u, this leasefs knows only %d: use the leasefs that wrote it", path,
-                   file_get32(r->data + 8), VERSION);
+    if (file_get32(r->data + 8) > FORMAT) {
+        g_snprintf(error, error_size, FORMAT_TOO_NEW, path, file_get32(r->data + 8), (unsigned)FORMAT);
         return -EBADMSG;
     }
     file->salt = file_get32(r->data + 12);

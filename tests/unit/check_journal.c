@@ -10,6 +10,7 @@
 
 #include "backend/crc32c.h"
 #include "backend/journal/journal.h"
+#include "config.h"
 #include "tests/support/check_main.h"
 #include "tests/support/scratch.h"
 
@@ -296,6 +297,9 @@ START_TEST(flipped_bit_in_the_header_refuses)
     memcpy(data + 16, &sum, sizeof sum);
     ck_assert_int_eq(open_bytes(data, length, &count, &cut), -EBADMSG);
     ck_assert_msg(strstr(error, "format version") != NULL, "%s", error);
+    ck_assert_msg(strstr(error, "has format version 2, and leasefs " PACKAGE_VERSION
+                                " knows format versions up to 1: upgrade leasefs on this host") != NULL,
+                  "%s", error);
     ck_assert_int_eq(open_bytes(data, 5, &count, &cut), -EBADMSG);
     ck_assert_int_eq(open_bytes("#!/bin/sh\nexit 0 # no journal at all\n", 37, &count, &cut), -EBADMSG);
     g_free(data);
