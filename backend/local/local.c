@@ -70,7 +70,7 @@ static struct backend_ticket *local_acquire(struct backend *b, const char *name,
     enum backend_result result = local_may_give(l, name, keeps);
     uint64_t numbered = local_numbered(l);
     if (result == BACKEND_OK) {
-        lockspace_tell_later(l->space, numbered > 0);
+        lockspace_defer_grants(l->space, numbered > 0);
         result = lockspace_acquire(l->space, now, name, claim, &ticket, &holder);
     }
     enum backend_result kept = ticket ? local_keep_ticket(l, claim, ticket) : BACKEND_OK;
@@ -176,7 +176,7 @@ static void local_convert(struct backend *b, struct backend_ticket *ticket, cons
     bool was_kept = local_is_kept(l, ticket->kind), kept = local_is_kept(l, claim->kind);
     enum backend_result result = BACKEND_OK;
     uint64_t sequence = 0, after = 0;
-    if (local_has_ended(l, ticket) || lockspace_ticket_is_over(ticket, now)) {
+    if (local_has_ended(l, ticket) || lockspace_ticket_is_expired(ticket, now)) {
         result = BACKEND_STALE;
     } else if (l->store && !local_store_in_place(l->store)) {
         result = BACKEND_UNREACHABLE;
@@ -231,7 +231,7 @@ static void local_set(struct backend *b, struct backend_ticket *ticket, const st
     struct local *l = local_of(b);
     enum backend_result result = BACKEND_OK;
     uint64_t sequence = 0;
-    if (local_has_ended(l, ticket) || lockspace_ticket_is_over(ticket, clock_now())) {
+    if (local_has_ended(l, ticket) || lockspace_ticket_is_expired(ticket, clock_now())) {
         result = BACKEND_STALE;
     } else if (local_is_kept(l, ticket->kind)) {
         result = local_store_put_change(l->store, ticket->fence, change);
@@ -266,7 +266,7 @@ static void local_revoke(struct backend *b, const char *name, uint64_t fence, co
 /* What has expired is not there, also while its end is still to come. */
 static void local_hide_expired(struct backend_info *info, clock_ms now)
 {
-    bool over = info->ticket ? lockspace_ticket_is_over(info->ticket, now) : info->deadline <= now;
+    bool over = info->ticket ? lockspace_ticket_is_expired(info->ticket, now) : info->deadline <= now;
     if (info->type == BACKEND_LOCK && over) {
         *info = (struct backend_info){.type = BACKEND_NOTHING};
     }
@@ -449,7 +449,7 @@ static void local_recover_lease(void *arg, const char *name, struct backend_tick
     }
     bool renewed = recovery->found(recovery->arg, name, ticket, lockspace_ticket_meta(ticket),
                                    content ? content : recovery->empty);
-    if (renewed && lockspace_ticket_is_over(ticket, now)) {
+    if (renewed && lockspace_ticket_is_expired(ticket, now)) {
         lockspace_revive(recovery->local->space, now, ticket);
     }
 }

@@ -350,7 +350,7 @@ static void loop_tell_due(struct local *l, const struct local_event *event)
     l->asking = event->ticket;
     l->events->due(l->context, event->ticket);
     if (l->asking && !local_has_ended(l, l->asking)) {
-        lockspace_answered(l->space, l->asking);
+        lockspace_due_handled(l->space, l->asking);
     }
     l->asking = NULL;
 }

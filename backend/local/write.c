@@ -56,7 +56,8 @@ static void write_set_full(struct local_store *store, int error)
  * room behind it, but for the part that is left out. */
 static enum backend_result write_make_room(struct local_store *store, size_t length, uint64_t part)
 {
-    uint64_t spare = SPARE + local_store_locks(store) * SPARE_END + lockspace_undecided(store->space) * UNDECIDED;
+    uint64_t spare =
+        SPARE + local_store_locks(store) * SPARE_END + lockspace_lease_candidates(store->space) * UNDECIDED;
     int r = journal_make_room(store->journal, length + RECORD_FRAME, spare - part);
     if (r < 0 && journal_failed(store->journal)) {
         local_store_report_failure(store);

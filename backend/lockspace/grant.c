@@ -1,25 +1,26 @@
-/* grant: gives and ends; whatever was taken out or weakened, lockspace_update
- * grants what has become free by it.
+/* grant: which waiter holds next, and how a ticket ends.
+ *
+ * After tickets were removed or weakened, lockspace_grant_waiters grants the waiters that may hold now.
  */
 #include "backend/lockspace/private.h"
 
-/* `wanted` goes to no more holders than these. */
+/* `wanted` goes to up to this many holders. */
 enum { WANTED_MAX = 64 };
 
-void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t)
+void lockspace_report_wanted(struct lockspace *space, const struct ticket *t)
 {
-    const struct entry *place = lockspace_place(t);
-    const struct queue *q = lockspace_queue(place);
+    const struct entry *lock = lockspace_lock_of(t);
+    const struct queue *q = lockspace_queue(lock);
     struct skiplist_node *node = skiplist_first(&q->holders);
     for (unsigned i = 0; node && i < WANTED_MAX; i++, node = skiplist_next(node)) {
         struct ticket *holder = lockspace_ticket(node);
-        if (!lockspace_is_nobodys(&holder->head) && lockspace_conflict(place, holder, t)) {
+        if (!lockspace_is_ownerless(&holder->head) && lockspace_conflict(lock, holder, t)) {
             space->listener.wanted(space->context, &holder->head);
         }
     }
 }
 
-/* Takes the place of a ticket that has left, for as long as the directory's delay. */
+/* Puts a delay in the place of a ticket that has left, for `delay` ms. */
 static void grant_delay(struct lockspace *space, clock_ms now, const struct ticket *lost, int64_t delay)
 {
     struct ticket *t = g_new0(struct ticket, 1);
@@ -28,14 +29,14 @@ static void grant_delay(struct lockspace *space, clock_ms now, const struct tick
     t->head.fence = lost->head.fence;
     t->head.acquired = now;
     t->head.held = true;
-    t->entry = lockspace_place(lost);
+    t->entry = lockspace_lock_of(lost);
     t->meta = lost->meta ? g_bytes_ref(lost->meta) : NULL;
     lockspace_start_term(t, now, delay, 0);
     lockspace_join(space, t, true);
 }
 
-/* Tells the end of a ticket that has left, and whose path is that. */
-static void grant_tell_ended(struct lockspace *space, struct ticket *t, struct entry *path, enum backend_end why)
+/* Reports the end of a ticket that has left, and had this path. */
+static void grant_report_ended(struct lockspace *space, struct ticket *t, struct entry *path, enum backend_end why)
 {
     bool guard = t->head.guarded;
     t->entry = path;
@@ -51,7 +52,7 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
 {
     struct entry *entry = t->entry;
     if (t->head.kind == LOCKSPACE_DELAY) {
-        lockspace_finish(space, t);
+        lockspace_remove(space, t);
         return;
     }
     int64_t delay = entry->parent->attributes.delay;
@@ -66,10 +67,10 @@ void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, en
     if (entry->type == ENTRY_SEQUENCE) {
         lockspace_entry_free(space, entry);
     }
-    grant_tell_ended(space, t, ended, why);
+    grant_report_ended(space, t, ended, why);
 }
 
-/* Takes the place of a ticket that is about to leave, and all that is told of it. */
+/* The guard for a ticket that is about to leave; it shows all that the ticket showed. */
 static struct ticket *grant_guard(clock_ms now, const struct ticket *t, enum backend_end why, int64_t guard)
 {
     struct ticket *g = backend_new0(sizeof *g);
@@ -108,19 +109,19 @@ void lockspace_expel_revoked(struct lockspace *space, clock_ms now, struct ticke
     space->listener.ended(space->context, &t->head, why);
 }
 
-/* Lets a waiting ticket hold, or ends it if its own time is up.  True if that
- * may let others hold that were passed over. */
+/* Grants the lock to a waiter, or ends it if it has expired.  True if that
+ * may let waiters hold that were skipped before. */
 static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t)
 {
-    struct queue *q = lockspace_queue(lockspace_place(t));
-    if (lockspace_is_over(t, now)) {
+    struct queue *q = lockspace_queue(lockspace_lock_of(t));
+    if (lockspace_is_expired(t, now)) {
         lockspace_expel(space, now, t, BACKEND_EXPIRED);
         return true;
     }
     lockspace_leave(space, t);
     int64_t due = t->scope ? t->scope->due : 0;
     if (t->head.fence < q->granted && t->entry->type != ENTRY_SEQUENCE) {
-        t->head.fence = space->next_fence++; /* it was overtaken by kin of a holder, or in another range */
+        t->head.fence = space->next_fence++; /* it was overtaken: see lockspace.h */
     }
     t->head.held = true;
     t->head.acquired = now;
@@ -129,40 +130,40 @@ static bool grant_ticket(struct lockspace *space, clock_ms now, struct ticket *t
     }
     lockspace_trim_scope(t);
     if (t->scope) {
-        t->scope->apart = t->head.kind == BACKEND_FCNTL;
+        t->scope->unclaimed = t->head.kind == BACKEND_FCNTL;
     }
     lockspace_join(space, t, true);
     space->listener.granted(space->context, &t->head);
-    return q->kin > 0;
+    return q->same_identity > 0;
 }
 
-static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *place)
+static void grant_sequence(struct lockspace *space, clock_ms now, struct entry *lock)
 {
-    struct queue *q = place->directory->queue;
+    struct queue *q = lock->directory->queue;
     struct skiplist_node *next = NULL;
     for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
         struct ticket *t = lockspace_ticket(node);
         next = skiplist_next(node);
-        if (!lockspace_blocker(space, place, t)) {
+        if (!lockspace_blocker(space, lock, t)) {
             grant_ticket(space, now, t);
-        } else if (!lockspace_shared(t) || lockspace_position(t) >= place->directory->attributes.width) {
+        } else if (!lockspace_shared(t) || lockspace_position(t) >= lock->directory->attributes.width) {
             return; /* all behind it are exclusive and too far, or shared and behind what it is behind */
         }
     }
 }
 
-static void grant_lock(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end)
+static void grant_lock(struct lockspace *space, clock_ms now, struct entry *lock, uint64_t start, uint64_t end)
 {
-    struct queue *q = place->queue;
+    struct queue *q = lock->queue;
     struct skiplist_node *next = NULL;
     for (struct skiplist_node *node = skiplist_first(&q->waiters); node; node = next) {
         struct ticket *t = lockspace_ticket(node);
         next = skiplist_next(node);
-        bool plain = lockspace_is_plain(space, place, q, t);
+        bool plain = lockspace_is_plain(space, lock, q, t);
         if (!plain && (lockspace_start(t) > end || lockspace_end(t) < start)) {
             continue;
         }
-        if (lockspace_blocker(space, place, t)) {
+        if (lockspace_blocker(space, lock, t)) {
             if (plain) {
                 return;
             }
@@ -174,23 +175,23 @@ static void grant_lock(struct lockspace *space, clock_ms now, struct entry *plac
     }
 }
 
-void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end)
+void lockspace_grant_waiters(struct lockspace *space, clock_ms now, struct entry *lock, uint64_t start, uint64_t end)
 {
-    struct queue *q = lockspace_queue(place);
+    struct queue *q = lockspace_queue(lock);
     if (q && skiplist_length(&q->waiters) > 0) {
-        if (place->type == ENTRY_DIRECTORY) {
-            grant_sequence(space, now, place);
+        if (lock->type == ENTRY_DIRECTORY) {
+            grant_sequence(space, now, lock);
         } else {
-            grant_lock(space, now, place, start, end);
+            grant_lock(space, now, lock, start, end);
         }
     }
-    lockspace_settle(space, place);
+    lockspace_shrink(space, lock);
 }
 
 void lockspace_end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why)
 {
-    struct entry *place = lockspace_place(t);
+    struct entry *lock = lockspace_lock_of(t);
     uint64_t start = lockspace_start(t), end = lockspace_end(t);
     lockspace_expel(space, now, t, why);
-    lockspace_update(space, now, place, start, end);
+    lockspace_grant_waiters(space, now, lock, start, end);
 }

@@ -1,7 +1,7 @@
-/* lockspace: what can be asked of tickets; see lockspace.h.
+/* lockspace: operations on tickets; see lockspace.h.
  *
- * Every call that takes tickets out or weakens them ends with lockspace_update
- * on their place, which grants what has become free.
+ * Every call that removes or weakens tickets ends with lockspace_grant_waiters
+ * on their lock, which grants what has become free.
  */
 #include "backend/lockspace/private.h"
 
@@ -13,7 +13,7 @@ enum { LEAF_MAX = 255 };
 
 static clock_ms lockspace_next_event(const struct ticket *t)
 {
-    return t->due == LOCKSPACE_ASKED ? CLOCK_NEVER : MIN(t->due, t->head.deadline);
+    return t->due == LOCKSPACE_DUE_REPORTED ? CLOCK_NEVER : MIN(t->due, t->head.deadline);
 }
 
 static int lockspace_compare_agenda(const void *a, const void *b)
@@ -70,9 +70,9 @@ struct backend_counts lockspace_counts(const struct lockspace *space)
     return (struct backend_counts){.locks = space->locks, .waiting = space->waiting};
 }
 
-uint64_t lockspace_undecided(const struct lockspace *space)
+uint64_t lockspace_lease_candidates(const struct lockspace *space)
 {
-    return space->undecided;
+    return space->lease_candidates;
 }
 
 /* Ends */
@@ -80,10 +80,10 @@ uint64_t lockspace_undecided(const struct lockspace *space)
 void lockspace_release(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)
 {
     struct ticket *t = (struct ticket *)ticket;
-    struct entry *place = lockspace_place(t);
+    struct entry *lock = lockspace_lock_of(t);
     uint64_t start = lockspace_start(t), end = lockspace_end(t);
-    lockspace_finish(space, t);
-    lockspace_update(space, now, place, start, end);
+    lockspace_remove(space, t);
+    lockspace_grant_waiters(space, now, lock, start, end);
 }
 
 enum backend_result lockspace_release_range(struct lockspace *space, clock_ms now, struct backend_ticket *ticket,
@@ -94,13 +94,13 @@ enum backend_result lockspace_release_range(struct lockspace *space, clock_ms no
     if (result == BACKEND_MISSING) {
         lockspace_release(space, now, ticket);
     } else {
-        lockspace_update(space, now, lockspace_place(t), start, end);
+        lockspace_grant_waiters(space, now, lockspace_lock_of(t), start, end);
     }
     return result;
 }
 
-/* What a revocation ends: the holders, or the one whose fencing token is `fence`; a sequence ticket that waits too.
- * Guards only if there is nothing else. */
+/* The tickets that a revocation ends: the holders, or the one whose fencing token is `fence`; a sequence ticket that
+ * waits too. Guards only if there is nothing else. */
 static GPtrArray *lockspace_revoked(const struct entry *entry, uint64_t fence)
 {
     GPtrArray *found = g_ptr_array_new();
@@ -151,11 +151,11 @@ enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, cons
     }
     GPtrArray *found = lockspace_revoked(entry, fence);
     if (found->len > 0) {
-        struct entry *place = lockspace_place(found->pdata[0]);
+        struct entry *lock = lockspace_lock_of(found->pdata[0]);
         for (guint i = 0; i < found->len; i++) {
             lockspace_expel_revoked(space, now, found->pdata[i], fence ? BACKEND_RELEASED : BACKEND_BROKEN);
         }
-        lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
+        lockspace_grant_waiters(space, now, lock, 0, BACKEND_RANGE_MAX);
     } else {
         result = fence ? BACKEND_STALE : BACKEND_MISSING;
     }
@@ -165,16 +165,16 @@ enum backend_result lockspace_revoke(struct lockspace *space, clock_ms now, cons
 
 /* Claims */
 
-/* What stands in the way of `t`, which is to be appended; what has expired is
- * ended, not counted.  Sets its number to the next one, and its entry, which is
- * the one that has the name or NULL, to what is left of that. */
-static struct ticket *lockspace_clear_way(struct lockspace *space, clock_ms now, struct directory *directory,
-                                          const char *leaf, struct ticket *t)
+/* The ticket that blocks the new ticket `t`, or NULL.  Ends blockers that have expired.
+ * Sets the fencing token of `t` to the next one, and its entry to the one that has the name
+ * afterwards, or NULL. */
+static struct ticket *lockspace_find_blocker(struct lockspace *space, clock_ms now, struct directory *directory,
+                                             const char *leaf, struct ticket *t)
 {
     for (;;) {
         t->head.fence = space->next_fence;
-        struct ticket *blocker = t->entry ? lockspace_blocker(space, lockspace_place(t), t) : NULL;
-        if (!blocker || !lockspace_is_over(blocker, now)) {
+        struct ticket *blocker = t->entry ? lockspace_blocker(space, lockspace_lock_of(t), t) : NULL;
+        if (!blocker || !lockspace_is_expired(blocker, now)) {
             return blocker;
         }
         lockspace_end_ticket(space, now, blocker, BACKEND_EXPIRED);
@@ -182,7 +182,7 @@ static struct ticket *lockspace_clear_way(struct lockspace *space, clock_ms now,
     }
 }
 
-/* Puts a ticket in, holding or waiting, and gives it the next number. */
+/* Inserts a ticket, holding or waiting, and gives it the next fencing token. */
 static enum backend_result lockspace_append(struct lockspace *space, clock_ms now, struct ticket *t,
                                             const struct backend_claim *claim, bool held)
 {
@@ -192,19 +192,19 @@ static enum backend_result lockspace_append(struct lockspace *space, clock_ms no
     lockspace_start_term(t, now, claim->ttl, claim->due);
     lockspace_join(space, t, held);
     if (!held) {
-        lockspace_tell_wanted(space, t);
+        lockspace_report_wanted(space, t);
         return BACKEND_QUEUED;
     }
-    struct entry *place = lockspace_place(t);
-    const struct queue *q = lockspace_queue(place);
+    struct entry *lock = lockspace_lock_of(t);
+    const struct queue *q = lockspace_queue(lock);
     if (t->scope) {
-        t->scope->apart = space->apart && t->head.kind == BACKEND_FCNTL;
+        t->scope->unclaimed = space->defer_grants && t->head.kind == BACKEND_FCNTL;
     }
-    if ((!space->apart && lockspace_range_join(space, t)) || (q && q->kin > 0)) {
-        /* what became shared is free for others, and kin that wait may now pass who waits for this one */
-        lockspace_update(space, now, place, 0, BACKEND_RANGE_MAX);
+    if ((!space->defer_grants && lockspace_range_join(space, t)) || (q && q->same_identity > 0)) {
+        /* a range that became shared is free for others, and waiters of its identity may now overtake its waiters */
+        lockspace_grant_waiters(space, now, lock, 0, BACKEND_RANGE_MAX);
     } else {
-        lockspace_settle(space, place);
+        lockspace_shrink(space, lock);
     }
     return BACKEND_OK;
 }
@@ -228,21 +228,21 @@ static enum backend_result lockspace_acquire_sequence(struct lockspace *space, c
     struct entry *file = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
     file->ticket = t;
     t->entry = file;
-    struct ticket *blocker = lockspace_clear_way(space, now, directory, leaf, t);
+    struct ticket *blocker = lockspace_find_blocker(space, now, directory, leaf, t);
     *ret_ticket = &t->head;
     return lockspace_append(space, now, t, claim, !blocker);
 }
 
-static enum backend_result lockspace_busy(const struct ticket *holder, const struct ticket *asker,
+static enum backend_result lockspace_busy(const struct ticket *holder, const struct ticket *claimant,
                                           struct backend_info *ret_holder)
 {
     if (ret_holder) {
-        lockspace_describe(holder, asker, ret_holder);
+        lockspace_describe(holder, claimant, ret_holder);
     }
     return BACKEND_BUSY;
 }
 
-/* Of a name that is, or may become, a lock. */
+/* For a name that is, or may become, a lock. */
 static enum backend_result lockspace_acquire_lock(struct lockspace *space, clock_ms now, struct directory *directory,
                                                   const char *leaf, struct entry *entry,
                                                   const struct backend_claim *claim, struct backend_ticket **ret_ticket,
@@ -250,7 +250,7 @@ static enum backend_result lockspace_acquire_lock(struct lockspace *space, clock
 {
     struct ticket *t = lockspace_ticket_new(claim);
     t->entry = entry;
-    struct ticket *blocker = lockspace_clear_way(space, now, directory, leaf, t);
+    struct ticket *blocker = lockspace_find_blocker(space, now, directory, leaf, t);
     enum backend_result result = BACKEND_OK;
     if (blocker && !claim->wait) {
         result = lockspace_busy(blocker, t, ret_holder);
@@ -294,15 +294,15 @@ enum backend_result lockspace_acquire(struct lockspace *space, clock_ms now, con
     return lockspace_acquire_lock(space, now, directory, leaf, entry, claim, ret_ticket, ret_holder);
 }
 
-/* Of those that hold the one with the lowest range, or else the first that waits. */
-static struct ticket *lockspace_lowest_blocker(struct lockspace *space, const struct entry *place,
+/* The blocking holder with the lowest range; if there is none, the first blocking waiter. */
+static struct ticket *lockspace_lowest_blocker(struct lockspace *space, const struct entry *lock,
                                                const struct ticket *t)
 {
-    struct ticket *lowest = lockspace_blocker(space, place, t), *next;
-    uint64_t start = lowest ? lockspace_segment_in_way(lowest, t).start : 0;
-    struct way way = {0};
-    while (start > 0 && (next = lockspace_next_blocker(space, place, t, &way)) && next->head.held) {
-        uint64_t at = lockspace_segment_in_way(next, t).start;
+    struct ticket *lowest = lockspace_blocker(space, lock, t), *next;
+    uint64_t start = lowest ? lockspace_blocking_segment(lowest, t).start : 0;
+    struct blocker_walk walk = {0};
+    while (start > 0 && (next = lockspace_next_blocker(space, lock, t, &walk)) && next->head.held) {
+        uint64_t at = lockspace_blocking_segment(next, t).start;
         lowest = at < start ? next : lowest;
         start = MIN(at, start);
     }
@@ -333,39 +333,39 @@ void lockspace_test(struct lockspace *space, const char *name, const struct back
 
 /* Changes */
 
-/* A holder besides `t` that the claim excludes. */
+/* A holder other than `t` that conflicts with the claim, or NULL. */
 static struct ticket *lockspace_excluded_holder(const struct ticket *t, const struct ticket *wanted)
 {
-    const struct entry *place = lockspace_place(t);
-    const struct queue *q = lockspace_queue(place);
+    const struct entry *lock = lockspace_lock_of(t);
+    const struct queue *q = lockspace_queue(lock);
     for (struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL; node; node = skiplist_next(node)) {
         struct ticket *other = lockspace_ticket(node);
-        if (other != t && lockspace_conflict(place, other, wanted)) {
+        if (other != t && lockspace_conflict(lock, other, wanted)) {
             return other;
         }
     }
     return NULL;
 }
 
-/* Whether holders other than `t` exclude what it is to become.  Those that have
- * expired are ended.  In a sequence the holders before it leave room for `width`
- * exclusive ones, but none for one among shared ones. */
+/* Does no holder other than `t` conflict with the claim?  Ends those that have
+ * expired.  In a sequence an exclusive ticket may stand beside fewer than `width` exclusive
+ * holders, and beside no shared one. */
 static bool lockspace_may_convert(struct lockspace *space, clock_ms now, struct ticket *t,
                                   const struct backend_claim *claim)
 {
-    const struct entry *place = lockspace_place(t);
-    if (place->type == ENTRY_DIRECTORY) {
-        const struct queue *q = place->directory->queue;
+    const struct entry *lock = lockspace_lock_of(t);
+    if (lock->type == ENTRY_DIRECTORY) {
+        const struct queue *q = lock->directory->queue;
         uint32_t others = skiplist_length(&q->holders) - 1;
         return claim->mode == BACKEND_SHARED || !lockspace_shared(t) ||
-               (others == q->exclusive && others < place->directory->attributes.width);
+               (others == q->exclusive && others < lock->directory->attributes.width);
     }
-    if (!lockspace_queue(place)) {
-        return true; /* it is alone */
+    if (!lockspace_queue(lock)) {
+        return true; /* the only ticket */
     }
     struct ticket *wanted = lockspace_ticket_new(claim);
     struct ticket *other;
-    while ((other = lockspace_excluded_holder(t, wanted)) && lockspace_is_over(other, now)) {
+    while ((other = lockspace_excluded_holder(t, wanted)) && lockspace_is_expired(other, now)) {
         lockspace_end_ticket(space, now, other, BACKEND_EXPIRED);
     }
     lockspace_ticket_free(&wanted->head);
@@ -378,7 +378,7 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     struct ticket *t = (struct ticket *)ticket;
     struct backend_claim wanted = *claim;
     wanted.sequence = t->entry->type == ENTRY_SEQUENCE;
-    if (lockspace_is_over(t, now)) {
+    if (lockspace_is_expired(t, now)) {
         return BACKEND_STALE;
     }
     if (t->head.held && !lockspace_may_convert(space, now, t, &wanted)) {
@@ -401,27 +401,27 @@ enum backend_result lockspace_convert(struct lockspace *space, clock_ms now, str
     if (t->head.held) {
         lockspace_range_join(space, t);
     }
-    lockspace_update(space, now, lockspace_place(t), 0, BACKEND_RANGE_MAX);
+    lockspace_grant_waiters(space, now, lockspace_lock_of(t), 0, BACKEND_RANGE_MAX);
     return BACKEND_OK;
 }
 
-void lockspace_tell_later(struct lockspace *space, bool later)
+void lockspace_defer_grants(struct lockspace *space, bool defer)
 {
-    space->apart = later;
+    space->defer_grants = defer;
 }
 
 void lockspace_claim(struct lockspace *space, clock_ms now, struct backend_ticket *ticket)
 {
     struct ticket *t = (struct ticket *)ticket;
     if (lockspace_range_join(space, t)) {
-        lockspace_update(space, now, lockspace_place(t), 0, BACKEND_RANGE_MAX);
+        lockspace_grant_waiters(space, now, lockspace_lock_of(t), 0, BACKEND_RANGE_MAX);
     }
 }
 
 void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticket *ticket, int64_t ttl, int64_t due)
 {
     struct ticket *t = (struct ticket *)ticket;
-    if (t->head.held && lockspace_is_over(t, now)) {
+    if (t->head.held && lockspace_is_expired(t, now)) {
         lockspace_end_ticket(space, now, t, BACKEND_LOST);
         return;
     }
@@ -430,35 +430,35 @@ void lockspace_renew(struct lockspace *space, clock_ms now, struct backend_ticke
     sorted_insert(&space->agenda, t);
 }
 
-void lockspace_answered(struct lockspace *space, struct backend_ticket *ticket)
+void lockspace_due_handled(struct lockspace *space, struct backend_ticket *ticket)
 {
     struct ticket *t = (struct ticket *)ticket;
-    if (t->due == LOCKSPACE_ASKED) {
+    if (t->due == LOCKSPACE_DUE_REPORTED) {
         sorted_remove(&space->agenda, t);
         t->due = CLOCK_NEVER;
         sorted_insert(&space->agenda, t);
     }
 }
 
-bool lockspace_ticket_is_over(const struct backend_ticket *ticket, clock_ms now)
+bool lockspace_ticket_is_expired(const struct backend_ticket *ticket, clock_ms now)
 {
-    return lockspace_is_over((const struct ticket *)ticket, now);
+    return lockspace_is_expired((const struct ticket *)ticket, now);
 }
 
-/* The first holder of the place, though not `but` while its term lasts. */
-static struct ticket *lockspace_other_holder(const struct entry *place, clock_ms now, const struct ticket *but)
+/* The first holder of the lock, but not `but` unless that has expired. */
+static struct ticket *lockspace_other_holder(const struct entry *lock, clock_ms now, const struct ticket *but)
 {
-    const struct queue *q = lockspace_queue(place);
+    const struct queue *q = lockspace_queue(lock);
     struct skiplist_node *node = q ? skiplist_first(&q->holders) : NULL;
-    struct ticket *t = q ? lockspace_ticket(node) : place->ticket;
-    if (t == but && !lockspace_is_over(t, now) && place->type != ENTRY_SEQUENCE) {
+    struct ticket *t = q ? lockspace_ticket(node) : lock->ticket;
+    if (t == but && !lockspace_is_expired(t, now) && lock->type != ENTRY_SEQUENCE) {
         return node ? lockspace_ticket(skiplist_next(node)) : NULL;
     }
     return t;
 }
 
-/* Where a ticket is to move: *ret_entry is what is there, of which only `replaced`
- * holds, its own place, or NULL. */
+/* Finds the target of a rename.  *ret_entry: an entry on which only `replaced`
+ * holds, the ticket's own entry, or NULL. */
 static enum backend_result lockspace_find_target(struct lockspace *space, clock_ms now, const struct ticket *t,
                                                  const char *name, const struct ticket *replaced,
                                                  struct directory **ret_directory, const char **ret_leaf,
@@ -468,7 +468,7 @@ static enum backend_result lockspace_find_target(struct lockspace *space, clock_
     if (result != BACKEND_OK || t->entry->type == ENTRY_SEQUENCE) {
         return result == BACKEND_OK ? BACKEND_INVALID : result;
     }
-    if (!t->head.held || lockspace_is_over(t, now)) {
+    if (!t->head.held || lockspace_is_expired(t, now)) {
         return BACKEND_STALE;
     }
     struct entry *target;
@@ -480,7 +480,7 @@ static enum backend_result lockspace_find_target(struct lockspace *space, clock_
         if (!holder) {
             break;
         }
-        if (!lockspace_is_over(holder, now)) {
+        if (!lockspace_is_expired(holder, now)) {
             return BACKEND_BUSY;
         }
         lockspace_end_ticket(space, now, holder, BACKEND_EXPIRED);
@@ -505,10 +505,10 @@ enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, stru
     struct ticket *t = (struct ticket *)ticket;
     struct directory *directory = NULL;
     const char *leaf = NULL;
-    struct entry *place = t->entry, *target = NULL;
+    struct entry *lock = t->entry, *target = NULL;
     enum backend_result result =
         lockspace_find_target(space, now, t, name, (const struct ticket *)replaced, &directory, &leaf, &target);
-    if (result != BACKEND_OK || target == place) {
+    if (result != BACKEND_OK || target == lock) {
         return result;
     }
     uint64_t start = lockspace_start(t), end = lockspace_end(t);
@@ -522,11 +522,11 @@ enum backend_result lockspace_rename(struct lockspace *space, clock_ms now, stru
         if (q && skiplist_length(&q->waiters) > 0) {
             space->listener.wanted(space->context, ticket);
         }
-        lockspace_update(space, now, target, 0, BACKEND_RANGE_MAX);
+        lockspace_grant_waiters(space, now, target, 0, BACKEND_RANGE_MAX);
     } else {
-        lockspace_settle(space, t->entry);
+        lockspace_shrink(space, t->entry);
     }
-    lockspace_update(space, now, place, start, end);
+    lockspace_grant_waiters(space, now, lock, start, end);
     return BACKEND_OK;
 }
 
@@ -543,13 +543,13 @@ size_t lockspace_tick(struct lockspace *space, clock_ms now, size_t max)
     size_t count = 0;
     for (; count < max && lockspace_next(space) <= now; count++) {
         struct ticket *t = sorted_item(sorted_first(&space->agenda));
-        if (lockspace_is_over(t, now)) {
+        if (lockspace_is_expired(t, now)) {
             lockspace_end_ticket(space, now, t, BACKEND_EXPIRED);
             continue;
         }
         sorted_remove(&space->agenda, t);
         lockspace_catch_up(t, now);
-        t->due = LOCKSPACE_ASKED;
+        t->due = LOCKSPACE_DUE_REPORTED;
         sorted_insert(&space->agenda, t);
         space->listener.due(space->context, &t->head);
     }

@@ -1,4 +1,4 @@
-/* names: what can be asked of names and directories. */
+/* names: operations on names and directories. */
 #include "backend/lockspace/private.h"
 
 static void names_free_tickets(struct skiplist *list)
@@ -57,18 +57,18 @@ enum backend_result lockspace_mkdir(struct lockspace *space, const char *name,
     return BACKEND_OK;
 }
 
-/* An entry that a listing tells of: not one that is only refused for a delay. */
+/* Does a listing show it?  Not if only a delay is left. */
 static bool names_is_visible(const struct entry *entry)
 {
     return entry->type == ENTRY_DIRECTORY || entry->type == ENTRY_SEQUENCE || entry->counted;
 }
 
-/* The first such entry from there on, or NULL; *place is its place. */
-static const struct entry *names_next_visible(struct sorted_position *place)
+/* The first such entry at *position or behind it, or NULL; moves *position to it. */
+static const struct entry *names_next_visible(struct sorted_position *position)
 {
     const struct entry *entry;
-    while ((entry = sorted_item(*place)) && !names_is_visible(entry)) {
-        *place = sorted_next(*place);
+    while ((entry = sorted_item(*position)) && !names_is_visible(entry)) {
+        *position = sorted_next(*position);
     }
     return entry;
 }
@@ -97,16 +97,16 @@ enum backend_result lockspace_set_directory(struct lockspace *space, clock_ms no
     enum backend_result result = lockspace_directory_find(space, name, &directory);
     if (result == BACKEND_OK) {
         lockspace_directory_set(space, directory, attributes);
-        lockspace_update(space, now, directory->entry, 0, BACKEND_RANGE_MAX);
+        lockspace_grant_waiters(space, now, directory->entry, 0, BACKEND_RANGE_MAX);
     }
     return result;
 }
 
-void lockspace_describe(const struct ticket *t, const struct ticket *asker, struct backend_info *ret_info)
+void lockspace_describe(const struct ticket *t, const struct ticket *claimant, struct backend_info *ret_info)
 {
-    struct backend_segment segment = lockspace_segment_in_way(t, asker);
-    const struct entry *place = lockspace_place(t);
-    const struct queue *q = lockspace_queue(place);
+    struct backend_segment segment = lockspace_blocking_segment(t, claimant);
+    const struct entry *lock = lockspace_lock_of(t);
+    const struct queue *q = lockspace_queue(lock);
     bool delay = t->head.kind == LOCKSPACE_DELAY;
     *ret_info = (struct backend_info){
         .type = BACKEND_LOCK,
@@ -120,11 +120,11 @@ void lockspace_describe(const struct ticket *t, const struct ticket *asker, stru
         .end = segment.end,
         .meta = t->meta,
         .content = t->head.content,
-        .ticket = lockspace_is_nobodys(&t->head) ? NULL : (struct backend_ticket *)&t->head,
+        .ticket = lockspace_is_ownerless(&t->head) ? NULL : (struct backend_ticket *)&t->head,
         .guarded = t->head.guarded,
         .holders = !delay && t->head.held,
     };
-    if (place->type == ENTRY_DIRECTORY) {
+    if (lock->type == ENTRY_DIRECTORY) {
         ret_info->position = lockspace_position(t);
     } else if (q) {
         ret_info->holders = skiplist_length(&q->holders) - q->delays;
@@ -167,9 +167,9 @@ int lockspace_list(struct lockspace *space, const char *name, const char *after,
         return -(int)result;
     }
     int count = 0;
-    struct sorted_position place = lockspace_entry_after(directory, after);
+    struct sorted_position position = lockspace_entry_after(directory, after);
     const struct entry *entry;
-    for (; (size_t)count < max && (entry = names_next_visible(&place)); place = sorted_next(place)) {
+    for (; (size_t)count < max && (entry = names_next_visible(&position)); position = sorted_next(position)) {
         ret_entries[count++] = (struct backend_entry){
             .name = entry->name,
             .type = entry->type == ENTRY_DIRECTORY ? BACKEND_DIRECTORY : BACKEND_LOCK,

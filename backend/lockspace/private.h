@@ -1,13 +1,13 @@
 /* private: what the files of the lockspace share.
  *
- * From the top to the ground; a file calls only those below it:
+ * From top to bottom; a file calls only those below it:
  *
  * lockspace.c  the calls of lockspace.h on tickets, and time
  * names.c      the calls of lockspace.h on names and directories
- * store.c      reading back, and a walk through all of it in steps
- * grant.c      who holds next, and how a ticket ends
+ * store.c      restoring, and a walk through all names in steps
+ * grant.c      which ticket holds next, and how a ticket ends
  * range.c      byte ranges of a lock owner, and cycles of lock owners that wait
- * queue.c      the queue of a lock: who stands in whose way
+ * queue.c      the queue of a lock: which ticket blocks which
  * group.c      the tickets of a handle or lock owner
  * tree.c       entries and directories
  * ticket.c     a ticket by itself
@@ -22,29 +22,28 @@
 #include "backend/skiplist.h"
 #include "backend/sorted.h"
 
-/* A kind of its own: a ticket of nobody that keeps a name refused for a
- * directory's `delay`.  It holds, but is never told of nor counted. */
+/* A kind of its own: an ownerless ticket that keeps a name refused for its
+ * directory's `delay`.  It holds, but is never shown or counted. */
 #define LOCKSPACE_DELAY (BACKEND_FCNTL + 1)
 
 #define LOCKSPACE_TTL_MAX (INT64_MAX / 4)
 
-/* What is nobody's cannot be told of an event.  A guard (head.guarded) is of the kind of the ticket that it stands for.
- */
-static inline bool lockspace_is_nobodys(const struct backend_ticket *ticket)
+/* An ownerless ticket gets no events.  A guard (head.guarded) keeps the kind of the ticket that it replaces. */
+static inline bool lockspace_is_ownerless(const struct backend_ticket *ticket)
 {
     return ticket->kind == LOCKSPACE_DELAY || ticket->guarded;
 }
 
 /* Tickets that have something in common, found by hash: those of one handle or
- * of one lock owner on one lock (its kin), and those of a lock owner that wait anywhere.
- * One that is alone on its lock is in no group: it has no kin there, and nobody waits for it. */
+ * of one lock owner on one lock, which are compatible, and those of a lock owner that wait anywhere.
+ * The only ticket of a lock is in no group: nothing there is compatible with it, and nothing waits for it. */
 enum group_kind { GROUP_HANDLE, GROUP_LOCK_OWNER, GROUP_WAITING, GROUP_KINDS };
 
 struct group {
     uint64_t id;
-    const struct entry *place; /* NULL for GROUP_WAITING */
+    const struct entry *lock; /* NULL for GROUP_WAITING */
     enum group_kind kind;
-    uint32_t count;       /* members; for GROUP_WAITING all tickets of the lock owner that are not alone */
+    uint32_t count;       /* members; for GROUP_WAITING all tickets of the lock owner in locks with several */
     struct ticket *first; /* linked by scope->next[kind] */
 };
 
@@ -53,32 +52,32 @@ struct scope {
     uint64_t handle;
     uint64_t lock_owner;
     GArray *segments; /* of FCNTL: what it holds, or the one that it waits for; NULL: the whole lock */
-    bool apart;       /* its user has not heard that it holds: not yet one with what its lock owner holds */
-    int64_t due;      /* while it waits: the claim's `due`, which starts anew with the grant */
+    bool unclaimed;   /* granted, but not yet merged with its lock owner's earlier ticket: see lockspace_claim */
+    int64_t due;      /* while it waits: the claim's `due`, which starts again with the grant */
     struct ticket *next[GROUP_KINDS];
 };
 
 struct ticket {
     struct backend_ticket head; /* first: a ticket is passed out as this */
     struct entry *entry;        /* its lock; its own file, for a sequence ticket */
-    struct scope *scope;        /* NULL: the whole lock, kin to none */
+    struct scope *scope;        /* NULL: the whole lock, and no identity */
     GBytes *meta;
-    clock_ms due; /* CLOCK_NEVER: none, or answered; LOCKSPACE_ASKED: told, and not answered yet */
+    clock_ms due; /* CLOCK_NEVER: none, or handled; LOCKSPACE_DUE_REPORTED: reported, and not handled yet */
 };
 
-#define LOCKSPACE_ASKED (-CLOCK_NEVER)
+#define LOCKSPACE_DUE_REPORTED (-CLOCK_NEVER)
 
-/* Its term has ended.  Not while it is due and that was not told, or not answered: then this process was late, and
- * nobody else can have taken the lock, so its user is asked first whether to renew it. */
-static inline bool lockspace_is_over(const struct ticket *t, clock_ms now)
+/* Has its term ended?  Not while `due` is not reported, or not handled: then this process was late, and
+ * nobody else can have taken the lock, so its user may renew it first. */
+static inline bool lockspace_is_expired(const struct ticket *t, clock_ms now)
 {
     return t->head.deadline <= now && t->due > now;
 }
 
-/* Of one that waits: what was left of the term when it was due begins when that is told. */
+/* For a waiter that is late: the rest of the term behind `due` starts when `due` is reported. */
 static inline void lockspace_catch_up(struct ticket *t, clock_ms now)
 {
-    bool late = !t->head.held && t->head.deadline <= now && t->due <= now && t->due != LOCKSPACE_ASKED;
+    bool late = !t->head.held && t->head.deadline <= now && t->due <= now && t->due != LOCKSPACE_DUE_REPORTED;
     t->head.deadline += late ? now - t->due : 0;
 }
 
@@ -103,16 +102,17 @@ struct entry {
     char name[];
 };
 
-/* Tickets by number, those that hold and those that wait apart.  A lock that
- * has one is its `place`; for sequence tickets that is their directory. */
+/* Tickets by fencing token: holders and waiters.  Its entry is the `lock`; for sequence tickets that is their
+ * directory.
+ */
 struct queue {
     struct skiplist holders;
     struct skiplist waiters;
-    uint64_t granted;   /* the highest fencing token that was granted in it */
-    uint32_t exclusive; /* holders that are exclusive */
-    uint32_t partial;   /* tickets that do not cover the whole lock */
-    uint32_t kin;       /* for each group of more than one: how many more */
-    uint32_t delays;    /* holders that are only there for a delay */
+    uint64_t granted;       /* the highest fencing token that was granted in it */
+    uint32_t exclusive;     /* holders that are exclusive */
+    uint32_t partial;       /* tickets that do not cover the whole lock */
+    uint32_t same_identity; /* for each group of more than one ticket: how many more */
+    uint32_t delays;        /* holders that are only there for a delay */
 };
 
 struct directory {
@@ -129,19 +129,19 @@ struct lockspace {
     struct directory *root;
     struct sorted agenda; /* tickets by the time of their next event */
     GHashTable *groups;   /* struct group, as a set */
-    bool apart;           /* grants are told later */
+    bool defer_grants;    /* see lockspace_defer_grants */
     uint64_t next_fence;
     uint64_t next_number; /* no queue has given this number to a ticket, or a greater one */
     uint64_t locks;
     uint64_t waiting;
-    uint64_t undecided;
+    uint64_t lease_candidates;
     uint32_t random;
 };
 
-/* Where a walk along the tickets in somebody's way has come to; begins as {0}. */
-struct way {
+/* The position of a walk over the tickets that block another; begins as {0}. */
+struct blocker_walk {
     struct skiplist_node *node;
-    enum { WAY_START, WAY_HOLDERS, WAY_WAITERS, WAY_END } at;
+    enum { WALK_START, WALK_HOLDERS, WALK_WAITERS, WALK_END } at;
 };
 
 static inline struct ticket *lockspace_ticket(struct skiplist_node *node)
@@ -154,8 +154,8 @@ static inline bool lockspace_shared(const struct ticket *t)
     return t->head.mode == BACKEND_SHARED;
 }
 
-/* The entry whose queue a ticket is in. */
-static inline struct entry *lockspace_place(const struct ticket *t)
+/* The entry whose queue the ticket is in. */
+static inline struct entry *lockspace_lock_of(const struct ticket *t)
 {
     return t->entry->type == ENTRY_SEQUENCE ? t->entry->parent->entry : t->entry;
 }
@@ -167,13 +167,13 @@ static inline GArray *lockspace_segments(const struct ticket *t)
 }
 
 /* The queue of an entry that has tickets or may get some; NULL: it has at most one. */
-static inline struct queue *lockspace_queue(const struct entry *place)
+static inline struct queue *lockspace_queue(const struct entry *lock)
 {
-    switch ((enum entry_type)place->type) {
+    switch ((enum entry_type)lock->type) {
     case ENTRY_QUEUE:
-        return place->queue;
+        return lock->queue;
     case ENTRY_DIRECTORY:
-        return place->directory->queue;
+        return lock->directory->queue;
     default:
         return NULL;
     }
@@ -241,71 +241,71 @@ void lockspace_directory_free(struct lockspace *space, struct directory *directo
 
 guint lockspace_group_hash(gconstpointer group);
 gboolean lockspace_group_equal(gconstpointer a, gconstpointer b);
-struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *place);
-/* Adds to, or takes from, the groups of a ticket that is in a queue; returns by how much the kin of that changes. */
+struct group *lockspace_group(struct lockspace *space, enum group_kind kind, uint64_t id, const struct entry *lock);
+/* Adds the ticket to its groups, or removes it; returns by how much queue->same_identity changes. */
 uint32_t lockspace_group_join(struct lockspace *space, struct ticket *t);
 uint32_t lockspace_group_leave(struct lockspace *space, struct ticket *t);
 
-/* queue.c.  `place` is an entry that has tickets or may get some. */
+/* queue.c.  `lock` is an entry that has tickets or may get some. */
 
 void lockspace_queue_free(struct queue *q);
-bool lockspace_conflict(const struct entry *place, const struct ticket *a, const struct ticket *b);
-/* What of `t` is in the way of `asker` (NULL: of anybody). */
-struct backend_segment lockspace_segment_in_way(const struct ticket *t, const struct ticket *asker);
-/* Puts a ticket, whose entry is set, in; takes it out.  No grants. */
+bool lockspace_conflict(const struct entry *lock, const struct ticket *a, const struct ticket *b);
+/* The segment of `t` that blocks `claimant` (NULL: anybody). */
+struct backend_segment lockspace_blocking_segment(const struct ticket *t, const struct ticket *claimant);
+/* Inserts a ticket whose entry is set; removes it.  Grants nothing. */
 void lockspace_join(struct lockspace *space, struct ticket *t, bool held);
 void lockspace_leave(struct lockspace *space, struct ticket *t);
-/* Takes a ticket out without telling; frees it, and a sequence ticket's file. */
-void lockspace_finish(struct lockspace *space, struct ticket *t);
+/* Removes a ticket without an event; frees it, and a sequence ticket's file. */
+void lockspace_remove(struct lockspace *space, struct ticket *t);
 /* Before and after a change to handle, lock owner, range, kind or mode of a ticket that is in. */
 void lockspace_unlink(struct lockspace *space, struct ticket *t);
 void lockspace_link(struct lockspace *space, struct ticket *t);
 /* Whether counts suffice to judge `t`, which may not be in the queue yet: then
  * its number is still the next one. */
-bool lockspace_is_plain(struct lockspace *space, const struct entry *place, const struct queue *q,
+bool lockspace_is_plain(struct lockspace *space, const struct entry *lock, const struct queue *q,
                         const struct ticket *t);
 /* The first ticket, or the next, that keeps `t` from holding; `t` may be in or not. */
-struct ticket *lockspace_blocker(struct lockspace *space, const struct entry *place, const struct ticket *t);
-struct ticket *lockspace_next_blocker(struct lockspace *space, const struct entry *place, const struct ticket *t,
-                                      struct way *way);
+struct ticket *lockspace_blocker(struct lockspace *space, const struct entry *lock, const struct ticket *t);
+struct ticket *lockspace_next_blocker(struct lockspace *space, const struct entry *lock, const struct ticket *t,
+                                      struct blocker_walk *walk);
 /* Of a sequence ticket: those that hold come first, then those that wait. */
 uint32_t lockspace_position(const struct ticket *t);
 /* The first holder that is no delay, or NULL. */
-struct ticket *lockspace_first_holder(const struct entry *place);
-/* Removes the lock if it has no ticket left, or gives back what a lone one needs not. */
-void lockspace_settle(struct lockspace *space, struct entry *place);
+struct ticket *lockspace_first_holder(const struct entry *lock);
+/* Removes the lock if it has no ticket left; frees its queue if one ticket is left. */
+void lockspace_shrink(struct lockspace *space, struct entry *lock);
 
 /* range.c */
 
 /* How many ranges a lock owner may hold and wait for on one lock: each change looks at all of them. */
 #define LOCKSPACE_RANGES_MAX 4096
-bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t lock_owner);
-/* `t`, which holds, takes over what its lock owner holds there with another ticket, which is gone then, and the number,
- * meta and content of that; true if there was one. */
+bool lockspace_range_may_grow(struct lockspace *space, const struct entry *lock, uint64_t lock_owner);
+/* `t`, a holder, takes over segments, fencing token, meta and content of its lock owner's other ticket on the lock,
+ * which is `absorbed`.  True if there was one. */
 bool lockspace_range_join(struct lockspace *space, struct ticket *t);
 /* Takes bytes from a ticket; QUOTA if that would leave too many segments, MISSING none: then it is as it was. */
 enum backend_result lockspace_range_take(struct lockspace *space, struct ticket *t, uint64_t start, uint64_t end);
-/* Whether waiting for what stands in the way of `t` would close a cycle of lock owners. */
+/* Would waiting for the tickets that block `t` close a cycle of lock owners? */
 bool lockspace_range_deadlock(struct lockspace *space, const struct ticket *t);
 
 /* grant.c */
 
-/* Tells `wanted` to holders in the way of `t`, which waits. */
-void lockspace_tell_wanted(struct lockspace *space, const struct ticket *t);
-/* Takes a ticket out and tells `ended`; may leave a delay in its place. */
+/* Reports `wanted` to holders that block `t`, which waits. */
+void lockspace_report_wanted(struct lockspace *space, const struct ticket *t);
+/* Removes a ticket and reports `ended`; may leave a delay in its place.  Grants nothing. */
 void lockspace_expel(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
-/* The same for a revocation: a holder with a guard leaves that in its place. */
+/* The same for a revocation: a holder with a guard leaves the guard in its place. */
 void lockspace_expel_revoked(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
 /* The same as lockspace_expel, and grants what has become free. */
 void lockspace_end_ticket(struct lockspace *space, clock_ms now, struct ticket *t, enum backend_end why);
-/* Grants what may hold now that something in start..end was freed, then settles. */
-void lockspace_update(struct lockspace *space, clock_ms now, struct entry *place, uint64_t start, uint64_t end);
+/* Grants every waiter that may hold now that something in start..end was freed, then shrinks the queue. */
+void lockspace_grant_waiters(struct lockspace *space, clock_ms now, struct entry *lock, uint64_t start, uint64_t end);
 
 /* names.c */
 
-/* What is in the way of `asker` (NULL: of anybody). */
-void lockspace_describe(const struct ticket *t, const struct ticket *asker, struct backend_info *ret_info);
-/* Frees the root and all below it, tickets included, without telling. */
+/* Describes `t` as the blocker of `claimant` (NULL: of anybody). */
+void lockspace_describe(const struct ticket *t, const struct ticket *claimant, struct backend_info *ret_info);
+/* Frees the root and all below it, tickets included, without events. */
 void lockspace_tree_free(struct lockspace *space);
 
 #endif

@@ -1,41 +1,41 @@
-/* range: what a lock owner holds and waits for.
+/* range: the byte ranges that a lock owner holds and waits for.
  *
- * What a lock owner holds of a lock is one ticket, whose segments never overlap and are as few as can be, as POSIX
- * record locks are (fcntl(2)).  One that is granted after it has waited stands apart until its user hears of it, so
+ * A lock owner holds a lock by one ticket, whose segments never overlap and are as few as can be, as POSIX
+ * record locks are (fcntl(2)).  A ticket that is granted after a wait stays unclaimed until its user learns of it, so
  * that it can be given back alone until then.  Only FCNTL tickets take part in that.
  */
 #include "backend/deadlock.h"
 #include "backend/lockspace/private.h"
 
-static struct group *range_group(struct lockspace *space, const struct entry *place, uint64_t lock_owner)
+static struct group *range_group(struct lockspace *space, const struct entry *lock, uint64_t lock_owner)
 {
-    return lock_owner ? lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, place) : NULL;
+    return lock_owner ? lockspace_group(space, GROUP_LOCK_OWNER, lock_owner, lock) : NULL;
 }
 
 static bool range_holds(const struct ticket *t)
 {
-    return t->head.held && t->head.kind == BACKEND_FCNTL && !t->scope->apart;
+    return t->head.held && t->head.kind == BACKEND_FCNTL && !t->scope->unclaimed;
 }
 
 /* The ticket with which a lock owner holds, but not `except`; NULL: it has none. */
-static struct ticket *range_held(struct lockspace *space, const struct entry *place, uint64_t lock_owner,
+static struct ticket *range_held(struct lockspace *space, const struct entry *lock, uint64_t lock_owner,
                                  const struct ticket *except)
 {
-    struct ticket *t = place->type == ENTRY_SINGLE ? place->ticket : NULL;
+    struct ticket *t = lock->type == ENTRY_SINGLE ? lock->ticket : NULL;
     if (t) {
         bool own = lock_owner && lockspace_lock_owner(t) == lock_owner;
         return own && t != except && range_holds(t) ? t : NULL;
     }
-    const struct group *g = range_group(space, place, lock_owner);
+    const struct group *g = range_group(space, lock, lock_owner);
     for (t = g ? g->first : NULL; t && (t == except || !range_holds(t)); t = t->scope->next[GROUP_LOCK_OWNER]) {
     }
     return t;
 }
 
-bool lockspace_range_may_grow(struct lockspace *space, const struct entry *place, uint64_t lock_owner)
+bool lockspace_range_may_grow(struct lockspace *space, const struct entry *lock, uint64_t lock_owner)
 {
-    const struct ticket *held = range_held(space, place, lock_owner, NULL);
-    const struct group *g = range_group(space, place, lock_owner);
+    const struct ticket *held = range_held(space, lock, lock_owner, NULL);
+    const struct group *g = range_group(space, lock, lock_owner);
     return (g ? g->count : 1) + (held ? held->scope->segments->len : 0) <= LOCKSPACE_RANGES_MAX;
 }
 
@@ -48,11 +48,11 @@ static void range_swap_bytes(GBytes **a, GBytes **b)
 
 bool lockspace_range_join(struct lockspace *space, struct ticket *t)
 {
-    const struct entry *place = lockspace_place(t);
-    bool ranged = t->head.kind == BACKEND_FCNTL && place->type != ENTRY_DIRECTORY;
-    struct ticket *held = ranged ? range_held(space, place, lockspace_lock_owner(t), t) : NULL;
+    const struct entry *lock = lockspace_lock_of(t);
+    bool ranged = t->head.kind == BACKEND_FCNTL && lock->type != ENTRY_DIRECTORY;
+    struct ticket *held = ranged ? range_held(space, lock, lockspace_lock_owner(t), t) : NULL;
     if (t->scope) {
-        t->scope->apart = false;
+        t->scope->unclaimed = false;
     }
     if (!held) {
         return false;
@@ -84,7 +84,8 @@ enum backend_result lockspace_range_take(struct lockspace *space, struct ticket 
     enum backend_result result = BACKEND_OK;
     if (left->len == 0) {
         result = BACKEND_MISSING;
-    } else if (left->len > held->len && !lockspace_range_may_grow(space, lockspace_place(t), lockspace_lock_owner(t))) {
+    } else if (left->len > held->len &&
+               !lockspace_range_may_grow(space, lockspace_lock_of(t), lockspace_lock_owner(t))) {
         result = BACKEND_QUOTA;
     }
     if (result != BACKEND_OK) {
@@ -111,8 +112,8 @@ static void range_visit_blockers(struct deadlock *search, void *store, const voi
 {
     static const uint64_t none = 0;
     const struct ticket *waiter = ticket, *blocker;
-    struct way way = {0};
-    while ((blocker = lockspace_next_blocker(store, waiter->entry, waiter, &way)) && deadlock_within_limit(search)) {
+    struct blocker_walk walk = {0};
+    while ((blocker = lockspace_next_blocker(store, waiter->entry, waiter, &walk)) && deadlock_within_limit(search)) {
         deadlock_add_blocker(search, blocker, blocker->scope ? &blocker->scope->lock_owner : &none,
                              !blocker->head.held);
     }

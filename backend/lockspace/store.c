@@ -1,7 +1,7 @@
 /* store: for a store that writes itself out and reads itself back.
  *
  * The walk through the tree goes in steps, while the space goes on changing.  Its
- * cursor is the path of the entry that was visited last; it finds its place again
+ * cursor is the path of the entry that was visited last; it is found again
  * by name, so it does not matter whether that entry still exists.
  */
 #include "backend/lockspace/private.h"
@@ -10,9 +10,9 @@
 
 struct visit {
     struct directory *directory;
-    struct sorted_position place; /* of the next entry in it */
-    char *path;                   /* of what was visited last; begins with the directory's */
-    size_t length;                /* of the directory's */
+    struct sorted_position position; /* of the next entry in it */
+    char *path;                      /* of what was visited last; begins with the directory's */
+    size_t length;                   /* of the directory's */
     size_t size;
     void (*tell_directory)(void *arg, const char *name, const struct backend_directory *directory);
     void (*tell_lease)(void *arg, const char *name, struct backend_ticket *ticket);
@@ -22,7 +22,7 @@ struct visit {
 static void visit_enter(struct visit *v, struct directory *directory, size_t length)
 {
     v->directory = directory;
-    v->place = sorted_first(&directory->entries);
+    v->position = sorted_first(&directory->entries);
     v->length = length;
 }
 
@@ -37,7 +37,7 @@ static void visit_resume(struct lockspace *space, struct visit *v)
         *end = '\0';
         struct entry *entry = lockspace_entry_find(v->directory, component);
         if (!entry || entry->type != ENTRY_DIRECTORY) {
-            v->place = lockspace_entry_after(v->directory, component);
+            v->position = lockspace_entry_after(v->directory, component);
             return;
         }
         visit_enter(v, entry->directory, (size_t)(end - v->path));
@@ -54,7 +54,7 @@ static void visit_ascend(struct visit *v)
 {
     const struct entry *done = v->directory->entry;
     v->directory = done->parent;
-    v->place = lockspace_entry_after(v->directory, done->name);
+    v->position = lockspace_entry_after(v->directory, done->name);
     size_t name = strlen(done->name);
     v->length -= v->length > name ? name + 1 : name;
 }
@@ -113,13 +113,13 @@ size_t lockspace_visit(struct lockspace *space, char *cursor, size_t cursor_size
     visit_resume(space, &v);
     while (count < max) {
         struct entry *entry;
-        while (!(entry = sorted_item(v.place)) && v.directory != space->root) {
+        while (!(entry = sorted_item(v.position)) && v.directory != space->root) {
             visit_ascend(&v);
         }
         if (!entry) {
             break;
         }
-        v.place = sorted_next(v.place);
+        v.position = sorted_next(v.position);
         size_t length = visit_append(&v, entry);
         if (length > 0) {
             visit_entry(&v, entry, length);
@@ -140,8 +140,8 @@ void lockspace_revive(struct lockspace *space, clock_ms now, struct backend_tick
     sorted_remove(&space->agenda, t);
     t->due = now;
     sorted_insert(&space->agenda, t);
-    if (!t->head.held) { /* it could not be given its turn before */
-        lockspace_update(space, now, lockspace_place(t), 0, BACKEND_RANGE_MAX);
+    if (!t->head.held) { /* it could not be granted before */
+        lockspace_grant_waiters(space, now, lockspace_lock_of(t), 0, BACKEND_RANGE_MAX);
     }
 }
 
@@ -169,25 +169,25 @@ enum backend_result lockspace_restore(struct lockspace *space, clock_ms now, con
         return entry->type == ENTRY_DIRECTORY ? BACKEND_IS_DIRECTORY : BACKEND_BUSY;
     }
     struct ticket *t = lockspace_ticket_new(claim);
-    struct way way = {0};
+    struct blocker_walk walk = {0};
     t->head.fence = fence;
     if (claim->sequence) {
         t->entry = lockspace_entry_new(directory, leaf, ENTRY_SEQUENCE);
         t->entry->ticket = t;
         lockspace_directory_raise_number(space, directory, number + 1);
-    } else if (entry && !claim->wait && lockspace_next_blocker(space, entry, t, &way)) {
+    } else if (entry && !claim->wait && lockspace_next_blocker(space, entry, t, &walk)) {
         lockspace_ticket_free(&t->head);
         return BACKEND_BUSY;
     } else {
         t->entry = entry ? entry : lockspace_entry_new(directory, leaf, ENTRY_SINGLE);
     }
-    bool granted = claim->wait && deadline > now && !lockspace_blocker(space, lockspace_place(t), t);
+    bool granted = claim->wait && deadline > now && !lockspace_blocker(space, lockspace_lock_of(t), t);
     t->head.held = granted || !claim->wait;
     t->head.acquired = granted ? now : acquired;
     lockspace_start_term(t, now, claim->ttl, claim->due);
     t->head.deadline = granted ? t->head.deadline : deadline;
     lockspace_join(space, t, t->head.held);
-    lockspace_settle(space, lockspace_place(t));
+    lockspace_shrink(space, lockspace_lock_of(t));
     lockspace_raise_fence(space, fence + 1);
     *ret_ticket = &t->head;
     return t->head.held ? BACKEND_OK : BACKEND_QUEUED;

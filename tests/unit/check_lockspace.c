@@ -297,7 +297,7 @@ START_TEST(holder_that_renews_loses_nothing_to_a_late_tick)
     claim.due = 300;
     struct backend_ticket *a = lock_world_hold(w, "a", claim);
     w->now = 5000;
-    ck_assert(!lockspace_ticket_is_over(a, w->now));
+    ck_assert(!lockspace_ticket_is_expired(a, w->now));
     claim = ex("B");
     claim.wait = false;
     ck_assert_int_eq(lockspace_acquire(w->space, w->now, "a", &claim, &(struct backend_ticket *){NULL}, &info),
@@ -309,7 +309,7 @@ START_TEST(holder_that_renews_loses_nothing_to_a_late_tick)
     lock_world_told(w, "due A; ");
     w->now = 9000; /* its user hears of it still later */
     ck_assert_int_eq(lockspace_next(w->space), b->deadline);
-    ck_assert(!lockspace_ticket_is_over(a, w->now));
+    ck_assert(!lockspace_ticket_is_expired(a, w->now));
     lockspace_renew(w->space, w->now, a, WORLD_TTL, 300);
     lock_world_answer(w);
     ck_assert_int_eq(a->deadline, 9000 + WORLD_TTL);
@@ -335,9 +335,9 @@ START_TEST(holder_that_does_not_renew_ends_when_that_is_known)
     lockspace_tick(w->space, w->now, SIZE_MAX);
     lockspace_tick(w->space, w->now, SIZE_MAX);
     lock_world_told(w, "due A; ");
-    ck_assert(!lockspace_ticket_is_over(a, w->now));
+    ck_assert(!lockspace_ticket_is_expired(a, w->now));
     lock_world_answer(w);
-    ck_assert(lockspace_ticket_is_over(a, w->now));
+    ck_assert(lockspace_ticket_is_expired(a, w->now));
     lockspace_tick(w->space, w->now, SIZE_MAX);
     lock_world_told(w, "ended A expired; granted B; ");
 }

@@ -270,7 +270,7 @@ static void do_answer(struct world *w)
     struct model_ticket *t = random_ticket(w);
     if (t && t->asked) {
         t->asked = false;
-        lockspace_answered(w->space, t->real);
+        lockspace_due_handled(w->space, t->real);
     }
 }
 

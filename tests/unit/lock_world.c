@@ -177,7 +177,7 @@ bool lock_world_answer(struct lock_world *w)
 {
     bool any = w->due->len > 0;
     while (w->due->len > 0) {
-        lockspace_answered(w->space, g_ptr_array_steal_index(w->due, 0));
+        lockspace_due_handled(w->space, g_ptr_array_steal_index(w->due, 0));
     }
     return any;
 }
