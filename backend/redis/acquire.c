@@ -21,7 +21,7 @@ static bool acquire_may_be_lone(const struct remote_ticket *t)
 bool redis_acquire_may_be_free(struct redis *r, const struct remote_ticket *t)
 {
     bool alone = LIST_FIRST(&t->place->tickets) == t && !LIST_NEXT(t, link);
-    return acquire_may_be_lone(t) && t->state == REMOTE_ASKED && alone && !redis_is_closed(r) &&
+    return acquire_may_be_lone(t) && t->state == REMOTE_ASKED && alone && !epoch_is_closed(&r->epoch) &&
            !g_hash_table_contains(r->watches, t->place->name);
 }
 

@@ -58,7 +58,7 @@ static void change_fill_rename(struct redis_call *call, const struct remote_op *
 static void change_fill_renew(struct redis_call *call, const struct remote_op *op, const struct remote_ticket *t)
 {
     struct redis *r = redis_of(op);
-    bool reclaims = redis_is_closed(r) && t->head.deadline > clock_now();
+    bool reclaims = epoch_is_closed(&r->epoch) && t->head.deadline > clock_now();
     redis_call_ticket(call, r, reclaims ? REDIS_RECLAIM : REDIS_RENEW, t);
     redis_call_number(call, "ttl", op->ttl);
     redis_call_number(call, "left", op->left);
@@ -140,10 +140,10 @@ static enum backend_result change_result(const struct remote_op *op, const struc
         struct redis *r = redis_of(op);
         int64_t held = redis_number(given->reply, 0);
         if (held == 1 || held == 3) {
-            redis_version_put_back(r, op->token);
+            epoch_on_confirmed(&r->epoch, op->token, held == 3);
+        } else if (held == 0) {
+            epoch_on_missing(&r->epoch);
         }
-        r->reclaimed += held == 3;
-        r->lost += held == 0 && redis_is_closed(r);
         return held == 1 || held == 3 ? BACKEND_OK : held == 0 ? BACKEND_STALE : BACKEND_BUSY;
     }
     if (given->outcome == REMOTE_ANSWERED && op->procedure == REMOTE_RELEASE) { /* or it was gone already */
@@ -219,7 +219,7 @@ static void change_release_in_full(struct redis *r, const char *name)
 static bool change_may_be_gathered(const struct remote_op *op, const struct remote_ticket *t)
 {
     return op->procedure == REMOTE_RENEW && op->in_lane && op->left == op->ttl && !t->place->sequence && !t->segments &&
-           op->claim.mode == BACKEND_EXCLUSIVE && !redis_is_closed(redis_of(op));
+           op->claim.mode == BACKEND_EXCLUSIVE && !epoch_is_closed(&redis_of(op)->epoch);
 }
 
 static void change_ask_renewal(struct remote_op *op)
@@ -245,7 +245,7 @@ static void change_on_renewals(void *arg, const struct redis_answer *given)
         if (!answered) {
             change_on_answer(op, given);
         } else if (redis_number(given->reply, i) == 1) {
-            redis_version_put_back(r, op->token);
+            epoch_on_confirmed(&r->epoch, op->token, false);
             op->answered(op, &(struct remote_answer){
                                  .outcome = given->outcome, .sent = given->sent, .repeated = given->repeated});
         } else {
@@ -287,23 +287,11 @@ static void change_gather(struct redis *r, struct remote_op *op)
     g_ptr_array_add(r->gathered, op);
 }
 
-/* What it makes this mount believe in is known to the server before it. */
-static void change_tell_term(struct redis *r, const struct remote_op *op, const struct remote_ticket *t)
-{
-    if (op->procedure == REMOTE_ACQUIRE || op->procedure == REMOTE_RENEW) {
-        redis_version_use_term(r, t->head.ttl, t->due_after > 0);
-    } else if (op->procedure == REMOTE_CONVERT) {
-        redis_version_use_term(r, op->claim.ttl, op->claim.due > 0);
-    } else if (op->procedure == REMOTE_RELEASE) {
-        redis_version_drop_term(r, op->ttl);
-    }
-}
-
 uint64_t redis_call_op(struct remote_op *op, struct remote_ticket *t, int64_t timeout)
 {
     struct redis *r = redis_of(op);
     struct redis_call call = {0};
-    change_tell_term(r, op, t);
+    epoch_before_request(&r->epoch, op, t);
     if (change_may_be_gathered(op, t)) {
         change_gather(r, op);
         return 0;

@@ -3,7 +3,7 @@
  * From the top to the ground; none calls one above it.
  *
  * redis.c    the backend: start, connection up and down, messages
- * version.c  whether the server has forgotten; reclaims, and the opening
+ * marker.c   the marker of the epoch, for backend/remote/epoch.h
  * recover.c  the leases of a mount that starts again
  * revoke.c   ending holders by name, on whichever mount
  * change.c   what is done to tickets
@@ -19,6 +19,7 @@
 
 #include "backend/redis/redis.h"
 #include "backend/redis/script.h"
+#include "backend/remote/epoch.h"
 #include "backend/remote/remote.h"
 
 #define REDIS_TIMEOUT_AWAY 500 /* ms of a request while the server is away for longer than requests take */
@@ -59,25 +60,8 @@ struct redis {
     bool told;           /* those of the first time were logged by whoever looked before the mount, or are logged */
     clock_ms complained; /* when the last error was logged */
     unsigned probing;    /* side keys that are being read to find the one of the wrong type */
-    char version[REDIS_STAMP_MAX + 1]; /* of the server's data, as this mount knows it; "": none yet */
-    char state;                        /* of that: 'f', 'c' or 'o', as enter.lua says */
-    bool renewed;                      /* it is another one than before, and what is held is to be put back */
-    int64_t longest;                   /* as enter.lua says: while it is closed, for how long it may be */
-    int64_t base;        /* the term that a mount has by itself: the server knows of it while it is mounted */
-    int64_t term;        /* the longest renewable one that this mount may believe in, as the server knows */
-    int64_t others;      /* the same of the other mounts, as it was last told */
-    int64_t terms;       /* how many terms were told to the server, as it was last told: it only grows */
-    clock_ms told_until; /* until then `term` counts there */
-    bool lost_data;      /* it is closed because data were lost, as far as any mount knows */
-    bool announced;      /* the log says that it is closed */
-    bool back;           /* the server knows that all is put back that is believed in here */
-    GHashTable *missing; /* ids of tickets that are to be put back before that */
-    int64_t grace;       /* the most for which it is closed */
-    unsigned wait;       /* replicas that must have what is believed */
-    bool strict;
-    clock_ms closed; /* since when it is known to be closed, and will be after a failover; 0: it is not (yet) */
-    ev_timer opening, lowering;
-    uint64_t reclaimed, lost;
+    struct epoch epoch;
+    unsigned wait;                   /* replicas that must have what is believed */
     struct redis_recovery *recovery; /* until all is found that this mount held before; or NULL */
     GPtrArray *gathered;             /* renewals of this turn of the loop: of struct remote_op; or NULL */
     GHashTable *renewals;            /* such arrays: that, and those that are not answered */
@@ -188,31 +172,16 @@ void redis_disbelieve(struct redis *r, const struct redis_answer *answer);
 /* What an answer's first word says, or its failure. */
 enum backend_result redis_result(struct redis *r, const struct redis_answer *answer);
 
-/* --- version.c --- */
+/* --- marker.c --- */
 
+extern const struct epoch_store redis_epoch_store;
 /* As struct redis_conn_events says. */
-void redis_version_greet(void *context);
-bool redis_version_greeted(void *context, const redisReply *reply);
-/* It is up: what the server has forgotten is put back. */
-void redis_version_up(struct redis *r);
-/* Before something is asked for with a term, if it is renewable: the server is told of it if it is the longest. */
-void redis_version_use_term(struct redis *r, int64_t ttl, bool renewable);
-/* Something with that term is given back: it may have been the longest. */
-void redis_version_drop_term(struct redis *r, int64_t ttl);
-/* A ticket is put back, or confirmed. */
-void redis_version_put_back(struct redis *r, const char *token);
-/* Looks whether VERSION is what it was, and has every change of it told. */
-void redis_version_look(struct redis *r);
-/* Whether that is its key. */
-bool redis_version_is_key(struct redis *r, const char *key, size_t length);
-static inline bool redis_is_closed(const struct redis *r)
-{
-    return r->state == 'c';
-}
-void redis_version_init(struct redis *r);
-void redis_version_clear(struct redis *r);
-/* Fills `grace`, and lines. */
-void redis_version_status(struct redis *r, struct backend_status *status);
+void redis_marker_greet(void *context);
+bool redis_marker_greeted(void *context, const redisReply *reply);
+/* Looks at the marker now, and whenever it changes. */
+void redis_marker_watch(struct redis *r);
+/* Whether that is the marker's key. */
+bool redis_marker_is_key(struct redis *r, const char *key, size_t length);
 
 /* --- acquire.c --- */
 

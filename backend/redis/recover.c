@@ -118,7 +118,7 @@ static void recover_restore(struct redis_recovery *recovery, const struct recove
     bool was_due = age - (claim.ttl - left) >= RECOVER_SETTLED;
     bool renews = recovery->found(recovery->arg, name, &t->head, meta, content) && redis_number(reply, 9) == 1;
     if (renews) {
-        redis_version_use_term(r, claim.ttl, true);
+        epoch_use_term(&r->epoch, claim.ttl);
         t->head.deadline = remote_deadline(sent, claim.ttl);
         t->due_after = claim.ttl / 3;
     }

@@ -55,9 +55,9 @@ static void redis_on_up(void *context)
     }
     r->was_up = true;
     r->noted = 0;
-    redis_version_up(r);
+    epoch_restore(&r->epoch);
     remote_up(&r->remote);
-    redis_version_look(r);
+    redis_marker_watch(r);
     redis_ask_info(r);
 }
 
@@ -102,8 +102,8 @@ static void redis_on_changed(void *context, const char *key, size_t length)
         redis_watch_changed(r, NULL);
         remote_changed(&r->remote, NULL);
     }
-    if (!key || redis_version_is_key(r, key, length)) {
-        redis_version_look(r);
+    if (!key || redis_marker_is_key(r, key, length)) {
+        redis_marker_watch(r);
         return;
     }
     redis_watch_side_changed(r, key, length);
@@ -127,8 +127,8 @@ static clock_ms redis_needed(void *context)
     return remote_needed(&r->remote);
 }
 
-static const struct redis_conn_events conn_events = {.greet = redis_version_greet,
-                                                     .greeted = redis_version_greeted,
+static const struct redis_conn_events conn_events = {.greet = redis_marker_greet,
+                                                     .greeted = redis_marker_greeted,
                                                      .up = redis_on_up,
                                                      .down = redis_on_down,
                                                      .message = redis_on_message,
@@ -161,7 +161,7 @@ static void redis_free(struct backend *b)
     redis_revoke_end_all(r);
     redis_list_end_all(r);
     redis_watch_end_all(r);
-    redis_version_clear(r);
+    epoch_clear(&r->epoch);
     g_clear_pointer(&r->directories, g_hash_table_unref);
     redis_conn_free(r->conn);
     g_hash_table_unref(r->watches);
@@ -203,7 +203,7 @@ static void redis_status(struct backend *b, struct backend_status *status)
                                                          " times, %" G_GUINT64_FORMAT " not met)",
                                                          r->wait, counts.waits, counts.shortfalls));
     }
-    redis_version_status(r, status);
+    epoch_fill_status(&r->epoch, status);
 }
 
 static bool redis_is_up(struct remote *r)
@@ -330,11 +330,9 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     conn.channel = r->mount;
     conn.prefix = r->before;
     conn.greet = &redis_scripts[REDIS_ENTER];
-    r->grace = options->grace ? options->grace : REDIS_GRACE_MOST;
-    r->strict = options->strict;
     r->wait = conn.wait;
-    r->base = r->term = MIN(options->term, r->grace);
-    redis_version_init(r);
+    epoch_init(&r->epoch, &r->remote, &redis_epoch_store, r->address, options->term,
+               options->grace ? options->grace : EPOCH_GRACE_MAX, options->strict);
     char *mark = redis_side_key(r, 'a', "");
     conn.mark = mark;
     r->conn = redis_conn_new(&conn, redis_scripts, REDIS_SCRIPTS);

@@ -12,7 +12,6 @@
 #include "backend/redis/conn/conn.h"
 
 #define REDIS_KEY_DEFAULT "{n}"
-#define REDIS_GRACE_MOST 3600000 /* ms */
 
 struct redis_options {
     struct redis_conn_options conn; /* its `channel` is set by redis_new */

@@ -14,6 +14,7 @@
  * A store puts `struct remote` at the head of its own structure and does what struct remote_store names: mostly to call
  * a procedure, and to say what has come of it.  From the top to the ground; none calls one above it:
  *
+ * epoch.c    the version of the store's data, and the grace period: see epoch.h
  * remote.c   beginning and end, connection up and down, what is due
  * change.c   what is done to tickets: convert, set, rename, renew
  * acquire.c  taking, waiting and claiming

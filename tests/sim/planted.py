@@ -77,7 +77,7 @@ z|backend/zookeeper/session.c|        remote_told(&z->remote, held->pdata[i], RE
 z|backend/zookeeper/batch.c|    if (node->marked) {|    if (false) {
 s|backend/local/loop.c|    if (!sequence \\|\\| local_store_synced(l->store) >= sequence) {\n        done(arg, result, ticket, NULL);|    if (true) {\n        done(arg, result, ticket, NULL);
 w|backend/redis/conn/request.c|    return conn->options.wait > 0 && request->script|    return false && request->script
-w|backend/redis/version.c|    if (state == 'c' && !r->closed && confirmed) {|    (void)confirmed;\n    if (state == 'c' && !r->closed) {
+w|backend/remote/epoch.c|    if (closed && !e->closed_since && confirmed) {|    (void)confirmed;\n    if (closed && !e->closed_since) {
 q|backend/redlock/vote.c|    return servers / 2 + 1;|    return servers / 2;
 q|backend/redlock/node.c|    return node->lasting ? 0 : redlock_hold_off(clock_now(), node->born, term);|    (void)term;\n    return 0;
 q|backend/redlock/acquire.c|    remote_make_token(call->token);|    g_strlcpy(call->token, t->token, sizeof call->token);

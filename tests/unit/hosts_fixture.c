@@ -211,12 +211,12 @@ void hosts_until_up(unsigned mount)
 
 void hosts_until_known(unsigned mount, int64_t term)
 {
-    HOSTS_UNTIL(((struct redis *)hosts_mount(mount))->longest >= term);
+    HOSTS_UNTIL(((struct redis *)hosts_mount(mount))->epoch.longest >= term);
 }
 
 void hosts_until_forgotten(unsigned mount, int64_t term)
 {
-    HOSTS_UNTIL(((struct redis *)hosts_mount(mount))->longest <= term);
+    HOSTS_UNTIL(((struct redis *)hosts_mount(mount))->epoch.longest <= term);
 }
 
 /* --- the loop --- */
