@@ -201,7 +201,7 @@ void redis_call_texts(struct redis_call *call, const char *field, const GPtrArra
 void redis_call_kin(struct redis_call *call, const struct remote_ticket *t, struct backend_identity kin)
 {
     redis_call_unsigned(call, "handle", kin.handle);
-    redis_call_flag(call, "kin", remote_ticket_has_kin(t, kin));
+    redis_call_flag(call, "kin", !t->place->sequence && remote_ticket_has_kin(t, kin)); /* in a queue counts decide */
 }
 
 void redis_call_claim(struct redis_call *call, const struct remote_ticket *t, const struct backend_claim *claim)

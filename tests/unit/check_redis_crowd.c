@@ -617,6 +617,46 @@ START_TEST(those_who_wait_cost_their_mount_one_request_for_each_heartbeat)
 }
 END_TEST
 
+enum { TICKETS = 1000, PART = 100 };
+
+/* Commands for each of `count` tickets. */
+static uint64_t cost_of_tickets(struct told **tickets, unsigned count)
+{
+    struct backend_claim claim = hosts_claim(BACKEND_FLOCK, HOSTS_LONG);
+    uint64_t before = commands();
+
+    claim.sequence = claim.wait = true;
+    for (unsigned i = 0; i < count; i++)
+        tickets[i] = hosts_ask(0, "q/job-", &claim);
+    for (unsigned i = 0; i < count; i++)
+        HOSTS_UNTIL(tickets[i]->answered);
+    return commands_since(before) / count;
+}
+
+START_TEST(ticket_costs_the_same_however_long_the_queue_is)
+{
+    struct told *tickets[TICKETS + PART];
+    struct hosts_done done = {0};
+    uint64_t first, last, waiting;
+
+    backend_mkdir(hosts_mount(0), "q", &(struct backend_directory){.width = 1}, hosts_on_done, &done);
+    HOSTS_UNTIL(done.told);
+    hosts_release(hosts_get(0, "q/plain", HOSTS_LONG)); /* not the first in its directory */
+    first = cost_of_tickets(tickets, PART);
+    cost_of_tickets(tickets + PART, TICKETS - PART);
+    last = cost_of_tickets(tickets + TICKETS, PART);
+    hosts_pass(2100); /* soon they are in step */
+    waiting = commands();
+    hosts_pass(4200);
+    waiting = commands_since(waiting);
+    printf("# a ticket: %" PRIu64 " commands of the first %d, %" PRIu64 " behind %d; %" PRIu64 " in 4.2 s of waiting\n",
+           first, PART, last, TICKETS, waiting);
+    fflush(stdout);
+    ck_assert_uint_le(last, first + first / 10 + 1);
+    ck_assert_uint_le(waiting, TICKETS);
+}
+END_TEST
+
 START_TEST(damaged_lock_does_not_silence_those_who_wait_for_others)
 {
     struct told *waiters[3];
@@ -680,6 +720,7 @@ int main(void)
     tcase_add_test(tcase, readers_that_get_their_turn_together_are_let_in_in_parts);
     tcase_add_test(tcase, who_shares_with_a_crowd_asks_again_for_what_it_would_cost_among_few);
     tcase_add_test(tcase, those_who_wait_cost_their_mount_one_request_for_each_heartbeat);
+    tcase_add_test(tcase, ticket_costs_the_same_however_long_the_queue_is);
     tcase_add_test(tcase, damaged_lock_does_not_silence_those_who_wait_for_others);
     tcase_add_loop_test(tcase, names_that_are_left_over_are_removed_in_parts, 0, 2);
     tcase_add_loop_test(tcase, who_asks_does_not_stand_behind_all_that_the_mount_does_for_itself, 0, 2);
