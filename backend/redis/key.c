@@ -486,8 +486,9 @@ static void key_on_probed(void *arg, const struct redis_answer *answer)
 static void key_find_wrong_type(struct redis *r, const struct redis_answer *answer)
 {
     static const char *const probes[] = {
-        ['o'] = "ZCARD",   ['t'] = "ZCARD",   ['w'] = "ZCARD", ['l'] = "ZCARD", ['q'] = "ZCARD", ['i'] = "HEXISTS",
-        ['d'] = "HEXISTS", ['e'] = "HEXISTS", ['f'] = "GET",   ['v'] = "GET",   ['m'] = "SCARD", ['r'] = "SCARD"};
+        ['o'] = "ZCARD",   ['t'] = "ZCARD",   ['w'] = "ZCARD",   ['l'] = "ZCARD",   ['q'] = "ZCARD",
+        ['i'] = "HEXISTS", ['d'] = "HEXISTS", ['s'] = "HEXISTS", ['e'] = "HEXISTS", ['f'] = "GET",
+        ['v'] = "GET",     ['m'] = "SCARD",   ['r'] = "SCARD"};
     if (r->probing) {
         return;
     }

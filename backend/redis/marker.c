@@ -14,6 +14,7 @@ static void marker_fill(struct redis_call *call, struct redis *r)
     redis_call_key(call, 'v', "");
     redis_call_key(call, 'r', "");
     redis_call_key(call, 'g', "");
+    redis_call_key(call, 's', "");
     redis_call_text(call, "version", report.stamp);
     redis_call_text(call, "mount", r->mount);
     redis_call_number(call, "term", report.term);
@@ -25,6 +26,9 @@ static void marker_fill(struct redis_call *call, struct redis *r)
     redis_call_flag(call, "back", report.restored);
     redis_call_flag(call, "single", r->kind == REDIS_SERVER && r->wait == 0);
     redis_call_flag(call, "strict", report.strict);
+    redis_call_number(call, "format", REDIS_FORMAT);
+    redis_call_text(call, "about", r->about);
+    redis_call_text(call, "identity", r->identity);
 }
 
 /* False: no marker that enter.lua can have answered.  The stamp is borrowed from the reply. */

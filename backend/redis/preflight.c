@@ -12,14 +12,16 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "backend/format.h"
 #include "backend/log.h"
 #include "backend/redis/info.h"
+#include "backend/redis/private.h"
 #include "backend/redis/script.h"
 
 #define PREFLIGHT_LIMIT 10000 /* ms, until the connection is up */
 #define PREFLIGHT_CHANNEL "lfs:check"
 #define PREFLIGHT_NAME ".leasefs/check"
-#define PREFLIGHT_WORDS 5
+#define PREFLIGHT_WORDS 7
 #define ANSWER_MAX 256
 
 /* For each command in the scripts, whose text is ARGV[1]: DISABLED if the server does not have it, '+name' if this user
@@ -83,13 +85,15 @@ struct preflight {
     guint rounds; /* of attempts that are left */
     int64_t command_timeout, limit_ms;
 
-    char *pattern;      /* ACL's for the keys of locks */
-    const char *user;   /* as the server knows it */
-    const char *key;    /* of the probes' lock */
-    const char *side;   /* its side key */
-    const char *script; /* the text of all scripts */
-    GArray *probes;     /* struct preflight_probe */
-    guint answered;     /* of them */
+    char *pattern;             /* ACL's for the keys of locks */
+    const char *user;          /* as the server knows it */
+    const char *key;           /* of the probes' lock */
+    const char *side;          /* its side key */
+    const char *script;        /* the text of all scripts */
+    const char *store, *terms; /* keys of meet.lua */
+    const char *names;
+    GArray *probes; /* struct preflight_probe */
+    guint answered; /* of them */
 
     GString *needed; /* words of ACL SETUSER without which no lock can be taken */
     GString *wanted; /* words without which keys are not watched */
@@ -321,8 +325,29 @@ static bool preflight_read_permissions(struct preflight *p, const redisReply *re
     return true;
 }
 
+/* What meet.lua answers. */
+static bool preflight_read_meeting(struct preflight *p, const redisReply *reply)
+{
+    const char *words[2] = {"", ""};
+    char text[ANSWER_MAX];
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < MIN(reply->elements, G_N_ELEMENTS(words)); i++) {
+        words[i] = reply->element[i]->type == REDIS_REPLY_STRING ? reply->element[i]->str : "";
+    }
+    if (strcmp(words[0], "newer") == 0) {
+        const char *of = strchr(words[1], ' ');
+        g_autofree char *store =
+            g_strdup_printf("the store, made by leasefs%s,", log_escape(text, sizeof text, of ? of : ""));
+        preflight_note(p, -EPROTONOSUPPORT, FORMAT_TOO_NEW, store, format_read_number(words[1]), REDIS_FORMAT);
+    } else if (strcmp(words[0], "unnumbered") == 0) {
+        g_autofree char *mount = g_strdup_printf("a mount (channel %s)", log_escape(text, sizeof text, words[1]));
+        preflight_note(p, -EPROTONOSUPPORT, FORMAT_MISSING, "the store", mount);
+    }
+    return p->result != -EPROTONOSUPPORT;
+}
+
 /* Stand for what each preflight has of its own. */
-static const char arg_key[] = "key", arg_side[] = "side", arg_script[] = "script";
+static const char arg_key[] = "key", arg_side[] = "side", arg_script[] = "script", arg_store[] = "store",
+                  arg_terms[] = "terms", arg_names[] = "names";
 
 /* Those of the set-up.  The server may refuse others: CLIENT SETNAME, and what the probes ask again. */
 static const struct preflight_command preflight_commands[] = {
@@ -350,6 +375,8 @@ static const struct preflight_command preflight_probes[] = {
     {"CLIENT KILL", "+client|kill", .optional = true, .arguments = {"CLIENT", "KILL", "ID", "0"}},
     {"CLIENT TRACKING", "+client|tracking", .optional = true, .arguments = {"CLIENT", "TRACKING", "OFF"}},
     {"CLIENT CACHING", "+client|caching", .optional = true, .arguments = {"CLIENT", "CACHING", "NO"}},
+    {"EVAL", "+eval", SIDE_KEYS, .read = preflight_read_meeting,
+     .arguments = {"EVAL", redis_meet_script, "3", arg_store, arg_terms, arg_names, G_STRINGIFY(REDIS_FORMAT)}},
 };
 
 static void preflight_on_answer(void *arg, const struct redis_answer *answer)
@@ -378,11 +405,17 @@ static void preflight_on_answer(void *arg, const struct redis_answer *answer)
 
 static void preflight_send(struct preflight *p, struct preflight_probe *probe)
 {
+    const struct {
+        const char *stands, *text;
+    } own[] = {{arg_key, p->key},     {arg_side, p->side},   {arg_script, p->script},
+               {arg_store, p->store}, {arg_terms, p->terms}, {arg_names, p->names}};
     struct redis_argument arguments[PREFLIGHT_WORDS];
     size_t count = 0;
     for (; count < PREFLIGHT_WORDS && probe->command->arguments[count]; count++) {
         const char *word = probe->command->arguments[count];
-        word = word == arg_key ? p->key : word == arg_side ? p->side : word == arg_script ? p->script : word;
+        for (size_t i = 0; i < G_N_ELEMENTS(own); i++) {
+            word = word == own[i].stands ? own[i].text : word;
+        }
         arguments[count] = (struct redis_argument){word, strlen(word)};
     }
     probe->id = redis_conn_try(p->conn, arguments, count, p->limit_ms, preflight_on_answer, probe);
@@ -571,7 +604,8 @@ static void preflight_add_probes(struct preflight *p)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(preflight_probes); i++) {
         const struct preflight_probe probe = {.p = p, .command = &preflight_probes[i]};
-        if (p->options->conn.wait > 0 || strcmp(probe.command->text, "WAIT") != 0) {
+        bool waits = strcmp(probe.command->text, "WAIT") == 0, meets = probe.command->read == preflight_read_meeting;
+        if ((!waits || p->options->conn.wait > 0) && (!meets || !p->is_one_of_many)) {
             g_array_append_val(p->probes, probe);
         }
     }
@@ -586,12 +620,19 @@ static void preflight_try(struct preflight *p, const struct redis_script *script
     g_autofree char *before = g_strdup_printf("%s%.*s", prefix, (int)(name - template), template);
     g_autofree char *key = g_strconcat(before, PREFLIGHT_NAME, name + strlen("{n}"), NULL);
     g_autofree char *side = g_strconcat("lfs:f:", key, NULL);
+    g_autofree char *old_root = g_strconcat(before, name + strlen("{n}"), NULL); /* of 0.1.0 */
+    g_autofree char *store = g_strconcat("lfs:s:lfs:", before, "/", name + strlen("{n}"), NULL);
+    g_autofree char *terms = g_strconcat("lfs:g:lfs:", before, "/", name + strlen("{n}"), NULL);
+    g_autofree char *names = g_strdup_printf(redis_key_has_tag(old_root) ? "lfs:l:%s" : "lfs:l:{%s}", old_root);
     GString *text = g_string_new(NULL);
     for (size_t i = 0; i < script_count; i++) {
         g_string_append(text, scripts[i].text);
     }
     p->key = key;
     p->side = side;
+    p->store = store;
+    p->terms = terms;
+    p->names = names;
     p->script = text->str;
     p->pattern = preflight_key_pattern(prefix, template, name);
     p->probes = g_array_new(FALSE, FALSE, sizeof(struct preflight_probe));

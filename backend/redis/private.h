@@ -40,7 +40,7 @@ struct redis {
     struct remote remote;
     struct redis_conn *conn;
     char *before, *behind;                          /* of a lock's key: around the name */
-    char mount[24];                                 /* "lfs:" and 64 random bits: the mount's channel */
+    char mount[24];                                 /* "lfs:m" and 60 random bits: the mount's channel */
     GHashTable *watches;                            /* name -> struct redis_watch */
     TAILQ_HEAD(redis_watches, redis_watch) watched; /* the same, the last looked up first */
     LIST_HEAD(, redis_revocation) revocations;
@@ -51,6 +51,7 @@ struct redis {
     GByteArray *packed;  /* and its argument */
     char *identity;      /* see redis_identity */
     char *address;       /* to show */
+    char *about;         /* how the mount describes itself: see backend/format.h */
     enum redis_kind kind;
     bool was_up;
     clock_ms noted; /* when the set of this mount's leases was last told how long it is kept; 0: it may be none */

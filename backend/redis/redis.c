@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "backend/format.h"
 #include "backend/log.h"
 #include "backend/redis/info.h"
 #include "backend/redis/pack.h"
@@ -174,6 +175,7 @@ static void redis_free(struct backend *b)
     g_free(r->before);
     g_free(r->behind);
     g_free(r->address);
+    g_free(r->about);
     g_ptr_array_unref(r->warnings);
     g_free(r->identity);
     g_free(r);
@@ -305,7 +307,8 @@ int redis_new(const struct redis_options *options, struct backend **ret, char *e
     };
     r->before = before;
     r->behind = g_strdup(at + strlen("{n}"));
-    g_snprintf(r->mount, sizeof r->mount, "lfs:%016" G_GINT64_MODIFIER "x", random);
+    g_snprintf(r->mount, sizeof r->mount, "lfs:m%015" G_GINT64_MODIFIER "x", random >> 4);
+    r->about = format_describe_mount(REDIS_FORMAT);
     r->watches = g_hash_table_new(g_str_hash, g_str_equal);
     TAILQ_INIT(&r->watched);
     r->releases = g_hash_table_new(g_str_hash, g_str_equal);

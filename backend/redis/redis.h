@@ -12,6 +12,7 @@
 #include "backend/redis/conn/conn.h"
 
 #define REDIS_KEY_DEFAULT "{n}"
+#define REDIS_FORMAT 1 /* see backend/format.h */
 
 struct redis_options {
     struct redis_conn_options conn; /* its `channel` is set by redis_new */

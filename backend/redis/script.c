@@ -162,8 +162,13 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
         , true
     },
     [REDIS_ENTER] = {"enter",
+#include "backend/redis/script/format.inc"
 #include "backend/redis/script/enter.inc"
         , true
     },
 };
+const char redis_meet_script[] =
+#include "backend/redis/script/format.inc"
+#include "backend/redis/script/meet.inc"
+    ;
 /* clang-format on */

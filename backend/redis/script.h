@@ -35,5 +35,7 @@ enum redis_script_id {
 };
 
 extern const struct redis_script redis_scripts[REDIS_SCRIPTS];
+/* meet.lua, which only the preflight runs. */
+extern const char redis_meet_script[];
 
 #endif

@@ -43,7 +43,7 @@ local function last_number()
   local noted = FENCE == fence_of and fence or call('GET', FENCE) or '0'
   local number = noted:match('^%d+$')
   if number then return tonumber(number) end
-  local mount, ticket = noted:match('^%d+ (lfs:%x+) (%x+)%+$')
+  local mount, ticket = noted:match('^%d+ (lfs:%w+) (%x+)%+$')
   if ticket and ticket ~= id and not closed then call('PUBLISH', mount, 'e ' .. ticket .. ' lost') end
   return tonumber(noted:match('^%d+') or 0)
 end
