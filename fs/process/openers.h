@@ -92,7 +92,7 @@ struct openers_metrics {
     uint64_t walks;
     int64_t last_ns; /* processor time that the last walk took */
     size_t files;    /* different ones that are watched */
-    bool blind;      /* the child lacks CAP_SYS_PTRACE; known after the first walk */
+    bool blind;      /* the child lacks CAP_SYS_PTRACE, or may not use it; known after the first walk */
     bool lost;       /* the child has ended: every file keeps its last verdict */
 };
 

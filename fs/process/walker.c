@@ -136,6 +136,16 @@ static bool walker_is_needed(const struct walker *walker)
 
 /* --- the process that walks --------------------------------------------------------- */
 
+/* Where not even the first process can be looked into, a security module forbids what the capability allows. */
+static bool walker_is_blind(const struct walker *walker, const struct walk_result *result)
+{
+    bool blind = walker->blind;
+    for (size_t i = 0; i < result->count; i++) {
+        blind |= result->openers[i].file == WALK_UNSEEN && result->openers[i].pid == 1;
+    }
+    return blind;
+}
+
 static void walker_reply(const struct walker *walker, int out)
 {
     struct walk_result result = {.settled = true};
@@ -148,7 +158,7 @@ static void walker_reply(const struct walker *walker, int out)
         .failed = failure < 0,
         .settled = result.settled,
         .in_flight = result.in_flight,
-        .blind = walker->blind,
+        .blind = walker_is_blind(walker, &result),
     };
     bool written = walker_write(out, &reply, sizeof reply) &&
                    walker_write(out, result.openers, result.count * sizeof *result.openers);

@@ -40,7 +40,7 @@ struct walker_reply {
     uint32_t processes;
     uint8_t failed; /* no walk was made */
     uint8_t settled, in_flight;
-    uint8_t blind; /* there is no CAP_SYS_PTRACE */
+    uint8_t blind; /* the child lacks CAP_SYS_PTRACE, or may not use it */
 };
 
 struct walker; /* opaque */
