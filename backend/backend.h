@@ -183,6 +183,7 @@ struct backend_info {
 struct backend_entry {
     const char *name; /* one component */
     enum backend_type type;
+    const struct backend_info *info; /* backend_tickets: meta, acquired, holders (0: it waits); else NULL */
 };
 
 struct backend_counts {
@@ -309,6 +310,9 @@ struct backend_operations {
     void (*stat)(struct backend *, const char *name, backend_info_done *, void *arg);
     void (*list)(struct backend *, const char *directory, const char *after, size_t max, backend_list_done *,
                  void *arg);
+    /* May be NULL: there are no queues. */
+    void (*tickets)(struct backend *, const char *directory, const char *after, size_t max, backend_list_done *,
+                    void *arg);
     void (*mkdir)(struct backend *, const char *name, const struct backend_directory *, backend_done *, void *arg);
     void (*rmdir)(struct backend *, const char *name, backend_done *, void *arg);
     void (*set_directory)(struct backend *, const char *name, const struct backend_directory *, backend_done *,
@@ -466,6 +470,18 @@ static inline void backend_list(struct backend *b, const char *directory, const 
                                 backend_list_done *done, void *arg)
 {
     b->operations->list(b, directory, after, max, done, arg);
+}
+
+/* The same of the tickets of a directory's queue, each with its `info`, in requests that do not grow in number with
+ * each ticket.  Other locks whose names end in digits may be among them. */
+static inline void backend_tickets(struct backend *b, const char *directory, const char *after, size_t max,
+                                   backend_list_done *done, void *arg)
+{
+    if (b->operations->tickets) {
+        b->operations->tickets(b, directory, after, max, done, arg);
+    } else {
+        done(arg, BACKEND_OK, NULL, 0);
+    }
 }
 
 static inline void backend_mkdir(struct backend *b, const char *name, const struct backend_directory *directory,

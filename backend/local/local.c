@@ -295,11 +295,13 @@ static void local_stat(struct backend *b, const char *name, backend_info_done *d
     done(arg, BACKEND_OK, &info);
 }
 
+#define LOCAL_LIST_MAX 4096 /* entries of one listing */
+
 static void local_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
                        void *arg)
 {
     struct local *l = local_of(b);
-    size_t most = MIN(max, 4096);
+    size_t most = MIN(max, LOCAL_LIST_MAX);
     local_tick(l, clock_now());
     struct backend_entry *entries = g_new(struct backend_entry, most);
     int count = lockspace_list(l->space, directory, after, most, entries);
@@ -309,6 +311,25 @@ static void local_list(struct backend *b, const char *directory, const char *aft
         done(arg, BACKEND_OK, entries, (size_t)count);
     }
     g_free(entries);
+}
+
+/* The infos are those of all names, directories included. */
+static void local_tickets(struct backend *b, const char *directory, const char *after, size_t max,
+                          backend_list_done *done, void *arg)
+{
+    struct local *l = local_of(b);
+    clock_ms now = clock_now();
+    local_tick(l, now);
+    g_autofree struct backend_entry *entries = g_new(struct backend_entry, LOCAL_LIST_MAX);
+    g_autofree struct backend_info *infos = g_new(struct backend_info, LOCAL_LIST_MAX);
+    int count = lockspace_list(l->space, directory, after, MIN(max, LOCAL_LIST_MAX), entries);
+    for (int i = 0; i < count; i++) {
+        g_autofree char *path = *directory ? g_strconcat(directory, "/", entries[i].name, NULL) : NULL;
+        lockspace_stat(l->space, path ? path : entries[i].name, &infos[i]);
+        local_hide_expired(&infos[i], now);
+        entries[i].info = &infos[i];
+    }
+    done(arg, count < 0 ? (enum backend_result)(-count) : BACKEND_OK, entries, (size_t)MAX(count, 0));
 }
 
 static struct backend_counts local_counts(struct backend *b)
@@ -480,6 +501,7 @@ static const struct backend_operations operations = {
     .test = local_test,
     .stat = local_stat,
     .list = local_list,
+    .tickets = local_tickets,
     .mkdir = local_mkdir,
     .rmdir = local_rmdir,
     .set_directory = local_set_directory,

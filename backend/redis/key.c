@@ -320,8 +320,9 @@ void redis_call_ticket(struct redis_call *call, struct redis *r, enum redis_scri
 static bool key_is_of_version(enum redis_script_id script)
 {
     static const bool without[REDIS_SCRIPTS] = {
-        [REDIS_STAT] = true,  [REDIS_LIST] = true,         [REDIS_NAMES] = true,      [REDIS_LEASES] = true,
-        [REDIS_ENTER] = true, [REDIS_RELEASE_LONE] = true, [REDIS_RENEW_MANY] = true, [REDIS_STAT_DIRECTORY] = true};
+        [REDIS_STAT] = true,         [REDIS_LIST] = true,       [REDIS_NAMES] = true,
+        [REDIS_TICKETS] = true,      [REDIS_LEASES] = true,     [REDIS_ENTER] = true,
+        [REDIS_RELEASE_LONE] = true, [REDIS_RENEW_MANY] = true, [REDIS_STAT_DIRECTORY] = true};
     return !without[script];
 }
 

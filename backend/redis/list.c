@@ -2,7 +2,7 @@
  *
  * They are noted in order, but some may be left over, by mounts that died.  So they are asked for in parts, and then
  * which of a part are there, which removes the others: no request takes the server long.  All of them together take no
- * longer than one may.
+ * longer than one may.  The tickets of a queue come with what is to be told of them, in one request for each part.
  */
 #include <string.h>
 
@@ -22,6 +22,8 @@ struct redis_listing {
     GStringChunk *names;
     GPtrArray *asked; /* of this part */
     GArray *found;    /* struct backend_entry */
+    bool tickets;     /* of the queue, each with its info, */
+    GPtrArray *infos; /* struct backend_info */
     backend_list_done *done;
     void *arg;
 };
@@ -33,6 +35,7 @@ static void list_free(struct redis_listing *l)
     g_string_chunk_free(l->names);
     g_ptr_array_unref(l->asked);
     g_array_unref(l->found);
+    g_ptr_array_unref(l->infos);
     g_free(l->directory);
     g_free(l);
 }
@@ -148,8 +151,66 @@ static void list_on_names(void *arg, const struct redis_answer *answer)
     }
 }
 
+static void list_info_free(gpointer data)
+{
+    struct backend_info *info = data;
+    g_bytes_unref(info->meta);
+    g_free(info);
+}
+
+static void list_on_tickets(void *arg, const struct redis_answer *answer)
+{
+    struct redis_listing *l = arg;
+    const redisReply *reply = answer->reply;
+    if (answer->outcome != REMOTE_ANSWERED) {
+        list_complete(l, redis_failure(l->r, answer));
+        return;
+    }
+    GBytes *before = l->after;
+    l->after = redis_bytes(reply, 0, REDIS_CONTENT_MAX);
+    bool last = g_bytes_compare(l->after, before) <= 0;
+    g_bytes_unref(before);
+    for (size_t i = 1; i + 4 < reply->elements; i += 5) {
+        const char *name = redis_text(reply, i);
+        if (!list_is_listable(l, name) || !redis_is_numbered(name)) {
+            continue;
+        }
+        struct remote_ticket *t = remote_ticket_find(&l->r->remote, redis_text(reply, i + 1));
+        struct backend_info *info = g_new(struct backend_info, 1);
+        *info = (struct backend_info){.type = BACKEND_LOCK,
+                                      .ticket = t && t->state != REMOTE_ASKED ? &t->head : NULL,
+                                      .holders = redis_number(reply, i + 2) ? 0 : 1,
+                                      .acquired = clock_now() - MAX(redis_time(reply, i + 3), 0),
+                                      .meta = redis_bytes(reply, i + 4, REDIS_META_MAX)};
+        l->last = g_string_chunk_insert(l->names, name);
+        const struct backend_entry entry = {.name = l->last, .type = BACKEND_LOCK, .info = info};
+        g_ptr_array_add(l->infos, info);
+        g_array_append_val(l->found, entry);
+    }
+    if (last) {
+        list_complete(l, BACKEND_OK);
+    } else {
+        list_go_on(l);
+    }
+}
+
+static void list_ask_tickets(struct redis_listing *l)
+{
+    struct redis_call call = {.r = l->r, .script = REDIS_TICKETS};
+    for (const char *letter = "ltwi"; *letter; letter++) {
+        redis_call_key(&call, *letter, l->directory);
+    }
+    redis_call_bytes(&call, "after", l->after);
+    redis_call_number(&call, "max", LIST_PART);
+    list_send(l, &call, list_on_tickets);
+}
+
 static void list_ask(struct redis_listing *l)
 {
+    if (l->tickets) {
+        list_ask_tickets(l);
+        return;
+    }
     struct redis_call call = {.r = l->r, .script = REDIS_LIST};
     redis_call_key(&call, 'l', l->directory);
     redis_call_key(&call, 'd', l->directory);
@@ -160,8 +221,8 @@ static void list_ask(struct redis_listing *l)
     list_send(l, &call, list_on_names);
 }
 
-void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-                void *arg)
+static void list_begin(struct backend *b, const char *directory, const char *after, size_t max, bool tickets,
+                       backend_list_done *done, void *arg)
 {
     struct redis *r = (struct redis *)b;
     if (!redis_key_allowed(r, directory)) {
@@ -179,8 +240,22 @@ void redis_list(struct backend *b, const char *directory, const char *after, siz
     l->until = clock_now() + (patience ? patience : r->timeout);
     l->asked = g_ptr_array_new();
     l->found = g_array_new(FALSE, FALSE, sizeof(struct backend_entry));
+    l->tickets = tickets;
+    l->infos = g_ptr_array_new_with_free_func(list_info_free);
     l->done = done;
     l->arg = arg;
     LIST_INSERT_HEAD(&r->listings, l, link);
     list_ask(l);
+}
+
+void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
+                void *arg)
+{
+    list_begin(b, directory, after, max, false, done, arg);
+}
+
+void redis_tickets(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
+                   void *arg)
+{
+    list_begin(b, directory, after, max, true, done, arg);
 }

@@ -248,6 +248,8 @@ void redis_restore_directory(struct redis *r, const char *name);
 
 void redis_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
                 void *arg);
+void redis_tickets(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
+                   void *arg);
 /* At the end: completions are not called. */
 void redis_list_end_all(struct redis *r);
 

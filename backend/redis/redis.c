@@ -252,6 +252,7 @@ static const struct backend_operations operations = {
     .test = redis_test,
     .stat = redis_stat,
     .list = redis_list,
+    .tickets = redis_tickets,
     .mkdir = redis_mkdir,
     .rmdir = redis_rmdir,
     .set_directory = redis_set_directory,

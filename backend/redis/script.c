@@ -126,6 +126,9 @@ const struct redis_script redis_scripts[REDIS_SCRIPTS] = {
     [REDIS_LIST] = {"list",
 #include "backend/redis/script/list.inc"
     },
+    [REDIS_TICKETS] = {"tickets",
+#include "backend/redis/script/tickets.inc"
+    },
     [REDIS_NAMES] = {"names",
 #include "backend/redis/script/names.inc"
     },

@@ -25,6 +25,7 @@ enum redis_script_id {
     REDIS_STAT_DIRECTORY,
     REDIS_LIST,
     REDIS_NAMES,
+    REDIS_TICKETS,
     REDIS_DIRECTORY,
     REDIS_DELAY,
     REDIS_LEASES,

@@ -376,6 +376,8 @@ void zk_test(struct backend *b, const char *name, const struct backend_claim *cl
              void *arg);
 void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
              void *arg);
+void zk_tickets(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
+                void *arg);
 /* Describes a ticket from its node; `info` borrows from `data`. */
 void query_describe(struct zookeeper *z, const struct zk_data *data, const struct Stat *stat,
                     struct backend_info *info);

@@ -22,6 +22,8 @@ struct query_list_flow {
     char *name;
     char *after; /* skips names up to this one */
     size_t max;
+    bool tickets;       /* only those of the queue, each with its info */
+    GHashTable *first;  /* so many of its tickets as its width: they hold */
     GPtrArray *names;   /* of its nodes after `after`, in order */
     guint looked_at;    /* so many of them are done */
     GPtrArray *entries; /* struct backend_entry, of those that are there */
@@ -50,6 +52,7 @@ static void query_clear_list(struct zk_batch *batch)
     struct query_list_flow *flow = query_list_of(batch);
     g_free(flow->name);
     g_free(flow->after);
+    g_clear_pointer(&flow->first, g_hash_table_unref);
     g_clear_pointer(&flow->names, g_ptr_array_unref);
     g_clear_pointer(&flow->entries, g_ptr_array_unref);
 }
@@ -266,6 +269,10 @@ void zk_test(struct backend *b, const char *name, const struct backend_claim *cl
 static void query_entry_free(gpointer data)
 {
     struct backend_entry *entry = data;
+    if (entry->info) {
+        g_bytes_unref(entry->info->meta);
+        g_free((struct backend_info *)entry->info);
+    }
     g_free((char *)entry->name);
     g_free(entry);
 }
@@ -299,7 +306,9 @@ static void query_next_part(struct zk_batch *batch)
         const char *leaf = flow->names->pdata[flow->looked_at + i];
         char *path = node_child(batch->path, leaf);
         int32_t number;
-        if (node_parse_number(leaf, &number)) {
+        if (flow->tickets) {
+            batch_get(batch, path);
+        } else if (node_parse_number(leaf, &number)) {
             batch_exists(batch, path);
         } else {
             batch_get(batch, path);
@@ -319,6 +328,19 @@ static bool query_is_lock(const struct zk_reply *list)
     return is;
 }
 
+/* The info of a ticket, for its entry. */
+static struct backend_info *query_ticket_info(struct zk_batch *batch, const char *leaf, const struct zk_data *data,
+                                              const struct Stat *stat)
+{
+    struct backend_info *info = g_new0(struct backend_info, 1);
+    query_describe(batch->z, data, stat, info);
+    info->meta = info->meta ? g_bytes_ref(info->meta) : NULL;
+    info->content = NULL;
+    info->holders =
+        (info->ticket ? info->ticket->held : g_hash_table_contains(query_list_of(batch)->first, leaf)) ? 1 : 0;
+    return info;
+}
+
 static void query_on_part(struct zk_batch *batch)
 {
     struct query_list_flow *flow = query_list_of(batch);
@@ -328,13 +350,17 @@ static void query_on_part(struct zk_batch *batch)
         const char *leaf = flow->names->pdata[flow->looked_at++];
         struct zk_data data;
         int32_t number;
-        bool queues = !node_parse_number(leaf, &number) && query_is_lock(batch_reply(batch, answer++));
+        bool queues =
+            !flow->tickets && !node_parse_number(leaf, &number) && query_is_lock(batch_reply(batch, answer++));
         node_decode(reply->data, &data);
         bool is_there = reply->rc == ZOK && (data.directory || reply->stat.ephemeralOwner || queues);
         if (is_there) {
             struct backend_entry *entry = g_new(struct backend_entry, 1);
             *entry = (struct backend_entry){.name = g_strdup(leaf),
                                             .type = data.directory ? BACKEND_DIRECTORY : BACKEND_LOCK};
+            if (flow->tickets) {
+                entry->info = query_ticket_info(batch, leaf, &data, &reply->stat);
+            }
             g_ptr_array_add(flow->entries, entry);
         }
         node_data_clear(&data);
@@ -347,6 +373,17 @@ static int query_compare(gconstpointer a, gconstpointer b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+static void query_note_first(struct query_list_flow *flow, char *const *children, uint32_t width)
+{
+    GPtrArray *queue = node_queue(children);
+    g_clear_pointer(&flow->first, g_hash_table_unref);
+    flow->first = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (guint i = 0; i < MIN(queue->len, MAX(width, 1)); i++) {
+        g_hash_table_add(flow->first, g_strdup(queue->pdata[i]));
+    }
+    g_ptr_array_unref(queue);
+}
+
 static void query_on_children(struct zk_batch *batch)
 {
     struct query_list_flow *flow = query_list_of(batch);
@@ -354,6 +391,7 @@ static void query_on_children(struct zk_batch *batch)
     struct zk_data data;
     node_decode(get->data, &data);
     bool directory = data.directory || !*flow->name;
+    uint32_t width = data.attributes.width;
     node_data_clear(&data);
     g_clear_pointer(&flow->names, g_ptr_array_unref);
     g_clear_pointer(&flow->entries, g_ptr_array_unref);
@@ -367,10 +405,13 @@ static void query_on_children(struct zk_batch *batch)
                                                  : BACKEND_MISSING);
         return;
     }
+    query_note_first(flow, list->children, width);
     for (guint i = 0; list->children[i]; i++) {
+        int32_t number;
         bool hidden = !*flow->name && node_is_hidden(batch->z, list->children[i]);
         bool nameable = strlen(list->children[i]) <= NAME_MAX && node_is_name(list->children[i]);
-        if (!hidden && nameable && strcmp(list->children[i], flow->after) > 0) {
+        bool wanted = !flow->tickets || node_parse_number(list->children[i], &number);
+        if (!hidden && nameable && wanted && strcmp(list->children[i], flow->after) > 0) {
             g_ptr_array_add(flow->names, g_strdup(list->children[i]));
         }
     }
@@ -386,8 +427,8 @@ static void query_begin_list(struct zk_batch *batch)
     batch_then(batch, query_on_children);
 }
 
-void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
-             void *arg)
+static void query_list(struct backend *b, const char *directory, const char *after, size_t max, bool tickets,
+                       backend_list_done *done, void *arg)
 {
     static const struct zk_flow list = {sizeof(struct query_list_flow), .begin = query_begin_list,
                                         .failed = query_failed, .clear = query_clear_list};
@@ -404,5 +445,18 @@ void zk_list(struct backend *b, const char *directory, const char *after, size_t
     flow->batch.path = node_path(z, directory);
     flow->after = g_strdup(after);
     flow->max = max;
+    flow->tickets = tickets;
     batch_start(&flow->batch, 0);
+}
+
+void zk_list(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
+             void *arg)
+{
+    query_list(b, directory, after, max, false, done, arg);
+}
+
+void zk_tickets(struct backend *b, const char *directory, const char *after, size_t max, backend_list_done *done,
+                void *arg)
+{
+    query_list(b, directory, after, max, true, done, arg);
 }

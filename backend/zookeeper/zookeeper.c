@@ -128,6 +128,7 @@ static const struct backend_operations operations = {
     .test = zk_test,
     .stat = zk_stat,
     .list = zk_list,
+    .tickets = zk_tickets,
     .mkdir = zk_mkdir,
     .rmdir = zk_rmdir,
     .set_directory = zk_set_directory,

@@ -1,15 +1,15 @@
 /* status: see status.h.
  *
  * The attributes of a lock tell its holders and how many wait, through whatever mount.
- * Who waits for a name only his own mount knows, and tells in .leasefs/waiters; who
- * waits in a queue has a file in it, which every mount shows.
+ * Who waits for a name only his own mount knows, and tells in .leasefs/waiters; a
+ * queue's tickets, which every mount shows, stand in user.lease.tickets of its directory.
  */
 #include "fs/leaserun/status.h"
 
-#include <dirent.h>
 #include <err.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,14 +55,13 @@ static bool status_parse_owner(struct leaserun_process *who, const char *line)
     return parsed;
 }
 
-static int status_add_owners(struct leaserun_process **list, size_t *count, const char *path, const char *ticket)
+static int status_add_owners(struct leaserun_process **list, size_t *count, const char *path)
 {
     char *text = malloc(STATUS_TEXT_MAX), *rest = text, *line;
     int result = text ? status_text(path, "user.lease.owner", text, STATUS_TEXT_MAX) : -ENOMEM;
     while (result == 0 && rest && (line = strsep(&rest, "\n"))) {
         struct leaserun_process *who = *line ? status_add(list, count) : NULL;
         if (who && status_parse_owner(who, line)) {
-            snprintf(who->ticket, sizeof who->ticket, "%s", ticket);
             result = status_text(path, "user.lease.acquired", who->since, sizeof who->since);
         }
     }
@@ -151,7 +150,7 @@ static int status_of_lock(struct leaserun_report_lock *report, const struct leas
         snprintf(report->kind, sizeof report->kind, "lease");
     }
     if (result == 0 && report->held) {
-        result = status_add_owners(&report->holders, &report->holder_count, path, "");
+        result = status_add_owners(&report->holders, &report->holder_count, path);
     }
     status_add_tables(report, lock);
     return result;
@@ -159,36 +158,60 @@ static int status_of_lock(struct leaserun_report_lock *report, const struct leas
 
 /* --- a queue --------------------------------------------------------------------- */
 
-static int status_is_ticket(const struct dirent *entry)
+/* A line of user.lease.tickets: name, state, when it was made and its owner, with tabs between them.  `ret_name`: of
+ * NAME_MAX + 1 bytes.  False: there is no memory. */
+static bool status_add_ticket(struct leaserun_report_lock *report, char *line, char *ret_name)
 {
-    return entry->d_type != DT_DIR;
+    const char *name = strsep(&line, "\t"), *state = strsep(&line, "\t"), *since = strsep(&line, "\t");
+    bool waits = state && strcmp(state, "waiting") == 0;
+    struct leaserun_process *who = waits ? status_add(&report->waiting, &report->waiting_count)
+                                         : status_add(&report->holders, &report->holder_count);
+    if (!who) {
+        return false;
+    }
+    char *unescaped = strdup(name);
+    if (unescaped) {
+        leaserun_text_unescape(unescaped);
+        snprintf(ret_name, NAME_MAX + 1, "%s", unescaped);
+        snprintf(who->ticket, sizeof who->ticket, "%s", unescaped);
+        snprintf(who->since, sizeof who->since, "%s", since ? since : "");
+        status_parse_owner(who, line ? line : "");
+    }
+    free(unescaped);
+    return unescaped;
 }
 
-static int status_add_ticket(struct leaserun_report_lock *report, const char *directory, const char *name)
+/* The attribute whose value begins behind that ticket.  A name that is too long for it is cut off, and what begins
+ * with the same bytes is passed over. */
+static void status_name_part(char *ret_attribute, const char *after)
 {
-    char path[2 * PATH_MAX], state[32], position[32];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    int result = status_text(path, "user.lease.state", state, sizeof state);
-    result = result ? result : status_text(path, "user.lease.position", position, sizeof position);
-    if (result < 0 || !position[0]) {
-        return result; /* a plain lock in there, or gone */
+    int size = snprintf(ret_attribute, XATTR_NAME_MAX + 1, "user.lease.tickets%s%s", *after ? ":" : "", after);
+    if (size > XATTR_NAME_MAX) {
+        ret_attribute[XATTR_NAME_MAX - 1] = '\xff';
     }
-    return strcmp(state, "waiting") == 0 ? status_add_owners(&report->waiting, &report->waiting_count, path, name)
-                                         : status_add_owners(&report->holders, &report->holder_count, path, name);
+}
+
+static int status_add_tickets(struct leaserun_report_lock *report, const char *directory)
+{
+    char attribute[XATTR_NAME_MAX + 1], last[NAME_MAX + 1] = "", *text = malloc(XATTR_SIZE_MAX + 1);
+    ssize_t length = text ? 1 : -1;
+    while (length > 0) {
+        status_name_part(attribute, last);
+        length = lgetxattr(directory, attribute, text, XATTR_SIZE_MAX);
+        char *rest = text, *line;
+        text[length < 0 ? 0 : length] = '\0';
+        while (length > 0 && (line = strsep(&rest, "\n")) && *line) {
+            length = status_add_ticket(report, line, last) ? length : -1;
+        }
+    }
+    int error = errno;
+    free(text);
+    return length < 0 ? -error : 0;
 }
 
 static int status_of_queue(struct leaserun_report_lock *report, const struct leaserun_lock *lock)
 {
-    struct dirent **entries;
-    int count = scandir(lock->directory, &entries, status_is_ticket, alphasort);
-    int result = count < 0 ? -errno : 0;
-    for (int i = 0; i < count; i++) {
-        result = result ? result : status_add_ticket(report, lock->directory, entries[i]->d_name);
-        free(entries[i]);
-    }
-    if (count >= 0) {
-        free(entries);
-    }
+    int result = status_add_tickets(report, lock->directory);
     report->held = report->holder_count > 0;
     snprintf(report->kind, sizeof report->kind, "queue");
     snprintf(report->waiters, sizeof report->waiters, "%zu", report->waiting_count);
@@ -209,7 +232,11 @@ int leaserun_status(const struct leaserun_arguments *arguments)
     int result = queue ? status_of_queue(&report, lock) : status_of_lock(&report, lock);
     if (result < 0) {
         errno = -result;
-        warn("%s", report.name);
+        if (queue && result == -ENODATA) {
+            warnx("%s: the leasefs that serves it is older than this leaserun: mount it again", report.name);
+        } else {
+            warn("%s", report.name);
+        }
         status = result == -EACCES ? EX_NOINPUT : EX_UNAVAILABLE;
     } else {
         leaserun_report_print(&report, arguments->json);

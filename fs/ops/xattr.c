@@ -13,6 +13,7 @@
 #include "fs/hold/meta.h"
 #include "fs/kernel/tree.h"
 #include "fs/ops/directory.h"
+#include "fs/ops/tickets.h"
 
 /* --- reading --------------------------------------------------------------- */
 
@@ -105,32 +106,9 @@ static char *xattr_get_guarantee(struct request *r, const struct backend_info *i
     return info->type == BACKEND_LOCK ? g_strdup(backend_safety_name(r->fs->backend->safety)) : NULL;
 }
 
-static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t uid, const char *command)
-{
-    char escaped[OWNER_COMMAND_MAX * 4 + 1];
-    g_string_append_printf(text, "%s%s %d %u %s", text->len ? "\n" : "", host, pid, uid,
-                           log_escape(escaped, sizeof escaped, command));
-}
-
 static char *xattr_get_owner(struct request *r, const struct backend_info *info)
 {
-    GString *text = g_string_new(NULL);
-    struct meta meta;
-    struct hold *hold;
-    LIST_FOREACH(hold, &r->node->holds, link) {
-        if (hold_holds(hold)) {
-            struct owner *owner = hold_current_owner(hold);
-            xattr_add_owner(text, r->fs->host, owner ? owner_pid(owner) : 0, hold->uid,
-                            owner ? owner_command(owner) : "?");
-        }
-    }
-    bool elsewhere = info->type == BACKEND_LOCK && (!text->len || !info->ticket);
-    if (elsewhere && meta_decode(info->meta, &meta)) {
-        xattr_add_owner(text, meta.host, meta.pid, meta.uid, meta.command);
-    } else if (elsewhere) {
-        xattr_add_owner(text, "?", 0, 0, "?"); /* a client that is no mount */
-    }
-    return g_string_free(text, !text->len);
+    return xattr_format_owner(r->fs, r->node, info);
 }
 
 static char *xattr_get_token(struct request *r, const struct backend_info *info)
@@ -142,20 +120,9 @@ static char *xattr_get_token(struct request *r, const struct backend_info *info)
     return g_strdup_printf("%" PRIu64, info->fence);
 }
 
-/* RFC 3339, UTC. */
 static char *xattr_get_acquired(struct request *r, const struct backend_info *info)
 {
-    (void)r;
-    if (info->type != BACKEND_LOCK || info->acquired == CLOCK_NEVER) {
-        return NULL;
-    }
-    int64_t wall = fs_wall(r->fs, info->acquired);
-    time_t seconds = clock_time(wall / 1000);
-    struct tm utc;
-    char day[32];
-    gmtime_r(&seconds, &utc);
-    strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
-    return g_strdup_printf("%s.%03dZ", day, (int)(wall % 1000));
+    return xattr_format_acquired(r->fs, info);
 }
 
 static char *xattr_get_remaining(struct request *r, const struct backend_info *info)
@@ -259,17 +226,6 @@ static const struct xattr *xattr_find(const struct node *node, const char *name)
     return NULL;
 }
 
-static void xattr_answer(struct request *r, const char *text, size_t length)
-{
-    if (r->xattr.size == 0) {
-        request_reply_xattr_size(r, length);
-    } else if (length > r->xattr.size) {
-        request_reply(r, -ERANGE);
-    } else {
-        request_reply_buffer(r, text, length);
-    }
-}
-
 /* Without the backend: what this mount holds is held, and who has lost it knows. */
 static bool xattr_is_known_here(struct request *r, struct backend_info *ret_info)
 {
@@ -293,7 +249,7 @@ static void xattr_got(void *arg, enum backend_result result, const struct backen
     }
     g_autofree char *text = known ? r->xattr.attribute->get(r, info) : NULL;
     if (text) {
-        xattr_answer(r, text, strlen(text));
+        xattr_reply(r, text, strlen(text));
     } else {
         request_reply(r, known ? -ENODATA : -EIO);
     }
@@ -329,7 +285,9 @@ void xattr_get(struct request *r, const char *name, size_t size)
 {
     r->xattr.attribute = xattr_find(r->node, name);
     r->xattr.size = size;
-    if (!r->xattr.attribute || !r->xattr.attribute->get) {
+    if (r->node->directory && tickets_is_attribute(name)) {
+        tickets_get(r, name, size);
+    } else if (!r->xattr.attribute || !r->xattr.attribute->get) {
         /* of labels and access lists nobody need ask for each file: ls(1) does not */
         request_reply(r, g_str_has_prefix(name, "user.") ? -ENODATA : -EOPNOTSUPP);
     } else {
@@ -353,7 +311,7 @@ static void xattr_listed(void *arg, enum backend_result result, const struct bac
             g_string_append_len(list, attribute->name, (gssize)strlen(attribute->name) + 1);
         }
     }
-    xattr_answer(r, list->str, list->len);
+    xattr_reply(r, list->str, list->len);
     g_string_free(list, TRUE);
 }
 

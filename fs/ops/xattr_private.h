@@ -4,6 +4,8 @@
 
 #include "fs/ops/xattr.h"
 
+struct node;
+
 struct xattr {
     const char *name;
     bool on_lock, on_directory;
@@ -14,6 +16,12 @@ struct xattr {
     /* Ends the request; takes r->value, NUL-terminated.  A NULL function: read only. */
     void (*set)(struct request *r);
 };
+
+/* Ends the request with this value, or with its length if r->xattr.size is 0. */
+void xattr_reply(struct request *r, const char *text, size_t length);
+/* The values of user.lease.owner and user.lease.acquired; the caller frees them; NULL: none.  `node` may be NULL. */
+char *xattr_format_owner(struct fs *fs, const struct node *node, const struct backend_info *info);
+char *xattr_format_acquired(struct fs *fs, const struct backend_info *info);
 
 /* Each ends the request; takes r->value. */
 void xattr_set_ttl(struct request *r);

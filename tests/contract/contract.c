@@ -471,6 +471,44 @@ const char *contract_list(const char *directory, size_t part)
     return listing->str;
 }
 
+static void on_tickets(void *arg, enum backend_result result, const struct backend_entry *entries, size_t count)
+{
+    struct answer *answer = arg;
+
+    answer->told = true;
+    contract_end_turn();
+    answer->result = result;
+    answer->listed = count;
+    for (size_t i = 0; i < count; i++) {
+        const struct backend_info *info = entries[i].info;
+        if (info->type != BACKEND_LOCK)
+            continue;
+        ck_assert_int_le(clock_now() - info->acquired, 60000);
+        ck_assert_ptr_nonnull(info->meta);
+        g_string_append_printf(listing, "%s%s %s", listing->len ? ", " : "", entries[i].name,
+                               info->holders > 0 ? "held" : "waits");
+    }
+    if (count) {
+        g_free(answer->last);
+        answer->last = g_strdup(entries[count - 1].name);
+    }
+}
+
+const char *contract_tickets(const char *directory, size_t part)
+{
+    struct answer answer = {.listed = part};
+
+    g_string_truncate(listing, 0);
+    while (answer.listed) {
+        answer.told = false;
+        backend_tickets(contract_backend, directory, answer.last ? answer.last : "", part, on_tickets, &answer);
+        ck_assert_int_eq(wait_done(&answer), BACKEND_OK);
+        ck_assert_uint_le(answer.listed, part);
+    }
+    g_free(answer.last);
+    return listing->str;
+}
+
 enum backend_result contract_list_result(const char *directory)
 {
     struct answer answer = {0};

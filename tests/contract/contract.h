@@ -136,6 +136,8 @@ struct backend_info contract_test(const char *name, const struct backend_claim *
 /* All names of a directory, read `part` at a time, joined with spaces and with
  * a slash behind directories; borrowed until the next call. */
 const char *contract_list(const char *directory, size_t part);
+/* "a-0000000000 held, a-0000000001 waits": its tickets, of whichever mount; until the next call of either. */
+const char *contract_tickets(const char *directory, size_t part);
 enum backend_result contract_list_result(const char *directory);
 
 GBytes *contract_bytes(const char *text); /* kept until the next scenario */

@@ -578,6 +578,30 @@ START_TEST(ticket_that_waits_is_broken_by_its_name)
 }
 END_TEST
 
+START_TEST(tickets_of_a_queue_are_told_together_with_what_is_known_of_them)
+{
+    struct contract_log logs[4] = {{0}};
+    struct backend_ticket *first = NULL;
+
+    if (!contract_can(BACKEND_CAN_SEQUENCE))
+        return;
+    make_queue(2);
+    ck_assert_str_eq(contract_tickets("q", 10), "");
+    for (unsigned i = 0; i < G_N_ELEMENTS(logs); i++) {
+        struct backend_ticket *ticket = take("q/job-", BACKEND_EXCLUSIVE, BACKEND_FLOCK, &logs[i]);
+        struct backend_change change = {.set = BACKEND_SET_META, .meta = g_bytes_new_static("meta", 4)};
+        ck_assert_int_eq(contract_set(ticket, &change), BACKEND_OK);
+        g_bytes_unref(change.meta);
+        first = first ? first : ticket;
+    }
+    ck_assert_str_eq(contract_tickets("q", 10), "job-0000000000 held, job-0000000001 held, "
+                                                "job-0000000002 waits, job-0000000003 waits");
+    ck_assert_int_eq(contract_release(first), BACKEND_OK);
+    CONTRACT_UNTIL(logs[2].granted);
+    ck_assert_str_eq(contract_tickets("q", 2), "job-0000000001 held, job-0000000002 held, job-0000000003 waits");
+}
+END_TEST
+
 START_TEST(queue_is_listed_in_order)
 {
     struct contract_log log = {0};
@@ -636,5 +660,6 @@ TCase *contract_sequence_case(void)
     tcase_add_test(tcase, term_of_a_ticket_runs_while_it_waits);
     tcase_add_test(tcase, ticket_that_waits_is_broken_by_its_name);
     tcase_add_test(tcase, queue_is_listed_in_order);
+    tcase_add_test(tcase, tickets_of_a_queue_are_told_together_with_what_is_known_of_them);
     return tcase;
 }

@@ -97,6 +97,26 @@ ended 0
 RUNNER=$FIRST ended 143
 expect rmdir "$MNT/q"
 
+# A queue with many tickets, a request for each of which would be seen.
+many_tickets() { # DIRECTORY
+    says A "len([os.open('$1/a much longer name of a ticket-', os.O_CREAT | os.O_RDWR) for _ in range(1500)])" 1500
+}
+no_tickets() { says A "len([os.unlink('$1/' + name) for name in os.listdir('$1')])" 1500; } # DIRECTORY
+getxattrs() { sed -n 's/^leasefs_requests_total{operation="getxattr",result="ok"} //p' "$MNT/.leasefs/metrics"; }
+evalshas() { redis_cli INFO commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p'; }
+
+it "a long queue is read in a few requests, each ticket once"
+mkdir "$MNT/long"
+many_tickets "$MNT/long"
+BEFORE=$(getxattrs)
+gives 0 --status --json "$MNT/long"
+tells 'len(s["holders"]), len(s["waiting"])' "(1, 1499)"
+tells 'len({w["ticket"] for w in s["waiting"]}), s["waiting"][-1]["ticket"]' "(1499, 'a much longer name of a ticket-0000001499')"
+COUNT=$(($(getxattrs) - BEFORE))
+if [ "$COUNT" -le 10 ]; then pass; else fail "$COUNT requests"; fi
+no_tickets "$MNT/long"
+expect rmdir "$MNT/long"
+
 it "names of any bytes are valid JSON, which gives the very name back, and one line of text"
 for name in 'q"uote\back' $'new\nline\ttab' $'caf\xc3\xa9' $'broken\xff\xc3x' $'\xed\xa0\x80\x7f'; do
     "$PYTHON" -c 'import os, sys; os.close(os.open(os.fsencode(sys.argv[1]), os.O_CREAT | os.O_EXCL)); os._exit(0)' "$MNT/$name"
@@ -363,6 +383,16 @@ gives 0 --status --json "$MOUNT_B/q"
 tells '[h["ticket"] for h in s["holders"]], [w["ticket"] for w in s["waiting"]]' "(['run-0000000000'], ['run-0000000001'])"
 kill -TERM "$HOLDER"
 ended 0
+
+it "a long queue is a few requests to the server"
+mkdir "$MOUNT_A/long"
+many_tickets "$MOUNT_A/long"
+SCRIPTS=$(evalshas)
+gives 0 --status --json "$MOUNT_B/long"
+tells 'len(s["holders"]), len(s["waiting"])' "(1, 1499)"
+COUNT=$(($(evalshas) - SCRIPTS))
+if [ "$COUNT" -le 100 ]; then pass; else fail "$COUNT scripts"; fi # of which most are heartbeats
+no_tickets "$MOUNT_A/long"
 
 it "--put gives back through one mount what --get took through the other, and --get waits for it"
 TOKEN=$("$LEASERUN" --get "$MOUNT_A/g" -t 60)

@@ -1,0 +1,65 @@
+/* xattr_text: values of attributes as text, and the reply with one; see xattr_private.h. */
+#include "fs/ops/xattr_private.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "backend/log.h"
+#include "fs/hold/hold.h"
+#include "fs/hold/meta.h"
+#include "fs/kernel/request.h"
+#include "fs/kernel/tree.h"
+
+static void xattr_add_owner(GString *text, const char *host, pid_t pid, uid_t uid, const char *command)
+{
+    char escaped[OWNER_COMMAND_MAX * 4 + 1];
+    g_string_append_printf(text, "%s%s %d %u %s", text->len ? "\n" : "", host, pid, uid,
+                           log_escape(escaped, sizeof escaped, command));
+}
+
+char *xattr_format_owner(struct fs *fs, const struct node *node, const struct backend_info *info)
+{
+    GString *text = g_string_new(NULL);
+    struct meta meta;
+    struct hold *hold;
+    for (hold = node ? LIST_FIRST(&node->holds) : NULL; hold; hold = LIST_NEXT(hold, link)) {
+        if (hold_holds(hold)) {
+            struct owner *owner = hold_current_owner(hold);
+            xattr_add_owner(text, fs->host, owner ? owner_pid(owner) : 0, hold->uid,
+                            owner ? owner_command(owner) : "?");
+        }
+    }
+    bool elsewhere = info->type == BACKEND_LOCK && (!text->len || !info->ticket);
+    if (elsewhere && meta_decode(info->meta, &meta)) {
+        xattr_add_owner(text, meta.host, meta.pid, meta.uid, meta.command);
+    } else if (elsewhere) {
+        xattr_add_owner(text, "?", 0, 0, "?"); /* a client that is no mount */
+    }
+    return g_string_free(text, !text->len);
+}
+
+char *xattr_format_acquired(struct fs *fs, const struct backend_info *info)
+{
+    if (info->type != BACKEND_LOCK || info->acquired == CLOCK_NEVER) {
+        return NULL;
+    }
+    int64_t wall = fs_wall(fs, info->acquired);
+    time_t seconds = clock_time(wall / 1000);
+    struct tm utc;
+    char day[32];
+    gmtime_r(&seconds, &utc);
+    strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
+    return g_strdup_printf("%s.%03dZ", day, (int)(wall % 1000));
+}
+
+void xattr_reply(struct request *r, const char *text, size_t length)
+{
+    if (r->xattr.size == 0) {
+        request_reply_xattr_size(r, length);
+    } else if (length > r->xattr.size) {
+        request_reply(r, -ERANGE);
+    } else {
+        request_reply_buffer(r, text, length);
+    }
+}
