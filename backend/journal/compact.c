@@ -4,7 +4,7 @@
  * synced before it takes the old one's name; a sync that is asked for between
  * these two syncs both files, and the first one after the change also syncs the
  * directory before it is told, so what was told to be synced is so under either
- * name.
+ * name.  The new file is not mapped before it has a mark on the disk.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,6 +28,10 @@ int journal_compact_begin(struct journal *j)
     }
     r = journal_file_create(&j->next, j->directory, JOURNAL_NEW_NAME);
     if (r == 0) {
+        j->next.mark.fd = j->lock;
+        j->next.mark.boot = j->boot;
+        j->next.mark.slot = 1 - j->file.mark.slot;
+        j->compact_marked = false;
         j->compaction = JOURNAL_COMPACT_COPYING;
         j->compactions++;
         j->compact_error = 0;
@@ -74,6 +78,8 @@ int journal_compact_finish(struct journal *j)
     pthread_mutex_lock(&j->mutex);
     r = journal_need_thread(j);
     if (r == 0) {
+        j->compact_mark = j->next.mark;
+        j->compact_mark.synced = j->next.size;
         j->compaction = JOURNAL_COMPACT_SYNCING;
         pthread_cond_signal(&j->work);
     }
@@ -109,8 +115,11 @@ int journal_compact_swap(struct journal *j)
     }
     pthread_mutex_lock(&j->mutex);
     journal_retire(j, j->file.fd);
+    journal_map_close(&j->file.map);
     g_byte_array_unref(j->file.batch);
     j->file = j->next;
+    j->file.mappable = j->compact_marked;
+    atomic_store(&j->committed_size, j->file.size);
     j->next = (struct journal_file){.fd = -1};
     j->compaction = JOURNAL_COMPACT_NONE;
     j->directory_dirty = true;

@@ -87,8 +87,12 @@ static bool directory_is_at_path(const struct journal *j, const char *name, int 
     return same;
 }
 
-bool journal_in_place(const struct journal *j)
+bool journal_in_place(struct journal *j)
 {
+    struct stat st;
+    if (fstat(j->file.fd, &st) == 0 && (uint64_t)st.st_size < j->file.size) {
+        journal_fail(j, EIO); /* somebody has cut it */
+    }
     return directory_is_at_path(j, LOCK_NAME, j->lock) && directory_is_at_path(j, JOURNAL_NAME, j->file.fd);
 }
 
@@ -119,17 +123,17 @@ static int directory_check_files(const struct journal *j, char *error, size_t er
 
 static int directory_take_lock(struct journal *j, char *error, size_t error_size)
 {
-    char pid[16] = "";
+    char pid[JOURNAL_PID_SIZE + 1] = "";
     j->lock = openat(j->directory, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (j->lock >= 0 && flock(j->lock, LOCK_EX | LOCK_NB) == 0) {
         if (!directory_is_at_path(j, LOCK_NAME, j->lock)) {
             g_snprintf(error, error_size, "%s was replaced by somebody while it was opened: try again", j->path);
             return -ESTALE;
         }
-        int length = g_snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
+        int length = g_snprintf(pid, sizeof(pid), "%-*d\n", JOURNAL_PID_SIZE - 1, (int)getpid());
 
         /* only to be read by people; a full disk must not keep leases from being released */
-        if (ftruncate(j->lock, 0) < 0 || pwrite(j->lock, pid, (size_t)length, 0) < 0) {
+        if (ftruncate(j->lock, JOURNAL_LOCK_SIZE) < 0 || pwrite(j->lock, pid, (size_t)length, 0) < 0) {
             return 0;
         }
         return 0;
@@ -153,7 +157,10 @@ static int directory_take_lock(struct journal *j, char *error, size_t error_size
 /* An empty journal appears whole or not at all. */
 static int directory_create_journal(struct journal *j, char *error, size_t error_size)
 {
+    struct journal_mark mark = j->file.mark;
     int r = journal_file_create(&j->file, j->directory, JOURNAL_NEW_NAME);
+    j->file.mark.fd = mark.fd;
+    j->file.mark.boot = mark.boot;
     if (r == 0 && (fsync(j->file.fd) < 0 || renameat(j->directory, JOURNAL_NEW_NAME, j->directory, JOURNAL_NAME) < 0 ||
                    fsync(j->directory) < 0)) {
         r = -errno;
@@ -164,11 +171,31 @@ static int directory_create_journal(struct journal *j, char *error, size_t error
     return r;
 }
 
+/* Has its mark on the disk, so that it may be mapped; without room for the mark it is not.  What was read after a
+ * reboot came from the disk. */
+static int directory_mark_journal(struct journal *j, char *error, size_t error_size)
+{
+    struct journal_mark *mark = &j->file.mark;
+    bool new = !mark->found || mark->rebooted;
+    if (new) {
+        mark->synced = mark->rebooted ? j->file.size : 0;
+    }
+    j->file.mappable = *mark->boot && (!new || journal_mark_write(mark) == 0);
+    if ((j->file.mappable && new &&fdatasync(j->lock) < 0) ||
+        (!j->file.mappable && j->file.room && journal_file_give_room_back(&j->file) < 0)) {
+        int r = -errno;
+        g_snprintf(error, error_size, "%s/" LOCK_NAME " cannot be written: %s", j->path, g_strerror(-r));
+        return r;
+    }
+    return 0;
+}
+
 static int directory_read_journal(struct journal *j, journal_replay *replay, void *arg, uint64_t *ret_cut, char *error,
                                   size_t error_size)
 {
     char *path = g_build_filename(j->path, JOURNAL_NAME, NULL);
     int r;
+    j->file.mark = (struct journal_mark){.fd = j->lock, .boot = j->boot};
     j->file.fd = openat(j->directory, JOURNAL_NAME, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
     if (j->file.fd >= 0) {
         j->file.batch = g_byte_array_new();
@@ -182,15 +209,32 @@ static int directory_read_journal(struct journal *j, journal_replay *replay, voi
                    g_strerror(-r));
     }
     g_free(path);
-    return r;
+    return r < 0 ? r : directory_mark_journal(j, error, error_size);
+}
+
+char *journal_boot_id(void)
+{
+    char *id = NULL;
+    if (!g_file_get_contents("/proc/sys/kernel/random/boot_id", &id, NULL, NULL)) {
+        return g_strdup("");
+    }
+    return g_strstrip(id);
 }
 
 int journal_open(const char *directory, journal_replay *replay, void *arg, struct journal **ret_journal,
                  uint64_t *ret_cut, char *error, size_t error_size)
 {
+    g_autofree char *boot = journal_boot_id();
+    return journal_open_in_boot(directory, boot, replay, arg, ret_journal, ret_cut, error, error_size);
+}
+
+int journal_open_in_boot(const char *directory, const char *boot, journal_replay *replay, void *arg,
+                         struct journal **ret_journal, uint64_t *ret_cut, char *error, size_t error_size)
+{
     struct journal *j = g_new0(struct journal, 1);
     uint64_t cut = 0;
     j->path = g_strdup(directory);
+    j->boot = g_strdup(boot);
     j->directory = j->lock = j->file.fd = j->next.fd = -1;
     j->retired = g_array_new(FALSE, FALSE, sizeof(int));
     pthread_mutex_init(&j->mutex, NULL);
@@ -213,6 +257,7 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
         return r;
     }
     j->appended = j->file.sequence;
+    atomic_store(&j->committed_size, j->file.size);
     atomic_store(&j->committed, j->appended);
     *ret_cut = cut;
     *ret_journal = j;
@@ -221,6 +266,7 @@ int journal_open(const char *directory, journal_replay *replay, void *arg, struc
 
 static void directory_close_file(struct journal_file *file)
 {
+    journal_map_close(&file->map);
     if (file->fd >= 0) {
         close(file->fd);
     }
@@ -250,6 +296,7 @@ void journal_close(struct journal *j)
     pthread_cond_destroy(&j->progress);
     pthread_cond_destroy(&j->work);
     pthread_mutex_destroy(&j->mutex);
+    g_free(j->boot);
     g_free(j->path);
     g_free(j);
 }

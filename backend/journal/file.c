@@ -22,6 +22,7 @@
 #define FORMAT 1
 #define READ_AHEAD (256 * 1024)
 #define BATCH_KEEP (1024 * 1024) /* a larger buffer is given back after its commit */
+#define MAP_STEP (64 * 1024)     /* mapped ahead */
 
 static const char magic[8] = "LEASEFS\n";
 
@@ -87,6 +88,7 @@ int journal_file_create(struct journal_file *file, int directory, const char *na
         return r;
     }
     *file = (struct journal_file){.fd = fd, .salt = salt, .chain = file_get32(header + 16), .size = sizeof(header)};
+    file->mark.salt = salt;
     file->written_chain = file->chain;
     file->batch = g_byte_array_new();
     return 0;
@@ -111,31 +113,11 @@ int journal_file_append(struct journal_file *file, uint8_t type, const void *pay
     return 0;
 }
 
-int journal_file_commit(struct journal_file *file)
+int journal_file_give_room_back(struct journal_file *file)
 {
-    guint used = file->batch->len;
-    int r = used ? file_write_all(file->fd, file->batch->data, used) : 0;
-    if (used > BATCH_KEEP) {
-        g_byte_array_unref(file->batch);
-        file->batch = g_byte_array_new();
-    } else {
-        g_byte_array_set_size(file->batch, 0);
-    }
-    if (r == 0) {
-        file->size += used;
-        file->written_chain = file->chain;
-        file->written_sequence = file->sequence;
-        return 0;
-    }
-    file->chain = file->written_chain;
-    file->sequence = file->written_sequence;
+    journal_map_close(&file->map);
     file->room = 0;
-    /* what was written in part may stay when the journal ends with it: nobody was
-     * told of it, and reading cuts it off */
-    if (ftruncate(file->fd, (off_t)file->size) < 0 && journal_is_full(r)) {
-        return -EIO;
-    }
-    return r;
+    return ftruncate(file->fd, (off_t)file->size) < 0 ? -errno : 0;
 }
 
 int journal_file_make_room(struct journal_file *file, uint64_t bytes)
@@ -150,9 +132,88 @@ int journal_file_make_room(struct journal_file *file, uint64_t bytes)
     return 0;
 }
 
+/* Has the batch's place in memory: 0; 1 if it must be written with write(2), or -errno if the disk has no room. */
+static int file_map_ahead(struct journal_file *file)
+{
+    uint64_t need = file->size + file->batch->len;
+    if (need <= file->map.end) {
+        return 0;
+    }
+    if (!file->mappable || !file->room) {
+        return 1;
+    }
+    int r = need > file->room ? journal_file_make_room(file, 0) : 0;
+    if (r < 0) {
+        return r;
+    }
+    uint64_t end = MIN(file->room, need + MAP_STEP);
+    journal_map_close(&file->map);
+    if (ftruncate(file->fd, (off_t)end) == 0 && journal_map_open(&file->map, file->fd, file->size, end) == 0) {
+        return 0;
+    }
+    file->mappable = false;
+    return journal_file_give_room_back(file) < 0 ? -EIO : 1;
+}
+
+/* A record is complete before the next one is begun: whenever the process is killed, there is no good record behind a
+ * bad one. */
+static int file_copy_batch(struct journal_file *file)
+{
+    int r = 0;
+    for (size_t at = 0, size; r == 0 && at < file->batch->len; at += size) {
+        size = file_get32(file->batch->data + at) + 8;
+        r = journal_map_copy(&file->map, file->size + at, file->batch->data + at, size);
+    }
+    return r;
+}
+
+static int file_put_batch(struct journal_file *file)
+{
+    int r = file_map_ahead(file);
+    return r < 0 ? r : r ? file_write_all(file->fd, file->batch->data, file->batch->len) : file_copy_batch(file);
+}
+
+int journal_file_commit(struct journal_file *file)
+{
+    guint used = file->batch->len;
+    int r = used ? file_put_batch(file) : 0;
+    if (used > BATCH_KEEP) {
+        g_byte_array_unref(file->batch);
+        file->batch = g_byte_array_new();
+    } else {
+        g_byte_array_set_size(file->batch, 0);
+    }
+    if (r == 0) {
+        file->size += used;
+        file->written_chain = file->chain;
+        file->written_sequence = file->sequence;
+        return 0;
+    }
+    file->chain = file->written_chain;
+    file->sequence = file->written_sequence;
+    if (file->map.base && journal_is_full(r)) { /* nothing was written, and what room there is has its use */
+        return r;
+    }
+    /* what was written in part may stay when the journal ends with it: nobody was
+     * told of it, and reading cuts it off */
+    if (journal_file_give_room_back(file) < 0 && journal_is_full(r)) {
+        return -EIO;
+    }
+    return r;
+}
+
 bool journal_is_full(int error)
 {
     return error == -ENOSPC || error == -EDQUOT;
+}
+
+static ssize_t file_read_at(int fd, void *to, size_t length, uint64_t offset)
+{
+    ssize_t n;
+    do {
+        n = pread(fd, to, length, (off_t)offset);
+    } while (n < 0 && errno == EINTR);
+    return n < 0 ? -errno : n;
 }
 
 /* A window on the file: `length` bytes from `offset` are at `data`. */
@@ -189,12 +250,9 @@ static int reader_fill(struct reader *r, size_t need)
     }
     r->data = r->buffer;
     while (r->length < r->room) {
-        ssize_t n = pread(r->fd, r->data + r->length, r->room - r->length, (off_t)(r->offset + r->length));
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
+        ssize_t n = file_read_at(r->fd, r->data + r->length, r->room - r->length, r->offset + r->length);
         if (n < 0) {
-            return -errno;
+            return (int)n;
         }
         if (n == 0) {
             break;
@@ -249,13 +307,13 @@ static int reader_record_is_good(struct reader *r, const struct journal_file *fi
     return 0;
 }
 
-/* 1 if any good record stands behind the bad one at the window's start. */
-static int reader_good_behind(struct reader *r, const struct journal_file *file)
+/* 1 if any good record stands behind the bad one at the window's start.  There are only zeros from `data_end` on. */
+static int reader_good_behind(struct reader *r, const struct journal_file *file, uint64_t data_end)
 {
     uint64_t last = file->sequence + 1 + (r->end - r->offset) / JOURNAL_RECORD_MIN;
     uint32_t running = file->chain ^ file->salt; /* checksum of the bytes up to four before the window */
     uint32_t before = 0;                         /* those four */
-    for (size_t passed = 0;; passed++) {
+    for (size_t passed = 0; r->offset < data_end; passed++) {
         int filled = reader_fill(r, 1 + JOURNAL_RECORD_MIN);
         if (filled <= 0) {
             return filled;
@@ -275,6 +333,7 @@ static int reader_good_behind(struct reader *r, const struct journal_file *file)
             return good;
         }
     }
+    return 0;
 }
 
 static int file_read_header(struct journal_file *file, struct reader *r, const char *path, char *error,
@@ -297,7 +356,8 @@ static int file_read_header(struct journal_file *file, struct reader *r, const c
     file->chain = file_get32(r->data + 16);
     file->sequence = 0;
     reader_skip(r, JOURNAL_HEADER_SIZE);
-    return 0;
+    file->mark.salt = file->salt;
+    return journal_mark_read(&file->mark);
 }
 
 /* Replays records up to the end or the first bad one: 0 at a clean end, 1 at a
@@ -326,12 +386,43 @@ static int file_read_records(struct journal_file *file, struct reader *r, journa
     }
 }
 
-/* The bad record at the window's start: cuts it off if it is the last. */
+/* Where the zeros at the file's end begin, but not before `from`; or -errno. */
+static int64_t file_find_zeros(int fd, uint64_t from, uint64_t end)
+{
+    g_autofree uint8_t *block = g_malloc(READ_AHEAD);
+    while (end > from) {
+        uint64_t length = MIN(end - from, READ_AHEAD);
+        ssize_t n = file_read_at(fd, block, length, end - length);
+        if (n < (ssize_t)length) {
+            return n < 0 ? n : -EIO;
+        }
+        for (; length; length--, end--) {
+            if (block[length - 1]) {
+                return (int64_t)end;
+            }
+        }
+    }
+    return (int64_t)from;
+}
+
+/* The bad record at the window's start: cuts it off if it is the last, or if it and what is behind it were not on the
+ * disk for sure when the host stopped. */
 static int file_settle_tail(struct journal_file *file, struct reader *r, const char *path, uint64_t *ret_cut,
                             char *error, size_t error_size)
 {
+    const struct journal_mark *mark = &file->mark;
     uint64_t bad = r->offset;
-    int behind = reader_good_behind(r, file);
+    int64_t data_end =
+        mark->found ? file_find_zeros(r->fd, MAX(bad, MIN(mark->synced, r->end)), r->end) : (int64_t)r->end;
+    if (data_end < 0) {
+        return (int)data_end;
+    }
+    if ((uint64_t)data_end == bad) { /* room that was not used; the blocks may not be there in a copy of the file */
+        file->size = bad;
+        return journal_file_make_room(file, r->end - bad) < 0 ? journal_file_give_room_back(file) : 0;
+    }
+    bool lost = mark->rebooted && bad >= mark->synced;
+    int behind = lost ? 0 : reader_good_behind(r, file, (uint64_t)data_end);
     if (behind < 0) {
         return behind;
     }
@@ -346,7 +437,7 @@ static int file_settle_tail(struct journal_file *file, struct reader *r, const c
         return -errno;
     }
     file->size = bad;
-    *ret_cut = r->end - bad;
+    *ret_cut = (uint64_t)data_end - bad;
     return 0;
 }
 

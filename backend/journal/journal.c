@@ -2,8 +2,8 @@
  *
  * The thread is started by the first sync, so a process may still fork after
  * journal_open, and by the first one after journal_rest.  It does nothing but
- * fdatasync, fsync and close; everything else, failing included, is decided by
- * the caller's thread.
+ * fdatasync, fsync, marks and close; everything else, failing included, is
+ * decided by the caller's thread.
  */
 #include "backend/journal/journal.h"
 
@@ -30,7 +30,10 @@ static void journal_sync_round(struct journal *j)
     bool rename = j->directory_dirty;
     uint64_t target = atomic_load(&j->committed);
     uint64_t compactions = j->compactions;
+    struct journal_mark mark = j->file.mark, next_mark = j->compact_mark;
+    bool marked = false, mark_next = both && !j->compact_marked && *next_mark.boot;
     int fd = j->file.fd, next = j->next.fd, error = 0, next_error = 0;
+    mark.synced = atomic_load(&j->committed_size);
     GArray *retired = j->retired;
     j->retired = g_array_new(FALSE, FALSE, sizeof(int));
     j->directory_dirty = false;
@@ -42,9 +45,14 @@ static void journal_sync_round(struct journal *j)
     g_array_unref(retired);
     if (fdatasync(fd) < 0 || (rename && fsync(j->directory) < 0)) {
         error = errno;
+    } else if (*mark.boot) {
+        journal_mark_write(&mark);
     }
     if (both && fdatasync(next) < 0) {
         next_error = errno;
+    } else if (mark_next && journal_mark_write(&next_mark) == 0) {
+        marked = fdatasync(next_mark.fd) == 0;
+        next_error = marked ? 0 : errno;
     }
 
     pthread_mutex_lock(&j->mutex);
@@ -57,6 +65,7 @@ static void journal_sync_round(struct journal *j)
         if (next_error) {
             j->compact_error = next_error;
         }
+        j->compact_marked = j->compact_marked || marked;
         if (j->compaction == JOURNAL_COMPACT_SYNCING) {
             j->compaction = JOURNAL_COMPACT_READY;
         }
@@ -112,6 +121,7 @@ int journal_need_thread(struct journal *j)
 
 void journal_rest(struct journal *j)
 {
+    journal_map_close(&j->file.map); /* the next one is opened with the signal handlers that the process has by then */
     if (!j->threaded) {
         return;
     }
@@ -175,6 +185,7 @@ int journal_commit(struct journal *j)
             pthread_mutex_unlock(&j->mutex);
         }
     }
+    atomic_store(&j->committed_size, j->file.size);
     atomic_store(&j->committed, j->appended);
     return 0;
 }
@@ -202,10 +213,9 @@ int journal_make_room(struct journal *j, size_t bytes, uint64_t spare)
 
 void journal_give_room_back(struct journal *j)
 {
-    if (journal_failed(j) || ftruncate(j->file.fd, (off_t)j->file.size) < 0) {
-        return;
+    if (!journal_failed(j) && journal_file_give_room_back(&j->file) < 0) {
+        journal_fail(j, EIO); /* where the next record goes is not certain */
     }
-    j->file.room = 0;
 }
 
 int journal_failed(const struct journal *j)

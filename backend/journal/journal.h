@@ -20,6 +20,15 @@
  * disk (ENOSPC, EDQUOT) is not: what did not fit is dropped whole and may be
  * appended again.
  *
+ * Once journal_make_room has taken room, records are written to a shared mapping
+ * of it, and the file is longer than its records by zeros.  The filesystem may
+ * put its pages on the disk in any order, so a file is mapped only while DIR/lock
+ * says in which boot, and how much of the file was synced.  In another boot the
+ * first bad record behind that is the end, whatever follows it.  Where the file
+ * system gives no room ahead, or cannot map, write(2) is used.  A mapping that the
+ * filesystem cannot back (SIGBUS), or a file that somebody has cut, is a failed
+ * write: EIO.
+ *
  * A record is safe from the death of the process once journal_commit has
  * returned 0 (it is in the page cache), and from the death of the host once
  * journal_synced says so.  Does not log; errors come back as text.
@@ -44,15 +53,23 @@ typedef int journal_replay(void *arg, uint8_t type, const void *payload, size_t 
 int journal_open(const char *directory, journal_replay *replay, void *arg, struct journal **ret_journal,
                  uint64_t *ret_cut, char *error, size_t error_size);
 
+/* The same; journal_open takes the boot id of this host.  Without one ("") nothing is mapped, and no other boot is
+ * recognised. */
+int journal_open_in_boot(const char *directory, const char *boot, journal_replay *replay, void *arg,
+                         struct journal **ret_journal, uint64_t *ret_cut, char *error, size_t error_size);
+
+/* This host's boot id, to be freed; "" if it is not known. */
+char *journal_boot_id(void);
+
 /* Ends the journal's thread, which the next sync starts again.  What is committed
  * must be synced.  So for a moment the caller's thread is the only one: some
  * rights can be given up by each thread only for itself. */
 void journal_rest(struct journal *j);
 
-/* Whether DIR/lock and DIR/journal still are the files that were opened.  If not,
- * somebody has removed or replaced them or the directory: another daemon may lock
- * what is at that path now, and the next one to start will not find this journal. */
-bool journal_in_place(const struct journal *j);
+/* Whether DIR/lock and DIR/journal still are the files that were opened.  A file that
+ * was cut fails the journal.  If they are not, somebody has removed or replaced them or the directory: another daemon
+ * may lock what is at that path now, and the next one to start will not find this journal. */
+bool journal_in_place(struct journal *j);
 
 /* Closes without a sync.  NULL is allowed. */
 void journal_close(struct journal *j);
@@ -61,7 +78,7 @@ void journal_close(struct journal *j);
  * the journal failed. */
 int journal_append(struct journal *j, uint8_t type, const void *payload, size_t length);
 
-/* Writes the batch with one write(2).  0 or -errno; after an error none of the
+/* Writes the batch.  0 or -errno; after an error none of the
  * batch may be told to anybody: it is dropped if the disk is full (-ENOSPC,
  * -EDQUOT), else the journal has failed for good. */
 int journal_commit(struct journal *j);

@@ -274,22 +274,17 @@ static int store_rewrite(struct local_store *store)
 
 static char *store_read_boot_id(const struct local_options *options)
 {
-    char *id = NULL;
-    if (options->boot_id) {
-        return g_strdup(options->boot_id);
-    }
     /* without it every start counts as a reboot: terms get longer, never shorter */
-    if (!g_file_get_contents("/proc/sys/kernel/random/boot_id", &id, NULL, NULL)) {
-        return g_strdup("");
-    }
-    return g_strstrip(id);
+    return options->boot_id ? g_strdup(options->boot_id) : journal_boot_id();
 }
 
 static void store_log_restored(struct local_store *store, const struct local_restored *restored, uint64_t cut)
 {
     if (cut) {
-        log_warning("%s/journal ended in the middle of a record: bytes that were cut off: %" G_GUINT64_FORMAT,
-                    store->directory, cut);
+        log_warning("%s/journal %s: bytes that were cut off: %" G_GUINT64_FORMAT, store->directory,
+                    restored->same_boot ? "ended in the middle of a record"
+                                        : "was not all on the disk when the host stopped",
+                    cut);
     }
     if (restored->leases) {
         log_info(
@@ -379,7 +374,8 @@ int local_store_open(const struct local_options *options, struct lockspace *spac
     store->ends = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     store->numbers = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
 
-    int r = journal_open(options->directory, local_replay_record, replay, &store->journal, &cut, error, error_size);
+    int r = journal_open_in_boot(options->directory, store->boot_id, local_replay_record, replay, &store->journal, &cut,
+                                 error, error_size);
     if (r == 0) {
         r = store_restore(store, replay, cut, error, error_size);
     }

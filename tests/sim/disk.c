@@ -11,11 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/journal/file.h"
 #include "tests/sim/descriptor.h"
 #include "tests/sim/task.h"
 #include "tests/sim/world.h"
 
 #define DISK_NAMES 4
+#define DISK_PAGE 4096
 
 struct disk_file {
     ino_t ino;
@@ -23,6 +25,7 @@ struct disk_file {
     GByteArray *bytes;   /* in the page cache */
     GByteArray *durable; /* on the platter */
     guint room;          /* so much of it has its blocks, whatever becomes of the disk */
+    bool in_place;       /* it was written over or in memory: its pages reach the platter in any order */
     struct disk_open *locked;
 };
 
@@ -37,6 +40,7 @@ struct disk {
     int write_error;
     bool syncs_fail, shorten, twice;
     int next_error;  /* of one write */
+    bool unmapped;   /* its files cannot be mapped */
     bool damaged;    /* something of it is not as it was written */
     unsigned cut_in; /* writes; 0: never */
     unsigned struck;
@@ -59,6 +63,7 @@ struct disk *disk_new(unsigned index)
     struct disk *disk = g_new0(struct disk, 1);
     disk->index = index;
     disk->next_ino = 100;
+    disk->unmapped = world_chance(300);
     disks[index] = disk;
     return disk;
 }
@@ -190,6 +195,27 @@ ssize_t disk_write(struct disk_open *open, const void *data, size_t size)
     return (ssize_t)size;
 }
 
+/* In memory, where there is room for it.  A disk that fails is noticed when a page is used. */
+static int disk_store(struct disk_open *open, guint at, const void *data, guint size)
+{
+    struct disk *disk = open->disk;
+    guint8 *to = open->file->bytes->data + at;
+    if (disk->write_error == EIO) {
+        disk->struck++;
+        return -EIO;
+    }
+    open->file->in_place = true;
+    if (disk->cut_in && --disk->cut_in == 0) {
+        disk->struck++;
+        guint from = world_chance(500) ? 0 : world_below(size + 1); /* a copy may begin anywhere */
+        memcpy(to + from, (const guint8 *)data + from, world_below(size - from + 1));
+        disk->cut(disk->arg);
+    }
+    memcpy(to, data, size);
+    disk->written = world_now();
+    return 0;
+}
+
 static int disk_sync(struct disk_open *open)
 {
     if (task_current()) { /* of the loop's own thread only at the start */
@@ -258,6 +284,26 @@ int64_t disk_written(const struct disk *disk)
     return disk->durable;
 }
 
+/* Each page as it is or as it was last synced, and so is the length. */
+static size_t disk_lose_pages(GByteArray *was, const GByteArray *durable)
+{
+    size_t lost = 0;
+    if (durable->len < was->len && world_chance(500)) {
+        g_byte_array_set_size(was, durable->len);
+    }
+    for (guint at = 0; at < was->len; at += DISK_PAGE) {
+        guint size = MIN(DISK_PAGE, was->len - at), kept = at < durable->len ? MIN(size, durable->len - at) : 0;
+        if (world_chance(500)) {
+            memset(was->data + at + kept, 0, size - kept);
+            if (kept) {
+                memcpy(was->data + at, durable->data + at, kept);
+            }
+            lost += size;
+        }
+    }
+    return lost;
+}
+
 size_t disk_lose_power(struct disk *disk)
 {
     size_t lost = 0;
@@ -272,7 +318,9 @@ size_t disk_lose_power(struct disk *disk)
         }
         GByteArray *was = file->bytes, *durable = file->durable;
         guint kept = durable->len;
-        if (was->len > kept) {
+        if (file->in_place) {
+            lost += disk_lose_pages(was, durable);
+        } else if (was->len > kept) {
             kept += world_below(was->len - kept + 1);
             lost += was->len - kept;
             g_byte_array_set_size(was, kept);
@@ -409,11 +457,22 @@ int __wrap_flock(int fd, int operation)
     return 0;
 }
 
+static void disk_set_length(struct disk_file *file, guint length)
+{
+    guint before = file->bytes->len;
+    g_byte_array_set_size(file->bytes, length);
+    if (length > before) {
+        memset(file->bytes->data + before, 0, length - before);
+    }
+}
+
 int __wrap_ftruncate(int fd, off_t length)
 {
     struct disk_file *file = disk_of(fd)->file;
-    g_byte_array_set_size(file->bytes, MIN((guint)length, file->bytes->len));
-    file->room = file->bytes->len;
+    if ((guint)length <= file->bytes->len) {
+        file->room = (guint)length;
+    }
+    disk_set_length(file, (guint)length);
     return 0;
 }
 
@@ -427,9 +486,10 @@ ssize_t __wrap_pread(int fd, void *data, size_t size, off_t offset)
 
 ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset)
 {
-    GByteArray *bytes = disk_of(fd)->file->bytes;
-    g_byte_array_set_size(bytes, MAX(bytes->len, (guint)offset + (guint)size));
-    memcpy(bytes->data + offset, data, size);
+    struct disk_file *file = disk_of(fd)->file;
+    file->in_place = true;
+    disk_set_length(file, MAX(file->bytes->len, (guint)offset + (guint)size));
+    memcpy(file->bytes->data + offset, data, size);
     return (ssize_t)size;
 }
 
@@ -473,6 +533,30 @@ int __wrap_renameat(int from, const char *old, int to, const char *new)
     disk_set(&target->file, source->file);
     disk_set(&source->file, NULL);
     return 0;
+}
+
+int __wrap_journal_map_open(struct journal_map *map, int fd, uint64_t from, uint64_t end);
+int __wrap_journal_map_copy(struct journal_map *map, uint64_t at, const void *data, size_t length);
+void __wrap_journal_map_close(struct journal_map *map);
+
+int __wrap_journal_map_open(struct journal_map *map, int fd, uint64_t from, uint64_t end)
+{
+    struct disk_open *open = disk_of(fd);
+    if (open->disk->unmapped) {
+        return -ENODEV;
+    }
+    *map = (struct journal_map){.base = (void *)open, .offset = from, .end = end};
+    return 0;
+}
+
+int __wrap_journal_map_copy(struct journal_map *map, uint64_t at, const void *data, size_t length)
+{
+    return disk_store((void *)map->base, (guint)at, data, (guint)length);
+}
+
+void __wrap_journal_map_close(struct journal_map *map)
+{
+    *map = (struct journal_map){.base = NULL};
 }
 
 /* With 64-bit offsets the names are others. */

@@ -38,8 +38,8 @@ void disk_double_write(struct disk *disk);
 void disk_cut_at_write(struct disk *disk, unsigned writes);
 /* When what is on the platter was written, the last of it. */
 int64_t disk_written(const struct disk *disk);
-/* The host loses its power.  What was written since the last sync is there in part, from the beginning; or none of it.
- * How many bytes are lost. */
+/* The host loses its power.  What was written since the last sync is there in part: from the beginning, or, of a file
+ * that was written over or in memory, any of its pages; or none of it.  How many bytes are lost. */
 size_t disk_lose_power(struct disk *disk);
 /* A bit of the journal is another: of the last bytes, or anywhere. False: there is no journal. */
 bool disk_flip(struct disk *disk, bool last);

@@ -54,7 +54,9 @@ m+|fs/kernel/request.c|        if (r->queue) {\n            request_unpark(r);| 
 r|fs/kernel/request.c|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake <= clock_now()) {|    while ((r = TAILQ_FIRST(&fs->sleeping)) && r->wake + 60000 <= clock_now()) {
 l+|backend/local/loop.c|    if (local_is_kept(l, ticket->kind) && !ticket->guarded) {\n        local_store_put_end(l->store, ticket->fence);\n    }|    (void)l;
 l+|backend/journal/file.c|        if (n < 0 && errno == EINTR) {\n            continue;\n        }\n        if (n < 0) {\n            return -errno;\n        }\n        data += n;\n        length -= (size_t)n;|        if (n < 0) {\n            return -errno;\n        }\n        return 0;
-l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    file->room = 0;|    file->room = 0;
+l|backend/journal/file.c|    file->chain = file->written_chain;\n    file->sequence = file->written_sequence;\n    if (file->map.base|    if (file->map.base
+l|backend/journal/file.c|    bool lost = mark->rebooted && bad >= mark->synced;|    bool lost = false;
+l|backend/journal/file.c|        file->size = bad;\n        return journal_file_make_room(|        return journal_file_make_room(
 m|backend/lockspace/grant.c|    lockspace_start_term(t, now, delay, 0);|    lockspace_start_term(t, now, delay / 2, 0);
 r|backend/remote/ticket.c|    return sent + ttl - (ttl / 100 + 2);|    return sent + 2 * ttl;
 r|backend/redis/script/release_lone.lua|has:sub(1, #LONE + 32) == LONE .. ARGV[1]|has:sub(1, #LONE) == LONE

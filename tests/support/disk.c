@@ -220,6 +220,23 @@ ssize_t __wrap_write(int fd, const void *data, size_t length)
     return __real_write(fd, data, length);
 }
 
+struct journal_map;
+int __real_journal_map_copy(struct journal_map *map, uint64_t at, const void *data, size_t length);
+int __wrap_journal_map_copy(struct journal_map *map, uint64_t at, const void *data, size_t length);
+
+/* In place of a write: it cannot be interrupted or short, and takes no room that is not there. */
+int __wrap_journal_map_copy(struct journal_map *map, uint64_t at, const void *data, size_t length)
+{
+    int number;
+
+    is_planned(DISK_WRITE, &number);
+    if (number && number != EINTR)
+        return -number;
+    if (disk.write_error && disk.write_error != ENOSPC)
+        return -disk.write_error;
+    return __real_journal_map_copy(map, at, data, length);
+}
+
 /* The C library has two names for it: which one is called depends on how off_t was chosen. */
 int __wrap_fallocate64(int fd, int mode, off64_t offset, off64_t length)
 {
