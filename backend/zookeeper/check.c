@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/format.h"
+#include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
 #define CHECK_TIME 10000   /* ms */
@@ -16,6 +18,16 @@ struct check {
     unsigned open; /* requests */
     int refusal;   /* the first refusing answer, or ZOK */
     int last;
+    char *hidden;     /* the path of the hidden node */
+    char *format;     /* what made it: see node_format */
+    char *unnumbered; /* the session of a mount without a format number; NULL: there is none */
+    zhandle_t *handle;
+};
+
+/* A request for the node of one session. */
+struct check_session {
+    struct check *check;
+    char *name;
 };
 
 static void check_on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
@@ -38,6 +50,53 @@ static void check_on_created(int rc, const char *path, const void *data)
     }
 }
 
+static void check_on_format(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+    struct check *check = (struct check *)data;
+    (void)stat;
+    check->open--;
+    check->format = rc == ZOK && value ? node_format(value, length) : NULL;
+}
+
+/* One that has ended meanwhile is no matter, nor one that this user may not read. */
+static void check_on_session(int rc, const char *value, int length, const struct Stat *stat, const void *data)
+{
+    struct check_session *session = (struct check_session *)data;
+    struct check *check = session->check;
+    char *about = g_strndup(value ? value : "", (gsize)MAX(length, 0));
+    (void)stat;
+    check->open--;
+    if (rc == ZOK && format_read_number(about) == 0 && !check->unnumbered) {
+        check->unnumbered = g_steal_pointer(&session->name);
+    }
+    g_free(about);
+    g_free(session->name);
+    g_free(session);
+}
+
+/* The sessions of mounts have names of 16 digits; others are those of checks. */
+static void check_on_sessions(int rc, const struct String_vector *names, const void *data)
+{
+    struct check *check = (struct check *)data;
+    check->open--;
+    for (int32_t i = 0; rc == ZOK && i < names->count; i++) {
+        const char *name = names->data[i];
+        if (strlen(name) != 16 || strspn(name, "0123456789abcdef") != 16) {
+            continue;
+        }
+        struct check_session *session = g_new(struct check_session, 1);
+        *session = (struct check_session){.check = check, .name = g_strdup(name)};
+        char *path = g_strdup_printf("%s/%s", check->hidden, name);
+        if (zoo_aget(check->handle, path, 0, check_on_session, session) == ZOK) {
+            check->open++;
+        } else {
+            g_free(session->name);
+            g_free(session);
+        }
+        g_free(path);
+    }
+}
+
 static void check_turn(zhandle_t *handle, clock_ms end)
 {
     struct timeval in = {0};
@@ -53,9 +112,10 @@ static void check_turn(zhandle_t *handle, clock_ms end)
                                   (server.revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
 }
 
-/* Makes the nodes that a mount makes when its session begins. */
-static void check_ask(struct check *check, zhandle_t *handle, const struct zookeeper *z)
+/* Makes the nodes that a mount makes when its session begins, and reads the format number and those of other mounts. */
+static void check_ask(struct check *check, const struct zookeeper *z)
 {
+    zhandle_t *handle = check->handle;
     const struct ACL_vector *rights = z->digest ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
     char *own = g_strdup_printf("%s/" ZOOKEEPER_HIDDEN "/check-%016" G_GINT64_MODIFIER "x", z->chroot,
                                 (guint64)zoo_client_id(handle)->client_id);
@@ -71,18 +131,49 @@ static void check_ask(struct check *check, zhandle_t *handle, const struct zooke
     }
     g_bytes_unref(base);
     check->open += zoo_acreate(handle, own, NULL, -1, rights, ZOO_EPHEMERAL, check_on_created, check) == ZOK;
+    check->open += zoo_aget(handle, check->hidden, 0, check_on_format, check) == ZOK;
+    check->open += zoo_aget_children(handle, check->hidden, 0, check_on_sessions, check) == ZOK;
     g_free(own);
+}
+
+static void check_clear(struct check *check)
+{
+    g_free(check->hidden);
+    g_free(check->format);
+    g_free(check->unnumbered);
+}
+
+static int check_judge_format(const struct check *check, const struct zookeeper *z, char *error, size_t error_size)
+{
+    char text[256];
+    if (check->format && format_read_number(check->format) > ZOOKEEPER_FORMAT) {
+        const char *of = strchr(check->format, ' ');
+        char *store = g_strdup_printf("%s: the store, made by leasefs%s,", z->address,
+                                      log_escape(text, sizeof text, of ? of : ""));
+        snprintf(error, error_size, FORMAT_TOO_NEW, store, format_read_number(check->format), ZOOKEEPER_FORMAT);
+        g_free(store);
+        return -EPROTONOSUPPORT;
+    }
+    if (check->unnumbered) {
+        char *store = g_strdup_printf("%s: the store", z->address);
+        snprintf(text, sizeof text, "a mount (session 0x%s)", check->unnumbered);
+        snprintf(error, error_size, FORMAT_MISSING, store, text);
+        g_free(store);
+        return -EPROTONOSUPPORT;
+    }
+    return 0;
 }
 
 int check_servers(const struct zookeeper *z, char *error, size_t error_size)
 {
-    struct check check = {.last = ZCONNECTIONLOSS};
+    struct check check = {.last = ZCONNECTIONLOSS, .hidden = g_strconcat(z->chroot, "/" ZOOKEEPER_HIDDEN, NULL)};
     clock_ms end = clock_now() + CHECK_TIME;
     zhandle_t *handle =
         zookeeper_init2(z->hosts, check_on_event, CHECK_SESSION, NULL, &check, ZOO_NO_LOG_CLIENTENV, session_on_log);
     if (!handle) {
         int result = -errno;
         snprintf(error, error_size, "%s: %s", z->address, g_strerror(errno));
+        check_clear(&check);
         return result;
     }
     zoo_set_servers_resolution_delay(handle, -1);
@@ -92,16 +183,19 @@ int check_servers(const struct zookeeper *z, char *error, size_t error_size)
     while (!check.connected && clock_now() < end) {
         check_turn(handle, end);
     }
+    check.handle = handle;
     if (check.connected) {
-        check_ask(&check, handle, z);
+        check_ask(&check, z);
     }
     while (check.open > 0 && clock_now() < end) {
         check_turn(handle, end);
     }
     int last = check.last, refusal = check.refusal;
-    zookeeper_close(handle);
+    zookeeper_close(handle); /* which calls what is open */
+    int format = last == ZOK ? check_judge_format(&check, z, error, error_size) : 0;
+    check_clear(&check);
     if (last == ZOK) {
-        return 0;
+        return format;
     }
     if (refusal == ZNOAUTH) {
         snprintf(error, error_size,

@@ -6,16 +6,19 @@
  *   HANDLE, LOCK-OWNER   the identity: tickets of one mount with the same handle or lock owner are compatible
  * The line of a guard ends with "guard FENCING-TOKEN GRANTED BROKEN".
  * Data of a directory: "leasefs1 directory TTL WIDTH DELAY NONCE", then meta.
- * Data of the hidden node: "leasefs1 made MICROSECONDS".
+ * Data of the hidden node: "leasefs1 made MICROSECONDS", and the line "format NUMBER VERSION HOST" of what made it.
+ * Data of a session's node: "NUMBER VERSION HOST" of its mount.
  * A node with other data is another client's.  It counts as a handle lock: it can be waited for, and is free when its
  * session ends.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/format.h"
 #include "backend/zookeeper/private.h"
 
 #define NODE_DIGITS 10
+#define NODE_FORMAT "format "
 #define NODE_RAISES 2u
 #define NODE_HEAD_MAX 400
 #define NODE_BOUND_MAX ((int64_t)3600 * 1000) /* ms: the longest session that is taken for true */
@@ -58,8 +61,18 @@ uint64_t node_fence(const struct zookeeper *z, const struct zk_data *data, const
 
 GBytes *node_encode_base(void)
 {
-    char *text = g_strdup_printf("leasefs1 made %" G_GUINT64_FORMAT "\n", clock_wall_us());
+    char *about = format_describe_mount(ZOOKEEPER_FORMAT);
+    char *text = g_strdup_printf("leasefs1 made %" G_GUINT64_FORMAT "\n" NODE_FORMAT "%s\n", clock_wall_us(), about);
+    g_free(about);
     return g_bytes_new_take(text, strlen(text));
+}
+
+char *node_format(const char *bytes, gssize size)
+{
+    char *text = g_strndup(bytes, (gsize)CLAMP(size, 0, NODE_HEAD_MAX)), *at = strstr(text, "\n" NODE_FORMAT);
+    char *format = at ? g_strdup(at + strlen("\n" NODE_FORMAT)) : NULL;
+    g_free(text);
+    return format ? g_strchomp(format) : NULL;
 }
 
 uint64_t node_base(GBytes *data, const struct Stat *stat)

@@ -29,6 +29,7 @@
 
 #define ZOOKEEPER_TIMEOUT 5000      /* ms for a flow, all its tries */
 #define ZOOKEEPER_HIDDEN ".leasefs" /* in the root: nodes that mounts keep for themselves */
+#define ZOOKEEPER_FORMAT 1          /* see backend/format.h */
 #define ZOOKEEPER_CONTENT_MAX 65536
 #define ZOOKEEPER_META_MAX 4096
 
@@ -40,6 +41,7 @@ struct zookeeper {
     char *chroot;  /* "" or "/a/b" */
     char *digest;  /* or NULL */
     char *own;     /* the node that heartbeats write to */
+    GBytes *about; /* its data: how the mount describes itself; see backend/format.h */
     uint64_t base; /* see node_fence */
     bool kazoo, was_up;
     bool connected;          /* as the library last reported */
@@ -275,6 +277,9 @@ uint64_t node_fence(const struct zookeeper *z, const struct zk_data *data, const
 /* The data for a hidden node that is made now; and the base, from those data. */
 GBytes *node_encode_base(void);
 uint64_t node_base(GBytes *data, const struct Stat *stat);
+/* What made a hidden node with these data, as format_describe_mount says it, a new string; NULL: the data have no
+ * format number. */
+char *node_format(const char *bytes, gssize size);
 /* Whether a lock or a directory can have this name. */
 bool node_is_name(const char *name);
 /* Whether this name in the root is neither: leasefs or the server keeps it for itself. */

@@ -11,6 +11,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "backend/format.h"
 #include "backend/log.h"
 #include "backend/zookeeper/private.h"
 
@@ -46,8 +47,8 @@ static void session_on_heartbeat(struct zk_batch *batch)
         session_extend_validity(z, batch->sent);
     } else if (set->rc == ZNONODE) { /* another client has removed it, but the session lives */
         log_warning("the node %s was removed by another client of the ZooKeeper server", z->own);
-        batch_create(batch, z->own, NULL, ZOO_EPHEMERAL);
-        batch_set(batch, z->own, NULL, -1);
+        batch_create(batch, z->own, z->about, ZOO_EPHEMERAL);
+        batch_set(batch, z->own, z->about, -1);
         batch_then(batch, batch_end);
         return;
     }
@@ -57,7 +58,7 @@ static void session_on_heartbeat(struct zk_batch *batch)
 static void session_begin_heartbeat(struct zk_batch *batch)
 {
     batch->z->heartbeat_sent = clock_now();
-    batch_set(batch, batch->z->own, NULL, -1);
+    batch_set(batch, batch->z->own, batch->z->about, -1);
     batch_then(batch, session_on_heartbeat);
 }
 
@@ -77,6 +78,32 @@ static void session_on_heartbeat_timer(struct ev_loop *loop, ev_timer *timer, in
 
 /* --- the beginning of a session --- */
 
+/* The server is of no use. */
+static void session_refuse(struct zookeeper *z, const char *why)
+{
+    g_free(z->why);
+    z->why = g_strdup(why);
+}
+
+/* Whether a later version than this one has made the hidden node with these data. */
+static bool session_is_of_newer_format(struct zookeeper *z, GBytes *hidden)
+{
+    gsize size = 0;
+    const char *bytes = hidden ? g_bytes_get_data(hidden, &size) : NULL;
+    char *format = bytes ? node_format(bytes, (gssize)size) : NULL;
+    bool newer = format && format_read_number(format) > ZOOKEEPER_FORMAT;
+    if (newer) {
+        char *store = g_strdup_printf("the store, made by leasefs%s,", strchr(format, ' ') ? strchr(format, ' ') : "");
+        char *why = g_strdup_printf(FORMAT_TOO_NEW, store, format_read_number(format), ZOOKEEPER_FORMAT);
+        log_error("%s: %s", z->address, why);
+        session_refuse(z, why);
+        g_free(why);
+        g_free(store);
+    }
+    g_free(format);
+    return newer;
+}
+
 static void session_on_greeted(struct zk_batch *batch)
 {
     struct zookeeper *z = batch->z;
@@ -87,8 +114,11 @@ static void session_on_greeted(struct zk_batch *batch)
     if (last->rc != ZOK) {
         const char *why = zerror(made->rc == ZOK || made->rc == ZNODEEXISTS ? last->rc : made->rc);
         log_error("the ZooKeeper server refuses the node %s: %s", z->own, why);
-        g_free(z->why);
-        z->why = g_strdup(why);
+        session_refuse(z, why);
+        batch_end(batch);
+        return;
+    }
+    if (session_is_of_newer_format(z, hidden->data)) {
         batch_end(batch);
         return;
     }
@@ -124,8 +154,8 @@ static void session_greet(struct zk_batch *batch)
         g_free(path);
     }
     g_bytes_unref(base);
-    batch_create(batch, z->own, NULL, ZOO_EPHEMERAL);
-    batch_set(batch, z->own, NULL, -1);
+    batch_create(batch, z->own, z->about, ZOO_EPHEMERAL);
+    batch_set(batch, z->own, z->about, -1);
     batch_then(batch, session_on_greeted);
 }
 

@@ -1,8 +1,11 @@
 /* contract_zookeeper: the contract, kept by a ZooKeeper server; and what two mounts of one are to each other. */
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "backend/zookeeper/zookeeper.h"
+#include "config.h"
 #include "tests/contract/contract.h"
 #include "tests/support/check_main.h"
 #include "tests/support/relay.h"
@@ -276,6 +279,65 @@ START_TEST(node_that_an_older_version_has_made_gives_small_tokens_for_ever)
 }
 END_TEST
 
+/* Whether a mount of that directory is refused. */
+static void assert_refused(const char *below, const char *words)
+{
+    char error[512] = "",
+         *text = g_strdup_printf("zookeeper://127.0.0.1:%u/check/%d%s", zookeeper_server_port(server), getpid(), below);
+    struct zookeeper_uri uri;
+    struct backend *b = NULL;
+    ck_assert_int_eq(zookeeper_uri_parse(&uri, text, error, sizeof error), 0);
+    const struct zookeeper_options options = {.uri = &uri, .ttl = CONTRACT_LONG / 2, .seed = 5};
+    ck_assert_int_eq(zookeeper_new(&options, &b, error, sizeof error), -EPROTONOSUPPORT);
+    ck_assert_msg(strstr(error, words) != NULL, "%s", error);
+    zookeeper_uri_clear(&uri);
+    g_free(text);
+}
+
+/* The hidden node of a mount of that directory, with this line behind its first. */
+static void make_hidden_node(const char *directory, const char *line)
+{
+    char *hidden = g_strconcat(directory, "/.leasefs", NULL);
+    GBytes *meta = g_bytes_new(line, strlen(line));
+    const struct backend_directory attributes = {.width = 1, .meta = meta};
+    ck_assert_int_eq(contract_mkdir(directory, NULL), BACKEND_OK);
+    ck_assert_int_eq(contract_mkdir(hidden, &attributes), BACKEND_OK);
+    g_bytes_unref(meta);
+    g_free(hidden);
+}
+
+static bool says_why(struct backend *b, const char *words)
+{
+    struct backend_status status;
+    backend_status(b, &status);
+    bool says = status.away && status.why && strstr(status.why, words);
+    backend_status_clear(&status);
+    return says;
+}
+
+START_TEST(data_of_a_higher_format_are_refused_by_the_name_of_what_made_them)
+{
+    const char *words = "the store, made by leasefs 9.9.9 hostb, has format version 2, and leasefs " PACKAGE_VERSION
+                        " knows format versions up to 1: upgrade leasefs on this host";
+    make_hidden_node("new", "format 2 9.9.9 hostb\n");
+    assert_refused("/new", words);
+    backend_free(contract_one);
+    contract_one = open_mount_at(zookeeper_server_port(server), "/new", 3, true); /* it looks when it connects */
+    contract_start(contract_one);
+    CONTRACT_UNTIL(says_why(contract_one, words));
+}
+END_TEST
+
+START_TEST(mount_without_a_format_number_is_refused_while_its_session_lives)
+{
+    make_hidden_node("old", "");
+    ck_assert_int_eq(contract_mkdir("old/.leasefs/check-0123456789abcdef", NULL), BACKEND_OK); /* that is no mount */
+    backend_free(open_mount_at(zookeeper_server_port(server), "/old", 3, false));
+    ck_assert_int_eq(contract_mkdir("old/.leasefs/0123456789abcdef", NULL), BACKEND_OK);
+    assert_refused("/old", "the store is in use by a mount (session 0x0123456789abcdef) of a leasefs older than 0.9.0");
+}
+END_TEST
+
 static TCase *zookeeper_case(void)
 {
     TCase *tcase = tcase_create("zookeeper");
@@ -283,10 +345,12 @@ static TCase *zookeeper_case(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, contract_setup_two, contract_teardown_two);
     tcase_add_test(tcase, break_ends_all_locks_of_one_handle_from_another_mount);
+    tcase_add_test(tcase, data_of_a_higher_format_are_refused_by_the_name_of_what_made_them);
     tcase_add_test(tcase, delay_does_not_run_where_what_is_being_renewed_is_released_from_another_mount);
     tcase_add_test(tcase, delay_is_that_of_all_that_share);
     tcase_add_test(tcase, end_of_a_mount_keeps_what_it_held_and_nothing_else);
     tcase_add_test(tcase, mount_ends_while_claims_are_not_answered);
+    tcase_add_test(tcase, mount_without_a_format_number_is_refused_while_its_session_lives);
     tcase_add_test(tcase, nothing_is_watched_when_all_has_been_released);
     tcase_add_test(tcase, place_in_a_queue_holds_when_its_width_grows_while_it_is_taken);
     tcase_add_test(tcase, node_that_an_older_version_has_made_gives_small_tokens_for_ever);
