@@ -434,10 +434,21 @@ static int main_serve_confined(const struct options *options, int waiting, struc
     return result < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+/* The next daemon looks which processes have files of this one's mount open.  Locks in memory end with their daemon. */
+static void main_warn_of_blindness(const struct options *options)
+{
+    bool others = options->allow_other || geteuid() == 0;
+    if (others && strcmp(options->backend, "memory") != 0 && !unmounter_may_look()) {
+        log_warning("no CAP_SYS_PTRACE: cannot look into the processes of other users: if a daemon is killed, only the "
+                    "process that opened a lock's file keeps the lock");
+    }
+}
+
 /* The process that will unmount is made before there is a store to share. */
 static int main_serve(const struct options *options, int waiting)
 {
     struct unmounter *unmounter = NULL;
+    main_warn_of_blindness(options);
     int result = unmounter_start(options->mountpoint, &unmounter);
     if (result < 0) {
         log_error("cannot start the process that unmounts: %s", g_strerror(-result));

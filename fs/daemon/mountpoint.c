@@ -23,15 +23,16 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "backend/log.h"
+#include "fs/process/connection.h"
 
 #define LEASEFS_TYPE "fuse.leasefs"
-#define PROBE_LIMIT 5000                       /* milliseconds until a mount is said not to answer */
-#define CONNECTIONS "/sys/fs/fuse/connections" /* one directory for each, named after its device */
+#define PROBE_LIMIT 5000 /* milliseconds until a mount is said not to answer */
 #define STAGE "/run/leasefs.XXXXXX"
 #define LAYERS_MAX 16 /* dead mounts on top of each other */
 
@@ -254,40 +255,22 @@ int mountpoint_clear(const char *path, char *error, size_t error_size)
     return mountpoint_peel(path, true, error, error_size);
 }
 
-/* The control files of all connections, also where they are not mounted, as in
- * most containers: root can have them without a place. */
-static int mountpoint_open_connections(void)
-{
-    int control = fsopen("fusectl", FSOPEN_CLOEXEC);
-    int tree = control >= 0 && fsconfig(control, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0
-                   ? fsmount(control, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
-                   : -1;
-    int error = errno;
-    if (control >= 0) {
-        close(control);
-    }
-    return tree < 0 ? -error : tree;
-}
-
 int mountpoint_open_abort(const char *path)
 {
     struct statx mount;
-    char name[sizeof CONNECTIONS + 32];
     if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, 0, &mount) < 0) { /* which asks nothing of the daemon */
         return -errno;
     }
-    snprintf(name, sizeof name, CONNECTIONS "/%u/abort", mount.stx_dev_minor);
-    int fd = open(name, O_WRONLY | O_CLOEXEC), result = -errno;
-    if (fd >= 0) {
-        return fd;
+    int all = connection_open_all();
+    int connection = all < 0 ? all : connection_open(all, makedev(mount.stx_dev_major, mount.stx_dev_minor));
+    int fd = connection < 0 ? connection : openat(connection, "abort", O_WRONLY | O_CLOEXEC);
+    int result = connection >= 0 && fd < 0 ? -errno : fd;
+    if (all >= 0) {
+        close(all);
     }
-    int tree = result == -ENOENT ? mountpoint_open_connections() : result;
-    if (tree < 0) {
-        return tree;
+    if (connection >= 0) {
+        close(connection);
     }
-    fd = openat(tree, name + sizeof CONNECTIONS, O_WRONLY | O_CLOEXEC);
-    result = fd < 0 ? -errno : fd;
-    close(tree);
     return result;
 }
 

@@ -25,44 +25,53 @@
 
 #include "backend/log.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/process/walker.h"
 #include "fs/sandbox/sandbox.h"
 
 #define UNMOUNTER_NAME "leasefs-umount" /* as ps(1) shows it */
 #define UNMOUNTER_TIMEOUT 10000         /* milliseconds */
 #define UNMOUNTER_SOCKET (STDERR_FILENO + 1)
-#define UNMOUNTER_DEATH SIGRTMIN /* queued, so that none is lost behind one of somebody else's */
+#define UNMOUNTER_WALKER (STDERR_FILENO + 2) /* the socket of walker.h */
+#define UNMOUNTER_DEATH SIGRTMIN             /* queued, so that none is lost behind one of somebody else's */
 
 struct unmounter {
     pid_t pid;
     int socket;
+    int walker; /* -1: given away */
 };
+
+bool unmounter_may_look(void)
+{
+    return capng_get_caps_process() == 0 && capng_have_capability(CAPNG_EFFECTIVE, CAP_SYS_PTRACE) > 0;
+}
 
 /* --- in the child --------------------------------------------------------------- */
 
-/* Of the daemon's descriptors it keeps one: a copy of any other would keep a lock
+/* Of the daemon's descriptors it keeps two: a copy of any other would keep a lock
  * locked, a pipe or the mount alive. */
-static void unmounter_drop_descriptors(int socket)
+static void unmounter_drop_descriptors(int socket, int walker)
 {
-    int null = open("/dev/null", O_RDWR);
+    int null = open("/dev/null", O_RDWR), aside = fcntl(walker, F_DUPFD, UNMOUNTER_WALKER + 1);
     dup2(socket, UNMOUNTER_SOCKET); /* open while fusermount3 runs */
+    dup3(aside, UNMOUNTER_WALKER, O_CLOEXEC);
     for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++) {
         dup2(null, fd);
     }
-    closefrom(UNMOUNTER_SOCKET + 1);
+    closefrom(UNMOUNTER_WALKER + 1);
     if (chdir("/") < 0) {
         return; /* it keeps that directory busy, no more */
     }
 }
 
-/* Of root's rights it needs two: to unmount, and to find the way there. */
-static void unmounter_keep_rights(void)
+/* Of root's rights it needs three: to unmount, to find the way there, and to look into processes. */
+static void unmounter_keep_rights(bool may_look)
 {
     if (geteuid() != 0) {
         return;
     }
     capng_clear(CAPNG_SELECT_ALL);
     capng_updatev(CAPNG_ADD, CAPNG_EFFECTIVE | CAPNG_PERMITTED | CAPNG_BOUNDING_SET, CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH,
-                  -1);
+                  may_look ? CAP_SYS_PTRACE : -1, -1);
     if (capng_apply(CAPNG_SELECT_ALL) != 0) {
         log_warning("the process that unmounts keeps all its capabilities");
     }
@@ -118,55 +127,95 @@ static ssize_t unmounter_obey(const char *mountpoint, int *abort_fd)
     return got < 0 && errno == EINTR ? 1 : got;
 }
 
-static void G_GNUC_NORETURN unmounter_run(const char *mountpoint, int socket, pid_t daemon)
+/* The end of the walker's socket ends nothing else. */
+static void unmounter_walk(struct walker *walker, struct pollfd *receive, const struct pollfd *collect)
 {
-    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    if ((receive->revents && !walker_receive(walker)) || (collect->revents && !walker_collect(walker))) {
+        close(UNMOUNTER_WALKER);
+        receive->fd = -1;
+    }
+}
+
+/* Until the daemon ends.  False after an error. */
+static bool unmounter_serve(const char *mountpoint, struct walker *walker, int deaths, pid_t daemon)
+{
     int abort_fd = -1;
     ssize_t got = 1;
-    for (size_t i = 0; i < G_N_ELEMENTS(signals); i++) {
-        signal(signals[i], SIG_IGN); /* meant for the daemon, sent to its group or service */
-    }
-    prctl(PR_SET_NAME, UNMOUNTER_NAME);
-    unmounter_drop_descriptors(socket);
-    unmounter_keep_rights();
-    int deaths = unmounter_await_death(daemon);
-    if (geteuid() == 0 && sandbox_unmounter() < 0) { /* an ordinary user's needs fusermount3, which is setuid */
-        _exit(EXIT_FAILURE);
-    }
+    struct pollfd ready[] = {{.fd = deaths, .events = POLLIN},
+                             {.fd = UNMOUNTER_SOCKET, .events = POLLIN},
+                             {.fd = UNMOUNTER_WALKER, .events = POLLIN},
+                             {.fd = -1, .events = POLLIN}};
     while (deaths >= 0 && got > 0) {
-        struct pollfd ready[] = {{.fd = deaths, .events = POLLIN}, {.fd = UNMOUNTER_SOCKET, .events = POLLIN}};
-        poll(ready, G_N_ELEMENTS(ready), -1);
+        ready[3].fd = walker_descriptor(walker);
+        if (poll(ready, G_N_ELEMENTS(ready), -1) < 0) {
+            continue;
+        }
         if (ready[0].revents && unmounter_is_death(deaths, daemon)) {
             got = abort_fd < 0 ? 0 : write(abort_fd, "1", 1);
             break;
         }
         got = ready[1].revents ? unmounter_obey(mountpoint, &abort_fd) : 1;
+        unmounter_walk(walker, &ready[2], &ready[3]);
     }
-    _exit(got < 0 ? EXIT_FAILURE : EXIT_SUCCESS);
+    return got >= 0;
+}
+
+static void G_GNUC_NORETURN unmounter_run(const char *mountpoint, int socket, int walker_socket, pid_t daemon)
+{
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
+    bool may_look = unmounter_may_look();
+    for (size_t i = 0; i < G_N_ELEMENTS(signals); i++) {
+        signal(signals[i], SIG_IGN); /* meant for the daemon, sent to its group or service */
+    }
+    signal(SIGPIPE, SIG_IGN); /* the daemon may end while a walk is answered */
+    prctl(PR_SET_NAME, UNMOUNTER_NAME);
+    unmounter_drop_descriptors(socket, walker_socket);
+    struct walker *walker = walker_new(UNMOUNTER_WALKER, !may_look);
+    unmounter_keep_rights(may_look);
+    int deaths = unmounter_await_death(daemon);
+    if (geteuid() == 0 && sandbox_unmounter() < 0) { /* an ordinary user's needs fusermount3, which is setuid */
+        _exit(EXIT_FAILURE);
+    }
+    _exit(unmounter_serve(mountpoint, walker, deaths, daemon) ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
 /* --- in the daemon -------------------------------------------------------------- */
 
 int unmounter_start(const char *mountpoint, struct unmounter **ret_unmounter)
 {
-    int ends[2];
+    int ends[2], walker[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0) {
         return -errno;
     }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, walker) < 0) {
+        int error = errno;
+        close(ends[0]);
+        close(ends[1]);
+        return -error;
+    }
     pid_t daemon = getpid(), pid = fork();
     if (pid == 0) {
-        unmounter_run(mountpoint, ends[1], daemon);
+        unmounter_run(mountpoint, ends[1], walker[1], daemon);
     }
     int error = errno;
     close(ends[1]);
+    close(walker[1]);
     if (pid < 0) {
         close(ends[0]);
+        close(walker[0]);
         return -error;
     }
     struct unmounter *unmounter = g_new(struct unmounter, 1);
-    *unmounter = (struct unmounter){.pid = pid, .socket = ends[0]};
+    *unmounter = (struct unmounter){.pid = pid, .socket = ends[0], .walker = walker[0]};
     *ret_unmounter = unmounter;
     return 0;
+}
+
+int unmounter_take_walker(struct unmounter *unmounter)
+{
+    int walker = unmounter->walker;
+    unmounter->walker = -1;
+    return walker;
 }
 
 /* --- a daemon that crashes: its threads would be awaited before it is dead, for a core file --- */
@@ -253,6 +302,9 @@ int unmounter_unmount(struct unmounter *unmounter, char *error, size_t error_siz
 void unmounter_free(struct unmounter *unmounter)
 {
     if (unmounter) {
+        if (unmounter->walker >= 0) {
+            close(unmounter->walker);
+        }
         close(unmounter->socket);
         waitpid(unmounter->pid, NULL, WNOHANG); /* if it has not ended yet, it will */
         g_free(unmounter);

@@ -10,13 +10,19 @@
  * notification cannot be killed while the kernel waits for a reply that nobody will
  * send.  The connection would stay, and all users of the mount would wait for good.  So
  * the child ends the connection then.
+ *
+ * The child also looks into other processes for the next daemon: see fs/process/walker.h.
  */
 #ifndef FS_DAEMON_UNMOUNTER_H
 #define FS_DAEMON_UNMOUNTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct unmounter;
+
+/* Has this process CAP_SYS_PTRACE, so that its child may look into the processes of other users? */
+bool unmounter_may_look(void);
 
 /* Forks it.  Call it before the store is opened, because the child shares its memory, and from the thread that ends
  * with the daemon.  0, or -errno. */
@@ -25,6 +31,9 @@ int unmounter_start(const char *mountpoint, struct unmounter **ret_unmounter);
 /* From now on the mount's connection ends with the daemon, if that is killed or crashes.  `abort_fd`: from
  * mountpoint_open_abort, and stays open; if it is an error, this logs what is missing. */
 void unmounter_watch(struct unmounter *unmounter, int abort_fd);
+
+/* The socket for openers_new, which the caller owns from now on; -1 the second time. */
+int unmounter_take_walker(struct unmounter *unmounter);
 
 /* Waits up to ten seconds until the mount is gone.  The caller has closed /dev/fuse; otherwise the mount does not count
  * as dead.  0, or -errno with one line in `error`. */

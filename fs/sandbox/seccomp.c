@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
+#include <linux/kcmp.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -157,17 +158,50 @@ static const int seccomp_network[] = {
     SCMP_SYS(fstatat64),   SCMP_SYS(statx),
 };
 
-/* For the process that unmounts: it looks at the mount table, lets a child ask the mount, and detaches. */
+/* For the process that unmounts and looks into other processes.  It looks at the mount table, lets a child ask the
+ * mount, and detaches; its other children look at descriptors.  No ptrace, process_vm_readv or pidfd_getfd: of other
+ * processes it sees which files they have open, no more. */
 static const int seccomp_unmounter[] = {
-    SCMP_SYS(read),        SCMP_SYS(write),          SCMP_SYS(poll),         SCMP_SYS(ppoll),
-    SCMP_SYS(recvmsg),     SCMP_SYS(open),           SCMP_SYS(openat),       SCMP_SYS(fstat),
-    SCMP_SYS(newfstatat),  SCMP_SYS(statfs),         SCMP_SYS(statfs64),     SCMP_SYS(close),
-    SCMP_SYS(close_range), SCMP_SYS(pipe2),          SCMP_SYS(umount2),      SCMP_SYS(kill),
-    SCMP_SYS(wait4),       SCMP_SYS(getpid),         SCMP_SYS(gettid),       SCMP_SYS(geteuid),
-    SCMP_SYS(geteuid32),   SCMP_SYS(munmap),         SCMP_SYS(mremap),       SCMP_SYS(brk),
-    SCMP_SYS(madvise),     SCMP_SYS(futex),          SCMP_SYS(futex_time64), SCMP_SYS(rt_sigaction),
-    SCMP_SYS(getrandom),   SCMP_SYS(rt_sigprocmask), SCMP_SYS(rt_sigreturn), SCMP_SYS(set_robust_list),
-    SCMP_SYS(rseq),        SCMP_SYS(exit),           SCMP_SYS(exit_group),   SCMP_SYS(restart_syscall),
+    SCMP_SYS(read),
+    SCMP_SYS(write),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(recvmsg),
+    SCMP_SYS(fstat),
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(fstatat64),
+    SCMP_SYS(statx),
+    SCMP_SYS(statfs),
+    SCMP_SYS(statfs64),
+    SCMP_SYS(getdents64),
+    SCMP_SYS(close),
+    SCMP_SYS(close_range),
+    SCMP_SYS(pipe2),
+    SCMP_SYS(umount2),
+    SCMP_SYS(kill),
+    SCMP_SYS(wait4),
+    SCMP_SYS(getpid),
+    SCMP_SYS(gettid),
+    SCMP_SYS(geteuid),
+    SCMP_SYS(geteuid32),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mremap),
+    SCMP_SYS(brk),
+    SCMP_SYS(madvise),
+    SCMP_SYS(futex),
+    SCMP_SYS(futex_time64),
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(sysinfo),
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_gettime64),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(set_robust_list),
+    SCMP_SYS(rseq),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(restart_syscall),
 };
 
 /* Allowed if (argument & mask) == value. */
@@ -179,6 +213,7 @@ struct seccomp_rule {
 
 #define ANY_BIT UINT64_MAX
 #define INT_BITS UINT32_MAX
+#define WRITING (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | (O_TMPFILE & ~O_DIRECTORY))
 #define NEW_NAMESPACES                                                                                                 \
     (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
@@ -227,6 +262,10 @@ static const struct seccomp_rule seccomp_conditional_unmounter[] = {
     {SCMP_SYS(mprotect), 2, PROT_EXEC, 0},
     {SCMP_SYS(fcntl), 1, INT_BITS, F_GETFL},
     {SCMP_SYS(fcntl), 1, INT_BITS, F_SETFD},
+    {SCMP_SYS(open), 1, WRITING, 0},
+    {SCMP_SYS(openat), 2, WRITING, 0},
+    {SCMP_SYS(kcmp), 2, INT_BITS, KCMP_FILES},
+    {SCMP_SYS(socketpair), 0, INT_BITS, AF_UNIX},
 };
 
 static int seccomp_allow(scmp_filter_ctx filter, const int *calls, size_t count)

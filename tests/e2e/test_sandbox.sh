@@ -69,17 +69,20 @@ say "$(grep sandbox: "$LOG")"
 it "and so does .leasefs/status, which is read from inside the sandbox"
 expect grep -q '^sandbox: no capabilities, no_new_privs' "$MNT/.leasefs/status"
 
-it "the process that unmounts has two capabilities, and of the daemon's descriptors what ends the connection"
+it "the process that unmounts has three capabilities, and of the daemon's descriptors what ends the connection"
 helper=$(unmounter_of "$first")
-expect_is "$(status "$helper" CapPrm)" 0000000000200004
-expect_is "$(status "$helper" CapBnd)" 0000000000200004
+expect_is "$(status "$helper" CapPrm)" 0000000000280004
+expect_is "$(status "$helper" CapBnd)" 0000000000280004
 expect_is "$(status "$helper" NoNewPrivs)" 1 NoNewPrivs
 [ "$sanitized" -gt 0 ] || grep -q 'without libseccomp' "$LOG" || expect_is "$(status "$helper" Seccomp)" 2 Seccomp
 for fd in 0 1 2; do expect_is "$(readlink "/proc/$helper/fd/$fd")" /dev/null "descriptor $fd"; done
 expect_is "$(readlink "/proc/$helper/fd/3")" 'socket:*'
-expect_is "$(readlink "/proc/$helper/fd/4")" '*signalfd*'
-expect_is "$(readlink "/proc/$helper/fd/5")" '*/abort'
-expect_is "$(find "/proc/$helper/fd" -mindepth 1 | wc -l)" 6
+expect_is "$(readlink "/proc/$helper/fd/4")" 'socket:*'
+expect_is "$(readlink "/proc/$helper/fd/5")" /proc
+expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*signalfd*' | wc -l)" 1
+expect_is "$(find "/proc/$helper/fd" -mindepth 1 -lname '*/abort' | wc -l)" 1
+expect_is "$(find -L "/proc/$helper/fd" -mindepth 1 -maxdepth 1 -type d | wc -l)" 2 # /proc, and all connections
+expect_is "$(find "/proc/$helper/fd" -mindepth 1 | wc -l)" 9
 expect_is "$(readlink "/proc/$helper/cwd")" /
 
 it "leases, handle locks, times, content, attributes and directories are as ever"

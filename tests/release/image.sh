@@ -11,7 +11,7 @@ BASE=docker.io/library/debian:bookworm-slim
 point=/mnt/leasefs-release
 
 engine() { podman --root "$SCRATCH/storage" --runroot "$SCRATCH/run" --cgroup-manager cgroupfs --events-backend file "$@"; }
-run() { engine run --network host --cgroups disabled --device /dev/fuse --cap-add SYS_ADMIN --security-opt apparmor=unconfined "$@"; }
+run() { engine run --network host --cgroups disabled --device /dev/fuse --cap-add SYS_ADMIN --cap-add SYS_PTRACE --security-opt apparmor=unconfined "$@"; }
 # awaits COMMAND…: within ten seconds.
 awaits() {
     local tries

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -421,7 +422,7 @@ END_TEST
 /* What it is filtered to; others give ENOSYS. */
 START_TEST(unmounter_can_make_no_other_calls)
 {
-    static const long its_own[] = {SYS_kill, SYS_umount2, SYS_recvmsg, SYS_newfstatat};
+    static const long its_own[] = {SYS_kill, SYS_umount2, SYS_recvmsg, SYS_newfstatat, SYS_statx, SYS_socketpair};
     const struct call *call = &calls[_i];
     int status;
     for (size_t i = 0; i < G_N_ELEMENTS(its_own); i++) {
@@ -437,6 +438,37 @@ START_TEST(unmounter_can_make_no_other_calls)
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s", call->name);
+}
+END_TEST
+
+/* In a child: 0, or the number of what was possible and should not be, or the other way round. */
+static int look_as_unmounter(void)
+{
+    if (sandbox_unmounter() != 0) {
+        return 1;
+    }
+    int fd = openat(AT_FDCWD, "/proc/self/status", O_RDONLY | O_CLOEXEC);
+    static const int writing[] = {O_WRONLY, O_RDWR, O_RDONLY | O_CREAT, O_RDONLY | O_TRUNC};
+    for (size_t i = 0; i < G_N_ELEMENTS(writing); i++) {
+        if (openat(AT_FDCWD, "/dev/null", writing[i] | O_CLOEXEC, 0600) >= 0 || errno != ENOSYS) {
+            return 2;
+        }
+    }
+    if (fd < 0 || syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILES, 0, 0) != 0) {
+        return 3;
+    }
+    return syscall(SYS_kcmp, getpid(), getpid(), KCMP_VM, 0, 0) < 0 && errno == ENOSYS ? 0 : 4;
+}
+
+START_TEST(unmounter_opens_files_for_reading_only)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(look_as_unmounter());
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
 }
 END_TEST
 
@@ -632,6 +664,7 @@ static void add_calls(Suite *suite)
     add_case(suite, system);
     tcase_add_test(system, socket_with_a_path_leads_to_nobody_else);
     tcase_add_loop_test(system, unmounter_can_make_no_other_calls, 0, G_N_ELEMENTS(calls));
+    tcase_add_test(system, unmounter_opens_files_for_reading_only);
     tcase_add_loop_test(system, call_that_is_not_needed_is_not_there, 0, G_N_ELEMENTS(calls));
     tcase_add_loop_test(system, server_with_a_path_opens_no_other_calls, 0, G_N_ELEMENTS(calls));
     tcase_add_loop_test(system, servers_in_the_network_open_no_other_calls, 0, G_N_ELEMENTS(calls));
