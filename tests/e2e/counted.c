@@ -99,8 +99,8 @@ int clock_gettime(clockid_t clock, struct timespec *time)
         return result;
     }
     int64_t now = counted_stands[clock] += COUNTED_STEP;
-    time->tv_sec = now / 1000000000;
-    time->tv_nsec = now % 1000000000;
+    time->tv_sec = (time_t)(now / 1000000000);
+    time->tv_nsec = (long)(now % 1000000000);
     return result;
 }
 

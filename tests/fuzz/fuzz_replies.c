@@ -329,7 +329,7 @@ static void change_bytes(GString *reply)
         for (uint32_t i = 0; i < count; i++) {
             bytes[i] = (char)fuzz_byte(input);
         }
-        g_string_overwrite_len(reply, at, bytes, count);
+        g_string_overwrite_len(reply, at, bytes, (gssize)count);
     } else {
         g_string_truncate(reply, at);
     }

@@ -202,7 +202,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
                     : real      ? host_realtime(host)
                     : monotonic ? host_monotonic(host)
                                 : host_boottime(host);
-    *now = (struct timespec){.tv_sec = value / WORLD_SECOND, .tv_nsec = value % WORLD_SECOND};
+    *now = (struct timespec){.tv_sec = (time_t)(value / WORLD_SECOND), .tv_nsec = (long)(value % WORLD_SECOND)};
     return 0;
 }
 

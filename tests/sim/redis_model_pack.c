@@ -263,7 +263,7 @@ static void unpack_coded(lua_State *lua, struct cursor *c, unsigned code)
     case 0xc4:
     case 0xc5:
     case 0xc6:
-        unpack_bytes(lua, c, take(lua, c, 1U << (code - 0xc4)));
+        unpack_bytes(lua, c, (size_t)take(lua, c, 1U << (code - 0xc4)));
         break;
     case 0xca:
     case 0xcb:
@@ -290,15 +290,15 @@ static void unpack_coded(lua_State *lua, struct cursor *c, unsigned code)
     case 0xd9:
     case 0xda:
     case 0xdb:
-        unpack_bytes(lua, c, take(lua, c, 1U << (code - 0xd9)));
+        unpack_bytes(lua, c, (size_t)take(lua, c, 1U << (code - 0xd9)));
         break;
     case 0xdc:
     case 0xdd:
-        unpack_array(lua, c, take(lua, c, 2U << (code - 0xdc)));
+        unpack_array(lua, c, (size_t)take(lua, c, 2U << (code - 0xdc)));
         break;
     case 0xde:
     case 0xdf:
-        unpack_map(lua, c, take(lua, c, 2U << (code - 0xde)));
+        unpack_map(lua, c, (size_t)take(lua, c, 2U << (code - 0xde)));
         break;
     default:
         luaL_error(lua, "Bad data format in input.");

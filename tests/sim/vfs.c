@@ -694,7 +694,7 @@ static uint64_t vfs_list_part(const char *data, int size, GString *ret)
         memcpy(&dirent, data + at, FUSE_NAME_OFFSET);
         const char *name = data + at + FUSE_NAME_OFFSET;
         if (!(dirent.namelen == 1 && name[0] == '.') && !(dirent.namelen == 2 && name[0] == '.' && name[1] == '.')) {
-            g_string_append_len(ret, name, dirent.namelen);
+            g_string_append_len(ret, name, (gssize)dirent.namelen);
             g_string_append_c(ret, '\n');
         }
         offset = dirent.off;

@@ -362,7 +362,8 @@ int zookeeper_interest(zhandle_t *zh, int *fd, int *interest, struct timeval *tv
     }
     int64_t wait = zh->state == ZOO_CONNECTED_STATE ? MIN(silent, quiet) : silent;
     client_flush(zh);
-    *tv = (struct timeval){.tv_sec = wait / WORLD_SECOND, .tv_usec = wait % WORLD_SECOND / 1000};
+    *tv =
+        (struct timeval){.tv_sec = (time_t)(wait / WORLD_SECOND), .tv_usec = (suseconds_t)(wait % WORLD_SECOND / 1000)};
     *fd = zh->fd;
     *interest = ZOOKEEPER_READ | (zh->state == ZOO_CONNECTING_STATE ? ZOOKEEPER_WRITE : 0);
     return ZOK;

@@ -172,7 +172,8 @@ static bool holder_enter(struct holder *h)
 
 static void alarm_after(int64_t ns)
 {
-    struct timeval every = {.tv_sec = ns / STRESS_SECOND, .tv_usec = ns % STRESS_SECOND / 1000};
+    struct timeval every = {.tv_sec = (time_t)(ns / STRESS_SECOND),
+                            .tv_usec = (suseconds_t)(ns % STRESS_SECOND / 1000)};
     struct itimerval timer = {.it_value = every, .it_interval = every};
     setitimer(ITIMER_REAL, &timer, NULL);
 }

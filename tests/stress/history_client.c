@@ -195,7 +195,7 @@ int client_open_any(struct client *c, uint32_t name, bool writable)
 void client_alarm(int64_t ns)
 {
     int64_t us = ns / 1000;
-    struct itimerval timer = {.it_value.tv_usec = us, .it_interval.tv_usec = us};
+    struct itimerval timer = {.it_value.tv_usec = (suseconds_t)us, .it_interval.tv_usec = (suseconds_t)us};
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 

@@ -58,7 +58,7 @@ static void interrupts_wake(int signal)
 /* Signals come at random times, again and again, so that none is missed. */
 static void interrupts_set_timer(timer_t timer, int64_t ns)
 {
-    struct timespec t = {.tv_nsec = ns};
+    struct timespec t = {.tv_nsec = (long)ns};
     struct itimerspec spec = {.it_value = t, .it_interval = t};
     timer_settime(timer, 0, &spec, NULL);
 }

@@ -31,7 +31,7 @@ int64_t stress_now(void)
 
 void stress_sleep(int64_t ns)
 {
-    struct timespec t = {.tv_sec = ns / STRESS_SECOND, .tv_nsec = ns % STRESS_SECOND};
+    struct timespec t = {.tv_sec = (time_t)(ns / STRESS_SECOND), .tv_nsec = (long)(ns % STRESS_SECOND)};
     while (nanosleep(&t, &t) != 0 && errno == EINTR) {
     }
 }
@@ -106,7 +106,7 @@ bool stress_wait(pid_t child, int64_t ns, int *ret_status)
     int status = 0;
     int fd = (int)syscall(SYS_pidfd_open, child, 0);
     struct pollfd ended = {.fd = fd, .events = POLLIN};
-    struct timespec limit = {.tv_sec = ns / STRESS_SECOND, .tv_nsec = ns % STRESS_SECOND};
+    struct timespec limit = {.tv_sec = (time_t)(ns / STRESS_SECOND), .tv_nsec = (long)(ns % STRESS_SECOND)};
     ppoll(&ended, 1, &limit, NULL);
     close(fd);
     if (waitpid(child, &status, WNOHANG) != child) {

@@ -67,7 +67,7 @@ static GArray *write_records(guint count)
     return ends;
 }
 
-#define END(ends, i) g_array_index(ends, uint64_t, i)
+#define END(ends, i) ((size_t)g_array_index(ends, uint64_t, i))
 
 /* Opens a copy of the directory whose journal is these bytes. */
 static int open_bytes(const void *data, size_t length, guint *ret_records, uint64_t *ret_cut)
@@ -192,10 +192,11 @@ START_TEST(tail_torn_at_any_byte_is_cut_off_and_reported)
     GArray *ends = write_records(4);
     GBytes *whole = scratch_read(directory, "journal");
     const uint8_t *data = g_bytes_get_data(whole, NULL);
-    uint64_t from = END(ends, 3), to = END(ends, 4), cut;
+    size_t from = END(ends, 3), to = END(ends, 4);
+    uint64_t cut;
     guint count;
 
-    for (uint64_t length = from; length < to; length++) {
+    for (size_t length = from; length < to; length++) {
         ck_assert_msg(open_bytes(data, length, &count, &cut) == 0, "%s", error);
         ck_assert_uint_eq(count, 3);
         ck_assert_uint_eq(cut, length - from);
@@ -209,11 +210,12 @@ START_TEST(tail_of_zeros_is_cut_off)
 {
     GArray *ends = write_records(3);
     GBytes *whole = scratch_read(directory, "journal");
-    uint64_t from = END(ends, 2), to = END(ends, 3), cut;
+    size_t from = END(ends, 2), to = END(ends, 3);
+    uint64_t cut;
     uint8_t *data = g_memdup2(g_bytes_get_data(whole, NULL), to);
     guint count;
 
-    for (uint64_t zero = to; zero-- > from;) {
+    for (size_t zero = to; zero-- > from;) {
         data[zero] = 0;
         if (memcmp(data, g_bytes_get_data(whole, NULL), to) == 0)
             continue;
@@ -232,12 +234,13 @@ static void flip_each_bit(guint count, guint record)
 {
     GArray *ends = write_records(count);
     GBytes *whole = scratch_read(directory, "journal");
-    uint64_t from = END(ends, record), to = END(ends, record + 1), end = END(ends, count), cut;
+    size_t from = END(ends, record), to = END(ends, record + 1), end = END(ends, count);
+    uint64_t cut;
     uint8_t *data = g_memdup2(g_bytes_get_data(whole, NULL), end);
-    char *where = g_strdup_printf("offset %" PRIu64 " ", from);
+    char *where = g_strdup_printf("offset %zu ", from);
     guint replayed;
 
-    for (uint64_t bit = from * 8; bit < to * 8; bit++) {
+    for (size_t bit = from * 8; bit < to * 8; bit++) {
         int r;
 
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -247,7 +250,7 @@ static void flip_each_bit(guint count, guint record)
             ck_assert_msg(r == 0, "%s", error);
             ck_assert_uint_eq(cut, end - from);
         } else {
-            ck_assert_msg(r == -EBADMSG, "bit %" PRIu64 " of byte %" PRIu64 ": %d", bit % 8, bit / 8, r);
+            ck_assert_msg(r == -EBADMSG, "bit %zu of byte %zu: %d", bit % 8, bit / 8, r);
             ck_assert_ptr_nonnull(strstr(error, where));
             ck_assert_ptr_null(strchr(error, '\n'));
         }
@@ -394,7 +397,7 @@ static int refuse_second(void *arg, uint8_t type, const void *payload, size_t le
 START_TEST(record_that_the_reader_refuses_refuses_the_start)
 {
     GArray *ends = write_records(3);
-    char *where = g_strdup_printf("offset %" PRIu64, END(ends, 1));
+    char *where = g_strdup_printf("offset %zu", END(ends, 1));
     struct journal *j;
     uint64_t cut;
 
